@@ -4,56 +4,38 @@ package verdict
 
 import (
 	"errors"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// trial is the admission of a pod: what the device manager leaves to others.
+// trial is the admission of a pod: the part outside the device manager.
 type trial struct {
 	devicemanager.Admission
 	node     *Node
 	wishes   *wishes
 	got      devicemanager.Set // by this pod
-	given    []given
+	given    []containerDevices
 	managers Given
-	heirs    int // containers that came since init containers have left something
+	heirs    int // number of containers since init containers have left devices
 	chance   bool
 	plan     plan
 }
 
-// plan is the choice for a container, and what it was made from.
+// plan is the choice for a container, with its input.
 type plan struct {
 	container int
 	halves    []preference.Half
 	chosen    devicemanager.Set
 }
 
-// admit tries to admit a pod. Without all, the devices of the last container are chosen only where Tandem may
-// refuse them. The refusal is nil for a pod that is admitted.
-func (s *State) admit(w *wishes, all bool) (*trial, *devicemanager.Refusal) {
-	sets := s.node.devices.NewSets(3)
-	copy(sets[0], s.taken)
-	t := &trial{
-		Admission: devicemanager.Admission{
-			Node: s.node.devices, Kubelet: s.node.kubelet, Containers: w.requests, Managed: s.managers != nil,
-			VerdictOnly: !all && !w.required,
-			Healthy:     s.node.healthy, Taken: sets[0], Reusable: sets[1],
-		},
-		node: s.node, wishes: w, got: sets[2], managers: s.managers,
-	}
-	t.Others = t
-	if t.managers != nil {
-		t.managers = t.managers.Clone()
-	}
-	return t, t.Admit()
-}
-
-// Hints are those of the CPU and memory managers.
+// Hints returns the hints of the CPU and memory managers.
 func (t *trial) Hints(container int) []hints.List {
 	var c *v1.Container
 	if container >= 0 {
@@ -62,8 +44,8 @@ func (t *trial) Hints(container int) []hints.List {
 	return t.managers.Hints(t.wishes.pod, c)
 }
 
-// Prefer answers as the coordinator does that knows what the container asks for. It keeps to its choice where
-// the kubelet offers what the choice was made from.
+// Prefer answers like the coordinator if it knows the request of the container. While the kubelet offers the
+// input of the last choice, Prefer keeps this choice.
 func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Set {
 	all := t.Node.Resources[q.Resource].All
 	if t.plan.container == container && t.plan.foresees(&q) {
@@ -77,7 +59,7 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 	halves := view.Halves(&q, t.Containers[container].Requests, nil)
 	choice, err := placement.Choose(t.node.tree, view.Placement(halves))
 	if err != nil {
-		return q.Must // cannot be: the device manager has made sure that there are enough
+		return q.Must // cannot be: the device manager has checked the number of devices
 	}
 	t.plan = plan{container, halves, t.Node.Chosen(choice)}
 	return t.plan.chosen.Intersection(all)
@@ -92,14 +74,14 @@ func (p *plan) foresees(q *devicemanager.Question) bool {
 	return false
 }
 
-// Pick is chance: what the kubelet takes of more devices than it needs.
+// Pick stands for the random choice of the kubelet from more devices than necessary.
 func (t *trial) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	t.chance = true
 	return of.Lowest(count)
 }
 
-// Allocate refuses a container whose alignment is required and whose pairs are apart, and gives it CPUs and
-// memory.
+// Allocate rejects a container with required alignment and separated pairs, and assigns CPUs and memory to
+// any other container.
 func (t *trial) Allocate(container int, best hints.Hint, devices devicemanager.Set) error {
 	requests := t.Containers[container].Requests
 	t.inherit(requests)
@@ -116,12 +98,12 @@ func (t *trial) Allocate(container int, best hints.Hint, devices devicemanager.S
 	}
 	t.got.Include(devices)
 	if len(requests) > 0 {
-		t.given = append(t.given, given{name: c.Name, nodes: best.Nodes, devices: devices})
+		t.given = append(t.given, containerDevices{name: c.Name, nodes: best.Nodes, devices: devices})
 	}
 	return nil
 }
 
-// inherit notes that a container comes which may take over from init containers.
+// inherit records a container that may reuse devices of init containers.
 func (t *trial) inherit(requests devicemanager.Requests) {
 	if len(requests) == 0 || t.Reusable.Len() == 0 {
 		return
@@ -134,8 +116,8 @@ func (t *trial) inherit(requests devicemanager.Requests) {
 	}
 }
 
-// errMisaligned is Tandem's refusal of a container whose alignment is required and whose pairs are not on one
-// switch each (coordination/admission, refusal.go).
+// errMisaligned is Tandem's rejection of a container with required alignment and a pair that is not on one
+// switch (coordination/admission, refusal.go).
 type errMisaligned struct{ error }
 
 func (t *trial) misaligned(devices devicemanager.Set) error {
@@ -143,18 +125,19 @@ func (t *trial) misaligned(devices devicemanager.Set) error {
 		t.Node.Devices(devices.Intersection(t.Node.OfKind[devicemanager.GPU])),
 		t.Node.Devices(devices.Intersection(t.Node.OfKind[devicemanager.VF])))
 	if together := placement.Together(pairs); together < len(pairs) {
-		return errMisaligned{errApart(together, len(pairs))}
+		return errMisaligned{fmt.Errorf("only %d of %d pairs can be on one switch and the pod has "+
+			"annotation %s: %s", together, len(pairs), intent.AlignmentKey, intent.Required)}
 	}
 	return nil
 }
 
-// required reports whether Tandem refuses a pod that the kubelet would admit.
+// required reports whether Tandem rejects a pod that the kubelet would admit.
 func required(r *devicemanager.Refusal) bool {
 	var misaligned errMisaligned
 	return errors.As(r.Err, &misaligned)
 }
 
-// held is what the pod has then.
-func (t *trial) held() *pod {
-	return &pod{uid: t.wishes.pod.UID, containers: t.given, all: t.got}
+// held returns the devices of the admitted pod.
+func (t *trial) held() *podDevices {
+	return &podDevices{uid: t.wishes.pod.UID, containers: t.given, all: t.got}
 }

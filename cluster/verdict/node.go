@@ -15,27 +15,27 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Node is a published object made ready to be asked. It never changes and may be shared.
+// Node is a published object, prepared for verdicts. A Node never changes and may be shared.
 type Node struct {
 	*shape
 	name     string
 	kubelet  devicemanager.Kubelet
-	unknown  error // why the Topology Manager is left out of account; nil if it is not
+	unknown  error // why the Topology Manager is ignored; nil if it is not
 	healthy  devicemanager.Set
-	held     []pod
+	held     []podDevices
 	object   []v1alpha1.Held
 	managers Managers
 }
 
-// pod is what one pod holds.
-type pod struct {
+// podDevices are the devices that a pod holds.
+type podDevices struct {
 	uid        types.UID
-	containers []given
+	containers []containerDevices
 	all        devicemanager.Set
 }
 
-// given is what one container got.
-type given struct {
+// containerDevices are the devices of one container.
+type containerDevices struct {
 	name    string
 	devices devicemanager.Set
 	nodes   hints.Mask
@@ -47,13 +47,13 @@ const (
 	scopePod       = "pod"
 )
 
-// New reads a published object. Where managers are nil, CPUs and memory are not looked at. It is an error
-// where the object contradicts itself; the error names what.
+// New reads a published object. If managers is nil, verdicts ignore CPUs and memory. New returns an error if
+// the object contradicts itself.
 func New(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
 	return (*Shapes)(nil).New(topology, managers)
 }
 
-// New is [New], but nodes with the same devices at the same places share what is known of these.
+// New is like [New], but nodes with the same devices at the same places share their shape.
 func (s *Shapes) New(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
 	n, err := s.read(topology, managers)
 	if err != nil {
@@ -98,11 +98,11 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 	return n, nil
 }
 
-// readHeld takes over what a pod holds. Resources that the node has no longer are left out.
-func (n *Node) readHeld(h v1alpha1.Held) (pod, error) {
-	p := pod{uid: types.UID(h.UID), all: n.devices.NewSet()}
+// readHeld reads the devices of a pod, without resources that the node no longer has.
+func (n *Node) readHeld(h v1alpha1.Held) (podDevices, error) {
+	p := podDevices{uid: types.UID(h.UID), all: n.devices.NewSet()}
 	for _, c := range h.Containers {
-		g := given{name: c.Name, devices: n.devices.NewSet()}
+		g := containerDevices{name: c.Name, devices: n.devices.NewSet()}
 		for name, devices := range c.Devices {
 			i, known := n.devices.Resource(name)
 			if !known {
@@ -111,7 +111,7 @@ func (n *Node) readHeld(h v1alpha1.Held) (pod, error) {
 			r := &n.devices.Resources[i]
 			ranges, err := devices.Ranges(r.Count)
 			if err != nil {
-				return pod{}, fmt.Errorf("read %s of container %s: %w", name, c.Name, err)
+				return podDevices{}, fmt.Errorf("read %s of container %s: %w", name, c.Name, err)
 			}
 			for _, have := range ranges {
 				g.devices.InsertRange(r.First+have.First, r.First+have.Last)
@@ -123,9 +123,7 @@ func (n *Node) readHeld(h v1alpha1.Held) (pod, error) {
 	return p, nil
 }
 
-// Unknown returns the reason why the node's Topology Manager is left out of account and rejects
-// nothing; nil if
-// it is not.
+// Unknown returns the reason why the node's Topology Manager is ignored and rejects nothing, otherwise nil.
 func (n *Node) Unknown() error { return n.unknown }
 
 // newKubelet reads the kubelet's configuration. It returns an error if the configuration is unknown or not
@@ -175,7 +173,7 @@ func readOptions(rule *hints.Rule, spec *v1alpha1.Spec, most int) error {
 	return nil
 }
 
-// distances are those between nodes by their numbers.
+// distances returns the distances between nodes by number.
 func distances(nodes []v1alpha1.NUMANode, most int) [][]int {
 	by := make([][]int, most+1)
 	for _, a := range nodes {
@@ -198,7 +196,7 @@ func (n *Node) Devices() int {
 	return count
 }
 
-// Resources are the names of the published resources, ascending.
+// Resources returns the names of the published resources in ascending order.
 func (n *Node) Resources() []string {
 	var names []string
 	for i := range n.devices.Resources {

@@ -12,19 +12,19 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
 
-// wishes are a pod as the device manager reads it.
+// wishes are the device manager's view of a pod.
 type wishes struct {
 	pod        *v1.Pod
-	containers []*v1.Container           // in the order of admission, those without devices too
-	requests   []devicemanager.Container // of each of them
-	required   bool                      // its alignment
+	containers []*v1.Container           // in the order of admission, including containers without devices
+	requests   []devicemanager.Container // of each container
+	required   bool                      // alignment is required
 	with       int                       // containers with devices
 	pairs      int
 }
 
-// Concerns reports whether the kubelet gives a pod something that others cannot have then: whether the object
-// shows the pod once the kubelet has admitted it. A pod that asks for 0 devices, or whose devices the
-// scheduler backed with a ResourceClaim, holds nothing.
+// Concerns reports whether a pod gets exclusive devices, CPUs or memory on admission, so that the object then
+// lists the pod. A pod with a request for 0 devices, or with a ResourceClaim from the scheduler for its
+// devices, holds nothing.
 func (n *Node) Concerns(pod *v1.Pod) bool {
 	for c := range intent.Containers(pod) {
 		for name, quantity := range intent.Limits(pod, c) {
@@ -55,8 +55,8 @@ func (n *Node) read(pod *v1.Pod) *wishes {
 	return w
 }
 
-// requests are those of a container. Resources with NUMA nodes come first; the kubelet takes them in any
-// order.
+// requests returns the requests of a container. Resources with NUMA nodes come first; the kubelet uses a
+// random order.
 func (n *Node) requests(pod *v1.Pod, c *v1.Container) devicemanager.Requests {
 	var requests devicemanager.Requests
 	for name, quantity := range intent.Limits(pod, c) {

@@ -6,18 +6,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// errApart says that pairs would be apart whose alignment is required.
-func errApart(together, pairs int) error {
-	return fmt.Errorf("only %d of %d pairs can be on one switch and the pod has annotation %s: %s",
-		together, pairs, intent.AlignmentKey, intent.Required)
-}
-
-// reason is one sentence for people.
+// reason returns the reason of a refusal as one sentence for people.
 func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 	sentence := ""
 	shortage := r.Shortage
@@ -38,7 +31,7 @@ func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 	return sentence
 }
 
-// short says that there are fewer devices than are asked for.
+// short describes a shortage of devices.
 func (t *trial) short(s *devicemanager.Shortage, asked devicemanager.Requests) string {
 	r := &t.Node.Resources[s.Resource]
 	if !s.Healthy {
@@ -47,7 +40,7 @@ func (t *trial) short(s *devicemanager.Shortage, asked devicemanager.Requests) s
 	return fmt.Sprintf("only %d of %d %s are free, asked for are %s", s.Free, r.Count, r.Name, t.list(asked))
 }
 
-// topology says why the Topology Manager finds no NUMA nodes.
+// topology explains why the Topology Manager finds no NUMA nodes.
 func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	type need struct {
 		devicemanager.Request
@@ -75,14 +68,14 @@ func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 			rule.Policy)
 	case never && most.nodes != least.nodes:
 		sentence := fmt.Sprintf("%s needed for %s, %s with hints need %d: never admitted under %s",
-			nodes(most.nodes), t.amount(most.Request), t.plural(least.Request), least.nodes, rule.Policy)
+			countNodes(most.nodes), t.amount(most.Request), t.plural(least.Request), least.nodes, rule.Policy)
 		if t.Node.Resources[least.Resource].Kind == devicemanager.VF {
 			sentence += "; excludeTopology is the way out"
 		}
 		return sentence
 	case rule.Policy == hints.SingleNUMANode && most.nodes > 1:
-		return fmt.Sprintf("%s needed for %s: never admitted under %s", nodes(most.nodes), t.amount(most.Request),
-			rule.Policy)
+		return fmt.Sprintf("%s needed for %s: never admitted under %s", countNodes(most.nodes),
+			t.amount(most.Request), rule.Policy)
 	}
 	where := "no NUMA node has "
 	if most.nodes > 1 {
@@ -95,14 +88,14 @@ func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	return sentence + fmt.Sprintf("; policy %s refuses more nodes", rule.Policy)
 }
 
-func nodes(n int) string {
+func countNodes(n int) string {
 	if n == 1 {
 		return "1 NUMA node"
 	}
 	return fmt.Sprintf("%d NUMA nodes", n)
 }
 
-// amount is "8 GPUs".
+// amount returns text such as "8 GPUs".
 func (t *trial) amount(a devicemanager.Request) string {
 	if a.Count == 1 {
 		return fmt.Sprint("1 ", t.Node.Resources[a.Resource].Kind)
@@ -114,7 +107,7 @@ func (t *trial) plural(a devicemanager.Request) string {
 	return t.Node.Resources[a.Resource].Kind.String() + "s"
 }
 
-// list is "4 amd.com/gpu and 4 tandem.dev/rdma_vf".
+// list returns text such as "4 amd.com/gpu and 4 tandem.dev/rdma_vf".
 func (t *trial) list(asked devicemanager.Requests) string {
 	var parts []string
 	for _, a := range asked.ByResource() {

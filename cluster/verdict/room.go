@@ -8,12 +8,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Stranded is how many pairs the free devices would make were it not for the switches, less those that they
-// do make.
+// Stranded returns the number of pairs that the free devices cannot form because of their switches.
 func (s *State) Stranded() int { return s.node.switches.Stranded(s.node.devices, s.free()) }
 
-// Room is what the free devices make room for. The containers ask for the GPUs and the VFs of which the node
-// has most. CPUs and memory are not looked at.
+// Room returns the room of the free devices for containers that request the most frequent GPU and VF
+// resources of the node. CPUs and memory are ignored.
 func (s *State) Room() rank.Room {
 	n := s.node
 	g, v := n.largest(devicemanager.GPU), n.largest(devicemanager.VF)
@@ -33,7 +32,7 @@ func (s *State) Room() rank.Room {
 		})
 }
 
-// largest is the resource of a kind of which there are most devices, nil for none.
+// largest returns the resource of a kind with the most devices, nil for none.
 func (s *shape) largest(kind devicemanager.Kind) *devicemanager.Resource {
 	var most *devicemanager.Resource
 	for i := range s.devices.Resources {
@@ -44,8 +43,8 @@ func (s *shape) largest(kind devicemanager.Kind) *devicemanager.Resource {
 	return most
 }
 
-// pairsOn is how many pairs free devices of two resources make on the switches of each NUMA node, as the
-// kubelet was told of the nodes: all are on node 0 where it was told of none.
+// pairsOn returns the number of pairs that free devices of two resources form on the switches of each NUMA
+// node in the hints of the kubelet. Devices without hints count for node 0.
 func (s *shape) pairsOn(gpus, vfs devicemanager.Set) hints.PerNode {
 	pairs := make(hints.PerNode, 64)
 	for i := range s.switches {
@@ -57,7 +56,7 @@ func (s *shape) pairsOn(gpus, vfs devicemanager.Set) hints.PerNode {
 	return pairs
 }
 
-// told is the NUMA node that the kubelet was told for devices of a switch.
+// told returns the NUMA node in the hints for the devices of a switch.
 func (s *shape) told(of *[2]devicemanager.Set) int {
 	for i := range s.devices.Resources {
 		r := &s.devices.Resources[i]
@@ -70,7 +69,7 @@ func (s *shape) told(of *[2]devicemanager.Set) int {
 	return 0
 }
 
-// Free is how many healthy devices of all resources nobody has.
+// Free returns the number of free healthy devices of all resources.
 func (s *State) Free() int { return s.free().Len() }
 
 func (s *State) free() devicemanager.Set { return s.node.healthy.Difference(s.taken) }

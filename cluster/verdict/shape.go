@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// shape is what of a node stays while pods come and go: its devices and where they are.
+// shape is the part of a node that pods do not change: the devices and their places.
 type shape struct {
 	devices  *devicemanager.Node
 	tree     *topology.Tree
@@ -27,15 +27,15 @@ type shape struct {
 	switches preference.Switches
 }
 
-// Shapes shares what equal nodes have in common, as most nodes of a cluster are equal. It keeps nothing that
-// no node uses any more. It may be used from several goroutines.
+// Shapes shares the shapes of equal nodes, because most nodes of a cluster are equal. Shapes without a node
+// are released. Shapes may be used from several goroutines.
 type Shapes struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]weak.Pointer[shape]
-	sweep int // of so many shapes those that are gone are removed
+	sweep int // number of shapes at which released shapes are removed
 }
 
-// shape finds or makes the shape of a node.
+// shape returns the shape of a node, if possible a known one.
 func (s *Shapes) shape(spec *v1alpha1.Spec) (*shape, error) {
 	if s == nil {
 		return newShape(spec)
@@ -67,7 +67,7 @@ func (s *Shapes) shape(spec *v1alpha1.Spec) (*shape, error) {
 	return made, nil
 }
 
-// shapeKey is a hash of all of an object that a shape is made of.
+// shapeKey returns a hash of the fields of an object that determine the shape.
 func shapeKey(spec *v1alpha1.Spec) (key [sha256.Size]byte, err error) {
 	fixed := v1alpha1.Spec{Switches: spec.Switches, Links: spec.Links}
 	for _, r := range spec.Resources {
@@ -102,7 +102,7 @@ func newShape(spec *v1alpha1.Spec) (*shape, error) {
 	return s, nil
 }
 
-// announcement is what the plugin of a resource tells the kubelet, but for the devices' places.
+// announcement returns the device list of a resource's plugin, without the places of the devices.
 func announcement(r *v1alpha1.Resource) (devicemanager.Announcement, error) {
 	a := devicemanager.Announcement{Name: r.Name, Devices: make([]devicemanager.Device, r.Devices)}
 	switch r.Kind {
@@ -134,7 +134,7 @@ func announcement(r *v1alpha1.Resource) (devicemanager.Announcement, error) {
 	return a, nil
 }
 
-// bridge finds the switches that make same-switch pairs.
+// bridge returns the switches with same-switch pairs.
 func (s *shape) bridge(spec *v1alpha1.Spec, m *machine.Machine) preference.Switches {
 	all := make(preference.Switches, len(spec.Switches))
 	for i := range all {

@@ -3,6 +3,7 @@
 package verdict
 
 import (
+	"encoding/binary"
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,17 +13,17 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
 
-// State is what the kubelet of a node has given out at a moment. One goroutine at a time may use it.
+// State is the assignment of a node's devices to pods. Not safe for concurrent use.
 type State struct {
 	node     *Node
-	pods     map[types.UID]*pod
+	pods     map[types.UID]*podDevices
 	taken    devicemanager.Set
-	managers Given // nil without
-	err      error // of the managers: then their side is not looked at
+	managers Given // may be nil
+	err      error // of the managers, which are then ignored
 }
 
-// State is what pods hold by the published object, of those that are present: the object shows what the
-// kubelet gave to a pod until it needs the devices, also when the pod is gone.
+// State returns the assignments of the published object to pods that are present: the object also lists the
+// devices of a pod that has ended, until the kubelet reuses the devices.
 func (n *Node) State(present func(uid types.UID) bool) *State {
 	s := n.empty()
 	var object []v1alpha1.Held
@@ -38,7 +39,7 @@ func (n *Node) State(present func(uid types.UID) bool) *State {
 }
 
 func (n *Node) empty() *State {
-	return &State{node: n, pods: make(map[types.UID]*pod, len(n.held)+1), taken: n.devices.NewSet()}
+	return &State{node: n, pods: make(map[types.UID]*podDevices, len(n.held)+1), taken: n.devices.NewSet()}
 }
 
 func (s *State) manage(held []v1alpha1.Held) {
@@ -47,10 +48,10 @@ func (s *State) manage(held []v1alpha1.Held) {
 	}
 }
 
-// Err says why CPUs and memory are not looked at though there are managers; nil where they are.
+// Err returns the reason why the managers are ignored, otherwise nil.
 func (s *State) Err() error { return s.err }
 
-// Clone shares nothing that changes with the original.
+// Clone returns an independent copy.
 func (s *State) Clone() *State {
 	c := *s
 	c.pods, c.taken = maps.Clone(s.pods), s.taken.Clone()
@@ -60,10 +61,10 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// Holds reports whether a pod has been given what it asks for: by the published object, or by Admit.
+// Holds reports whether a pod has its devices: by the published object, or by Admit.
 func (s *State) Holds(uid types.UID) bool { return s.pods[uid] != nil }
 
-// Remove takes everything back from a pod.
+// Remove releases the devices, CPUs and memory of a pod.
 func (s *State) Remove(uid types.UID) {
 	if s.pods[uid] == nil {
 		return
@@ -78,8 +79,8 @@ func (s *State) Remove(uid types.UID) {
 	}
 }
 
-// Admit tells what the kubelet says to a pod and, where it admits the pod, gives all its containers their
-// devices. A pod that holds something already keeps that.
+// Admit returns the kubelet's verdict on a pod and, if the pod is admitted, assigns devices to all
+// containers. A pod with devices keeps these devices.
 func (s *State) Admit(pod *v1.Pod) Verdict {
 	w := s.node.read(pod)
 	if held := s.pods[pod.UID]; held != nil {
@@ -97,8 +98,8 @@ func (s *State) Admit(pod *v1.Pod) Verdict {
 	return v
 }
 
-// Ask tells what the kubelet says to a pod and gives nothing. It chooses devices only where the verdict hangs
-// on them, so that Pairs and Containers are not filled in. It takes a fraction of the time of Admit.
+// Ask returns the kubelet's verdict on a pod and assigns nothing. Ask chooses devices only if the verdict
+// depends on the choice, and leaves Pairs and Containers empty. Ask takes a fraction of the time of Admit.
 func (s *State) Ask(pod *v1.Pod) Verdict {
 	w := s.node.read(pod)
 	v := Verdict{Admitted: true, Wanted: w.pairs}
@@ -113,8 +114,28 @@ func (s *State) Ask(pod *v1.Pod) Verdict {
 	return v
 }
 
-// verdict is that on a pod whose containers were given devices.
-func (n *Node) verdict(w *wishes, containers []given) Verdict {
+// admit tries to admit a pod. If all is false, the devices of the last container are chosen only if Tandem
+// may reject the choice. The refusal is nil for an admitted pod.
+func (s *State) admit(w *wishes, all bool) (*trial, *devicemanager.Refusal) {
+	sets := s.node.devices.NewSets(3)
+	copy(sets[0], s.taken)
+	t := &trial{
+		Admission: devicemanager.Admission{
+			Node: s.node.devices, Kubelet: s.node.kubelet, Containers: w.requests, Managed: s.managers != nil,
+			VerdictOnly: !all && !w.required,
+			Healthy:     s.node.healthy, Taken: sets[0], Reusable: sets[1],
+		},
+		node: s.node, wishes: w, got: sets[2], managers: s.managers,
+	}
+	t.Others = t
+	if t.managers != nil {
+		t.managers = t.managers.Clone()
+	}
+	return t, t.Admit()
+}
+
+// verdict returns the verdict on an admitted pod with the devices of its containers.
+func (n *Node) verdict(w *wishes, containers []containerDevices) Verdict {
 	v := Verdict{Admitted: true, Wanted: w.pairs}
 	for _, g := range containers {
 		c := Container{
@@ -132,7 +153,7 @@ func (n *Node) verdict(w *wishes, containers []given) Verdict {
 	return v
 }
 
-// refused is the verdict on a pod that is refused.
+// refused returns the verdict on a rejected pod.
 func (s *State) refused(w *wishes, t *trial, refusal *devicemanager.Refusal) Verdict {
 	v := Verdict{Required: required(refusal), Chance: t.chance, Wanted: w.pairs}
 	empty := s.node.empty()
@@ -143,4 +164,17 @@ func (s *State) refused(w *wishes, t *trial, refusal *devicemanager.Refusal) Ver
 	v.Never = always != nil
 	v.Reason = t.reason(refusal, v.Never)
 	return v
+}
+
+// Same returns a key for states of nodes whose objects differ only in the held devices: states with equal
+// keys have equal verdicts on every pod without devices. With managers the key is "", which means unknown.
+func (s *State) Same() string {
+	if s.managers != nil {
+		return ""
+	}
+	text := make([]byte, 0, 8*len(s.taken))
+	for _, word := range s.taken {
+		text = binary.LittleEndian.AppendUint64(text, word)
+	}
+	return string(text)
 }

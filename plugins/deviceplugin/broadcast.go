@@ -27,6 +27,10 @@ type broadcast struct {
 	told      []fingerprint  // of the lists since the one that the kubelet last had, the newest last
 }
 
+// retireAfter is the minimum time for which a gone device stays listed. No Allocate that began while the
+// device was healthy takes as long.
+const retireAfter = 30 * time.Second
+
 // fingerprint identifies the healthy devices of a list: a hash of their IDs.
 type fingerprint [sha256.Size]byte
 

@@ -127,6 +127,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+func (g *guard) others() sockets { return otherSockets(g.kubeletDir, g.socket, g.resource.Name()) }
+
 // look returns the reason to register again, or nil.
 func (g *guard) look(ctx context.Context) error {
 	if g.rivals != nil {

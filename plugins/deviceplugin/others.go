@@ -15,15 +15,16 @@ import (
 // sockets are sockets by path, with their creation times: a recreated socket is a different one.
 type sockets map[string]time.Time
 
-// others returns the sockets of other plugins in both directories, for any resource, because a socket does
-// not name its resource. It omits this program's own sockets for other resources.
-func (g *guard) others() sockets {
+// otherSockets returns the sockets of other plugins in both directories, for any resource, because a socket
+// does not name its resource. It omits the given socket of the resource, and this program's sockets for other
+// resources.
+func otherSockets(kubeletDir, socket, resource string) sockets {
 	found := sockets{}
 	for _, dir := range []string{"device-plugins", registryFolder} {
-		entries, _ := os.ReadDir(filepath.Join(g.kubeletDir, dir)) // the second directory does not exist everywhere
+		entries, _ := os.ReadDir(filepath.Join(kubeletDir, dir)) // the second directory does not exist everywhere
 		for _, entry := range entries {
-			name, path := entry.Name(), filepath.Join(g.kubeletDir, dir, entry.Name())
-			own := path == g.socket || ownForm.MatchString(name) && !namedAfter(path, g.resource.Name())
+			name, path := entry.Name(), filepath.Join(kubeletDir, dir, entry.Name())
+			own := path == socket || ownForm.MatchString(name) && !namedAfter(path, resource)
 			if entry.Type() != fs.ModeSocket || name == kubeletSocket || own {
 				continue
 			}

@@ -5,6 +5,8 @@ package deviceplugin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -35,40 +37,49 @@ func newQuestion(request *v1beta1.ContainerPreferredAllocationRequest) question 
 	}
 }
 
+// preference asks the Preferrer of a resource.
+type preference struct {
+	resource  string
+	preferrer Preferrer // nil if the resource has no preference
+	turn      bounded.Turn
+	observer  Observer
+	log       *slog.Logger
+}
+
 // prefer asks the Preferrer and repairs its answer. If it gets no answer in time, it uses the Preferrer's
 // Alone choice.
-func (s *Server) prefer(ctx context.Context, q question) []string {
+func (p *preference) prefer(ctx context.Context, q question) []string {
 	began := time.Now()
-	defer func() { s.observer.Preferred(s.resource.Name(), time.Since(began)) }()
-	if s.preferrer == nil {
+	defer func() { p.observer.Preferred(p.resource, time.Since(began)) }()
+	if p.preferrer == nil {
 		return q.repair(nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, bounded.Question)
 	defer cancel()
-	given, problem := s.await(ctx, q)
+	given, problem := p.await(ctx, q)
 	chosen := q.repair(given)
 	if problem == nil && !slices.Equal(given, chosen) {
 		problem = errWrong
 	}
 	if problem != nil {
-		s.log.Warn("preferred allocation repaired", "problem", problem, "answer", given, "chosen", chosen)
+		p.log.Warn("preferred allocation repaired", "problem", problem, "answer", given, "chosen", chosen)
 	}
 	return chosen
 }
 
 // await waits for an answer until ctx is done. Without an answer it returns the Preferrer's Alone choice, and
 // an error with the reason.
-func (s *Server) await(ctx context.Context, q question) ([]string, error) {
-	answers := s.ask(ctx, q)
+func (p *preference) await(ctx context.Context, q question) ([]string, error) {
+	answers := p.ask(ctx, q)
 	select {
 	case a := <-answers:
 		if a.Err != nil {
-			return s.alone(q), a.Err
+			return p.alone(q), a.Err
 		}
 		return a.Value, nil
 	case <-time.After(bounded.Alone):
 	}
-	alone := s.alone(q)
+	alone := p.alone(q)
 	chosen, err := bounded.Wait(ctx, answers)
 	if err != nil {
 		return alone, err
@@ -78,32 +89,40 @@ func (s *Server) await(ctx context.Context, q question) ([]string, error) {
 
 // ask forwards the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx
 // occupies one goroutine, however many questions arrive.
-func (s *Server) ask(ctx context.Context, q question) <-chan bounded.Result[[]string] {
-	return bounded.Go(ctx, s.asking, func() (chosen []string, err error) {
-		err = s.surviving("prefer", func() {
-			chosen = s.preferrer.Prefer(ctx, slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
+func (p *preference) ask(ctx context.Context, q question) <-chan bounded.Result[[]string] {
+	return bounded.Go(ctx, p.turn, func() (chosen []string, err error) {
+		err = p.surviving("prefer", func() {
+			chosen = p.preferrer.Prefer(ctx, slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
 		})
 		return chosen, err
 	})
 }
 
 // alone returns the Preferrer's Alone choice, or nil if it panics.
-func (s *Server) alone(q question) (chosen []string) {
-	_ = s.surviving("choose alone", func() {
-		chosen = s.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
+func (p *preference) alone(q question) (chosen []string) {
+	_ = p.surviving("choose alone", func() {
+		chosen = p.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
 	})
 	return chosen
 }
 
 // surviving limits the effect of a panic to the current call.
-func (s *Server) surviving(what string, do func()) (err error) {
+func (p *preference) surviving(what string, do func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.log.Error(what+" panicked", "panic", cause, "stack", stack())
+			p.log.Error(what+" panicked", "panic", cause, "stack", stack())
 			err = errPanic
 		}
 	}()
 	do()
+	return nil
+}
+
+// alive reports whether the Preferrer is responsive. It waits at most until ctx is done.
+func (p *preference) alive(ctx context.Context) error {
+	if p.turn.Await(ctx) != nil {
+		return fmt.Errorf("a preferred allocation of %s hangs: %w", p.resource, context.Cause(ctx))
+	}
 	return nil
 }
 

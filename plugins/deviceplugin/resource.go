@@ -5,7 +5,9 @@ package deviceplugin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
@@ -54,3 +56,38 @@ func CheckName(name string) error {
 	}
 	return nil
 }
+
+// Keep merges the devices that are found into the known devices, both by ID. A known device that is no longer
+// found stays, as gone converts it: from 1.34 on the kubelet process crashes when a device vanishes that a
+// container holds or is just getting (allDevices is accessed without a check in
+// pkg/kubelet/cm/devicemanager/manager.go). Keep changes neither map.
+func Keep[D any](known, found map[string]D, gone func(D) D) map[string]D {
+	all := make(map[string]D, max(len(known), len(found)))
+	for id, d := range known {
+		if _, there := found[id]; !there {
+			all[id] = gone(d)
+		}
+	}
+	maps.Copy(all, found)
+	return all
+}
+
+// Observer receives events of a Server. Its methods must return immediately.
+type Observer interface {
+	// Offered: the resource has devices, so the kubelet should know it; Registered: the kubelet opened the
+	// device list stream; Unregistered: the kubelet no longer uses this plugin. The server registers again
+	// when another plugin that took over the resource is gone.
+	Offered(resource string)
+	Registered(resource string)
+	Unregistered(resource string, cause error)
+	// Preferred: a GetPreferredAllocation was answered.
+	Preferred(resource string, took time.Duration)
+}
+
+// unobserved is an Observer that does nothing.
+type unobserved struct{}
+
+func (unobserved) Offered(string)                  {}
+func (unobserved) Registered(string)               {}
+func (unobserved) Unregistered(string, error)      {}
+func (unobserved) Preferred(string, time.Duration) {}

@@ -107,7 +107,7 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) 
 	stopping, began, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	server := grpc.NewServer()
 	v1beta1.RegisterDevicePluginServer(server, &service{
-		Server: s, stopping: stopping, streamBegan: once(began), streamEnded: once(ended),
+		Server: s, stopping: stopping, streamBegan: closeOnce(began), streamEnded: closeOnce(ended),
 	})
 	found, served := make(chan error, 1), make(chan error, 1)
 	if s.watched {
@@ -116,7 +116,7 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) 
 	go func() { served <- server.Serve(listener) }()
 	defer func() {
 		close(stopping)
-		stop(server)
+		stopServer(server)
 	}()
 	socket := filepath.Base(listener.Addr().String())
 	if s.watched {
@@ -178,9 +178,39 @@ func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error
 	}
 }
 
-// stop lets calls in flight finish: an interrupted Allocate makes the kubelet fail the pod.
-func stop(server *grpc.Server) {
+// stopServer lets calls in flight finish: an interrupted Allocate makes the kubelet fail the pod.
+func stopServer(server *grpc.Server) {
 	late := time.AfterFunc(stopLimit, server.Stop)
 	defer late.Stop()
 	server.GracefulStop()
+}
+
+// stayRetiring removes gone devices that the kubelet no longer needs from the list, until ctx is done.
+// Otherwise they would count as capacity: after a reduction of a node's VFs the Topology Manager would assume
+// that a request for all VFs fits on a NUMA node.
+func (s *Server) stayRetiring(ctx context.Context) error {
+	ticker := time.NewTicker(retireAfter)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.retire()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *Server) retire() {
+	if s.needed == nil || !s.devices.hasGone() {
+		return
+	}
+	needed, err := s.needed()
+	if err != nil {
+		s.log.Warn("keep devices listed that are gone", "error", err)
+		return
+	}
+	if retired := s.devices.retire(needed); len(retired) > 0 {
+		s.log.Info("no longer list devices that are gone", "devices", retired)
+	}
 }

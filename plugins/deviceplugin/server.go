@@ -36,8 +36,7 @@ type Options struct {
 // Server serves one Resource to the kubelet.
 type Server struct {
 	resource    Resource
-	preferrer   Preferrer // nil if the Resource has no preference
-	asking      bounded.Turn
+	preference  preference
 	devices     *broadcast
 	watched     bool   // the plugin watcher finds the socket; otherwise the server registers
 	dir         string // directory of the socket, below the kubelet's
@@ -56,7 +55,6 @@ func New(options Options, resource Resource) (*Server, error) {
 	}
 	s := &Server{
 		resource:    resource,
-		asking:      make(bounded.Turn, 1),
 		devices:     newBroadcast(options.Listed),
 		watched:     options.Registration.watched(options.KubeletDir),
 		dir:         filepath.Join(options.KubeletDir, pluginsFolder),
@@ -72,8 +70,11 @@ func New(options Options, resource Resource) (*Server, error) {
 	if s.watched {
 		s.dir = filepath.Join(options.KubeletDir, registryFolder)
 	}
+	s.preference = preference{
+		resource: name, turn: make(bounded.Turn, 1), observer: s.observer, log: s.log,
+	}
 	if options.Preferred {
-		s.preferrer, _ = resource.(Preferrer)
+		s.preference.preferrer, _ = resource.(Preferrer)
 	}
 	if err := checkSocketPath(filepath.Join(s.dir, newSocketName(s.dir, name))); err != nil {
 		return nil, err
@@ -82,8 +83,11 @@ func New(options Options, resource Resource) (*Server, error) {
 }
 
 func (s *Server) options() *v1beta1.DevicePluginOptions {
-	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: s.preferrer != nil}
+	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: s.preference.preferrer != nil}
 }
+
+// Alive reports whether the Preferrer is responsive. It waits at most until ctx is done.
+func (s *Server) Alive(ctx context.Context) error { return s.preference.alive(ctx) }
 
 // service implements the kubelet's five calls on one socket.
 type service struct {
@@ -159,7 +163,7 @@ func (s *service) GetPreferredAllocation(
 	for _, container := range request.GetContainerRequests() {
 		question := newQuestion(container)
 		answer.ContainerResponses = append(answer.ContainerResponses,
-			&v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: s.prefer(ctx, question)})
+			&v1beta1.ContainerPreferredAllocationResponse{DeviceIDs: s.preference.prefer(ctx, question)})
 	}
 	return answer, nil
 }
@@ -201,5 +205,5 @@ func (s *service) PreStartContainer(
 	return &v1beta1.PreStartContainerResponse{}, nil
 }
 
-// once returns a function that closes c on its first call.
-func once(c chan struct{}) func() { return sync.OnceFunc(func() { close(c) }) }
+// closeOnce returns a function that closes c on its first call.
+func closeOnce(c chan struct{}) func() { return sync.OnceFunc(func() { close(c) }) }

@@ -25,10 +25,10 @@ const (
 	cdiWriter = "nvidia-device-plugin_" // of an annotation's key
 )
 
-// controlNodes are for all GPUs together. One that does not exist is left out.
+// controlNodes are the device nodes for all GPUs together. Absent nodes are omitted.
 var controlNodes = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"}
 
-// Refuse refuses IDs that are not offered and, where the file says so, more than one replica for a container.
+// Refuse rejects unknown IDs and, if configured, more than one replica for a container.
 func (b *Backend) Refuse(resource string, devices []gpu.Device, unknown []string) error {
 	if len(unknown) > 0 {
 		return fmt.Errorf("invalid allocation request for %q: invalid request: unknown device: %s",
@@ -42,7 +42,7 @@ func (b *Backend) Refuse(resource string, devices []gpu.Device, unknown []string
 	return nil
 }
 
-// Edits returns what a container needs to use these devices, in every way that is configured.
+// Edits returns the edits of a container for these devices, for all configured strategies.
 func (b *Backend) Edits(devices []gpu.Device) container.Edits {
 	b.mu.Lock()
 	extras := b.extras
@@ -53,7 +53,7 @@ func (b *Backend) Edits(devices []gpu.Device) container.Edits {
 	return g.edits()
 }
 
-// given are the devices of one container, and what decides how it is told of them.
+// given are the devices of one container, with the configuration of the edits.
 type given struct {
 	config   *settings.Config
 	devRoot  string
@@ -93,10 +93,10 @@ func (g *given) edits() (edits container.Edits) {
 	return edits
 }
 
-// has reports whether a strategy is one of those that tell a container of its devices.
+// has reports whether a strategy is configured.
 func (g *given) has(strategy string) bool { return slices.Contains(g.config.DeviceList, strategy) }
 
-// ids are what the container runtime knows the devices by, each once however many of its replicas are given.
+// ids returns the IDs of the devices for the container runtime, once for all replicas of a device.
 func (g *given) ids() []string {
 	var ids []string
 	for _, d := range g.devices {
@@ -111,7 +111,7 @@ func (g *given) ids() []string {
 	return ids
 }
 
-// named are the CDI devices that stand for the devices.
+// named returns the CDI devices of the devices.
 func (g *given) named() container.Named {
 	named := container.Named{Field: g.has(settings.ListCDICRI)}
 	if g.has(settings.ListCDIAnnotations) {
@@ -127,7 +127,7 @@ func (g *given) named() container.Named {
 	return named
 }
 
-// volumes name the devices as mounts of nothing.
+// volumes returns empty mounts with the names of the devices.
 func (g *given) volumes() (mounts []container.Mount) {
 	mount := func(parts ...string) {
 		mounts = append(mounts, container.Mount{
@@ -143,7 +143,7 @@ func (g *given) volumes() (mounts []container.Mount) {
 	return mounts
 }
 
-// nodes are the device nodes. Replicas and MIG devices of one GPU have some in common.
+// nodes returns the device nodes. Replicas and MIG devices of one GPU share some device nodes.
 func (g *given) nodes() (nodes []container.Node) {
 	var paths []string
 	for _, node := range controlNodes {

@@ -3,108 +3,33 @@
 package nvidia
 
 import (
-	"context"
 	"crypto/sha256"
 	"log/slog"
-	"maps"
 	"os"
 	"path"
-	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
-// describe makes the CDI specifications what they should be, if any are in use. What that is is found out
-// each time: a driver that was reloaded has other files for the same GPUs.
-func (b *Backend) describe(cards []card) error {
-	if some, _ := b.config.CDI(); !some {
-		return nil
-	}
-	s := specs{
-		config: &b.config, channels: b.channels, complete: true, dir: b.machine.CDIRoot, log: b.log,
-		before: b.files, files: map[string]written{}, first: !b.read,
-	}
-	for _, c := range cards {
-		if c.err != nil {
-			s.complete = false
-			continue
-		}
-		if !c.mig {
-			s.uuids = append(s.uuids, c.uuid)
-		}
-		for _, part := range c.slices {
-			if part.err == nil {
-				s.uuids = append(s.uuids, part.uuid)
-			} else {
-				s.complete = false
-			}
-		}
-	}
-	extras, err := b.lib.writeSpecs(s)
-	if err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.extras, b.files = extras, s.files
-	return nil
-}
-
-// sum is what a text has in it.
+// sum is the hash of a text.
 type sum [sha256.Size]byte
 
 // written is a specification that was written to a file.
 type written struct {
-	asked sum // it, as it was to be written
-	has   sum // the file, as it was written
+	asked sum // of the specification
+	has   sum // of the written file
 }
 
-// intact reports whether the file is as it was written.
+// intact reports whether the file is unchanged.
 func (w written) intact(file string) bool {
 	now, ok := sumOf(file)
 	return ok && now == w.has
 }
 
-// sumOf is the sum of a file; false where it cannot be read.
+// sumOf returns the sum of a file; false if the file is unreadable.
 func sumOf(file string) (sum, bool) {
 	content, err := os.ReadFile(file)
 	return sha256.Sum256(content), err == nil
-}
-
-// specPause is the pause between two looks at the files of CDI specifications, which anybody may remove.
-const specPause = 5 * time.Second
-
-// keepSpecs calls changed while the files of CDI specifications are not as they were written, until ctx is
-// done.
-func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
-	if some, _ := b.config.CDI(); !some {
-		return
-	}
-	ticker := time.NewTicker(min(specPause, b.machine.Recheck))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		if !b.intact() {
-			changed()
-		}
-	}
-}
-
-// intact reports whether the files of CDI specifications are as they were written.
-func (b *Backend) intact() bool {
-	b.mu.Lock()
-	files := maps.Clone(b.files)
-	b.mu.Unlock()
-	for file, written := range files {
-		if !written.intact(file) {
-			return false
-		}
-	}
-	return true
 }
 
 const (
@@ -113,23 +38,23 @@ const (
 	cdiChannel = "imex-channel"
 )
 
-// qualified is the full name of a CDI device.
+// qualified returns the full name of a CDI device.
 func qualified(class, name string) string { return cdiVendor + "/" + class + "=" + name }
 
-// specs says which CDI specifications to write, and how.
+// specs describes the CDI specifications to write.
 type specs struct {
 	config   *settings.Config
 	channels []channel
 	uuids    []string // of the GPUs and MIG devices that answer
-	complete bool     // those are all there are
+	complete bool     // all GPUs and MIG devices answer
 	dir      string
 	log      *slog.Logger
 	before   map[string]written // by path
-	files    map[string]written // is given those that there are now, by path
-	first    bool               // nobody has been told yet of what is not there
+	files    map[string]written // set to the current ones, by path
+	first    bool               // missing devices have not been logged yet
 }
 
-// modes are what GPUs can be given beside the GPUs themselves, in the order in which containers get them.
+// modes returns the enabled additional CDI devices of GPUs, in the order for containers.
 func (s specs) modes() []string {
 	var list []string
 	for _, m := range []struct {
@@ -143,7 +68,7 @@ func (s specs) modes() []string {
 	return list
 }
 
-// devRoot is where this process finds the driver's device nodes: below the driver root if that has any.
+// devRoot returns the root of the driver's device nodes for this process: the driver root if it has any.
 func (s specs) devRoot() string {
 	if info, err := os.Stat(path.Join(s.config.ContainerDriverRoot, "dev")); err == nil && info.IsDir() {
 		return s.config.ContainerDriverRoot

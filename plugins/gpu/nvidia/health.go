@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// waitLimit is how long one wait for events lasts, and so the longest that an end of the plugin takes.
-	// Waiting costs nothing: it is the driver that wakes us.
+	// waitLimit is the duration of one wait for events, and therefore the longest delay of a stop. Waiting costs
+	// nothing: the driver wakes the plugin.
 	waitLimit  = time.Second
 	firstPause = 100 * time.Millisecond // after NVML failed; doubled up to the time between two rechecks
 )
 
-// Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, a GPU divided anew, a GPU
-// that recovered, a GPU or the driver that went away. A look at what is broken, at times, is for drivers
-// that do not tell of a recovery. Beside that it looks whether the CDI specifications are still there.
+// Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, new MIG devices, the recovery
+// of a GPU, the loss of a GPU or of the driver. Broken GPUs are also checked from time to time, because some
+// drivers do not report a recovery. Watch also checks the files of the CDI specifications.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	var specs sync.WaitGroup
 	defer specs.Wait()
@@ -41,8 +41,7 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		if time.Since(began) > 2*waitLimit {
 			pause = firstPause
 		}
-		// Either a GPU or the driver is gone. Discovering says which, and entering NVML anew finds a driver that is
-		// back.
+		// A GPU or the driver is gone. A discovery shows which, and a restart of NVML finds a reloaded driver.
 		changed()
 		select {
 		case <-ctx.Done():
@@ -58,8 +57,8 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// listen hands on events until it is time to listen anew, since other GPUs answer than before, or some could
-// not be watched. It reports false when waiting failed.
+// listen handles events until a new start is necessary, because different GPUs answer or some GPUs could not
+// be watched. It reports false if the wait failed.
 func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	cards := b.health.cards()
 	set, deaf, err := b.lib.events(cards)
@@ -93,7 +92,7 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	return true
 }
 
-// drain takes the events that a set holds still: they would go with it.
+// drain handles the remaining events of a set before the set is freed.
 func (b *Backend) drain(set eventSet) {
 	for {
 		e, err := set.wait(0)
@@ -117,7 +116,7 @@ func sameCards(before, now []card) bool {
 	return true
 }
 
-// take notes what an event means and reports whether to discover again.
+// take records an event and reports whether a new discovery is necessary.
 func (b *Backend) take(e event) bool {
 	switch e.kind {
 	case migEvent:
@@ -137,9 +136,9 @@ func (b *Backend) take(e event) bool {
 	}
 }
 
-// struck lists what an Xid is about: a MIG device where the driver tells which, and otherwise the whole GPU.
-// An Xid of a GPU that has no name any more is that of a GPU that does not answer, which discovery sees; all
-// GPUs are struck where there is none.
+// struck returns the devices of an Xid: a MIG device if the driver reports one, otherwise the whole GPU. An
+// Xid without a UUID belongs to a GPU that does not answer, which a discovery shows; if all GPUs answer,
+// struck returns all GPUs.
 func (b *Backend) struck(e event) []string {
 	if e.uuid == "" {
 		if now, err := b.lib.cards(); err != nil ||
@@ -171,4 +170,40 @@ func (b *Backend) struckParts(c card, e event) (uuids []string) {
 		}
 	}
 	return uuids
+}
+
+// specPause is the pause between two checks of the files of CDI specifications, which anybody may remove.
+const specPause = 5 * time.Second
+
+// keepSpecs calls changed while the files of CDI specifications differ from the written ones, until ctx is
+// done.
+func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
+	if some, _ := b.config.CDI(); !some {
+		return
+	}
+	ticker := time.NewTicker(min(specPause, b.machine.Recheck))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if !b.intact() {
+			changed()
+		}
+	}
+}
+
+// intact reports whether the files of CDI specifications are unchanged.
+func (b *Backend) intact() bool {
+	b.mu.Lock()
+	files := maps.Clone(b.files)
+	b.mu.Unlock()
+	for file, written := range files {
+		if !written.intact(file) {
+			return false
+		}
+	}
+	return true
 }

@@ -4,37 +4,47 @@ package nvidia
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"time"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// library is NVIDIA's driver as far as this package needs it: everything about all GPUs at once, and events.
-// Nothing of it is called while the kubelet waits for an answer.
+// Machine is the location of the node's files.
+type Machine struct {
+	Sys     fs.FS         // /sys
+	Proc    fs.FS         // /proc
+	DevRoot string        // /dev
+	CDIRoot string        // directory of CDI specifications, /var/run/cdi
+	Recheck time.Duration // between two checks of a broken GPU; 0 means 30 s
+}
+
+// library is the used part of NVIDIA's driver: the state of all GPUs at once, and events. No method is called
+// while the kubelet waits for an answer.
 type library interface {
 	// cards lists the GPUs in NVML's order. A GPU that does not answer is in the list with its err; an error
 	// means that NVML as a whole does not answer.
 	cards() ([]card, error)
-	// events starts to listen to these GPUs. Those that cannot be listened to are returned with the reason.
+	// events starts to listen to these GPUs, and returns the reasons for GPUs without events.
 	events([]card) (eventSet, map[string]error, error)
-	// writeSpecs writes the CDI specifications, where the files do not say the same already, and returns the
-	// additional devices that have one.
+	// writeSpecs writes the CDI specifications, except unchanged files, and returns the additional devices with
+	// a specification.
 	writeSpecs(specs) (extras []string, err error)
-	// restart leaves NVML and enters it again, which is how it takes notice of a driver that was reloaded.
+	// restart shuts NVML down and initializes NVML again, to use a reloaded driver.
 	restart() error
-	// close leaves NVML.
+	// close shuts NVML down.
 	close()
 }
 
 // eventSet hands out events one by one.
 type eventSet interface {
-	// wait returns the next event. It gives up with errNoEvent once the limit is over.
+	// wait returns the next event, or errNoEvent after the limit.
 	wait(limit time.Duration) (event, error)
 	free()
 }
 
-// ErrNoDriver says that NVIDIA's driver, or its library, is not there.
+// ErrNoDriver means that NVIDIA's driver or its library is absent.
 var ErrNoDriver = errors.New("enter NVML")
 
 var (
@@ -74,12 +84,12 @@ type profile struct {
 	attributes any    // what has to be equal for two MIG devices to be of one kind; comparable
 }
 
-// recovery says whether a GPU needs to be reset or more before it can be trusted again
+// recovery is the need of a GPU for a reset or another action before further use
 // (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION in nvml.h).
 type recovery int
 
 const (
-	recoveryUnknown recovery = iota // the driver is too old to say
+	recoveryUnknown recovery = iota // the driver is too old
 	recoveryNone
 	recoveryNeeded
 )
@@ -87,7 +97,7 @@ const (
 // event is one of NVML's.
 type event struct {
 	kind   eventKind
-	uuid   string // of the GPU, "" where NVML cannot tell
+	uuid   string // of the GPU, "" if unknown
 	xid    uint64
 	gi, ci uint32 // the MIG device it is about, wholeGPU for none
 }
@@ -97,24 +107,24 @@ type eventKind int
 const (
 	otherEvent eventKind = iota
 	xidEvent
-	migEvent      // the GPU was divided anew
-	recoveryEvent // what the GPU needs is another thing than before
+	migEvent      // the MIG devices of the GPU changed
+	recoveryEvent // the recovery action of the GPU changed
 )
 
-// wholeGPU is the instance of an event that is not about a MIG device.
+// wholeGPU is the instance of an event without a MIG device.
 const wholeGPU = 0xffffffff
 
-// libraryName is what the driver installs.
+// libraryName is the file name of NVML.
 const libraryName = "libnvidia-ml.so.1"
 
-// libraryFolders are where distributions install the driver, in the order in which NVIDIA's own plugin looks.
+// libraryFolders are the driver folders of distributions, in the search order of NVIDIA's own plugin.
 var libraryFolders = []string{
 	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64", "lib/x86_64-linux-gnu",
 	"lib/aarch64-linux-gnu",
 }
 
-// findLibrary returns the path of NVML below a driver root. Where there is none, it is the bare name: the
-// container runtime may have put the library on the loader's path.
+// findLibrary returns the path of NVML below a driver root. If the library is absent, findLibrary returns
+// only the name, because the container runtime may have added the library to the loader's path.
 func findLibrary(root string) string {
 	if root == "" || root == "/" {
 		return libraryName

@@ -19,29 +19,29 @@ type mark struct {
 	deaf  bool      // it is only that the GPU cannot be watched
 }
 
-// watched are the GPUs as they answered last, and the broken ones among them. Its mutex is never held while
-// NVML is asked.
+// watched holds the last answers of the GPUs and the broken GPUs. The mutex is never held during a call to
+// NVML.
 type watched struct {
 	mu     sync.Mutex
 	known  []card
 	broken map[string]mark // by the UUID of a GPU or MIG device; made with the first mark
 }
 
-// remember keeps the GPUs that answered last; nil where NVML does not answer.
+// remember keeps the last answers of the GPUs; nil if NVML does not answer.
 func (w *watched) remember(cards []card) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known = cards
 }
 
-// cards are the GPUs that answered last.
+// cards returns the last answers of the GPUs.
 func (w *watched) cards() []card {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.known
 }
 
-// set marks a GPU or MIG device. The mutex is held.
+// set marks a GPU or MIG device. The mutex must be held.
 func (w *watched) set(uuid string, m mark) {
 	if w.broken == nil {
 		w.broken = map[string]mark{}
@@ -49,7 +49,7 @@ func (w *watched) set(uuid string, m mark) {
 	w.broken[uuid] = m
 }
 
-// unwatched marks the GPUs that cannot be watched, and no others that could not before.
+// unwatched marks the GPUs that cannot be watched, and removes such marks from all other GPUs.
 func (w *watched) unwatched(deaf map[string]error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *watched) unwatched(deaf map[string]error) {
 	}
 }
 
-// told notes that what a GPU needs changed, and reports whether anything was broken there.
+// told records a change of a GPU's recovery state, and reports whether the GPU or a MIG device had a mark.
 func (w *watched) told(gpu string) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +83,7 @@ func (w *watched) told(gpu string) (news bool) {
 	return news
 }
 
-// uuids are those of a GPU and its MIG devices.
+// uuids returns the UUIDs of a GPU and its MIG devices.
 func (c *card) uuids() []string {
 	list := []string{c.uuid}
 	for _, s := range c.slices {
@@ -110,7 +110,7 @@ func (w *watched) mark(uuid, why string) {
 	w.set(uuid, m)
 }
 
-// outlived drops the marks of MIG devices that are no more. The mutex is held.
+// outlived removes the marks of MIG devices that no longer exist. The mutex must be held.
 func (w *watched) outlived(cards []card) {
 	for i := range cards {
 		c := &cards[i]
@@ -132,11 +132,11 @@ func (w *watched) ailing() bool {
 	return len(w.broken) > 0
 }
 
-// forgive takes GPUs for healthy again, where that is wanted, of which the driver says that they need
-// nothing: at once where it told of a change since the error, otherwise after a while; never before a
-// discovery has shown the error, so that the kubelet gets to see it. Where it is not wanted, and with a
-// driver that cannot say, they are unhealthy until the plugin starts anew, as with NVIDIA's own. What is
-// broken still is returned.
+// forgive makes GPUs healthy again, if recovery is enabled and the driver reports that no action is needed:
+// at once if the driver reported a change since the error, otherwise after a pause, and never before a
+// discovery has shown the error to the kubelet. If recovery is disabled, or the driver does not report
+// actions, broken GPUs are unhealthy until the plugin restarts, as with NVIDIA's own plugin. forgive returns
+// the remaining marks.
 func (w *watched) forgive(cards []card, wanted bool, recheck time.Duration) map[string]mark {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *watched) forgive(cards []card, wanted bool, recheck time.Duration) map[
 	return maps.Clone(w.broken)
 }
 
-// over reports whether what was marked can be trusted again, now that the driver says that it needs nothing.
+// over reports whether a marked device is healthy again, given that the driver reports no needed action.
 func (m mark) over(recheck time.Duration) bool {
 	return !m.deaf && !m.shown.IsZero() && (m.told || time.Since(m.shown) >= recheck)
 }

@@ -23,7 +23,6 @@ package nvidia
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -40,7 +39,7 @@ var (
 	_ gpu.Narrower = (*Backend)(nil)
 )
 
-// Backend is the NVIDIA GPUs of a node.
+// Backend provides the NVIDIA GPUs of a node.
 type Backend struct {
 	config   settings.Config
 	machine  Machine
@@ -48,31 +47,22 @@ type Backend struct {
 	lib      library
 	channels []channel // IMEX channels to give containers
 	read     bool      // NVML answered once
-	kind     any       // with --mig-strategy=single, of all GPUs when they were last alike
+	kind     any       // with --mig-strategy=single, the last common kind of all GPUs
 
 	health watched
 
-	mu     sync.Mutex         // never held while NVML is asked
-	extras []string           // CDI devices that every container gets beside its own
+	mu     sync.Mutex         // never held during a call to NVML
+	extras []string           // additional CDI devices of every container
 	files  map[string]written // CDI specifications, by path
 }
 
-// Machine is where the node's files are.
-type Machine struct {
-	Sys     fs.FS         // /sys
-	Proc    fs.FS         // /proc
-	DevRoot string        // /dev
-	CDIRoot string        // where CDI specifications go, /var/run/cdi
-	Recheck time.Duration // between two looks at a GPU that is broken, 30 s where it is 0
-}
-
-// Close leaves NVML.
+// Close shuts NVML down.
 func (b *Backend) Close() { b.lib.close() }
 
-// Warnings are what is to be logged about the configuration.
+// Warnings returns the warnings about the configuration.
 func (b *Backend) Warnings() []string { return b.config.Warnings }
 
-// Open enters NVML. It fails with ErrNoDriver where NVIDIA's driver is not there, or not loaded completely.
+// Open initializes NVML. It returns ErrNoDriver if NVIDIA's driver is absent or not loaded completely.
 func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	if machine.Recheck == 0 {
 		machine.Recheck = 30 * time.Second
@@ -91,9 +81,9 @@ func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, 
 	return b, nil
 }
 
-// Discover reads NVML. The first one fails when that fails, and where the GPUs do not go with the MIG
-// strategy. Later all GPUs are unhealthy while NVML does not answer, and those that are divided otherwise
-// than all were when last alike.
+// Discover reads NVML. The first call returns an error if NVML does not answer or the GPUs contradict the MIG
+// strategy. Later calls report all GPUs as unhealthy while NVML does not answer, and GPUs with a kind other
+// than the last common kind.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	cards, err := b.lib.cards()
 	if err != nil && !b.read {
@@ -127,13 +117,49 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	return inventory, nil
 }
 
-// Links counts NVLinks, as read last.
+// describe writes the CDI specifications, if any are in use. The content is determined each time: after a
+// reload the driver can have other files for the same GPUs.
+func (b *Backend) describe(cards []card) error {
+	if some, _ := b.config.CDI(); !some {
+		return nil
+	}
+	s := specs{
+		config: &b.config, channels: b.channels, complete: true, dir: b.machine.CDIRoot, log: b.log,
+		before: b.files, files: map[string]written{}, first: !b.read,
+	}
+	for _, c := range cards {
+		if c.err != nil {
+			s.complete = false
+			continue
+		}
+		if !c.mig {
+			s.uuids = append(s.uuids, c.uuid)
+		}
+		for _, part := range c.slices {
+			if part.err == nil {
+				s.uuids = append(s.uuids, part.uuid)
+			} else {
+				s.complete = false
+			}
+		}
+	}
+	extras, err := b.lib.writeSpecs(s)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.extras, b.files = extras, s.files
+	return nil
+}
+
+// Links returns the NVLinks of the last discovery.
 func (b *Backend) Links() ([]topology.Link, error) {
 	return links(b.health.cards()), nil
 }
 
-// links lists which GPUs are connected by NVLink, and by how many. NVSwitches connect every GPU with every
-// other that is linked to them; what a GPU has of such links it has to each of the others.
+// links returns the NVLinks by pair of GPUs. NVSwitches connect all GPUs with links to NVSwitches: the links
+// of a GPU to NVSwitches count for every other GPU.
 func links(cards []card) []topology.Link {
 	var list []topology.Link
 	for i := range cards {
@@ -142,7 +168,7 @@ func links(cards []card) []topology.Link {
 			if a.err != nil || b.err != nil {
 				continue
 			}
-			// Both ends count the same links; a link of which one end is down is none.
+			// Both ends count the same links; a link with one end down does not count.
 			count := min(a.peers[b.address], b.peers[a.address]) + min(a.switched, b.switched)
 			if count == 0 {
 				continue
@@ -156,4 +182,13 @@ func links(cards []card) []topology.Link {
 		}
 	}
 	return list
+}
+
+// Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the
+// GPU of which least is in use, packed from the one of which most is. Among GPUs that are equal in this the
+// coordinator is free to choose, unless the request is for more than these have to give. As in NVIDIA's own
+// plugin what is used of a MIG device is counted by itself, so that MIG devices that are not replicated are
+// all equal.
+func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) []string {
+	return narrow(b.config.SharedPolicy, devices, available, mustInclude, size)
 }

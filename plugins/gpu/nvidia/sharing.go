@@ -45,12 +45,10 @@ func original(id string) string {
 
 func isReplica(id string) bool { return strings.Contains(id, replicaMark) }
 
-// Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the
-// GPU of which least is in use, packed from the one of which most is. Among GPUs that are equal in this the
-// coordinator is free to choose, unless the request is for more than these have to give. As in NVIDIA's own
-// plugin what is used of a MIG device is counted by itself, so that MIG devices that are not replicated are
-// all equal.
-func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) []string {
+// narrow is [Backend.Narrow] under a policy.
+func narrow(
+	policy string, devices []gpu.Device, available, mustInclude []string, size int,
+) []string {
 	if !slices.ContainsFunc(available, isReplica) {
 		return available
 	}
@@ -66,7 +64,7 @@ func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, 
 	for gpu, replicas := range free {
 		used[gpu] -= len(replicas)
 	}
-	packed := b.config.SharedPolicy == settings.PolicyPacked
+	packed := policy == settings.PolicyPacked
 	better := func(a, b int) bool { return a < b }
 	if packed {
 		better = func(a, b int) bool { return a > b }
