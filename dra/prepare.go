@@ -104,8 +104,8 @@ func (s *claimService) writeStatus(state claims.State, list []*resourceapi.Resou
 }
 
 // completeStatus queues the devices of a prepared claim if its status lacks any of them: they were not
-// written before the driver ended, or were refused. Devices that are there stay as they are: they contain the netdevs
-// from before CNI plugins took them.
+// written before the driver ended, or were refused. Devices that are there stay as they are: they contain
+// the netdevs from before CNI plugins took them.
 func (s *claimService) completeStatus(claim *resourceapi.ResourceClaim, c claims.Claim) {
 	if lacks(claim, c) {
 		s.statuses.write(claim, s.preparer.Status(s.viewer.newest.get().State, c, metav1.Now()))
