@@ -154,6 +154,25 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 	}
 }
 
+// A memory whose file was removed is written again at the next look, though nothing has changed: after a
+// restart it alone tells what containers hide.
+func TestMemoryIsWrittenAgain(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
+	list := resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)
+	vfs := find(t, s.FS(), list, "intel.com", nil)
+	s.Hide("0000:81:00.1", true)
+	if err := os.Remove(vfs.file); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.scan(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A memory that cannot be read costs what it held, not the start.
 func TestUnreadableMemory(t *testing.T) {
 	s := functions.New()
