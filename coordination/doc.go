@@ -56,7 +56,8 @@
 //   - Node.returned: Allocates that ended; maxCalls; with each join; open for a second at most.
 //   - Node.foreign, joined: the stream; one; with each attempt to join; the server's word.
 //   - intent's failure and pause of a source: its last answer; a minute; with the next; it is asked again.
-//   - intent's watcher: API server's pods; pods of the node; by watch and list; it frees nothing alone.
+//   - intent's watcher: API server's pods; pods of the node; by watch and list; it frees nothing alone, and
+//     fails while the API server refuses to list them.
 //   - kubelet.CheckpointReader: device checkpoint; one file; when its content changes; the file.
 //   - resources: announcements; resources.MaxResources of MaxDevices; with each announcement; what is held
 //     stays, unhealthy.

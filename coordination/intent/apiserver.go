@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -21,7 +23,7 @@ import (
 type watcher struct {
 	ofNode   cache.ListerWatcher
 	informer atomic.Pointer[cache.SharedIndexInformer]
-	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil from the first list on
+	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil once one has worked
 }
 
 // newWatcher makes a watch on the pods of a node; run starts it.
@@ -35,7 +37,23 @@ func newWatcher(config *rest.Config, node string) (*watcher, error) {
 	ofNode := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll,
 		fields.OneTermEqualSelector("spec.nodeName", node))
 	w := &watcher{ofNode: ofNode}
+	list, watch := ofNode.ListWithContextFunc, ofNode.WatchFuncWithContext
+	ofNode.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return worked(w, func() (runtime.Object, error) { return list(ctx, o) })
+	}
+	ofNode.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+		return worked(w, func() (apiwatch.Interface, error) { return watch(ctx, o) })
+	}
 	return w, w.renew()
+}
+
+// worked forgets why earlier attempts to list or watch failed if this one works.
+func worked[T any](w *watcher, attempt func() (T, error)) (T, error) {
+	result, err := attempt()
+	if err == nil {
+		w.broken.Store(nil)
+	}
+	return result, err
 }
 
 // renew makes a new informer: one that has run cannot run again.
@@ -59,7 +77,9 @@ func (w *watcher) run(ctx context.Context) error {
 	return nil
 }
 
-// pods lists what has been sent so far. It waits for the first list, and for that no longer than ctx.
+// pods lists what has been sent so far. It waits for the first list, and for that no longer than ctx. An API
+// server that is away does not tell the kubelet of pods either. One that refuses to tell this process does:
+// what it has sent before gets older and older, and pods pass of which it knows nothing.
 func (w *watcher) pods(ctx context.Context) ([]corev1.Pod, error) {
 	informer := *w.informer.Load()
 	select {
@@ -71,6 +91,9 @@ func (w *watcher) pods(ctx context.Context) ([]corev1.Pod, error) {
 		}
 		return nil, fmt.Errorf("watch the pods of this node at the API server: %w", err)
 	}
+	if broken := w.broken.Load(); broken != nil && refuses(*broken) {
+		return nil, fmt.Errorf("watch the pods of this node at the API server: %w", *broken)
+	}
 	var pods []corev1.Pod
 	for _, object := range informer.GetStore().List() {
 		if pod, ok := object.(*corev1.Pod); ok {
@@ -79,6 +102,9 @@ func (w *watcher) pods(ctx context.Context) ([]corev1.Pod, error) {
 	}
 	return pods, nil
 }
+
+// refuses reports whether an error is the API server's refusal: the account has lost the right, or is none.
+func refuses(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
 // slim drops the fields of a pod that newPod does not read, before the pod is kept.
 func slim(object any) (any, error) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -230,6 +231,63 @@ func TestSlimPodsSayTheSame(t *testing.T) {
 		}
 		if what == "guaranteed" && told[0].Containers[2].CPUs != 16 {
 			t.Errorf("%s: %+v", what, told)
+		}
+	}
+}
+
+// revocable is an API server that can refuse to tell of pods, and ends the streams then.
+type revocable struct {
+	cluster
+	mu      sync.Mutex
+	refused bool
+	end     context.CancelFunc
+	allowed context.Context
+}
+
+func (r *revocable) refuse(refused bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		r.end()
+	}
+	r.refused = refused
+	r.allowed, r.end = context.WithCancel(context.Background())
+}
+
+func (r *revocable) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	r.mu.Lock()
+	refused, allowed := r.refused, r.allowed
+	r.mu.Unlock()
+	if refused {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	ctx, cancel := context.WithCancel(request.Context())
+	defer cancel()
+	defer context.AfterFunc(allowed, cancel)()
+	r.cluster.ServeHTTP(w, request.WithContext(ctx))
+}
+
+// Once the API server refuses to tell of pods, what it told before counts no more, and again once it tells.
+func TestAPIServerThatRefuses(t *testing.T) {
+	t.Parallel()
+	r := &revocable{cluster: cluster{t: t, pods: recorded(t)}}
+	r.refuse(false)
+	t.Cleanup(func() { r.refuse(true) })
+	s := watch(t, httptest.NewServer(r))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, refused := range []bool{false, true, false} {
+		r.refuse(refused)
+		answered := refused
+		for answered == refused && ctx.Err() == nil {
+			_, answered = s.Pods(ctx)
+		}
+		if answered == refused {
+			t.Fatalf("refused %v, answered %v", refused, answered)
+		}
+		if now, _ := s.Enforcement(); now.Enforced() == refused {
+			t.Errorf("refused %v: %s", refused, now)
 		}
 	}
 }

@@ -26,6 +26,7 @@ type GPUs struct {
 
 	complaint string   // the last error of a pulse, so that it is logged once
 	notes     []string // likewise
+	behind    bool     // the links could not be read when GPUs changed last: they are read at the next look
 
 	mu        sync.Mutex
 	resources map[string][]Device // sorted by ID: what was found last, and what went last
@@ -105,14 +106,19 @@ func (g *GPUs) refresh() {
 	merged, differences := merge(g.resources, found)
 	links := g.links
 	g.mu.Unlock()
-	if len(differences) == 0 {
+	if len(differences) == 0 && !g.behind {
 		g.complaint = ""
 		return
 	}
-	if newest, err := g.backend.Links(); err != nil {
+	newest, err := g.backend.Links()
+	g.behind = err != nil
+	if err != nil {
 		g.complain("keep the links between GPUs as they were", err)
 	} else {
 		links, g.complaint = newest, ""
+	}
+	if g.behind && len(differences) == 0 {
+		return
 	}
 	for _, c := range differences {
 		g.log.Warn("GPU changed", "resource", c.resource, "device", c.device, "change", c.what)

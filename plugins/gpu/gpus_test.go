@@ -30,6 +30,7 @@ type scripted struct {
 	inventory Inventory
 	err       error
 	links     []topology.Link
+	linksErr  error
 	linksRead int
 }
 
@@ -43,7 +44,7 @@ func (s *scripted) Links() ([]topology.Link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.linksRead++
-	return s.links, nil
+	return s.links, s.linksErr
 }
 
 func (s *scripted) Edits([]Device) container.Edits { return container.Edits{} }
@@ -135,6 +136,39 @@ func TestPulse(t *testing.T) {
 			t.Errorf("links read %d times, want once and on every change", backend.linksRead)
 		}
 	})
+}
+
+// Links that could not be read when a GPU changed are read at the next look, whether GPUs change or not.
+func TestLinksAreReadLater(t *testing.T) {
+	t.Parallel()
+	backend := &scripted{}
+	backend.find(map[string]string{"amd.com/gpu": "a"}, nil)
+	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.find(map[string]string{"amd.com/gpu": "a b"}, nil)
+	backend.links, backend.linksErr = []topology.Link{{Count: 1}}, errors.New("input/output error")
+	gpus.refresh()
+	gpus.refresh()
+	_, links, changed := gpus.latest("amd.com/gpu")
+	if len(links) > 0 {
+		t.Errorf("links that cannot be read: %v", links)
+	}
+	backend.linksErr = nil
+	gpus.refresh()
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody is told of the links")
+	}
+	if _, links, _ = gpus.latest("amd.com/gpu"); len(links) != 1 {
+		t.Errorf("links %v, want those that can be read again", links)
+	}
+	before := backend.linksRead
+	if gpus.refresh(); backend.linksRead != before {
+		t.Error("links are read again though nothing has changed")
+	}
 }
 
 func TestPartitioningChanges(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -241,11 +242,17 @@ func (v *VFs) report(pool pools.Pool) bool {
 	return len(appeared)+len(recovered)+len(faults) > 0
 }
 
-// save writes the memory after a change, after the report to the kubelet, because writing takes time. An
-// error is not fatal: a restart then has less information.
+// isThere reports whether the memory file exists: somebody may have emptied the run directory.
+func (v *VFs) isThere() bool {
+	_, err := os.Lstat(v.file)
+	return err == nil
+}
+
+// save writes the memory after a change, or if its file is gone, after the report to the kubelet, because
+// writing takes time. An error is not fatal: a restart then has less information.
 func (v *VFs) save() {
 	content, err := json.Marshal(v.memory)
-	if err == nil && !bytes.Equal(content, v.written) {
+	if err == nil && !(bytes.Equal(content, v.written) && v.isThere()) {
 		if err = file.Replace(v.file, content, 0o600); err == nil {
 			v.written = content
 		}

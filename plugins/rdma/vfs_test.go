@@ -154,6 +154,25 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 	}
 }
 
+// A memory whose file was removed is written again at the next look, though nothing has changed: after a
+// restart it alone tells what containers hide.
+func TestMemoryIsWrittenAgain(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
+	list := resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)
+	vfs := find(t, s.FS(), list, "intel.com", nil)
+	s.Hide("0000:81:00.1", true)
+	if err := os.Remove(vfs.file); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.scan(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A memory that cannot be read costs what it held, not the start.
 func TestUnreadableMemory(t *testing.T) {
 	s := functions.New()
@@ -357,4 +376,48 @@ func TestWhenToLook(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Events that could not be received are asked for again: a change is then seen at once.
+func TestEventsComeBack(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
+	parsed, file := config(t, resources(`{"resourceName": "a"}`)), filepath.Join(t.TempDir(), "vfs.json")
+	synctest.Test(t, func(t *testing.T) {
+		calls, come := 0, make(chan struct{})
+		events := func(ctx context.Context, changed func()) error {
+			if calls++; calls < 3 {
+				return os.ErrClosed
+			}
+			select {
+			case <-come:
+				changed()
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return nil
+		}
+		vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, file, nil, events,
+			slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- vfs.Run(ctx) }()
+		<-time.After(10*interval + time.Second)
+		synctest.Wait()
+		s.PF(0x81, "ens1", 2, nil)
+		_, changed := vfs.latest("intel.com/a")
+		start := time.Now()
+		close(come)
+		<-changed
+		if got := time.Since(start); got != quiet {
+			t.Errorf("seen after %s, want %s", got, quiet)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -36,10 +36,27 @@ func (v *VFs) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	deaf := make(chan error, 1)
 	if v.events != nil {
-		g.Go(func() error { deaf <- v.events(ctx, v.Look); return nil })
+		g.Go(func() error { v.listen(ctx, deaf); return nil })
 	}
 	g.Go(func() error { v.keepLooking(ctx, deaf); return nil })
 	return g.Wait()
+}
+
+// listen passes events on until ctx is done. Events that end are asked for again: the reason, such as a lack
+// of memory, can be over. The first reason is passed on to keepLooking.
+func (v *VFs) listen(ctx context.Context, deaf chan<- error) {
+	for {
+		err := v.events(ctx, v.Look)
+		select {
+		case deaf <- err:
+		default: // keepLooking looks from time to time already
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
