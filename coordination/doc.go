@@ -60,7 +60,7 @@
 //     fails while the API server refuses to list them.
 //   - kubelet.CheckpointReader: device checkpoint; one file; when its content changes; the file.
 //   - resources: announcements; resources.MaxResources of MaxDevices; with each announcement; what is held
-//     stays, unhealthy.
+//     stays, unhealthy, and so does what is of a plugin that is gone when another of its kind announces.
 //   - own Allocates: what plugins report; one a resource, 256 without checkpoint; over with the next
 //     checkpoint; the checkpoint, then List.
 //   - found: who held what at the last question; 4,096 holders beside the checkpoint's; with each question;

@@ -72,7 +72,25 @@ func (s Set) Announce(
 	}
 	r := New(name, kind, all)
 	r.Links, r.Joined = a.Links, true
-	return s.with(r), nil
+	return s.with(r).withdraw(name), nil
+}
+
+// withdraw returns the set in which no device is healthy of other resources of a resource's kind whose plugin
+// is gone: a plugin of the kind is there, and announces what there is. It may have other names for it now.
+func (s Set) withdraw(name string) Set {
+	for _, r := range s.OfKind(s[name].Kind) {
+		if r.Joined || !slices.ContainsFunc(r.ordered, func(d device.Device) bool { return d.Healthy }) {
+			continue
+		}
+		devices := slices.Clone(r.ordered)
+		for i := range devices {
+			devices[i].Healthy = false
+		}
+		gone := New(r.Name, r.Kind, devices)
+		gone.Links = r.Links
+		s = s.with(gone)
+	}
+	return s
 }
 
 // Leave returns the set in which the plugin of a resource is gone. Its devices stay known: it usually comes

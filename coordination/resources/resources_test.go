@@ -57,6 +57,39 @@ func TestHeldDevicesOutliveTheirAnnouncement(t *testing.T) {
 	}
 }
 
+// Once a plugin of the kind announces, devices of other names whose plugin is gone are not healthy, until that
+// is back too.
+func TestResourceWithoutPlugin(t *testing.T) {
+	t.Parallel()
+	const old, anew, other = "a/vf", "b/vf", "c/vf"
+	nobody := func(string) bool { return false }
+	announce := func(s Set, name string, kind device.Kind) Set {
+		s, err := s.Announce(name, kind, devices(2), nobody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	healthy := func(s Set, name string) bool { return s[name].Ordered()[0].Healthy }
+	s := announce(announce(announce(Set{}, old, device.VF), other, device.VF), gpus, device.GPU)
+	s = s.Leave(old)
+	if s = announce(s, gpus, device.GPU); !healthy(s, old) {
+		t.Error("a plugin of another kind takes them away")
+	}
+	left := s
+	s = announce(s, anew, device.VF)
+	if healthy(s, old) || !healthy(s, other) || !healthy(s, anew) || !healthy(s, gpus) {
+		t.Errorf("healthy: %t of the old name, %t of another, %t of the new one, %t GPUs",
+			healthy(s, old), healthy(s, other), healthy(s, anew), healthy(s, gpus))
+	}
+	if !healthy(left, old) {
+		t.Error("the set before has changed")
+	}
+	if s = announce(s, old, device.VF); !healthy(s, old) {
+		t.Error("its plugin is back, and it is not healthy")
+	}
+}
+
 func TestTooManyResources(t *testing.T) {
 	t.Parallel()
 	s := Set{}
