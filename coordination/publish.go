@@ -5,6 +5,7 @@ package coordination
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -36,11 +37,22 @@ type published struct {
 	*intent.Sources
 }
 
+// publishPause is the time after which a publisher that has failed starts again.
+const publishPause = time.Minute
+
 // publish publishes the node until ctx is done. Errors do not affect the server.
 func (n *Node) publish(ctx context.Context, plugins Announced) {
-	err := survive.Do(n.config.Log, func() error { return n.config.Publisher.Publish(ctx, plugins) })
-	if err != nil {
-		n.config.Log.Error("publish nothing of this node until another plugin serves", "error", err)
+	for {
+		err := survive.Do(n.config.Log, func() error { return n.config.Publisher.Publish(ctx, plugins) })
+		if ctx.Err() != nil {
+			return
+		}
+		n.config.Log.Error("publish nothing of this node for a while", "retry_in", publishPause, "error", err)
+		select {
+		case <-time.After(publishPause):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -4,9 +4,11 @@ package coordination
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -78,4 +80,46 @@ func TestPublisher(t *testing.T) {
 	}
 	stop()
 	second.await(t, false, true)
+}
+
+// failing is a Publisher that fails twice, in two ways, and says when it works.
+type failing struct {
+	calls int
+	works chan struct{}
+}
+
+func (p *failing) Publish(ctx context.Context, _ Announced) error {
+	switch p.calls++; p.calls {
+	case 1:
+		panic("a mistake")
+	case 2:
+		return errors.New("a fault")
+	}
+	close(p.works)
+	<-ctx.Done()
+	return nil
+}
+
+func (*failing) Notes() []string { return nil }
+
+// A publisher that fails is called again while its plugin serves.
+func TestPublisherThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &failing{works: make(chan struct{})}
+		n := &Node{config: Config{Publisher: p, Log: slog.New(slog.DiscardHandler)}}
+		ctx, cancel := context.WithCancel(t.Context())
+		begun, ended := time.Now(), make(chan struct{})
+		go func() { n.publish(ctx, published{}); close(ended) }()
+		select {
+		case <-p.works:
+		case <-time.After(time.Hour):
+			t.Error("it is not called again")
+		}
+		if got := time.Since(begun); got > 2*publishPause {
+			t.Errorf("it works again after %s", got)
+		}
+		cancel()
+		<-ended
+	})
 }
