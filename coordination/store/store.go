@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // FileName is the file below the run folder; BadName is where one goes that cannot be trusted. Only one is
@@ -85,12 +86,22 @@ func (s *Store[T]) Touch() {
 	}
 }
 
-// Run writes whenever something has changed, and once more when ctx is done. It closes the store.
+// retryPause is the time after which a write that failed is tried again, though nothing has changed since.
+const retryPause = 10 * time.Second
+
+// Run writes whenever something has changed, again after a write that failed, and once more when ctx is done.
+// It closes the store.
 func (s *Store[T]) Run(ctx context.Context, value func() T) error {
 	defer s.root.Close()
 	for {
+		var retry <-chan time.Time
+		if s.failing {
+			retry = time.After(retryPause)
+		}
 		select {
 		case <-s.changed:
+			s.write(value())
+		case <-retry:
 			s.write(value())
 		case <-ctx.Done():
 			s.write(value())

@@ -4,6 +4,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // example is what the tests keep.
@@ -50,6 +53,36 @@ func TestStoreKeepsToItsFolder(t *testing.T) {
 		strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("checkpoint of the old server: %v, log %q", err, log.String())
 	}
+}
+
+// A write that fails is tried again, though nothing changes: the file of before is not the next server's.
+func TestFailedWriteIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	blocked := filepath.Join(dir, tempName, "by a folder")
+	if err := os.MkdirAll(blocked, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		store := open(t, dir, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- store.Run(ctx, func() example { return train }) }()
+		store.Touch()
+		synctest.Wait()
+		if err := os.RemoveAll(filepath.Dir(blocked)); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if saved, err := Read[example](dir); err != nil || !slices.Equal(saved.Pods, train.Pods) {
+			t.Errorf("the file has %v, %v; want %v", saved, err, train)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What cannot be trusted is set aside, with a warning, and the next one is written.
