@@ -6,6 +6,7 @@ package nvidia
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -224,5 +225,36 @@ func TestCDISpecificationsAreKept(t *testing.T) {
 			return strings.HasSuffix(m.HostPath, "/libcuda.so.580.65.06")
 		}) {
 		t.Error("another driver has another library, and the specification has that of the one before")
+	}
+}
+
+// full is a library that cannot write CDI specifications while it has an error.
+type full struct {
+	library
+	err error
+}
+
+func (f *full) writeSpecs(s specs) ([]string, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.library.writeSpecs(s)
+}
+
+// Specifications that could not be written are due again, though those of before are there as they were.
+func TestCDISpecificationsAreWrittenLater(t *testing.T) {
+	n := record(t, "nv-a100pcie-cx6dx-vf-partial", nil)
+	n.install(t)
+	backend, _ := n.discover(t, "--device-list-strategy=cdi-cri")
+	disk := &full{library: backend.lib, err: errors.New("no space left on device")}
+	backend.lib = disk
+	later(t, backend)
+	if backend.intact() {
+		t.Error("what could not be written is taken for written")
+	}
+	disk.err = nil
+	later(t, backend)
+	if !backend.intact() {
+		t.Error("it is written, and due again")
 	}
 }

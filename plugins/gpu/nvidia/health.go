@@ -195,11 +195,14 @@ func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
 	}
 }
 
-// intact reports whether the files of CDI specifications are unchanged.
+// intact reports whether the files of CDI specifications are unchanged, and were written at the last look.
 func (b *Backend) intact() bool {
 	b.mu.Lock()
-	files := maps.Clone(b.files)
+	files, behind := maps.Clone(b.files), b.behind
 	b.mu.Unlock()
+	if behind {
+		return false
+	}
 	for file, written := range files {
 		if !written.intact(file) {
 			return false

@@ -54,6 +54,7 @@ type Backend struct {
 	mu     sync.Mutex         // never held during a call to NVML
 	extras []string           // additional CDI devices of every container
 	files  map[string]written // CDI specifications, by path
+	behind bool               // the CDI specifications could not be written at the last look
 }
 
 // Close shuts NVML down.
@@ -144,11 +145,11 @@ func (b *Backend) describe(cards []card) error {
 		}
 	}
 	extras, err := b.lib.writeSpecs(s)
-	if err != nil {
-		return err
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.behind = err != nil; b.behind {
+		return err
+	}
 	b.extras, b.files = extras, s.files
 	return nil
 }
