@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -392,5 +393,19 @@ func TestFixKubeletThroughItsRoot(t *testing.T) {
 	s.succeeds("--fix-kubelet", "--apply")
 	if own := "proc/7/root/etc/kubelet.d/" + doctor.DropIn; !s.has(own) {
 		t.Errorf("there is no %s", own)
+	}
+}
+
+// TestFixKubeletOfAnotherRoot: the state that has to go is in the folder that the kubelet's flag names.
+func TestFixKubeletOfAnotherRoot(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.process("7", "kubelet", "--config", s.path("kubelet/config.yaml"), "--config-dir", s.path("kubelet.d"),
+		"--root-dir", s.path("kubelet"))
+	args := s.command("--fix-kubelet", "--apply", "--static-cpus")
+	at := slices.Index(args, "--kubelet-dir")
+	applied := succeed(t, slices.Delete(args, at, at+2)...)
+	if !s.has(dropIn) || s.has("kubelet/cpu_manager_state") {
+		t.Errorf("the state of the other policy is still there:\n%s", applied)
 	}
 }

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,25 +16,30 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // Files are where the kubelet's configuration is: a file, and a folder of drop-ins, "" for none.
 type Files struct{ Config, Dir string }
 
+// path is what a flag names, as it is reached from here; "" for nothing.
+func (p Process) path(flag string) string {
+	path := p.Flags.last(flag)
+	if path == "" {
+		return ""
+	}
+	return filepath.Join(p.Root, "/", path) // systemd starts it in /
+}
+
+// RootDir is the folder in which the process has its files.
+func (p Process) RootDir() string {
+	return cmp.Or(p.path("root-dir"), filepath.Join(p.Root, kubelet.DefaultDir))
+}
+
 // Files are those that the process reads; given ones count before them.
 func (p Process) Files(given Files, kubeletDir string) Files {
-	its := func(flag string) string {
-		path := p.Flags.last(flag)
-		if path == "" {
-			return ""
-		}
-		if !filepath.IsAbs(path) {
-			path = filepath.Join("/", path) // systemd starts it there
-		}
-		return filepath.Join(p.Root, path)
-	}
-	files := Files{Config: its("config"), Dir: its("config-dir")}
+	files := Files{Config: p.path("config"), Dir: p.path("config-dir")}
 	if given.Config != "" {
 		files.Config = given.Config
 	}
