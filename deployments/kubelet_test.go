@@ -175,7 +175,7 @@ func TestKubeletOfNode(t *testing.T) {
 	n.write("dies", "")
 	n.write("kills", "") // and its command line is gone with it
 	n.check("fix", n.run, expect{false, false, fix +
-		"restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins\nrestart\n"})
+		"restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins --kubelet-dir=/kubelet\nrestart\n"})
 }
 
 // A kubelet that is dead of something else gets no other settings for it.

@@ -21,7 +21,10 @@ import (
 )
 
 // Files are where the kubelet's configuration is: a file, and a folder of drop-ins, "" for none.
-type Files struct{ Config, Dir string }
+type Files struct {
+	Config, Dir string
+	Guessed     bool // Config is where kubeadm puts it; else the kubelet does not start without it
+}
 
 // path is what a flag names, as it is reached from here; "" for nothing.
 func (p Process) path(flag string) string {
@@ -46,8 +49,8 @@ func (p Process) Files(given Files, kubeletDir string) Files {
 	if given.Dir != "" {
 		files.Dir = given.Dir
 	}
-	if files.Config == "" {
-		files.Config = Default(kubeletDir)
+	if files.Config == "" && p.PID == "" {
+		files.Config, files.Guessed = Default(kubeletDir), true
 	}
 	return files
 }
@@ -64,7 +67,7 @@ type MemoryReservation struct {
 // Settings are the kubelet's, as far as they matter here: keys of KubeletConfiguration
 // (k8s.io/kubelet/config/v1beta1).
 type Settings struct {
-	Read                 bool                `json:"-"` // there was a file
+	Read                 bool                `json:"-"` // they are known
 	Files                []string            `json:"-"` // that were read, in the kubelet's order
 	origin               map[string]string   // key to the file or flag that sets it
 	Policy               string              `json:"topologyManagerPolicy"`
@@ -96,9 +99,13 @@ func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 	}
 	dropIns = slices.Concat(dropIns, slices.Collect(maps.Keys(overlay)))
 	slices.SortFunc(dropIns, inOrder)
-	for _, file := range append([]string{f.Config}, slices.Compact(dropIns)...) {
+	files := slices.Compact(dropIns)
+	if f.Config != "" {
+		files = slices.Insert(files, 0, f.Config)
+	}
+	for _, file := range files {
 		err := s.merge(file, overlay)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && (f.Guessed || file != f.Config) {
 			continue
 		}
 		if err != nil {
@@ -106,7 +113,7 @@ func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 		}
 		s.Files = append(s.Files, file)
 	}
-	if s.Read = len(s.Files) > 0; !s.Read {
+	if s.Read = len(s.Files) > 0 || f.Config == ""; !s.Read {
 		return s, &configuration.FileError{File: f.Config, Err: fs.ErrNotExist}
 	}
 	s.override(flags)
@@ -144,7 +151,12 @@ func (s *Settings) Says(key string, value any) string {
 	if origin, ok := s.origin[key]; ok {
 		return fmt.Sprintf("%s: %s: %v", origin, key, value)
 	}
-	return fmt.Sprintf("%s: %s is not set, the default is %v", strings.Join(s.Files, ", "), key, value)
+	return fmt.Sprintf("%s: %s is not set, the default is %v", s.Sources(), key, value)
+}
+
+// Sources are the files, for people. A kubelet that has none goes by its flags.
+func (s *Settings) Sources() string {
+	return cmp.Or(strings.Join(s.Files, ", "), "the kubelet's command line")
 }
 
 // ReservedAmount is how many CPUs kubeReserved and systemReserved keep from containers (NewManager in
