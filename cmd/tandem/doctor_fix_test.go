@@ -321,6 +321,9 @@ func TestFixKubeletRefuses(t *testing.T) {
 			s.remove("kubelet/config.yaml")
 			s.write("kubelet.d/10.conf", kubeletKind+"maxPods: 42\n")
 		}, "config.yaml: no such file or directory", nil},
+		{"a drop-in that leads nowhere", func(s *sick) {
+			s.check(os.Symlink(s.path("nowhere"), s.path("kubelet.d/10.conf")))
+		}, "kubelet.d/10.conf: no such file or directory", nil},
 		{"somebody else's configuration", func(s *sick) {
 			s.write("kubelet/config.yaml", "kind: KubeProxyConfiguration\n")
 		}, "ROOT/kubelet/config.yaml: it is no KubeletConfiguration", nil},

@@ -88,6 +88,11 @@ type Settings struct {
 // is to be gone.
 type Overlay map[string][]byte
 
+func (o Overlay) removes(file string) bool {
+	content, laid := o[file]
+	return laid && content == nil
+}
+
 // Read merges files and flags as the kubelet does. It fails with a [configuration.FileError].
 func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 	s := Settings{
@@ -99,13 +104,13 @@ func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 	}
 	dropIns = slices.Concat(dropIns, slices.Collect(maps.Keys(overlay)))
 	slices.SortFunc(dropIns, inOrder)
-	files := slices.Compact(dropIns)
+	files := slices.DeleteFunc(slices.Compact(dropIns), overlay.removes)
 	if f.Config != "" {
 		files = slices.Insert(files, 0, f.Config)
 	}
 	for _, file := range files {
 		err := s.merge(file, overlay)
-		if errors.Is(err, fs.ErrNotExist) && (f.Guessed || file != f.Config) {
+		if errors.Is(err, fs.ErrNotExist) && f.Guessed && file == f.Config {
 			continue
 		}
 		if err != nil {
@@ -128,10 +133,7 @@ func inOrder(a, b string) int {
 
 func (s *Settings) merge(file string, overlay Overlay) (err error) {
 	content, laid := overlay[file]
-	switch {
-	case laid && content == nil:
-		return fs.ErrNotExist
-	case !laid:
+	if !laid {
 		if content, err = os.ReadFile(file); err != nil {
 			return err
 		}
