@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ import (
 // too where "kills" does. One that is restarted is young.
 const busybox = `#!/bin/sh
 case $1 in
-timeout) [ -e NODE/dead ] || echo ok ;;
+timeout) [ -e NODE/dead ] && [ ! -e NODE/liar ] || echo ok ;;
 sed) exec sed "$2" "$3" ;;
 nsenter)
 	while [ "$1" != -- ]; do shift; done
@@ -36,6 +37,7 @@ nsenter)
 		echo 5.00 1.00 >NODE/proc/uptime
 		[ ! -e NODE/kills ] || rm -r NODE/proc NODE/kills
 		;;
+	"systemctl is-active --quiet kubelet") [ ! -e NODE/dead ] || exit 3 ;;
 	/proc/*/root/usr/bin/tandem\ *)
 		shift
 		echo "tandem $*" | sed "s,NODE,,g" >>NODE/log
@@ -175,7 +177,37 @@ func TestKubeletOfNode(t *testing.T) {
 	n.write("dies", "")
 	n.write("kills", "") // and its command line is gone with it
 	n.check("fix", n.run, expect{false, false, fix +
-		"restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins\nrestart\n"})
+		"restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins --kubelet-dir=/kubelet\nrestart\n"})
+}
+
+// Any pod in the node's network can answer where a dead kubelet did.
+func TestLiarOfNode(t *testing.T) {
+	n := newKubeletNode(t)
+	n.write("dies", "")
+	n.write("liar", "")
+	n.check("fix", n.run, expect{false, false, fix +
+		"restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins --kubelet-dir=/kubelet\nrestart\n"})
+}
+
+// The virtual machine has no systemd, and what stands in for it knows all that the script says.
+func TestSystemctlOfVM(t *testing.T) {
+	known, err := os.ReadFile("../test/vm/build/etc/systemctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("kubelet/node.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`on_node systemctl ([^&\n]+[a-z])`).FindAllStringSubmatch(string(script), -1)
+	if len(commands) < 2 {
+		t.Fatalf("found %q", commands)
+	}
+	for _, c := range commands {
+		if !strings.Contains(string(known), "\n\""+c[1]+"\")") {
+			t.Errorf("unknown is %q", c[1])
+		}
+	}
 }
 
 // A kubelet that is dead of something else gets no other settings for it.

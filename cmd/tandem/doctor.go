@@ -80,7 +80,8 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&x.from.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder with the device nodes")
-	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
+	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "",
+		"the kubelet's root folder (default what its command line says, or "+kubelet.DefaultDir+")")
 	registerRunDir(flags, &x.node.RunDir)
 	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc", "folder where the running kubelet's command line is")
 	flags.StringVar(&x.node.Config, "kubelet-config", "",
@@ -100,6 +101,9 @@ func (x *examiner) register(cmd *cobra.Command) {
 func (x *examiner) run(cmd *cobra.Command) error {
 	if x.node.CPUs < 0 {
 		return usage("--cpus %d: want 0 or more", x.node.CPUs)
+	}
+	if x.node.KubeletDir == "" {
+		x.node.KubeletDir = doctor.KubeletDir(x.node.ProcRoot)
 	}
 	if x.node.RunDir == "" {
 		x.node.RunDir = coordination.FindRunDir(x.node.KubeletDir)

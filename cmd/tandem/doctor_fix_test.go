@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,7 +111,7 @@ func TestFixKubelet(t *testing.T) {
 		t.Errorf("a dry run changed something (-before +after):\n%s", diff)
 	}
 	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied,
-		"The way back: tandem doctor --rollback-kubelet --kubelet-config-dir=ROOT/kubelet.d\n") ||
+		"The way back: tandem doctor --rollback-kubelet --kubelet-config-dir=ROOT/kubelet.d --kubelet-dir=ROOT/kubelet\n") ||
 		!strings.HasSuffix(applied, "Now: systemctl restart kubelet\n") || strings.Contains(applied, "Removed") {
 		t.Errorf("told:\n%s", applied)
 	}
@@ -315,7 +316,14 @@ func TestFixKubeletRefuses(t *testing.T) {
 			s.check(os.MkdirAll(s.path("kubelet/cpu_manager_state/x"), 0o755))
 		}, "remove stale state", nil},
 		{"no configuration", func(s *sick) { s.remove("kubelet/config.yaml") },
-			"config.yaml: file does not exist", nil},
+			"config.yaml: no such file or directory", nil},
+		{"no configuration, and a drop-in", func(s *sick) {
+			s.remove("kubelet/config.yaml")
+			s.write("kubelet.d/10.conf", kubeletKind+"maxPods: 42\n")
+		}, "config.yaml: no such file or directory", nil},
+		{"a drop-in that leads nowhere", func(s *sick) {
+			s.check(os.Symlink(s.path("nowhere"), s.path("kubelet.d/10.conf")))
+		}, "kubelet.d/10.conf: no such file or directory", nil},
 		{"somebody else's configuration", func(s *sick) {
 			s.write("kubelet/config.yaml", "kind: KubeProxyConfiguration\n")
 		}, "ROOT/kubelet/config.yaml: it is no KubeletConfiguration", nil},
@@ -392,5 +400,55 @@ func TestFixKubeletThroughItsRoot(t *testing.T) {
 	s.succeeds("--fix-kubelet", "--apply")
 	if own := "proc/7/root/etc/kubelet.d/" + doctor.DropIn; !s.has(own) {
 		t.Errorf("there is no %s", own)
+	}
+}
+
+// TestFixKubeletOfAnotherRoot: the state that has to go is in the folder that the kubelet's flag names.
+func TestFixKubeletOfAnotherRoot(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.process("7", "kubelet", "--config", s.path("kubelet/config.yaml"), "--config-dir", s.path("kubelet.d"),
+		"--root-dir", s.path("kubelet"))
+	args := s.command("--fix-kubelet", "--apply", "--static-cpus")
+	at := slices.Index(args, "--kubelet-dir")
+	applied := succeed(t, slices.Delete(args, at, at+2)...)
+	if !s.has(dropIn) || s.has("kubelet/cpu_manager_state") {
+		t.Errorf("the state of the other policy is still there:\n%s", applied)
+	}
+}
+
+// TestKubeletWithoutFile: a kubelet that names no file reads none, whatever lies where there usually is one.
+func TestKubeletWithoutFile(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.write("kubelet/config.yaml", healthyKubelet)
+	s.process("7", "kubelet", "--kube-reserved=cpu=1")
+	if shown := s.succeeds("--fix-kubelet"); !strings.Contains(shown,
+		"its command line is not Tandem's to change") ||
+		!strings.Contains(shown, "topologyManagerPolicy: restricted\n") {
+		t.Errorf("shown:\n%s", shown)
+	}
+	for _, f := range s.findings() {
+		if f.ID == "topology-policy" && strings.HasPrefix(f.Evidence[0], "the kubelet's command line: ") {
+			return
+		}
+	}
+	t.Errorf("findings: %+v", s.findings())
+}
+
+// TestFixKubeletWayBack: what it says undoes the change also when the kubelet is dead, and its command line
+// gone.
+func TestFixKubeletWayBack(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.check(os.Rename(s.path("kubelet/config.yaml"), s.path("elsewhere.yaml")))
+	s.process("7", "kubelet", "--config", s.path("elsewhere.yaml"), "--config-dir", s.path("kubelet.d"))
+	_, told, _ := strings.Cut(s.succeeds("--fix-kubelet", "--apply", "--static-cpus"),
+		"The way back: tandem doctor ")
+	s.cpuState("static", s.allCPUs())
+	s.remove("proc/7")
+	told, _, _ = strings.Cut(strings.ReplaceAll(told, "ROOT", s.root), "\n")
+	if back := s.succeeds(strings.Fields(told)...); s.has(dropIn) || s.has("kubelet/cpu_manager_state") {
+		t.Errorf("the state of the other policy is still there:\n%s", back)
 	}
 }

@@ -75,7 +75,8 @@ var faults = []struct {
 		"single-numa-node"},
 	{"policy misspelt", func(s *sick) { s.kubelet("restricted", "strict") }, "topology-policy", "strict"},
 	{"policy by the kubelet's flag", func(s *sick) {
-		s.process("812", "/usr/bin/kubelet", "--topology_manager_policy=none", "--v", "2")
+		s.process("812", "/usr/bin/kubelet", "--topology_manager_policy=none", "--v", "2",
+			"--config="+s.path("kubelet/config.yaml"))
 	}, "topology-policy", "--topology-manager-policy"},
 	{"policy in a drop-in", func(s *sick) {
 		s.write("kubelet.d/10-base.conf", kubeletKind+"topologyManagerPolicy: restricted\n")
@@ -118,7 +119,8 @@ var faults = []struct {
 	{"options by a flag, which replace all", func(s *sick) {
 		s.write("sys/devices/system/node/online", "0-9\n")
 		s.kubelet("prefer-closest-numa-nodes: \"true\"", "max-allowable-numa-nodes: \"16\"")
-		s.process("7", "kubelet", "--topology-manager-policy-options=prefer-closest-numa-nodes=true")
+		s.process("7", "kubelet", "--config="+s.path("kubelet/config.yaml"),
+			"--topology-manager-policy-options=prefer-closest-numa-nodes=true")
 	}, "many-numa-nodes", "allows 8"},
 	{"ten NUMA nodes", func(s *sick) { s.write("sys/devices/system/node/online", "0-9\n") }, "many-numa-nodes",
 		"10 NUMA nodes"},

@@ -51,6 +51,7 @@ func (p *pod) file(name, content string) {
 // amd gives the container the nodes of GPUs.
 func (p *pod) amd(addresses ...string) *pod {
 	p.t.Helper()
+	p.file("dev/kfd", "")
 	for _, address := range addresses {
 		nodes, err := filepath.Glob(p.path("sys/bus/pci/devices/" + address + "/drm/renderD*"))
 		if err != nil || len(nodes) != 1 {
@@ -158,6 +159,14 @@ func TestVerify(t *testing.T) {
 			"the container has 1 GPUs instead of 2; the container has 1 VFs instead of 2"},
 		{"no GPU", func(t *testing.T) *pod { return oci(t).vfs(ociVF0) },
 			"the container has no GPU: no device node of one is in DEV"},
+		{"no node of ROCm's", func(t *testing.T) *pod {
+			p := oci(t).amd(ociGPU0).vfs(ociVF0)
+			if err := os.Remove(p.path("dev/kfd")); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}, "GPU 0000:11:00.0 is of no use to a program without the device node /dev/kfd, " +
+			"and it is not in the container"},
 		{"no RDMA node", func(t *testing.T) *pod { return env(oci(t).amd(ociGPU0), "PCIDEVICE_X", ociVF0) },
 			"VF 0000:0c:00.1 has the RDMA device node /dev/infiniband/uverbs8, and it is not in the container"},
 		{"no such VF", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs("0000:ee:00.1", ociVF0) },
@@ -180,7 +189,7 @@ func TestVerify(t *testing.T) {
 		{"partitions", func(t *testing.T) *pod {
 			p := newPod(t, "amd-mi300x-smc-thor2-cpx-derived", 1)
 			p.file("dev/dri/"+renderNode(t, p, "amdgpu_xcp_1"), "")
-			return p.vfs("0000:06:00.1")
+			return p.amd().vfs("0000:06:00.1")
 		}, ""},
 
 		{"pairs.json agrees", func(t *testing.T) *pod {

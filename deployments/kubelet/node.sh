@@ -15,13 +15,15 @@ fi
 tandem=/proc/$$/root/usr/bin/tandem
 on_node() { busybox nsenter -t 1 -m -u -i -- "$@"; }
 
-# well waits until the kubelet has been healthy for ten looks on end; with settings that it refuses it dies within seconds.
+# well waits until the kubelet has been healthy for ten looks on end; with settings that it refuses it dies within seconds. Any process in
+# the node's network can answer on the port of a kubelet that is dead, so systemd has to say that it runs.
 well() {
 	looks=0 good=0
 	while [ $good -lt 10 ]; do
 		[ $looks -lt 120 ] || return 1
 		looks=$((looks + 1))
-		if [ "$(busybox timeout 2 busybox wget -q -Y off -O - http://127.0.0.1:10248/healthz 2>/dev/null)" = ok ]; then
+		if on_node systemctl is-active --quiet kubelet &&
+			[ "$(busybox timeout 2 busybox wget -q -Y off -O - http://127.0.0.1:10248/healthz 2>/dev/null)" = ok ]; then
 			good=$((good + 1))
 		else
 			good=0

@@ -4,14 +4,15 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
@@ -59,7 +60,7 @@ func (x fixer) fix(c Change) error {
 	own := now.ownFile()
 	staticCPUs := c.StaticCPUs || own != "" && now.Origin("cpuManagerPolicy") == own
 	if len(now.lacking(staticCPUs)) == 0 {
-		x.printf("The configuration of the kubelet needs no change (%s).\n", strings.Join(now.Files, ", "))
+		x.printf("The configuration of the kubelet needs no change (%s).\n", now.Sources())
 		return x.finish(now, c.Apply, false)
 	}
 	file := own
@@ -91,7 +92,7 @@ func (x fixer) fix(c Change) error {
 		return err
 	}
 	x.printf("Changed: %s is Tandem's own file.\n", own)
-	x.printf("The way back: tandem doctor --rollback-kubelet --kubelet-config-dir=%s\n", after.at.Dir)
+	x.printf("The way back: tandem doctor --rollback-kubelet%s\n", x.places(after.at))
 	return x.finish(after, true, true)
 }
 
@@ -102,6 +103,18 @@ func (c Change) command() string {
 		flags = " --static-cpus"
 	}
 	return "tandem doctor --fix-kubelet" + flags + " --apply"
+}
+
+// places are the flags for what is not where it usually is: a kubelet that is dead does not tell.
+func (x fixer) places(at settings.Files) string {
+	flags := " --kubelet-config-dir=" + at.Dir
+	if at.Config != "" && at.Config != settings.Default(x.node.KubeletDir) {
+		flags += " --kubelet-config=" + at.Config
+	}
+	if x.node.KubeletDir != kubelet.DefaultDir {
+		flags += " --kubelet-dir=" + x.node.KubeletDir
+	}
+	return flags
 }
 
 // remarks say of settings what is easily overlooked.
@@ -122,8 +135,9 @@ func (x fixer) remarks(after facts) {
 
 // explain shows settings to those who own the kubelet's configuration.
 func (x fixer) explain(now, after facts, content []byte, apply bool) error {
+	config := cmp.Or(now.at.Config, "its command line")
 	x.printf("The kubelet has no folder of drop-ins (--config-dir), and %s is not Tandem's to change. "+
-		"These settings are missing there:\n\n%s\n", now.at.Config, bytes.TrimPrefix(content, []byte(madeBy)))
+		"These settings are missing there:\n\n%s\n", config, bytes.TrimPrefix(content, []byte(madeBy)))
 	x.remarks(after)
 	x.printf(`Either give the kubelet such a folder (Kubernetes 1.30 or later) and run this command again; with kubeadm:
   mkdir -p /etc/kubernetes/kubelet.conf.d
@@ -133,7 +147,7 @@ or add the settings where the file comes from:
   Ansible and others   the template of %s
   machine configuration  as Talos' machine.kubelet.extraConfig or OpenShift's KubeletConfig
 Then, on the drained node: %s
-`, now.at.Config, restarted(x.stalePaths(after)...))
+`, config, restarted(x.stalePaths(after)...))
 	if apply {
 		return errors.New(
 			"change the kubelet's configuration: it has no folder of drop-ins, and nothing was changed")

@@ -32,6 +32,12 @@ func (f facts) judge(checks ...check) (findings []Finding) {
 	return findings
 }
 
+// KubeletDir is the root folder of the kubelet that runs, or else the usual one.
+func KubeletDir(procRoot string) string {
+	p, _ := settings.FindProcess(procRoot) // none where it cannot be told: a finding of its own
+	return p.RootDir()
+}
+
 // process is the kubelet that runs. Where it has its drop-ins need not come from there if a flag says so.
 func (n Node) process() (settings.Process, error) {
 	p, err := settings.FindProcess(n.ProcRoot)

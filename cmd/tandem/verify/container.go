@@ -124,8 +124,13 @@ func (c *Container) rendered(sys fs.FS, from sysfs.Reader, r *Verification) erro
 			rendered := slices.ContainsFunc(d.Nodes, func(node string) bool {
 				return strings.HasPrefix(path.Base(node), "renderD") && c.has(strings.TrimPrefix(node, "/dev/"))
 			})
-			if rendered {
-				r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card})
+			if !rendered {
+				continue
+			}
+			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card})
+			if !c.has(from.Shared) {
+				r.fail("GPU %s is of no use to a program without the device node /dev/%s, and it is not in the container",
+					d.ID, from.Shared)
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 // Reader reads one vendor's GPUs below a sysfs root.
 type Reader struct {
 	Module string // of the driver, below the root; without it there is nothing to read
+	Shared string // device node in /dev that a container needs for any of the GPUs
 	Absent error  // is what Single and Mixed fail with where the driver is not loaded
 	// Single reads the GPUs under one resource name; Mixed under a name for each way to partition them.
 	Single, Mixed func(sys fs.FS) (gpu.Inventory, error)
@@ -33,7 +34,7 @@ func (r Reader) Loaded(sys fs.FS) bool {
 
 // Readers are those of all vendors. NVIDIA has none: its GPUs tell NVML alone more than PCI does.
 var Readers = []Reader{{
-	Module: "module/amdgpu", Absent: amd.ErrNoDriver, Links: amd.ReadLinks, VRAM: amd.ReadVRAM,
+	Module: "module/amdgpu", Shared: "kfd", Absent: amd.ErrNoDriver, Links: amd.ReadLinks, VRAM: amd.ReadVRAM,
 	Single: func(sys fs.FS) (gpu.Inventory, error) { return readAMD(sys, amd.Single) },
 	Mixed:  func(sys fs.FS) (gpu.Inventory, error) { return readAMD(sys, amd.Mixed) },
 }}

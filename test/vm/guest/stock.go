@@ -112,16 +112,23 @@ func (p *stockPlugin) Allocate(
 	return response, nil
 }
 
+// giveGPUs gives the node that all GPUs of AMD share where there is one, as AMD's plugin does.
 func giveGPUs(answer *v1beta1.ContainerAllocateResponse, ids []string) error {
+	give := func(node string) {
+		answer.Devices = append(answer.Devices, &v1beta1.DeviceSpec{
+			HostPath: node, ContainerPath: node, Permissions: "rw",
+		})
+	}
+	const shared = "/dev/kfd"
+	if _, err := os.Stat(shared); err == nil {
+		give(shared)
+	}
 	for _, id := range ids {
 		nodes, err := filepath.Glob("/sys/bus/pci/devices/" + id + "/drm/renderD*")
 		if err != nil || len(nodes) != 1 {
 			return fmt.Errorf("want one render node of %s: %v %w", id, nodes, err)
 		}
-		node := "/dev/dri/" + filepath.Base(nodes[0])
-		answer.Devices = append(answer.Devices, &v1beta1.DeviceSpec{
-			HostPath: node, ContainerPath: node, Permissions: "rw",
-		})
+		give("/dev/dri/" + filepath.Base(nodes[0]))
 	}
 	return nil
 }

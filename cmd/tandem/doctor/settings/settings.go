@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,33 +16,41 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // Files are where the kubelet's configuration is: a file, and a folder of drop-ins, "" for none.
-type Files struct{ Config, Dir string }
+type Files struct {
+	Config, Dir string
+	Guessed     bool // Config is where kubeadm puts it; else the kubelet does not start without it
+}
+
+// path is what a flag names, as it is reached from here; "" for nothing.
+func (p Process) path(flag string) string {
+	path := p.Flags.last(flag)
+	if path == "" {
+		return ""
+	}
+	return filepath.Join(p.Root, "/", path) // systemd starts it in /
+}
+
+// RootDir is the folder in which the process has its files.
+func (p Process) RootDir() string {
+	return cmp.Or(p.path("root-dir"), filepath.Join(p.Root, kubelet.DefaultDir))
+}
 
 // Files are those that the process reads; given ones count before them.
 func (p Process) Files(given Files, kubeletDir string) Files {
-	its := func(flag string) string {
-		path := p.Flags.last(flag)
-		if path == "" {
-			return ""
-		}
-		if !filepath.IsAbs(path) {
-			path = filepath.Join("/", path) // systemd starts it there
-		}
-		return filepath.Join(p.Root, path)
-	}
-	files := Files{Config: its("config"), Dir: its("config-dir")}
+	files := Files{Config: p.path("config"), Dir: p.path("config-dir")}
 	if given.Config != "" {
 		files.Config = given.Config
 	}
 	if given.Dir != "" {
 		files.Dir = given.Dir
 	}
-	if files.Config == "" {
-		files.Config = Default(kubeletDir)
+	if files.Config == "" && p.PID == "" {
+		files.Config, files.Guessed = Default(kubeletDir), true
 	}
 	return files
 }
@@ -58,7 +67,7 @@ type MemoryReservation struct {
 // Settings are the kubelet's, as far as they matter here: keys of KubeletConfiguration
 // (k8s.io/kubelet/config/v1beta1).
 type Settings struct {
-	Read                 bool                `json:"-"` // there was a file
+	Read                 bool                `json:"-"` // they are known
 	Files                []string            `json:"-"` // that were read, in the kubelet's order
 	origin               map[string]string   // key to the file or flag that sets it
 	Policy               string              `json:"topologyManagerPolicy"`
@@ -79,6 +88,11 @@ type Settings struct {
 // is to be gone.
 type Overlay map[string][]byte
 
+func (o Overlay) removes(file string) bool {
+	content, laid := o[file]
+	return laid && content == nil
+}
+
 // Read merges files and flags as the kubelet does. It fails with a [configuration.FileError].
 func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 	s := Settings{
@@ -90,9 +104,13 @@ func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 	}
 	dropIns = slices.Concat(dropIns, slices.Collect(maps.Keys(overlay)))
 	slices.SortFunc(dropIns, inOrder)
-	for _, file := range append([]string{f.Config}, slices.Compact(dropIns)...) {
+	files := slices.DeleteFunc(slices.Compact(dropIns), overlay.removes)
+	if f.Config != "" {
+		files = slices.Insert(files, 0, f.Config)
+	}
+	for _, file := range files {
 		err := s.merge(file, overlay)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && f.Guessed && file == f.Config {
 			continue
 		}
 		if err != nil {
@@ -100,7 +118,7 @@ func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 		}
 		s.Files = append(s.Files, file)
 	}
-	if s.Read = len(s.Files) > 0; !s.Read {
+	if s.Read = len(s.Files) > 0 || f.Config == ""; !s.Read {
 		return s, &configuration.FileError{File: f.Config, Err: fs.ErrNotExist}
 	}
 	s.override(flags)
@@ -115,10 +133,7 @@ func inOrder(a, b string) int {
 
 func (s *Settings) merge(file string, overlay Overlay) (err error) {
 	content, laid := overlay[file]
-	switch {
-	case laid && content == nil:
-		return fs.ErrNotExist
-	case !laid:
+	if !laid {
 		if content, err = os.ReadFile(file); err != nil {
 			return err
 		}
@@ -138,7 +153,12 @@ func (s *Settings) Says(key string, value any) string {
 	if origin, ok := s.origin[key]; ok {
 		return fmt.Sprintf("%s: %s: %v", origin, key, value)
 	}
-	return fmt.Sprintf("%s: %s is not set, the default is %v", strings.Join(s.Files, ", "), key, value)
+	return fmt.Sprintf("%s: %s is not set, the default is %v", s.Sources(), key, value)
+}
+
+// Sources are the files, for people. A kubelet that has none goes by its flags.
+func (s *Settings) Sources() string {
+	return cmp.Or(strings.Join(s.Files, ", "), "the kubelet's command line")
 }
 
 // ReservedAmount is how many CPUs kubeReserved and systemReserved keep from containers (NewManager in

@@ -41,7 +41,7 @@ func TestParseFlags(t *testing.T) {
 func TestOverlay(t *testing.T) {
 	t.Parallel()
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	f := Files{Config: filepath.Join(t.TempDir(), "none"), Dir: t.TempDir()}
+	f := Files{Config: filepath.Join(t.TempDir(), "none"), Dir: t.TempDir(), Guessed: true}
 	for name, policy := range map[string]string{
 		"99/a.conf": "in-folder", "99-zone.conf": "behind", "z.txt": "no",
 	} {
