@@ -27,7 +27,8 @@ var reconnect = backoff.Config{
 	BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
 }
 
-// refill is the time after which the kubelet's rate limiter allows one more call.
+// refill is the time after which the kubelet's rate limiter allows one more call, and after which a call to a
+// kubelet that serves is repeated.
 const refill = 10 * time.Millisecond
 
 // connection is a connection to a socket of the kubelet.
@@ -62,13 +63,22 @@ func (c *connection) life() string {
 	return life
 }
 
+// maxRepeats limits the repeats of a call to a kubelet that serves and to which gRPC is not connected yet.
+const maxRepeats = 3
+
 // patiently calls the kubelet and repeats the call while the kubelet's rate limiter rejects it, until ctx is
-// done.
+// done. A call that fails with the result of an earlier attempt to connect is repeated if the kubelet serves.
 func patiently[T any](ctx context.Context, conn *connection, ask func() (T, error)) (T, error) {
-	conn.reach(ctx)
-	for {
+	for repeats := 0; ; {
+		conn.reach(ctx)
 		answer, err := ask()
-		if status.Code(err) != codes.ResourceExhausted {
+		switch status.Code(err) {
+		case codes.ResourceExhausted:
+		case codes.Unavailable:
+			if repeats++; repeats > maxRepeats || !conn.serves(ctx) {
+				return answer, err
+			}
+		default:
 			return answer, err
 		}
 		select {
@@ -82,14 +92,18 @@ func patiently[T any](ctx context.Context, conn *connection, ask func() (T, erro
 // reach ends the pause after a failed attempt to connect as soon as the kubelet serves again: it may be about
 // to admit a pod. A kubelet that does not serve costs one attempt to connect.
 func (c *connection) reach(ctx context.Context) {
-	if c.GetState() != connectivity.TransientFailure {
-		return
+	if c.GetState() == connectivity.TransientFailure && c.serves(ctx) {
+		c.ResetConnectBackoff()
+		c.WaitForStateChange(ctx, connectivity.TransientFailure)
 	}
+}
+
+// serves reports whether the kubelet accepts connections.
+func (c *connection) serves(ctx context.Context) bool {
 	probe, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
 	if err != nil {
-		return
+		return false
 	}
 	_ = probe.Close()
-	c.ResetConnectBackoff()
-	c.WaitForStateChange(ctx, connectivity.TransientFailure)
+	return true
 }
