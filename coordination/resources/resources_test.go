@@ -57,8 +57,8 @@ func TestHeldDevicesOutliveTheirAnnouncement(t *testing.T) {
 	}
 }
 
-// Once a plugin of the kind announces, devices of other names whose plugin is gone are not healthy, until that
-// is back too.
+// Once a plugin of the kind announces, devices of other names whose plugin is gone are not healthy, until
+// that plugin is back too.
 func TestResourceWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	const old, anew, other = "a/vf", "b/vf", "c/vf"
