@@ -111,7 +111,8 @@ func TestFixKubelet(t *testing.T) {
 		t.Errorf("a dry run changed something (-before +after):\n%s", diff)
 	}
 	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied,
-		"The way back: tandem doctor --rollback-kubelet --kubelet-config-dir=ROOT/kubelet.d --kubelet-dir=ROOT/kubelet\n") ||
+		"The way back: tandem doctor --rollback-kubelet --kubelet-config-dir=ROOT/kubelet.d "+
+			"--kubelet-dir=ROOT/kubelet\n") ||
 		!strings.HasSuffix(applied, "Now: systemctl restart kubelet\n") || strings.Contains(applied, "Removed") {
 		t.Errorf("told:\n%s", applied)
 	}
