@@ -57,6 +57,9 @@ type Known struct {
 	Listed     bool     // List has shown it
 	Admitted   bool     // it has come since a List, which did not show its name
 	Life       string   // of the kubelet that did
+	// UID of the pod of the same name that a source told before: while the source tells only of that pod, the
+	// source is behind
+	After string
 }
 
 // Pods are those that live, by UID.
@@ -141,7 +144,7 @@ func Look(s Sources) (r Result) {
 		Sources: s, byName: map[kubelet.Container]*Holder{}, listed: map[device]kubelet.Container{},
 		offered: map[device]bool{}, pods: map[kubelet.Pod]bool{}, apps: map[kubelet.Pod][]string{},
 		known: map[string]Known{}, withheld: map[string]bool{},
-		alive: map[string]bool{},
+		alive: map[string]bool{}, after: map[string]string{},
 	}
 	for _, id := range s.Asked.Withheld {
 		f.withheld[id] = true
@@ -176,6 +179,7 @@ type finder struct {
 	pods     map[kubelet.Pod]bool     // of View
 	apps     map[kubelet.Pod][]string // their containers
 	known    map[string]Known
+	after    map[string]string // UIDs of pods that List shows, to those that a source behind the kubelet tells
 }
 
 // device is a device of a resource.
@@ -296,7 +300,7 @@ func (f *finder) learnTold() {
 func (f *finder) knownOf(uid string, pod kubelet.Pod, lives bool) Known {
 	known := f.Known[uid]
 	if known.Pod != pod {
-		known = Known{Pod: pod}
+		known = Known{Pod: pod, After: f.after[uid]}
 	}
 	switch {
 	case !lives:
@@ -342,13 +346,27 @@ func (f *finder) namesOf(all []*Holder) map[string]kubelet.Pod {
 				continue
 			}
 			c, shown := f.listed[device{name, ids[0]}]
-			if shown && c.Name == h.Name && !taken[c.Pod] && names[h.UID] == (kubelet.Pod{}) &&
+			before := ""
+			if taken[c.Pod] {
+				before = f.outdated(c.Pod, h.UID)
+			}
+			if shown && c.Name == h.Name && (!taken[c.Pod] || before != "") && names[h.UID] == (kubelet.Pod{}) &&
 				same(h.Devices, f.View.Containers[c]) && !f.given(h) {
-				names[h.UID], taken[c.Pod] = c.Pod, true
+				names[h.UID], taken[c.Pod], f.after[h.UID] = c.Pod, true, before
 			}
 		}
 	}
 	return names
+}
+
+// outdated returns the UID that a source tells for a pod's name, if the source is behind: the source told that
+// UID before the checkpoint had the given UID for the first time. Returns "" otherwise.
+func (f *finder) outdated(pod kubelet.Pod, uid string) string {
+	told := f.uidOf(pod)
+	if told == "" || f.Pods.All || f.wasKnown(uid) || !f.wasKnown(told) {
+		return ""
+	}
+	return told
 }
 
 // isGone reports whether it is known that the pod of a recorded container is gone.
@@ -455,7 +473,8 @@ func (f *finder) hasSuccessor(h *Holder) bool {
 	if _, told := f.Pods.Names[h.UID]; told {
 		return false
 	}
-	return f.uidOf(h.Pod) != ""
+	successor := f.uidOf(h.Pod)
+	return successor != "" && successor != f.after[h.UID] && successor != f.Known[h.UID].After
 }
 
 // shownWithout reports whether List shows a recorded container with none of its devices: it is that of the
