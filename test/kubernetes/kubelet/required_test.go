@@ -81,6 +81,10 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 		c.counts["refused: alignment is required, and a daemon or the kubelet is dead"]++
 		return true
 	}
+	if slices.ContainsFunc(lines, choosesApart) {
+		c.counts["refused: alignment is required, and the plugins have different versions"]++
+		return true
+	}
 	container, could, err := c.CouldHave(pod)
 	c.must(err)
 	if aligned(could) {
@@ -88,6 +92,12 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 			pod.Name, container, could, message, pair.Text(lines))
 	}
 	return true
+}
+
+// choosesApart reports whether a plugin has chosen devices without the other plugin, whose version is
+// different: only by chance the other half of the container is then on the same switches.
+func choosesApart(line pair.Line) bool {
+	return line.Message == "prefer" && line.Source == "local" && strings.Contains(line.Text, "another protocol")
 }
 
 // checkAligned judges a container that has been admitted, of which the daemons were told that its pod asks
