@@ -359,8 +359,8 @@ func (f *finder) namesOf(all []*Holder) map[string]kubelet.Pod {
 	return names
 }
 
-// outdated returns the UID that a source tells for a pod's name, if the source is behind: the source told that
-// UID before the checkpoint had the given UID for the first time. Returns "" otherwise.
+// outdated returns the UID that a source tells for the name of a pod, if the source is behind: the source told
+// that UID before the checkpoint had the given UID for the first time. Returns "" otherwise.
 func (f *finder) outdated(pod kubelet.Pod, uid string) string {
 	told := f.uidOf(pod)
 	if told == "" || f.Pods.All || f.wasKnown(uid) || !f.wasKnown(told) {
