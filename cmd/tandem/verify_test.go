@@ -82,6 +82,9 @@ func (p *pod) nvidia(given ...int) *pod {
 	for _, i := range given {
 		p.file(fmt.Sprintf("dev/nvidia%d", i), "")
 	}
+	for _, shared := range []string{"nvidiactl", "nvidia-uvm"} {
+		p.file("dev/"+shared, "")
+	}
 	return p
 }
 
@@ -224,6 +227,13 @@ func TestVerify(t *testing.T) {
 				"GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1")
 		}, "GPU 0000:34:00.0 has the device node /dev/nvidia1, and it is not in the container: " +
 			"the pod's RuntimeClass is not NVIDIA's, or the runtime has no CDI"},
+		{"NVIDIA without the node of unified memory", func(t *testing.T) *pod {
+			p := env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "all").vfs("0000:0e:00.1")
+			if err := os.Remove(p.path("dev/nvidia-uvm")); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}, "CUDA opens the device node /dev/nvidia-uvm, and the container lacks the node"},
 		{"NVIDIA by wrong UUID", func(t *testing.T) *pod {
 			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES",
 				"GPU-0,GPU-9").vfs("0000:0e:00.1")

@@ -145,7 +145,7 @@ func (c *Container) nvidia(r *Verification) error {
 	if err != nil {
 		return err
 	}
-	names := c.visible()
+	names, before := c.visible(), len(r.GPUs)
 	for _, g := range gpus {
 		node, named := "nvidia"+g.minor, slices.Contains(names, g.UUID)
 		there := c.has(node)
@@ -156,6 +156,9 @@ func (c *Container) nvidia(r *Verification) error {
 			r.fail("GPU %s has the device node /dev/%s, and it is not in the container: "+
 				"the pod's RuntimeClass is not NVIDIA's, or the runtime has no CDI", g.Address, node)
 		}
+	}
+	if len(r.GPUs) > before {
+		c.nvidiaShared(r)
 	}
 	for _, uuid := range names {
 		if !slices.ContainsFunc(gpus, func(g nvidiaGPU) bool { return g.UUID == uuid }) {
@@ -169,6 +172,15 @@ func (c *Container) nvidia(r *Verification) error {
 			nodes[0], c.ProcRoot)
 	}
 	return err
+}
+
+// nvidiaShared adds a failure for each device node that CUDA opens beside those of the GPUs.
+func (c *Container) nvidiaShared(r *Verification) {
+	for _, node := range []string{"nvidiactl", "nvidia-uvm"} {
+		if !c.has(node) {
+			r.fail("CUDA opens the device node /dev/%s, and the container lacks the node", node)
+		}
+	}
 }
 
 // visible lists the UUIDs of NVIDIA_VISIBLE_DEVICES; none unless it lists nothing else.
