@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs in the pods of the DaemonSets on their node. "node.sh fix FILE" gives the kubelet the settings that it lacks, with the flags in FLAGS,
 # "node.sh back FILE" takes them away. Both restart the kubelet if that is needed, and make FILE when the kubelet is well. A kubelet that
-# does not become well after a change loses the change again; then the pod stays unready and its log says so.
+# does not become well after a change loses the change again; then the pod stays unready and its log says so. HEALTHZ is the URL of the
+# kubelet's health where its configuration has another healthzPort or healthzBindAddress.
 #
 # A pod tries once. When its container is started again the node may have work: delete the pod on the drained node, as roll.sh does.
 set -u
@@ -23,7 +24,7 @@ well() {
 		[ $looks -lt 120 ] || return 1
 		looks=$((looks + 1))
 		if on_node systemctl is-active --quiet kubelet &&
-			[ "$(busybox timeout 2 busybox wget -q -Y off -O - http://127.0.0.1:10248/healthz 2>/dev/null)" = ok ]; then
+			[ "$(busybox timeout 2 busybox wget -q -Y off -O - "${HEALTHZ:-http://127.0.0.1:10248/healthz}" 2>/dev/null)" = ok ]; then
 			good=$((good + 1))
 		else
 			good=0
