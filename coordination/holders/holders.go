@@ -56,6 +56,7 @@ type Known struct {
 	Containers []string // that List shows of it: all but init containers
 	Listed     bool     // List has shown it
 	Admitted   bool     // it has come since a List, which did not show its name
+	Told       bool     // a list of pods has had the pod
 	Life       string   // of the kubelet that did
 	// UID of the pod of the same name that a source told before: while the source tells only of that pod, the
 	// source is behind
@@ -302,6 +303,7 @@ func (f *finder) knownOf(uid string, pod kubelet.Pod, lives bool) Known {
 	if known.Pod != pod {
 		known = Known{Pod: pod, After: f.after[uid]}
 	}
+	known.Told = known.Told || f.tells(uid)
 	switch {
 	case !lives:
 	case f.View != nil && f.pods[pod]:
@@ -310,6 +312,15 @@ func (f *finder) knownOf(uid string, pod kubelet.Pod, lives bool) Known {
 		known.Life, known.Admitted = f.Life, true
 	}
 	return known
+}
+
+// tells reports whether the list of pods has a pod.
+func (f *finder) tells(uid string) bool {
+	if f.Pods == nil {
+		return false
+	}
+	_, told := f.Pods.Names[uid]
+	return told
 }
 
 func (f *finder) wasKnown(uid string) bool {
@@ -359,8 +370,8 @@ func (f *finder) namesOf(all []*Holder) map[string]kubelet.Pod {
 	return names
 }
 
-// outdated returns the UID that a source tells for the name of a pod, if the source is behind: the source told
-// that UID before the checkpoint had the given UID for the first time. Returns "" otherwise.
+// outdated returns the UID that a source tells for the name of a pod, if the source is behind: the source
+// told that UID before the checkpoint had the given UID for the first time. Returns "" otherwise.
 func (f *finder) outdated(pod kubelet.Pod, uid string) string {
 	told := f.uidOf(pod)
 	if told == "" || f.Pods.All || f.wasKnown(uid) || !f.wasKnown(told) {
@@ -416,6 +427,8 @@ func (f *finder) isAbsent(h *Holder) bool {
 	switch known := f.Known[h.UID]; {
 	case f.View == nil || f.pods[h.Pod]:
 		return false
+	case f.Pods != nil && f.Single == nil && known.Told && !f.tells(h.UID): // both lists have lost the pod
+		return true
 	case f.Single != nil:
 		return slices.Contains(f.Single, h.Pod)
 	case h.UID == "":
@@ -470,7 +483,7 @@ func (f *finder) hasSuccessor(h *Holder) bool {
 	if f.Pods == nil || h.Pod == (kubelet.Pod{}) {
 		return false
 	}
-	if _, told := f.Pods.Names[h.UID]; told {
+	if f.tells(h.UID) {
 		return false
 	}
 	successor := f.uidOf(h.Pod)
