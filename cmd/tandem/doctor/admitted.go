@@ -57,9 +57,9 @@ func CountedRefused(number int) Refused {
 	}}
 }
 
-// packing is what docs/cluster.md has of refused pods.
+// packing is what docs/performance.md has of refused pods.
 const packing = "Where 60 % of the GPUs are busy, 9.5 % of jobs have a refused pod with bin packing " +
-	"(MostAllocated), and 0.3 % where pods are spread (simulated: docs/cluster.md)."
+	"(MostAllocated), and 0.3 % where pods are spread (simulated: docs/performance.md)."
 
 // refusedPods: a scheduler that counts devices sends pods where enough are free, but not on one set of NUMA
 // nodes.
