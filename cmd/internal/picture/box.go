@@ -65,8 +65,8 @@ func (b *box) child(class, title, detail string) *box {
 	return c
 }
 
-// settle sorts boxes by address, with GPUs before NICs on one switch, and merges a box that has a single
-// inner box with that inner box, under the name of the switch.
+// settle sorts boxes by address, with GPUs before NICs on one switch, and merges a root complex or switch
+// whose only inner box is a switch with that switch.
 func (b *box) settle() {
 	for i, c := range b.boxes {
 		c.settle()
