@@ -153,8 +153,8 @@ type Held struct {
 // Container has the assignments of one container of a pod.
 type Container struct {
 	Name    string         `json:"name"`
-	Devices map[string]Set `json:"devices,omitempty"` // exclusive CPUs (cpu_manager_state)
-	CPUs    Set            `json:"cpus,omitempty"`    // its own (cpu_manager_state)
+	Devices map[string]Set `json:"devices,omitempty"` // by resource
+	CPUs    Set            `json:"cpus,omitempty"`    // exclusive ones (cpu_manager_state)
 	Memory  []MemoryBlock  `json:"memory,omitempty"`  // memory_manager_state
 }
 

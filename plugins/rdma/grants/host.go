@@ -11,8 +11,8 @@ import (
 
 // Host has the paths of the machine's files.
 type Host struct {
-	Sys        fs.FS       // SR-IOV facts; nil for the files of Sys
-	SRIOV      sysfs.SRIOV // tells of functions of SR-IOV; nil for the files of Sys
+	Sys        fs.FS       // sysfs
+	SRIOV      sysfs.SRIOV // SR-IOV facts; nil for the files of Sys
 	Dev        fs.FS       // device nodes; in answers always below /dev
 	DevinfoDir string      // folder of Multus for device-info files
 	CDI        *CDI        // nil: device nodes go through the kubelet

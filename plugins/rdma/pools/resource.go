@@ -12,10 +12,10 @@ import (
 // ResourceConfig is an element of resourceList or configList: a resource name and its devices.
 type ResourceConfig struct {
 	Name            string                       `json:"resourceName"`
-	Prefix          string                       `json:"resourcePrefix"` // "" takes the daemon's
+	Prefix          string                       `json:"resourcePrefix"` // "" for that of the daemon
 	DeviceType      DeviceType                   `json:"deviceType"`
-	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
-	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // "" for the daemon's prefix
+	ExcludeTopology bool                         `json:"excludeTopology"` // do not publish the NUMA node
+	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
 	// of AMD's network device plugin, which runs "nicctl clear rdma" on bare metal unless this is true; Tandem
 	// never runs nicctl
 	NoDeviceConfig bool `json:"disableDeviceConfig"`
