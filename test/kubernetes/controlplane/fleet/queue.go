@@ -10,7 +10,7 @@ type task struct {
 	do func()
 }
 
-// queue has the next task first (container/heap).
+// queue is a heap with the next task first (container/heap).
 type queue []task
 
 func (q queue) Len() int           { return len(q) }

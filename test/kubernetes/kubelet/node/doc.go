@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is a Kubernetes node inside a Go process: the kubelet's own managers on a folder instead of
-// /var/lib/kubelet, without containers, an API server or privileges. Device plugins register with it as with
-// any kubelet.
+// Package node is a Kubernetes node inside a Go process: the kubelet's own managers on a folder in place of
+// /var/lib/kubelet, without containers, an API server or privileges. Device plugins register like with any
+// kubelet.
 //
 //	Node.Admit ── allocation manager (one admission at a time)
 //	              └─ topology manager (hints, merge, admit or refuse)

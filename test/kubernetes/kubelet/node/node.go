@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
-// Options say what kind of node to start.
+// Options configure a node.
 type Options struct {
 	NUMA   []NUMA // the machine's NUMA nodes, at least one
 	Policy string // --topology-manager-policy; "restricted" when empty
@@ -36,8 +36,8 @@ type Options struct {
 
 	PodsAPI bool // feature gate PodsAPI
 	HTTPS   bool // the kubelet's HTTPS server
-	// Watcher runs the plugin watcher on the folder plugins_registry, which is not there without it: the kubelet
-	// always does, but plugins see only the folders that are mounted for them.
+	// Watcher runs the plugin watcher on the folder plugins_registry, and creates that folder. A real kubelet
+	// always does, but plugins see only mounted folders.
 	Watcher bool
 }
 
@@ -61,8 +61,8 @@ type Node struct {
 	watcher      *watcher // nil without
 }
 
-// Start starts a node in a folder, which takes the place of /var/lib/kubelet. A checkpoint that an earlier
-// node left there is taken over. The path has to be short: a unix socket address has room for 107 bytes.
+// Start starts a node in a folder that replaces /var/lib/kubelet. It continues from the checkpoint of an
+// earlier node in the folder. The path must be short: a unix socket address has room for 107 bytes.
 func Start(dir string, options Options) (*Node, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
