@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Entry is what a container has of a resource in the kubelet's device checkpoint.
+// Entry is a container's entry for a resource in the kubelet's device checkpoint.
 type Entry struct {
 	PodUID        string
 	ContainerName string
