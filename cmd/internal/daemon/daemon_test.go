@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// start runs a daemon called tandem-test with a flag of its own, --number.
+// start runs a daemon tandem-test with an additional flag, --number.
 func start(ctx context.Context, run Run, args ...string) (code int, stdout, stderr string) {
 	set := pflag.NewFlagSet("tandem-test", pflag.ContinueOnError)
 	var flags Flags
@@ -46,7 +46,7 @@ func TestExitCodes(t *testing.T) {
 		run            Run
 		args           []string
 		code           int
-		stdout, stderr string // parts; an empty one means that nothing may be there
+		stdout, stderr string // parts; "" for no output
 	}{
 		{"works", t.Context(), works, []string{"--log-level=error"}, 0, "", ""},
 		{"fails", t.Context(), fails, []string{"--log-level=error"}, 1, "",
@@ -157,7 +157,7 @@ func TestSysfs(t *testing.T) {
 	}
 }
 
-// TestNoErrorInTheLog: a line without an error does not speak of one, in either format.
+// TestNoErrorInTheLog: a line without an error has no attribute "error", in either format.
 func TestNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	for _, format := range []LogFormat{Text, JSON} {
