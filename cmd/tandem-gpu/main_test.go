@@ -38,10 +38,12 @@ func layout(t *testing.T, machine string) daemon.Flags {
 	}
 	dir := kubelettest.Dir(t)
 	flags := daemon.Flags{
-		SysfsRoot:           filepath.Join(dir, "sys"),
-		DevRoot:             filepath.Join(dir, "dev"),
-		KubeletDir:          dir,
-		RunDir:              filepath.Join(dir, "run"),
+		Paths: daemon.Paths{
+			SysfsRoot:  filepath.Join(dir, "sys"),
+			DevRoot:    filepath.Join(dir, "dev"),
+			KubeletDir: dir,
+			RunDir:     filepath.Join(dir, "run"),
+		},
 		PreferredAllocation: true,
 	}
 	if err := os.CopyFS(flags.SysfsRoot, m.FS()); err != nil {

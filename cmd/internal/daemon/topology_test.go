@@ -27,12 +27,12 @@ func flat(t *testing.T, file string) Flags {
 		t.Fatal(err)
 	}
 	dir := kubelettest.Dir(t)
-	f := Flags{
+	f := Flags{Paths: Paths{
 		SysfsRoot:    filepath.Join(dir, "sys"),
 		RunDir:       filepath.Join(dir, "run"),
 		KubeletDir:   dir,
 		TopologyFile: filepath.Join(dir, "topo.xml"),
-	}
+	}}
 	if err := os.CopyFS(f.SysfsRoot, m.FS()); err != nil {
 		t.Fatal(err)
 	}
