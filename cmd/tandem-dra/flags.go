@@ -60,7 +60,7 @@ func (o *options) register(set *pflag.FlagSet) {
 	}
 }
 
-// preset gives a flag another preset.
+// preset changes the default of a flag.
 func preset(set *pflag.FlagSet, name, value string) {
 	flag := set.Lookup(name)
 	if err := flag.Value.Set(value); err != nil {

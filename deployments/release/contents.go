@@ -96,7 +96,7 @@ func output(program string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// compressed is a text in gzip's format, without name and time.
+// compressed returns a text in gzip's format, without name and time.
 func compressed(text []byte) []byte {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid

@@ -102,5 +102,5 @@ func newRelease(root, out, image string, bins []string) (release, error) {
 	return r, os.MkdirAll(out, 0o755)
 }
 
-// path is the place of an artefact.
+// path returns the path of an artefact.
 func (r release) path(name string) string { return filepath.Join(r.out, name) }

@@ -47,7 +47,7 @@ func Start(t testing.TB, value string) *Server {
 // Set changes the value of the labels; "" removes them. One client receives the change.
 func (s *Server) Set(value string) { s.changes <- value }
 
-// CA is the server's certificate, in PEM.
+// CA returns the server's certificate, in PEM.
 func (s *Server) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }

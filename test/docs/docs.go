@@ -54,7 +54,7 @@ type Command struct {
 	Output  string // expected output in a console; "" for none
 }
 
-// String is for people.
+// String returns the command for people.
 func (c Command) String() string {
 	return fmt.Sprintf("%s: %s %s", c.Where, c.Program, strings.Join(c.Args, " "))
 }
@@ -136,7 +136,7 @@ func unknown(c Command) bool {
 	return !known
 }
 
-// spans are the commands in backquotes on a line of text. A program's name alone is only its name.
+// spans returns the commands in backquotes on a line of text. A program's name alone is no command.
 func spans(where, line string) (all []Command) {
 	for _, span := range quoted.FindAllStringSubmatch(line, -1) {
 		commands, _ := split(where, span[1])

@@ -21,7 +21,7 @@ const pciDevices = "bus/pci/devices"
 // Sysfs is a sysfs root to which functions can be added.
 type Sysfs fstest.MapFS
 
-// New makes a root of two NUMA nodes without a function.
+// New returns a root of two NUMA nodes without a function.
 func New() Sysfs {
 	s := Sysfs{}
 	s.Write("devices/system/node/online", "0-1")

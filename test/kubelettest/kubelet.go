@@ -51,7 +51,7 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Plugins is the folder with the sockets below a kubelet folder.
+// Plugins returns the folder with the sockets below a kubelet folder.
 func Plugins(dir string) string { return filepath.Join(dir, "device-plugins") }
 
 // Kubelet is a running fake kubelet.

@@ -107,7 +107,7 @@ func (k *Kubelet) List() kubelet.View {
 	return k.view(func(*Pod) bool { return true })
 }
 
-// Get is PodResources Get.
+// Get is Get of PodResources.
 func (k *Kubelet) Get(pod kubelet.Pod) kubelet.View {
 	k.answers.Lock()
 	defer k.answers.Unlock()
@@ -393,7 +393,7 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugi
 	return nil
 }
 
-// short is devices, for people.
+// short formats devices, for people.
 func short(name string, ids []string) string {
 	return name + " " + strings.Join(slices.Sorted(slices.Values(ids)), " ")
 }

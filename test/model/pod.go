@@ -41,7 +41,7 @@ type Container struct {
 	Choice map[string][]string
 }
 
-// Of is a container's full name.
+// Of returns a container's full name.
 func (p *Pod) Of(c *Container) kubelet.Container { return kubelet.Container{Pod: p.Pod, Name: c.Name} }
 
 // Inherits reports whether a container of a pod has to take over devices of the pod's init containers.

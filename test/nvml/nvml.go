@@ -164,7 +164,7 @@ func (m Machine) Text() string {
 	return b.String()
 }
 
-// Minors is the machine's /proc/driver/nvidia-caps/mig-minors.
+// Minors returns the machine's /proc/driver/nvidia-caps/mig-minors.
 func (m Machine) Minors() string {
 	var b strings.Builder
 	b.WriteString("config 1\nmonitor 2\n")

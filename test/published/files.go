@@ -34,7 +34,7 @@ func WriteCheckpoint(kubeletDir string, entries ...Entry) error {
 	return os.Rename(name+".new", name)
 }
 
-// Give is an entry of some devices without a NUMA node.
+// Give returns an entry of some devices without a NUMA node.
 func Give(uid, container, resource string, ids ...string) Entry {
 	return Entry{uid, container, resource, map[string][]string{"-1": ids}}
 }

@@ -52,7 +52,7 @@ func Topology(name string, vfs int, hinted bool) *v1alpha1.NodeTopology {
 	return t
 }
 
-// Hold has a pod hold GPUs and VFs.
+// Hold adds a pod that holds GPUs and VFs.
 func Hold(t *v1alpha1.NodeTopology, uid string, gpus, vfs v1alpha1.Set) {
 	t.Spec.Held = append(t.Spec.Held, v1alpha1.Held{UID: uid, Containers: []v1alpha1.Container{{
 		Name: "app", Devices: map[string]v1alpha1.Set{GPU: gpus, VF: vfs},

@@ -28,7 +28,7 @@ func (f Flags) endpoint() kubelet.Endpoint {
 	return endpoint
 }
 
-// Node is the daemon's part in the coordination of its node.
+// Node returns the daemon's part in the coordination of its node.
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	endpoint := f.endpoint()
 	file, err := f.Topology()

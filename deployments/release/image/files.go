@@ -125,7 +125,7 @@ func folders(files []file) []string {
 	return list
 }
 
-// unpacked is the size of all files.
+// unpacked returns the size of all files.
 func unpacked(layers ...[]file) int64 {
 	var size int64
 	for _, files := range layers {

@@ -134,7 +134,7 @@ func (b *bench) names(failed failure) bool {
 	return len(b.selector.PCIAddresses)+len(b.selector.ifNames) > 0 && !slices.Contains(byName, failed.key)
 }
 
-// take makes a device the resource's. HCAs can be in several resources.
+// take claims a device for the resource. HCAs can be in several resources.
 func (b *bench) take(f *function) {
 	if b.resource.DeviceType != SharedHCA {
 		b.owners[f.id()] = b.name

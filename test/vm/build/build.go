@@ -17,7 +17,7 @@ type Options struct {
 	Kubeconfig string // the guest's kubelet's
 }
 
-// All makes everything that needs the network, and Tandem's own parts.
+// All makes all parts that need the network, and Tandem's own.
 func (c *Cache) All(ctx context.Context, o Options) error {
 	if err := c.packages(ctx); err != nil {
 		return err

@@ -57,7 +57,7 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	return os.WriteFile(to, content, mode)
 }
 
-// initramfs is the guest's program and the modules of its disk.
+// initramfs packs the guest's program and the modules of its disk.
 func (c *Cache) initramfs(ctx context.Context) error {
 	kernel, err := c.KernelVersion()
 	if err != nil {

@@ -22,7 +22,7 @@ type Cluster struct {
 	services []*host.Service
 }
 
-// component is a program of the control plane, or kubectl.
+// component returns a command of the control plane, or kubectl.
 func (k *Cluster) component(name string, args ...string) *exec.Cmd {
 	return exec.Command(k.cache.Path("kubernetes", name), args...)
 }

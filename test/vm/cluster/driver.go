@@ -103,7 +103,7 @@ func (n *Node) AgreeOnClaims(ctx context.Context) error {
 	})
 }
 
-// allocated are the names of the claims with devices of the driver, by UID.
+// allocated returns the names of the claims with devices of the driver, by UID.
 func (k *Cluster) allocated(ctx context.Context) (map[string]string, error) {
 	output, err := k.Kubectl(ctx, "", "get", "resourceclaims", "--all-namespaces", "-o", "json")
 	if err != nil {
@@ -122,7 +122,7 @@ func (k *Cluster) allocated(ctx context.Context) (map[string]string, error) {
 	return claims, nil
 }
 
-// claimsOf are the UIDs in the names of the driver's CDI specifications.
+// claimsOf returns the UIDs in the names of the driver's CDI specifications.
 func claimsOf(files string) (uids []string) {
 	for file := range strings.FieldsSeq(files) {
 		if uid, ok := strings.CutPrefix(file, driverName+"-claim_"); ok {

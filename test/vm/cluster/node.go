@@ -25,7 +25,7 @@ type Node struct {
 	pool     string // resource of the VFs in the operator's installation; "" for VFResource
 }
 
-// VFs is how many the node has.
+// VFs returns the node's number of VFs.
 func (n *Node) VFs() int { return n.Shape.GPUs() * n.VFsPerPF }
 
 func (n *Node) vfResource() string { return cmp.Or(n.pool, VFResource) }

@@ -80,7 +80,7 @@ func (o operator) pod(specs string) (spec corev1.PodSpec, err error) {
 	return spec, nil
 }
 
-// objects are the namespace of an operator, the ConfigMap of its pod and the DaemonSet.
+// objects returns the namespace of an operator, the ConfigMap of its pod and the DaemonSet.
 func (o operator) objects(pod corev1.PodSpec) []any {
 	objects := []any{&corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},

@@ -43,7 +43,7 @@ func (n *Node) InstallOperators(ctx context.Context) error {
 	return errors.Join(n.RegisteredAfter(ctx, registered, ofOperators()...), n.OffersAll(ctx))
 }
 
-// ofOperators are the operators' DaemonSets.
+// ofOperators returns the operators' DaemonSets.
 func ofOperators() (names []string) {
 	for _, o := range operators {
 		names = append(names, o.daemonSet)

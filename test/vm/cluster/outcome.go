@@ -30,7 +30,7 @@ func (n *Node) Create(ctx context.Context, p Pod) (*Outcome, error) {
 	return n.See(ctx, p, start)
 }
 
-// Submit makes a pod.
+// Submit creates a pod.
 func (n *Node) Submit(ctx context.Context, p Pod) error {
 	manifest, err := json.Marshal(p.manifest(n.Shape.Resource, n.vfResource()))
 	if err != nil {
@@ -131,7 +131,7 @@ func (k *Cluster) WatchPod(
 	return &pod, nil
 }
 
-// State is how a pod is: its phase and how often its container was started again.
+// State returns a pod's phase and the number of restarts of its container.
 func (k *Cluster) State(ctx context.Context, name string) (string, error) {
 	pod, err := k.WatchPod(ctx, name, func(*corev1.Pod) bool { return true })
 	if err != nil {

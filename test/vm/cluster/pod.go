@@ -50,7 +50,7 @@ func (a Ask) String() string { return fmt.Sprintf("%d+%d", a.GPUs, a.VFs) }
 // Has reports whether b fits. Has, Plus and Minus consider devices only.
 func (a Ask) Has(b Ask) bool { return a.GPUs >= b.GPUs && a.VFs >= b.VFs }
 
-// Plus is both together.
+// Plus returns the sum.
 func (a Ask) Plus(b Ask) Ask { return Ask{GPUs: a.GPUs + b.GPUs, VFs: a.VFs + b.VFs} }
 
 // Minus returns the rest without b.

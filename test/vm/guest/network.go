@@ -53,7 +53,7 @@ func setUpNetwork() error {
 	)
 }
 
-// createVFs makes as many VFs on every NIC as the host says, or as the node's owner wants since.
+// createVFs creates VFs on every NIC, by default as many as the host requests.
 func createVFs() error {
 	number := told("vfs")
 	if wanted, err := os.ReadFile("/etc/vfs"); err == nil {

@@ -33,7 +33,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// Tail is the end of a text.
+// Tail returns the end of a text.
 func Tail(text string, most int) string {
 	text = strings.TrimSpace(text)
 	if len(text) > most {

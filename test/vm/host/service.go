@@ -40,7 +40,7 @@ func StartService(cmd *exec.Cmd, log string) (*Service, error) {
 	return s, nil
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (s *Service) Done() <-chan struct{} { return s.done }
 
 // Stop signals the program to end, and kills it after a while.

@@ -31,7 +31,7 @@ func (v *VM) Places(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// ServerPlaces are the same of a server of test/machines.
+// ServerPlaces returns the same for a server of test/machines.
 func ServerPlaces(server string) ([]string, error) {
 	machine, err := machines.Load(server, 0)
 	if err != nil {

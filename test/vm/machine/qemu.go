@@ -40,7 +40,7 @@ func isolated() string {
 	return "isolcpus=" + strings.Join(last, ",") + " "
 }
 
-// qemu makes the command line of a machine.
+// qemu returns the command line of a machine.
 func qemu(c *build.Cache, s Shape, o Settings) *exec.Cmd {
 	kernel, _ := c.KernelVersion() // built from the same kernel
 	share := c.Path("root/usr/share")

@@ -121,7 +121,7 @@ func (c *crowd) leave(ctx context.Context, leaving []string) error {
 	return c.node.Remove(ctx, leaving...)
 }
 
-// settle has pods leave while the newest look, and counts these.
+// settle removes pods while the newest ones report, and counts the latter.
 func (c *crowd) settle(ctx context.Context, leaving []string) error {
 	group, together := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.leave(together, leaving) })

@@ -65,7 +65,7 @@ func (g *given) Set(value string) error {
 	return nil
 }
 
-// Type is the word for the kind of value in the help.
+// Type returns the word for the kind of value in the help.
 func (g *given) Type() string { return string(g.kind) }
 
 // File returns the configuration file of the command line, or "".

@@ -124,12 +124,12 @@ func (a *api) publish(node string, held []v1alpha1.Held) {
 	})
 }
 
-// create makes a pod.
+// create creates a pod.
 func (a *api) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	return a.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 }
 
-// again makes a pod when its turn comes.
+// again creates a pod when its turn comes.
 func (a *api) again(pod *v1.Pod) {
 	a.later(pod.Name, func(ctx context.Context) error {
 		_, err := a.create(ctx, pod)

@@ -93,13 +93,13 @@ func (f *Fleet) fill(ctx context.Context, n *node, random *rand.Rand) ([]types.U
 // GPUs returns the number of GPUs.
 func (f *Fleet) GPUs() int { return len(f.nodes) * server.GPUs }
 
-// Create makes a pod.
+// Create creates a pod.
 func (f *Fleet) Create(ctx context.Context, name string, w Wish) error {
 	_, err := f.api.create(ctx, newPod(name, w))
 	return err
 }
 
-// Use is how many GPU-seconds pods had until now. Run has to be running.
+// Use returns the GPU-seconds of pods until now. Must be called while Run runs.
 func (f *Fleet) Use(ctx context.Context) float64 {
 	answer := make(chan float64, 1)
 	call := func() {

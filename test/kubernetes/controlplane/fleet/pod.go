@@ -83,7 +83,7 @@ func try(pod *v1.Pod) int {
 	return n
 }
 
-// lifetime is how long a pod runs, 0 for ever.
+// lifetime returns the running time of a pod, 0 for no limit.
 func lifetime(pod *v1.Pod) time.Duration {
 	life, err := time.ParseDuration(pod.Annotations[lifeKey])
 	if err != nil {

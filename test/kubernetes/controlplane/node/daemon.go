@@ -35,7 +35,7 @@ type Options struct {
 	Flags      []string
 }
 
-// Kubelet is the kubelet's folder.
+// Kubelet returns the kubelet's folder.
 func (m *Machine) Kubelet() string { return m.path("kubelet") }
 
 // Folders returns the flags of all daemons for the machine's paths.
@@ -66,7 +66,7 @@ func (m *Machine) StartPlugins(bin string) (started []*host.Service, err error) 
 	return started, nil
 }
 
-// CDI is the folder with the CDI specs.
+// CDI returns the folder with the CDI specs.
 func (m *Machine) CDI() string { return m.path("cdi") }
 
 // Start starts a daemon on the machine. It ends with this process.

@@ -109,7 +109,7 @@ func applyKueue(ctx context.Context, p *Plane, manifests string, webhooks netip.
 	return manifest.ApplyChanged(ctx, p.Admin(), manifests, kueueNamespace, change)
 }
 
-// lead has a webhook called at a port.
+// lead redirects a webhook to a port.
 func lead(webhook map[string]any, to netip.AddrPort) error {
 	return unstructured.SetNestedField(webhook, int64(to.Port()), "clientConfig", "service", "port")
 }

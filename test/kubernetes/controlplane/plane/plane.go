@@ -115,13 +115,13 @@ func (p *Plane) Keep(pattern string) {
 	}
 }
 
-// Version is the version of Kubernetes, "1.37.1".
+// Version returns the version of Kubernetes, "1.37.1".
 func (p *Plane) Version() string { return p.options.Version }
 
 // Admin returns the configuration of the cluster's administrator.
 func (p *Plane) Admin() *rest.Config { return p.config(adminToken) }
 
-// Node is the kubelet of a node.
+// Node returns the kubelet of a node.
 func (p *Plane) Node(name string) *rest.Config {
 	config := p.Admin()
 	config.Impersonate = rest.ImpersonationConfig{

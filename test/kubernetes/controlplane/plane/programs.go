@@ -100,7 +100,7 @@ func (p *Plane) Log(name string) string {
 	return string(content)
 }
 
-// CPU is how long a program has kept processors busy.
+// CPU returns the CPU time of a program.
 func (p *Plane) CPU(name string) time.Duration {
 	p.t.Helper()
 	spent, err := cpuTime(p.running[name].pid)

@@ -39,7 +39,7 @@ type Spec struct {
 	Distinct bool
 }
 
-// String is the claim in short, "4 pairs + 1 GPU, near".
+// String returns a short form, "4 pairs + 1 GPU, near".
 func (s Spec) String() string {
 	var parts []string
 	for _, part := range []struct {
@@ -126,7 +126,7 @@ func Matched(
 	return New(name, devices)
 }
 
-// New is a claim.
+// New returns a claim.
 func New(name string, devices resourceapi.DeviceClaim) *resourceapi.ResourceClaim {
 	return &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"},

@@ -162,7 +162,7 @@ func (g *group) checkVFs() error {
 	return nil
 }
 
-// unreserved is the switch if its VFs went with any of its GPUs, or alone.
+// unreserved returns the switch as if any VF could be paired with any GPU, or be allocated alone.
 func (g *group) unreserved() *group {
 	all := *g
 	all.alone, all.strict, all.pairs = g.vfs, false, map[string][]string{}

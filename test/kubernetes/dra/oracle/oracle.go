@@ -147,7 +147,7 @@ var fits = map[string][]pool.Type{
 	"pairs": {pool.Pair, pool.GPUVF}, "gpus": {pool.GPU, pool.GPUVF}, "vfs": {pool.VF}, "bundles": {pool.Bundle},
 }
 
-// given are the devices by request.
+// given returns the devices by request.
 func (o *Oracle) given(
 	results []resourceapi.DeviceRequestAllocationResult,
 ) (map[string][]pool.Device, error) {

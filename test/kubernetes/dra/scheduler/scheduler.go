@@ -29,7 +29,7 @@ type Scheduler struct {
 	allocated structured.AllocatedState
 }
 
-// New makes the scheduler of a cluster with these slices and classes.
+// New returns the scheduler of a cluster with these slices and classes.
 func New(slices []*resourceapi.ResourceSlice, classes Classes, features structured.Features) *Scheduler {
 	return &Scheduler{
 		slices: slices, classes: classes, features: features,

@@ -149,7 +149,7 @@ func (p *printer) below(h half) {
 	}
 }
 
-// column is line i of a half, filled up to its width.
+// column returns line i of a half, padded to its width.
 func (p *printer) column(h half, i int) string {
 	text := h.lines[i] + "  " + h.ends[i]
 	fill := strings.Repeat(" ", max(0, halfWidth-len(text)))

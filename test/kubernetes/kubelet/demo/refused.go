@@ -56,7 +56,7 @@ func nodes(n int) string {
 	return fmt.Sprintf("%d NUMA nodes", n)
 }
 
-// distribution is "each has 4" or "each has 31 to 32".
+// distribution returns text such as "each has 4" or "each has 31 to 32".
 func distribution(perNode map[int]int) string {
 	counts := slices.Sorted(maps.Values(perNode))
 	if counts[0] == counts[len(counts)-1] {

@@ -83,7 +83,7 @@ func (r result) cells() string {
 	}
 }
 
-// share is "150 of 160 (93.8 %)".
+// share returns text such as "150 of 160 (93.8 %)".
 func share(pairs best.Pairs) string {
 	all := 0
 	for _, count := range pairs {

@@ -63,7 +63,7 @@ func (n *Node) cpuProvider() server.CPUsProvider {
 	return n.cpus
 }
 
-// GetAllocatableCPUs is Manager's of the same name in pkg/kubelet/cm/cpumanager.
+// GetAllocatableCPUs corresponds to the method of Manager in pkg/kubelet/cm/cpumanager.
 func (c *cpus) GetAllocatableCPUs() []int64 {
 	return numbers(c.policy.GetAllocatableCPUs(c.state))
 }
@@ -76,7 +76,7 @@ func (n *Node) ExclusiveCPUs(pod *v1.Pod, container string) []int64 {
 	return n.cpus.exclusive(string(pod.UID), container)
 }
 
-// exclusive is Manager.GetExclusiveCPUs.
+// exclusive corresponds to Manager.GetExclusiveCPUs.
 func (c *cpus) exclusive(podUID, container string) []int64 {
 	if c == nil {
 		return nil

@@ -23,7 +23,7 @@ type HTTPS struct {
 	server  *httptest.Server
 }
 
-// HTTPS is the node's, nil without.
+// HTTPS returns the node's HTTPS server, or nil.
 func (n *Node) HTTPS() *HTTPS { return n.https }
 
 func serveHTTPS(before *HTTPS, pods *pods, d *disturbance) (*HTTPS, error) {

@@ -157,5 +157,5 @@ func (c *cpus) GetCPUs(pod *v1.Pod, container *v1.Container) []int64 {
 	return c.exclusive(string(pod.UID), container.Name)
 }
 
-// GetPodCPUs is for resources of a pod as a whole.
+// GetPodCPUs returns none: pod-level resources are not supported.
 func (c *cpus) GetPodCPUs(string) []int64 { return nil }

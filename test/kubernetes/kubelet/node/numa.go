@@ -124,7 +124,7 @@ func cadvisorInfo(nodes []NUMA) *cadvisorMachine {
 // hugePage is the size of a huge page.
 const hugePage = 2 << 20
 
-// cores are the CPUs by core.
+// cores returns the CPUs by core.
 func (n NUMA) cores() [][]int {
 	if n.Cores != nil {
 		return n.Cores

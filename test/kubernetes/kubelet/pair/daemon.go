@@ -31,7 +31,7 @@ type Daemon struct {
 	err     error         // reason of the end, set before exited is closed
 }
 
-// Name is the name of the program.
+// Name returns the name of the program.
 func (d *Daemon) Name() string { return filepath.Base(d.path) }
 
 // Another returns a second instance of the daemon, not running, as in a rolling update that starts the new

@@ -67,7 +67,7 @@ func readMachine(sys fs.FS, resource string) (*Machine, error) {
 // GPUs returns the number of the machine's GPUs, or of their partitions.
 func (m *Machine) GPUs() int { return len(m.gpus) }
 
-// VFs is the number of the machine's VFs.
+// VFs returns the number of the machine's VFs.
 func (m *Machine) VFs() int { return len(m.vfs) }
 
 // Level returns the distance of a GPU and a VF.
@@ -123,5 +123,5 @@ func addresses(devices []Device) []topology.Address {
 	return list
 }
 
-// CPUsOfANode is how many CPUs a NUMA node of the machine has.
+// CPUsOfANode returns the number of CPUs of a NUMA node.
 func (r *Rig) CPUsOfANode() int { return len(r.numa[0].CPUs) }

@@ -159,7 +159,7 @@ func allocations(lines []pair.Line, since time.Time) []string {
 	return resources
 }
 
-// resources is the number of resources the container holds devices of.
+// resources returns the number of resources with devices in the container.
 func (p Placement) resources() int {
 	n := 0
 	for _, devices := range [][]Device{p.GPUs, p.VFs} {

@@ -179,7 +179,7 @@ func (r *Rig) start(ctx context.Context) error {
 	return r.WaitReady(ctx)
 }
 
-// layOut makes the folders: the machine's sysfs, its device nodes, and the SR-IOV config.
+// layOut creates the folders: the machine's sysfs, its device nodes, and the SR-IOV config.
 func (r *Rig) layOut() error {
 	recorded, err := machines.Load(r.setup.Machine, r.setup.VFsPerPF)
 	if err != nil {
@@ -233,7 +233,7 @@ func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCau
 	}
 }
 
-// PluginSockets is the folder with the daemons' sockets for the kubelet.
+// PluginSockets returns the folder with the daemons' sockets for the kubelet.
 func (r *Rig) PluginSockets() string { return r.socketFolder(r.setup.Watcher) }
 
 // OtherSockets returns the folder for sockets that this rig does not use.
@@ -246,11 +246,11 @@ func (r *Rig) socketFolder(watcher bool) string {
 	return filepath.Join(r.path("kubelet"), "device-plugins")
 }
 
-// Sys is the machine's sysfs.
+// Sys returns the machine's sysfs.
 func (r *Rig) Sys() fs.FS { return os.DirFS(r.path("sys")) }
 
-// KubeletDir is the kubelet's folder.
+// KubeletDir returns the kubelet's folder.
 func (r *Rig) KubeletDir() string { return r.path("kubelet") }
 
-// RunDir is the folder of the coordination socket.
+// RunDir returns the folder of the coordination socket.
 func (r *Rig) RunDir() string { return cmp.Or(r.setup.RunDir, r.path("run")) }

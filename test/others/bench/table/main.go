@@ -115,7 +115,7 @@ func writeGrowth(w io.Writer, r results) {
 	writePlot(w, drawn)
 }
 
-// power is the slope of the line through the logarithms.
+// power returns the slope of the line through the logarithms.
 func power(times map[int]float64) float64 {
 	var n, x, y, xx, xy float64
 	for size, t := range times {
