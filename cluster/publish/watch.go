@@ -13,11 +13,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// kubeletSocket is what the kubelet makes anew when it starts (pkg/kubelet/cm/devicemanager).
+// kubeletSocket is the socket that the kubelet recreates at its start (pkg/kubelet/cm/devicemanager).
 const kubeletSocket = "kubelet.sock"
 
-// Watch makes a function that sends what changes in a kubelet's folder: the files that facts are read from,
-// and its socket. What cannot be watched is looked at from time to time instead.
+// Watch returns a function that sends changes in a kubelet's folder: of the files of facts, and of the
+// socket. Without a watch it polls.
 func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Change) {
 	checkpoint := kubelet.CheckpointPath(kubeletDir)
 	interesting := map[string]Change{
@@ -43,7 +43,7 @@ func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Cha
 			select {
 			case <-ctx.Done():
 				return
-			case <-watcher.Errors: // events were lost, perhaps: it is looked from time to time anyway
+			case <-watcher.Errors: // events may be lost; polling covers them
 			case event := <-watcher.Events:
 				what, ok := interesting[filepath.Clean(event.Name)]
 				if !ok || what == Started && !event.Has(fsnotify.Create) || event.Op == fsnotify.Chmod {

@@ -16,7 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// What an equal node has answered is the answer of a node, and no other's is.
+// A node shares the results of an equal node, and of no other.
 func TestEqualNodesAnswerOnce(t *testing.T) {
 	a, b := server.Topology("a", 1, true), server.Topology("b", 1, true)
 	other := server.Topology("other", 1, true)
@@ -46,7 +46,7 @@ func TestEqualNodesAnswerOnce(t *testing.T) {
 	}
 }
 
-// What no object is any more is forgotten: nothing is kept of a version but the hashes of what it offered.
+// Deleted versions are forgotten: only the hashes of their offers remain.
 func TestVersionsAreForgotten(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()
@@ -73,7 +73,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// The cache of offers has a bound, however many wishes and nodes there are.
+// The cache of offers is bounded for any number of requests and nodes.
 func TestOffersAreBounded(t *testing.T) {
 	var c offerCache
 	for i := range 3 * maxOffers / 2 {
