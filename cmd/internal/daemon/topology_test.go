@@ -106,9 +106,9 @@ func announce(t *testing.T, addresses ...string) (a device.Announcement) {
 func TestTopologyFileErrors(t *testing.T) {
 	for file, want := range map[string]string{
 		"<system>": "use --topology-file: read topology file %s: line 1: <system version=\"\">: want 1, " +
-			"the only version that there is",
+			"the only version",
 		`<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0"/></cpu></system>`: "apply topology file " +
-			"%s: this machine has none of its 1 PCI functions",
+			"%s: this machine has none of the file's 1 PCI functions",
 	} {
 		f := flat(t, file)
 		_, err := f.Node(slog.New(slog.DiscardHandler))
