@@ -250,12 +250,20 @@ func (s *sick) link(target, name string) {
 func TestDoctorFindsFaults(t *testing.T) {
 	t.Parallel()
 	sys := map[int]string{1: sysfs(t, "oci-mi300x-derived", 1), 2: sysfs(t, "oci-mi300x-derived", 2)}
-	for _, fault := range faults {
+	reports := make([]string, len(faults))
+	t.Cleanup(func() {
+		if !slices.Contains(reports, "") { // else -run has left some out, or they have failed
+			golden(t, "doctor-faults.txt", strings.Join(reports, ""))
+		}
+	})
+	for i, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
 			s := layOut(t, sys[perPF(fault.name)])
 			fault.seed(s)
-			check(t, s.findings(), fault.want, fault.about)
+			found := s.findings()
+			check(t, found, fault.want, fault.about)
+			reports[i] = fmt.Sprintf("== %s\n%s\n", fault.name, s.anywhere(string(doctor.Report(found))))
 		})
 	}
 	if len(faults) < 25 {
