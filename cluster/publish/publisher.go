@@ -41,12 +41,6 @@ type Sink interface {
 	Forget()
 }
 
-// Observer is told what a Publisher does.
-type Observer interface {
-	// Published is told of each write, and of each attempt that failed.
-	Published(sink string, err error)
-}
-
 // Config says what is published, and where.
 type Config struct {
 	Reader *facts.Reader
@@ -54,9 +48,10 @@ type Config struct {
 	// Reach makes a connection to the API server and closes it; nil where no sink needs one.
 	Reach func(context.Context) error
 	// Watch sends what has changed in the kubelet's folder until ctx is done. It never blocks.
-	Watch    func(ctx context.Context, changed chan<- Change)
-	Observer Observer
-	Log      *slog.Logger
+	Watch func(ctx context.Context, changed chan<- Change)
+	// Published is told of each write, and of each attempt that failed.
+	Published func(sink string, err error)
+	Log       *slog.Logger
 }
 
 // Change is what has happened to a kubelet's folder.
