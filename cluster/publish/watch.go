@@ -12,11 +12,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// kubeletSocket is what the kubelet makes anew when it starts (pkg/kubelet/cm/devicemanager).
+// kubeletSocket is the socket that the kubelet recreates at its start (pkg/kubelet/cm/devicemanager).
 const kubeletSocket = "kubelet.sock"
 
-// Watch makes a function that sends what changes in a kubelet's folder: the files that facts are read from,
-// and its socket.
+// Watch returns a function that sends changes in a kubelet's folder: of the files of facts, and of the
+// socket.
 func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Change) {
 	checkpoint := kubelet.CheckpointPath(kubeletDir)
 	watch := fswatch.Watch{Paths: []string{filepath.Dir(checkpoint), kubeletDir}, Interval: look, Log: log}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the objects here.
+// GroupVersion is the API group and version of this package.
 var GroupVersion = schema.GroupVersion{Group: "tandem.dev", Version: "v1alpha1"}
 
 // Plural is the name of the resource in the API server's paths.

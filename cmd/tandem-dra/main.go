@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tandem-dra is a Kubernetes DRA driver for GPUs and RDMA VFs: it publishes pairs of both that share
-// a PCIe switch, and prepares the claims that the scheduler allocates. It takes the place of tandem-gpu and
-// tandem-rdma.
+// Command tandem-dra is a Kubernetes DRA driver for GPUs and RDMA VFs: it publishes pairs on a common PCIe
+// switch, and prepares the claims that the scheduler allocates. It replaces tandem-gpu and tandem-rdma.
 package main
 
 import (
@@ -48,11 +47,11 @@ func main() {
 	})
 }
 
-// errAnew says that there is a reason to start over: a signal, or a driver of GPUs that has come.
+// errAnew is the cause of a restart: a signal, or a GPU driver that became available.
 var errAnew = errors.New("start over")
 
-// run serves until ctx is done, and starts over on every SIGHUP, which is sent when a configuration has
-// changed, and when GPUs can be found at last.
+// run serves until ctx is done. It starts over on every SIGHUP, the signal of a changed configuration, and
+// when GPUs become available.
 func (o *options) run(ctx context.Context, log *slog.Logger) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)

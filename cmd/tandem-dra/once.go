@@ -23,8 +23,8 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// once serves with the configuration as it is now. Where there is no driver of GPUs it serves with VFs alone,
-// and anew is called once there is one.
+// once serves with the current configuration. Without a GPU driver it serves VFs only, and calls anew once a
+// driver is available.
 func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error {
 	config, err := o.config(log)
 	if err != nil {
@@ -46,7 +46,7 @@ func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error
 		return err
 	}
 	if m := o.Monitor(); m != nil {
-		m.Offered(pool.Driver) // it is not ready before the kubelet knows it
+		m.Offered(pool.Driver) // not ready before the registration with the kubelet
 	}
 	o.Begin()
 	driver, err := dra.New(config)
@@ -59,7 +59,7 @@ func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error
 	return g.Wait()
 }
 
-// config is what the driver works with, but for its GPUs.
+// config returns the configuration of the driver without its GPUs.
 func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	config := dra.Config{
 		NodeName: o.NodeName, PodUID: o.podUID, KubeletDir: o.KubeletDir, RunDir: o.RunFolder(),
@@ -103,8 +103,8 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	return config, nil
 }
 
-// What the API server may be asked a second: a pod that starts costs some three questions, and a node starts
-// its pods at once.
+// Limits of requests to the API server per second: a starting pod costs about three, and a node starts its
+// pods at once.
 const (
 	questions = 50
 	burst     = 100

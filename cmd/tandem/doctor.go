@@ -25,7 +25,7 @@ type examiner struct {
 	config  string // of the VFs
 	format  output
 	fix     fixer
-	pools   selection // what config selects
+	pools   selection // devices selected by config
 	refused int       // how many pods lie on the node refused; less than 0 to ask the kubelet
 }
 
@@ -126,7 +126,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	return verdict(found.Findings)
 }
 
-// modeText says that the node is in the mode of DRA, where other things stand in the way.
+// modeText returns a line for a node in DRA mode, in which other findings apply.
 func modeText(m mode.Mode) []byte {
 	if m != mode.DRA {
 		return nil
@@ -142,7 +142,7 @@ func remarkText(remark string) []byte {
 	return []byte(remark + "\n\n")
 }
 
-// verdict is nil where nothing was found.
+// verdict returns the error with the exit code of findings, or nil without findings.
 func verdict(findings []doctor.Finding) error {
 	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
 	switch {
@@ -155,7 +155,7 @@ func verdict(findings []doctor.Finding) error {
 	}
 }
 
-// read takes the machine over, with what is offered there.
+// read reads the machine and the offered devices.
 func (x *examiner) read(ctx context.Context) error {
 	n, err := x.readMachine()
 	if err != nil {
@@ -185,8 +185,8 @@ func (x *examiner) readMachine() (*machine.Node, error) {
 	return n, nil
 }
 
-// readVFs are the VFs that the configuration selects, or those that the running tandem-rdma offers, or those
-// of all NICs with RDMA: a guess, and why it is one.
+// readVFs returns the VFs of the configuration, or of the running tandem-rdma, or of all NICs with RDMA. In
+// the last case the VFs are a guess, and guess is the reason.
 func (x *examiner) readVFs(
 	ctx context.Context, n *machine.Node,
 ) (vfs []doctor.Device, guess string, err error) {
@@ -219,7 +219,7 @@ func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove that file")
 }
 
-// run does what the flags say; false where they say nothing.
+// run does the action of the flags; done is false without such a flag.
 func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 	switch {
 	case f.fix && f.rollback:

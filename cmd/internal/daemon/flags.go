@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
-// Flags are the flags that the daemons have. The four folders are where a live node has them unless told
-// otherwise, so that a recorded machine and a kubelet in a folder serve as well.
+// Flags are the flags of all daemons. The four folders default to those of a live node; tests and tools set
+// them to a recorded machine and to a kubelet's folder elsewhere.
 type Flags struct {
 	SysfsRoot           string
 	DevRoot             string
@@ -45,10 +45,10 @@ type Flags struct {
 	sender  *events.Sender   // nil without events
 }
 
-// account is where Kubernetes puts the token of a pod's service account, and the cluster's CA.
+// account is the folder in which Kubernetes mounts the token of a pod's service account and the cluster's CA.
 const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// ownCertificate is where a kubelet that signs its own certificate keeps it, below its folder.
+// ownCertificate is the self-signed certificate of a kubelet, below its folder.
 const ownCertificate = "pki/kubelet.crt"
 
 // Register adds the flags of a device plugin to a set.
@@ -65,8 +65,8 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	f.registerWatch(set)
 }
 
-// RegisterDriver adds the flags of the DRA driver to a set: those that do not say what the kubelet's device
-// manager is told, or how it is found out what a container asks for.
+// RegisterDriver adds the flags of the DRA driver to a set: all but those for the kubelet's device manager
+// and for the sources of pod requests.
 func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 	f.registerPlaces(set)
 	f.glog.register(set)
@@ -78,7 +78,7 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 			"well, else 1 and what is not")
 }
 
-// registerPlaces adds the flags that say where things are and how it is logged.
+// registerPlaces adds the flags for paths and for logging.
 func (f *Flags) registerPlaces(set *pflag.FlagSet) {
 	set.StringVar(&f.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	set.StringVar(&f.DevRoot, "dev-root", "/dev", "folder with the device nodes")
@@ -93,7 +93,7 @@ func (f *Flags) registerPlaces(set *pflag.FlagSet) {
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 }
 
-// registerIntent adds the flags that say how the daemon may know what a container asks for.
+// registerIntent adds the flags for the sources of pod requests.
 func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.TextVar(&f.Intent, "intent", intent.Default,
 		"what may be asked what a container wants, the best that answers is used: pods-api (kubelet 1.37), "+
@@ -118,7 +118,7 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 			"(default "+ownCertificate+" in --kubelet-dir)")
 }
 
-// registerPolicy adds the flags that say what a container must get.
+// registerPolicy adds the flags for the required alignment.
 func (f *Flags) registerPolicy(set *pflag.FlagSet) {
 	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
 		"required refuses a container whose pairs are not all on one switch each; preferred starts it; "+
@@ -143,7 +143,7 @@ const (
 	JSON LogFormat = "json"
 )
 
-// MarshalText prints the format as the flag spells it.
+// MarshalText returns the format as the flag spells the format.
 func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
 
 // UnmarshalText accepts "text" and "json".
@@ -157,8 +157,7 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 	}
 }
 
-// Logger makes the daemon's logger: one line per decision, in the format and from the level that the flags
-// name.
+// Logger returns the daemon's logger: one line per decision, in the format and from the level of the flags.
 func Logger(f Flags, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: onlyErrors}
 	if f.LogFormat == JSON {
@@ -167,7 +166,7 @@ func Logger(f Flags, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// onlyErrors leaves out an error that is none: nobody reads "error=<nil>" as good news.
+// onlyErrors omits an attribute "error" without an error, which would print as "error=<nil>".
 func onlyErrors(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == "error" && a.Value.Any() == nil {
 		return slog.Attr{}

@@ -86,7 +86,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	return coordination.New(config)
 }
 
-// Topology is the file that says where devices are; nil for none.
+// Topology returns the file with the places of devices, or nil if the flags name none.
 func (f Flags) Topology() (*nccl.File, error) {
 	if f.TopologyFile == "" {
 		return nil, nil
@@ -98,23 +98,22 @@ func (f Flags) Topology() (*nccl.File, error) {
 	return file, nil
 }
 
-// Monitor watches the daemon while it runs.
+// Monitor returns the daemon's monitor.
 func (f Flags) Monitor() *monitor.Monitor { return f.monitor }
 
-// Wait says what the daemon waits for. Until Begin it is not ready.
+// Wait reports the reason for which the daemon is waiting. The daemon is not ready until Begin.
 func (f Flags) Wait(reason error) { f.monitor.Wait(reason) }
 
-// Begin says which resources have devices, as far as that is known before they are offered. Until then the
-// daemon is not ready.
+// Begin reports the resources with devices, as far as known before the daemon offers them. The daemon is not
+// ready until Begin.
 func (f Flags) Begin(resources ...string) {
 	f.monitor.Begin(slices.DeleteFunc(slices.Clone(resources), func(name string) bool {
 		return deviceplugin.CheckName(name) != nil
 	})...)
 }
 
-// Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of
-// them fails. What else the daemon has to do runs beside them. Where the DRA driver hands out the node's
-// devices it fails at once.
+// Serve offers every resource to the kubelet and takes part in coordination until ctx is done or a resource
+// fails. The functions in beside run at the same time. On a node in DRA mode Serve fails at once.
 func (f Flags) Serve(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
 	beside ...func(context.Context) error,
@@ -139,8 +138,8 @@ func (f Flags) Serve(
 	return g.Wait()
 }
 
-// Offer offers one resource to the kubelet until ctx is done. One that the kubelet would never take is left
-// out: it is no reason to end the others.
+// Offer offers one resource to the kubelet until ctx is done. Offer skips a resource whose name the kubelet
+// would reject, so that the other resources stay available.
 func (f Flags) Offer(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resource deviceplugin.Resource,
 ) error {

@@ -17,8 +17,8 @@ import (
 // probeTimeout is how long the checks of a probe may take together; the manifests' probes wait for longer.
 const probeTimeout = 2 * time.Second
 
-// alive says what hangs, so that a restart would help; nil if nothing does. A kubelet, a peer or an API
-// server that is away is no reason.
+// alive returns an error for each hung part that a restart would repair, or nil. An unreachable kubelet, peer
+// or API server does not count.
 func (m *Monitor) alive(ctx context.Context) error {
 	m.mu.Lock()
 	var checks []func(context.Context) error
@@ -42,8 +42,8 @@ func (m *Monitor) alive(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// ready says which resource the kubelet does not know although it is to; nil where there is none. One without
-// devices is not registered, so that a node that has nothing to offer is ready, once that is known.
+// ready returns an error for each resource that has devices and is not registered with the kubelet, or nil. A
+// node without devices is ready once the daemon has looked.
 func (m *Monitor) ready(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,8 +66,8 @@ func (m *Monitor) ready(context.Context) error {
 	return errors.Join(missing...)
 }
 
-// details are what /readyz?verbose says besides: of each resource whether the kubelet knows it, and whether
-// annotations are enforced, which is no reason not to be ready.
+// details returns the additional lines of /readyz?verbose: for each resource whether the kubelet knows it,
+// and whether annotations are enforced, which does not affect readiness.
 func (m *Monitor) details() []string {
 	m.mu.Lock()
 	node := m.node
@@ -97,8 +97,7 @@ func (m *Monitor) details() []string {
 
 func nothing() []string { return nil }
 
-// probe answers with 200 and "ok", or with 503 and a line for everything that is wrong. With ?verbose there
-// are details above that.
+// probe answers with 200 and "ok", or with 503 and a line per error. With ?verbose, the details come first.
 func probe(check func(context.Context) error, details func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)

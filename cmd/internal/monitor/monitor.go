@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitor shows what a daemon does to those who watch it: counts for Prometheus on /metrics, and on
-// /healthz and /readyz whether it lives and whether the kubelet knows what it offers. It is told by
-// coordination and deviceplugin, whose observer it is, and looks at their state when it is asked; neither
-// knows of it. Nothing of it is served unless an address is given.
+// Package monitor exposes the state of a daemon: Prometheus metrics on /metrics, liveness on /healthz and
+// registration with the kubelet on /readyz. A Monitor is the observer of coordination and deviceplugin, which
+// do not import this package, and reads their state on each request. Nothing is served without an address.
 package monitor
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// Monitor watches one daemon. It is the observer of its Node and of its Servers. A nil one watches nothing.
+// Monitor watches one daemon, as observer of its Node and Servers. A nil Monitor watches nothing.
 type Monitor struct {
 	registry *prometheus.Registry
 	counts   counts
@@ -29,8 +28,8 @@ type Monitor struct {
 	mu      sync.Mutex
 	node    Node              // nil while the daemon takes no part
 	offered map[string]*offer // by resource name
-	begun   bool              // it is known what there is to offer
-	waits   error             // what that waits for; nil for nothing
+	begun   bool              // the daemon has looked for its devices
+	waits   error             // reason for which the daemon waits for its devices; nil for none
 }
 
 // Node is a coordination.Node.
@@ -40,7 +39,8 @@ type Node interface {
 	Alive(context.Context) error
 }
 
-// Enforcer is a Node that knows whether the annotations of pods are enforced; false where another one does.
+// Enforcer is a Node that reports whether the annotations of pods are enforced; serves is false if another
+// node serves.
 type Enforcer interface {
 	Enforcement() (now intent.Enforcement, serves bool)
 }
@@ -48,13 +48,13 @@ type Enforcer interface {
 // offer is a resource that the daemon offers to the kubelet.
 type offer struct {
 	alive      func(context.Context) error // nil before its server is there
-	due        bool                        // it has devices, so that the kubelet is to know it
+	due        bool                        // the resource has devices, so the kubelet must know it
 	registered bool
-	cause      error // why it is so no longer; nil for none
+	cause      error // of the loss of the registration; nil for none
 }
 
-// New makes a Monitor of a daemon of a version. Verdict is told of every Allocate that the coordinator
-// answers here, and returns at once; nil for nobody.
+// New returns a Monitor for a daemon of a version. It calls verdict, which must return at once, for each
+// Allocate that this daemon's coordinator answers; verdict may be nil.
 func New(version string, verdict func(admission.Verdict)) *Monitor {
 	m := &Monitor{
 		registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict, offered: map[string]*offer{},
@@ -68,7 +68,7 @@ func New(version string, verdict func(admission.Verdict)) *Monitor {
 	return m
 }
 
-// Node makes a Node the one that is watched, until done is called.
+// Node sets the watched Node, until done is called.
 func (m *Monitor) Node(node Node) (done func()) {
 	if m == nil {
 		return func() {}
@@ -83,7 +83,8 @@ func (m *Monitor) setNode(node Node) {
 	m.node = node
 }
 
-// Wait says what the daemon waits for before it can look for its devices. It is not ready until Begin.
+// Wait sets the reason for which the daemon waits before it can look for devices. The daemon is not ready
+// until Begin.
 func (m *Monitor) Wait(reason error) {
 	if m == nil {
 		return
@@ -93,8 +94,8 @@ func (m *Monitor) Wait(reason error) {
 	m.begun, m.waits = false, reason
 }
 
-// Begin says that the daemon has looked for its devices, and which resources have some, so that the kubelet
-// is to know them. Before that the daemon is not ready.
+// Begin reports that the daemon has looked for its devices, and the resources with devices, which the kubelet
+// must know. The daemon is not ready until Begin.
 func (m *Monitor) Begin(resources ...string) {
 	if m == nil {
 		return
@@ -107,8 +108,8 @@ func (m *Monitor) Begin(resources ...string) {
 	m.begun, m.waits = true, nil
 }
 
-// Resource makes one of those watched that are offered to the kubelet, until done is called. Alive says what
-// hangs.
+// Resource watches a resource offered to the kubelet, until done is called. Alive returns an error for a hung
+// part.
 func (m *Monitor) Resource(name string, alive func(context.Context) error) (done func()) {
 	if m == nil {
 		return func() {}
@@ -171,7 +172,7 @@ func (m *Monitor) Alone(call admission.Call) {
 	m.counts.alone.WithLabelValues(string(call)).Inc()
 }
 
-// Event counts what became of an event about a pod.
+// Event counts the outcome of an event about a pod.
 func (m *Monitor) Event(outcome string) {
 	m.counts.events.WithLabelValues(outcome).Inc()
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
-// stateKey is where a scheduling cycle keeps the pod's wish.
+// stateKey is the key of the pod's request in the cycle state.
 const stateKey = fwk.StateKey("tandem.dev/wish")
 
-// asked is the wish of the pod that a cycle is for.
+// asked is the request of the pod of a scheduling cycle.
 type asked string
 
-// Clone is the framework's: a wish does not change.
+// Clone implements fwk.StateData: a request is immutable.
 func (a asked) Clone() fwk.StateData { return a }
 
-// PreFilter skips pods that ask for nothing that is published.
+// PreFilter skips pods without a request for published resources.
 func (p *Plugin) PreFilter(
 	_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
@@ -37,12 +37,12 @@ func (p *Plugin) PreFilter(
 	return nil, nil
 }
 
-// PreFilterExtensions are none: Filter goes by the pods that are in the NodeInfo, from which preemption has
-// taken its victims.
+// PreFilterExtensions returns nil: Filter reads the pods of the NodeInfo, from which preemption has removed
+// its victims.
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter refuses nodes whose kubelet would refuse the pod, with the kubelet's reason. Where the empty node
-// would refuse it too, preemption need not try.
+// Filter rejects nodes whose kubelet would refuse the pod, with the kubelet's reason. If the empty node would
+// refuse the pod too, preemption cannot help.
 func (p *Plugin) Filter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) *fwk.Status {

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Verification is what a container has, and whether it is what it should be, as JSON has it.
+// Verification has a container's devices and problems, in JSON.
 type Verification struct {
 	Version   document.V1    `json:"version"`
 	GPUs      []GPU          `json:"gpus"`
@@ -68,7 +68,7 @@ func (r *Verification) Table() []byte {
 	}
 	file := "pairs.json " + r.PairsFile
 	if r.PairsFile == "absent" {
-		file = "no pairs.json" // which is no fault: the pool has to ask for it
+		file = "no pairs.json" // no problem: the file is optional
 	}
 	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, %s\n", verdict, len(r.GPUs), len(r.VFs), order, file)
 	return out.Bytes()

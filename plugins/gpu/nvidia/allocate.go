@@ -53,12 +53,12 @@ func (b *Backend) Edits(devices []gpu.Device) container.Edits {
 	return g.edits()
 }
 
-// given are the devices of one container, with the configuration of the edits.
+// given has the devices of one container, and the configuration of the edits.
 type given struct {
 	config   *settings.Config
 	devRoot  string
 	channels []channel
-	extras   []string // CDI devices that every container gets besides its own
+	extras   []string // CDI devices that every container gets
 	devices  []gpu.Device
 }
 
@@ -143,7 +143,7 @@ func (g *given) volumes() (mounts []container.Mount) {
 	return mounts
 }
 
-// nodes returns the device nodes. Replicas and MIG devices of one GPU share some device nodes.
+// nodes returns the device nodes. Replicas and MIG devices of one GPU share nodes.
 func (g *given) nodes() (nodes []container.Node) {
 	var paths []string
 	for _, node := range controlNodes {

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Reasons that are not of the selector's making.
+// Reasons other than the conditions of a selector.
 const (
 	reasonNoDriver = "no driver"
 	reasonNoRDMA   = "no RDMA device"
@@ -19,7 +19,7 @@ const (
 	reasonTaken    = "taken"
 )
 
-// reasons are all in the order in which people are told of them.
+// reasons lists all reasons, in the order of the output.
 var reasons = func() []string {
 	keys := []string{reasonNoDriver, reasonNoRDMA, reasonInUse, reasonTaken}
 	for _, c := range conditions {
@@ -31,28 +31,29 @@ var reasons = func() []string {
 	return keys
 }()
 
-// sharedDevices is what configList calls the condition devices.
+// sharedDevices is the name of the condition devices in configList.
 const sharedDevices = "deviceIDs"
 
-// bench judges devices for one selector.
+// bench matches devices against one selector.
 type bench struct {
 	resource *ResourceConfig
 	name     string
 	selector *Selector
 	needed   map[topology.Address]bool
-	owners   map[string]string // resources of devices that are taken
+	owners   map[string]string // resources of claimed devices
 }
 
-// failure is one thing that keeps a device from being selected.
+// failure is a reason against the selection of a device.
 type failure struct{ key, why string }
 
-// byName are the conditions that name devices: one that fails another condition alone is named.
+// byName are the conditions that name devices. A device that fails only another condition is reported by
+// name.
 var byName = []string{"pciAddresses", "acpiIndexes", "ifNames", "pfNames", "rootDevices"}
 
-// withoutDriver are conditions that no device meets which has no driver.
+// withoutDriver are conditions that devices without a driver always fail.
 var withoutDriver = []string{"drivers", "ifNames", "linkTypes", "pKeys", "isRdma"}
 
-// failures is all that keeps a device from being selected.
+// failures returns all reasons against the selection of a device.
 func (b *bench) failures(f *function) (list []failure) {
 	fail := func(is bool, key, why string) {
 		if is {
@@ -81,7 +82,7 @@ func (b *bench) failures(f *function) (list []failure) {
 	return list
 }
 
-// some are a few of the values that are wanted.
+// some formats the first few of the wanted values.
 func some(values []string) string {
 	const few = 4
 	if more := len(values) - few; more > 0 {
@@ -90,10 +91,10 @@ func some(values []string) string {
 	return strings.Join(values, " or ")
 }
 
-// busy reports whether a function is no candidate for netDevice, though it has a driver.
+// busy reports whether a function with a driver is no candidate for netDevice.
 func (b *bench) busy(f *function) bool { return b.resource.DeviceType == NetDevice && f.inUse }
 
-// offered reports whether a device is of the resource's type, in use or not, and not in it already.
+// offered reports whether a device has the resource's type, in use or not, and is not yet in the resource.
 func (b *bench) offered(f *function) bool {
 	if b.owners[f.id()] == b.name {
 		return false
@@ -108,8 +109,8 @@ func (b *bench) offered(f *function) bool {
 	}
 }
 
-// likely reports whether a device may be meant by the selector. A node's plain NICs are not meant by one that
-// wants RDMA, nor PFs that have VFs, nor what has no driver, unless it is named and everything else is right.
+// likely reports whether the selector may mean the device. A selector with RDMA does not mean plain NICs; PFs
+// with VFs and devices without a driver are meant only if named and otherwise right.
 func (b *bench) likely(f *function, failures []failure) bool {
 	shared := b.resource.DeviceType == SharedHCA
 	switch {
@@ -122,10 +123,10 @@ func (b *bench) likely(f *function, failures []failure) bool {
 	}
 }
 
-// mostly reports whether a device is of the kind that such resources mostly have: HCAs are PFs, else VFs.
+// mostly reports whether a device is of the resource's usual kind: PFs for shared HCAs, else VFs.
 func (b *bench) mostly(f *function) bool { return f.IsVF() != (b.resource.DeviceType == SharedHCA) }
 
-// names reports whether the selector names its devices, and a device that failed something failed not that.
+// names reports whether the selector names its devices, and the device did not fail that condition.
 func (b *bench) names(failed failure) bool {
 	if failed.key == reasonNoDriver { // nor a netdev to be named by
 		return len(b.selector.PCIAddresses) > 0

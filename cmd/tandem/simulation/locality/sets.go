@@ -4,7 +4,7 @@ package locality
 
 import "slices"
 
-// EachSet visits all sets of so many elements of a list; the set is valid during the visit only.
+// EachSet visits all subsets of a size; a set is valid only during its visit.
 func EachSet(list []int, size int, visit func(set []int)) {
 	set := make([]int, 0, size)
 	var step func(from int)
@@ -36,7 +36,7 @@ func combinations(n, k int) int {
 	return c
 }
 
-// setKey is a question: which GPUs, how many of them.
+// setKey is the key of a result: the GPUs and the size.
 type setKey struct {
 	gpus string
 	size int
