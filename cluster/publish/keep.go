@@ -67,7 +67,7 @@ func (k *keeper) write(ctx context.Context) error {
 		newest, _ := k.newest.get()
 		written, err := k.sink.Write(ctx, *newest)
 		if written || err != nil {
-			k.Observer.Published(k.sink.Name(), err)
+			k.Published(k.sink.Name(), err)
 		}
 		return err
 	})

@@ -41,12 +41,6 @@ type Sink interface {
 	Forget()
 }
 
-// Observer observes a Publisher.
-type Observer interface {
-	// Published reports a write, or a failed attempt.
-	Published(sink string, err error)
-}
-
 // Config configures a Publisher.
 type Config struct {
 	Reader *facts.Reader
@@ -54,9 +48,10 @@ type Config struct {
 	// Reach opens a connection to the API server and closes it; nil if no sink needs one.
 	Reach func(context.Context) error
 	// Watch sends changes of the kubelet's folder until ctx is done, without ever blocking.
-	Watch    func(ctx context.Context, changed chan<- Change)
-	Observer Observer
-	Log      *slog.Logger
+	Watch func(ctx context.Context, changed chan<- Change)
+	// Published reports a write, or a failed attempt.
+	Published func(sink string, err error)
+	Log       *slog.Logger
 }
 
 // Change is a change of a kubelet's folder.

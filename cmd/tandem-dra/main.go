@@ -6,11 +6,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -43,36 +39,8 @@ func main() {
 	daemon.Main(set, &o.Flags, help, func(ctx context.Context, log *slog.Logger) error {
 		klog.SetSlogLogger(log)
 		o.given = set.Changed
-		return o.run(ctx, log)
+		return daemon.Restarting(ctx, log, func(ctx context.Context, restart func()) error {
+			return o.once(ctx, restart, log)
+		})
 	})
-}
-
-// errAnew is the cause of a restart: a signal, or a GPU driver that became available.
-var errAnew = errors.New("start over")
-
-// run serves until ctx is done. It starts over on every SIGHUP, the signal of a changed configuration, and
-// when GPUs become available.
-func (o *options) run(ctx context.Context, log *slog.Logger) error {
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
-	for {
-		attempt, cancel := context.WithCancelCause(ctx)
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			select {
-			case <-reload:
-				cancel(errAnew)
-			case <-attempt.Done():
-			}
-		}()
-		err := o.once(attempt, func() { cancel(errAnew) }, log)
-		cancel(nil)
-		<-stopped
-		if err != nil && !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(attempt), errAnew) {
-			return err
-		}
-		log.Info("start over: the configuration may be another one, or there may be more GPUs")
-	}
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// once serves with the current configuration. Without a GPU driver it serves VFs only, and calls anew once a
-// driver is available.
-func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error {
+// once serves with the current configuration. Without a GPU driver it serves VFs only, and calls restart once
+// a driver is available.
+func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) error {
 	config, err := o.config(log)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error
 	case gpus.IsAbsent(err):
 		log.Warn("no GPU is published until a driver is there", "reason", err, "look_every", o.gpus.Recheck())
 		g.Go(func() error {
-			o.awaitGPUs(ctx, config.Host.Sys, anew, log)
+			o.awaitGPUs(ctx, config.Host.Sys, restart, log)
 			return nil
 		})
 	default:

@@ -4,11 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
@@ -20,34 +17,12 @@ import (
 // nvidiaGPUs are NVIDIA's GPUs as configured by the flags.
 type nvidiaGPUs struct{ gpus.NVIDIA }
 
-// errReload is the cause of a restart by SIGHUP.
-var errReload = errors.New("reload")
-
 // run offers NVIDIA's GPUs until ctx is done. It starts over on every SIGHUP, which config-manager sends
 // after a change of the configuration.
 func (f *nvidiaGPUs) run(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
-	for {
-		attempt, cancel := context.WithCancelCause(ctx)
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			select {
-			case <-reload:
-				cancel(errReload)
-			case <-attempt.Done():
-			}
-		}()
-		err := f.once(attempt, flags, log)
-		cancel(nil)
-		<-stopped
-		if err != nil && !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(attempt), errReload) {
-			return err
-		}
-		log.Info("reload", "cause", "SIGHUP")
-	}
+	return daemon.Restarting(ctx, log, func(ctx context.Context, _ func()) error {
+		return f.once(ctx, flags, log)
+	})
 }
 
 // once offers the GPUs with the current configuration.

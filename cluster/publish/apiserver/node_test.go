@@ -104,8 +104,8 @@ func (n *node) enforce(source intent.Source) {
 	n.otherwise = make(chan struct{})
 }
 
-// Published implements publish.Observer.
-func (n *node) Published(_ string, err error) {
+// published counts the writes of a publication.
+func (n *node) published(_ string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil {
@@ -148,7 +148,7 @@ func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publis
 		Reader: facts.NewReader(facts.Config{
 			Sys: recordedSys(t), KubeletDir: n.kubeletDir, Log: slog.New(slog.DiscardHandler),
 		}),
-		Sinks: sinks, Reach: client.Reach, Watch: n.watch, Observer: n, Log: log,
+		Sinks: sinks, Reach: client.Reach, Watch: n.watch, Published: n.published, Log: log,
 	})
 }
 

@@ -73,8 +73,8 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 		read.Configz = kubelet.NewHTTPS(f.endpoint()).Configz
 	}
 	config := publish.Config{
-		Reader: facts.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log), Observer: f.monitor,
-		Log: log,
+		Reader: facts.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log),
+		Published: f.monitor.Published, Log: log,
 	}
 	if client != nil {
 		config.Reach = client.Reach

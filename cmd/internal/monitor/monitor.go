@@ -103,43 +103,43 @@ func (m *Monitor) Resource(name string, alive func(context.Context) error) (done
 	}
 }
 
-// Offered implements deviceplugin.Observer.
+// Offered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Offered(resource string) {
 	m.change(resource, func(o *offer) { o.due = true })
 	m.counts.prefer.WithLabelValues(resource)
 	m.counts.registrations.WithLabelValues(resource)
 }
 
-// Registered implements deviceplugin.Observer.
+// Registered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Registered(resource string) {
 	m.change(resource, func(o *offer) { o.registered, o.cause = true, nil })
 	m.counts.registrations.WithLabelValues(resource).Inc()
 }
 
-// Unregistered implements deviceplugin.Observer.
+// Unregistered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Unregistered(resource string, cause error) {
 	m.change(resource, func(o *offer) { o.registered, o.cause = false, cause })
 }
 
-// Preferred implements deviceplugin.Observer.
+// Preferred implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Preferred(resource string, took time.Duration) {
 	m.counts.prefer.WithLabelValues(resource).Observe(took.Seconds())
 }
 
-// Asked implements admission.Observer.
+// Asked implements admission.DecisionObserver.
 func (m *Monitor) Asked(source intent.Source) {
 	m.counts.questions.WithLabelValues(string(source)).Inc()
 }
 
-// Planned implements admission.Observer.
+// Planned implements admission.DecisionObserver.
 func (m *Monitor) Planned(resources int) { m.counts.planned.Add(float64(resources)) }
 
-// PlanEnded implements admission.Observer.
+// PlanEnded implements admission.DecisionObserver.
 func (m *Monitor) PlanEnded(outcome admission.PlanOutcome) {
 	m.counts.ended.WithLabelValues(string(outcome)).Inc()
 }
 
-// Alone implements admission.Observer.
+// Alone implements admission.DecisionObserver.
 func (m *Monitor) Alone(call admission.Call) {
 	m.counts.alone.WithLabelValues(string(call)).Inc()
 }
@@ -149,7 +149,7 @@ func (m *Monitor) Event(outcome string) {
 	m.counts.events.WithLabelValues(outcome).Inc()
 }
 
-// Published implements publish.Observer.
+// Published counts the writes of a publication.
 func (m *Monitor) Published(target string, err error) {
 	if m == nil {
 		return
@@ -161,7 +161,7 @@ func (m *Monitor) Published(target string, err error) {
 	m.counts.published.WithLabelValues(target, outcome).Inc()
 }
 
-// Allocated implements admission.Observer.
+// Allocated implements admission.DecisionObserver.
 func (m *Monitor) Allocated(v admission.Verdict) {
 	m.counts.allocations.WithLabelValues(v.Resource, string(v.Outcome)).Inc()
 	for _, p := range v.Pairs {
@@ -172,7 +172,7 @@ func (m *Monitor) Allocated(v admission.Verdict) {
 	}
 }
 
-// Claims implements dra.Observer.
+// Claims implements dra.DriverObserver.
 func (m *Monitor) Claims(call string, took time.Duration, claims, failed int) {
 	m.counts.claims.WithLabelValues(call, "done").Add(float64(claims - failed))
 	m.counts.claims.WithLabelValues(call, "failed").Add(float64(failed))

@@ -38,8 +38,8 @@ var update = flag.Bool("update", false, "write the table of metrics")
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	_ admission.Observer    = (*Monitor)(nil)
-	_ deviceplugin.Observer = (*Monitor)(nil)
+	_ admission.DecisionObserver        = (*Monitor)(nil)
+	_ deviceplugin.RegistrationObserver = (*Monitor)(nil)
 )
 
 // fake is a serving Node.
