@@ -59,8 +59,8 @@ func survive(t testing.TB, what string, o *v1alpha1.NodeTopology) bool {
 		}
 		object.try(klog.Logger{}, func() {
 			info := on("a", there...)
-			if object.verdict(info, pod, asked(wish)).Admitted {
-				object.offer(info, pod, asked(wish))
+			if object.verdict(info, pod, request(wish)).Admitted {
+				object.offer(info, pod, request(wish))
 			}
 			object.node.State(func(types.UID) bool { return true }).Ask(pod)
 		})

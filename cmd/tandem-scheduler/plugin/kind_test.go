@@ -62,7 +62,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 		topology.Spec.Kubelet.Version = fmt.Sprint(i, pad)  // of a kind of its own
 		topology.Spec.Switches[0].Name = fmt.Sprint(i, pad) // and of a shape
 		object := newPublished(t, r, topology)
-		object.offer(on("a"), pod, asked("1"))
+		object.offer(on("a"), pod, request("1"))
 	}
 	if now := heap(); now > before+20<<20 {
 		t.Errorf("%d MiB are kept of 200 versions of an object", (now-before)>>20)
@@ -77,17 +77,17 @@ func TestVersionsAreForgotten(t *testing.T) {
 func TestOffersAreBounded(t *testing.T) {
 	var c offerCache
 	for i := range 3 * maxOffers / 2 {
-		c.remember(question{wish: asked(fmt.Sprint(i))}, rank.Offer{Free: i})
+		c.remember(question{wish: request(fmt.Sprint(i))}, rank.Offer{Free: i})
 	}
 	if len(c.known) > maxOffers {
 		t.Errorf("%d offers", len(c.known))
 	}
-	if offer, known := c.find(question{wish: asked(fmt.Sprint(3*maxOffers/2 - 1))}); !known ||
+	if offer, known := c.find(question{wish: request(fmt.Sprint(3*maxOffers/2 - 1))}); !known ||
 		offer.Free != 3*maxOffers/2-1 {
 		t.Errorf("the last one is %+v, %t", offer, known)
 	}
 }
 
 func (r *rig) offer(pod *v1.Pod, info fwk.NodeInfo) any {
-	return r.plugin.object(info.Node().Name).offer(info, pod, asked("2"))
+	return r.plugin.object(info.Node().Name).offer(info, pod, request("2"))
 }
