@@ -33,8 +33,6 @@ type ended struct {
 	offer
 	*record
 	*podNames
-	single []kubelet.Pod // the pods of a listing that is no List; nil for a List
-
 	alive map[string]bool // pods with devices of their own in List, by key
 	gone  map[string]bool // by key
 }

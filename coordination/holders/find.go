@@ -20,14 +20,14 @@ func Look(s Sources) (r Result) {
 	listed := newListing(s.View)
 	recorded := &record{checkpoint: s.Recorded, before: s.Before, allocates: s.Allocates}
 	named := &podNames{
-		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, single: s.Single != nil,
+		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, single: s.Single,
 		learned: map[string]Known{},
 	}
 	asked := newOffer(s.Asked)
 	containers := recorded.containers()
 	named.assign(containers, recorded)
 	over := &ended{
-		offer: asked, record: recorded, podNames: named, single: s.Single, alive: map[string]bool{},
+		offer: asked, record: recorded, podNames: named, alive: map[string]bool{},
 		gone: map[string]bool{},
 	}
 	over.judge(containers)

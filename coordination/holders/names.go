@@ -11,7 +11,7 @@ type podNames struct {
 	known  map[string]Known // from earlier searches
 	looked bool             // List was read before
 	life   string           // of the kubelet of that List
-	single bool             // listing is one pod
+	single []kubelet.Pod    // the pods of a listing that is no List; nil for a List
 
 	learned map[string]Known // for the next search
 }
@@ -49,7 +49,7 @@ func (n *podNames) isKnown(uid string) bool {
 // isSameKubelet reports whether the kubelet of the listing has answered an earlier List, and therefore listed
 // all pods of that time: any newer pod was admitted since.
 func (n *podNames) isSameKubelet() bool {
-	return n.View != nil && !n.single && n.looked && n.life == n.View.Life
+	return n.View != nil && n.single == nil && n.looked && n.life == n.View.Life
 }
 
 // assign sets the pods of recorded containers: by the request source, by an earlier search, or by a container
