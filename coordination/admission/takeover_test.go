@@ -51,7 +51,7 @@ func TestQuestionRightAfterATakeover(t *testing.T) {
 					t.Errorf("answered after %s", waited)
 				}
 				if !joins {
-					time.Sleep(joinTime)
+					<-time.After(joinTime)
 					began := time.Now()
 					if _, _, err := next.prefer(t.Context(), asking.Question{
 						Resource: vfs, Available: ids(a.all[vfs]), Size: 2,
