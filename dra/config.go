@@ -65,7 +65,7 @@ const (
 // socket and the prepared claims (package claims/held).
 func PluginDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins", pool.Driver) }
 
-// registryDir is the directory in which the kubelet finds plugins other than device plugins.
+// registryDir returns the directory in which the kubelet finds plugins other than device plugins.
 func registryDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins_registry") }
 
 // Check returns an error in one sentence if the driver cannot work with the configured paths.

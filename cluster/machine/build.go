@@ -32,7 +32,7 @@ type builder struct {
 	taken     map[topology.Address]bool // addresses in the object, and those assigned to VFs
 }
 
-// resource makes the functions of a resource's devices.
+// resource creates the functions of a resource's devices.
 func (b *builder) resource(i int) ([]placement.Device, error) {
 	r := &b.spec.Resources[i]
 	functions, err := functionsOf(r)
@@ -112,7 +112,7 @@ func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
 	return functions, nil
 }
 
-// function makes a physical function, once.
+// function returns a physical function, created on first use.
 func (b *builder) function(address topology.Address, s spotOf) *topology.Device {
 	if f := b.byAddress[address]; f != nil {
 		return f

@@ -69,7 +69,7 @@ type Publisher struct {
 	notes  notes
 }
 
-// New makes a Publisher.
+// New returns a Publisher.
 func New(config Config) *Publisher { return &Publisher{config: config} }
 
 // Notes returns sentences about failing sinks, by their names.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// DeepCopyObject is runtime.Object's.
+// DeepCopyObject implements runtime.Object.
 func (t *NodeTopology) DeepCopyObject() runtime.Object { return t.DeepCopy() }
 
 // DeepCopy returns a deep copy.
@@ -19,7 +19,7 @@ func (t *NodeTopology) DeepCopy() *NodeTopology {
 	return c
 }
 
-// DeepCopyObject is runtime.Object's.
+// DeepCopyObject implements runtime.Object.
 func (l *NodeTopologyList) DeepCopyObject() runtime.Object {
 	c := &NodeTopologyList{TypeMeta: l.TypeMeta}
 	l.ListMeta.DeepCopyInto(&c.ListMeta)

@@ -55,7 +55,7 @@ func atMost(what string, count, limit int) error {
 	return nil
 }
 
-// within is an error if a number is negative or too high.
+// within returns an error if a number is negative or too high.
 func within(what string, number, limit int) error {
 	if number < 0 || number > limit {
 		return fmt.Errorf("%s %d: want a number from 0 to %d", what, number, limit)

@@ -14,7 +14,7 @@ var GroupVersion = schema.GroupVersion{Group: "tandem.dev", Version: "v1alpha1"}
 // Plural is the name of the resource in the API server's paths.
 const Plural = "nodetopologies"
 
-// AddToScheme makes the objects known to a scheme.
+// AddToScheme adds the objects to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &NodeTopology{}, &NodeTopologyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

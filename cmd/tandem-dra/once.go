@@ -110,7 +110,7 @@ const (
 	burst     = 100
 )
 
-// client makes a client of the API server.
+// client returns a client of the API server.
 func client(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := intent.ServerConfig(nil)
 	if kubeconfig != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
-// TestDoctorCannotCountRefusedPods: where nobody lists the pods, and the kubelet refuses some, doctor says
-// what is to be expected. That is no finding.
+// TestDoctorCannotCountRefusedPods: if the kubelet refuses pods, but no source lists them, doctor prints the
+// expected rate. That is no finding.
 func TestDoctorCannotCountRefusedPods(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
@@ -35,8 +35,8 @@ func TestDoctorCannotCountRefusedPods(t *testing.T) {
 	}
 }
 
-// TestDoctorKnowsTheCost: what doctor says of bin packing is what docs/cluster.md has measured: the share of
-// jobs with a refused pod, at 60 % of the GPUs.
+// TestDoctorKnowsTheCost: doctor's statement on bin packing is the measurement of docs/cluster.md: the share
+// of jobs with a refused pod, at 60 % of the GPUs.
 func TestDoctorKnowsTheCost(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/cluster.md")

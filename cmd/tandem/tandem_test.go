@@ -25,7 +25,7 @@ func run(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), problems.String()
 }
 
-// succeed runs tandem and returns what it prints.
+// succeed runs tandem and returns its output.
 func succeed(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := run(args...)
@@ -162,7 +162,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestVersion: the one of all programs, as the daemons print it.
+// TestVersion: the common version, in the daemons' format.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	for _, as := range []string{"--version", "version"} {

@@ -10,8 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// TestTopoLimits: a recording with more than a machine can have is refused at once, and says what is too
-// much.
+// TestTopoLimits: a recording beyond the limits of a machine is refused at once, with the exceeded limit.
 func TestTopoLimits(t *testing.T) {
 	t.Parallel()
 	b := recording.NewBuilder()

@@ -94,7 +94,7 @@ func (c Claim) in(claims []Claim) bool {
 	return slices.ContainsFunc(claims, func(d Claim) bool { return d.UID == c.UID })
 }
 
-// request is the request of the claim, without the name of a subrequest.
+// request returns the request of the claim, without the name of a subrequest.
 func (p Prepared) request() string {
 	request, _, _ := strings.Cut(p.Request, "/")
 	return request
@@ -144,7 +144,7 @@ func (c Claim) answer() []kubeletplugin.Device {
 	return devices
 }
 
-// firsts are the first device of each group.
+// firsts returns the first device of each group.
 func (c Claim) firsts() []Prepared {
 	var firsts []Prepared
 	for _, d := range c.Devices {

@@ -100,7 +100,7 @@ func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (fswatch.Iden
 	return folder.awaitKubelet(ctx)
 }
 
-// session is the lifetime of one socket: listen, serve, register or be found, until a reason to start again.
+// session serves one socket: it listens, serves and registers, or is found, until a reason to start again.
 func (s *Server) session(ctx context.Context, folder *folder, kubelet fswatch.Identity) error {
 	listener, err := listen(s.dir, s.resource.Name())
 	if err != nil {

@@ -42,7 +42,7 @@ func AwaitedIn(tree *topology.Tree, vendor string) Awaited {
 	return most
 }
 
-// String is "8 GPUs of NVIDIA's on PCI (the first 0000:0f:00.0, driver nvidia)".
+// String returns text such as "8 GPUs of NVIDIA's on PCI (the first 0000:0f:00.0, driver nvidia)".
 func (a Awaited) String() string {
 	if len(a.Cards) == 0 {
 		return "no GPU on PCI"

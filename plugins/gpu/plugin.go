@@ -27,7 +27,7 @@ func NewPlugin(name string, gpus *GPUs, member *coordination.Member, log *slog.L
 	return &Plugin{name: name, gpus: gpus, member: member, log: log.With("resource", name)}
 }
 
-// Name is the resource name.
+// Name returns the resource name.
 func (p *Plugin) Name() string { return p.name }
 
 // Watch publishes the devices to the coordinator and the kubelet, at the start and on every change.

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// NodeTopology is Tandem's own object of a node.
+// NodeTopology returns Tandem's own object of a node.
 func NodeTopology(f facts.Facts, node Node) Object {
 	t := &v1alpha1.NodeTopology{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTopology"},
@@ -23,7 +23,7 @@ func NodeTopology(f facts.Facts, node Node) Object {
 	}
 }
 
-// Zones is the NodeResourceTopology of a node.
+// Zones returns the NodeResourceTopology of a node.
 func Zones(f facts.Facts, node Node) Object {
 	t := zones.Build(f)
 	t.ObjectMeta = node.Meta()

@@ -25,7 +25,7 @@ type Object struct {
 
 func (o Object) path() string { return o.Collection + "/" + o.Name }
 
-// String is the path, for people.
+// String returns the path, for people.
 func (o Object) String() string { return o.path() }
 
 // Sink keeps one object up to date.
@@ -52,7 +52,7 @@ func NewSink(
 // Name returns the name in --publish.
 func (s *Sink) Name() string { return s.name }
 
-// Forget makes the next Write ask for the node and for the object.
+// Forget makes the next Write request the node and the object.
 func (s *Sink) Forget() {
 	s.client.Forget()
 	s.forget.Store(true)

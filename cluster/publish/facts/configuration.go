@@ -19,7 +19,8 @@ import (
 // Files are the paths of the kubelet's configuration: a file, and a folder of drop-ins, "" for none.
 type Files struct{ Config, Dir string }
 
-// defaults are the kubelet's (SetDefaults_KubeletConfiguration in pkg/kubelet/apis/config/v1beta1).
+// defaults returns the kubelet's defaults (SetDefaults_KubeletConfiguration in
+// pkg/kubelet/apis/config/v1beta1).
 func defaults() v1alpha1.Kubelet {
 	return v1alpha1.Kubelet{
 		TopologyManagerPolicy: "none", TopologyManagerScope: "container", CPUManagerPolicy: "none",

@@ -50,7 +50,7 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 	return published
 }
 
-// places are all devices with their addresses.
+// places returns all devices with their addresses.
 func places(resources []facts.Resource) []machine.Device {
 	var all []machine.Device
 	for _, r := range resources {

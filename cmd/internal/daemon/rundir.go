@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -12,10 +11,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 )
-
-// RunFolder returns the folder of the coordination socket: --run-dir, else a folder below the kubelet's that
-// every device plugin pod mounts.
-func (f Flags) RunFolder() string { return cmp.Or(f.RunDir, coordination.RunDir(f.KubeletDir)) }
 
 // alone is the time without the other daemon after which a daemon logs its absence. A rollout starts both
 // within seconds if the images are present.

@@ -4,10 +4,7 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -19,27 +16,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// Sysfs is the folder to read the machine from.
-func (f Flags) Sysfs() (fs.FS, error) { return openRoot("--sysfs-root", f.SysfsRoot) }
-
-// Dev is the folder with the device nodes.
-func (f Flags) Dev() (fs.FS, error) { return openRoot("--dev-root", f.DevRoot) }
-
-func openRoot(flag, dir string) (fs.FS, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", flag, err)
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("open %s: %s is not a folder", flag, dir)
-	}
-	return os.DirFS(dir), nil
-}
-
-// endpoint is the kubelet's HTTPS server.
+// endpoint returns the kubelet's HTTPS server.
 func (f Flags) endpoint() kubelet.Endpoint {
 	endpoint := f.Kubelet
 	endpoint.Name = f.NodeName
@@ -49,7 +28,7 @@ func (f Flags) endpoint() kubelet.Endpoint {
 	return endpoint
 }
 
-// Node is the daemon's part in the coordination of its node.
+// Node returns the daemon's part in the coordination of its node.
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	endpoint := f.endpoint()
 	file, err := f.Topology()
@@ -84,18 +63,6 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		config.Rejected = f.sender.Rejected
 	}
 	return coordination.New(config)
-}
-
-// Topology returns the file with the places of devices, or nil if the flags name none.
-func (f Flags) Topology() (*nccl.File, error) {
-	if f.TopologyFile == "" {
-		return nil, nil
-	}
-	file, err := nccl.Load(f.TopologyFile)
-	if err != nil {
-		return nil, fmt.Errorf("use --topology-file: %w", err)
-	}
-	return file, nil
 }
 
 // Monitor returns the daemon's monitor.

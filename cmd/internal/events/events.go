@@ -73,7 +73,7 @@ type Sender struct {
 	told map[string]bool // UIDs of the pods of the last call of Rejected
 }
 
-// Open makes a Sender; Run sends.
+// Open returns a Sender; Run sends.
 func Open(config Config) (*Sender, error) {
 	server, err := intent.ServerConfig(config.APIServer)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Sender) enqueue(event *corev1.Event) {
 	}
 }
 
-// summary says how far apart the pairs are.
+// summary returns the distances of the pairs, for people.
 func summary(v admission.Verdict) string {
 	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)",
 		placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs))

@@ -17,7 +17,7 @@ type word struct {
 	known []string
 }
 
-// newWord makes a flag's value with a preset.
+// newWord returns a flag's value with a default.
 func newWord(value *string, preset string, known ...string) *word {
 	*value = preset
 	return &word{value, known}

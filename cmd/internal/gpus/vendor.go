@@ -45,7 +45,7 @@ func words(others ...string) []string {
 	return append(names, others...)
 }
 
-// listed are the vendors' names for people.
+// listed returns the vendors' names for people.
 func listed() string { return strings.Join(words(), ", ") }
 
 // Detect returns the vendor of the offered GPUs, from the --vendor flag, the program's name, or the driver

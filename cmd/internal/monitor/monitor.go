@@ -7,7 +7,6 @@ package monitor
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,13 +22,8 @@ import (
 type Monitor struct {
 	registry *prometheus.Registry
 	counts   counts
-	verdict  func(admission.Verdict) // told of every Allocate too; nil for nobody
-
-	mu      sync.Mutex
-	node    Node              // nil while the daemon takes no part
-	offered map[string]*offer // by resource name
-	begun   bool              // the daemon has looked for its devices
-	waits   error             // reason for which the daemon waits for its devices; nil for none
+	verdict  func(admission.Verdict) // called for every Allocate; may be nil
+	status
 }
 
 // Node is a coordination.Node.
@@ -45,19 +39,12 @@ type Enforcer interface {
 	Enforcement() (now intent.Enforcement, serves bool)
 }
 
-// offer is a resource that the daemon offers to the kubelet.
-type offer struct {
-	alive      func(context.Context) error // nil before its server is there
-	due        bool                        // the resource has devices, so the kubelet must know it
-	registered bool
-	cause      error // of the loss of the registration; nil for none
-}
-
 // New returns a Monitor for a daemon of a version. It calls verdict, which must return at once, for each
 // Allocate that this daemon's coordinator answers; verdict may be nil.
 func New(version string, verdict func(admission.Verdict)) *Monitor {
 	m := &Monitor{
-		registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict, offered: map[string]*offer{},
+		registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict,
+		status: status{offered: map[string]*offer{}},
 	}
 	m.counts.build.WithLabelValues(version).Set(1)
 	for _, c := range m.counts.all() {
@@ -75,12 +62,6 @@ func (m *Monitor) Node(node Node) (done func()) {
 	}
 	m.setNode(node)
 	return func() { m.setNode(nil) }
-}
-
-func (m *Monitor) setNode(node Node) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.node = node
 }
 
 // Wait sets the reason for which the daemon waits before it can look for devices. The daemon is not ready
@@ -120,15 +101,6 @@ func (m *Monitor) Resource(name string, alive func(context.Context) error) (done
 		defer m.mu.Unlock()
 		delete(m.offered, name)
 	}
-}
-
-func (m *Monitor) change(name string, change func(*offer)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.offered[name] == nil {
-		m.offered[name] = &offer{}
-	}
-	change(m.offered[name])
 }
 
 // Offered implements deviceplugin.RegistrationObserver.

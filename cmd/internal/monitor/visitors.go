@@ -24,7 +24,7 @@ type visitors struct {
 	idle, fresh, served []net.Conn // each the oldest first
 }
 
-// changed is a server's ConnState.
+// changed implements a server's ConnState.
 func (v *visitors) changed(conn net.Conn, state http.ConnState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -126,5 +126,5 @@ func (b *box) onlyCards() bool {
 	return !slices.ContainsFunc(b.boxes, func(c *box) bool { return c.card == nil })
 }
 
-// textWidth is about how wide a text is drawn.
+// textWidth returns the approximate width of a text.
 func textWidth(text string) int { return 13 * len([]rune(text)) / 2 }

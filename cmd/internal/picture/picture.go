@@ -70,7 +70,7 @@ const (
 	AllocatedUnhealthy State = "allocated, unhealthy"
 )
 
-// describe says everything of a device in a line.
+// describe returns all facts about a device in one line.
 func (d *Device) describe() string {
 	state := string(d.State)
 	if d.State == Stranded {

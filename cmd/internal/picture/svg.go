@@ -142,7 +142,7 @@ func ownerAttribute(owner string) string {
 	return fmt.Sprintf(` data-owner="%s"`, html.EscapeString(owner))
 }
 
-// class is how a device looks.
+// class returns the style classes of a device.
 func (c *canvas) class(d *Device) string {
 	class := string(d.State)
 	switch d.State {

@@ -50,7 +50,7 @@ func admissions(devices int) int {
 }
 
 // newCourses returns the courses of a node to which pods are on their way.
-func newCourses(s *seen, pod *v1.Pod) *courses {
+func newCourses(s *observation, pod *v1.Pod) *courses {
 	if s.since == nil {
 		s.since = stepsOf(s.gone, s.inFlight)
 	}

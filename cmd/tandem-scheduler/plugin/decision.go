@@ -34,7 +34,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	return nil
 }
 
-// Unreserve is the framework's: a log is not taken back.
+// Unreserve does nothing: a log line cannot be undone.
 func (*Plugin) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
 // counted returns the pods that a verdict on another pod considers: those that hold devices according to the

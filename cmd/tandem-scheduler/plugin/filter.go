@@ -16,11 +16,11 @@ import (
 // stateKey is the key of the pod's request in the cycle state.
 const stateKey = fwk.StateKey("tandem.dev/wish")
 
-// asked is the request of the pod of a scheduling cycle.
-type asked string
+// request is a hash of the request of a scheduling cycle's pod.
+type request string
 
 // Clone implements fwk.StateData: a request is immutable.
-func (a asked) Clone() fwk.StateData { return a }
+func (a request) Clone() fwk.StateData { return a }
 
 // PreFilter skips pods without a request for published resources.
 func (p *Plugin) PreFilter(
@@ -33,7 +33,7 @@ func (p *Plugin) PreFilter(
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("read what pod %s asks for: %w", pod.Name, err))
 	}
-	state.Write(stateKey, asked(text))
+	state.Write(stateKey, request(text))
 	return nil, nil
 }
 
@@ -76,10 +76,10 @@ func (p *Plugin) Filter(
 	}
 }
 
-func read(state fwk.CycleState) (asked, error) {
+func read(state fwk.CycleState) (request, error) {
 	data, err := state.Read(stateKey)
 	if err != nil {
 		return "", fmt.Errorf("read the pod's wish: %w", err)
 	}
-	return data.(asked), nil
+	return data.(request), nil
 }

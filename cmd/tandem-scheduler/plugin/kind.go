@@ -31,7 +31,7 @@ func kindOf(spec *v1alpha1.Spec) (kind, error) {
 type question struct {
 	kind  kind
 	taken [sha256.Size]byte // of verdict.State.Same, with a bit for each device
-	wish  asked
+	wish  request
 }
 
 // maxOffers limits the cached offers of the cluster, of some 250 bytes each. A full cache is cleared.

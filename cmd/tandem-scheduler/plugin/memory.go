@@ -20,11 +20,11 @@ import (
 type memory struct {
 	mu         sync.Mutex
 	generation int64
-	seen       *seen // nil before the first request
+	seen       *observation // nil before the first request
 }
 
-// seen is a node with the pods of a NodeInfo.
-type seen struct {
+// observation is a node with the pods of a NodeInfo.
+type observation struct {
 	node     *verdict.Node
 	held     *verdict.State // holdings of pods in the object
 	inFlight []*v1.Pod      // pods without holdings, in the order of the NodeInfo
@@ -32,7 +32,7 @@ type seen struct {
 	gone     []types.UID    // pods that hold devices only in the object
 	since    []step         // steps since the object was written; nil until needed
 	room     *rank.Room     // nil until needed
-	answers  map[asked]*answer
+	answers  map[request]*answer
 }
 
 type answer struct {
@@ -41,14 +41,14 @@ type answer struct {
 }
 
 // verdict returns the kubelet's verdict on a pod, a function of the arguments and the object alone.
-func (o *published) verdict(info fwk.NodeInfo, pod *v1.Pod, wish asked) verdict.Verdict {
+func (o *published) verdict(info fwk.NodeInfo, pod *v1.Pod, wish request) verdict.Verdict {
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()
 	return o.seen(info).answer(pod, wish).verdict
 }
 
 // offer returns the node's offer for a pod that its kubelet admits.
-func (o *published) offer(info fwk.NodeInfo, pod *v1.Pod, wish asked) rank.Offer {
+func (o *published) offer(info fwk.NodeInfo, pod *v1.Pod, wish request) rank.Offer {
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()
 	s := o.seen(info)
@@ -60,7 +60,7 @@ func (o *published) offer(info fwk.NodeInfo, pod *v1.Pod, wish asked) rank.Offer
 }
 
 // seen returns the cached results of the node's current generation. Must be called with the lock held.
-func (o *published) seen(info fwk.NodeInfo) *seen {
+func (o *published) seen(info fwk.NodeInfo) *observation {
 	if generation := info.GetGeneration(); o.memory.seen == nil || o.memory.generation != generation {
 		o.memory.seen, o.memory.generation = o.look(info.GetPods()), generation
 	}
@@ -68,12 +68,12 @@ func (o *published) seen(info fwk.NodeInfo) *seen {
 }
 
 // look subtracts the holdings of deleted pods, and admits the pods without holdings.
-func (o *published) look(pods []fwk.PodInfo) *seen {
+func (o *published) look(pods []fwk.PodInfo) *observation {
 	present := sets.New[types.UID]()
 	for _, p := range pods {
 		present.Insert(kubeletUID(p.GetPod()))
 	}
-	s := &seen{node: o.node, answers: map[asked]*answer{}}
+	s := &observation{node: o.node, answers: map[request]*answer{}}
 	s.held = o.node.State(func(uid types.UID) bool {
 		if !present.Has(uid) {
 			s.gone = append(s.gone, uid)
@@ -93,7 +93,7 @@ func (o *published) look(pods []fwk.PodInfo) *seen {
 }
 
 // before returns the holdings of the object, those of deleted pods included.
-func (s *seen) before() *verdict.State {
+func (s *observation) before() *verdict.State {
 	if len(s.gone) == 0 {
 		return s.held
 	}
@@ -103,7 +103,7 @@ func (s *seen) before() *verdict.State {
 // wishes limits the cached pod requests per node.
 const wishes = 64
 
-func (s *seen) answer(pod *v1.Pod, wish asked) *answer {
+func (s *observation) answer(pod *v1.Pod, wish request) *answer {
 	a := s.answers[wish]
 	if a == nil {
 		if len(s.answers) >= wishes {
@@ -116,7 +116,7 @@ func (s *seen) answer(pod *v1.Pod, wish asked) *answer {
 }
 
 // make admits the pod last and rates the remaining devices, unless an equal node's offer is cached.
-func (o *published) make(s *seen, pod *v1.Pod, wish asked) rank.Offer {
+func (o *published) make(s *observation, pod *v1.Pod, wish request) rank.Offer {
 	taken := s.after.Same()
 	if taken == "" { // nobody can tell whether another node is equal
 		return s.offer(pod)
@@ -130,7 +130,7 @@ func (o *published) make(s *seen, pod *v1.Pod, wish asked) rank.Offer {
 	return offer
 }
 
-func (s *seen) offer(pod *v1.Pod) rank.Offer {
+func (s *observation) offer(pod *v1.Pod) rank.Offer {
 	if s.room == nil {
 		s.room = new(s.after.Room())
 	}

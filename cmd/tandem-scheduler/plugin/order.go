@@ -18,7 +18,7 @@ const overtaken = "another pod is on its way to the node, and one of the two may
 // ask returns the kubelet's verdict on a pod that is sent now. Pods on their way may be admitted before or
 // after the pod, and before or after others end. In every order the kubelet must admit the pod, and must not
 // refuse another pod because of it.
-func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
+func (s *observation) ask(pod *v1.Pod) verdict.Verdict {
 	v := s.after.Ask(pod)
 	if v.Admitted && len(s.inFlight) > 0 && !newCourses(s, pod).wellFrom(s.before()) {
 		return verdict.Verdict{Reason: overtaken}

@@ -56,7 +56,7 @@ func nodeOf(object any) ([]string, error) {
 	return nil, nil
 }
 
-// Name is the plugin's in the scheduler's configuration.
+// Name returns the plugin's name in the scheduler's configuration.
 func (*Plugin) Name() string { return Name }
 
 // SignPod excludes pods with devices from the scheduler's batching, because each such pod changes the node's

@@ -89,7 +89,7 @@ func (r *reader) read(received any) (any, error) {
 	return object, nil
 }
 
-// ready makes a node of an object.
+// ready converts an object to a node.
 func (r *reader) ready(object *published, fields *unstructured.Unstructured) error {
 	var topology v1alpha1.NodeTopology
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields.Object, &topology); err != nil {

@@ -24,7 +24,7 @@ type offers struct {
 	numbers map[rank.Offer]int64 // from 1 on
 }
 
-// Clone is the framework's: a cycle is scored once.
+// Clone implements fwk.StateData: a cycle is scored once.
 func (o *offers) Clone() fwk.StateData { return o }
 
 // number returns the number of an offer.

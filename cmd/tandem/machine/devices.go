@@ -50,7 +50,7 @@ func (n *Node) VFDevices(config string, from *Source) ([]offer.Device, []string,
 	return list, nil, nil
 }
 
-// selected are the devices of all pools of the configuration, each once.
+// selected returns the devices of all pools of the configuration, without duplicates.
 func (n *Node) selected(file string, from *Source) ([]offer.Device, []string, error) {
 	found, notes, err := n.pools(file, from)
 	if err != nil {

@@ -27,7 +27,7 @@ func (s *Source) Live() bool { return s.Recording == "" }
 // IsHere reports whether the source is the machine of this process.
 func (s *Source) IsHere() bool { return s.Live() && filepath.Clean(s.SysfsRoot) == "/sys" }
 
-// Name is for errors.
+// Name returns the name for errors.
 func (s *Source) Name() string {
 	if s.Live() {
 		return s.SysfsRoot
@@ -35,7 +35,7 @@ func (s *Source) Name() string {
 	return s.Recording
 }
 
-// Title is for people: the name of this node, or of the recorded machine.
+// Title returns the name of this node, or of the recorded machine, for people.
 func (s *Source) Title() string {
 	if !s.Live() {
 		return strings.TrimSuffix(filepath.Base(s.Recording), ".txt")

@@ -24,7 +24,7 @@ type Plan struct {
 	Reason string `json:"reason"`
 }
 
-// Table is for people.
+// Table returns a table for people.
 func (p *Plan) Table() []byte {
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)

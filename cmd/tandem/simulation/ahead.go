@@ -33,7 +33,7 @@ func newAhead(n *world.Node, o *outlook) world.Prefer {
 	return a.prefer
 }
 
-// number gives the devices of a NUMA node their places.
+// number assigns places to the devices of a NUMA node.
 func (a *ahead) number(d domain) {
 	for _, c := range d.switches {
 		next := [2]int{c.from, c.from + c.gpus}

@@ -53,7 +53,7 @@ func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
 	return rates, nil
 }
 
-// measure is the share of GPUs allocated at a rate.
+// measure returns the share of GPUs allocated at a rate.
 func (c *Config) measure(ctx context.Context, players *sync.Pool, rate float64) (float64, error) {
 	loads := make([]float64, min(c.Seeds, calibrationSeeds))
 	err := each(ctx, len(loads), func(i int) {

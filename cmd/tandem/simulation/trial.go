@@ -48,7 +48,7 @@ func newPlayer(c *Config) *player {
 // players returns a pool of players for concurrent trials.
 func (c *Config) players() *sync.Pool { return &sync.Pool{New: func() any { return newPlayer(c) }} }
 
-// choosing is the way's choice at a pace.
+// choosing returns the way's choice at a pace.
 func (p *player) choosing(way int, at pace) world.Prefer {
 	if !p.config.Ways[way].ahead || at.outlook == nil {
 		return p.prefer[way]

@@ -39,7 +39,7 @@ func Ways() []Way {
 	}
 }
 
-// WayNames are their names.
+// WayNames returns the names of all ways.
 func WayNames() []string {
 	var names []string
 	for _, w := range Ways() {

@@ -43,7 +43,7 @@ func (r *Verification) fail(format string, args ...any) {
 	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
 }
 
-// Table is for people.
+// Table returns a table for people.
 func (r *Verification) Table() []byte {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -82,7 +82,7 @@ func (d *discovery) device(c *card, id, index string) gpu.Device {
 	}
 }
 
-// whole is the device of a whole GPU.
+// whole returns the device of a whole GPU.
 func (d *discovery) whole(c *card) gpu.Device {
 	device := d.device(c, c.uuid, strconv.Itoa(c.index))
 	if m, broken := d.broken[c.uuid]; broken {

@@ -70,7 +70,7 @@ func (m *management) restart() error {
 	return m.enter()
 }
 
-// word is NVML's own word for a return code.
+// word returns NVML's own word for a return code.
 func word(ret nvml.Return) string { return strings.ToLower(nvml.ErrorString(ret)) }
 
 func failed(what string, ret nvml.Return) error {
@@ -138,7 +138,7 @@ func parseBusID(id string) (topology.Address, error) {
 	return topology.ParseAddress(strings.Repeat("0", max(0, 4-len(domain))) + domain + ":" + rest)
 }
 
-// text is a C string.
+// text converts a C string.
 func text[T int8 | uint8](chars []T) string {
 	var b strings.Builder
 	for _, c := range chars {

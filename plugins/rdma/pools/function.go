@@ -44,7 +44,7 @@ func (f *function) parent() (topology.Address, bool) {
 	}
 }
 
-// pfName is the netdev of the parent.
+// pfName returns the netdev of the parent.
 func (f *function) pfName() string {
 	if parent, ok := f.parent(); ok {
 		return f.machine.pfName(parent)
@@ -156,7 +156,7 @@ func (f *function) linkType() string {
 	return ""
 }
 
-// pKey is the default partition key of an InfiniBand function.
+// pKey returns the default partition key of an InfiniBand function.
 func (f *function) pKey() string {
 	if f.linkType() != "infiniband" {
 		return ""
@@ -165,7 +165,7 @@ func (f *function) pKey() string {
 	return cmp.Or(f.machine.sriov.DefaultPKey(f.Address), before.PKey)
 }
 
-// rdma are the names of the device's own RDMA devices, sorted.
+// rdma returns the names of the device's own RDMA devices, sorted.
 func (f *function) rdma() []string {
 	if f.aux != "" {
 		return sysfs.Names(f.machine.sys, f.file("infiniband"))

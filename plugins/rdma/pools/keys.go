@@ -125,7 +125,7 @@ func similar(a, b string) (like bool, far int) {
 	return far <= most || contains && min(len(a), len(b)) >= part, far
 }
 
-// edits is the Levenshtein distance: how many letters have to be put in, taken out or replaced.
+// edits returns the Levenshtein distance: the number of inserted, deleted or replaced letters.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -105,7 +105,7 @@ func driverOf(f *function) string    { return f.Driver }
 func addressOf(f *function) string   { return f.Address.String() }
 func acpiIndexOf(f *function) string { return sysfs.Text(f.machine.sys, f.file("acpi_index")) }
 
-// auxTypeOf is the kind of an auxiliary device, "sf".
+// auxTypeOf returns the kind of an auxiliary device, "sf".
 func auxTypeOf(f *function) string {
 	if match := auxiliary.FindStringSubmatch(f.aux); match != nil {
 		return match[1]

@@ -83,7 +83,7 @@ func (d Device) Gone(sys fs.FS) bool { return sysfs.Gone(sys, d.File()) }
 // File names a file of the device below the sysfs root.
 func (d Device) File(elements ...string) string { return sysfs.File(d.Address, d.Aux, elements...) }
 
-// Compare is the order of a pool's devices.
+// Compare compares devices in the order of a pool.
 func (d Device) Compare(e Device) int {
 	return cmp.Or(d.Address.Compare(e.Address), cmp.Compare(d.ID, e.ID))
 }

@@ -16,7 +16,7 @@ const (
 // several containers use at a time. resourceList cannot use this type.
 const SharedHCA DeviceType = "sharedHCA"
 
-// devices is the device type in words.
+// devices returns the device type in words.
 func (t DeviceType) devices() string {
 	if t == AuxNetDevice {
 		return "sub-function"

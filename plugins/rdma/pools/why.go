@@ -47,7 +47,7 @@ func (f Finder) Explain(c *Config) ([]Choice, error) {
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		for k := range r.Selectors {
-			b := bench{resource: r, name: s.names[i], selector: &r.Selectors[k], needed: s.needed, owners: owners}
+			b := matcher{resource: r, name: s.names[i], selector: &r.Selectors[k], needed: s.needed, owners: owners}
 			choice := b.judge(all)
 			choice.Selector, choice.Of = k+1, len(r.Selectors)
 			choices = append(choices, choice)
@@ -73,7 +73,7 @@ type tally struct {
 	meant   bool // of the resource's usual kind
 }
 
-func (b *bench) judge(all []*function) Choice {
+func (b *matcher) judge(all []*function) Choice {
 	choice := Choice{Resource: b.name}
 	tallies := map[string]*tally{}
 	for _, f := range all {

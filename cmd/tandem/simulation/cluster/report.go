@@ -78,7 +78,7 @@ wait          minutes until a job runs, where jobs run for an hour on average
 waiting       jobs that wait at the end: the kubelet would refuse them, or there is no room
 `
 
-// Table is for people.
+// Table returns a table for people.
 func (r *Report) Table() []byte {
 	var out bytes.Buffer
 	hidden := ""

@@ -37,7 +37,7 @@ func Schedulers() []Scheduler {
 	}
 }
 
-// SchedulerNames are their names.
+// SchedulerNames returns the names of all schedulers.
 func SchedulerNames() []string {
 	var names []string
 	for _, s := range Schedulers() {

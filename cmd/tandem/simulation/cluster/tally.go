@@ -13,7 +13,7 @@ type tally struct {
 
 	jobs, refusals, hit, lost, waiting int // waiting: when the last pod came
 	started                            int
-	wanted, pix, paired, full          int // pairs, those on one switch; containers with pairs, those fully paired
+	wanted, pix, paired, full          int // pairs, those on one switch; containers with pairs, those full
 	waited                             float64
 	time, busy                         float64 // integrals: 1, share of GPUs in use
 }

@@ -24,7 +24,7 @@ type view struct {
 // renew clears the cached results after a change of the node.
 func (v *view) renew() { v.verdict, v.offered, v.width = nil, nil, 0 }
 
-// admitted is the kubelet's verdict.
+// admitted returns the kubelet's verdict.
 func (v *view) admitted() bool {
 	if v.verdict == nil {
 		_, admitted := v.state.Affinity(v.request)

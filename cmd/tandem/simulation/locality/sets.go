@@ -25,7 +25,7 @@ func EachSet(list []int, size int, visit func(set []int)) {
 // mostSets is how many sets are gone through: 16 GPUs have 12,870 of 8.
 const mostSets = 20_000
 
-// combinations is how many sets of k elements n elements have, or something above mostSets.
+// combinations returns the number of sets of k of n elements, or a number above mostSets.
 func combinations(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {
@@ -47,7 +47,7 @@ func without(list, some []int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(i int) bool { return slices.Contains(some, i) })
 }
 
-// keyOf makes a map key of a list.
+// keyOf returns a map key for a list.
 func keyOf(list []int) string {
 	key := make([]byte, 0, 2*len(list))
 	for _, i := range list {

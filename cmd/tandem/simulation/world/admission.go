@@ -81,7 +81,7 @@ type guest struct {
 	container Container
 }
 
-// Hints are none: CPUs and memory are not looked at.
+// Hints returns none: CPUs and memory are ignored.
 func (g *guest) Hints(int) []hints.List { return nil }
 
 // Prefer answers a question, after taking the devices that the container has got before.

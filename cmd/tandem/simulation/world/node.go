@@ -165,5 +165,5 @@ func number[K comparable](seen map[K]int, key K) int {
 	return i
 }
 
-// Count is how many devices of a kind the node has.
+// Count returns the number of the node's devices of a kind.
 func (n *Node) Count(kind Kind) int { return len(n.Devices[kind]) }

@@ -14,7 +14,7 @@ type Request struct{ GPUs, VFs int }
 // String returns the request in the format of ParseMix.
 func (r Request) String() string { return fmt.Sprintf("%d+%d", r.GPUs, r.VFs) }
 
-// MarshalText is String, for JSON.
+// MarshalText returns String, for JSON.
 func (r Request) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText parses the format of MarshalText.

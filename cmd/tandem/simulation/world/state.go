@@ -133,15 +133,15 @@ func (s *State) Owner(kind Kind, i int) int { return s.by[kind][i] }
 // Last returns the number of the last container; within a question, of the container in admission.
 func (s *State) Last() int { return s.last }
 
-// Free is how many devices of a kind are free.
+// Free returns the number of free devices of a kind.
 func (s *State) Free(kind Kind) int { return s.free.Common(s.devices.OfKind[kind]) }
 
-// FreeAt is how many are free on some NUMA nodes.
+// FreeAt returns the number of free devices on some NUMA nodes.
 func (s *State) FreeAt(kind Kind, m hints.Mask) int {
 	return s.devices.Resources[kind].Aligned(s.free, m).Len()
 }
 
-// FreeOn is how many are free on a switch.
+// FreeOn returns the number of free devices on a switch.
 func (s *State) FreeOn(kind Kind, at int) int { return s.free.Common(s.Node.switches[at][kind]) }
 
 // Container has the devices of a container, as indices of the node's devices.

@@ -79,8 +79,8 @@ func (l *Library) cards() (map[topology.Address]handle, error) {
 	return cards, nil
 }
 
-// Errors is a source of health: a card is unhealthy when its uncorrectable errors have grown since the last
-// question.
+// Errors returns a source of health: a card is unhealthy if its uncorrectable errors have increased since the
+// last query.
 func (l *Library) Errors() amd.Health {
 	var before map[topology.Address]uint64
 	return func(ctx context.Context) (map[string]bool, error) {

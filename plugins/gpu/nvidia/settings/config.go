@@ -62,11 +62,11 @@ type Config struct {
 	XidRecovery         bool     // a GPU can be healthy again after an Xid
 	Warnings            []string // accepted settings without effect, or with a surprising one
 
-	said map[string]said // by the name of its flag
+	said map[string]origin // by the name of its flag
 }
 
-// said is a setting's value and source: a flag, a variable, a key of a file, or "" for a default.
-type said struct{ value, source string }
+// origin is a setting's value and source: a flag, a variable, a key of a file, or "" for a default.
+type origin struct{ value, source string }
 
 // Source returns the source of a flag's setting.
 func (c *Config) Source(flag string) string { return c.said[flag].source }

@@ -13,11 +13,11 @@ import (
 // Flags are the flags of NVIDIA's own plugin on the command line.
 type Flags struct {
 	settings []setting
-	given    []*given // of every setting
+	given    []*argument // of every setting
 }
 
-// given is one setting on the command line, as a pflag.Value.
-type given struct {
+// argument is one setting on the command line, as a pflag.Value.
+type argument struct {
 	*setting
 	values []string // nil for nothing
 }
@@ -27,7 +27,7 @@ func Register(set *pflag.FlagSet) *Flags {
 	f := &Flags{settings: settings()}
 	for i := range f.settings {
 		s := &f.settings[i]
-		g := &given{setting: s}
+		g := &argument{setting: s}
 		f.given = append(f.given, g)
 		usage := s.usage + " [" + strings.Join(s.env, ", ") + "]"
 		for n, name := range s.names {
@@ -42,7 +42,7 @@ func Register(set *pflag.FlagSet) *Flags {
 }
 
 // String returns the value unless environment or file set another.
-func (g *given) String() string {
+func (g *argument) String() string {
 	if g.setting == nil {
 		return ""
 	}
@@ -53,7 +53,7 @@ func (g *given) String() string {
 }
 
 // Set adds a value from the command line; a list accumulates values.
-func (g *given) Set(value string) error {
+func (g *argument) Set(value string) error {
 	values, err := g.kind.parse(value)
 	if err != nil {
 		return err
@@ -65,8 +65,8 @@ func (g *given) Set(value string) error {
 	return nil
 }
 
-// Type is the word for the kind of value in the help.
-func (g *given) Type() string { return string(g.kind) }
+// Type returns the word for the kind of value in the help.
+func (g *argument) Type() string { return string(g.kind) }
 
 // File returns the configuration file of the command line, or "".
 func (f *Flags) File() string {
@@ -80,7 +80,7 @@ func (f *Flags) File() string {
 
 // Load merges flags, environment and configuration file. Each call rereads the file.
 func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
-	c := Config{said: map[string]said{}}
+	c := Config{said: map[string]origin{}}
 	for i := range f.settings {
 		if err := f.fromOutside(&c, i, env); err != nil {
 			return Config{}, err
@@ -151,6 +151,6 @@ func (f *Flags) fromFile(c *Config) error {
 
 // take sets a setting and its source.
 func (c *Config) take(s *setting, values []string, source string) {
-	c.said[s.names[0]] = said{strings.Join(values, ","), source}
+	c.said[s.names[0]] = origin{strings.Join(values, ","), source}
 	s.apply(c, values)
 }

@@ -34,8 +34,8 @@ var reasons = func() []string {
 // sharedDevices is the name of the condition devices in configList.
 const sharedDevices = "deviceIDs"
 
-// bench matches devices against one selector.
-type bench struct {
+// matcher matches devices against one selector.
+type matcher struct {
 	resource *ResourceConfig
 	name     string
 	selector *Selector
@@ -54,7 +54,7 @@ var byName = []string{"pciAddresses", "acpiIndexes", "ifNames", "pfNames", "root
 var withoutDriver = []string{"drivers", "ifNames", "linkTypes", "pKeys", "isRdma"}
 
 // failures returns all reasons against the selection of a device.
-func (b *bench) failures(f *function) (list []failure) {
+func (b *matcher) failures(f *function) (list []failure) {
 	fail := func(is bool, key, why string) {
 		if is {
 			list = append(list, failure{key, why})
@@ -92,10 +92,10 @@ func some(values []string) string {
 }
 
 // busy reports whether a function with a driver is no candidate for netDevice.
-func (b *bench) busy(f *function) bool { return b.resource.DeviceType == NetDevice && f.inUse }
+func (b *matcher) busy(f *function) bool { return b.resource.DeviceType == NetDevice && f.inUse }
 
 // offered reports whether a device has the resource's type, in use or not, and is not yet in the resource.
-func (b *bench) offered(f *function) bool {
+func (b *matcher) offered(f *function) bool {
 	if b.owners[f.id()] == b.name {
 		return false
 	}
@@ -111,7 +111,7 @@ func (b *bench) offered(f *function) bool {
 
 // likely reports whether the selector may mean the device. A selector with RDMA does not mean plain NICs; PFs
 // with VFs and devices without a driver are meant only if named and otherwise right.
-func (b *bench) likely(f *function, failures []failure) bool {
+func (b *matcher) likely(f *function, failures []failure) bool {
 	shared := b.resource.DeviceType == SharedHCA
 	switch {
 	case len(failures) == 0, f.aux != "", f.IsVF() && !shared, len(failures) == 1 && b.names(failures[0]):
@@ -124,18 +124,18 @@ func (b *bench) likely(f *function, failures []failure) bool {
 }
 
 // mostly reports whether a device is of the resource's usual kind: PFs for shared HCAs, else VFs.
-func (b *bench) mostly(f *function) bool { return f.IsVF() != (b.resource.DeviceType == SharedHCA) }
+func (b *matcher) mostly(f *function) bool { return f.IsVF() != (b.resource.DeviceType == SharedHCA) }
 
 // names reports whether the selector names its devices, and the device did not fail that condition.
-func (b *bench) names(failed failure) bool {
+func (b *matcher) names(failed failure) bool {
 	if failed.key == reasonNoDriver { // nor a netdev to be named by
 		return len(b.selector.PCIAddresses) > 0
 	}
 	return len(b.selector.PCIAddresses)+len(b.selector.ifNames) > 0 && !slices.Contains(byName, failed.key)
 }
 
-// take makes a device the resource's. HCAs can be in several resources.
-func (b *bench) take(f *function) {
+// take claims a device for the resource. HCAs can be in several resources.
+func (b *matcher) take(f *function) {
 	if b.resource.DeviceType != SharedHCA {
 		b.owners[f.id()] = b.name
 	}
