@@ -64,12 +64,11 @@ func addUnread(found map[string][]gpu.Device, tree *topology.Tree) {
 		}
 	}
 	for d := range tree.Devices() {
-		vendor := gpu.Vendor(d)
-		if vendor == "" || known[d.Address] {
+		maker, ok := gpu.MakerOf(gpu.Vendor(d))
+		if !ok || known[d.Address] {
 			continue
 		}
-		resource := vendor + ".com/gpu"
-		found[resource] = append(found[resource],
+		found[maker.Resource] = append(found[maker.Resource],
 			gpu.Device{ID: d.Address.String(), Card: d.Address, NUMA: d.NUMA, Healthy: true})
 	}
 }

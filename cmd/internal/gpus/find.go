@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package gpus has the common parts of the daemons that offer GPUs: the flags that select and find GPUs, and
+// the wait for a driver.
 package gpus
 
 import (
@@ -84,8 +86,8 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) (stock *pflag.FlagSet) {
 	return stock
 }
 
-// AddStock adds the flags of the vendors' plugins to the set of a DRA driver. If both have a flag, that of the
-// set counts.
+// AddStock adds the flags of the vendors' plugins to the set of a DRA driver. If both have a flag, the set's
+// counts.
 func AddStock(set, stock *pflag.FlagSet) {
 	file := *stock.Lookup("config-file")
 	file.Name = "gpu-config-file"
