@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,4 +150,32 @@ func (k *keeper) awaitReturn(ctx context.Context) bool {
 		}
 	}
 	return false
+}
+
+// notes are sentences by subject.
+type notes struct {
+	mu   sync.Mutex
+	text map[string]string
+}
+
+// put sets the sentence of a subject; "" removes it.
+func (n *notes) put(subject, text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.text == nil {
+		n.text = map[string]string{}
+	}
+	if n.text[subject] = text; text == "" {
+		delete(n.text, subject)
+	}
+}
+
+func (n *notes) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []string
+	for _, subject := range slices.Sorted(maps.Keys(n.text)) {
+		all = append(all, n.text[subject])
+	}
+	return all
 }

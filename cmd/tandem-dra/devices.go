@@ -51,17 +51,17 @@ func (o *options) findVFs(t trees, log *slog.Logger) (*rdma.VFs, error) {
 
 // findGPUs finds the node's GPUs, or returns nil if the flags exclude GPUs or the driver only takes claims
 // back. The vendor's library stays in use until leave is called.
-func (o *options) findGPUs(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leave func(), err error) {
+func (o *options) findGPUs(log *slog.Logger) (found *gpu.GPUs, leave func(), err error) {
 	if o.gpus.Vendor == gpus.VendorNone || o.drain {
 		return nil, func() {}, nil
 	}
-	return o.gpus.Find("tandem-dra", sys, o.Flags, log)
+	return o.gpus.Find("tandem-dra", o.Flags, log)
 }
 
 // awaitGPUs looks for GPUs and calls found as soon as they are present, until ctx is done. It also calls
 // found on a failure of another kind, so that the restart reports the reason.
-func (o *options) awaitGPUs(ctx context.Context, sys fs.FS, found func(), log *slog.Logger) {
-	tick := time.NewTicker(o.gpus.Recheck())
+func (o *options) awaitGPUs(ctx context.Context, found func(), log *slog.Logger) {
+	tick := time.NewTicker(o.gpus.Recheck)
 	defer tick.Stop()
 	for {
 		select {
@@ -69,8 +69,8 @@ func (o *options) awaitGPUs(ctx context.Context, sys fs.FS, found func(), log *s
 			return
 		case <-tick.C:
 		}
-		_, leave, err := o.findGPUs(sys, slog.New(slog.DiscardHandler))
-		if gpus.IsAbsent(err) {
+		_, leave, err := o.findGPUs(slog.New(slog.DiscardHandler))
+		if gpu.IsNoDriver(err) {
 			continue
 		}
 		if err == nil {

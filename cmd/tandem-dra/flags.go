@@ -27,9 +27,6 @@ type options struct {
 	given func(flag string) bool // whether a flag is on the command line
 }
 
-// pulse is the preset of --pulse: unlike a device plugin of AMD's this driver has always looked for changes.
-const pulse = "30"
-
 func (o *options) register(set *pflag.FlagSet) {
 	set.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"file that says how to reach the API server; without it that of the cluster which this is a pod of")
@@ -44,27 +41,7 @@ func (o *options) register(set *pflag.FlagSet) {
 		"take claims back and do nothing else: for a node that has gone back to the device plugins and on which "+
 			"pods with claims still run")
 	o.RegisterDriver(set)
-	stock := pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.gpus.Register(set, stock)
-	preset(set, "pulse", pulse)
+	stock := o.gpus.RegisterDriver(set)
 	o.vfs.Register(set, "amd-nic-exporter-socket")
-	file := *stock.Lookup("config-file")
-	file.Name = "gpu-config-file"
-	set.AddFlag(&file)
-	set.AddFlagSet(stock)          // the flag added first wins: Tandem's own
-	for _, name := range []string{ // flags for device plugins only
-		"driver_type", "kubelet-socket", "device-list-strategy", "cdi-annotation-prefix", "pass-device-specs",
-		"fail-on-init-error", "mps-root", "shared-devices-allocation-policy",
-	} {
-		set.Lookup(name).Hidden = true
-	}
-}
-
-// preset changes the default of a flag.
-func preset(set *pflag.FlagSet, name, value string) {
-	flag := set.Lookup(name)
-	if err := flag.Value.Set(value); err != nil {
-		panic(err) // the name is a constant
-	}
-	flag.DefValue = value
+	gpus.AddStock(set, stock)
 }

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/version"
@@ -30,16 +30,16 @@ func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) er
 	if err != nil {
 		return err
 	}
-	found, leave, err := o.findGPUs(config.Host.Sys, log)
+	found, leave, err := o.findGPUs(log)
 	g, ctx := errgroup.WithContext(ctx)
 	switch {
 	case err == nil:
 		defer leave()
 		config.GPUs = found
-	case gpus.IsAbsent(err):
-		log.Warn("no GPU is published until a driver is there", "reason", err, "look_every", o.gpus.Recheck())
+	case gpu.IsNoDriver(err):
+		log.Warn("no GPU is published until a driver is there", "reason", err, "look_every", o.gpus.Recheck)
 		g.Go(func() error {
-			o.awaitGPUs(ctx, config.Host.Sys, restart, log)
+			o.awaitGPUs(ctx, restart, log)
 			return nil
 		})
 	default:
@@ -63,7 +63,7 @@ func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) er
 func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	config := dra.Config{
 		NodeName: o.NodeName, PodUID: o.podUID, KubeletDir: o.KubeletDir, RunDir: o.RunFolder(),
-		CDIDir: o.gpus.CDIRoot(), Policy: o.Policy, VFsPerPF: o.vfsPerPF, PairsAsVFs: o.pairsAsVFs, Drain: o.drain,
+		CDIDir: o.gpus.CDIRoot, Policy: o.Policy, VFsPerPF: o.vfsPerPF, PairsAsVFs: o.pairsAsVFs, Drain: o.drain,
 		Log: log,
 	}
 	if err := dra.Check(config); err != nil {

@@ -282,7 +282,7 @@ func TestFlagsOfAMD(t *testing.T) {
 			set := pflag.NewFlagSet("", pflag.ContinueOnError)
 			set.SetOutput(io.Discard)
 			var f gpus.AMD
-			f.Register(set)
+			f.Register(set, nil)
 			err := set.Parse(c.args)
 			if err == nil {
 				_, err = f.Backend(os.DirFS(t.TempDir()), slog.New(slog.DiscardHandler))

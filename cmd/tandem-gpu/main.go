@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 )
 
 var help = daemon.Help{
@@ -38,59 +37,20 @@ hang on the same PCIe switches; alone it chooses among GPUs.`,
 func main() {
 	program := filepath.Base(os.Args[0])
 	var flags daemon.Flags
-	var ofAMD gpus.AMD
-	var ofNVIDIA nvidiaGPUs
+	var ofVendors gpus.Flags
 	own, stock := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.Register(own)
-	ofAMD.Register(own)
-	ofNVIDIA.Register(own, stock)
-	var vendor string
-	gpus.RegisterVendor(own, &vendor)
+	ofVendors.Register(own, stock)
 	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
 	for _, flags := range inOrder(program, own, stock) {
-		set.AddFlagSet(flags) // the flag added first wins
+		set.AddFlagSet(flags) // where both have a flag the first one's counts
 	}
 	daemon.Main(set, &flags, help, func(ctx context.Context, log *slog.Logger) error {
-		sys, err := flags.Sysfs()
-		if err != nil {
-			return err
-		}
 		if _, err := flags.Dev(); err != nil {
 			return err
 		}
-		ofAMD.Recheck = ofNVIDIA.Recheck
-		look := func() (string, error) { return gpus.Detect(sys, program, vendor) }
-		none := gpus.Absence{Reason: gpus.ErrNoDriver, Every: ofAMD.Recheck}
-		switch found, err := gpus.AwaitDriver(ctx, none, flags, log, look); {
-		case err != nil:
-			return err
-		case found == gpus.VendorNVIDIA:
-			return ofNVIDIA.run(ctx, flags, log)
-		default:
-			if err := ofNVIDIA.Unread("--config-file", log); err != nil {
-				return err
-			}
-			return run(ctx, flags, ofAMD, log)
-		}
+		return ofVendors.Offer(ctx, program, flags, serve, log)
 	})
-}
-
-func run(ctx context.Context, flags daemon.Flags, own gpus.AMD, log *slog.Logger) error {
-	sys, err := flags.Sysfs()
-	if err != nil {
-		return err
-	}
-	backend, err := own.Backend(sys, log)
-	if err != nil {
-		return err
-	}
-	look := func() (*gpu.GPUs, error) { return gpu.Discover(backend, own.Pulse, log) }
-	none := gpus.Absence{Reason: amd.ErrNoDriver, Every: own.Recheck, Vendor: gpus.VendorAMD}
-	found, err := gpus.AwaitDriver(ctx, none, flags, log, look)
-	if err != nil {
-		return err
-	}
-	return serve(ctx, flags, found, log)
 }
 
 // serve offers GPUs until ctx is done.

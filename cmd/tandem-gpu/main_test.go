@@ -19,6 +19,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -55,8 +56,16 @@ func layout(t *testing.T, machine string) daemon.Flags {
 // defaults returns the defaults of the flags for AMD.
 func defaults() gpus.AMD {
 	var f gpus.AMD
-	f.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
+	f.Register(pflag.NewFlagSet("", pflag.ContinueOnError), nil)
 	return f
+}
+
+// run offers AMD GPUs until ctx is done.
+func run(ctx context.Context, flags daemon.Flags, own gpus.AMD, log *slog.Logger) error {
+	var f gpus.Flags
+	f.Register(pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError))
+	f.Vendor, f.AMD = gpu.AMD, own
+	return f.Offer(ctx, "tandem-gpu", flags, serve, log)
 }
 
 func named(naming amd.Naming) gpus.AMD {

@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// DecisionObserver receives the events of a coordinator, for metrics. The kubelet waits meanwhile: the methods
-// must return at once.
+// DecisionObserver receives the events of a coordinator, for metrics. The kubelet waits meanwhile:
+// the methods must return at once.
 type DecisionObserver interface {
 	// Asked reports an answered question, and the source of the request.
 	Asked(source intent.Source)

@@ -6,6 +6,7 @@
 package fswatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,19 +67,13 @@ func (s *source) follow() time.Duration {
 		s.warned = false
 		return s.Interval
 	}
+	pause := cmp.Or(s.Polling, s.Interval)
 	if absent := errors.Is(err, fs.ErrNotExist); !absent && !s.warned && s.Log != nil {
 		s.Log.Warn("inotify not available: polling; a higher fs.inotify.max_user_instances or "+
-			"max_user_watches may help", "paths", s.Paths, "interval", s.polling(), "error", err)
+			"max_user_watches may help", "paths", s.Paths, "interval", pause, "error", err)
 		s.warned = true
 	}
-	return s.polling()
-}
-
-func (s *source) polling() time.Duration {
-	if s.Polling > 0 {
-		return s.Polling
-	}
-	return s.Interval
+	return pause
 }
 
 // watch adds all paths. Adding a path again has no effect unless the path has a new file or folder.

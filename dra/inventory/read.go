@@ -3,7 +3,6 @@
 package inventory
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -28,7 +27,7 @@ func Read(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error)
 		case err == nil:
 			maps.Copy(s.GPUs, found.Resources)
 			notes = append(notes, found.Notes...)
-		case !errors.Is(err, reader.Absent):
+		case !gpu.IsNoDriver(err):
 			return Machine{}, err
 		}
 		links, err := reader.Links(sys)
@@ -50,7 +49,7 @@ func Read(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error)
 // per partitioning.
 func read(sys fs.FS, from sysfs.Reader) (gpu.Inventory, error) {
 	found, err := from.Single(sys)
-	if err != nil && !errors.Is(err, from.Absent) {
+	if err != nil && !gpu.IsNoDriver(err) {
 		return from.Mixed(sys)
 	}
 	return found, err
@@ -65,12 +64,11 @@ func addUnread(found map[string][]gpu.Device, tree *topology.Tree) {
 		}
 	}
 	for d := range tree.Devices() {
-		vendor := gpu.Vendor(d)
-		if vendor == "" || known[d.Address] {
+		maker, ok := gpu.MakerOf(gpu.Vendor(d))
+		if !ok || known[d.Address] {
 			continue
 		}
-		resource := vendor + ".com/gpu"
-		found[resource] = append(found[resource],
+		found[maker.Resource] = append(found[maker.Resource],
 			gpu.Device{ID: d.Address.String(), Card: d.Address, NUMA: d.NUMA, Healthy: true})
 	}
 }

@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -57,4 +58,11 @@ func (a Awaited) String() string {
 	}
 	return fmt.Sprintf("%d GPU%s of %s's on PCI (%s%s, driver %s)", len(a.Cards), plural,
 		strings.ToUpper(a.Vendor), first, a.Cards[0].Address, driver)
+}
+
+// Loading reports whether a kernel module is being loaded, so that it may not yet have bound all of its
+// devices (show_initstate in kernel/module/sysfs.c). It returns false for absent and built-in modules.
+func Loading(sys fs.FS, module string) bool {
+	state, err := fs.ReadFile(sys, "module/"+module+"/initstate")
+	return err == nil && strings.TrimSpace(string(state)) == "coming"
 }

@@ -10,6 +10,7 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/plugins/container"
@@ -48,6 +49,17 @@ type Narrower interface {
 	// Narrow removes the devices from available that the rule forbids. If available and mustInclude sufficed for
 	// size devices, the result suffices too.
 	Narrow(devices []Device, available, mustInclude []string, size int) []string
+}
+
+// NoDriver is the error of a vendor's driver, or its library, that is absent or not yet loaded completely.
+type NoDriver string
+
+func (e NoDriver) Error() string { return string(e) }
+
+// IsNoDriver reports whether an error is due to an absent driver.
+func IsNoDriver(err error) bool {
+	_, ok := errors.AsType[NoDriver](err)
+	return ok
 }
 
 // Inventory is the result of a discovery.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/exporter"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/smi"
@@ -22,12 +23,12 @@ type AMD struct {
 	driverType     string
 	ExporterSocket string
 	Library        string
-	Recheck        time.Duration // interval between two looks for an absent driver
 }
 
-// Register adds the flags to a set.
-func (f *AMD) Register(set *pflag.FlagSet) {
-	f.Recheck = recheck
+func (*AMD) name() string { return gpu.AMD }
+
+// Register adds all flags to one set.
+func (f *AMD) Register(set, _ *pflag.FlagSet) {
 	set.StringVar(&f.Naming, "resource_naming_strategy", string(amd.Single),
 		"single (amd.com/gpu) or mixed (amd.com/cpx_nps4)")
 	set.Var((*seconds)(&f.Pulse), "pulse",
@@ -70,3 +71,28 @@ func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
 		backend.Heed(name+"'s count of uncorrectable memory errors", library.Errors())
 	}
 }
+
+func (f *AMD) offer(ctx context.Context, n node, serve Serve) error {
+	backend, err := f.Backend(n.sys, n.log)
+	if err != nil {
+		return err
+	}
+	look := func() (*gpu.GPUs, error) { return gpu.Discover(backend, f.Pulse, n.log) }
+	none := Absence{Every: n.recheck, Vendor: gpu.AMD}
+	found, err := AwaitDriver(ctx, none, n.Flags, n.log, look)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, n.Flags, found, n.log)
+}
+
+func (f *AMD) find(n node) (found *gpu.GPUs, leave func(), err error) {
+	backend, err := f.Backend(n.sys, n.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err = gpu.Discover(backend, f.Pulse, n.log)
+	return found, func() {}, err
+}
+
+func (*AMD) unused(string, *slog.Logger) error { return nil }

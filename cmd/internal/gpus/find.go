@@ -1,95 +1,185 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package gpus has the common parts of the daemons that offer GPUs: the flags that select and find GPUs, and
+// the wait for a driver.
 package gpus
 
 import (
-	"errors"
+	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
-// Flags are the flags of all vendors, for a daemon that passes GPUs to containers through CDI.
+// Flags are the flags of all vendors.
 type Flags struct {
-	Vendor string
-	AMD    AMD
-	NVIDIA NVIDIA
+	Vendor  string
+	AMD     AMD
+	NVIDIA  NVIDIA
+	Recheck time.Duration // interval between two looks for an absent driver, and at a broken NVIDIA GPU
+	CDIRoot string        // folder for CDI specs
+
+	configFile string // name of the flag for the file of NVIDIA's plugin
 }
 
-// Register adds Tandem's flags to own and those of NVIDIA's plugin to stock.
+// vendors returns the flags by vendor, in the order of the help page. A new vendor adds its own.
+func (f *Flags) vendors() []vendor { return []vendor{&f.AMD, &f.NVIDIA} }
+
+// pluginFlags are the vendors' flags without effect on a DRA driver.
+var pluginFlags = []string{
+	"driver_type", "kubelet-socket", "device-list-strategy", "cdi-annotation-prefix", "pass-device-specs",
+	"fail-on-init-error", "mps-root", "shared-devices-allocation-policy",
+}
+
+// driverPulse is the preset of --pulse for a DRA driver, which always looks for changes, unlike AMD's plugin.
+const driverPulse = "30"
+
+// vendor finds and offers the GPUs of one vendor as configured by the vendor's flags.
+type vendor interface {
+	// name returns the vendor's name in the table of package gpu.
+	name() string
+	// Register adds Tandem's flags to own and those of the vendor's plugin to stock.
+	Register(own, stock *pflag.FlagSet)
+	// offer finds the GPUs for a device plugin, waits for an absent driver, and serves the GPUs until ctx is
+	// done.
+	offer(ctx context.Context, n node, serve Serve) error
+	// find finds the GPUs for a daemon that passes GPUs to containers through CDI. The vendor's library stays in
+	// use until leave is called.
+	find(n node) (found *gpu.GPUs, leave func(), err error)
+	// unused checks the flags if the GPUs are another vendor's.
+	unused(configFile string, log *slog.Logger) error
+}
+
+// Serve offers GPUs to the kubelet until ctx is done.
+type Serve func(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *slog.Logger) error
+
+// node is the node with the GPUs.
+type node struct {
+	daemon.Flags
+	sys     fs.FS
+	recheck time.Duration
+	cdiRoot string
+	log     *slog.Logger
+}
+
+// Register adds the flags of a device plugin: Tandem's to own, those of the vendors' plugins to stock.
 func (f *Flags) Register(own, stock *pflag.FlagSet) {
-	RegisterVendorOrNone(own, &f.Vendor)
-	f.AMD.Register(own)
-	f.NVIDIA.Register(own, stock)
+	f.register(own, stock)
+	RegisterVendor(own, &f.Vendor)
+	f.configFile = "--config-file"
 }
 
-// Recheck returns the interval between two looks for an absent driver.
-func (f *Flags) Recheck() time.Duration { return f.NVIDIA.Recheck }
+// RegisterDriver adds Tandem's flags for a DRA driver to a set, and returns the flags of the vendors' plugins
+// for AddStock.
+func (f *Flags) RegisterDriver(set *pflag.FlagSet) (stock *pflag.FlagSet) {
+	stock = pflag.NewFlagSet("", pflag.ContinueOnError)
+	RegisterVendorOrNone(set, &f.Vendor)
+	f.register(set, stock)
+	preset(set, "pulse", driverPulse)
+	f.configFile = "--gpu-config-file"
+	return stock
+}
 
-// CDIRoot returns the folder for CDI specs.
-func (f *Flags) CDIRoot() string { return f.NVIDIA.CDIRoot }
+// AddStock adds the flags of the vendors' plugins to the set of a DRA driver. If both have a flag, the set's
+// counts.
+func AddStock(set, stock *pflag.FlagSet) {
+	file := *stock.Lookup("config-file")
+	file.Name = "gpu-config-file"
+	set.AddFlag(&file)
+	set.AddFlagSet(stock)
+	for _, name := range pluginFlags {
+		set.Lookup(name).Hidden = true
+	}
+}
 
-// IsAbsent reports whether err means that no GPU driver is loaded.
-func IsAbsent(err error) bool {
-	absent := []error{ErrNoDriver, amd.ErrNoDriver, nvidia.ErrNoDriver}
-	return slices.ContainsFunc(absent, func(a error) bool { return errors.Is(err, a) })
+func (f *Flags) register(own, stock *pflag.FlagSet) {
+	for _, v := range f.vendors() {
+		v.Register(own, stock)
+	}
+	own.StringVar(&f.CDIRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
+	f.Recheck = recheck
+	own.Var((*pause)(&f.Recheck), "nvidia-recheck", "time between two looks at an NVIDIA GPU that is broken, "+
+		"healthy ones are not looked at, or for a driver that is not there, AMD's too")
+}
+
+// preset gives a flag another preset.
+func preset(set *pflag.FlagSet, name, value string) {
+	flag := set.Lookup(name)
+	if err := flag.Value.Set(value); err != nil {
+		panic(err) // it is a constant
+	}
+	flag.DefValue = value
+}
+
+// Offer finds the node's GPUs, waits for an absent driver, and serves the GPUs until ctx is done.
+func (f *Flags) Offer(
+	ctx context.Context, program string, flags daemon.Flags, serve Serve, log *slog.Logger,
+) error {
+	n, err := f.node(flags, log)
+	if err != nil {
+		return err
+	}
+	look := func() (vendor, error) { return f.detect(n.sys, program) }
+	v, err := AwaitDriver(ctx, Absence{Every: f.Recheck}, flags, log, look)
+	if err != nil {
+		return err
+	}
+	if err := f.checkUnused(v, log); err != nil {
+		return err
+	}
+	return v.offer(ctx, n, serve)
 }
 
 // Find finds the node's GPUs. Their vendor's library is in use until leave is called.
 func (f *Flags) Find(
-	program string, sys fs.FS, flags daemon.Flags, log *slog.Logger,
+	program string, flags daemon.Flags, log *slog.Logger,
 ) (found *gpu.GPUs, leave func(), err error) {
-	vendor, err := Detect(sys, program, f.Vendor)
+	n, err := f.node(flags, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	if vendor == VendorNVIDIA {
-		return f.NVIDIA.find(sys, flags, log)
-	}
-	if err := f.NVIDIA.Unread("--gpu-config-file", log); err != nil {
-		return nil, nil, err
-	}
-	backend, err := f.AMD.Backend(sys, log)
+	v, err := f.detect(n.sys, program)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err = gpu.Discover(backend, f.AMD.Pulse, log)
-	return found, func() {}, err
+	if err := f.checkUnused(v, log); err != nil {
+		return nil, nil, err
+	}
+	return v.find(n)
 }
 
-// find returns NVIDIA's GPUs, for containers that get them through CDI.
-func (f *NVIDIA) find(
-	sys fs.FS, flags daemon.Flags, log *slog.Logger,
-) (found *gpu.GPUs, leave func(), err error) {
-	config, err := f.Stock.Load(os.LookupEnv)
+func (f *Flags) node(flags daemon.Flags, log *slog.Logger) (node, error) {
+	sys, err := flags.Sysfs()
+	return node{Flags: flags, sys: sys, recheck: f.Recheck, cdiRoot: f.CDIRoot, log: log}, err
+}
+
+// detect returns the vendor of the offered GPUs.
+func (f *Flags) detect(sys fs.FS, program string) (vendor, error) {
+	name, err := Detect(sys, program, f.Vendor)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	isAnnotation := func(strategy string) bool { return strategy == settings.ListCDIAnnotations }
-	if some, _ := config.CDI(); !some || slices.ContainsFunc(config.DeviceList, isAnnotation) {
-		config.DeviceList = []string{settings.ListCDICRI}
+	for _, v := range f.vendors() {
+		if v.name() == name {
+			return v, nil
+		}
 	}
-	log.Info("configuration of NVIDIA GPUs", "config", config)
-	backend, err := nvidia.Open(config, f.Machine(sys, flags), log)
-	if err != nil {
-		return nil, nil, err
+	return nil, fmt.Errorf("find GPUs: no backend for vendor %s", name)
+}
+
+func (f *Flags) checkUnused(used vendor, log *slog.Logger) error {
+	for _, v := range f.vendors() {
+		if v != used {
+			if err := v.unused(f.configFile, log); err != nil {
+				return err
+			}
+		}
 	}
-	for _, warning := range backend.Warnings() {
-		log.Warn("configuration", "warning", warning)
-	}
-	if found, err = gpu.Discover(backend, 0, log); err != nil {
-		backend.Close()
-		return nil, nil, err
-	}
-	return found, backend.Close, nil
+	return nil
 }

@@ -3,15 +3,16 @@
 package gpus
 
 import (
+	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"time"
+	"slices"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
@@ -20,23 +21,22 @@ import (
 type NVIDIA struct {
 	Stock    *settings.Flags
 	procRoot string
-	CDIRoot  string        // folder for CDI specs
-	Recheck  time.Duration // interval between two looks at a broken GPU or for an absent driver
 }
+
+// StockNVIDIA is the name of NVIDIA's own plugin. Started under this name, by a link, tandem-gpu replaces
+// that plugin: manifests need no change, and NVIDIA's config-manager finds the process by this name.
+const StockNVIDIA = "nvidia-device-plugin"
+
+func (*NVIDIA) name() string { return gpu.NVIDIA }
 
 // Register adds Tandem's flags to own and those of NVIDIA's plugin to stock.
 func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
 	f.Stock = settings.Register(stock)
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
-	own.StringVar(&f.CDIRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
-	f.Recheck = recheck
-	own.Var((*pause)(&f.Recheck), "nvidia-recheck", "time between two looks at an NVIDIA GPU that is broken, "+
-		"healthy ones are not looked at, or for a driver that is not there, AMD's too")
 }
 
-// Unread logs that the file of a flag is not used, because the GPUs are not NVIDIA's. Unread returns an error
-// if the file is missing.
-func (f *NVIDIA) Unread(flag string, log *slog.Logger) error {
+// unused logs that the configuration file is not used. It returns an error if the file is missing.
+func (f *NVIDIA) unused(flag string, log *slog.Logger) error {
 	file := f.Stock.File()
 	if file == "" {
 		return nil
@@ -48,9 +48,85 @@ func (f *NVIDIA) Unread(flag string, log *slog.Logger) error {
 	return nil
 }
 
-// Machine returns the paths of the node's files.
-func (f *NVIDIA) Machine(sys fs.FS, flags daemon.Flags) nvidia.Machine {
+// machine returns the paths of the node's files.
+func (f *NVIDIA) machine(n node) nvidia.Machine {
 	return nvidia.Machine{
-		Sys: sys, Proc: os.DirFS(f.procRoot), DevRoot: flags.DevRoot, CDIRoot: f.CDIRoot, Recheck: f.Recheck,
+		Sys: n.sys, Proc: os.DirFS(f.procRoot), DevRoot: n.DevRoot, CDIRoot: n.cdiRoot, Recheck: n.recheck,
 	}
+}
+
+// offer starts over on every SIGHUP, which config-manager sends after a change of the configuration.
+func (f *NVIDIA) offer(ctx context.Context, n node, serve Serve) error {
+	return daemon.Restarting(ctx, n.log, func(ctx context.Context, _ func()) error {
+		return f.once(ctx, n, serve)
+	})
+}
+
+// once offers the GPUs with the current configuration.
+func (f *NVIDIA) once(ctx context.Context, n node, serve Serve) error {
+	config, err := f.Stock.Load(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	n.log.Info("configuration of NVIDIA GPUs", "config", config)
+	if config.KubeletSocket == "" {
+		n.Begin()
+		n.log.Warn("nothing is offered: --kubelet-socket is empty")
+		<-ctx.Done()
+		return nil
+	}
+	if dir, said := config.KubeletDir(); said {
+		n.KubeletDir = dir
+	}
+	backend, err := f.await(ctx, n, config)
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	found, err := discover(backend, n.log)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, n.Flags, found, n.log)
+}
+
+// await initializes NVML. Without a driver it waits for one, unless the configuration makes an absent driver
+// an error.
+func (f *NVIDIA) await(ctx context.Context, n node, config settings.Config) (*nvidia.Backend, error) {
+	look := func() (*nvidia.Backend, error) { return nvidia.Open(config, f.machine(n), n.log) }
+	if config.FailOnInitError {
+		return look()
+	}
+	none := Absence{Every: n.recheck, Vendor: gpu.NVIDIA}
+	return AwaitDriver(ctx, none, n.Flags, n.log, look)
+}
+
+// find makes the configuration pass GPUs through CDI.
+func (f *NVIDIA) find(n node) (found *gpu.GPUs, leave func(), err error) {
+	config, err := f.Stock.Load(os.LookupEnv)
+	if err != nil {
+		return nil, nil, err
+	}
+	isAnnotation := func(strategy string) bool { return strategy == settings.ListCDIAnnotations }
+	if some, _ := config.CDI(); !some || slices.ContainsFunc(config.DeviceList, isAnnotation) {
+		config.DeviceList = []string{settings.ListCDICRI}
+	}
+	n.log.Info("configuration of NVIDIA GPUs", "config", config)
+	backend, err := nvidia.Open(config, f.machine(n), n.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if found, err = discover(backend, n.log); err != nil {
+		backend.Close()
+		return nil, nil, err
+	}
+	return found, backend.Close, nil
+}
+
+// discover finds the GPUs. The backend reports changes, so that no pulse is necessary.
+func discover(backend *nvidia.Backend, log *slog.Logger) (*gpu.GPUs, error) {
+	for _, warning := range backend.Warnings() {
+		log.Warn("configuration", "warning", warning)
+	}
+	return gpu.Discover(backend, 0, log)
 }

@@ -3,7 +3,6 @@
 package gpus
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -14,12 +13,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Vendors of GPUs, as --vendor spells them.
+// Values of --vendor other than the vendors' names.
 const (
-	VendorAMD    = gpu.AMD
-	VendorNVIDIA = gpu.NVIDIA
-	VendorNone   = "none" // another driver has the GPUs; of the DRA driver alone
-	vendorAuto   = "auto"
+	VendorNone = "none" // another driver has the GPUs; of the DRA driver alone
+	vendorAuto = "auto"
 )
 
 // RegisterVendor adds --vendor, the vendor of the offered GPUs.
@@ -35,12 +32,8 @@ func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
 			"driver has them")
 }
 
-// StockNVIDIA is the name of NVIDIA's own plugin. Started under this name, by a link, tandem-gpu replaces
-// that plugin: manifests need no change, and NVIDIA's config-manager finds the process by this name.
-const StockNVIDIA = "nvidia-device-plugin"
-
 // ErrNoDriver means that no vendor's driver has a device.
-var ErrNoDriver = errors.New("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +
+var ErrNoDriver = gpu.NoDriver("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +
 	" drives a device here: load the driver, or keep this daemon off the node")
 
 // words returns the vendors' names followed by others.

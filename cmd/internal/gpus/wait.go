@@ -4,7 +4,6 @@ package gpus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -20,32 +19,31 @@ const recheck = 30 * time.Second
 
 // Absence describes an absent driver.
 type Absence struct {
-	Reason error         // error of a look while the driver is absent
 	Every  time.Duration // between two looks
 	Vendor string        // of the driver; "" for either
 }
 
-// AwaitDriver calls look until it succeeds or fails for another reason than a.Reason, and logs the absence
-// once. Meanwhile the daemon offers nothing and is not ready, unless the machine has no PCI GPU for the
-// driver. Exiting instead would only cause restarts with growing delays.
+// AwaitDriver calls look until it succeeds or fails for another reason than an absent driver, and logs the
+// absence once. Meanwhile the daemon offers nothing and is not ready, unless the machine has no PCI GPU for
+// the driver. Exiting instead would only cause restarts with growing delays.
 func AwaitDriver[T any](
 	ctx context.Context, a Absence, flags daemon.Flags, log *slog.Logger, look func() (T, error),
 ) (T, error) {
 	found, err := look()
-	if !errors.Is(err, a.Reason) {
+	if !gpu.IsNoDriver(err) {
 		return found, err
 	}
 	a.note(flags, err)
 	log.Warn("nothing is offered until the driver is there", "reason", err, "look_every", a.Every)
 	ticker := time.NewTicker(a.Every)
 	defer ticker.Stop()
-	for errors.Is(err, a.Reason) {
+	for gpu.IsNoDriver(err) {
 		select {
 		case <-ctx.Done():
 			return found, ctx.Err()
 		case <-ticker.C:
 		}
-		if found, err = look(); errors.Is(err, a.Reason) {
+		if found, err = look(); gpu.IsNoDriver(err) {
 			a.note(flags, err)
 		}
 	}

@@ -56,7 +56,7 @@ type Backend struct {
 }
 
 // ErrNoDriver means that the amdgpu driver is absent, or has not yet probed all GPUs.
-var ErrNoDriver = errors.New("the amdgpu driver is not loaded")
+const ErrNoDriver = gpu.NoDriver("the amdgpu driver is not loaded")
 
 var _ gpu.Backend = (*Backend)(nil)
 

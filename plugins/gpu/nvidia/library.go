@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -45,7 +46,7 @@ type eventSet interface {
 }
 
 // ErrNoDriver means that NVIDIA's driver or its library is absent.
-var ErrNoDriver = errors.New("enter NVML")
+const ErrNoDriver = gpu.NoDriver("enter NVML")
 
 var (
 	errNoEvent = errors.New("no event")

@@ -17,7 +17,6 @@ import (
 type Reader struct {
 	Module string // of the driver, below the root; nothing to read without it
 	Shared string // device node in /dev that a container needs for any of the GPUs
-	Absent error  // error of Single and Mixed without the driver
 	// Single reads the GPUs under one resource name; Mixed under a name per partitioning.
 	Single, Mixed func(sys fs.FS) (gpu.Inventory, error)
 	// Links reads the direct connections between cards.
@@ -34,7 +33,7 @@ func (r Reader) Loaded(sys fs.FS) bool {
 
 // Readers are the readers of all vendors. NVIDIA has none: only NVML has more data on its GPUs than PCI.
 var Readers = []Reader{{
-	Module: "module/amdgpu", Shared: "kfd", Absent: amd.ErrNoDriver, Links: amd.ReadLinks, VRAM: amd.ReadVRAM,
+	Module: "module/amdgpu", Shared: "kfd", Links: amd.ReadLinks, VRAM: amd.ReadVRAM,
 	Single: func(sys fs.FS) (gpu.Inventory, error) { return readAMD(sys, amd.Single) },
 	Mixed:  func(sys fs.FS) (gpu.Inventory, error) { return readAMD(sys, amd.Mixed) },
 }}
