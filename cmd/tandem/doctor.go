@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -207,12 +208,12 @@ func (x *examiner) readVFs(
 // fixer changes the kubelet's configuration.
 type fixer struct {
 	fix, rollback bool
-	change        doctor.Change
+	change        fix.Change
 }
 
 func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.fix, "fix-kubelet", false, "show which settings the kubelet lacks")
-	flags.BoolVar(&f.change.Apply, "apply", false, "with --fix-kubelet: write them into "+doctor.DropIn+
+	flags.BoolVar(&f.change.Apply, "apply", false, "with --fix-kubelet: write them into "+fix.DropIn+
 		" in the kubelet's folder of drop-ins")
 	flags.BoolVar(&f.change.StaticCPUs, "static-cpus", false, "with --fix-kubelet: also cpuManagerPolicy "+
 		"static, with a CPU of each NUMA node reserved for the system unless some are")
@@ -224,17 +225,17 @@ func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 	switch {
 	case f.fix && f.rollback:
 		return true, usage("--fix-kubelet and --rollback-kubelet exclude each other")
-	case f.change != doctor.Change{} && !f.fix:
+	case f.change != fix.Change{} && !f.fix:
 		return true, usage("--apply and --static-cpus belong to --fix-kubelet")
 	case f.rollback:
 		x.node.Sys = os.DirFS(x.from.SysfsRoot) // the devices do not matter
-		return true, doctor.RollBack(cmd.OutOrStdout(), x.node)
+		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet())
 	case f.fix:
 		if _, err := x.readMachine(); err != nil {
 			return true, err
 		}
 		x.node.Mode, _ = doctor.RunningMode(cmd.Context(), x.node.RunDir)
-		return true, doctor.Fix(cmd.OutOrStdout(), x.node, f.change)
+		return true, fix.Run(cmd.OutOrStdout(), x.node.Kubelet(), f.change)
 	default:
 		return false, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
@@ -24,7 +24,7 @@ kubeReserved: {cpu: 500m}
 `
 
 // dropIn is Tandem's file on the nodes of these tests.
-const dropIn = "kubelet.d/" + doctor.DropIn
+const dropIn = "kubelet.d/" + fix.DropIn
 
 func (s *sick) read(name string) string {
 	s.t.Helper()
@@ -382,7 +382,7 @@ func TestFixKubeletTrusts(t *testing.T) {
 					t.Error("the kubelet was not found")
 				}
 			}
-			if s.has("tenant/" + doctor.DropIn) {
+			if s.has("tenant/" + fix.DropIn) {
 				t.Error("a file was written where a process that is not the kubelet wanted it")
 			}
 		})
@@ -399,7 +399,7 @@ func TestFixKubeletThroughItsRoot(t *testing.T) {
 	s.write("proc/7/root/etc/kubelet.yaml", plainKubelet)
 	s.check(os.Mkdir(s.path("proc/7/root/etc/kubelet.d"), 0o755))
 	s.succeeds("--fix-kubelet", "--apply")
-	if own := "proc/7/root/etc/kubelet.d/" + doctor.DropIn; !s.has(own) {
+	if own := "proc/7/root/etc/kubelet.d/" + fix.DropIn; !s.has(own) {
 		t.Errorf("there is no %s", own)
 	}
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+// Package fix writes the settings that a kubelet lacks into a file of Tandem's own in the kubelet's folder of
+// drop-ins, and removes the file. It changes no file of another owner.
+package fix
 
 import (
 	"bytes"
@@ -9,39 +11,29 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// Change is what is asked of [Fix].
+// Change is a request to [Run].
 type Change struct {
-	Apply      bool // else it is only shown
+	Apply      bool // write the settings, besides showing them
 	StaticCPUs bool // give guaranteed containers CPUs of their own
 }
 
-// Fix shows which settings the kubelet lacks and, if they are to be applied, writes them into Tandem's file
-// in the kubelet's folder of drop-ins. It changes no file that others own: without such a folder it shows the
-// settings and how they get to the kubelet, and applying them is an error.
-func Fix(out io.Writer, n Node, c Change) error {
+// Run shows the settings that the kubelet lacks and, on request, writes them into Tandem's file. For a kubelet
+// without a folder of drop-ins Run shows how the settings get to the kubelet, and applying them is an error.
+func Run(out io.Writer, n managers.Node, c Change) error {
 	return fixer{out, n, settings.OpenFolder}.fix(c)
 }
 
-// RollBack removes that file.
-func RollBack(out io.Writer, n Node) error {
+// RollBack removes Tandem's file.
+func RollBack(out io.Writer, n managers.Node) error {
 	return fixer{out, n, settings.OpenFolder}.rollBack()
 }
-
-// fixer changes a node's kubelet.
-type fixer struct {
-	out  io.Writer
-	node Node
-	open func(path string) (settings.Folder, error)
-}
-
-func (x fixer) printf(format string, args ...any) { fmt.Fprintf(x.out, format, args...) }
 
 func (x fixer) fix(c Change) error {
 	if x.node.Mode == mode.DRA {
@@ -49,34 +41,22 @@ func (x fixer) fix(c Change) error {
 			"the configuration needs no change.\n")
 		return nil
 	}
-	p, err := x.node.process()
+	p, err := x.node.Process()
 	if err != nil {
 		return err
 	}
-	now, err := x.node.facts(p, nil)
+	now, err := x.node.Read(p, nil)
 	if err != nil {
 		return fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
-	own := now.ownFile()
+	own := ownFile(now.At)
 	staticCPUs := c.StaticCPUs || own != "" && now.Origin("cpuManagerPolicy") == own
-	if len(now.lacking(staticCPUs)) == 0 {
+	if len(lacking(now, staticCPUs)) == 0 {
 		x.printf("The configuration of the kubelet needs no change (%s).\n", now.Sources())
 		return x.finish(now, c.Apply, false)
 	}
-	file := own
-	if file == "" {
-		file = "these settings"
-	}
-	base, err := x.node.facts(p, settings.Overlay{file: nil})
+	content, after, err := x.plan(p, cmp.Or(own, "these settings"), staticCPUs)
 	if err != nil {
-		return fmt.Errorf("read the kubelet's configuration: %w", err)
-	}
-	content := dropIn(base, staticCPUs)
-	after, err := x.node.facts(p, settings.Overlay{file: content})
-	if err != nil {
-		return fmt.Errorf("read the kubelet's configuration with %s: %w", file, err)
-	}
-	if err := after.accepted(file, staticCPUs); err != nil {
 		return err
 	}
 	if own == "" {
@@ -92,11 +72,27 @@ func (x fixer) fix(c Change) error {
 		return err
 	}
 	x.printf("Changed: %s is Tandem's own file.\n", own)
-	x.printf("The way back: tandem doctor --rollback-kubelet%s\n", x.places(after.at))
+	x.printf("The way back: tandem doctor --rollback-kubelet%s\n", x.places(after.At))
 	return x.finish(after, true, true)
 }
 
-// command is that which applies a change.
+// plan returns Tandem's file, and the settings with the file in place. Settings that the kubelet would refuse,
+// or that would still lack some, are an error.
+func (x fixer) plan(
+	p settings.Process, file string, staticCPUs bool,
+) (content []byte, after managers.Facts, err error) {
+	base, err := x.node.Read(p, settings.Overlay{file: nil})
+	if err != nil {
+		return nil, after, fmt.Errorf("read the kubelet's configuration: %w", err)
+	}
+	content = dropIn(base, staticCPUs)
+	if after, err = x.node.Read(p, settings.Overlay{file: content}); err != nil {
+		return nil, after, fmt.Errorf("read the kubelet's configuration with %s: %w", file, err)
+	}
+	return content, after, accepted(after, file, staticCPUs)
+}
+
+// command returns the command that applies a change.
 func (c Change) command() string {
 	flags := ""
 	if c.StaticCPUs {
@@ -105,7 +101,7 @@ func (c Change) command() string {
 	return "tandem doctor --fix-kubelet" + flags + " --apply"
 }
 
-// places are the flags for what is not where it usually is: a kubelet that is dead does not tell.
+// places returns flags for files in unusual places: a dead kubelet has no command line to read them from.
 func (x fixer) places(at settings.Files) string {
 	flags := " --kubelet-config-dir=" + at.Dir
 	if at.Config != "" && at.Config != settings.Default(x.node.KubeletDir) {
@@ -117,25 +113,25 @@ func (x fixer) places(at settings.Files) string {
 	return flags
 }
 
-// remarks say of settings what is easily overlooked.
-func (x fixer) remarks(after facts) {
-	if after.CPUPolicy != static {
+// remarks prints consequences of the settings that are easily overlooked.
+func (x fixer) remarks(after managers.Facts) {
+	if after.CPUPolicy != managers.Static {
 		kept := "those that are reserved"
-		if !after.reserves() {
-			kept = after.firstCPUs()
+		if !after.Reserves() {
+			kept = after.FirstCPUs()
 		}
 		x.printf("CPUs stay as they are: cpuManagerPolicy is %s. With --static-cpus guaranteed containers get "+
 			"CPUs of their own, on the NUMA nodes of their devices, and the system keeps %s.\n",
 			after.CPUPolicy, kept)
 	}
-	if after.PolicyOptions[maxNodes] != "" {
-		x.printf("The option %s takes Kubernetes 1.31 or later.\n", maxNodes)
+	if after.PolicyOptions[managers.MaxNodes] != "" {
+		x.printf("The option %s takes Kubernetes 1.31 or later.\n", managers.MaxNodes)
 	}
 }
 
-// explain shows settings to those who own the kubelet's configuration.
-func (x fixer) explain(now, after facts, content []byte, apply bool) error {
-	config := cmp.Or(now.at.Config, "its command line")
+// explain shows the settings to the owner of the kubelet's configuration.
+func (x fixer) explain(now, after managers.Facts, content []byte, apply bool) error {
+	config := cmp.Or(now.At.Config, "its command line")
 	x.printf("The kubelet has no folder of drop-ins (--config-dir), and %s is not Tandem's to change. "+
 		"These settings are missing there:\n\n%s\n", config, bytes.TrimPrefix(content, []byte(madeBy)))
 	x.remarks(after)
@@ -147,7 +143,7 @@ or add the settings where the file comes from:
   Ansible and others   the template of %s
   machine configuration  as Talos' machine.kubelet.extraConfig or OpenShift's KubeletConfig
 Then, on the drained node: %s
-`, config, restarted(x.stalePaths(after)...))
+`, config, managers.Restarted(x.removals(after)...))
 	if apply {
 		return errors.New(
 			"change the kubelet's configuration: it has no folder of drop-ins, and nothing was changed")
@@ -155,28 +151,19 @@ Then, on the drained node: %s
 	return nil
 }
 
-func (x fixer) stalePaths(f facts) (commands []string) {
-	stale, _ := f.staleStates(x.node.KubeletDir)
-	for _, s := range stale {
-		commands = append(commands, "rm "+s.path)
-	}
-	return commands
-}
-
-// rollBack knows the folder of a kubelet that runs, or by a flag.
+// rollBack finds the folder on the command line of the running kubelet, or in a flag of doctor.
 func (x fixer) rollBack() error {
-	p, err := x.node.process()
+	p, err := x.node.Process()
 	if err != nil {
 		return err
 	}
-	at := p.Files(settings.Files{Config: x.node.Config, Dir: x.node.ConfigDir}, x.node.KubeletDir)
+	at := x.node.Files(p)
 	if at.Dir == "" {
 		return errors.New("roll back: it is not known where the kubelet has its drop-ins: " +
 			"name the folder (--kubelet-config-dir)")
 	}
-	own := filepath.Join(at.Dir, DropIn)
-	after, unread := x.node.facts(p, settings.Overlay{own: nil})
-	after.at = at
+	own := ownFile(at)
+	after, unread := x.node.Read(p, settings.Overlay{own: nil})
 	switch err := x.replace(after, nil); {
 	case errors.Is(err, fs.ErrNotExist):
 		x.printf("There is no %s.\n", own)
@@ -186,6 +173,6 @@ func (x fixer) rollBack() error {
 		x.printf("%s is gone.\n", own)
 		return errors.Join(x.finish(after, true, true), unread)
 	}
-	after.changed = append(after.changed, p.ChangedSince(x.node.Now, at.Dir)...)
+	after.Changed = append(after.Changed, p.ChangedSince(x.node.Now, at.Dir)...)
 	return errors.Join(x.finish(after, true, false), unread)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+package managers
 
 import (
 	"encoding/json"
@@ -11,10 +11,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// stateFile is what the CPU and memory managers leave for their next start
+// stateFile is the state that the CPU and Memory Managers keep for the kubelet's next start
 // (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
 type stateFile struct {
 	PolicyName    string          `json:"policyName"`
@@ -22,17 +23,18 @@ type stateFile struct {
 	Entries       json.RawMessage `json:"entries"` // of the CPU manager: pod, container, CPUs
 }
 
-// staleState is such a file with which the kubelet does not start.
-type staleState struct {
-	path    string
-	finding Finding
+// StaleState is a state file with which the kubelet does not start.
+type StaleState struct {
+	Path    string
+	Finding finding.Finding
 }
 
-// staleStates finds them in the kubelet's folder. Files that may not be read are closed.
-func (f facts) staleStates(dir string) (stale []staleState, closed map[string]error) {
+// StaleStates returns the stale state files in the kubelet's folder, and the files that may not be read. With
+// unknown settings no file is stale.
+func (f Facts) StaleStates(dir string) (stale []StaleState, closed map[string]error) {
 	closed = map[string]error{}
 	if !f.Read {
-		return nil, nil // with which settings it starts is not known
+		return nil, nil
 	}
 	for _, s := range []struct {
 		id, name, policy string
@@ -54,42 +56,43 @@ func (f facts) staleStates(dir string) (stale []staleState, closed map[string]er
 		if err == nil {
 			err = json.Unmarshal(content, &state)
 		}
-		fix := []string{"drain the node, then: " + restarted("rm "+path)}
-		finding := Finding{ID: s.id, Severity: Error, Fix: fix}
+		found := finding.Finding{
+			ID: s.id, Severity: finding.Error, Fix: []string{"drain the node, then: " + Restarted("rm "+path)},
+		}
 		switch {
 		case err != nil:
-			finding.Summary = fmt.Sprintf("The kubelet's %s cannot be read.", s.name)
-			finding.Evidence = []string{fmt.Sprintf("%s: %v", path, err)}
-			finding.Why = "The kubelet does not start with a state file that is damaged."
+			found.Summary = fmt.Sprintf("The kubelet's %s cannot be read.", s.name)
+			found.Evidence = []string{fmt.Sprintf("%s: %v", path, err)}
+			found.Why = "The kubelet does not start with a state file that is damaged."
 		case state.PolicyName != s.policy:
-			finding.Summary = fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.",
+			found.Summary = fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.",
 				s.name, state.PolicyName, s.policy)
-			finding.Evidence = []string{fmt.Sprintf("%s: policyName %s", path, state.PolicyName)}
-			finding.Why = "When it starts next, the kubelet refuses to: the file has to go whenever the policy " +
+			found.Evidence = []string{fmt.Sprintf("%s: policyName %s", path, state.PolicyName)}
+			found.Why = "When it starts next, the kubelet refuses to: the file has to go whenever the policy " +
 				"changes."
 		default:
 			summary, evidence := s.problem(state)
 			if summary == "" {
 				continue
 			}
-			finding.Summary = summary
-			finding.Evidence = []string{path + ": defaultCpuSet " + state.DefaultCPUSet, evidence}
-			finding.Why = "When it starts next, the kubelet refuses to."
+			found.Summary = summary
+			found.Evidence = []string{path + ": defaultCpuSet " + state.DefaultCPUSet, evidence}
+			found.Why = "When it starts next, the kubelet refuses to."
 		}
-		stale = append(stale, staleState{path, finding})
+		stale = append(stale, StaleState{path, found})
 	}
 	return stale, closed
 }
 
-// cpuStateProblem checks what the static policy checks when it starts (validateState in
-// pkg/kubelet/cm/cpumanager/policy_static.go). Of an amount nobody knows which CPUs it takes.
-func (f facts) cpuStateProblem(state stateFile) (summary, evidence string) {
+// cpuStateProblem repeats the checks of the static policy at the kubelet's start (validateState in
+// pkg/kubelet/cm/cpumanager/policy_static.go). Which CPUs an amount takes is unknown.
+func (f Facts) cpuStateProblem(state stateFile) (summary, evidence string) {
 	shared, err := topology.ParseCPUSet(state.DefaultCPUSet)
-	if f.CPUPolicy != static || state.DefaultCPUSet == "" || len(f.cpus) == 0 || err != nil {
+	if f.CPUPolicy != Static || state.DefaultCPUSet == "" || len(f.CPUs) == 0 || err != nil {
 		return "", ""
 	}
-	all := f.allCPUs()
-	if named, err := f.reserved(); err == nil && f.ReservedCPUs != "" {
+	all := f.AllCPUs()
+	if named, err := f.Reserved(); err == nil && f.ReservedCPUs != "" {
 		strict := f.CPUOptions["strict-cpu-reservation"] == "true"
 		kept := len(named.Without(shared)) == 0
 		switch {

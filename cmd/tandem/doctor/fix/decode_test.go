@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor_test
+package fix_test
 
 import (
 	"io"
@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 )
 
 const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -40,7 +41,7 @@ func TestWrongConfigurations(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := doctor.Fix(io.Discard, doctor.Node{KubeletDir: dir}, doctor.Change{})
+		err := fix.Run(io.Discard, managers.Node{KubeletDir: dir}, fix.Change{})
 		if err == nil || err.Error() != "read the kubelet's configuration: "+file+": "+want {
 			t.Errorf("%q: %v, want %q", strings.TrimPrefix(content, header), err, want)
 		}

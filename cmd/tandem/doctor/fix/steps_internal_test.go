@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+package fix
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 )
 
@@ -71,9 +72,9 @@ func (f *faultyFolder) Remove(name string) error {
 }
 
 // steppedNode is a node with a kubelet that has a folder of drop-ins and a state of its policy.
-func steppedNode(t *testing.T, policy string) Node {
+func steppedNode(t *testing.T, policy string) managers.Node {
 	t.Helper()
-	n := Node{KubeletDir: t.TempDir(), ConfigDir: t.TempDir(), Sys: fstest.MapFS{
+	n := managers.Node{KubeletDir: t.TempDir(), ConfigDir: t.TempDir(), Sys: fstest.MapFS{
 		"devices/system/node/node0/cpulist": {Data: []byte("0-3\n")},
 	}}
 	for file, content := range map[string]string{
@@ -88,15 +89,15 @@ func steppedNode(t *testing.T, policy string) Node {
 }
 
 // startable says why the kubelet would not start now.
-func startable(n Node) error {
-	f, err := n.facts(settings.Process{}, nil)
+func startable(n managers.Node) error {
+	f, err := n.Read(settings.Process{}, nil)
 	if err != nil {
 		return err
 	}
-	findings := f.judge(refusals()...)
-	stale, _ := f.staleStates(n.KubeletDir)
+	findings := managers.Refusals(f)
+	stale, _ := f.StaleStates(n.KubeletDir)
 	for _, s := range stale {
-		findings = append(findings, s.finding)
+		findings = append(findings, s.Finding)
 	}
 	for _, finding := range findings {
 		return errors.New(finding.Summary)
@@ -111,14 +112,14 @@ func TestInterrupted(t *testing.T) {
 	change := func(x fixer) error { return x.fix(Change{Apply: true, StaticCPUs: true}) }
 	for _, direction := range []struct {
 		name, policy string
-		seed         func(Node) error
+		seed         func(managers.Node) error
 		run          func(fixer) error
 		inPlace      bool // Tandem's file, at the end
 	}{
-		{"fix", "none", func(Node) error { return nil }, change, true},
-		{"roll back", static, func(n Node) error {
-			f, err := n.facts(settings.Process{}, nil)
-			return errors.Join(err, os.WriteFile(f.ownFile(), dropIn(f, true), 0o600))
+		{"fix", "none", func(managers.Node) error { return nil }, change, true},
+		{"roll back", managers.Static, func(n managers.Node) error {
+			f, err := n.Read(settings.Process{}, nil)
+			return errors.Join(err, os.WriteFile(ownFile(f.At), dropIn(f, true), 0o600))
 		}, fixer.rollBack, false},
 	} {
 		for name, fault := range map[string]error{
@@ -156,17 +157,17 @@ func TestInterrupted(t *testing.T) {
 }
 
 // finishes runs a change again, and looks at its end.
-func finishes(t *testing.T, n Node, step int, run func(fixer) error, inPlace bool) {
+func finishes(t *testing.T, n managers.Node, step int, run func(fixer) error, inPlace bool) {
 	t.Helper()
 	var told strings.Builder
 	if err := run(fixer{&told, n, settings.OpenFolder}); err != nil {
 		t.Errorf("after step %d the next run fails: %v", step, err)
 	}
-	f, err := n.facts(settings.Process{}, nil)
+	f, err := n.Read(settings.Process{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, missing := os.Stat(f.ownFile())
+	_, missing := os.Stat(ownFile(f.At))
 	if inPlace == errors.Is(missing, fs.ErrNotExist) || startable(n) != nil {
 		t.Errorf("after step %d the next run leaves: %v, %v\n%s", step, missing, startable(n), told.String())
 	}

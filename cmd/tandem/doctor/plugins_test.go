@@ -5,6 +5,8 @@ package doctor
 import (
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 )
 
 // TestPlugins: what the running plugins say of themselves is found; nothing where all is well or none runs.
@@ -17,10 +19,8 @@ func TestPlugins(t *testing.T) {
 		{Plugins{Unoffered: "8 GPUs of NVIDIA's on PCI"}, "error gpus-not-offered;"},
 		{Plugins{Unenforced: "no source answers"}, "warning alignment-not-enforced;"},
 	} {
-		e := &examination{Node: Node{Plugins: c.plugins}}
-		e.plugins()
 		var found strings.Builder
-		for _, f := range e.findings {
+		for _, f := range finding.Judge(c.plugins, unofferedGPUs, unenforced) {
 			found.WriteString(string(f.Severity) + " " + f.ID + ";")
 			if len(f.Evidence) != 1 || len(f.Fix) == 0 {
 				t.Errorf("%s: evidence %q, fix %q", f.ID, f.Evidence, f.Fix)
