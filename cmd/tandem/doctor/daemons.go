@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -90,7 +91,7 @@ func (n Node) lostTwice() []string {
 	defer cancel()
 	pods, err := kubelet.NewPodResources(n.KubeletDir)
 	if err != nil {
-		return nil // kubeletSockets tells
+		return nil // [registration] tells
 	}
 	defer pods.Close()
 	lost := n.lost(ctx, pods)
@@ -136,13 +137,9 @@ func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []stri
 
 // lostDevices finds resources that the kubelet takes from another plugin.
 func lostDevices(d daemons) []Finding {
-	if len(d.lost) == 0 {
-		return nil
-	}
-	return []Finding{{
+	return finding.Of(d.lost, Finding{
 		ID: "kubelet-devices", Severity: Error,
-		Summary:  "The kubelet does not go by the devices that Tandem offers.",
-		Evidence: d.lost,
+		Summary: "The kubelet does not go by the devices that Tandem offers.",
 		Why: "A plugin that registers the same resource later takes its place. When it goes, " +
 			"a kubelet before 1.37 has no devices any more, and a later one keeps the list of the plugin " +
 			"that is gone.",
@@ -152,21 +149,18 @@ func lostDevices(d daemons) []Finding {
 			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that " +
 				"resource on this node",
 		},
-	}}
+	})
 }
 
 // runFolder finds a folder in which the daemons cannot meet.
 func runFolder(d daemons) []Finding {
-	if d.unusable == "" {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(d.unusable != "", Finding{
 		ID: "run-folder", Severity: Error,
 		Summary:  "The two daemons cannot meet in their folder.",
 		Evidence: []string{d.unusable},
 		Why:      "Each of them then chooses for itself, and pairs are a matter of luck.",
 		Fix:      []string{"rm -r " + d.runDir + ": the daemons make it anew; or another runDir"},
-	}}
+	})
 }
 
 // runFolders finds daemons that serve each other in folders of their own.
@@ -188,10 +182,7 @@ func runFolders(d daemons) (findings []Finding) {
 // bothModes finds device plugins next to the DRA driver. They keep each other away, unless they were told
 // different folders at a time when neither could see the other's.
 func bothModes(d daemons) []Finding {
-	if len(d.modes) < 2 {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(len(d.modes) > 1, Finding{
 		ID: "modes", Severity: Error,
 		Summary:  "Device plugins and the DRA driver both hand out this node's devices.",
 		Evidence: d.held,
@@ -199,5 +190,5 @@ func bothModes(d daemons) []Finding {
 		Fix: []string{
 			"take one of them off this node: docs/dra.md has the order; tell all the same --run-dir",
 		},
-	}}
+	})
 }

@@ -27,7 +27,7 @@ func unknownNodes(h hardware) []Finding {
 	for _, pf := range h.pfs {
 		note(pf.Device)
 	}
-	return finding.Of(list, Finding{
+	return finding.OfSome(list, Finding{
 		ID: "numa-node", Severity: Warning,
 		Summary: fmt.Sprintf("The NUMA node of %s is unknown.", finding.Count(len(list), "GPU or NIC")),
 		Why: "They are offered to the kubelet without a node: a container's CPUs, " +
@@ -41,16 +41,13 @@ func unknownNodes(h hardware) []Finding {
 
 // noGPU finds a node without GPUs.
 func noGPU(h hardware) []Finding {
-	if len(h.offeredGPUs) > 0 {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(len(h.offeredGPUs) == 0, Finding{
 		ID: "no-gpu", Severity: Error,
 		Summary:  "There is no GPU of " + named(titleOf) + ".",
 		Evidence: []string{"no such display controller or accelerator in /sys/bus/pci/devices"},
 		Why:      "There is nothing to pair.",
 		Fix:      []string{"keep the DaemonSets off this node"},
-	}}
+	})
 }
 
 // gpuDrivers finds GPUs without their vendor's driver, which no plugin can offer.
@@ -61,7 +58,7 @@ func gpuDrivers(h hardware) []Finding {
 			list = append(list, fmt.Sprintf("%s: driver %s", d.Address, cmp.Or(d.Driver, "none")))
 		}
 	}
-	return finding.Of(list, Finding{
+	return finding.OfSome(list, Finding{
 		ID: "gpu-driver", Severity: Error,
 		Summary: fmt.Sprintf("%s not driven by %s.", finding.CountAre(len(list), "GPU"), named(driverOf)),
 		Why:     "A container cannot use it, and it is not offered.",
@@ -73,7 +70,7 @@ func gpuDrivers(h hardware) []Finding {
 
 // deviceNodes finds device nodes that are missing.
 func deviceNodes(h hardware) []Finding {
-	return finding.Of(h.missing, Finding{
+	return finding.OfSome(h.missing, Finding{
 		ID: "device-nodes", Severity: Error,
 		Summary: fmt.Sprintf("%s missing.", finding.CountAre(len(h.missing), "device node")),
 		Why:     "A container that is given the device cannot open it.",

@@ -24,7 +24,7 @@ func degradedLinks(h hardware) []Finding {
 				fmt.Sprintf("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth))
 		}
 	}
-	return finding.Of(list, Finding{
+	return finding.OfSome(list, Finding{
 		ID: "degraded-link", Severity: Warning,
 		Summary: fmt.Sprintf("%s slower than it could be.", finding.CountAre(len(list), "PCIe link")),
 		Why:     "Traffic between GPU and NIC has a fraction of the bandwidth; Tandem takes such NICs last.",
@@ -47,7 +47,7 @@ func redirects(h hardware) []Finding {
 	if len(list) > 1 {
 		ports = fmt.Sprintf("%d switch ports redirect", len(list))
 	}
-	return finding.Of(list, Finding{
+	return finding.OfSome(list, Finding{
 		ID: "acs-redirect", Severity: Warning,
 		Summary: ports + " traffic between GPUs and NICs to the root complex (ACS).",
 		Why: "Although they share a switch, every transfer goes up to the CPU and back: GPUDirect " +
@@ -68,7 +68,7 @@ func unreadRedirects(h hardware) []Finding {
 				"switch port %s: its configuration space is hidden beyond the first 64 bytes", port.Address))
 		}
 	}
-	return finding.Of(list, Finding{
+	return finding.OfSome(list, Finding{
 		ID: "acs-redirect", Severity: Unknown,
 		Summary: "Whether switches redirect traffic to the root complex (ACS) cannot be told.",
 		Why:     "Redirected traffic goes up to the CPU and back, even where GPU and NIC share a switch.",

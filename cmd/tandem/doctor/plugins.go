@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -100,25 +101,19 @@ func AskPlugins(ctx context.Context, runDir string, sys fs.FS) Plugins {
 
 // unofferedGPUs finds GPUs that no running plugin offers.
 func unofferedGPUs(p Plugins) []Finding {
-	if p.Unoffered == "" {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(p.Unoffered != "", Finding{
 		ID: "gpus-not-offered", Severity: Error, Summary: "No plugin offers the GPUs of this machine.",
 		Evidence: []string{p.Unoffered}, Why: "No pod gets a GPU here.",
 		Fix: []string{
 			"look at the pod of tandem-gpu on this node: kubectl logs, and /readyz",
 			"where it waits for NVML: gpu.runtimeClassName, or gpu.driverRoot with gpu.deviceListStrategy=cdi-cri",
 		},
-	}}
+	})
 }
 
 // unenforced finds plugins that do not enforce annotations.
 func unenforced(p Plugins) []Finding {
-	if p.Unenforced == "" {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(p.Unenforced != "", Finding{
 		ID: "alignment-not-enforced", Severity: Warning,
 		Summary:  "The annotation tandem.dev/alignment of pods is not enforced on this node.",
 		Evidence: []string{p.Unenforced},
@@ -128,5 +123,5 @@ func unenforced(p Plugins) []Finding {
 				"kubeletCertificate=/var/lib/kubelet/pki/kubelet.crt",
 			"else docs/tune.md, near pairs as a condition",
 		},
-	}}
+	})
 }

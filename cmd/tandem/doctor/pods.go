@@ -66,10 +66,7 @@ const packing = "Where 60 % of the GPUs are busy, 9.5 % of jobs have a refused p
 // refusedPods finds refused pods: the scheduler counted devices, and those that were free were not on one set of
 // NUMA nodes.
 func refusedPods(r Refused) []Finding {
-	if r.Number == 0 {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(r.Number > 0, Finding{
 		ID: "refused-pods", Severity: Warning,
 		Summary: fmt.Sprintf("%s still there that this kubelet refused: %s.",
 			finding.CountAre(r.Number, "pod"), refusal),
@@ -81,7 +78,7 @@ func refusedPods(r Refused) []Finding {
 			"or have the default scheduler spread pods (LeastAllocated) instead of packing them",
 			"the descheduler removes those that are there: deployments/descheduler/values.yaml",
 		},
-	}}
+	})
 }
 
 // uncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else "".

@@ -78,10 +78,7 @@ func badOptions(f Facts) (findings []finding.Finding) {
 }
 
 func manyNodes(f Facts) []finding.Finding {
-	if f.Policy == "none" || f.NUMANodes <= f.AllowedNodes() {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.Policy != "none" && f.NUMANodes > f.AllowedNodes(), finding.Finding{
 		ID: "many-numa-nodes", Severity: finding.Error,
 		Summary: fmt.Sprintf("The machine has %d NUMA nodes, and the kubelet allows %d.",
 			f.NUMANodes, f.AllowedNodes()),
@@ -92,14 +89,11 @@ func manyNodes(f Facts) []finding.Finding {
 			fmt.Sprintf("or, from Kubernetes 1.31 on, topologyManagerPolicyOptions: {%s: \"%d\"}; "+
 				"admission becomes slower with every node", MaxNodes, f.NUMANodes),
 		},
-	}}
+	})
 }
 
 func reservedWithCgroup(f Facts) []finding.Finding {
-	if f.ReservedCPUs == "" || f.SystemReservedCgroup == "" && f.KubeReservedCgroup == "" {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.ReservedCPUs != "" && f.SystemReservedCgroup+f.KubeReservedCgroup != "", finding.Finding{
 		ID: "reserved-cpus", Severity: finding.Error,
 		Summary: "The kubelet has reservedSystemCPUs beside systemReservedCgroup or kubeReservedCgroup.",
 		Evidence: []string{
@@ -108,7 +102,7 @@ func reservedWithCgroup(f Facts) []finding.Finding {
 		},
 		Why: "The kubelet takes named CPUs or a cgroup, and does not start with both.",
 		Fix: []string{"reserve an amount: cpu in systemReserved and kubeReserved, without reservedSystemCPUs"},
-	}}
+	})
 }
 
 func wrongReservedCPUs(f Facts) []finding.Finding {
@@ -136,10 +130,7 @@ func wrongReservedCPUs(f Facts) []finding.Finding {
 }
 
 func noReservedCPUs(f Facts) []finding.Finding {
-	if f.CPUPolicy != Static || f.Reserves() {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.CPUPolicy == Static && !f.Reserves(), finding.Finding{
 		ID: "reserved-cpus", Severity: finding.Error,
 		Summary: "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
 		Evidence: []string{
@@ -149,14 +140,11 @@ func noReservedCPUs(f Facts) []finding.Finding {
 		Why: "The kubelet does not start: its static policy wants reservedSystemCPUs, " +
 			"or CPUs in kubeReserved or systemReserved.",
 		Fix: []string{fixKubelet + " --static-cpus, or reservedSystemCPUs: \"" + f.FirstCPUs() + "\""},
-	}}
+	})
 }
 
 func noReservedMemory(f Facts) []finding.Finding {
-	if f.MemoryPolicy != "Static" || len(f.ReservedMemory) > 0 {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.MemoryPolicy == "Static" && len(f.ReservedMemory) == 0, finding.Finding{
 		ID: "reserved-memory", Severity: finding.Error,
 		Summary: "The kubelet's memory manager is static, and no memory is reserved.",
 		Evidence: []string{
@@ -165,5 +153,5 @@ func noReservedMemory(f Facts) []finding.Finding {
 		Why: "The kubelet does not start: the static policy wants as much reserved memory as kubeReserved, " +
 			"systemReserved and the eviction limit together.",
 		Fix: []string{"reservedMemory: [{numaNode: 0, limits: {memory: SUM}}]"},
-	}}
+	})
 }
