@@ -229,13 +229,13 @@ func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 		return true, usage("--apply and --static-cpus belong to --fix-kubelet")
 	case f.rollback:
 		x.node.Sys = os.DirFS(x.from.SysfsRoot) // the devices do not matter
-		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet())
+		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet)
 	case f.fix:
 		if _, err := x.readMachine(); err != nil {
 			return true, err
 		}
 		x.node.Mode, _ = doctor.RunningMode(cmd.Context(), x.node.RunDir)
-		return true, fix.Run(cmd.OutOrStdout(), x.node.Kubelet(), f.change)
+		return true, fix.Run(cmd.OutOrStdout(), x.node.Kubelet, f.change)
 	default:
 		return false, nil
 	}

@@ -28,8 +28,8 @@ type command struct {
 	stdout, stderr io.Writer
 }
 
-// remote starts programs by the subresource exec of pods: over a websocket and, if a proxy on the way does not
-// take one, over SPDY, as kubectl does.
+// remote starts programs by the subresource exec of pods: over a websocket or, if a proxy on the way takes
+// none, over SPDY, as kubectl does.
 func remote(config *rest.Config, server rest.Interface) executor {
 	return func(ctx context.Context, in Daemon, c command) error {
 		request := server.Post().Namespace(in.Namespace).Resource("pods").Name(in.Pod).SubResource("exec").
@@ -73,8 +73,8 @@ func (e *ExitError) Error() string {
 	return e.Said
 }
 
-// run starts tandem in the pod of a daemon, for as long as the timeout allows, and returns the standard output.
-// The error has the last line of the standard error.
+// run starts tandem in the pod of a daemon, for as long as the timeout allows, and returns the standard
+// output. The error has the last line of the standard error.
 func (e executor) run(ctx context.Context, in Daemon, timeout time.Duration, what command) ([]byte, error) {
 	ctx, end := context.WithTimeout(ctx, timeout)
 	defer end()
@@ -108,8 +108,8 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// The most bytes that a command in a daemon's pod may print. The status of a node with 1,024 VFs takes a third
-// of a MiB.
+// The most bytes that a command in a daemon's pod may print. The status of a node with 1,024 VFs takes a
+// third of a MiB.
 const (
 	mostPrinted  = 4 << 20
 	mostProblems = 64 << 10

@@ -74,8 +74,9 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 			d.Pairs = append(d.Pairs, Pair{p.GetGpu(), p.GetVf(), p.GetDistance()})
 		}
 		for _, o := range m.GetOptions() {
-			d.Switches = append(d.Switches,
-				SwitchState{o.GetSwitch(), o.GetFreeGpus(), o.GetFreeVfs(), o.GetTakenGpus(), o.GetTakenVfs(), o.GetResult()})
+			d.Switches = append(d.Switches, SwitchState{
+				o.GetSwitch(), o.GetFreeGpus(), o.GetFreeVfs(), o.GetTakenGpus(), o.GetTakenVfs(), o.GetResult(),
+			})
 		}
 		if at := m.GetAllocatedUnixNano(); at != 0 {
 			allocated := time.Unix(0, at)

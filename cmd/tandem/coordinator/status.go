@@ -86,7 +86,8 @@ func NewStatus(answer *api.StatusResponse) Status {
 		}
 		s.Resources = append(s.Resources, resource)
 	}
-	s.Totals, s.Degraded, s.Alignment = totalsOf(s.rows()), degradedOf(answer.GetResources()), alignmentOf(answer)
+	s.Totals, s.Degraded = totalsOf(s.rows()), degradedOf(answer.GetResources())
+	s.Alignment = alignmentOf(answer)
 	return s
 }
 

@@ -22,10 +22,10 @@ import (
 type daemons struct {
 	runDir, usualDir string
 	unusable         string   // why the daemons cannot meet in the run folder
-	others           []string // run folders in which others serve besides the daemons of this one
+	others           []string // other run folders in which a daemon serves
 	held             []string // lock files of the modes
 	modes            map[mode.Mode]bool
-	lost             []string // resources whose devices the kubelet does not have
+	lost             []string // resources with devices that the kubelet has not, or has from elsewhere
 }
 
 func (n Node) readDaemons(a *access) daemons {
@@ -51,8 +51,8 @@ func (n Node) readDaemons(a *access) daemons {
 	return d
 }
 
-// unusable says why the daemons cannot meet in their run folder: the folder has to be root's alone, which the
-// daemons see to if they can, and who looks may be a daemon's user.
+// unusable says why the daemons cannot meet in their run folder: the folder has to be root's alone, or the
+// caller's, who may be the user of the daemons.
 func (a *access) unusable(runDir string) string {
 	info, err := os.Lstat(runDir)
 	switch {
@@ -84,8 +84,8 @@ func owner(info fs.FileInfo) int {
 // askTimeout limits the questions to the running daemons and to the kubelet.
 const askTimeout = 5 * time.Second
 
-// lostTwice compares the devices of the running daemons with those of the kubelet, and again where they
-// differ: a list may be on its way.
+// lostTwice compares the devices of the running daemons with the kubelet's and, after a difference, once
+// more: a list may be on the way.
 func (n Node) lostTwice() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
@@ -105,8 +105,8 @@ func (n Node) lostTwice() []string {
 	return lost
 }
 
-// lost says for each resource how the kubelet's healthy devices differ from those of the daemon. A daemon or
-// a kubelet without an answer has no difference.
+// lost returns for each resource the difference between the healthy devices of the daemon and the kubelet's.
+// Without an answer of both there is no difference.
 func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string) {
 	status, err := coordination.Status(ctx, n.RunDir)
 	if err != nil {
@@ -171,16 +171,14 @@ func runFolders(d daemons) (findings []Finding) {
 			Summary:  "The two daemons do not meet.",
 			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", d.runDir, other)},
 			Why:      "Each of them chooses for itself, and pairs are a matter of luck.",
-			Fix: []string{
-				"tell both the same --run-dir, or none: they meet in " + d.usualDir + " then",
-			},
+			Fix:      []string{"tell both the same --run-dir, or none: they meet in " + d.usualDir + " then"},
 		})
 	}
 	return findings
 }
 
-// bothModes finds device plugins next to the DRA driver. They keep each other away, unless they were told
-// different folders at a time when neither could see the other's.
+// bothModes finds device plugins next to the DRA driver. Each keeps the other away, but not from a folder that
+// was invisible at the start.
 func bothModes(d daemons) []Finding {
 	return finding.When(len(d.modes) > 1, Finding{
 		ID: "modes", Severity: Error,

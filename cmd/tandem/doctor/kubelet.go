@@ -32,12 +32,11 @@ type kubeletFacts struct {
 }
 
 func (n Node) readKubelet(a *access) (k kubeletFacts) {
-	in := n.Kubelet()
 	p, err := settings.FindProcess(n.ProcRoot)
 	if err != nil {
 		k.process = err.Error()
 	}
-	k.Facts, err = in.Read(p, nil)
+	k.Facts, err = n.Kubelet.Read(p, nil)
 	var wrong *configuration.FileError
 	if errors.As(err, &wrong) && !a.denied(wrong.File, wrong.Err) {
 		k.config = wrong.Error()

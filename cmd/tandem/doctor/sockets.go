@@ -17,8 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// sockets are the sockets of the kubelet and of plugins, by the reasons why nobody answers on them; "" for an
-// answer.
+// sockets has the reasons why nobody answers on sockets of the kubelet and of plugins; "" for an answer.
 type sockets struct {
 	registration string // where plugins register
 	podResources string // where Tandem asks for the devices of pods; not tried without registration
@@ -26,7 +25,7 @@ type sockets struct {
 	stock        []stockSocket
 }
 
-// stockSocket is a socket on which a plugin listens whose place Tandem takes.
+// stockSocket is the socket of a running plugin whose place Tandem takes.
 type stockSocket struct{ plugin, path string }
 
 func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {

@@ -13,9 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a finding
-// the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in pkg/kubelet/cm). Tandem
-// writes no file that would cause one.
+// Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a
+// finding the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in
+// pkg/kubelet/cm). Tandem writes no file that would cause one.
 func Refusals(f Facts) []finding.Finding {
 	return finding.Judge(f, unknownPolicies, badOptions, manyNodes, reservedWithCgroup, wrongReservedCPUs,
 		noReservedCPUs, noReservedMemory)
@@ -93,7 +93,8 @@ func manyNodes(f Facts) []finding.Finding {
 }
 
 func reservedWithCgroup(f Facts) []finding.Finding {
-	return finding.When(f.ReservedCPUs != "" && f.SystemReservedCgroup+f.KubeReservedCgroup != "", finding.Finding{
+	hasCgroup := f.SystemReservedCgroup != "" || f.KubeReservedCgroup != ""
+	return finding.When(f.ReservedCPUs != "" && hasCgroup, finding.Finding{
 		ID: "reserved-cpus", Severity: finding.Error,
 		Summary: "The kubelet has reservedSystemCPUs beside systemReservedCgroup or kubeReservedCgroup.",
 		Evidence: []string{
