@@ -26,7 +26,7 @@ type examiner struct {
 	config  string // of the VFs
 	format  output
 	fix     fixer
-	pools   selection // devices selected by config
+	pools   selection // what config selects
 	refused int       // how many pods lie on the node refused; less than 0 to ask the kubelet
 }
 
@@ -127,7 +127,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	return verdict(found.Findings)
 }
 
-// modeText returns a line for a node in DRA mode, in which other findings apply.
+// modeText says that the node is in the mode of DRA, where other things stand in the way.
 func modeText(m mode.Mode) []byte {
 	if m != mode.DRA {
 		return nil
@@ -143,7 +143,7 @@ func remarkText(remark string) []byte {
 	return []byte(remark + "\n\n")
 }
 
-// verdict returns the error with the exit code of findings, or nil without findings.
+// verdict is nil where nothing was found.
 func verdict(findings []doctor.Finding) error {
 	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
 	switch {
@@ -156,7 +156,7 @@ func verdict(findings []doctor.Finding) error {
 	}
 }
 
-// read reads the machine and the offered devices.
+// read takes the machine over, with what is offered there.
 func (x *examiner) read(ctx context.Context) error {
 	n, err := x.readMachine()
 	if err != nil {
@@ -186,8 +186,8 @@ func (x *examiner) readMachine() (*machine.Node, error) {
 	return n, nil
 }
 
-// readVFs returns the VFs of the configuration, or of the running tandem-rdma, or of all NICs with RDMA. In
-// the last case the VFs are a guess, and guess is the reason.
+// readVFs are the VFs that the configuration selects, or those that the running tandem-rdma offers, or those
+// of all NICs with RDMA: a guess, and why it is one.
 func (x *examiner) readVFs(
 	ctx context.Context, n *machine.Node,
 ) (vfs []doctor.Device, guess string, err error) {
@@ -220,7 +220,7 @@ func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove that file")
 }
 
-// run does the action of the flags; done is false without such a flag.
+// run does what the flags say; false where they say nothing.
 func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 	switch {
 	case f.fix && f.rollback:
@@ -229,13 +229,13 @@ func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 		return true, usage("--apply and --static-cpus belong to --fix-kubelet")
 	case f.rollback:
 		x.node.Sys = os.DirFS(x.from.SysfsRoot) // the devices do not matter
-		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet())
+		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet)
 	case f.fix:
 		if _, err := x.readMachine(); err != nil {
 			return true, err
 		}
 		x.node.Mode, _ = doctor.RunningMode(cmd.Context(), x.node.RunDir)
-		return true, fix.Run(cmd.OutOrStdout(), x.node.Kubelet(), f.change)
+		return true, fix.Run(cmd.OutOrStdout(), x.node.Kubelet, f.change)
 	default:
 		return false, nil
 	}

@@ -27,7 +27,10 @@ var reported = []struct {
 	{"settings with which no kubelet starts", "nv-h100-oci", 1, func(s *sick) {
 		s.write("kubelet/config.yaml", kubeletKind+`topologyManagerPolicy: strict
 topologyManagerScope: node
-topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "often", max-allowable-numa-nodes: "4", near: "true"}
+topologyManagerPolicyOptions:
+  prefer-closest-numa-nodes: "often"
+  max-allowable-numa-nodes: "4"
+  near: "true"
 cpuManagerPolicy: dynamic
 reservedSystemCPUs: "0,9999"
 kubeReservedCgroup: /kube.slice

@@ -6,9 +6,11 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,16 +42,6 @@ type Cluster struct {
 	exec    executor
 }
 
-// executor starts a program in the pod of a daemon, and returns when it has ended.
-type executor func(ctx context.Context, in Daemon, c command) error
-
-// command is a program with what it reads and writes.
-type command struct {
-	args           []string
-	stdin          io.Reader // nil for none
-	stdout, stderr io.Writer
-}
-
 // Connect reads the kubeconfig. It asks nobody yet.
 func Connect(o Options) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -70,4 +62,39 @@ func Connect(o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
 	return &Cluster{options: o, server: server, exec: remote(config, server)}, nil
+}
+
+// ask runs a command of tandem on a node, in the pod of the first daemon that answers: all daemons of a node
+// have the same answer. It returns the output of the command, and the daemon.
+func (c *Cluster) ask(
+	ctx context.Context, daemons []Daemon, args func(Daemon) []string, stdin []byte,
+) (printed []byte, by Daemon, err error) {
+	var failed []string
+	running := 0
+	for _, d := range daemons {
+		if d.Trouble == "" {
+			running++
+		}
+	}
+	for _, d := range daemons {
+		if d.Trouble != "" {
+			failed = append(failed, fmt.Sprintf("%s/%s: %s", d.Namespace, d.Pod, d.Trouble))
+			continue
+		}
+		what := command{args: append([]string{"tandem"}, args(d)...)}
+		if stdin != nil {
+			what.stdin = bytes.NewReader(stdin)
+		}
+		printed, err := c.exec.run(ctx, d, c.options.Timeout/time.Duration(running), what)
+		var exit *ExitError
+		switch {
+		case err == nil:
+			return printed, d, nil
+		case errors.As(err, &exit) && len(printed) > 0: // a code that tells what was found
+			return printed, d, err
+		default:
+			failed = append(failed, err.Error())
+		}
+	}
+	return nil, Daemon{}, errors.New(strings.Join(failed, "; "))
 }

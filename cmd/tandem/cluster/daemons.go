@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,44 +18,6 @@ type Daemon struct {
 	Container            string            // that the daemon is in
 	Flags                map[string]string // of the daemon, without dashes: where the folders of the node are
 	Trouble              string            // why it cannot be asked; "" where its container runs
-}
-
-// Daemons lists the daemons by node.
-func (c *Cluster) Daemons(ctx context.Context) (map[string][]Daemon, error) {
-	return c.daemons(ctx, "")
-}
-
-// daemons are those of one node, or with "" of all.
-func (c *Cluster) daemons(ctx context.Context, node string) (map[string][]Daemon, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
-	defer cancel()
-	release, err := c.release(ctx)
-	if err != nil {
-		return nil, err
-	}
-	request := c.server.Get().Namespace(release.namespace).Resource("pods").
-		Param("labelSelector", c.options.Selector)
-	if node != "" {
-		request.Param("fieldSelector", "spec.nodeName="+node)
-	}
-	var pods corev1.PodList
-	if err := request.Do(ctx).Into(&pods); err != nil {
-		return nil, fmt.Errorf("list pods of Tandem's daemons: %w", err)
-	}
-	nodes := byNode(slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !release.made(&pod) }))
-	if len(nodes) == 0 {
-		return nil, fmt.Errorf(
-			"find Tandem's daemons: no DaemonSet of namespace %s has a pod%s that is labelled %s",
-			release.namespace, on(node), c.options.Selector)
-	}
-	return nodes, nil
-}
-
-func on(node string) string {
-	if node == "" {
-		return ""
-	}
-	return " on node " + node
 }
 
 // byNode are the daemons of pods that have a node. Those of one node are sorted: first those that run, then

@@ -3,9 +3,11 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"time"
@@ -16,8 +18,18 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// remote starts programs by the subresource exec of pods: over a websocket and, where something on the way
-// knows none, over SPDY, as kubectl does.
+// executor starts a program in the pod of a daemon, and returns at the end of the program.
+type executor func(ctx context.Context, in Daemon, c command) error
+
+// command is a program with its input and output.
+type command struct {
+	args           []string
+	stdin          io.Reader // nil for none
+	stdout, stderr io.Writer
+}
+
+// remote starts programs by the subresource exec of pods: over a websocket or, if a proxy on the way takes
+// none, over SPDY, as kubectl does.
 func remote(config *rest.Config, server rest.Interface) executor {
 	return func(ctx context.Context, in Daemon, c command) error {
 		request := server.Post().Namespace(in.Namespace).Resource("pods").Name(in.Pod).SubResource("exec").
@@ -48,7 +60,7 @@ func remote(config *rest.Config, server rest.Interface) executor {
 	}
 }
 
-// ExitError says with which code tandem ended in a pod, and what it said last.
+// ExitError is the exit code of tandem in a pod, and the last line of its standard error.
 type ExitError struct {
 	Code int
 	Said string
@@ -61,9 +73,9 @@ func (e *ExitError) Error() string {
 	return e.Said
 }
 
-// run starts tandem in the pod of a daemon, for as long as the timeout allows, and returns what it prints.
-// What it writes to its standard error is in the error.
-func (c *Cluster) run(ctx context.Context, in Daemon, timeout time.Duration, what command) ([]byte, error) {
+// run starts tandem in the pod of a daemon, for as long as the timeout allows, and returns the standard
+// output. The error has the last line of the standard error.
+func (e executor) run(ctx context.Context, in Daemon, timeout time.Duration, what command) ([]byte, error) {
 	ctx, end := context.WithTimeout(ctx, timeout)
 	defer end()
 	ctx, tooLong := context.WithCancelCause(ctx)
@@ -71,7 +83,7 @@ func (c *Cluster) run(ctx context.Context, in Daemon, timeout time.Duration, wha
 	printed := bounded{bound: mostPrinted, excess: tooLong}
 	said := bounded{bound: mostProblems, excess: tooLong}
 	what.stdout, what.stderr = &printed, &said
-	err := c.exec(ctx, in, what)
+	err := e(ctx, in, what)
 	var code utilexec.CodeExitError
 	switch cause := context.Cause(ctx); {
 	case err == nil && cause == nil:
@@ -84,14 +96,38 @@ func (c *Cluster) run(ctx context.Context, in Daemon, timeout time.Duration, wha
 	case cause != nil:
 		return nil, fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, cause)
 	default:
-		return nil, fmt.Errorf("%s/%s: %s", in.Namespace, in.Pod, asked.ReplaceAllString(err.Error(), ""))
+		return nil, fmt.Errorf("%s/%s: %s", in.Namespace, in.Pod, requestText.ReplaceAllString(err.Error(), ""))
 	}
 }
 
-// asked is the request as errors of Go's client quote it, with the whole command line in it.
-var asked = regexp.MustCompile(`(Get|Post) "[^"]*": `)
+// requestText matches the request as errors of Go's client quote it, with the whole command line in it.
+var requestText = regexp.MustCompile(`(Get|Post) "[^"]*": `)
 
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
+}
+
+// The most bytes that a command in a daemon's pod may print. The status of a node with 1,024 VFs takes a
+// third of a MiB.
+const (
+	mostPrinted  = 4 << 20
+	mostProblems = 64 << 10
+)
+
+// bounded keeps written bytes, up to a bound.
+type bounded struct {
+	bytes.Buffer
+	bound  int
+	excess func(error) // called with the first write beyond the bound
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.bound {
+		err := fmt.Errorf("the answer is longer than %d KiB", b.bound>>10)
+		b.excess(err)
+		return 0, err
+	}
+	return b.Buffer.Write(p)
 }

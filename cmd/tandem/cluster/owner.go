@@ -17,6 +17,44 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// Daemons lists the daemons by node.
+func (c *Cluster) Daemons(ctx context.Context) (map[string][]Daemon, error) {
+	return c.daemons(ctx, "")
+}
+
+// daemons lists the daemons of one node, or with "" of all nodes.
+func (c *Cluster) daemons(ctx context.Context, node string) (map[string][]Daemon, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	release, err := c.release(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request := c.server.Get().Namespace(release.namespace).Resource("pods").
+		Param("labelSelector", c.options.Selector)
+	if node != "" {
+		request.Param("fieldSelector", "spec.nodeName="+node)
+	}
+	var pods corev1.PodList
+	if err := request.Do(ctx).Into(&pods); err != nil {
+		return nil, fmt.Errorf("list pods of Tandem's daemons: %w", err)
+	}
+	nodes := byNode(slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !release.made(&pod) }))
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf(
+			"find Tandem's daemons: no DaemonSet of namespace %s has a pod%s that is labelled %s",
+			release.namespace, on(node), c.options.Selector)
+	}
+	return nodes, nil
+}
+
+func on(node string) string {
+	if node == "" {
+		return ""
+	}
+	return " on node " + node
+}
+
 // release is the DaemonSets of Tandem in one namespace.
 //
 // Anybody who may create a pod can give it the labels, the name and the owner reference of a daemon, and

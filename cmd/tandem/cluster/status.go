@@ -15,14 +15,14 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
-// Status is how all nodes of a cluster are, as -o json prints it.
+// Status is the status of all nodes of a cluster, as -o json prints it.
 type Status struct {
-	Version document.V1 `json:"version"`
-	Nodes   []Node      `json:"nodes"` // by name
+	Version document.V1  `json:"version"`
+	Nodes   []NodeStatus `json:"nodes"` // by name
 }
 
-// Node is a node with a daemon of Tandem's.
-type Node struct {
+// NodeStatus is the status of a node with a daemon of Tandem's.
+type NodeStatus struct {
 	Name   string              `json:"name"`
 	Daemon string              `json:"daemon,omitempty"` // namespace/pod that answered
 	Error  string              `json:"error,omitempty"`  // why none did
@@ -32,15 +32,15 @@ type Node struct {
 // atOnce is how many nodes are asked at the same time: each takes two connections of the API server.
 const atOnce = 16
 
-// Status asks the daemons of all nodes how they are. A node that does not answer says why; it fails only
-// where no node can be found.
+// Status asks the daemons of all nodes for their status. A node without an answer has an error; Status fails
+// only if no node is found.
 func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	daemons, err := c.Daemons(ctx)
 	if err != nil {
 		return Status{}, err
 	}
 	names := slices.Sorted(maps.Keys(daemons))
-	s := Status{Nodes: make([]Node, len(names))}
+	s := Status{Nodes: make([]NodeStatus, len(names))}
 	var all errgroup.Group
 	all.SetLimit(atOnce)
 	for i, name := range names {
@@ -52,14 +52,14 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	return s, all.Wait()
 }
 
-func (c *Cluster) node(ctx context.Context, name string, daemons []Daemon) Node {
+func (c *Cluster) node(ctx context.Context, name string, daemons []Daemon) NodeStatus {
 	printed, by, err := c.ask(ctx, daemons, statusArgs, nil)
 	if err != nil {
-		return Node{Name: name, Error: err.Error()}
+		return NodeStatus{Name: name, Error: err.Error()}
 	}
-	n := Node{Name: name, Daemon: by.Namespace + "/" + by.Pod, Status: &coordinator.Status{}}
+	n := NodeStatus{Name: name, Daemon: by.Namespace + "/" + by.Pod, Status: &coordinator.Status{}}
 	if err := json.Unmarshal(printed, n.Status); err != nil {
-		return Node{Name: name, Error: fmt.Sprintf("%s: read the answer: %v", n.Daemon, err)}
+		return NodeStatus{Name: name, Error: fmt.Sprintf("%s: read the answer: %v", n.Daemon, err)}
 	}
 	return n
 }

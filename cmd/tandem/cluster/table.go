@@ -41,7 +41,7 @@ func (s Status) Table() []byte {
 	return out.Bytes()
 }
 
-func (n Node) columns() []string {
+func (n NodeStatus) columns() []string {
 	s := n.Status
 	if s == nil {
 		return []string{n.Name, "?", "?", "?", "?", "?", "?", "NO ANSWER: " + n.Error}

@@ -27,7 +27,7 @@ const timeout = 5 * time.Second
 func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return coordination.Status(ctx, found(runDir))
+	return coordination.Status(ctx, runFolder(runDir))
 }
 
 // Now is what the plugins know at this moment; nil where they do not answer.
@@ -40,7 +40,7 @@ func Now(ctx context.Context, runDir string) *Status {
 	return &s
 }
 
-func found(runDir string) string {
+func runFolder(runDir string) string {
 	if runDir != "" {
 		return runDir
 	}
@@ -52,7 +52,7 @@ func found(runDir string) string {
 func AskDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := coordination.Explain(ctx, found(runDir), namespace, pod, container)
+	answer, err := coordination.Explain(ctx, runFolder(runDir), namespace, pod, container)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +92,28 @@ func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, erro
 		}
 	}
 	return s, nil
+}
+
+// AskKubelet adds what the kubelet itself says: whether it is there, and which resources it goes by. It waits
+// a second at most. The kubelet frees nothing because it is asked.
+func (s *Status) AskKubelet(ctx context.Context, dir string) {
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+	defer cancel()
+	devices, state := askKubelet(ctx, dir)
+	s.Kubelet = &state
+	if devices == nil || s.isDRA() { // the kubelet allocates nothing then
+		return
+	}
+	for i := range s.Resources {
+		r := &s.Resources[i]
+		registered := len(devices[r.Name]) > 0
+		healthy := slices.ContainsFunc(r.Devices, func(d Device) bool {
+			return d.State != unhealthy && d.State != allocatedUnhealthy
+		})
+		if registered || healthy { // it tells of healthy devices alone
+			r.Registered = &registered
+		}
+	}
 }
 
 // OffersGPUs reports whether a plugin that is there offers GPUs.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -34,28 +33,6 @@ const (
 	KubeletDown    = "down"
 	KubeletUnknown = "unknown" // who asks does not see its socket
 )
-
-// AskKubelet adds what the kubelet itself says: whether it is there, and which resources it goes by. It waits
-// a second at most. The kubelet frees nothing because it is asked.
-func (s *Status) AskKubelet(ctx context.Context, dir string) {
-	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
-	defer cancel()
-	devices, state := askKubelet(ctx, dir)
-	s.Kubelet = &state
-	if devices == nil || s.isDRA() { // the kubelet allocates nothing then
-		return
-	}
-	for i := range s.Resources {
-		r := &s.Resources[i]
-		registered := len(devices[r.Name]) > 0
-		healthy := slices.ContainsFunc(r.Devices, func(d Device) bool {
-			return d.State != unhealthy && d.State != allocatedUnhealthy
-		})
-		if registered || healthy { // it tells of healthy devices alone
-			r.Registered = &registered
-		}
-	}
-}
 
 // askKubelet asks which devices the kubelet has to give; nil where it does not tell.
 func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {

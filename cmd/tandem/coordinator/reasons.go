@@ -55,7 +55,7 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 		a := s.around(gpu, container)
 		list = append(list, a)
 		fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\t%s\n", gpu.ID, gpu.Switch, numaText(gpu.NUMA), len(a.free), a.all,
-			cmp.Or(strings.Join(owners(a.held), " "), "-"))
+			cmp.Or(strings.Join(ownersOf(a.held), " "), "-"))
 	}
 	w.Flush() // into memory
 	for _, vf := range far(gpus, vfs) {
@@ -68,7 +68,7 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 func next(container string, list []apart) string {
 	pod := container[:max(0, strings.LastIndex(container, "/"))]
 	for _, a := range list {
-		switch holders := owners(a.held); {
+		switch holders := ownersOf(a.held); {
 		case a.all == 0:
 			return fmt.Sprintf("switch %s has no VF that a plugin offers: see \"tandem doctor\", or ask for fewer "+
 				"GPUs", a.gpu.Switch)
@@ -186,8 +186,8 @@ func (s Status) around(gpu Device, container string) apart {
 	return a
 }
 
-// owners are those of devices, each once.
-func owners(devices []Device) []string {
+// ownersOf returns the owners of devices, each once.
+func ownersOf(devices []Device) []string {
 	var names []string
 	for _, d := range devices {
 		names = insert(names, d.Owner)

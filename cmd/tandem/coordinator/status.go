@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
@@ -54,28 +55,6 @@ type Resource struct {
 	Registered *bool `json:"registered,omitempty"`
 }
 
-// Device is a GPU or VF, what became of it and who has it.
-type Device struct {
-	ID      string  `json:"id"`
-	Address string  `json:"address"`
-	Switch  string  `json:"switch"`
-	NUMA    *uint32 `json:"numa"` // as told to the kubelet
-	State   string  `json:"state"`
-	Owner   string  `json:"owner,omitempty"` // namespace/pod/container, as far as it is known
-	// the container that had it: it has ended, and the kubelet takes the device back when it next needs some
-	Ended string `json:"ended,omitempty"`
-}
-
-// The states of a device.
-const (
-	free               = "free"
-	stranded           = "stranded" // free, and nothing of the other kind is free on its switch
-	planned            = "planned"
-	allocated          = "allocated"
-	unhealthy          = "unhealthy"
-	allocatedUnhealthy = "allocated, unhealthy"
-)
-
 // NewStatus is the answer to a question for all devices.
 func NewStatus(answer *api.StatusResponse) Status {
 	s := Status{
@@ -107,7 +86,8 @@ func NewStatus(answer *api.StatusResponse) Status {
 		}
 		s.Resources = append(s.Resources, resource)
 	}
-	s.Totals, s.Degraded, s.Alignment = s.totals(), degradedOf(answer.GetResources()), alignmentOf(answer)
+	s.Totals, s.Degraded = totalsOf(s.rows()), degradedOf(answer.GetResources())
+	s.Alignment = alignmentOf(answer)
 	return s
 }
 
@@ -115,48 +95,6 @@ func NewStatus(answer *api.StatusResponse) Status {
 func (s Status) isDRA() bool { return s.Mode == string(mode.DRA) }
 
 func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", major, minor) }
-
-func newDevice(d *api.DeviceStatus, inPlan bool) Device {
-	one := Device{
-		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
-		NUMA: d.GetDevice().Numa, State: free, Owner: ownerText(d.GetOwner()),
-		Ended: ownerText(d.GetEnded()),
-	}
-	switch {
-	case d.GetAllocated() && !d.GetDevice().GetHealthy():
-		one.State = allocatedUnhealthy
-	case d.GetAllocated():
-		one.State = allocated
-	case !d.GetDevice().GetHealthy():
-		one.State = unhealthy
-	case inPlan:
-		one.State = planned
-	case d.GetStranded():
-		one.State = stranded
-	}
-	return one
-}
-
-func ownerText(o *api.Owner) string {
-	if o == nil {
-		return ""
-	}
-	if o.GetNamespace() == "" {
-		return o.GetPod() + "/" + o.GetContainer() // of which no more is known
-	}
-	return o.GetNamespace() + "/" + o.GetPod() + "/" + o.GetContainer()
-}
-
-// row is a device with what is to be known of its resource.
-type row struct {
-	Device
-	resource string
-	kind     device.Kind
-	stale    bool // its plugin is away: it is as it was known last
-}
-
-// free reports whether a container can get it now.
-func (r row) free() bool { return !r.stale && (r.State == free || r.State == stranded) }
 
 // rows are the devices of all resources by switch; within one they keep their order.
 func (s Status) rows() []row {
@@ -177,4 +115,28 @@ func (s Status) Devices() string {
 		fmt.Fprintln(&all, row.resource, row.ID, row.Address)
 	}
 	return all.String()
+}
+
+// Alignment says whether containers are refused whose pairs are not all on one switch.
+type Alignment struct {
+	Policy      string `json:"policy"`           // of pods without annotation: "preferred" or "required"
+	Annotations bool   `json:"annotations"`      // tandem.dev/alignment of pods is enforced
+	Source      string `json:"source,omitempty"` // that reads it
+	Why         string `json:"why,omitempty"`    // it is not enforced
+}
+
+func alignmentOf(answer *api.StatusResponse) *Alignment {
+	a := answer.GetAlignment()
+	if a == nil {
+		return nil
+	}
+	return &Alignment{a.GetPolicy(), a.GetAnnotations(), a.GetSource(), a.GetWhy()}
+}
+
+// Unenforced says that the annotation of pods is not enforced, and why; "" where it is, or nobody tells.
+func (a *Alignment) Unenforced() string {
+	if a == nil || a.Annotations {
+		return ""
+	}
+	return fmt.Sprintf("annotation %s of pods is not enforced on this node: %s", intent.AlignmentKey, a.Why)
 }

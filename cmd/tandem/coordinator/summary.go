@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -77,13 +76,6 @@ func (r row) ownerText() string {
 	return cmp.Or(r.Owner, "-")
 }
 
-func numaText(node *uint32) string {
-	if node == nil {
-		return "?"
-	}
-	return fmt.Sprint(*node)
-}
-
 // line is a switch.
 type line struct {
 	counts
@@ -127,14 +119,6 @@ func (l *line) take(r row) {
 	l.marks[mark].add(r)
 }
 
-// insert adds to a sorted list what it does not have yet.
-func insert(list []string, s string) []string {
-	if i, found := slices.BinarySearch(list, s); !found {
-		return slices.Insert(list, i, s)
-	}
-	return list
-}
-
 // remarks are the owners in short, and what else is to be known of the devices.
 func (l *line) remarks() string {
 	const few = 2
@@ -148,24 +132,4 @@ func (l *line) remarks() string {
 		}
 	}
 	return cmp.Or(strings.Join(said, " "), "-")
-}
-
-// list is "1 GPU", "2 VFs" or both.
-func (c *counts) list() string {
-	var parts []string
-	if n := c.gpus.All; n > 0 {
-		parts = append(parts, several(n, "GPU"))
-	}
-	if n := c.vfs.All; n > 0 {
-		parts = append(parts, several(n, "VF"))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// several is "1 GPU" or "2 GPUs".
-func several(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
 }

@@ -4,6 +4,8 @@ package coordinator
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/degraded"
@@ -51,9 +53,9 @@ func (c *counts) add(r row) {
 	}
 }
 
-func (s Status) totals() (t Totals) {
+func totalsOf(rows []row) (t Totals) {
 	switches, all := map[string]*counts{}, counts{}
-	for _, r := range s.rows() {
+	for _, r := range rows {
 		if switches[r.Switch] == nil {
 			switches[r.Switch] = &counts{}
 		}
@@ -87,4 +89,24 @@ func degradedOf(resources []*api.Resource) []Degraded {
 
 func (d Degraded) String() string {
 	return fmt.Sprintf("%s: %d of %d GPUs have no VF on their switch", d.Container, d.Apart, d.GPUs)
+}
+
+// list is "1 GPU", "2 VFs" or both.
+func (c *counts) list() string {
+	var parts []string
+	if n := c.gpus.All; n > 0 {
+		parts = append(parts, several(n, "GPU"))
+	}
+	if n := c.vfs.All; n > 0 {
+		parts = append(parts, several(n, "VF"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// several is "1 GPU" or "2 GPUs".
+func several(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
 }

@@ -61,7 +61,7 @@ func dial(socket string) error {
 // noRight finds the closed files and folders.
 func noRight(closed []string) []Finding {
 	slices.Sort(closed)
-	return finding.Of(closed, Finding{
+	return finding.OfSome(closed, Finding{
 		ID: "no-right", Severity: Unknown,
 		Summary: fmt.Sprintf("User %d has no right to look at %s.",
 			os.Geteuid(), finding.Count(len(closed), "file or folder")),

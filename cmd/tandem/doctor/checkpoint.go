@@ -20,7 +20,7 @@ import (
 type checkpoint struct {
 	kubelet.Checkpoint
 	path    string
-	damage  error
+	damage  string
 	tree    *topology.Tree
 	offered []Device
 }
@@ -31,24 +31,21 @@ func (n Node) newCheckpoint(a *access, read kubelet.Checkpoint, err error) check
 		offered: slices.Concat(n.GPUs, n.VFs),
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !a.denied(c.path, err) {
-		c.damage = err
+		c.damage = fmt.Sprintf("%s: %v", c.path, err)
 	}
 	return c
 }
 
 // damagedCheckpoint finds a checkpoint that cannot be read.
 func damagedCheckpoint(c checkpoint) []Finding {
-	if c.damage == nil {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(c.damage != "", Finding{
 		ID: "checkpoint", Severity: Warning,
 		Summary:  "The kubelet's device checkpoint cannot be read.",
-		Evidence: []string{fmt.Sprintf("%s: %v", c.path, c.damage)},
+		Evidence: []string{c.damage},
 		Why: "It tells who is asking where the kubelet has no better way, and a kubelet that cannot read it " +
 			"forgets all allocations when it starts.",
 		Fix: []string{"drain the node, then: " + managers.Restarted("rm "+c.path)},
-	}}
+	})
 }
 
 // offeredTwice finds devices that are registered under two resources.
@@ -108,7 +105,7 @@ func (c checkpoint) finding(devices []string, f Finding) []Finding {
 	if len(devices) == 0 {
 		return nil
 	}
-	return finding.Of(append(devices, c.path), f)
+	return finding.OfSome(append(devices, c.path), f)
 }
 
 // isGone reports whether an ID is the address of a PCI function that the machine does not have.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -21,10 +22,10 @@ import (
 type daemons struct {
 	runDir, usualDir string
 	unusable         string   // why the daemons cannot meet in the run folder
-	others           []string // run folders in which others serve besides the daemons of this one
+	others           []string // other run folders in which a daemon serves
 	held             []string // lock files of the modes
 	modes            map[mode.Mode]bool
-	lost             []string // resources whose devices the kubelet does not have
+	lost             []string // resources with devices that the kubelet has not, or has from elsewhere
 }
 
 func (n Node) readDaemons(a *access) daemons {
@@ -50,8 +51,8 @@ func (n Node) readDaemons(a *access) daemons {
 	return d
 }
 
-// unusable says why the daemons cannot meet in their run folder: the folder has to be root's alone, which the
-// daemons see to if they can, and who looks may be a daemon's user.
+// unusable says why the daemons cannot meet in their run folder: the folder has to be root's alone, or the
+// caller's, who may be the user of the daemons.
 func (a *access) unusable(runDir string) string {
 	info, err := os.Lstat(runDir)
 	switch {
@@ -83,14 +84,14 @@ func owner(info fs.FileInfo) int {
 // askTimeout limits the questions to the running daemons and to the kubelet.
 const askTimeout = 5 * time.Second
 
-// lostTwice compares the devices of the running daemons with those of the kubelet, and again where they
-// differ: a list may be on its way.
+// lostTwice compares the devices of the running daemons with the kubelet's and, after a difference, once
+// more: a list may be on the way.
 func (n Node) lostTwice() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	pods, err := kubelet.NewPodResources(n.KubeletDir)
 	if err != nil {
-		return nil // kubeletSockets tells
+		return nil // [registration] tells
 	}
 	defer pods.Close()
 	lost := n.lost(ctx, pods)
@@ -104,8 +105,8 @@ func (n Node) lostTwice() []string {
 	return lost
 }
 
-// lost says for each resource how the kubelet's healthy devices differ from those of the daemon. A daemon or
-// a kubelet without an answer has no difference.
+// lost returns for each resource the difference between the healthy devices of the daemon and the kubelet's.
+// Without an answer of both there is no difference.
 func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string) {
 	status, err := coordination.Status(ctx, n.RunDir)
 	if err != nil {
@@ -136,13 +137,9 @@ func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []stri
 
 // lostDevices finds resources that the kubelet takes from another plugin.
 func lostDevices(d daemons) []Finding {
-	if len(d.lost) == 0 {
-		return nil
-	}
-	return []Finding{{
+	return finding.Of(d.lost, Finding{
 		ID: "kubelet-devices", Severity: Error,
-		Summary:  "The kubelet does not go by the devices that Tandem offers.",
-		Evidence: d.lost,
+		Summary: "The kubelet does not go by the devices that Tandem offers.",
 		Why: "A plugin that registers the same resource later takes its place. When it goes, " +
 			"a kubelet before 1.37 has no devices any more, and a later one keeps the list of the plugin " +
 			"that is gone.",
@@ -152,21 +149,18 @@ func lostDevices(d daemons) []Finding {
 			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that " +
 				"resource on this node",
 		},
-	}}
+	})
 }
 
 // runFolder finds a folder in which the daemons cannot meet.
 func runFolder(d daemons) []Finding {
-	if d.unusable == "" {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(d.unusable != "", Finding{
 		ID: "run-folder", Severity: Error,
 		Summary:  "The two daemons cannot meet in their folder.",
 		Evidence: []string{d.unusable},
 		Why:      "Each of them then chooses for itself, and pairs are a matter of luck.",
 		Fix:      []string{"rm -r " + d.runDir + ": the daemons make it anew; or another runDir"},
-	}}
+	})
 }
 
 // runFolders finds daemons that serve each other in folders of their own.
@@ -177,21 +171,16 @@ func runFolders(d daemons) (findings []Finding) {
 			Summary:  "The two daemons do not meet.",
 			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", d.runDir, other)},
 			Why:      "Each of them chooses for itself, and pairs are a matter of luck.",
-			Fix: []string{
-				"tell both the same --run-dir, or none: they meet in " + d.usualDir + " then",
-			},
+			Fix:      []string{"tell both the same --run-dir, or none: they meet in " + d.usualDir + " then"},
 		})
 	}
 	return findings
 }
 
-// bothModes finds device plugins next to the DRA driver. They keep each other away, unless they were told
-// different folders at a time when neither could see the other's.
+// bothModes finds device plugins next to the DRA driver. Each keeps the other away, but not from a folder that
+// was invisible at the start.
 func bothModes(d daemons) []Finding {
-	if len(d.modes) < 2 {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(len(d.modes) > 1, Finding{
 		ID: "modes", Severity: Error,
 		Summary:  "Device plugins and the DRA driver both hand out this node's devices.",
 		Evidence: d.held,
@@ -199,5 +188,5 @@ func bothModes(d daemons) []Finding {
 		Fix: []string{
 			"take one of them off this node: docs/dra.md has the order; tell all the same --run-dir",
 		},
-	}}
+	})
 }

@@ -78,7 +78,7 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.shapes, refusedShapes, refusedForCPUs, farShapes),
 		finding.Judge(f.refused, refusedPods),
 		finding.Judge(f.plugins, unofferedGPUs, unenforced),
-		finding.Judge(f.sockets, kubeletSockets, stockPlugins, draSocket),
+		finding.Judge(f.sockets, registration, podResources, stockPlugins, draSocket),
 		finding.Judge(f.notes, draGates),
 		finding.Judge(f.daemons, lostDevices),
 		finding.Judge(f.checkpoint, damagedCheckpoint, offeredTwice, goneDevices),

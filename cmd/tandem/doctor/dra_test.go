@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -36,7 +37,8 @@ func TestDRA(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := doctor.Node{
-		Sys: m.FS(), Tree: tree, DevRoot: t.TempDir(), KubeletDir: kubelettest.Dir(t), RunDir: t.TempDir(),
+		Kubelet: managers.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t)},
+		DevRoot: t.TempDir(), RunDir: t.TempDir(),
 		Notes: []string{"feature gate DRAPartitionableDevices of the API server is off", "another note"},
 	}
 	if ids := found(n); slices.Contains(ids, "dra-socket") || !slices.Contains(ids, "kubelet-socket") {

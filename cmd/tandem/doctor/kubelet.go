@@ -25,20 +25,21 @@ func KubeletDir(procRoot string) string {
 // kubeletFacts are the kubelet's settings, and the errors on the way to them.
 type kubeletFacts struct {
 	managers.Facts
-	process error     // no process is known to be the kubelet
-	config  error     // the configuration cannot be read
+	process string    // why no process is known to be the kubelet
+	config  string    // why the configuration cannot be read
 	stale   []Finding // of state files of other settings
 	judged  bool      // the settings are known, and the managers align devices
 }
 
 func (n Node) readKubelet(a *access) (k kubeletFacts) {
-	in := n.Kubelet()
 	p, err := settings.FindProcess(n.ProcRoot)
-	k.process = err
-	k.Facts, err = in.Read(p, nil)
+	if err != nil {
+		k.process = err.Error()
+	}
+	k.Facts, err = n.Kubelet.Read(p, nil)
 	var wrong *configuration.FileError
 	if errors.As(err, &wrong) && !a.denied(wrong.File, wrong.Err) {
-		k.config = wrong
+		k.config = wrong.Error()
 	}
 	if k.judged = k.Read && n.Mode != mode.DRA; !k.judged {
 		return k
@@ -54,35 +55,29 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 }
 
 func unknownProcess(k kubeletFacts) []Finding {
-	if k.process == nil {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(k.process != "", Finding{
 		ID: "kubelet-process", Severity: Unknown,
 		Summary:  "The kubelet that runs on this node cannot be told from other processes.",
-		Evidence: []string{k.process.Error()},
+		Evidence: []string{k.process},
 		Why: "Anybody can name a process so. Files and flags of such a process are not read; those of the " +
 			"kubelet are taken from their usual place.",
 		Fix: []string{
 			"run tandem doctor in the namespaces in which the kubelet runs",
 			"name its files: --kubelet-config, --kubelet-config-dir",
 		},
-	}}
+	})
 }
 
 func unreadConfig(k kubeletFacts) []Finding {
-	if k.config == nil {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(k.config != "", Finding{
 		ID: "kubelet-config", Severity: Unknown,
 		Summary:  "The kubelet's configuration cannot be read.",
-		Evidence: []string{k.config.Error()},
+		Evidence: []string{k.config},
 		Why:      "It decides whether GPUs and VFs of a container come from the same NUMA nodes at all.",
 		Fix: []string{
 			"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)",
 		},
-	}}
+	})
 }
 
 // kubeletSettings judges known settings.

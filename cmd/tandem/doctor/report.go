@@ -28,7 +28,8 @@ const (
 type Findings struct {
 	Version  document.V1 `json:"version"`
 	Findings []Finding   `json:"findings"`
-	Remark   string      `json:"remark,omitempty"` // no finding: an unknown number, and its usual value
+	// what could not be looked at, and what is to be expected of it, where that is no finding
+	Remark string `json:"remark,omitempty"`
 }
 
 // Report is the text of findings for people.

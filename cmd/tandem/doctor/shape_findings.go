@@ -16,7 +16,8 @@ func refusedShapes(s shapes) []Finding {
 	}
 	f := Finding{
 		ID: "refused-shapes", Severity: Error,
-		Summary:  fmt.Sprintf("Containers that ask for %s are refused, on an empty node too.", shapeList(s.refused)),
+		Summary: fmt.Sprintf("Containers that ask for %s are refused, on an empty node too.",
+			shapeList(s.refused)),
 		Evidence: []string{"GPUs: " + perNode(s.GPUs), "VFs: " + perNode(s.VFs)},
 		Why:      "Where some GPUs have a NUMA node, the kubelet counts those alone: they are too few.",
 	}

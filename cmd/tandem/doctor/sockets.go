@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// sockets are the sockets of the kubelet and of plugins, by the reasons why nobody answers on them; "" for an
-// answer.
+// sockets has the reasons why nobody answers on sockets of the kubelet and of plugins; "" for an answer.
 type sockets struct {
 	registration string // where plugins register
 	podResources string // where Tandem asks for the devices of pods; not tried without registration
@@ -25,7 +25,7 @@ type sockets struct {
 	stock        []stockSocket
 }
 
-// stockSocket is a socket on which a plugin listens whose place Tandem takes.
+// stockSocket is the socket of a running plugin whose place Tandem takes.
 type stockSocket struct{ plugin, path string }
 
 func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
@@ -101,34 +101,33 @@ func (n Node) unreachedDriver(a *access) string {
 	return unreached
 }
 
-// kubeletSockets finds sockets on which the kubelet does not answer.
-func kubeletSockets(s sockets) []Finding {
-	switch {
-	case s.registration != "":
-		return []Finding{{
-			ID: "kubelet-socket", Severity: Error,
-			Summary:  "The kubelet does not take registrations of device plugins.",
-			Evidence: []string{s.registration},
-			Why:      "Without it no plugin can offer anything.",
-			Fix: []string{
-				"systemctl status kubelet",
-				"where the kubelet has another --root-dir: kubeletDir in the chart, --kubelet-dir for the daemons and " +
-					"for tandem doctor",
-			},
-		}}
-	case s.podResources != "":
-		return []Finding{{
-			ID: "pod-resources", Severity: Warning,
-			Summary:  "The kubelet does not tell which pod holds which devices.",
-			Evidence: []string{s.podResources},
-			Why: "Tandem then cannot tell when devices have become free, nor which pod is asking, " +
-				"and guesses from the order of questions.",
-			Fix: []string{
-				"look for KubeletPodResources: false among the kubelet's feature gates (before Kubernetes 1.28)",
-			},
-		}}
-	}
-	return nil
+// registration finds a kubelet with which no plugin can register.
+func registration(s sockets) []Finding {
+	return finding.When(s.registration != "", Finding{
+		ID: "kubelet-socket", Severity: Error,
+		Summary:  "The kubelet does not take registrations of device plugins.",
+		Evidence: []string{s.registration},
+		Why:      "Without it no plugin can offer anything.",
+		Fix: []string{
+			"systemctl status kubelet",
+			"where the kubelet has another --root-dir: kubeletDir in the chart, --kubelet-dir for the daemons and " +
+				"for tandem doctor",
+		},
+	})
+}
+
+// podResources finds a kubelet that does not list the devices of pods.
+func podResources(s sockets) []Finding {
+	return finding.When(s.podResources != "", Finding{
+		ID: "pod-resources", Severity: Warning,
+		Summary:  "The kubelet does not tell which pod holds which devices.",
+		Evidence: []string{s.podResources},
+		Why: "Tandem then cannot tell when devices have become free, nor which pod is asking, " +
+			"and guesses from the order of questions.",
+		Fix: []string{
+			"look for KubeletPodResources: false among the kubelet's feature gates (before Kubernetes 1.28)",
+		},
+	})
 }
 
 // stockPlugins finds running plugins whose place Tandem takes.
@@ -151,10 +150,7 @@ func stockPlugins(s sockets) (findings []Finding) {
 
 // draSocket finds a DRA driver that the kubelet does not find.
 func draSocket(s sockets) []Finding {
-	if s.draDriver == "" {
-		return nil
-	}
-	return []Finding{{
+	return finding.When(s.draDriver != "", Finding{
 		ID: "dra-socket", Severity: Error,
 		Summary:  "The kubelet cannot find the DRA driver.",
 		Evidence: []string{s.draDriver},
@@ -162,7 +158,7 @@ func draSocket(s sockets) []Finding {
 		Fix: []string{
 			"look at the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
 		},
-	}}
+	})
 }
 
 // draGates finds feature gates that the DRA driver goes without; fewer are published then.
@@ -170,17 +166,13 @@ func draGates(notes []string) []Finding {
 	off := slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
 		return !strings.HasPrefix(note, "feature gate ")
 	})
-	if len(off) == 0 {
-		return nil
-	}
-	return []Finding{{
+	return finding.Of(off, Finding{
 		ID: "dra-gates", Severity: Warning,
-		Summary:  "The API server lacks features for pairs.",
-		Evidence: off,
-		Why:      "Tandem publishes a simpler form then: pairs stay on one switch, and more devices stay idle.",
+		Summary: "The API server lacks features for pairs.",
+		Why:     "Tandem publishes a simpler form then: pairs stay on one switch, and more devices stay idle.",
 		Fix: []string{
 			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true " +
 				"for kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",
 		},
-	}}
+	})
 }

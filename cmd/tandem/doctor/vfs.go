@@ -105,7 +105,7 @@ func vfFinding(id string, severity Severity, list []string, problem, why, fix st
 		subject += "s"
 		rest = strings.Replace(rest, "has ", "have ", 1)
 	}
-	return finding.Of(list, Finding{
+	return finding.OfSome(list, Finding{
 		ID: id, Severity: severity,
 		Summary: fmt.Sprintf("%d %s %s.", len(list), subject, rest),
 		Why:     why, Fix: []string{fix},

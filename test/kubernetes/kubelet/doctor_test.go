@@ -25,6 +25,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -101,7 +102,7 @@ func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := doctor.Node{Sys: machine.FS(), Tree: tree}
+	n := doctor.Node{Kubelet: managers.Kubelet{Sys: machine.FS(), Tree: tree}}
 	for d := range tree.Devices() {
 		device := doctor.Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
 		switch {
@@ -275,11 +276,11 @@ func TestFixWritesWhatTheKubeletTakes(t *testing.T) {
 	written := map[bool]int{}
 	for name, before := range kubeletConfigs {
 		for _, staticCPUs := range []bool{false, true} {
-			n := doctor.Node{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+			n := managers.Kubelet{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
 			if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(before), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refused := fix.Run(io.Discard, n.Kubelet(), fix.Change{Apply: true, StaticCPUs: staticCPUs})
+			refused := fix.Run(io.Discard, n, fix.Change{Apply: true, StaticCPUs: staticCPUs})
 			patch := fix.NewDropIn + "topologyManagerPolicy: restricted\n"
 			if staticCPUs {
 				patch += "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n"
@@ -338,10 +339,10 @@ func TestFixOnManyNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := doctor.Node{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+	n := managers.Kubelet{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
 	file := filepath.Join(n.ConfigDir, fix.DropIn)
 	if err := errors.Join(os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(fix.NewDropIn), 0o600),
-		fix.Run(io.Discard, n.Kubelet(), fix.Change{Apply: true})); err != nil {
+		fix.Run(io.Discard, n, fix.Change{Apply: true})); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(file)
@@ -359,7 +360,7 @@ func TestFixOnManyNodes(t *testing.T) {
 }
 
 // takes says why the kubelet would not start with a configuration on a machine.
-func takes(t *testing.T, n doctor.Node, c *kubeletconfig.KubeletConfiguration) error {
+func takes(t *testing.T, n managers.Kubelet, c *kubeletconfig.KubeletConfiguration) error {
 	t.Helper()
 	c = c.DeepCopy()
 	c.FailCgroupV1 = false // which is about the machine that the test runs on

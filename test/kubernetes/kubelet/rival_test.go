@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
@@ -132,7 +133,7 @@ func wantTold(t *testing.T, r *rig.Rig, registered bool) {
 	}
 	var found []string
 	for _, f := range doctor.Examine(doctor.Node{
-		Sys: r.Sys(), Tree: r.Tree, KubeletDir: r.KubeletDir(), RunDir: r.RunDir(),
+		Kubelet: managers.Kubelet{Sys: r.Sys(), Tree: r.Tree, KubeletDir: r.KubeletDir()}, RunDir: r.RunDir(),
 	}).Findings {
 		if f.ID == "kubelet-devices" || f.ID == "stock-plugin" {
 			found = append(found, f.Summary)

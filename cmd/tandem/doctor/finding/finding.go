@@ -39,14 +39,22 @@ func Judge[Facts any](facts Facts, checks ...Check[Facts]) (findings []Finding) 
 	return findings
 }
 
-// Of returns a finding with a list as its evidence, and no finding for an empty list.
-func Of(list []string, f Finding) []Finding {
-	if len(list) == 0 {
+// When returns a finding if a condition holds.
+func When(found bool, f Finding) []Finding {
+	if !found {
 		return nil
 	}
-	f.Evidence = Some(list)
 	return []Finding{f}
 }
+
+// Of returns a finding with a list as its evidence, if the list is not empty.
+func Of(list []string, f Finding) []Finding {
+	f.Evidence = list
+	return When(len(list) > 0, f)
+}
+
+// OfSome returns a finding with a few elements of a list as its evidence, if the list is not empty.
+func OfSome(list []string, f Finding) []Finding { return Of(Some(list), f) }
 
 // Some returns a few elements of a long list, and the number of the others.
 func Some(list []string) []string {

@@ -41,7 +41,7 @@ func TestWrongConfigurations(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := fix.Run(io.Discard, managers.Node{KubeletDir: dir}, fix.Change{})
+		err := fix.Run(io.Discard, managers.Kubelet{KubeletDir: dir}, fix.Change{})
 		if err == nil || err.Error() != "read the kubelet's configuration: "+file+": "+want {
 			t.Errorf("%q: %v, want %q", strings.TrimPrefix(content, header), err, want)
 		}

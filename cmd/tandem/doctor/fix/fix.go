@@ -24,14 +24,15 @@ type Change struct {
 	StaticCPUs bool // give guaranteed containers CPUs of their own
 }
 
-// Run shows the settings that the kubelet lacks and, on request, writes them into Tandem's file. For a kubelet
-// without a folder of drop-ins Run shows how the settings get to the kubelet, and applying them is an error.
-func Run(out io.Writer, n managers.Node, c Change) error {
+// Run shows the settings that the kubelet lacks and, on request, writes them into Tandem's file. If the
+// kubelet has no folder of drop-ins, Run shows how the settings get to the kubelet, and applying them is an
+// error.
+func Run(out io.Writer, n managers.Kubelet, c Change) error {
 	return fixer{out, n, settings.OpenFolder}.fix(c)
 }
 
 // RollBack removes Tandem's file.
-func RollBack(out io.Writer, n managers.Node) error {
+func RollBack(out io.Writer, n managers.Kubelet) error {
 	return fixer{out, n, settings.OpenFolder}.rollBack()
 }
 
@@ -76,8 +77,8 @@ func (x fixer) fix(c Change) error {
 	return x.finish(after, true, true)
 }
 
-// plan returns Tandem's file, and the settings with the file in place. Settings that the kubelet would refuse,
-// or that would still lack some, are an error.
+// plan returns Tandem's file, and the settings with the file in place. Settings that the kubelet refuses, and
+// settings that still lack some, are an error.
 func (x fixer) plan(
 	p settings.Process, file string, staticCPUs bool,
 ) (content []byte, after managers.Facts, err error) {

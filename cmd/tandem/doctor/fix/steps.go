@@ -17,7 +17,7 @@ import (
 // fixer changes files of a node's kubelet.
 type fixer struct {
 	out  io.Writer
-	node managers.Node
+	node managers.Kubelet
 	open func(path string) (settings.Folder, error)
 }
 
@@ -28,8 +28,7 @@ const staged = DropIn + ".new"
 
 // replace puts content in the place of Tandem's file; nil removes the file. Whenever replace is interrupted,
 // the kubelet starts with the files on the disk, and the next run does the rest:
-//   - the new file is on the disk before anything changes, so that a disk that is full or cannot be written is
-//     found first;
+//   - the new file is on the disk before anything changes, so that a full or read-only disk is found first;
 //   - a state file of other settings goes before the settings come: a kubelet without a state file makes one,
 //     and with a stale one does not start;
 //   - [fixer.finish] looks again, because the running kubelet may have written a state file meanwhile.
@@ -109,8 +108,8 @@ func (x fixer) removeStale(f managers.Facts) error {
 	return nil
 }
 
-// finish removes stale state files once Tandem's file is in place or gone, by this run or by an interrupted one,
-// and says whether the kubelet needs a restart.
+// finish removes stale state files once Tandem's file is in place or gone, by this run or by an interrupted
+// run, and says whether the kubelet needs a restart.
 func (x fixer) finish(f managers.Facts, apply, changed bool) error {
 	stale := x.removals(f)
 	if !apply {

@@ -72,9 +72,9 @@ func (f *faultyFolder) Remove(name string) error {
 }
 
 // steppedNode is a node with a kubelet that has a folder of drop-ins and a state of its policy.
-func steppedNode(t *testing.T, policy string) managers.Node {
+func steppedNode(t *testing.T, policy string) managers.Kubelet {
 	t.Helper()
-	n := managers.Node{KubeletDir: t.TempDir(), ConfigDir: t.TempDir(), Sys: fstest.MapFS{
+	n := managers.Kubelet{KubeletDir: t.TempDir(), ConfigDir: t.TempDir(), Sys: fstest.MapFS{
 		"devices/system/node/node0/cpulist": {Data: []byte("0-3\n")},
 	}}
 	for file, content := range map[string]string{
@@ -89,7 +89,7 @@ func steppedNode(t *testing.T, policy string) managers.Node {
 }
 
 // startable says why the kubelet would not start now.
-func startable(n managers.Node) error {
+func startable(n managers.Kubelet) error {
 	f, err := n.Read(settings.Process{}, nil)
 	if err != nil {
 		return err
@@ -112,12 +112,12 @@ func TestInterrupted(t *testing.T) {
 	change := func(x fixer) error { return x.fix(Change{Apply: true, StaticCPUs: true}) }
 	for _, direction := range []struct {
 		name, policy string
-		seed         func(managers.Node) error
+		seed         func(managers.Kubelet) error
 		run          func(fixer) error
 		inPlace      bool // Tandem's file, at the end
 	}{
-		{"fix", "none", func(managers.Node) error { return nil }, change, true},
-		{"roll back", managers.Static, func(n managers.Node) error {
+		{"fix", "none", func(managers.Kubelet) error { return nil }, change, true},
+		{"roll back", managers.Static, func(n managers.Kubelet) error {
 			f, err := n.Read(settings.Process{}, nil)
 			return errors.Join(err, os.WriteFile(ownFile(f.At), dropIn(f, true), 0o600))
 		}, fixer.rollBack, false},
@@ -157,7 +157,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 // finishes runs a change again, and looks at its end.
-func finishes(t *testing.T, n managers.Node, step int, run func(fixer) error, inPlace bool) {
+func finishes(t *testing.T, n managers.Kubelet, step int, run func(fixer) error, inPlace bool) {
 	t.Helper()
 	var told strings.Builder
 	if err := run(fixer{&told, n, settings.OpenFolder}); err != nil {

@@ -38,25 +38,20 @@ func topologyPolicy(f Facts) []finding.Finding {
 }
 
 func topologyScope(f Facts) []finding.Finding {
-	if f.Scope != "pod" || f.Policy == "none" {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.Scope == "pod" && f.Policy != "none", finding.Finding{
 		ID: "topology-scope", Severity: finding.Warning,
 		Summary:  fmt.Sprintf("The kubelet's topologyManagerScope is %s.", f.Scope),
 		Evidence: []string{f.Says("topologyManagerScope", f.Scope)},
 		Why: "All containers of a pod have to fit the same smallest set of NUMA nodes together: pods with " +
 			"sidecars that have CPUs or devices are refused more often, and no pair becomes nearer.",
 		Fix: []string{orConfigure + "topologyManagerScope: container"},
-	}}
+	})
 }
 
 // closestNodes counts more than two nodes: between two there is only one distance.
 func closestNodes(f Facts) []finding.Finding {
-	if f.Policy == "none" || f.NUMANodes <= 2 || f.PolicyOptions[PreferClosest] == "true" {
-		return nil
-	}
-	return []finding.Finding{{
+	far := f.NUMANodes > 2 && f.PolicyOptions[PreferClosest] != "true"
+	return finding.When(f.Policy != "none" && far, finding.Finding{
 		ID: "closest-nodes", Severity: finding.Warning,
 		Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+
 			"and there are %d.", f.NUMANodes),
@@ -65,21 +60,18 @@ func closestNodes(f Facts) []finding.Finding {
 		},
 		Why: "A container that needs two nodes gets those with the lowest numbers, which may be on two sockets.",
 		Fix: []string{orConfigure + "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}"},
-	}}
+	})
 }
 
 func cpuManager(f Facts) []finding.Finding {
-	if f.CPUPolicy != "none" {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.CPUPolicy == "none", finding.Finding{
 		ID: "cpu-manager", Severity: finding.Warning,
 		Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
 		Evidence: []string{f.Says("cpuManagerPolicy", f.CPUPolicy)},
 		Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
 		Fix: []string{fixKubelet + " --static-cpus, or in the kubelet's configuration: cpuManagerPolicy: static, " +
 			"with reservedSystemCPUs"},
-	}}
+	})
 }
 
 // wholeNodesReserved finds NUMA nodes without a CPU for containers. Which CPUs an amount takes is unknown.
@@ -112,7 +104,7 @@ func oldSettings(f Facts) []finding.Finding {
 	for _, file := range f.Changed {
 		evidence = append(evidence, file+" is younger than the kubelet's process")
 	}
-	return finding.Of(evidence, finding.Finding{
+	return finding.OfSome(evidence, finding.Finding{
 		ID: "kubelet-restart", Severity: finding.Warning,
 		Summary: "The kubelet was started before its configuration was changed.",
 		Why:     "It may still run with other settings than those that this report is about.",

@@ -19,16 +19,19 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Node is a node as its kubelet sees it: the kubelet's files, and the machine.
-type Node struct {
-	Sys        fs.FS // sysfs; nil for none
-	Tree       *topology.Tree
-	KubeletDir string
-	ProcRoot   string    // for the kubelet's command line; "" for none
-	Config     string    // file with the configuration; "" for the file of the command line
-	ConfigDir  string    // folder with drop-ins; "" for the folder of the command line
-	Now        time.Time // to compare the age of files with the age of the kubelet's process
-	Mode       mode.Mode // in the mode of DRA the managers align no devices
+// Kubelet is the place of a kubelet: its files and its machine. The folders are those of a live node or of a
+// node laid out elsewhere.
+type Kubelet struct {
+	Sys        fs.FS          // sysfs; nil for none
+	Tree       *topology.Tree // nil for none
+	KubeletDir string         // "/var/lib/kubelet"
+	ProcRoot   string         // "/proc", for the kubelet's command line; "" for none
+	// file with the kubelet's configuration; "" for the file of the command line or
+	// <KubeletDir>/config.yaml
+	Config    string
+	ConfigDir string    // folder with drop-ins; "" for the folder of the command line
+	Now       time.Time // to compare the age of files with the age of the kubelet's process
+	Mode      mode.Mode // of the node, "" for none; in the mode of DRA the managers align no devices
 }
 
 // Facts are the kubelet's settings, and the parts of the machine to which they refer.
@@ -42,32 +45,32 @@ type Facts struct {
 
 // Process finds the kubelet's process. With a folder of drop-ins that a flag names, doctor needs no process,
 // and none is no error.
-func (n Node) Process() (settings.Process, error) {
-	p, err := settings.FindProcess(n.ProcRoot)
-	if n.ConfigDir != "" {
+func (k Kubelet) Process() (settings.Process, error) {
+	p, err := settings.FindProcess(k.ProcRoot)
+	if k.ConfigDir != "" {
 		err = nil
 	}
 	return p, err
 }
 
 // Files returns where a process has the settings.
-func (n Node) Files(p settings.Process) settings.Files {
-	return p.Files(settings.Files{Config: n.Config, Dir: n.ConfigDir}, n.KubeletDir)
+func (k Kubelet) Files(p settings.Process) settings.Files {
+	return p.Files(settings.Files{Config: k.Config, Dir: k.ConfigDir}, k.KubeletDir)
 }
 
 // Read reads the kubelet's settings, with the files of the overlay in place.
-func (n Node) Read(p settings.Process, overlay settings.Overlay) (f Facts, err error) {
-	f.At = n.Files(p)
+func (k Kubelet) Read(p settings.Process, overlay settings.Overlay) (f Facts, err error) {
+	f.At = k.Files(p)
 	if f.Settings, err = settings.Read(f.At, p.Flags, overlay); err != nil {
 		return f, err
 	}
-	if n.Sys != nil {
-		f.CPUs = topology.CPUs(n.Sys)
+	if k.Sys != nil {
+		f.CPUs = topology.CPUs(k.Sys)
 	}
-	if n.Tree != nil {
-		f.NUMANodes = len(n.Tree.NUMANodes())
+	if k.Tree != nil {
+		f.NUMANodes = len(k.Tree.NUMANodes())
 	}
-	f.Changed = p.ChangedSince(n.Now, f.Files...)
+	f.Changed = p.ChangedSince(k.Now, f.Files...)
 	return f, nil
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a finding
-// the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in pkg/kubelet/cm). Tandem
-// writes no file that would cause one.
+// Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a
+// finding the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in
+// pkg/kubelet/cm). Tandem writes no file that would cause one.
 func Refusals(f Facts) []finding.Finding {
 	return finding.Judge(f, unknownPolicies, badOptions, manyNodes, reservedWithCgroup, wrongReservedCPUs,
 		noReservedCPUs, noReservedMemory)
@@ -78,10 +78,7 @@ func badOptions(f Facts) (findings []finding.Finding) {
 }
 
 func manyNodes(f Facts) []finding.Finding {
-	if f.Policy == "none" || f.NUMANodes <= f.AllowedNodes() {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.Policy != "none" && f.NUMANodes > f.AllowedNodes(), finding.Finding{
 		ID: "many-numa-nodes", Severity: finding.Error,
 		Summary: fmt.Sprintf("The machine has %d NUMA nodes, and the kubelet allows %d.",
 			f.NUMANodes, f.AllowedNodes()),
@@ -92,14 +89,12 @@ func manyNodes(f Facts) []finding.Finding {
 			fmt.Sprintf("or, from Kubernetes 1.31 on, topologyManagerPolicyOptions: {%s: \"%d\"}; "+
 				"admission becomes slower with every node", MaxNodes, f.NUMANodes),
 		},
-	}}
+	})
 }
 
 func reservedWithCgroup(f Facts) []finding.Finding {
-	if f.ReservedCPUs == "" || f.SystemReservedCgroup == "" && f.KubeReservedCgroup == "" {
-		return nil
-	}
-	return []finding.Finding{{
+	hasCgroup := f.SystemReservedCgroup != "" || f.KubeReservedCgroup != ""
+	return finding.When(f.ReservedCPUs != "" && hasCgroup, finding.Finding{
 		ID: "reserved-cpus", Severity: finding.Error,
 		Summary: "The kubelet has reservedSystemCPUs beside systemReservedCgroup or kubeReservedCgroup.",
 		Evidence: []string{
@@ -108,7 +103,7 @@ func reservedWithCgroup(f Facts) []finding.Finding {
 		},
 		Why: "The kubelet takes named CPUs or a cgroup, and does not start with both.",
 		Fix: []string{"reserve an amount: cpu in systemReserved and kubeReserved, without reservedSystemCPUs"},
-	}}
+	})
 }
 
 func wrongReservedCPUs(f Facts) []finding.Finding {
@@ -136,10 +131,7 @@ func wrongReservedCPUs(f Facts) []finding.Finding {
 }
 
 func noReservedCPUs(f Facts) []finding.Finding {
-	if f.CPUPolicy != Static || f.Reserves() {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.CPUPolicy == Static && !f.Reserves(), finding.Finding{
 		ID: "reserved-cpus", Severity: finding.Error,
 		Summary: "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
 		Evidence: []string{
@@ -149,14 +141,11 @@ func noReservedCPUs(f Facts) []finding.Finding {
 		Why: "The kubelet does not start: its static policy wants reservedSystemCPUs, " +
 			"or CPUs in kubeReserved or systemReserved.",
 		Fix: []string{fixKubelet + " --static-cpus, or reservedSystemCPUs: \"" + f.FirstCPUs() + "\""},
-	}}
+	})
 }
 
 func noReservedMemory(f Facts) []finding.Finding {
-	if f.MemoryPolicy != "Static" || len(f.ReservedMemory) > 0 {
-		return nil
-	}
-	return []finding.Finding{{
+	return finding.When(f.MemoryPolicy == "Static" && len(f.ReservedMemory) == 0, finding.Finding{
 		ID: "reserved-memory", Severity: finding.Error,
 		Summary: "The kubelet's memory manager is static, and no memory is reserved.",
 		Evidence: []string{
@@ -165,5 +154,5 @@ func noReservedMemory(f Facts) []finding.Finding {
 		Why: "The kubelet does not start: the static policy wants as much reserved memory as kubeReserved, " +
 			"systemReserved and the eviction limit together.",
 		Fix: []string{"reservedMemory: [{numaNode: 0, limits: {memory: SUM}}]"},
-	}}
+	})
 }

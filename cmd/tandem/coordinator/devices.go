@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
+)
+
+// Device is a GPU or VF, what became of it and who has it.
+type Device struct {
+	ID      string  `json:"id"`
+	Address string  `json:"address"`
+	Switch  string  `json:"switch"`
+	NUMA    *uint32 `json:"numa"` // as told to the kubelet
+	State   string  `json:"state"`
+	Owner   string  `json:"owner,omitempty"` // namespace/pod/container, as far as it is known
+	// the container that had it: it has ended, and the kubelet takes the device back when it next needs some
+	Ended string `json:"ended,omitempty"`
+}
+
+// The states of a device.
+const (
+	free               = "free"
+	stranded           = "stranded" // free, and nothing of the other kind is free on its switch
+	planned            = "planned"
+	allocated          = "allocated"
+	unhealthy          = "unhealthy"
+	allocatedUnhealthy = "allocated, unhealthy"
+)
+
+func newDevice(d *api.DeviceStatus, inPlan bool) Device {
+	one := Device{
+		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
+		NUMA: d.GetDevice().Numa, State: free, Owner: ownerText(d.GetOwner()),
+		Ended: ownerText(d.GetEnded()),
+	}
+	switch {
+	case d.GetAllocated() && !d.GetDevice().GetHealthy():
+		one.State = allocatedUnhealthy
+	case d.GetAllocated():
+		one.State = allocated
+	case !d.GetDevice().GetHealthy():
+		one.State = unhealthy
+	case inPlan:
+		one.State = planned
+	case d.GetStranded():
+		one.State = stranded
+	}
+	return one
+}
+
+func ownerText(o *api.Owner) string {
+	if o == nil {
+		return ""
+	}
+	if o.GetNamespace() == "" {
+		return o.GetPod() + "/" + o.GetContainer() // of which no more is known
+	}
+	return o.GetNamespace() + "/" + o.GetPod() + "/" + o.GetContainer()
+}
+
+// row is a device with what is to be known of its resource.
+type row struct {
+	Device
+	resource string
+	kind     device.Kind
+	stale    bool // its plugin is away: it is as it was known last
+}
+
+// free reports whether a container can get it now.
+func (r row) free() bool { return !r.stale && (r.State == free || r.State == stranded) }
+
+func numaText(node *uint32) string {
+	if node == nil {
+		return "?"
+	}
+	return fmt.Sprint(*node)
+}
+
+// insert adds to a sorted list what it does not have yet.
+func insert(list []string, s string) []string {
+	if i, found := slices.BinarySearch(list, s); !found {
+		return slices.Insert(list, i, s)
+	}
+	return list
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// unknownNodes finds GPUs and NICs without a NUMA node, on a machine with several.
+func unknownNodes(h hardware) []Finding {
+	if len(h.tree.NUMANodes()) <= 1 {
+		return nil
+	}
+	var list []string
+	note := func(d *topology.Device) {
+		if _, known := d.NUMA.Number(); !known {
+			list = append(list, fmt.Sprintf("/sys/bus/pci/devices/%s/numa_node: -1", d.Address))
+		}
+	}
+	for _, d := range h.gpus {
+		note(d)
+	}
+	for _, pf := range h.pfs {
+		note(pf.Device)
+	}
+	return finding.OfSome(list, Finding{
+		ID: "numa-node", Severity: Warning,
+		Summary: fmt.Sprintf("The NUMA node of %s is unknown.", finding.Count(len(list), "GPU or NIC")),
+		Why: "They are offered to the kubelet without a node: a container's CPUs, " +
+			"and the other half of its devices, may come from another socket.",
+		Fix: []string{
+			"a firmware that tells it (ACPI _PXM), or a hypervisor that passes it on",
+			"until then, after every start: echo NODE > /sys/bus/pci/devices/ADDRESS/numa_node",
+		},
+	})
+}
+
+// noGPU finds a node without GPUs.
+func noGPU(h hardware) []Finding {
+	return finding.When(len(h.offeredGPUs) == 0, Finding{
+		ID: "no-gpu", Severity: Error,
+		Summary:  "There is no GPU of " + named(titleOf) + ".",
+		Evidence: []string{"no such display controller or accelerator in /sys/bus/pci/devices"},
+		Why:      "There is nothing to pair.",
+		Fix:      []string{"keep the DaemonSets off this node"},
+	})
+}
+
+// gpuDrivers finds GPUs without their vendor's driver, which no plugin can offer.
+func gpuDrivers(h hardware) []Finding {
+	var list []string
+	for _, d := range h.gpus {
+		if _, ok := driving(d); !ok {
+			list = append(list, fmt.Sprintf("%s: driver %s", d.Address, cmp.Or(d.Driver, "none")))
+		}
+	}
+	return finding.OfSome(list, Finding{
+		ID: "gpu-driver", Severity: Error,
+		Summary: fmt.Sprintf("%s not driven by %s.", finding.CountAre(len(list), "GPU"), named(driverOf)),
+		Why:     "A container cannot use it, and it is not offered.",
+		Fix: []string{
+			"modprobe amdgpu (or nvidia), and take the GPU from a driver for virtual machines (driver_override)",
+		},
+	})
+}
+
+// deviceNodes finds device nodes that are missing.
+func deviceNodes(h hardware) []Finding {
+	return finding.OfSome(h.missing, Finding{
+		ID: "device-nodes", Severity: Error,
+		Summary: fmt.Sprintf("%s missing.", finding.CountAre(len(h.missing), "device node")),
+		Why:     "A container that is given the device cannot open it.",
+		Fix: []string{
+			"modprobe amdgpu, nvidia, ib_uverbs, rdma_ucm: the one whose node it is; NVIDIA's nodes are made by " +
+				"nvidia-modprobe",
+			"in a container: --dev-root with the node's /dev, as in --dev-root=/host/dev",
+		},
+	})
+}
+
+// degradedLinks finds slow PCIe links. A GPU lowers the speed of its link while idle: of GPUs the width alone
+// counts.
+func degradedLinks(h hardware) []Finding {
+	var list []string
+	for _, d := range h.gpus {
+		if l := d.PCIe; l.Width > 0 && l.Width < l.MaxWidth {
+			list = append(list, fmt.Sprintf("GPU %s: x%d of x%d", d.Address, l.Width, l.MaxWidth))
+		}
+	}
+	for _, d := range h.pfs {
+		if l := d.PCIe; l.Degraded() {
+			list = append(list,
+				fmt.Sprintf("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth))
+		}
+	}
+	return finding.OfSome(list, Finding{
+		ID: "degraded-link", Severity: Warning,
+		Summary: fmt.Sprintf("%s slower than it could be.", finding.CountAre(len(list), "PCIe link")),
+		Why:     "Traffic between GPU and NIC has a fraction of the bandwidth; Tandem takes such NICs last.",
+		Fix: []string{
+			"reseat the card or its riser, look for AER errors (dmesg), and read current_link_speed again",
+		},
+	})
+}
+
+// redirects finds switch ports that send the traffic between GPU and NIC up to the root complex and back (ACS
+// P2P request or completion redirect), although both share the switch.
+func redirects(h hardware) []Finding {
+	var list []string
+	for _, port := range h.ports {
+		if port.ACS == topology.ACSRedirect {
+			list = append(list, fmt.Sprintf("switch port %s: ACS redirects requests or completions", port.Address))
+		}
+	}
+	ports := "1 switch port redirects"
+	if len(list) > 1 {
+		ports = fmt.Sprintf("%d switch ports redirect", len(list))
+	}
+	return finding.OfSome(list, Finding{
+		ID: "acs-redirect", Severity: Warning,
+		Summary: ports + " traffic between GPUs and NICs to the root complex (ACS).",
+		Why: "Although they share a switch, every transfer goes up to the CPU and back: GPUDirect " +
+			"RDMA is slow.",
+		Fix: []string{
+			"on bare metal: ACS off in the BIOS, or at every start: setpci -s PORT ECAP_ACS+0x6.w=0000",
+			"machines that pass devices to guests need ACS: there use ATS and the direct translated bit",
+		},
+	})
+}
+
+// unreadRedirects finds switch ports whose ACS the kernel hides.
+func unreadRedirects(h hardware) []Finding {
+	var list []string
+	for _, port := range h.ports {
+		if port.ACS == topology.ACSUnknown && port.hasConfig {
+			list = append(list, fmt.Sprintf(
+				"switch port %s: its configuration space is hidden beyond the first 64 bytes", port.Address))
+		}
+	}
+	return finding.OfSome(list, Finding{
+		ID: "acs-redirect", Severity: Unknown,
+		Summary: "Whether switches redirect traffic to the root complex (ACS) cannot be told.",
+		Why:     "Redirected traffic goes up to the CPU and back, even where GPU and NIC share a switch.",
+		Fix: []string{"run tandem doctor with CAP_SYS_ADMIN: the kernel shows others the first 64 bytes of the " +
+			"configuration space"},
+	})
+}
