@@ -175,10 +175,6 @@ func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, t
 // Returned reports to the coordinator that the kubelet is about to receive the response to an Allocate of
 // these devices. It does not wait.
 func (m *Member) Returned(ids []string) {
-	if own := m.node.serving.Load(); own != nil {
-		own.coordinator.Returned(m.resource, ids)
-		return
-	}
 	select {
 	case m.node.returned <- &api.Announcement{Resource: m.resource, Returned: ids}:
 	default: // the server uses its timeout

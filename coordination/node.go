@@ -145,10 +145,7 @@ func (n *Node) Member(resource string, kind device.Kind) *Member {
 var errForeign = errors.New("the server speaks another protocol")
 
 // server returns the server for members' calls.
-func (n *Node) server() (answerer, error) {
-	if own := n.serving.Load(); own != nil {
-		return local{own, n.client}, nil
-	}
+func (n *Node) server() (api.CoordinationClient, error) {
 	if n.foreign.Load() {
 		return nil, errForeign
 	}

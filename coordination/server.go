@@ -36,12 +36,11 @@ type server struct {
 	alignment   func() *api.Alignment
 	log         *slog.Logger
 	peers       peers
-	calls       calls // calls of this process's own plugins
 }
 
-// serve answers on a listener until ctx is done. It then rejects this process's plugins, and returns when all
-// calls in flight are answered, or after stopTimeout.
-func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway func()) error {
+// serve answers on a listener until ctx is done. It then returns when all calls in flight are answered, or after
+// stopTimeout. It calls stopping when it accepts no more calls.
+func (s *server) serve(ctx context.Context, listener *net.UnixListener, stopping func()) error {
 	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.log),
 		survivingStreams(s.log))...)
 	api.RegisterCoordinationServer(g, s)
@@ -49,15 +48,13 @@ func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway
 	go func() { done <- g.Serve(newLimitedListener(listener)) }()
 	select {
 	case err := <-done:
-		turnAway()
-		s.calls.drain(stopTimeout)
+		stopping()
 		return fmt.Errorf("serve coordination socket: %w", err)
 	case <-ctx.Done():
-		turnAway()
+		stopping()
 		kill := time.AfterFunc(stopTimeout, g.Stop)
 		defer kill.Stop()
 		g.GracefulStop()
-		s.calls.drain(stopTimeout)
 		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before the start
 			return fmt.Errorf("serve coordination socket: %w", err)
 		}
