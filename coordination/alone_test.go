@@ -69,7 +69,7 @@ func (p *pairAlone) give(t *testing.T, m *Member, available []string, size int) 
 	t.Helper()
 	chosen := m.Alone(available, nil, size)
 	if len(chosen) != size {
-		t.Fatalf("%d of %s: %v", size, m.resource, chosen)
+		t.Fatalf("%d of %s: %v", size, m.announced.resource, chosen)
 	}
 	shuffled := slices.Clone(chosen)
 	rand.Shuffle(size, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })

@@ -12,33 +12,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// reconnect is the pause between attempts to connect to the server; a takeover is as short.
-var reconnect = backoff.Config{
-	BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond,
-}
-
-// dial returns a client of the coordination socket. It connects on the first call and reconnects as needed.
-func dial(runDir string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix:"+SocketPath(runDir),
-		grpc.WithTransportCredentials(peerCredentials{}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}))
-	if err != nil {
-		return nil, fmt.Errorf("open coordination client in %s: %w", runDir, err)
-	}
-	return conn, nil
-}
-
-// Status returns the complete state of the server of a run directory. It returns an error if no plugin serves
-// or takes over within a second.
+// Status returns the complete state of the server of a run directory, or an error if no plugin serves or
+// takes over within a second.
 func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
 	return call(ctx, runDir, func(client api.CoordinationClient) (*api.StatusResponse, error) {
 		return client.Status(ctx, &api.StatusRequest{})
@@ -53,8 +36,8 @@ func Explain(ctx context.Context, runDir, namespace, pod, container string) (*ap
 	})
 }
 
-// call makes one call to the server of a run directory. If no server answers it waits for one: during an
-// update of a plugin the other plugin takes over.
+// call makes one call to the server of a run directory. Without a server, call waits for a takeover by the
+// other plugin, as during an update.
 func call[T any](
 	ctx context.Context, runDir string, ask func(api.CoordinationClient) (T, error),
 ) (answer T, err error) {
@@ -80,7 +63,7 @@ func call[T any](
 	}
 }
 
-// awaitServer connects, waiting as long as a takeover can take.
+// awaitServer connects, and waits for the duration of a takeover.
 func awaitServer(ctx context.Context, conn *grpc.ClientConn) {
 	ctx, cancel := context.WithTimeout(ctx, electionBurst)
 	defer cancel()
@@ -104,4 +87,44 @@ func unanswered(runDir string) error {
 		conn.Close()
 	}
 	return fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", socket)
+}
+
+// Enter puts this process into a mode until leave is called, and prepares the run directory. The error is a
+// *mode.HeldError if the node is in another mode, by the lock files in all possible run directories or, for
+// older device plugins without lock files, by the answers of the plugins.
+func Enter(ctx context.Context, own mode.Mode, runDir, kubeletDir string) (leave func(), err error) {
+	if err := checkRunDir(runDir); err != nil {
+		return nil, err
+	}
+	leave, err = mode.Enter(own, runDir, RunDirs(kubeletDir)...)
+	if err != nil || own == mode.DevicePlugin {
+		return leave, err
+	}
+	for _, dir := range append([]string{runDir}, RunDirs(kubeletDir)...) {
+		if err := checkMode(ctx, own, dir); err != nil {
+			leave()
+			return nil, err
+		}
+	}
+	return leave, nil
+}
+
+// checkMode returns an error if a server in a run directory is in another mode.
+func checkMode(ctx context.Context, own mode.Mode, runDir string) error {
+	if !Answers(runDir) {
+		return nil
+	}
+	answer, err := Status(ctx, runDir)
+	if err != nil || modeOf(answer.GetMode()) == own {
+		return nil // a process that does not answer takes no part in a coordination
+	}
+	return &mode.HeldError{Mode: modeOf(answer.GetMode()), Seen: "they answer at " + SocketPath(runDir)}
+}
+
+// modeOf returns the mode of a server; a server without a mode is a device plugin.
+func modeOf(reported string) mode.Mode {
+	if reported == "" {
+		return mode.DevicePlugin
+	}
+	return mode.Mode(reported)
 }

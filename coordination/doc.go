@@ -19,8 +19,7 @@
 //
 // Each plugin is a [Node]: a client of <run-dir>/coordination.sock and, while it holds <run-dir>/lock
 // (flock), its server. When the holder dies the kernel gives the lock up, the other plugin takes it and both
-// announce their devices anew. There is no third process and no order of start. The plugin that serves asks
-// itself without the socket (local.go).
+// announce their devices anew. There is no third process and no order of start.
 //
 // A plugin announces its devices over Join ([Member.Publish]), tells the kubelet of them once the server goes
 // by them ([Member.AwaitTaken]), asks Prefer ([Member.Prefer]) and reports Allocated ([Member.Allocated]).

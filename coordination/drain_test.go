@@ -47,7 +47,7 @@ func drains(t *testing.T, name string) bool {
 		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
 	})
 	await(t, dir, connected(gpus, vfs))
-	c := server.serving.Load().coordinator
+	c := server.election.serving.Load().coordinator
 	recorded, began, goOn := c.Recorded, make(chan struct{}), make(chan struct{})
 	c.Recorded = func() (kubelet.Checkpoint, error) {
 		close(began)
@@ -57,7 +57,7 @@ func drains(t *testing.T, name string) bool {
 	id := map[string]string{gpus: "gpu0", vfs: "vf0"}[name]
 	answers := make(chan error, 1)
 	go func() {
-		_, err := members[name].tell(t.Context(), []string{id})
+		_, err := members[name].report(t.Context(), []string{id})
 		answers <- err
 	}()
 	<-began
@@ -66,7 +66,7 @@ func drains(t *testing.T, name string) bool {
 		defer close(stopped)
 		stop()
 	}()
-	for server.serving.Load() != nil { // until it drains, of which nobody is told
+	for server.election.serving.Load() != nil { // until it drains, of which nobody is told
 		runtime.Gosched()
 	}
 	close(goOn)
@@ -86,8 +86,8 @@ func drains(t *testing.T, name string) bool {
 	return true
 }
 
-// The next server cannot take the lock before the last write of the ending one, however late that is: it would
-// go on from an older file, which the late write would then replace.
+// The next server takes the lock after the last write of the ending server, however late, else it would go on
+// from an older file, and the late write would replace the newer file.
 func TestLateWriteHoldsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := shortDir(t)

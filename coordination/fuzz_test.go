@@ -67,9 +67,8 @@ func FuzzMessages(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := &Node{sources: &intent.Sources{}}
-		s := &server{
-			coordinator: coordinator, notes: n.notes, violations: n.violations, alignment: n.alignment,
+		s := &nodeServer{
+			coordinator: coordinator, remarks: remarks{&Config{}, &intent.Sources{}},
 			log: slog.New(slog.DiscardHandler),
 		}
 		for i, message := range [][]byte{a, b, c, d} {
@@ -92,7 +91,7 @@ func FuzzMessages(f *testing.F) {
 }
 
 // take lets one message in as gRPC does.
-func (s *server) take(t *testing.T, kind byte, message []byte) {
+func (s *nodeServer) take(t *testing.T, kind byte, message []byte) {
 	switch kind % 4 {
 	case 0:
 		m := new(api.Announcement)

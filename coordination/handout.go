@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/bounded"
@@ -15,7 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// handout is a plugin's last allocation to a container. The plugin of the other kind reads it if the
+// handout is a plugin's last allocation to a container. The plugin of the other kind reads the handout if the
 // coordinator is late, from a file in the run directory, without a server or a call between the plugins. A
 // lost or damaged handout costs one good pair.
 type handout struct {
@@ -36,54 +37,64 @@ func handoutFile(runDir string, kind device.Kind) string {
 	return filepath.Join(runDir, "handout-"+string(kind)+".json")
 }
 
-// handed records devices that a container got.
-func (m *Member) handed(ids []string) {
-	last := handout{At: time.Now(), Devices: m.placed(ids)}
-	m.node.mu.Lock()
-	m.last = last
-	m.node.mu.Unlock()
-	if _, err := m.write(); err != nil {
-		m.log.Debug("the other plugin cannot know what was given", "error", err)
-	}
-}
+// handoutReader reads the last handout of a kind.
+type handoutReader func() (handout, error)
 
-// writeLast returns a function that writes the last handout.
-func (m *Member) writeLast() func() (struct{}, error) {
-	return bounded.Read(m.log, handoutLimit, func() (none struct{}, err error) {
-		m.node.mu.Lock()
-		last := m.last
-		m.node.mu.Unlock()
-		content, err := json.Marshal(last)
+// newHandoutReader returns the reader for a kind.
+func newHandoutReader(log *slog.Logger, runDir string, kind device.Kind) handoutReader {
+	return bounded.Read(log, handoutLimit, func() (last handout, err error) {
+		content, err := os.ReadFile(handoutFile(runDir, kind))
 		if err != nil {
-			return none, err
+			return last, err
 		}
-		return none, file.Replace(handoutFile(m.node.config.RunDir, m.kind), content, 0o600)
+		return last, json.Unmarshal(content, &last)
 	})
 }
 
-// readHandouts returns functions that read the last handout of each kind.
-func readHandouts(log *slog.Logger, runDir string) map[device.Kind]func() (handout, error) {
-	read := map[device.Kind]func() (handout, error){}
-	for _, kind := range []device.Kind{device.GPU, device.VF} {
-		read[kind] = bounded.Read(log, handoutLimit, func() (last handout, err error) {
-			content, err := os.ReadFile(handoutFile(runDir, kind))
-			if err != nil {
-				return last, err
-			}
-			return last, json.Unmarshal(content, &last)
-		})
-	}
-	return read
+// handouts are the last handout of a resource and the last handout of the other kind.
+type handouts struct {
+	write func() (struct{}, error) // writes current
+	other handoutReader
+
+	mu      sync.Mutex
+	current handout
 }
 
-// counterparts returns the devices of the other kind that the current container most likely has: those of the
-// last allocation, unless a container got devices of this resource since, which then was the same container.
-func (m *Member) counterparts() []placement.Device {
-	last, err := m.node.handouts[m.kind.Other()]()
-	m.node.mu.Lock()
-	defer m.node.mu.Unlock()
-	if age := time.Since(last.At); err != nil || !last.At.After(m.last.At) || age < 0 || age > handoutTTL {
+// newHandouts returns the handouts of a resource of a kind.
+func newHandouts(log *slog.Logger, runDir string, kind device.Kind, other handoutReader) *handouts {
+	h := &handouts{other: other}
+	h.write = bounded.Read(log, handoutLimit, func() (none struct{}, err error) {
+		content, err := json.Marshal(h.last())
+		if err != nil {
+			return none, err
+		}
+		return none, file.Replace(handoutFile(runDir, kind), content, 0o600)
+	})
+	return h
+}
+
+func (h *handouts) last() handout {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.current
+}
+
+// record records an allocation to a container.
+func (h *handouts) record(devices []placement.Device) error {
+	h.mu.Lock()
+	h.current = handout{At: time.Now(), Devices: devices}
+	h.mu.Unlock()
+	_, err := h.write()
+	return err
+}
+
+// counterparts returns the most likely devices of the other kind in the current container: the last
+// allocation of the other kind, unless a container got devices of this resource since, which then was the
+// same container.
+func (h *handouts) counterparts() []placement.Device {
+	other, err := h.other()
+	if age := time.Since(other.At); err != nil || !other.At.After(h.last().At) || age < 0 || age > handoutTTL {
 		return nil
 	}
-	return last.Devices
+	return other.Devices
 }

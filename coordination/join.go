@@ -4,6 +4,9 @@ package coordination
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,34 +17,60 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// stayJoined keeps a Join stream open and announces every member over it. After an incompatible server, or
-// one that rejects an announcement, it waits for electionPause: the server may be replaced meanwhile.
-func (n *Node) stayJoined(ctx context.Context) {
+// membership is a plugin's connection to the server of the node, which may be in the same process.
+type membership struct {
+	client    api.CoordinationClient
+	announced *announcements
+	log       *slog.Logger
+
+	lost     chan struct{}          // signals that the connection to the server broke
+	returned chan *api.Announcement // reports of returned Allocates
+
+	foreign atomic.Bool // the server has an incompatible protocol and is not called
+	joined  atomic.Bool
+}
+
+// newMembership returns a membership without a connection.
+func newMembership(client api.CoordinationClient, log *slog.Logger) *membership {
+	return &membership{
+		client: client, announced: &announcements{}, log: log,
+		lost: make(chan struct{}, 1), returned: make(chan *api.Announcement, maxCalls),
+	}
+}
+
+// errForeign means that a server exists and must not be called.
+var errForeign = errors.New("the server speaks another protocol")
+
+// server returns the server for members' calls.
+func (m *membership) server() (api.CoordinationClient, error) {
+	if m.foreign.Load() {
+		return nil, errForeign
+	}
+	return m.client, nil
+}
+
+// send sends the report of a returned Allocate to the server, without waiting. For a lost report the server
+// has a timeout.
+func (m *membership) send(returned *api.Announcement) {
+	select {
+	case m.returned <- returned:
+	default:
+	}
+}
+
+// run keeps a Join stream open and announces every resource until ctx is done. After an incompatible server,
+// or the rejection of an announcement, run waits for electionPause: another server may follow.
+func (m *membership) run(ctx context.Context) {
 	var complaint string
 	for {
-		err := survive.Do(n.config.Log, func() error { return n.join(ctx) })
+		err := survive.Do(m.log, func() error { return m.join(ctx) })
 		if ctx.Err() != nil {
 			return
 		}
-		reason := status.Convert(err).Message()
-		switch {
-		case status.Code(err) == codes.Unimplemented:
-			if !n.foreign.Swap(true) {
-				n.config.Log.Error("place devices without the other plugin", "reason", reason)
-			}
-		case refused(err):
-			if reason != complaint {
-				n.config.Log.Error("place devices without the other plugin: the server refuses what is announced",
-					"reason", reason)
-			}
-			complaint = reason
-		default:
-			complaint = ""
-			n.config.Log.Warn("lost the coordination server", "error", err)
-		}
-		if !refused(err) {
+		complaint = m.logLoss(err, complaint)
+		if !isRejection(err) {
 			select {
-			case n.lost <- struct{}{}:
+			case m.lost <- struct{}{}:
 			default:
 			}
 		}
@@ -53,19 +82,41 @@ func (n *Node) stayJoined(ctx context.Context) {
 	}
 }
 
-// joinPause returns the pause before the next Join; it is longer after errors that are likely to recur.
+// logLoss logs the end of a stream, a repeated reason once. The result is the reason of a rejection, "" for
+// another reason.
+func (m *membership) logLoss(err error, complaint string) string {
+	reason := status.Convert(err).Message()
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		if !m.foreign.Swap(true) {
+			m.log.Error("place devices without the other plugin", "reason", reason)
+		}
+		return complaint
+	case isRejection(err):
+		if reason != complaint {
+			m.log.Error("place devices without the other plugin: the server refuses what is announced",
+				"reason", reason)
+		}
+		return reason
+	default:
+		m.log.Warn("lost the coordination server", "error", err)
+		return ""
+	}
+}
+
+// joinPause returns the pause before the next Join, longer after errors that are likely to recur.
 func joinPause(err error) time.Duration {
-	if status.Code(err) == codes.Unimplemented || refused(err) || survive.Panicked(err) {
+	if status.Code(err) == codes.Unimplemented || isRejection(err) || survive.Panicked(err) {
 		return electionPause
 	}
 	return electionStep
 }
 
-// join opens one stream and sends announcements until it breaks.
-func (n *Node) join(ctx context.Context) error {
+// join opens one stream and sends announcements until the stream breaks.
+func (m *membership) join(ctx context.Context) error {
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
-	stream, err := n.client.Join(ctx, grpc.WaitForReady(true))
+	stream, err := m.client.Join(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}
@@ -73,130 +124,113 @@ func (n *Node) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := version{welcome.GetProtocol(), welcome.GetMinor()}
-	if err := server.serves(protocol); err != nil {
+	other := version{welcome.GetProtocol(), welcome.GetMinor()}
+	if err := other.admits(protocol); err != nil {
 		return status.Error(codes.Unimplemented, err.Error())
 	}
-	n.config.Log.Info("join coordination", "protocol", server.String())
-	n.foreign.Store(false)
-	n.joined.Store(true)
-	defer n.joined.Store(false)
-	n.dropReturned()
-	acknowledged := make(chan struct{}, 1)
-	go func() { lose(hear(stream, acknowledged)) }()
-	sent := map[string]*api.Announcement{}
-	for {
-		announcements, changed := n.announcements()
-		for _, a := range announcements {
-			if sent[a.GetResource()] == a {
-				continue
-			}
-			if err := checkAnnouncement(a); err != nil {
-				n.config.Log.Error("place the devices of a resource without the other plugin",
-					"resource", a.GetResource(),
-					"reason", status.Convert(err).Message())
-				sent[a.GetResource()] = a
-				n.letGo(a)
-				continue
-			}
-			if err := n.announce(ctx, stream, a, acknowledged); err != nil {
-				return err
-			}
-			sent[a.GetResource()] = a
-		}
-		if err := n.tellReturned(ctx, stream, changed); err != nil {
-			return err
-		}
-	}
+	m.log.Info("join coordination", "protocol", other.String())
+	m.foreign.Store(false)
+	m.joined.Store(true)
+	defer m.joined.Store(false)
+	m.dropReturned()
+	s := &joinStream{stream: stream, member: m, acknowledged: make(chan struct{}, 1)}
+	go func() { lose(s.receive()) }()
+	return s.run(ctx)
 }
 
-// dropReturned clears the reports of returned Allocates: they were meant for the previous server, and the new
-// server would apply them to its next Allocate of the same devices.
-func (n *Node) dropReturned() {
+// dropReturned clears the reports of returned Allocates for the previous server: the new server would apply
+// the reports to the next Allocate of the same devices.
+func (m *membership) dropReturned() {
 	for {
 		select {
-		case <-n.returned:
+		case <-m.returned:
 		default:
 			return
 		}
 	}
 }
 
-// tellReturned reports returned Allocates to a server until there is something to announce or ctx is done.
-func (n *Node) tellReturned(
-	ctx context.Context, stream api.Coordination_JoinClient, changed <-chan struct{},
-) error {
+// joinStream is one Join call.
+type joinStream struct {
+	stream       api.Coordination_JoinClient
+	member       *membership
+	acknowledged chan struct{}
+}
+
+// run sends every new announcement, and the reports of returned Allocates, until ctx is done.
+func (s *joinStream) run(ctx context.Context) error {
+	sent := map[string]*api.Announcement{}
+	for {
+		messages, changed := s.member.announced.messages()
+		for _, a := range messages {
+			if sent[a.GetResource()] == a {
+				continue
+			}
+			if err := s.announce(ctx, a); err != nil {
+				return err
+			}
+			sent[a.GetResource()] = a
+			s.member.announced.release(a)
+		}
+		if err := s.sendReturned(ctx, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// announce sends an announcement and waits for the acknowledgement that the server uses the announcement. An
+// announcement beyond the limits is logged and not sent.
+func (s *joinStream) announce(ctx context.Context, a *api.Announcement) error {
+	if err := checkAnnouncement(a); err != nil {
+		s.member.log.Error("place the devices of a resource without the other plugin",
+			"resource", a.GetResource(), "reason", status.Convert(err).Message())
+		return nil
+	}
+	if err := s.transmit(ctx, a); err != nil {
+		return err
+	}
+	select {
+	case <-s.acknowledged:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// transmit sends a message. The error of a broken stream is the reason from receive.
+func (s *joinStream) transmit(ctx context.Context, message *api.Announcement) error {
+	if err := s.stream.Send(message); err != nil {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// sendReturned sends reports of returned Allocates until the next announcement or until ctx is done.
+func (s *joinStream) sendReturned(ctx context.Context, changed <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-changed:
 			return nil
-		case message := <-n.returned:
-			if err := stream.Send(message); err != nil {
-				<-ctx.Done() // the stream has the reason
-				return context.Cause(ctx)
+		case message := <-s.member.returned:
+			if err := s.transmit(ctx, message); err != nil {
+				return err
 			}
 		}
 	}
 }
 
-// hear forwards the server's acknowledgements until the stream breaks, and returns the reason.
-func hear(stream api.Coordination_JoinClient, acknowledged chan<- struct{}) error {
+// receive forwards the server's acknowledgements until the stream breaks, and returns the reason.
+func (s *joinStream) receive() error {
 	for {
-		if _, err := stream.Recv(); err != nil {
+		if _, err := s.stream.Recv(); err != nil {
 			return err
 		}
 		select {
-		case acknowledged <- struct{}{}:
+		case s.acknowledged <- struct{}{}:
 		default: // more acknowledgements than announcements
 		}
 	}
-}
-
-// announce sends an announcement and waits for the server's acknowledgement that it uses the announcement.
-func (n *Node) announce(
-	ctx context.Context, stream api.Coordination_JoinClient, a *api.Announcement, acknowledged <-chan struct{},
-) error {
-	if err := stream.Send(a); err != nil {
-		<-ctx.Done() // the stream has the reason
-		return context.Cause(ctx)
-	}
-	select {
-	case <-acknowledged:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	n.letGo(a)
-	return nil
-}
-
-// letGo releases callers that wait for an announcement.
-func (n *Node) letGo(a *api.Announcement) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, m := range n.members {
-		if m.message != a {
-			continue
-		}
-		select {
-		case <-m.taken: // already released, possibly by the previous server
-		default:
-			close(m.taken)
-		}
-	}
-}
-
-// announcements returns the latest announcement of every member, and a channel that is closed after the next
-// one.
-func (n *Node) announcements() ([]*api.Announcement, <-chan struct{}) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var all []*api.Announcement
-	for _, m := range n.members {
-		if m.message != nil {
-			all = append(all, m.message)
-		}
-	}
-	return all, n.changed
 }

@@ -82,7 +82,7 @@ func TestMostDevices(t *testing.T) {
 	}
 	for len(ids) > 0 {
 		n := min(len(ids), 512)
-		if _, err := node.client.Allocated(t.Context(), &api.AllocatedRequest{
+		if _, err := node.membership.client.Allocated(t.Context(), &api.AllocatedRequest{
 			Resource: "nvidia.com/gpu", Devices: ids[:n],
 		}); err != nil {
 			t.Fatal(err)

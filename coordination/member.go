@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,68 +15,39 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Member is one resource of one plugin in the coordination. Its methods never fail and never block longer
+// Member is one resource of one plugin in the coordination. The methods never fail and never block longer
 // than their deadline: without the coordinator they use only this plugin's data.
 type Member struct {
-	node     *Node
-	resource string
-	kind     device.Kind
-	log      *slog.Logger
-	write    func() (struct{}, error) // writes the last handout for the other plugin
-
-	// The following fields are guarded by node.mu.
-	announcement device.Announcement
-	message      *api.Announcement // the announcement in its wire format; nil before the first announcement
-	taken        chan struct{}     // closed when the server has accepted it; nil before the first one
-	last         handout           // last allocation to a container
+	announced *announcement
+	chooser   *chooser
+	client    *membership
+	config    *Config
+	log       *slog.Logger
 }
 
-// Publish announces the resource's devices; the latest announcement replaces the previous one.
+// Publish announces the resource's devices; the latest announcement replaces the previous announcement.
 func (m *Member) Publish(a device.Announcement) {
 	a.Own = true
-	if err := m.node.machine.refresh(a); err != nil {
+	if err := m.chooser.machine.refresh(a); err != nil {
 		m.log.Warn("keep the PCI tree as it was read before", "error", err)
 	}
-	m.node.mu.Lock()
-	defer m.node.mu.Unlock()
-	if m.message != nil && slices.Equal(a.Devices, m.announcement.Devices) &&
-		slices.Equal(a.Links, m.announcement.Links) {
-		return
-	}
-	m.announcement, m.message, m.taken = a, m.encode(a), make(chan struct{})
-	close(m.node.changed)
-	m.node.changed = make(chan struct{})
+	m.announced.publish(a)
 }
-
-func (m *Member) encode(a device.Announcement) *api.Announcement {
-	message := device.Encode(m.resource, m.kind, a)
-	message.Version = &api.Version{Major: protocol.major, Minor: protocol.minor, Build: build()}
-	return message
-}
-
-// takeTimeout is the maximum time for the coordinator to accept an announcement. It reads the PCI tree, and
-// may have to be started first.
-const takeTimeout = time.Second
 
 // AwaitTaken waits until the coordinator uses the last announcement, for at most a second. The kubelet must
-// not learn of a new device before, because it would ask about a device of unknown location.
-func (m *Member) AwaitTaken(ctx context.Context) {
-	m.node.mu.Lock()
-	taken := m.taken
-	m.node.mu.Unlock()
-	if taken == nil {
-		return
+// not learn of a new device before, because the kubelet would ask about a device of unknown location.
+func (m *Member) AwaitTaken(ctx context.Context) { m.announced.await(ctx) }
+
+// Withheld returns the devices that must not be assigned, and a channel that is closed after the next change.
+func (m *Member) Withheld() (Holders, <-chan struct{}) {
+	if m.config.Withheld == nil {
+		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
-	defer cancel()
-	select {
-	case <-taken:
-	case <-ctx.Done():
-	}
+	return m.config.Withheld.Latest()
 }
 
 // Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, including the mustInclude
@@ -92,77 +62,58 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 			"reason", answer.GetReason())
 		return answer.GetDevices()
 	}
-	m.node.observer().Alone(admission.PreferCall)
-	chosen, reason := m.choose(available, mustInclude, size)
+	m.countAlone(admission.PreferCall)
+	chosen, reason := m.chooser.choose(available, mustInclude, size)
 	decision.Warn("prefer", "chosen", chosen, "source", "local", "reason", reason, "error", err)
 	return chosen
 }
 
+// Alone answers GetPreferredAllocation without the coordinator and without waiting.
+func (m *Member) Alone(available, mustInclude []string, size int) []string {
+	chosen, _ := m.chooser.choose(available, mustInclude, size)
+	return chosen
+}
+
+// countAlone counts a call without an answer of the coordinator.
+func (m *Member) countAlone(call admission.Call) { admission.OrNobody(m.config.Observer).Alone(call) }
+
 func (m *Member) ask(
 	ctx context.Context, available, mustInclude []string, size int,
 ) (*api.PreferResponse, error) {
-	server, err := m.node.server()
+	server, err := m.client.server()
 	if err != nil {
 		return nil, err
 	}
 	return server.Prefer(ctx, &api.PreferRequest{
-		Resource:    m.resource,
+		Resource:    m.announced.resource,
 		Available:   available,
 		MustInclude: mustInclude,
 		Size:        uint32(size),
 	}, grpc.WaitForReady(true))
 }
 
-func (m *Member) tell(ctx context.Context, ids []string) (*api.AllocatedResponse, error) {
-	server, err := m.node.server()
-	if err != nil {
-		return nil, err
-	}
-	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids},
-		grpc.WaitForReady(true))
-}
-
-// placed returns devices for package placement. A device that was not announced has no location.
-func (m *Member) placed(ids []string) []placement.Device {
-	known, _ := m.devices()
-	placed := make([]placement.Device, 0, len(ids))
-	for _, id := range ids {
-		placed = append(placed, placement.Device{ID: id, Address: known[id].Address})
-	}
-	return placed
-}
-
-// devices returns the devices of the last announcement by ID, and the links between GPUs.
-func (m *Member) devices() (map[string]device.Device, []topology.Link) {
-	m.node.mu.Lock()
-	defer m.node.mu.Unlock()
-	known := make(map[string]device.Device, len(m.announcement.Devices))
-	for _, d := range m.announcement.Devices {
-		known[d.ID] = d
-	}
-	return known, m.announcement.Links
-}
-
-// Allocated reports the devices that the kubelet took. It returns the same IDs in the order in which the
-// container should list them, so that its i-th GPU pairs with its i-th VF; without an answer of the
-// coordinator it uses only this plugin's data. An error is always the coordinator's rejection, with a message
-// for the pod's owner: the kubelet must fail the pod with it. Call Returned when the kubelet's Allocate call
-// ends. The attribute is for the log and names the container, if known.
+// Allocated reports the devices that the kubelet took. The result has the same IDs in the container's order,
+// so that the i-th GPU pairs with the i-th VF; without an answer of the coordinator the order depends only on
+// this plugin's data. An error is always the coordinator's rejection, with a message for the pod's owner: the
+// kubelet must fail the pod with the message. Call Returned when the kubelet's Allocate call ends. The
+// attribute is for the log and names the container, if known.
 func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bounded.Coordinator)
 	defer cancel()
-	answer, err := m.tell(ctx, ids)
+	answer, err := m.report(ctx, ids)
 	if refusal := answer.GetRefusal(); refusal != "" {
 		m.log.Error("refuse", "devices", ids, "reason", refusal)
 		return nil, to, status.Error(codes.FailedPrecondition, refusal)
 	}
 	order = answer.GetDevices()
 	if err != nil {
-		m.node.observer().Alone(admission.AllocatedCall)
-		order = m.inPairOrder(ids)
+		m.countAlone(admission.AllocatedCall)
+		order = m.chooser.inPairOrder(ids)
 		m.log.Warn("list devices without the coordinator", "devices", order, "error", err)
 	}
-	m.handed(ids)
+	if err := m.chooser.record(m.announced.locate(ids)); err != nil {
+		m.log.Debug("the other plugin cannot know what was given", "error", err)
+	}
 	if o := answer.GetContainer(); o != nil {
 		to = slog.String("container", o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
 	}
@@ -172,15 +123,53 @@ func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, t
 	return order, to, nil
 }
 
+func (m *Member) report(ctx context.Context, ids []string) (*api.AllocatedResponse, error) {
+	server, err := m.client.server()
+	if err != nil {
+		return nil, err
+	}
+	q := &api.AllocatedRequest{Resource: m.announced.resource, Devices: ids}
+	return server.Allocated(ctx, q, grpc.WaitForReady(true))
+}
+
 // Returned reports to the coordinator that the kubelet is about to receive the response to an Allocate of
-// these devices. It does not wait.
+// these devices. Returned does not wait.
 func (m *Member) Returned(ids []string) {
-	if own := m.node.serving.Load(); own != nil {
-		own.coordinator.Returned(m.resource, ids)
-		return
+	m.client.send(&api.Announcement{Resource: m.announced.resource, Returned: ids})
+}
+
+// Pair returns for every GPU of the node the best of the VFs just reported with Allocated, or nil if the
+// coordinator does not answer. The coordinator writes these VFs to the pairs file, unless file is "", and
+// adds the container's GPUs before the answer to the Allocated with these GPUs. Pair returns false if the
+// file is not written yet.
+func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
+	ctx, cancel := context.WithTimeout(ctx, bounded.Pairs)
+	defer cancel()
+	answer, err := m.askPair(ctx, vfs, file)
+	if err != nil {
+		m.log.Warn("the container is not told of pairs", "vfs", len(vfs), "error", err)
+		return nil, false
 	}
-	select {
-	case m.node.returned <- &api.Announcement{Resource: m.resource, Returned: ids}:
-	default: // the server uses its timeout
+	var served []pairs.Served
+	for _, s := range answer.GetServed() {
+		if gpu, err := topology.ParseAddress(s.GetGpu()); err == nil {
+			served = append(served, pairs.Served{GPU: gpu, VF: s.GetDevice()})
+		}
 	}
+	return served, answer.GetWritten()
+}
+
+func (m *Member) askPair(ctx context.Context, vfs []pairs.VF, file string) (*api.PairResponse, error) {
+	server, err := m.client.server()
+	if err != nil {
+		return nil, err
+	}
+	q := &api.PairRequest{Resource: m.announced.resource, File: file}
+	for _, vf := range vfs {
+		q.Devices = append(q.Devices, vf.ID)
+		q.Vfs = append(q.Vfs, &api.PairVF{
+			Device: vf.ID, Address: vf.Address.String(), Rdma: vf.RDMA, Netdev: vf.Netdev,
+		})
+	}
+	return server.Pair(ctx, q, grpc.WaitForReady(true))
 }

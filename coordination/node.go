@@ -5,11 +5,10 @@ package coordination
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"io/fs"
+	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -19,59 +18,21 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// Config configures a Node.
-type Config struct {
-	RunDir     string     // directory of the lock and the socket, common to both plugins; see RunDir
-	SysRoot    string     // root of sysfs (/sys)
-	KubeletDir string     // the kubelet's directory (/var/lib/kubelet)
-	Topology   *nccl.File // overrides the locations of devices in sysfs; may be nil
-	Intent     Intent
-	Withheld   Withheld                   // nil for nothing
-	Observer   admission.DecisionObserver // nil for none
-	Publisher  Publisher                  // nil for none
-	// Rejected is told of the pods that the kubelet's Topology Manager has refused a short time ago, and that
-	// ask for a resource of the plugins, again and again while this one serves. It returns at once; nil for
-	// nobody.
-	Rejected func([]intent.Rejected)
-	Log      *slog.Logger
-}
-
-// Intent configures the sources of pod requests and the policy for annotations.
-type Intent struct {
-	Sources  intent.Choice    // nil means intent.Default
-	Kubelet  kubelet.Endpoint // the kubelet's HTTPS server, for intent.Kubelet
-	NodeName string           // for intent.APIServer
-	Policy   intent.Policy    // annotations that pods may use
-}
-
-// Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the
-// lock.
+// Node is a plugin's part in the coordination of the node: always a client, and the server while the plugin
+// holds the lock.
 type Node struct {
-	config   Config
-	machine  *machine
-	sources  *intent.Sources
-	conn     *grpc.ClientConn
-	client   api.CoordinationClient
-	lost     chan struct{}                           // signals that the connection to the server broke
-	handouts map[device.Kind]func() (handout, error) // of both plugins
-
-	returned chan *api.Announcement // returned Allocates, for the server
-
-	foreign atomic.Bool // the server has an incompatible protocol and is not called
-	joined  atomic.Bool
-	serving atomic.Pointer[server]    // nil while another plugin serves
-	beat    atomic.Pointer[time.Time] // time of the last round of the election
-
-	mu      sync.Mutex
-	members []*Member
-	changed chan struct{} // closed and replaced after every announcement
+	config     Config
+	machine    *machine
+	conn       *grpc.ClientConn
+	membership *membership
+	election   *election
+	handouts   map[device.Kind]handoutReader
 }
 
-// New prepares the run directory, reads the PCI tree and creates a client; it starts nothing. It returns an
-// error with advice if the run directory is not usable.
+// New prepares the run directory, reads the PCI tree and creates a client; New starts nothing. The error for
+// an unusable run directory contains advice.
 func New(config Config) (*Node, error) {
 	if err := checkRunDir(config.RunDir); err != nil {
 		return nil, err
@@ -83,89 +44,136 @@ func New(config Config) (*Node, error) {
 	if config.Intent.Sources == nil {
 		config.Intent.Sources = intent.Default
 	}
-	n := &Node{
-		config:   config,
-		machine:  machine,
-		lost:     make(chan struct{}, 1),
-		returned: make(chan *api.Announcement, maxCalls),
-		handouts: readHandouts(config.Log, config.RunDir),
-		changed:  make(chan struct{}),
-	}
-	sources, err := intent.Open(intent.Config{
-		Choice:     config.Intent.Sources,
-		KubeletDir: config.KubeletDir,
-		Kubelet:    config.Intent.Kubelet,
-		Node:       config.Intent.NodeName,
-		Policy:     config.Intent.Policy,
-		Rejected:   n.rejected,
-		Log:        config.Log,
-	})
-	if err != nil {
-		return nil, err
+	n := &Node{config: config, machine: machine, handouts: map[device.Kind]handoutReader{}}
+	for _, kind := range []device.Kind{device.GPU, device.VF} {
+		n.handouts[kind] = newHandoutReader(config.Log, config.RunDir, kind)
 	}
 	conn, err := dial(config.RunDir)
 	if err != nil {
-		return nil, errors.Join(err, sources.Close())
+		return nil, err
 	}
-	n.sources, n.conn, n.client = sources, conn, api.NewCoordinationClient(conn)
+	n.conn, n.membership = conn, newMembership(api.NewCoordinationClient(conn), config.Log)
+	n.election = &election{config: &n.config, machine: machine, lost: n.membership.lost}
+	if n.election.sources, err = n.election.openSources(); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	return n, nil
-}
-
-// rejected hands on those pods that ask for a resource of the plugins.
-func (n *Node) rejected(pods []intent.Rejected) {
-	own := n.serving.Load()
-	if own == nil || n.config.Rejected == nil {
-		return
-	}
-	announced, _ := own.coordinator.Announced()
-	names := map[string]bool{}
-	for _, r := range announced.Resources {
-		names[r.Name] = true
-	}
-	n.config.Rejected(slices.DeleteFunc(pods, func(p intent.Rejected) bool {
-		return !slices.ContainsFunc(p.Resources, func(name string) bool { return names[name] })
-	}))
-}
-
-// ReadTree reads the PCI tree and returns it as in sysfs; later decisions use it. A plugin that scans this
-// tree for its devices avoids another read.
-func (n *Node) ReadTree() (*topology.Tree, error) { return n.machine.read() }
-
-// Member adds a resource. It may be called at any time.
-func (n *Node) Member(resource string, kind device.Kind) *Member {
-	m := &Member{node: n, resource: resource, kind: kind, log: n.config.Log.With("resource", resource)}
-	m.write = m.writeLast()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.members = append(n.members, m)
-	return m
-}
-
-// errForeign means that a server exists and must not be called.
-var errForeign = errors.New("the server speaks another protocol")
-
-// server returns the server for members' calls.
-func (n *Node) server() (answerer, error) {
-	if own := n.serving.Load(); own != nil {
-		return local{own, n.client}, nil
-	}
-	if n.foreign.Load() {
-		return nil, errForeign
-	}
-	return n.client, nil
 }
 
 // Run takes part in the coordination until ctx is done: as a client, and as the server while no other plugin
 // serves.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.conn.Close()
-	defer n.sources.Close()
-	var both sync.WaitGroup
-	both.Go(func() { n.stayElected(ctx) })
-	both.Go(func() { n.stayJoined(ctx) })
+	defer n.election.sources.Close()
+	var parts sync.WaitGroup
+	parts.Go(func() { n.election.run(ctx) })
+	parts.Go(func() { n.membership.run(ctx) })
 	if n.config.Withheld != nil {
-		both.Go(func() { n.config.Withheld.Run(ctx) })
+		parts.Go(func() { n.config.Withheld.Run(ctx) })
 	}
-	both.Wait()
+	parts.Wait()
 	return nil
+}
+
+// Member adds a resource. Member may be called at any time.
+func (n *Node) Member(resource string, kind device.Kind) *Member {
+	log := n.config.Log.With("resource", resource)
+	announced := n.membership.announced.add(resource, kind)
+	handouts := newHandouts(log, n.config.RunDir, kind, n.handouts[kind.Other()])
+	return &Member{
+		announced: announced, chooser: &chooser{announced, handouts, n.machine}, client: n.membership,
+		config: &n.config, log: log,
+	}
+}
+
+// ReadTree reads the PCI tree and returns the tree of sysfs; later decisions use the tree. A plugin that
+// scans this tree for devices avoids another read.
+func (n *Node) ReadTree() (*topology.Tree, error) { return n.machine.read() }
+
+// Role is the current role of a plugin in the coordination of its node.
+type Role string
+
+// Roles of a plugin.
+const (
+	Serves  Role = "server"  // holds the lock and answers for both plugins
+	Joined  Role = "client"  // another plugin serves
+	Foreign Role = "foreign" // another plugin serves with an incompatible protocol
+	Apart   Role = "alone"   // no plugin serves
+)
+
+// Roles lists all roles.
+var Roles = []Role{Serves, Joined, Foreign, Apart}
+
+// Role returns the plugin's current role.
+func (n *Node) Role() Role {
+	switch {
+	case n.election.serving.Load() != nil:
+		return Serves
+	case n.membership.foreign.Load():
+		return Foreign
+	case n.membership.joined.Load():
+		return Joined
+	default:
+		return Apart
+	}
+}
+
+// Resources returns the devices of both plugins while this plugin serves, otherwise nil. Resources may call
+// the kubelet, for at most a second.
+func (n *Node) Resources() []*api.Resource {
+	if own := n.election.serving.Load(); own != nil {
+		return own.coordinator.Resources()
+	}
+	return nil
+}
+
+// Enforcement returns the state of the enforcement of pods' annotations, by the last answers of the request
+// sources; false while this plugin does not serve.
+func (n *Node) Enforcement() (now intent.Enforcement, serves bool) {
+	if n.election.serving.Load() == nil {
+		return now, false
+	}
+	now, _ = n.election.sources.Enforcement()
+	return now, true
+}
+
+// Alive returns an error if a part of this plugin hangs, so that a restart would help. Alive waits at most
+// until ctx is done.
+func (n *Node) Alive(ctx context.Context) error { return n.election.alive(ctx) }
+
+// Needed returns the devices of a resource that the kubelet may look up, by the kubelet's checkpoint: healthy
+// devices and devices of containers. From 1.34 on the kubelet panics if such a device is no longer listed
+// (allDevices is looked up without a check, pkg/kubelet/cm/devicemanager/manager.go).
+func (n *Node) Needed(resource string) (map[string]bool, error) {
+	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	needed := map[string]bool{}
+	for id := range recorded.Listed(resource) {
+		needed[id] = true
+	}
+	return needed, nil
+}
+
+// Listed returns every device of a resource that the kubelet needs from an earlier process of this plugin
+// (see Needed), none of them healthy. The plugin keeps vanished devices in the list, unhealthy. If the
+// kubelet's checkpoint is unreadable, the result is all devices in the file of an earlier server.
+func (n *Node) Listed(resource string) []device.Device {
+	known := map[string]device.Device{}
+	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
+	for id, node := range recorded.Listed(resource) {
+		d := device.Device{ID: id}
+		if node >= 0 {
+			d.NUMA = topology.Node(node)
+		}
+		known[id] = d
+	}
+	unreadable := err != nil && !errors.Is(err, fs.ErrNotExist)
+	for _, d := range admission.Saved(n.config.RunDir, resource) {
+		if _, listed := known[d.ID]; listed || unreadable {
+			known[d.ID] = d
+		}
+	}
+	return slices.SortedFunc(maps.Values(known), device.Compare)
 }

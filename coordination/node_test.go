@@ -187,7 +187,7 @@ func TestMemberAnswersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { node.conn.Close(); node.sources.Close() })
+	t.Cleanup(func() { node.conn.Close(); node.election.sources.Close() })
 	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
 	got := member.Prefer(t.Context(), []string{"b", "a", "c"}, []string{"c"}, 2)
@@ -321,13 +321,13 @@ func TestReplacedSocketIsNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer foreign.Close()
-			before, began := node.serving.Load(), time.Now()
+			before, began := node.election.serving.Load(), time.Now()
 			if err := replace(SocketPath(dir), foreign.Addr().String()); err != nil {
 				t.Fatal(err)
 			}
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()
-			for now := before; now == nil || now == before; now = node.serving.Load() {
+			for now := before; now == nil || now == before; now = node.election.serving.Load() {
 				<-tick.C
 			}
 			await(t, dir, connected(gpus))

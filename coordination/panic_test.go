@@ -24,7 +24,7 @@ import (
 // answers without it.
 func TestPanicCostsOneSource(t *testing.T) {
 	server, members, log := serverAndClient(t)
-	c := server.serving.Load().coordinator
+	c := server.election.serving.Load().coordinator
 	recorded := c.Recorded
 	for _, mistake := range []func(){
 		func() { c.Pods = func(context.Context) (intent.Answer, bool) { panic("a mistake") } },
@@ -53,7 +53,7 @@ func TestPanicCostsOneSource(t *testing.T) {
 func TestPanicCostsOneAnnouncement(t *testing.T) {
 	t.Parallel()
 	server, members, log := serverAndClient(t)
-	c := server.serving.Load().coordinator
+	c := server.election.serving.Load().coordinator
 	refresh := c.Refresh
 	var mistakes atomic.Int32
 	c.Refresh = func(a device.Announcement) error {
@@ -103,14 +103,14 @@ func TestPanicCostsOneServer(t *testing.T) {
 	if _, _, err := vf.Allocated(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
-	before := server.serving.Load()
+	before := server.election.serving.Load()
 	// a file is being written there
 	for os.MkdirAll(filepath.Join(dir, store.FileName+".new", "in the way"), 0o700) != nil {
 		runtime.Gosched()
 	}
 	before.coordinator.Leave("no such") // something to write
 	await(t, dir, connected(gpus, vfs))
-	for server.serving.Load() == before {
+	for server.election.serving.Load() == before {
 		await(t, dir, connected(gpus, vfs))
 	}
 	if text := log.String(); !strings.Contains(text, "coordination panicked") {

@@ -107,10 +107,10 @@ func TestPublisherThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &failing{works: make(chan struct{})}
-		n := &Node{config: Config{Publisher: p, Log: slog.New(slog.DiscardHandler)}}
+		c := &Config{Publisher: p, Log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		begun, ended := time.Now(), make(chan struct{})
-		go func() { n.publish(ctx, published{}); close(ended) }()
+		go func() { publishNode(ctx, c, published{}); close(ended) }()
 		select {
 		case <-p.works:
 		case <-time.After(time.Hour):

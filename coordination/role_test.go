@@ -39,7 +39,7 @@ func TestRole(t *testing.T) {
 	}
 	letGo()
 	long := time.Now().Add(-stuck)
-	second.beat.Store(&long)
+	second.election.beat.Store(&long)
 	if err := second.Alive(t.Context()); err == nil {
 		t.Error("an election that hangs is alive")
 	}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,43 +20,37 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // stopTimeout is the time for calls in flight when a server stops; then the other plugin takes over.
 const stopTimeout = 50 * time.Millisecond
 
-// server serves a coordinator on the socket.
-type server struct {
+// nodeServer serves a coordinator on the socket.
+type nodeServer struct {
 	api.UnimplementedCoordinationServer
 	coordinator *admission.Coordinator
-	notes       func() []string // for people
-	violations  func(context.Context, []*api.Resource) []string
-	alignment   func() *api.Alignment
+	remarks     remarks
 	log         *slog.Logger
 	peers       peers
-	calls       calls // calls of this process's own plugins
 }
 
-// serve answers on a listener until ctx is done. It then rejects this process's plugins, and returns when all
-// calls in flight are answered, or after stopTimeout.
-func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway func()) error {
-	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.log),
-		survivingStreams(s.log))...)
-	api.RegisterCoordinationServer(g, s)
+// serve answers on a listener until ctx is done, and returns when all calls in flight are answered, or after
+// stopTimeout. Before the wait, serve calls stopping.
+func (s *nodeServer) serve(ctx context.Context, listener *net.UnixListener, stopping func()) error {
+	g := newTransport(s, s.log)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(newLimitedListener(listener)) }()
 	select {
 	case err := <-done:
-		turnAway()
-		s.calls.drain(stopTimeout)
+		stopping()
 		return fmt.Errorf("serve coordination socket: %w", err)
 	case <-ctx.Done():
-		turnAway()
+		stopping()
 		kill := time.AfterFunc(stopTimeout, g.Stop)
 		defer kill.Stop()
 		g.GracefulStop()
-		s.calls.drain(stopTimeout)
 		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before the start
 			return fmt.Errorf("serve coordination socket: %w", err)
 		}
@@ -65,31 +58,9 @@ func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway
 	}
 }
 
-// survivingCalls limits a panic to one call; the caller then chooses alone.
-func survivingCalls(log *slog.Logger) grpc.ServerOption {
-	return grpc.ChainUnaryInterceptor(func(
-		ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
-	) (answer any, err error) {
-		err = survive.Do(log, func() (err error) {
-			answer, err = handle(ctx, q)
-			return err
-		})
-		return answer, err
-	})
-}
-
-// survivingStreams limits a panic to one stream; its plugin joins again.
-func survivingStreams(log *slog.Logger) grpc.ServerOption {
-	return grpc.ChainStreamInterceptor(func(
-		server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler,
-	) error {
-		return survive.Do(log, func() error { return handle(server, stream) })
-	})
-}
-
-// Join accepts announcements until the plugin disconnects. It rejects a plugin with an incompatible protocol,
-// which then works alone.
-func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
+// Join accepts announcements until the plugin disconnects. A plugin with an incompatible protocol is rejected
+// and works alone.
+func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
 	welcome := &api.Welcome{Protocol: protocol.major, Minor: protocol.minor}
 	if err := stream.Send(welcome); err != nil {
 		return err
@@ -109,7 +80,7 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 			continue
 		}
 		client := versionOf(message.GetVersion())
-		if err := protocol.serves(client); err != nil {
+		if err := protocol.admits(client); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())
 		}
 		s.peers.announced(p, message)
@@ -123,7 +94,7 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 }
 
 // announce accepts an announcement of this process's plugin or of another process.
-func (s *server) announce(m *api.Announcement, own bool) error {
+func (s *nodeServer) announce(m *api.Announcement, own bool) error {
 	if err := checkAnnouncement(m); err != nil {
 		return err
 	}
@@ -139,7 +110,7 @@ func (s *server) announce(m *api.Announcement, own bool) error {
 }
 
 // Prefer answers GetPreferredAllocation.
-func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferResponse, error) {
+func (s *nodeServer) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferResponse, error) {
 	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
 		return nil, err
 	}
@@ -152,7 +123,7 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 }
 
 // Allocated records the devices that the kubelet took.
-func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
+func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
@@ -168,8 +139,8 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 	return answer, nil
 }
 
-// Pair returns the GPUs of VFs.
-func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse, error) {
+// Pair returns the best VFs for each GPU.
+func (s *nodeServer) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse, error) {
 	vfs, err := decodeVFs(q)
 	if err != nil {
 		return nil, err
@@ -182,18 +153,34 @@ func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse,
 	return answer, nil
 }
 
+// decodeVFs converts the VFs of a request.
+func decodeVFs(q *api.PairRequest) ([]pairs.VF, error) {
+	var vfs []pairs.VF
+	for _, vf := range q.GetVfs() {
+		address, err := topology.ParseAddress(vf.GetAddress())
+		if err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "pair %s: %v", vf.GetDevice(), err)
+		}
+		vfs = append(vfs, pairs.VF{
+			ID: vf.GetDevice(), Address: address, Resource: q.GetResource(),
+			RDMA: vf.GetRdma(), Netdev: vf.GetNetdev(),
+		})
+	}
+	return vfs, nil
+}
+
 // Status returns the complete state.
-func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
+func (s *nodeServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.coordinator.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid, answer.Mode = int64(os.Getpid()), string(mode.DevicePlugin)
-	answer.Peers, answer.Alignment = s.peers.encode(), s.alignment()
-	answer.Notes = slices.Concat(s.notes(), s.violations(ctx, answer.GetResources()))
+	answer.Peers, answer.Alignment = s.peers.encode(), s.remarks.alignment()
+	answer.Notes = s.remarks.notes(ctx, answer.GetResources())
 	return answer, nil
 }
 
 // Explain returns the decisions for a pod with their reasons; without a pod, all known decisions.
-func (s *server) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
+func (s *nodeServer) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
 	switch {
 	case q.GetPod() == "" && q.GetNamespace() == "" && q.GetContainer() == "":
 		return &api.ExplainResponse{Decisions: s.coordinator.Recent()}, nil

@@ -29,19 +29,19 @@ func TestReturned(t *testing.T) {
 		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
 	})
 	await(t, dir, connected(gpus, vfs))
-	c := server.serving.Load().coordinator
+	c := server.election.serving.Load().coordinator
 	var looks atomic.Int32
 	c.Look = func(context.Context) (kubelet.View, error) {
 		looks.Add(1)
 		return kubelet.View{}, errors.New("it is counted")
 	}
 	for m, id := range map[*Member]string{gpu: "gpu0", vf: "vf0"} {
-		if _, err := m.tell(t.Context(), []string{id}); err != nil {
+		if _, err := m.report(t.Context(), []string{id}); err != nil {
 			t.Fatal(err)
 		}
 		before := looks.Load()
 		if m.Prefer(t.Context(), []string{id}, nil, 1); looks.Load() != before {
-			t.Errorf("%s: the server does not know of the open Allocate", m.resource)
+			t.Errorf("%s: the server does not know of the open Allocate", m.announced.resource)
 		}
 		m.Returned([]string{id})
 		for looks.Load() == before { // the test's own deadline ends that
@@ -79,16 +79,16 @@ func TestReturnedToAnEarlierServer(t *testing.T) {
 		}
 	}()
 	await(t, dir, connected(gpus, vfs))
-	if left := len(client.returned); left > 0 {
+	if left := len(client.membership.returned); left > 0 {
 		t.Errorf("%d words are left for the server", left)
 	}
-	c := server.serving.Load().coordinator
+	c := server.election.serving.Load().coordinator
 	var looks atomic.Int32
 	c.Look = func(context.Context) (kubelet.View, error) {
 		looks.Add(1)
 		return kubelet.View{}, errors.New("it is counted")
 	}
-	if _, err := vf.tell(t.Context(), []string{"vf0"}); err != nil {
+	if _, err := vf.report(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
 	if vf.Prefer(t.Context(), []string{"vf0"}, nil, 1); looks.Load() > 0 {
@@ -99,7 +99,7 @@ func TestReturnedToAnEarlierServer(t *testing.T) {
 // What a plugin publishes counts as taken over when the server goes by it, not when it is sent.
 func TestAwaitTaken(t *testing.T) {
 	server, members, _ := serverAndClient(t)
-	c := server.serving.Load().coordinator
+	c := server.election.serving.Load().coordinator
 	reading, read := make(chan struct{}), make(chan struct{})
 	refresh := c.Refresh
 	c.Refresh = func(a device.Announcement) error {
@@ -112,7 +112,7 @@ func TestAwaitTaken(t *testing.T) {
 	})
 	<-reading
 	select {
-	case <-members[vfs].taken:
+	case <-members[vfs].announced.taken:
 		t.Error("taken over before the PCI tree was read")
 	default:
 	}

@@ -18,25 +18,25 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// Teller describes the node if no plugins coordinate: the DRA driver. Its methods must be safe for concurrent
+// Teller describes the node if no plugins coordinate: the DRA driver. The methods must be safe for concurrent
 // use.
 type Teller interface {
 	// Status returns all devices. The caller fills in protocol, process, peers and mode.
 	Status(ctx context.Context) *api.StatusResponse
-	// Explain returns the decisions for a pod; an empty namespace or container means any. An error means that
-	// nothing is known, with the reason.
+	// Explain returns the decisions for a pod; an empty namespace or container means any. The error is the
+	// reason for the lack of decisions.
 	Explain(ctx context.Context, namespace, pod, container string) ([]*api.Decision, error)
 }
 
 // takeOver is the pause between two attempts to serve while another process serves, as during a rollout.
 const takeOver = time.Second
 
-// Tell answers Status and Explain at the socket of a run directory until ctx is done; while another process
-// serves, it does not. An unusable directory is logged once: only observers need the socket.
+// Tell answers Status and Explain at the socket of a run directory until ctx is done, except while another
+// process serves. An unusable directory is logged once: only observers need the socket.
 func Tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) {
 	complaint := ""
 	for ctx.Err() == nil {
-		err := tell(ctx, runDir, teller, log)
+		err := serveTeller(ctx, runDir, teller, log)
 		if err != nil && !errors.Is(err, errLocked) && err.Error() != complaint {
 			complaint = err.Error()
 			log.Error("nobody can ask how the node is until that is possible", "run_dir", runDir, "error", err)
@@ -48,7 +48,8 @@ func Tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) {
 	}
 }
 
-func tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) error {
+// serveTeller answers at the socket until ctx is done or another process replaces the socket.
+func serveTeller(ctx context.Context, runDir string, teller Teller, log *slog.Logger) error {
 	if err := prepareRunDir(runDir); err != nil {
 		return err
 	}
@@ -64,9 +65,7 @@ func tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) e
 	log.Info("serve status", "socket", SocketPath(runDir))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(log),
-		survivingStreams(log))...)
-	api.RegisterCoordinationServer(g, tellerServer{teller: teller})
+	g := newTransport(tellerServer{teller: teller}, log)
 	served, looked := make(chan error, 1), make(chan struct{})
 	go func() {
 		err := g.Serve(newLimitedListener(listener))

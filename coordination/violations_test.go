@@ -38,7 +38,7 @@ func TestViolations(t *testing.T) {
 				Switch: at, Allocated: true, Owner: &api.Owner{Namespace: "team", Pod: "train", Container: "worker"},
 			}}
 		}
-		n := &Node{sources: sources}
+		n := remarks{&Config{}, sources}
 		got := n.violations(t.Context(), []*api.Resource{
 			{Name: "amd.com/gpu", Kind: "gpu", Devices: device("0000:08:00.0")},
 			{Name: "tandem.dev/rdma_vf", Kind: "vf", Devices: device("0000:09:00.0")},

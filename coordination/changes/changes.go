@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package changes tells waiters that a state is no longer the newest.
+// Package changes notifies waiters about the next change of a state.
 package changes
 
-// Signal is a channel that each change closes and replaces. The zero value is ready for use. The lock of the
-// state guards the Signal too, so that a waiter gets a state and the end of that state in one step.
+// Signal is a channel that each change closes and replaces. The zero value is ready to use. The mutex of the
+// state also guards the Signal: waiters read the state and the channel together.
 type Signal struct {
-	next chan struct{} // nil while nobody waits
+	next chan struct{} // nil without waiters
 }
 
 // Next returns a channel that the next Raise closes.
@@ -17,7 +17,7 @@ func (s *Signal) Next() <-chan struct{} {
 	return s.next
 }
 
-// Raise wakes all who wait for a change.
+// Raise wakes all waiters.
 func (s *Signal) Raise() {
 	if s.next != nil {
 		close(s.next)

@@ -11,25 +11,26 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/changes"
 )
 
-// maxOpen is the maximum time for which an Allocate counts as open. No plugin takes longer: its report was
-// lost, with the plugin or with a server.
+// maxOpen is the maximum time of an open Allocate. No plugin takes longer: the report was lost, with the
+// plugin or with a server.
 const maxOpen = time.Second
 
-// Allocates are the calls that the kubelet waits for. PodResources List must not be called meanwhile: the
-// kubelet would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within
-// an admission none is open when the kubelet asks, but the kubelet's pod workers also allocate, for
-// containers that are missing in its checkpoint.
+// Allocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the kubelet
+// would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within an
+// admission none is open when the kubelet asks, but the kubelet's pod workers also allocate, for containers
+// without a checkpoint entry.
 type Allocates struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	since map[allocate]time.Time // by one of their devices
-	// early holds the times of reports about other Allocates: a server that was stopped can receive the
-	// report first.
+	since map[allocate]time.Time // by a device of each
+	// early holds the times of reports about other Allocates: after a pause a server can receive the report
+	// first.
 	early map[allocate]time.Time
-	ended chan struct{} // closed when the next Allocate ends; nil if no caller waits
+	ended changes.Signal
 }
 
 // New returns an empty set with a clock.
@@ -37,7 +38,7 @@ func New(now func() time.Time) *Allocates {
 	return &Allocates{now: now, since: map[allocate]time.Time{}, early: map[allocate]time.Time{}}
 }
 
-// Begin records an Allocate whose plugin will report its return.
+// Begin records an Allocate until the plugin reports the return.
 func (f *Allocates) Begin(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,14 +61,11 @@ func (f *Allocates) End(resource string, ids []string) {
 		f.early[key] = f.now()
 	}
 	delete(f.since, key)
-	if f.ended != nil {
-		close(f.ended)
-		f.ended = nil
-	}
+	f.ended.Raise()
 }
 
-// Forget removes the Allocates of a resource: its plugin has just joined, and its earlier reports may have
-// gone to another server.
+// Forget removes the Allocates of a resource: the plugin has just joined, and may have sent earlier reports
+// to another server.
 func (f *Allocates) Forget(resource string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,10 +101,7 @@ func (f *Allocates) open() <-chan struct{} {
 	if len(f.since) == 0 {
 		return nil
 	}
-	if f.ended == nil {
-		f.ended = make(chan struct{})
-	}
-	return f.ended
+	return f.ended.Next()
 }
 
 // expire removes old entries. The mutex must be held.

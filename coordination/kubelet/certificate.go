@@ -12,17 +12,28 @@ import (
 	"os"
 )
 
-// trust decides whether a server is this node's kubelet. The token goes to nobody else.
-type trust struct {
-	endpoint Endpoint
-	name     string // that a signed certificate has to bear
-	roots    *x509.CertPool
-	own      [][]byte // the certificates of Endpoint.Certificate, DER
-	unread   error    // why there are none; nil where there is no such file
+// Endpoint configures the access to the kubelet's HTTPS server.
+type Endpoint struct {
+	Address string // of the node, with or without a port
+	Name    string // of the node, in the kubelet's certificates; "" to verify the address
+	// Token is the file with the service account's token, read for every request, because tokens are renewed.
+	Token string
+	CA    string // file with the certificates of the kubelet's signers
+	// Certificate is the file with the kubelet's self-signed certificate; may be missing, and "" is none.
+	Certificate string
 }
 
-// readTrust reads the files of an endpoint. The kubelet's own certificate may be missing: a kubelet that has
-// serverTLSBootstrap keeps none.
+// trust decides whether a server is this node's kubelet, the only recipient of the token.
+type trust struct {
+	endpoint Endpoint
+	name     string // required name in a signed certificate
+	roots    *x509.CertPool
+	own      [][]byte // certificates of Endpoint.Certificate, DER
+	unread   error    // reason for the lack of own certificates; nil without Endpoint.Certificate
+}
+
+// readTrust reads the files of an endpoint. The kubelet's own certificate may be missing: with
+// serverTLSBootstrap the kubelet stores none.
 func readTrust(endpoint Endpoint, host string) (*trust, error) {
 	t := &trust{endpoint: endpoint, name: endpoint.Name, roots: x509.NewCertPool()}
 	if t.name == "" {
@@ -51,17 +62,17 @@ func readTrust(endpoint Endpoint, host string) (*trust, error) {
 	return t, nil
 }
 
-// config is that of a connection whose other end verify accepts.
+// config returns the configuration of a connection with verify.
 func (t *trust) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: t.endpoint.Name,
-		InsecureSkipVerify: true, VerifyConnection: t.verify, // which does what is skipped
+		InsecureSkipVerify: true, VerifyConnection: t.verify, // instead of the skipped verification
 	}
 }
 
-// verify accepts a certificate that the CA has signed and that bears the node's name, or the very one that
-// the kubelet keeps on this node's disk, whatever name and dates that has: only root writes there, and the
-// other end has proved that it has the key.
+// verify accepts a certificate with the node's name and the CA's signature, or the kubelet's own certificate
+// on this node's disk with any name and dates: only root can write the file, and the server has proved the
+// possession of the key.
 func (t *trust) verify(connection tls.ConnectionState) error {
 	presented := connection.PeerCertificates
 	if len(presented) == 0 {
@@ -83,7 +94,7 @@ func (t *trust) verify(connection tls.ConnectionState) error {
 	return fmt.Errorf("%w; %s", err, t.advice())
 }
 
-// advice says how a kubelet gets trusted.
+// advice returns the steps to make the kubelet trusted.
 func (t *trust) advice() string {
 	own := t.endpoint.Certificate
 	switch {

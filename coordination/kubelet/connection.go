@@ -27,8 +27,8 @@ var reconnect = backoff.Config{
 	BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
 }
 
-// refill is the time after which the kubelet's rate limiter allows one more call, and after which a call to a
-// kubelet that serves is repeated.
+// refill is the time until the kubelet's rate limiter allows one more call, and the pause before a repeated
+// call to a serving kubelet.
 const refill = 10 * time.Millisecond
 
 // connection is a connection to a socket of the kubelet.
@@ -49,7 +49,7 @@ func dial(socket string) (*connection, error) {
 	return &connection{ClientConn: conn, socket: socket}, nil
 }
 
-// life identifies the process that serves the socket: a restarted kubelet creates a new socket. It is "" if
+// life identifies the process of the socket: a restarted kubelet creates a new socket. The result is "" if
 // the socket is not accessible.
 func (c *connection) life() string {
 	info, err := os.Lstat(c.socket)
@@ -63,11 +63,11 @@ func (c *connection) life() string {
 	return life
 }
 
-// maxRepeats limits the repeats of a call to a kubelet that serves and to which gRPC is not connected yet.
+// maxRepeats limits the repeated calls to a serving kubelet before gRPC is connected.
 const maxRepeats = 3
 
-// patiently calls the kubelet and repeats the call while the kubelet's rate limiter rejects it, until ctx is
-// done. A call that fails with the result of an earlier attempt to connect is repeated if the kubelet serves.
+// patiently calls the kubelet and repeats the call after a rejection by the kubelet's rate limiter, until ctx
+// is done. A failed call with the result of an earlier attempt to connect is repeated if the kubelet serves.
 func patiently[T any](ctx context.Context, conn *connection, ask func() (T, error)) (T, error) {
 	for repeats := 0; ; {
 		conn.reach(ctx)
@@ -89,8 +89,8 @@ func patiently[T any](ctx context.Context, conn *connection, ask func() (T, erro
 	}
 }
 
-// reach ends the pause after a failed attempt to connect as soon as the kubelet serves again: it may be about
-// to admit a pod. A kubelet that does not serve costs one attempt to connect.
+// reach ends the pause after a failed attempt to connect as soon as the kubelet serves again, maybe to admit
+// a pod. Without a serving kubelet, reach costs one attempt to connect.
 func (c *connection) reach(ctx context.Context) {
 	if c.GetState() == connectivity.TransientFailure && c.serves(ctx) {
 		c.ResetConnectBackoff()

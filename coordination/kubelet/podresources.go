@@ -21,7 +21,7 @@ type Pod struct{ Namespace, Name string }
 
 // Container is a container of a pod.
 type Container struct {
-	Pod  `json:"pod"` // a named field: embedded, its name would be lost in JSON
+	Pod  `json:"pod"` // with a tag, because JSON drops the name of an embedded field
 	Name string       `json:"name"`
 }
 
@@ -36,8 +36,8 @@ type View struct {
 	Pods       []Pod
 	Containers map[Container]Devices
 	Exclusive  topology.CPUSet // CPUs that the static CPU policy has assigned exclusively
-	// Life identifies the kubelet process that answered; "" if unknown. A kubelet that has just started lists
-	// its pods one by one, so a missing pod has no meaning.
+	// Life identifies the kubelet process; "" if unknown. A restarted kubelet adds pods one by one, so a missing
+	// pod has no meaning.
 	Life string
 }
 
@@ -55,8 +55,8 @@ func PodResourcesSocket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
 }
 
-// NewPodResources returns a client for the socket below a kubelet directory (/var/lib/kubelet). It connects
-// on the first call.
+// NewPodResources returns a client for the socket below a kubelet directory (/var/lib/kubelet). The first
+// call connects.
 func NewPodResources(kubeletDir string) (*PodResources, error) {
 	conn, err := dial(PodResourcesSocket(kubeletDir))
 	if err != nil {
@@ -68,9 +68,9 @@ func NewPodResources(kubeletDir string) (*PodResources, error) {
 // Close closes the connection.
 func (p *PodResources) Close() error { return p.conn.Close() }
 
-// List returns all pods and their devices. It repeats the call while the kubelet's rate limiter rejects it,
-// until ctx is done. Call it only inside a GetPreferredAllocation whose must-include is empty: see the
-// package comment.
+// List returns all pods with devices, and repeats rejected calls of the kubelet's rate limiter until ctx is
+// done. Must be called only inside a GetPreferredAllocation with an empty must-include: see the package
+// comment.
 func (p *PodResources) List(ctx context.Context) (View, error) {
 	answer, err := patiently(ctx, p.conn, func() (*podresources.ListPodResourcesResponse, error) {
 		return p.client.List(ctx, &podresources.ListPodResourcesRequest{})
@@ -83,9 +83,9 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 	return view, nil
 }
 
-// Get returns one pod; the view is empty if the pod does not exist or has ended. It may be called at any
-// time: unlike List it releases nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before
-// 1.34 support it only with the feature gate KubeletPodResourcesGet and otherwise return an error.
+// Get returns one pod; the view is empty for a missing or ended pod. Get may be called at any time: unlike
+// List, Get releases nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before 1.34
+// without the feature gate KubeletPodResourcesGet return an error.
 func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	answer, err := patiently(ctx, p.conn, func() (*podresources.GetPodResourcesResponse, error) {
 		return p.client.Get(ctx, &podresources.GetPodResourcesRequest{
@@ -104,8 +104,40 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	}
 }
 
-// notFound reports whether an error means that the pod does not exist. The kubelet returns a text without a
-// code.
+// Allocatable returns the kubelet's allocatable devices: all healthy devices, assigned or not. Allocatable
+// may be called at any time.
+func (p *PodResources) Allocatable(ctx context.Context) (Devices, error) {
+	answer, err := p.allocatable(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("get allocatable devices of PodResources: %w", err)
+	}
+	devices := Devices{}
+	for _, d := range answer.GetDevices() {
+		devices[d.GetResourceName()] = append(devices[d.GetResourceName()], d.GetDeviceIds()...)
+	}
+	return devices, nil
+}
+
+// AllocatableCPUs returns the CPUs for exclusive assignment by the static CPU policy, assigned or not: all
+// CPUs except the system's reserved CPUs. With another policy the result is empty. AllocatableCPUs may be
+// called at any time.
+func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, error) {
+	answer, err := p.allocatable(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("get allocatable CPUs of PodResources: %w", err)
+	}
+	set := topology.CPUSet{}
+	addCPUs(set, answer.GetCpuIds())
+	return set, nil
+}
+
+func (p *PodResources) allocatable(ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
+	return patiently(ctx, p.conn, func() (*podresources.AllocatableResourcesResponse, error) {
+		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	})
+}
+
+// notFound reports whether an error means a missing pod. The kubelet returns a text without a code.
 func notFound(err error) bool {
 	s, _ := status.FromError(err)
 	return s.Code() == codes.NotFound ||
@@ -144,7 +176,7 @@ func (v *View) Shows(resource, id string) bool {
 	return held
 }
 
-// HolderOf returns a container with one of the devices; of several the first by name.
+// HolderOf returns a container with any of the devices; of several the first by name.
 func (v View) HolderOf(resource string, ids []string) (holder Container, id string, held bool) {
 	for c, devices := range v.Containers {
 		for _, shown := range devices[resource] {

@@ -14,13 +14,13 @@ import (
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// podsSockets are the possible paths of the Pods API socket below the kubelet's directory: that of kubelet
-// 1.37 (pkg/kubelet/kubelet_getters.go, getPodsAPIDir), and that of KEP-4188.
+// podsSockets are the possible paths of the Pods API socket below the kubelet's directory: by kubelet 1.37
+// (pkg/kubelet/kubelet_getters.go, getPodsAPIDir), and by KEP-4188.
 var podsSockets = []string{"pods-api/pods-api.sock", "pods/kubelet.sock"}
 
 // PodsAPI is a client of the kubelet's Pods API (KEP-4188; feature gate PodsAPI, on by default from 1.37),
-// version v1alpha1. It lists the pods of the pod manager, which contains a pod from just before its
-// admission, with its complete spec. Unlike PodResources List, the call has no side effect.
+// version v1alpha1. The API lists the pods of the pod manager with complete specs, each from just before the
+// admission. Unlike PodResources List, the call has no side effect.
 type PodsAPI struct {
 	dir   string
 	conns []*connection // by podsSockets
@@ -29,8 +29,8 @@ type PodsAPI struct {
 // ErrNoPodsAPI means that the kubelet has no Pods API, as before 1.37.
 var ErrNoPodsAPI = errors.New("no socket")
 
-// NewPodsAPI returns a client for the sockets below a kubelet directory (/var/lib/kubelet). It connects on
-// the first call.
+// NewPodsAPI returns a client for the sockets below a kubelet directory (/var/lib/kubelet). The first call
+// connects.
 func NewPodsAPI(kubeletDir string) (*PodsAPI, error) {
 	p := &PodsAPI{dir: kubeletDir}
 	for _, socket := range podsSockets {
@@ -52,8 +52,8 @@ func (p *PodsAPI) Close() error {
 	return failed
 }
 
-// Pods returns all pods of the kubelet, including ended pods. It repeats the call while the kubelet's rate
-// limiter rejects it, until ctx is done.
+// Pods returns all pods of the kubelet, including ended pods, and repeats rejected calls of the kubelet's
+// rate limiter until ctx is done.
 func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	conn, err := p.served()
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list, nil
 }
 
-// ListPods makes one call, over its own connection.
+// ListPods makes one call, over a new connection.
 func ListPods(ctx context.Context, kubeletDir string) ([]corev1.Pod, error) {
 	api, err := NewPodsAPI(kubeletDir)
 	if err != nil {

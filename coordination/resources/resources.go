@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resources is what plugins have announced: the resources of a node with their devices.
+// Package resources stores the announcements of plugins: the resources of a node with their devices.
 package resources
 
 import (
@@ -15,31 +15,31 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// How much plugins may announce. The largest nodes known have 63 GPU partitions and some hundred VFs, but
-// eight GPUs that 2,000 containers share each are 16,000 devices.
+// Limits of announcements. The largest known nodes have 63 GPU partitions and some hundred VFs, but eight
+// GPUs with 2,000 replicas each are 16,000 devices.
 const (
 	MaxDevices   = 1 << 14 // of one resource
 	MaxResources = 64
 )
 
-// Set are the resources of a node by name. It never changes: an announcement makes a new one.
+// Set contains the resources of a node by name. A Set is immutable: each announcement creates a new Set.
 type Set map[string]*Resource
 
-// Resource is what its plugin announced of one resource name. It never changes.
+// Resource is the announcement of one resource name. A Resource is immutable.
 type Resource struct {
 	Name    string
 	Kind    device.Kind
 	Devices map[string]device.Device // by ID
 	Links   []topology.Link
-	Joined  bool // the plugin is connected now
+	Joined  bool // the plugin is connected
 	// the devices are those of an earlier server; the plugin has announced nothing to this server so far
 	Restored bool
 
-	ordered []device.Device // Devices by address and ID
-	saved   json.RawMessage // the same as they are written down
+	ordered []device.Device // by address and ID
+	saved   json.RawMessage // the written form of ordered
 }
 
-// New makes a resource.
+// New returns a resource.
 func New(name string, kind device.Kind, devices []device.Device) *Resource {
 	r := &Resource{Name: name, Kind: kind, Devices: make(map[string]device.Device, len(devices))}
 	for _, d := range devices {
@@ -50,9 +50,9 @@ func New(name string, kind device.Kind, devices []device.Device) *Resource {
 	return r
 }
 
-// Announce returns the set with what a plugin announces of a resource. A device that is announced no more
-// stays, unhealthy, while somebody holds it: the container lives on, and the kubelet must not see the device
-// vanish when the plugin starts anew. Announce fails where there are too many resources.
+// Announce returns the set with a plugin's announcement of a resource. A vanished device with a holder
+// remains, unhealthy: the container continues, and after a restart of the plugin the kubelet must still find
+// the device. Returns an error beyond MaxResources.
 func (s Set) Announce(
 	name string, kind device.Kind, a device.Announcement, held func(id string) bool,
 ) (Set, error) {
@@ -77,8 +77,8 @@ func (s Set) Announce(
 	return s.with(r).withdraw(name), nil
 }
 
-// withdraw returns the set in which no device is healthy of other resources of a resource's kind whose plugin
-// is gone: a plugin of the kind is there, and announces what there is. It may have other names for it now.
+// withdraw returns the set with unhealthy devices for disconnected resources of the same kind as a resource:
+// the connected plugin announces all devices of the kind, maybe under new names.
 func (s Set) withdraw(name string) Set {
 	for _, r := range s.OfKind(s[name].Kind) {
 		if r.Joined || !slices.ContainsFunc(r.ordered, func(d device.Device) bool { return d.Healthy }) {
@@ -95,8 +95,8 @@ func (s Set) withdraw(name string) Set {
 	return s
 }
 
-// Leave returns the set in which the plugin of a resource is gone. Its devices stay known: it usually comes
-// back.
+// Leave returns the set after the plugin of a resource has disconnected. The devices remain known, since
+// plugins usually reconnect.
 func (s Set) Leave(name string) Set {
 	if s[name] == nil {
 		return s
@@ -115,7 +115,35 @@ func (s Set) with(r *Resource) Set {
 	return next
 }
 
-// All lists the resources by name.
+// Save returns the written form of a set.
+func (s Set) Save() (saved []Saved) {
+	for _, r := range s.All() {
+		saved = append(saved, Saved{r.Name, r.Kind, r.saved})
+	}
+	return saved
+}
+
+// Restore returns a saved set. Resources are disconnected and devices unhealthy until the plugins announce.
+func Restore(saved []Saved) (Set, error) {
+	s := Set{}
+	for _, of := range saved {
+		devices, err := of.restore()
+		if err != nil {
+			return nil, err
+		}
+		if len(devices) > MaxDevices {
+			return nil, fmt.Errorf("%d devices of %s, more than %d", len(devices), of.Name, MaxDevices)
+		}
+		s[of.Name] = New(of.Name, of.Kind, devices)
+		s[of.Name].Restored = true
+	}
+	if len(s) > MaxResources {
+		return nil, fmt.Errorf("%d resources, more than %d", len(s), MaxResources)
+	}
+	return s, nil
+}
+
+// All returns the resources by name.
 func (s Set) All() []*Resource {
 	all := make([]*Resource, 0, len(s))
 	for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -124,12 +152,12 @@ func (s Set) All() []*Resource {
 	return all
 }
 
-// OfKind lists the resources of a kind, by name.
+// OfKind returns the resources of a kind, by name.
 func (s Set) OfKind(kind device.Kind) []*Resource {
 	return slices.DeleteFunc(s.All(), func(r *Resource) bool { return r.Kind != kind })
 }
 
-// OfDevice finds the resource that a device ID belongs to, other than one; IDs are unique on a node.
+// OfDevice returns the resource of a device ID, except one resource. IDs are unique on a node.
 func (s Set) OfDevice(id, other string) string {
 	for _, r := range s.All() {
 		if _, ok := r.Devices[id]; ok && r.Name != other {
@@ -149,7 +177,7 @@ func (s Set) Restored() bool {
 	return false
 }
 
-// Only returns the devices of resources of this set, and nil for none.
+// Only returns the devices of the resources of this set, nil for none.
 func (s Set) Only(devices kubelet.Devices) (ours kubelet.Devices) {
 	for name, ids := range devices {
 		if s[name] != nil && len(ids) > 0 {
@@ -162,7 +190,7 @@ func (s Set) Only(devices kubelet.Devices) (ours kubelet.Devices) {
 	return ours
 }
 
-// Held lists devices of a kind by address and ID.
+// Held returns the devices of a kind by address and ID.
 func (s Set) Held(devices kubelet.Devices, kind device.Kind) (held []device.Device) {
 	for name, ids := range devices {
 		if r := s[name]; r != nil && r.Kind == kind {
@@ -173,7 +201,7 @@ func (s Set) Held(devices kubelet.Devices, kind device.Kind) (held []device.Devi
 	return held
 }
 
-// Paired lists devices of several resources by address, those that are not announced left out.
+// Paired returns devices of several resources by address, without unannounced resources.
 func (s Set) Paired(devices kubelet.Devices) (all []pairs.Device) {
 	for name, ids := range devices {
 		if r := s[name]; r != nil {
@@ -186,7 +214,7 @@ func (s Set) Paired(devices kubelet.Devices) (all []pairs.Device) {
 	return all
 }
 
-// Addresses lists the cards of a kind, ascending.
+// Addresses returns the addresses of a kind, ascending.
 func (s Set) Addresses(kind device.Kind) (addresses []topology.Address) {
 	for _, r := range s.OfKind(kind) {
 		for _, d := range r.ordered {
@@ -197,7 +225,7 @@ func (s Set) Addresses(kind device.Kind) (addresses []topology.Address) {
 	return slices.Compact(addresses)
 }
 
-// Nodes are the NUMA nodes of devices as told to the kubelet, those unknown left out.
+// Nodes returns the known NUMA nodes of devices, as announced to the kubelet.
 func (s Set) Nodes(name string, ids []string) map[int]bool {
 	nodes := map[int]bool{}
 	if r := s[name]; r != nil {
@@ -210,9 +238,9 @@ func (s Set) Nodes(name string, ids []string) map[int]bool {
 	return nodes
 }
 
-// SameNodes reports whether devices can belong to a container that has others, as far as NUMA tells: the
-// Topology Manager gives all resources of a container that have TopologyInfo the same nodes, so sets with no
-// node in common are of two containers.
+// SameNodes reports whether the NUMA nodes permit devices in a container with other devices. The Topology
+// Manager assigns the same nodes to all resources of a container with TopologyInfo, so disjoint sets of nodes
+// belong to two containers.
 func (s Set) SameNodes(has kubelet.Devices, name string, ids []string) bool {
 	mine := s.Nodes(name, ids)
 	for other, held := range has {
@@ -233,7 +261,7 @@ func intersect(a, b map[int]bool) bool {
 	return false
 }
 
-// Device is a device by ID; one that was never announced, or no longer is, has an ID alone.
+// Device returns a device by ID; an unannounced device has only an ID.
 func (r *Resource) Device(id string) device.Device {
 	if d, ok := r.Devices[id]; ok {
 		return d
@@ -241,7 +269,7 @@ func (r *Resource) Device(id string) device.Device {
 	return device.Device{ID: id}
 }
 
-// Select lists devices by ID; none of a resource that is nil.
+// Select returns devices by ID, none for a nil resource.
 func (r *Resource) Select(ids []string) (devices []device.Device) {
 	if r == nil {
 		return nil
@@ -252,7 +280,7 @@ func (r *Resource) Select(ids []string) (devices []device.Device) {
 	return devices
 }
 
-// Ordered lists all devices by address and ID. It is not to be changed.
+// Ordered returns all devices by address and ID. The result must not be changed.
 func (r *Resource) Ordered() []device.Device {
 	if r == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Saved is a resource as it is written down: where its devices are, for a plugin that starts anew and no
-// longer finds one.
+// Saved is the written form of a resource, with the addresses of devices: a restarted plugin may not find a
+// device any more.
 type Saved struct {
 	Name    string          `json:"name"`
 	Kind    device.Kind     `json:"kind"`
@@ -24,16 +24,8 @@ type savedDevice struct {
 	NUMA    *int   `json:"numa,omitempty"`
 }
 
-// Save is a set as it is written down.
-func (s Set) Save() (saved []Saved) {
-	for _, r := range s.All() {
-		saved = append(saved, Saved{r.Name, r.Kind, r.saved})
-	}
-	return saved
-}
-
-// saveDevices is what an announcement leaves in the file. It is made once: the file is written far more often
-// than devices are announced.
+// saveDevices returns the written form of devices. The file is written far more often than devices are
+// announced, so that each announcement is encoded once.
 func saveDevices(devices []device.Device) json.RawMessage {
 	saved := make([]savedDevice, 0, len(devices))
 	for _, d := range devices {
@@ -43,28 +35,11 @@ func saveDevices(devices []device.Device) json.RawMessage {
 		}
 		saved = append(saved, one)
 	}
-	content, _ := json.Marshal(saved) // of strings and numbers
+	content, _ := json.Marshal(saved) // only strings and numbers
 	return content
 }
 
-// Restore makes a set of what was saved. No plugin is connected, and no device is healthy until its plugin
-// says so.
-func Restore(saved []Saved) (Set, error) {
-	s := Set{}
-	for _, of := range saved {
-		devices, err := of.restore()
-		if err != nil {
-			return nil, err
-		}
-		s[of.Name] = New(of.Name, of.Kind, devices)
-		s[of.Name].Restored = true
-	}
-	if len(s) > MaxResources {
-		return nil, fmt.Errorf("%d resources, more than %d", len(s), MaxResources)
-	}
-	return s, nil
-}
-
+// restore returns the devices of a resource, none of them healthy.
 func (s Saved) restore() (devices []device.Device, err error) {
 	if s.Name == "" || (s.Kind != device.GPU && s.Kind != device.VF) {
 		return nil, fmt.Errorf("resource %q of kind %q", s.Name, s.Kind)
@@ -72,9 +47,6 @@ func (s Saved) restore() (devices []device.Device, err error) {
 	var saved []savedDevice
 	if err := json.Unmarshal(s.Devices, &saved); err != nil {
 		return nil, fmt.Errorf("devices of %s: %w", s.Name, err)
-	}
-	if len(saved) > MaxDevices {
-		return nil, fmt.Errorf("%d devices of %s, more than %d", len(saved), s.Name, MaxDevices)
 	}
 	for _, one := range saved {
 		address, err := topology.ParseAddress(one.Address)

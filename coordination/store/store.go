@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store keeps what a server has to know again after it died, in one file of the run folder.
+// Package store keeps the state of a server for the next server, in one file of the run folder.
 package store
 
 import (
@@ -15,51 +15,56 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// FileName is the file below the run folder; BadName is where one goes that cannot be trusted. Only one is
-// kept.
+// FileName is the file in the run folder; BadName is the name of the last untrustworthy file.
 const (
 	FileName = "coordinator.json"
 	BadName  = FileName + ".bad"
 	tempName = FileName + ".new"
 )
 
-// ledgerName is the file of earlier versions, in which they had who holds what. It is removed: were one of
-// them to serve again, it would go on from what is long over.
+// ledgerName is the file of earlier versions with the holders of devices. The file is removed: an earlier
+// version that serves again must not continue from an outdated state.
 const ledgerName = "ledger.json"
 
-// Version is that of the format. A file of another version is set aside: nothing depends on it.
+// Version is the version of the format. A file of another version is set aside, without consequences.
 const Version = 1
 
-// MaxSize bounds the file, in bytes: a thousand devices take about 100 KiB, so that it is good for several
-// resources of resources.MaxDevices.
+// MaxSize is the maximum size of the file, in bytes. A thousand devices take about 100 KiB, so that several
+// resources of resources.MaxDevices fit.
 const MaxSize = 16 << 20
+
+// header precedes the value in the file.
+type header struct {
+	Version  int    `json:"version"`
+	Boot     string `json:"boot"`     // /proc/sys/kernel/random/boot_id: devices can change with a reboot
+	Checksum uint32 `json:"checksum"` // CRC-32 (IEEE) of the bytes of the value
+}
 
 // envelope is the file.
 type envelope struct {
-	Version  int             `json:"version"`
-	Boot     string          `json:"boot"`     // /proc/sys/kernel/random/boot_id: after a reboot the devices can be others
-	Checksum uint32          `json:"checksum"` // CRC-32 (IEEE) of the bytes of the value
-	Value    json.RawMessage `json:"value"`
+	header
+	Value json.RawMessage `json:"value"`
 }
 
-// Store keeps a value in the run folder. It writes in a goroutine of its own, always the newest one: no
-// answer waits for it.
+// Store keeps a value in the run folder. A goroutine writes the latest value, so that no answer waits for a
+// write.
 type Store[T any] struct {
 	dir  string
-	root *os.Root // the same folder, also if it was replaced: what is then at the path is another server's
+	root *os.Root // the same folder, even after another server has replaced the folder at the path
 	boot string
 	log  *slog.Logger
 
-	changed chan struct{} // holds a token when there is something to write
-	failing bool          // the last write failed, which has been logged
+	changed chan struct{} // holds a token after a change
+	failing bool          // the last write failed, and the error was logged
 }
 
-// Open opens the run folder. Run closes it.
+// Open opens the run folder. Run closes the folder.
 func Open[T any](runDir string, log *slog.Logger) (*Store[T], error) {
 	root, err := os.OpenRoot(runDir)
 	if err != nil {
@@ -71,14 +76,13 @@ func Open[T any](runDir string, log *slog.Logger) (*Store[T], error) {
 	return &Store[T]{dir: runDir, root: root, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil
 }
 
-// bootID identifies the running kernel's boot; "" where it cannot be read, which is then the same after every
-// boot.
+// bootID identifies the running kernel's boot; "" if unreadable, then for every boot.
 func bootID() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id))
 }
 
-// Touch says that there is something to write. It never blocks.
+// Touch requests a write after a change. Touch never blocks.
 func (s *Store[T]) Touch() {
 	select {
 	case s.changed <- struct{}{}:
@@ -86,11 +90,11 @@ func (s *Store[T]) Touch() {
 	}
 }
 
-// retryPause is the time after which a write that failed is tried again, though nothing has changed since.
+// retryPause is the time from a failed write to the next attempt without a further change.
 const retryPause = 10 * time.Second
 
-// Run writes whenever something has changed, again after a write that failed, and once more when ctx is done.
-// It closes the store.
+// Run writes after each change, again after a failed write, and a last time when ctx is done. Run closes the
+// store.
 func (s *Store[T]) Run(ctx context.Context, value func() T) error {
 	defer s.root.Close()
 	for {
@@ -110,8 +114,8 @@ func (s *Store[T]) Run(ctx context.Context, value func() T) error {
 	}
 }
 
-// write replaces the file. A failure costs nothing but what a crash would then lose; it is logged when it
-// begins and when it ends.
+// write replaces the file. After a failure a crash loses the changes since; the first failure and the
+// recovery are logged.
 func (s *Store[T]) write(value T) {
 	err := s.replace(value)
 	switch {
@@ -124,8 +128,8 @@ func (s *Store[T]) write(value T) {
 	s.failing = err != nil
 }
 
-// replace writes the file so that at any time, whichever process dies, it is the old one or the new one as a
-// whole. It does not wait for the disk: what a crash of the node could lose is of a boot that is over.
+// replace replaces the file as a whole: at any time, whichever process dies, the file is the old or the new
+// version. No sync is necessary, since the file is only valid until the node reboots.
 func (s *Store[T]) replace(value T) error {
 	content, err := encode(s.boot, value)
 	if err != nil {
@@ -133,7 +137,7 @@ func (s *Store[T]) replace(value T) error {
 	}
 	if len(content) > MaxSize {
 		err := fmt.Errorf("the checkpoint takes %d bytes, more than %d", len(content), MaxSize)
-		return errors.Join(err, s.root.Remove(FileName)) // an old one would tell what is no longer so
+		return errors.Join(err, s.root.Remove(FileName)) // an old file would be outdated
 	}
 	if err := s.root.Remove(tempName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -149,8 +153,8 @@ func (s *Store[T]) replace(value T) error {
 	return s.root.Rename(tempName, FileName)
 }
 
-// Load reads what an earlier server has written since the boot; false where there is nothing. What cannot be
-// trusted is set aside.
+// Load returns the value of an earlier server since the boot; false for none. An untrustworthy file is set
+// aside.
 func (s *Store[T]) Load() (value T, ok bool) {
 	value, boot, err := read[T](s.dir)
 	switch {
@@ -166,7 +170,7 @@ func (s *Store[T]) Load() (value T, ok bool) {
 	return value, true
 }
 
-// SetAside renames the file so that people can look at it and nobody reads it again.
+// SetAside renames the file, for inspection by people; no server reads the file again.
 func (s *Store[T]) SetAside(reason error) {
 	bad := filepath.Join(s.dir, BadName)
 	err := os.Rename(filepath.Join(s.dir, FileName), bad)
@@ -174,7 +178,7 @@ func (s *Store[T]) SetAside(reason error) {
 		"file", bad, "reason", reason, "error", err)
 }
 
-// Read reads what was written into a run folder since the boot, without touching it.
+// Read returns the value in a run folder since the boot, and changes nothing.
 func Read[T any](runDir string) (T, error) {
 	value, boot, err := read[T](runDir)
 	if err == nil && boot != bootID() {
@@ -183,7 +187,7 @@ func Read[T any](runDir string) (T, error) {
 	return value, err
 }
 
-// read reads a run folder's file, if it is a plain one of ours that nobody else can write.
+// read reads a run folder's file if the file is regular, of this user, and not writable for others.
 func read[T any](dir string) (value T, boot string, err error) {
 	name := filepath.Join(dir, FileName)
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -210,16 +214,18 @@ func read[T any](dir string) (value T, boot string, err error) {
 	return decode[T](content)
 }
 
+// encode returns the envelope of a value, without a second pass of the encoder over the encoded value.
 func encode[T any](boot string, value T) ([]byte, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
-	content, err := json.Marshal(envelope{Version, boot, crc32.ChecksumIEEE(encoded), encoded})
+	head, err := json.Marshal(header{Version, boot, crc32.ChecksumIEEE(encoded)})
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
-	return append(content, '\n'), nil
+	head, _ = bytes.CutSuffix(head, []byte("}"))
+	return slices.Concat(head, []byte(`,"value":`), encoded, []byte("}\n")), nil
 }
 
 func decode[T any](content []byte) (value T, boot string, err error) {

@@ -45,7 +45,7 @@ var offered = map[string][]string{gpus: {"a", "b", "gpu0"}, vfs: {"vf0", "vf1"}}
 // the coordinator live on.
 func TestPanicCostsOneAnswer(t *testing.T) {
 	server, members, log := serverAndClient(t)
-	c := server.serving.Load().coordinator
+	c := server.election.serving.Load().coordinator
 	look := c.Look
 	for name, member := range members {
 		c.Look = func(context.Context) (kubelet.View, error) { panic("a mistake") }
@@ -69,7 +69,7 @@ func TestPanicCostsOneAnswer(t *testing.T) {
 
 // hang has the coordinator of a node hang in a decision until it is let go.
 func hang(n *Node) (letGo func()) {
-	c := n.serving.Load().coordinator
+	c := n.election.serving.Load().coordinator
 	hangs, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	newest := c.Newest
 	c.Newest = func() *topology.Tree {
@@ -89,13 +89,13 @@ func hang(n *Node) (letGo func()) {
 	}
 }
 
-// The server of one's own process refuses what the socket refuses, ends at the deadline, and keeps no list of
-// the asker's.
+// A plugin asks the server of its own process as any other: the server refuses what is too much, the question
+// ends at the deadline, and no list is shared.
 func TestOwnServer(t *testing.T) {
 	server, _, _ := serverAndClient(t)
-	own, err := server.server()
-	if _, direct := own.(local); !direct || err != nil {
-		t.Fatalf("asks %T, %v", own, err)
+	own, err := server.membership.server()
+	if err != nil {
+		t.Fatal(err)
 	}
 	if _, err := own.Pair(t.Context(), &api.PairRequest{}); err != nil {
 		t.Error(err)
@@ -113,7 +113,7 @@ func TestOwnServer(t *testing.T) {
 	first := slices.Clone(answer.GetDevices())
 	clear(question.Available)
 	clear(answer.Devices)
-	told, err := server.serving.Load().Status(t.Context(), nil)
+	told, err := server.election.serving.Load().Status(t.Context(), nil)
 	if plan := told.GetPlan().GetDevices()[gpus].GetIds(); err != nil || !slices.Equal(plan, first) {
 		t.Errorf("%v are planned after %v were given, %v", plan, first, err)
 	}

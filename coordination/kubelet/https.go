@@ -20,30 +20,13 @@ import (
 // port is the kubelet's default port (KubeletConfiguration, port).
 const port = "10250"
 
-// Endpoint configures the access to the kubelet's HTTPS server.
-type Endpoint struct {
-	// Address of the node, with or without a port.
-	Address string
-	// Name of the node, which the kubelet's own certificates contain; "" to verify the address.
-	Name string
-	// Token is the file with the service account's token. The file is read for every request, because tokens are
-	// renewed.
-	Token string
-	// file with the certificates that may have signed the kubelet's
-	CA string
-	// file with the certificate of a kubelet that signs its own, as the kubelet keeps it; it can be missing, and
-	// "" is none
-	Certificate string
-}
-
 // HTTPS is a client of the kubelet's HTTPS server, which every version has.
 type HTTPS struct {
 	endpoint Endpoint
 	url      string
 
-	mu sync.Mutex
-	// nil before the first request and after a failed request: the client then reads the CA file again.
-	client *http.Client
+	mu     sync.Mutex
+	client *http.Client // nil before the first request and after a failure, to read the CA file again
 }
 
 // NewHTTPS returns a client. It reads files and connects on each request.
@@ -82,7 +65,7 @@ func (h *HTTPS) Configz(ctx context.Context) ([]byte, error) {
 	return h.get(ctx, "/configz", "nodes/configz")
 }
 
-// get requests a path; right names the right that the account needs.
+// get requests a path; right is the required permission of the account.
 func (h *HTTPS) get(ctx context.Context, path, right string) ([]byte, error) {
 	body, err := h.request(ctx, h.url+path, right)
 	if err != nil {
@@ -122,7 +105,7 @@ func (h *HTTPS) request(ctx context.Context, url, right string) ([]byte, error) 
 	return body, err
 }
 
-// connect makes the client that trusts the kubelet of this node alone (trust).
+// connect returns the client, which trusts only the kubelet of this node (trust).
 func (h *HTTPS) connect() (*http.Client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/changes"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// announcements are the latest announcements of this plugin's resources.
+type announcements struct {
+	mu      sync.Mutex
+	all     []*announcement
+	changed changes.Signal
+}
+
+// announcement is the latest announcement of a resource.
+type announcement struct {
+	resource string
+	kind     device.Kind
+	siblings *announcements
+
+	// The mutex of siblings guards the following fields.
+	latest  device.Announcement
+	message *api.Announcement // latest in the wire format; nil before the first announcement
+	taken   chan struct{}     // closed after the server's acknowledgement; nil before the first announcement
+}
+
+// add adds a resource without an announcement.
+func (n *announcements) add(resource string, kind device.Kind) *announcement {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := &announcement{resource: resource, kind: kind, siblings: n}
+	n.all = append(n.all, a)
+	return a
+}
+
+// messages returns the latest announcement of every resource, and a channel that is closed after the next
+// announcement.
+func (n *announcements) messages() (all []*api.Announcement, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, a := range n.all {
+		if a.message != nil {
+			all = append(all, a.message)
+		}
+	}
+	return all, n.changed.Next()
+}
+
+// release releases the callers that wait for the acknowledgement of a message.
+func (n *announcements) release(message *api.Announcement) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, a := range n.all {
+		if a.message != message {
+			continue
+		}
+		select {
+		case <-a.taken: // already acknowledged, possibly by the previous server
+		default:
+			close(a.taken)
+		}
+	}
+}
+
+// publish replaces the latest announcement, unless both are equal.
+func (a *announcement) publish(latest device.Announcement) {
+	a.siblings.mu.Lock()
+	defer a.siblings.mu.Unlock()
+	if a.message != nil && slices.Equal(latest.Devices, a.latest.Devices) &&
+		slices.Equal(latest.Links, a.latest.Links) {
+		return
+	}
+	a.latest, a.message, a.taken = latest, device.Encode(a.resource, a.kind, latest), make(chan struct{})
+	a.message.Version = &api.Version{Major: protocol.major, Minor: protocol.minor, Build: build()}
+	a.siblings.changed.Raise()
+}
+
+// takeTimeout is the maximum time for the coordinator to accept an announcement. The coordinator reads the
+// PCI tree, and may have to be started first.
+const takeTimeout = time.Second
+
+// await waits for the acknowledgement of the latest announcement, for at most takeTimeout.
+func (a *announcement) await(ctx context.Context) {
+	a.siblings.mu.Lock()
+	taken := a.taken
+	a.siblings.mu.Unlock()
+	if taken == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
+	defer cancel()
+	select {
+	case <-taken:
+	case <-ctx.Done():
+	}
+}
+
+// links returns the announced links between GPUs.
+func (a *announcement) links() []topology.Link {
+	a.siblings.mu.Lock()
+	defer a.siblings.mu.Unlock()
+	return a.latest.Links
+}
+
+// locate returns devices for package placement. An unannounced device has no location.
+func (a *announcement) locate(ids []string) []placement.Device {
+	a.siblings.mu.Lock()
+	devices := a.latest.Devices
+	a.siblings.mu.Unlock()
+	addresses := make(map[string]topology.Address, len(devices))
+	for _, d := range devices {
+		addresses[d.ID] = d.Address
+	}
+	located := make([]placement.Device, 0, len(ids))
+	for _, id := range ids {
+		located = append(located, placement.Device{ID: id, Address: addresses[id]})
+	}
+	return located
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology/nccl"
+)
+
+// Config configures a Node.
+type Config struct {
+	RunDir     string     // directory of the lock and the socket, common to both plugins; see RunDir
+	SysRoot    string     // root of sysfs (/sys)
+	KubeletDir string     // the kubelet's directory (/var/lib/kubelet)
+	Topology   *nccl.File // overrides the locations of devices in sysfs; may be nil
+	Intent     Intent
+	Withheld   Withheld                   // nil for nothing
+	Observer   admission.DecisionObserver // nil for none
+	Publisher  Publisher                  // nil for none
+	// Rejected is called repeatedly while this plugin serves, with the pods that the kubelet's Topology Manager
+	// has rejected a short time ago and that request a resource of the plugins. Must return immediately; may be
+	// nil.
+	Rejected func([]intent.Rejected)
+	Log      *slog.Logger
+}
+
+// Intent configures the sources of pod requests and the policy for annotations.
+type Intent struct {
+	Sources  intent.Choice    // nil means intent.Default
+	Kubelet  kubelet.Endpoint // the kubelet's HTTPS server, for intent.Kubelet
+	NodeName string           // for intent.APIServer
+	Policy   intent.Policy    // for annotations of pods
+}
+
+// Withheld lists devices that plugins must not assign, because the devices are assigned in another way.
+type Withheld interface {
+	// Latest returns the holders of devices, by device ID, for people, and a channel that is closed after the
+	// next change.
+	Latest() (Holders, <-chan struct{})
+	// Run updates the list until ctx is done.
+	Run(ctx context.Context)
+}
+
+// Holders maps device IDs to their holders, for people: "claim team/train-0".
+type Holders map[string]string
+
+// Has reports whether a device has a holder. A holder of a device also holds the replicas: both vendors and
+// the pools append the number of a replica after two colons.
+func (h Holders) Has(id string) bool {
+	original, _, _ := strings.Cut(id, "::")
+	return h[original] != ""
+}
+
+// Publisher publishes the node while this plugin serves. No other work waits for a Publisher.
+type Publisher interface {
+	// Publish runs until ctx is done. Publish may be called again afterwards.
+	Publish(ctx context.Context, plugins Announced) error
+	// Notes returns sentences about objects that cannot be published now, sorted; none if all objects are up
+	// to date.
+	Notes() []string
+}
+
+// Announced is the serving plugin's knowledge about the node.
+type Announced interface {
+	// Announced returns the latest announcements, which never change, and a channel that is closed after the
+	// next announcement.
+	Announced() (admission.Announced, <-chan struct{})
+	// Enforcement returns the state of the enforcement of annotations, and a channel that is closed after the
+	// next change.
+	Enforcement() (intent.Enforcement, <-chan struct{})
+}
