@@ -152,6 +152,11 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of th
 	cd test/kubernetes && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
 		go test -count=1 -timeout 2h -v -run '^TestChaos$$' ./kubelet -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
+.PHONY: simulate-faults
+simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet while calls, reads, the coordinator and the kubelet fail; SEED (1) is the first seed
+	$(PROGRESS) "the coordinator under faults" \
+		go test -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
+
 .PHONY: verdicts
 verdicts: ## Compare VERDICTS (100000) of what schedulers are told with those of the real kubelet's managers, for 1.37 and 1.36; SEED (1) repeats
 	cd test/kubernetes && $(PROGRESS) "verdicts of kubelet 1.37; $(KUBELET)" \

@@ -69,4 +69,4 @@ func (n *Node) turn() {
 	n.beat.Store(&now)
 }
 
-func (n *Node) observer() admission.Observer { return admission.OrNobody(n.config.Observer) }
+func (n *Node) observer() admission.DecisionObserver { return admission.OrNobody(n.config.Observer) }

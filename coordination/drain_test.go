@@ -3,9 +3,13 @@
 package coordination
 
 import (
+	"errors"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -80,4 +84,32 @@ func drains(t *testing.T, name string) bool {
 	}
 	t.Errorf("the next server has %s as given to nobody", id)
 	return true
+}
+
+// The next server cannot take the lock before the last write of the ending one, however late that is: it would
+// go on from an older file, which the late write would then replace.
+func TestLateWriteHoldsTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := shortDir(t)
+		release, err := tryLock(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var saving sync.WaitGroup
+		saving.Go(func() { <-time.After(2 * writeTimeout) })
+		began := time.Now()
+		if awaitEnd(&saving, writeTimeout, release); time.Since(began) != writeTimeout {
+			t.Errorf("waited for %s, want %s", time.Since(began), writeTimeout)
+		}
+		if _, err := tryLock(dir); !errors.Is(err, errLocked) {
+			t.Errorf("the lock during the write: %v", err)
+		}
+		<-time.After(2 * writeTimeout)
+		synctest.Wait()
+		release, err = tryLock(dir)
+		if err != nil {
+			t.Fatalf("the lock after the write: %v", err)
+		}
+		release()
+	})
 }

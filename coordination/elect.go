@@ -70,7 +70,14 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer release()
+	var saving sync.WaitGroup
+	defer awaitEnd(&saving, writeTimeout, release)
+	return n.serveLocked(ctx, &saving)
+}
+
+// serveLocked serves and writes the coordinator's file until ctx is done. Only the holder of the lock may call
+// it. The last write may still be in progress afterwards, as part of saving.
+func (n *Node) serveLocked(ctx context.Context, saving *sync.WaitGroup) error {
 	pods, err := kubelet.NewPodResources(n.config.KubeletDir)
 	if err != nil {
 		return err
@@ -103,31 +110,41 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		return errors.Join(err, listener.Close(), removeSocket(n.config.RunDir))
 	}
 	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))
-	return n.serve(ctx, c, listener)
+	return n.serve(ctx, c, listener, saving)
 }
 
-// endTimeout is how long the work beside the answers, and then the last write, may take to end when a
-// server stops. A disk that hangs is left behind.
-const endTimeout = time.Second
+// How long a server that stops waits for work to end. A disk that hangs is left behind.
+const (
+	endTimeout = time.Second // of publication and request sources
+	// writeTimeout is for the last write, which the next server reads. A node with as many devices as
+	// resources.MaxDevices takes seconds if all cores are busy. The kubelet kills a pod 30 s after it asks the
+	// pod to end (terminationGracePeriodSeconds), and stuck is as long.
+	writeTimeout = 10 * time.Second
+)
 
-// awaitEnd waits for work to end, for endTimeout at the most.
-func awaitEnd(work *sync.WaitGroup) {
+// awaitEnd waits for work to end, for limit at the most. It calls then after the end of the work, also if that
+// is later.
+func awaitEnd(work *sync.WaitGroup, limit time.Duration, then func()) {
 	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		work.Wait()
-		close(ended)
+		then()
 	}()
 	select {
 	case <-ended:
-	case <-time.After(endTimeout):
+	case <-time.After(limit):
 	}
 }
 
 // serve answers and writes its file until ctx is done, the work beside panics, or the socket is no longer
 // the one in the run folder: then nobody new finds it, and there can be a second server soon. It ends in
 // order: nobody asks any more, what was asked is answered, nothing changes any more, the work beside has
-// ended, what the next server reads is written down.
-func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *net.UnixListener) error {
+// ended, the socket is removed, what the next server reads is written down. The lock is held until then, also
+// by a write that takes longer than writeTimeout: two servers never write the file at the same time.
+func (n *Node) serve(
+	ctx context.Context, c *admission.Coordinator, listener *net.UnixListener, saving *sync.WaitGroup,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	writing, save := context.WithCancel(context.WithoutCancel(ctx))
@@ -151,7 +168,6 @@ func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *ne
 	if n.config.Publisher != nil {
 		others.Go(func() { n.publish(ctx, published{c, n.sources}) })
 	}
-	var saving sync.WaitGroup
 	saving.Go(func() {
 		if err := survive.Do(n.config.Log, func() error { return c.Save(writing) }); err != nil {
 			cancel(err)
@@ -164,9 +180,7 @@ func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *ne
 	err := own.serve(ctx, listener, func() { n.serving.Store(nil) })
 	c.Close()
 	cancel(nil)
-	awaitEnd(&others)
-	save()
-	awaitEnd(&saving)
+	awaitEnd(&others, endTimeout, func() {})
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errReplaced):
 		return cause // what is at the path now is another's

@@ -29,9 +29,9 @@ type Config struct {
 	KubeletDir string     // the kubelet's directory (/var/lib/kubelet)
 	Topology   *nccl.File // overrides the locations of devices in sysfs; may be nil
 	Intent     Intent
-	Withheld   Withheld           // nil for nothing
-	Observer   admission.Observer // nil for none
-	Publisher  Publisher          // nil for none
+	Withheld   Withheld                   // nil for nothing
+	Observer   admission.DecisionObserver // nil for none
+	Publisher  Publisher                  // nil for none
 	// Rejected is told of the pods that the kubelet's Topology Manager has refused a short time ago, and that
 	// ask for a resource of the plugins, again and again while this one serves. It returns at once; nil for
 	// nobody.

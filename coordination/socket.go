@@ -11,9 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/tandem-k8s/tandem/coordination/fswatch"
 )
 
 // socketName is the name of the socket in the run directory.
@@ -79,31 +78,19 @@ var errReplaced = errors.New("the coordination socket was removed or replaced")
 // electionPause, for changes of parent directories and for file systems without notification. It calls looked
 // each time.
 func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
-	ours, err := os.Lstat(SocketPath(runDir))
-	if err != nil {
+	path := SocketPath(runDir) // not the directory: every Allocate writes there
+	ours, ok := fswatch.Identify(path)
+	if !ok {
 		return errReplaced
 	}
-	var changed chan fsnotify.Event
-	if watcher, err := fsnotify.NewWatcher(); err == nil {
-		defer watcher.Close()
-		if watcher.Add(SocketPath(runDir)) == nil { // not the directory: every Allocate writes there
-			changed = watcher.Events
-		}
-	}
-	tick := time.NewTicker(electionPause)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		case <-tick.C:
-		}
-		if now, err := os.Lstat(SocketPath(runDir)); err != nil || !os.SameFile(ours, now) {
+	watch := fswatch.Watch{Paths: []string{path}, Interval: electionPause}
+	return watch.Run(ctx, func() error {
+		if now, _ := fswatch.Identify(path); now != ours {
 			return errReplaced
 		}
 		looked()
-	}
+		return nil
+	})
 }
 
 // CheckSocketPlace checks that a socket can be bound to a path: the path is short enough and contains nothing

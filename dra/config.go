@@ -42,19 +42,20 @@ type Config struct {
 	// claims still run.
 	Drain bool
 
-	Observer Observer // may be nil
+	Observer DriverObserver // may be nil
 	Log      *slog.Logger
 }
 
-// Observer receives events of a Driver. Its methods must return immediately and be safe for concurrent use.
-type Observer interface {
+// DriverObserver receives events of a Driver. Its methods must return immediately and be safe for concurrent
+// use.
+type DriverObserver interface {
 	// Registered reports that the kubelet knows the driver.
 	Registered(driver string)
 	// Claims reports a call of the kubelet to prepare or unprepare claims, and the number of failed claims.
 	Claims(call string, took time.Duration, claims, failed int)
 }
 
-// Calls reported to an Observer.
+// Calls reported to a DriverObserver.
 const (
 	Prepare   = "prepare"
 	Unprepare = "unprepare"
@@ -64,7 +65,7 @@ const (
 // socket and the prepared claims (package claims/held).
 func PluginDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins", pool.Driver) }
 
-// registryDir is the directory in which the kubelet finds plugins other than device plugins.
+// registryDir returns the directory in which the kubelet finds plugins other than device plugins.
 func registryDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins_registry") }
 
 // Check returns an error in one sentence if the driver cannot work with the configured paths.

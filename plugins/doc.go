@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugins holds Tandem's two device plugins. Package deviceplugin is the kubelet side of both and
-// knows no hardware; packages gpu and rdma know their hardware and nothing of each other. They meet in
-// package coordination alone.
+// Package plugins holds Tandem's two device plugins. Package deviceplugin is the kubelet side of both, for
+// any hardware; packages gpu and rdma are independent of each other and meet only in package coordination.
 //
 // # The life of an allocation
 //
@@ -30,15 +29,15 @@
 //	   │    the pod ends: the kubelet tells nobody. The devices are free once it offers them again (Prefer), or
 //	   │    PodResources no longer shows them.
 //
-// The kubelet skips GetPreferredAllocation when there is nothing to choose, and may not follow it up with
-// Allocate; the coordinator learns from Allocate in the first case and lets the plan expire in the second. An
-// error of either call makes the pod fail for good, so neither returns one that can be avoided:
-// GetPreferredAllocation none at all.
+// The kubelet skips GetPreferredAllocation if there is nothing to choose, and may not follow
+// GetPreferredAllocation with Allocate: the coordinator learns the devices from Allocate in the first case,
+// and lets the plan expire in the second. An error of either call makes the pod fail permanently, so
+// GetPreferredAllocation returns none, and Allocate only unavoidable ones.
 //
-// # When the kubelet goes
+// # When the kubelet restarts
 //
-// Its restart removes our socket and creates kubelet.sock anew; its view of us also ends when it, or another
-// instance of the same plugin, ends our ListAndWatch stream. In each case deviceplugin.Server opens a new
-// socket under a new name and registers again. Containers that run keep their devices: the kubelet replays
-// the answer that Allocate once gave.
+// A restart removes the plugin's socket and recreates kubelet.sock. The kubelet also drops a plugin when the
+// ListAndWatch stream ends, by the kubelet or by another instance of the same plugin. In each case
+// deviceplugin.Server opens a new socket under a new name and registers again. Running containers keep their
+// devices: the kubelet keeps the answers of Allocate in its checkpoint.
 package plugins

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version holds the version of Tandem, once for programs, image, chart and packages. The file VERSION
-// says it: "0.1.0" in the commit that is released, "0.2.0-dev" in those before.
+// Package version holds the version of Tandem for programs, images, chart and packages. The file VERSION
+// contains the version: "0.2.0" in the commit of a release, "0.2.0-dev" in earlier commits.
 package version
 
 import (
@@ -15,16 +15,18 @@ import (
 //go:embed VERSION
 var file string
 
-// Text is the version of this program by Semantic Versioning, as Of tells it.
+// Text returns the version of this program; see [Of].
 var Text = sync.OnceValue(func() string {
 	info, _ := debug.ReadBuildInfo()
 	return Of(info)
 })
 
-// Of is the version of a program that was built from this source: "0.1.0" from a commit that has the tag
-// v0.1.0, otherwise with the commit that the Go command recorded, "0.2.0-dev+0123456789ab", and with
-// ".modified" behind it where files were not as in that commit. Without a record, which nil stands for as
-// well, it is what VERSION says.
+// Of returns the semantic version of a program from its build information:
+//
+//   - "0.2.0" for a commit with the tag v0.2.0
+//   - "0.2.0-dev+0123456789ab" for another commit, as recorded by the go command
+//   - "0.2.0+modified" or "0.2.0-dev+0123456789ab.modified" if files differ from the commit
+//   - the content of VERSION without a recorded commit; info may be nil
 func Of(info *debug.BuildInfo) string {
 	own := strings.TrimSpace(file)
 	var build []string
@@ -40,17 +42,17 @@ func Of(info *debug.BuildInfo) string {
 	return own + "+" + strings.Join(build, ".")
 }
 
-// Source is the commit that a program was built from, as the Go command recorded it, and when that was made;
-// "" and the zero time without a record.
+// Source returns the commit of a program and the time of the commit, as recorded by the go command; "" and the
+// zero time without a record.
 func Source(info *debug.BuildInfo) (commit string, made time.Time) {
-	made, _ = time.Parse(time.RFC3339, setting(info, "vcs.time")) // zero where there is none
+	made, _ = time.Parse(time.RFC3339, setting(info, "vcs.time")) // the zero time on error
 	return setting(info, "vcs.revision"), made
 }
 
-// Tag is a version as the tag of an image, in which no plus can be: Helm writes it so too.
+// Tag returns the image tag of a version. A tag cannot contain a plus sign; like Helm, Tag writes "_".
 func Tag(version string) string { return strings.ReplaceAll(version, "+", "_") }
 
-// setting is what the Go command recorded under a key, "" for nothing.
+// setting returns a build setting, or "" if the go command recorded none.
 func setting(info *debug.BuildInfo, key string) string {
 	if info == nil {
 		return ""

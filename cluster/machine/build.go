@@ -12,12 +12,12 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Domains of functions that the object does not name: none of a machine has such high numbers, as those of
-// VMD and Hyper-V are made of 16 bits and a few more.
+// Domains of functions that the object does not name. Real domains are smaller: VMD and Hyper-V use 16 bits
+// and a few more.
 const (
-	unnamed   = 0xf0000000 // and more (unnamedOf): functions without address
-	otherCard = 0xff000000 // a card below each bridge, which is what makes it one that cards share
-	ownPort   = 0xfe000000 // a port of a function's own that redirects
+	unnamed   = 0xf0000000 // and above (unnamedOf): functions without address
+	otherCard = 0xff000000 // an invented card below each bridge, which makes the bridge shared
+	ownPort   = 0xfe000000 // an invented port above a function that redirects
 )
 
 // builder makes the functions of the tree.
@@ -27,12 +27,12 @@ type builder struct {
 	functions []*topology.Device
 	at        []topology.Place
 	byAddress map[topology.Address]*topology.Device
-	cards     map[string]bool           // bridges that have their other card, by path
+	cards     map[string]bool           // bridges with an invented card, by path
 	vfs       map[topology.Address]int  // by PF, the device and function number of its newest VF
-	taken     map[topology.Address]bool // that the object names, or that a VF was given
+	taken     map[topology.Address]bool // addresses in the object, and those assigned to VFs
 }
 
-// resource makes the functions of a resource's devices.
+// resource creates the functions of a resource's devices.
 func (b *builder) resource(i int) ([]placement.Device, error) {
 	r := &b.spec.Resources[i]
 	functions, err := functionsOf(r)
@@ -76,14 +76,14 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 	return devices, nil
 }
 
-// unnamedOf is the address of a function that the object names none of, by the numbers of its switch, its
-// resource and its own, each of which is below its maximum (v1alpha1.MaxPlaces, MaxResources, MaxFunctions).
+// unnamedOf returns the address of a function without an address in the object, from the indices of its
+// switch, its resource and itself, each below its maximum (v1alpha1.MaxPlaces, MaxResources, MaxFunctions).
 func unnamedOf(at, resource, function int) topology.Address {
 	number := (at*v1alpha1.MaxResources+resource)*v1alpha1.MaxFunctions + function
 	return topology.Address{Domain: unnamed + uint32(number)}
 }
 
-// functionsOf lists the devices of each physical function. Each device is of one.
+// functionsOf lists the devices of each physical function. Every device belongs to one.
 func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
 	var functions [][]int
 	of, count := make([]bool, r.Devices), 0
@@ -112,7 +112,7 @@ func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
 	return functions, nil
 }
 
-// function makes a physical function, once.
+// function returns a physical function, created on first use.
 func (b *builder) function(address topology.Address, s spotOf) *topology.Device {
 	if f := b.byAddress[address]; f != nil {
 		return f
@@ -123,7 +123,7 @@ func (b *builder) function(address topology.Address, s spotOf) *topology.Device 
 	return f
 }
 
-// placed is the place of a function that hangs at a spot, with the ports that redirect.
+// placed returns the place of a function at a spot, with the redirecting ports.
 func (b *builder) placed(s spotOf) topology.Place {
 	place := s.place
 	for i := range place.Bridges {
@@ -143,14 +143,14 @@ func (b *builder) placed(s spotOf) topology.Place {
 	return place
 }
 
-// share puts a card below a bridge: those of the object have others than the devices.
+// share adds an invented card below a bridge: the object's bridges are shared with further cards.
 func (b *builder) share(place topology.Place, bridge int) {
 	path := fmt.Sprint(place.RootComplex, place.Bridges[:bridge+1])
 	if b.cards[path] {
 		return
 	}
 	b.cards[path] = true
-	for range 2 { // one alone would be taken for part of the device
+	for range 2 { // a single port would count as part of the device
 		b.put(&topology.Device{Address: unused(otherCard, len(b.functions))}, topology.Place{
 			RootComplex: place.RootComplex, Bridges: place.Bridges[:bridge+1],
 		})
@@ -165,7 +165,7 @@ func (b *builder) redirect(port topology.Address, place topology.Place) {
 	}
 }
 
-// put makes a function part of the tree, unless it is on no switch: then nothing is known of its place.
+// put adds a function to the tree, unless it has no switch and so no known place.
 func (b *builder) put(d *topology.Device, at topology.Place) {
 	if at.RootComplex == "" {
 		return
@@ -173,13 +173,13 @@ func (b *builder) put(d *topology.Device, at topology.Place) {
 	b.functions, b.at = append(b.functions, d), append(b.at, at)
 }
 
-// unused is an address that no other has, in a slot of its own.
+// unused returns an address that no other function has, in a slot of its own.
 func unused(domain uint32, number int) topology.Address {
 	return topology.Address{Domain: domain + uint32(number)}
 }
 
-// vf makes the next VF of a PF. It follows the PFs of its bus, and the VFs of those that come before its own,
-// at an address that nothing else has: a PF that is shared out has more VFs in the object than PCI gives it.
+// vf adds the next VF of a PF, after the PFs of its bus and the VFs of earlier PFs, at an unused address: the
+// replicas of a shared PF can exceed its VFs in PCI.
 func (b *builder) vf(pf *topology.Device, s spotOf) topology.Address {
 	if b.vfs == nil {
 		b.vfs, b.taken = b.beforeVFs()
@@ -199,8 +199,8 @@ func (b *builder) vf(pf *topology.Device, s spotOf) topology.Address {
 	return address
 }
 
-// beforeVFs is, for each PF that the object names, the device and function number before that of its first
-// VF. Named are all addresses of the object.
+// beforeVFs returns, for each PF in the object, the device and function number before that of its first VF,
+// and all addresses in the object.
 func (b *builder) beforeVFs() (before map[topology.Address]int, named map[topology.Address]bool) {
 	last, vfs := map[topology.Address]int{}, map[topology.Address]int{}
 	before, named = map[topology.Address]int{}, map[topology.Address]bool{}
@@ -213,7 +213,7 @@ func (b *builder) beforeVFs() (before map[topology.Address]int, named map[topolo
 	}
 	for i := range b.spec.Resources {
 		r := &b.spec.Resources[i]
-		functions, _ := functionsOf(r) // what is wrong with it is told elsewhere
+		functions, _ := functionsOf(r) // other code reports its errors
 		for f, name := range r.Addresses {
 			a, err := topology.ParseAddress(name)
 			if err != nil {

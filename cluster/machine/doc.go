@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine translates where devices are, from a node's PCI tree to the published object and back. The
-// tree that is made of the object has no more than the devices and the bridges that they share, and that is
-// all that placement looks at: for it the two trees are the same, which the test shows on recorded machines.
+// Package machine converts the places of devices from a node's PCI tree to the published object and back. The
+// tree built from the object contains only the devices and the bridges that they share. Placement depends on
+// nothing else, so both trees give equal results, as the test shows on recorded machines.
 //
-// VFs get addresses behind those of the PFs of their bus, PF by PF and in the order of their numbers, as
-// devices have them (PCI Express Base Specification, "VF Offset" and "VF Stride"): the object has those of
-// the PFs alone.
+// The object has the addresses of PFs only. VFs get addresses after those of the PFs of their bus, PF by PF
+// and in numerical order, like real devices (PCI Express Base Specification, "VF Offset" and "VF Stride").
 package machine

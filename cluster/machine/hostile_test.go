@@ -14,7 +14,7 @@ import (
 
 const root = "pci0000:00/0000:00:01.0"
 
-// spec is an object with GPUs and VFs on one switch.
+// spec returns an object with GPUs and VFs on one switch.
 func spec(gpus, vfs v1alpha1.Resource) *v1alpha1.Spec {
 	gpus.Name, gpus.Kind, vfs.Name, vfs.Kind = "a/gpu", v1alpha1.GPU, "b/vf", v1alpha1.VF
 	all := func(r v1alpha1.Resource) v1alpha1.Set { return v1alpha1.Set(fmt.Sprintf("0-%d", r.Devices-1)) }
@@ -26,7 +26,7 @@ func spec(gpus, vfs v1alpha1.Resource) *v1alpha1.Spec {
 	}
 }
 
-// Each device is of one physical function: 1,024 functions with all devices each would be 33 million.
+// Each device belongs to one physical function: 1,024 functions with all devices each would be 33 million.
 func TestFunctionsOverlap(t *testing.T) {
 	t.Parallel()
 	for want, functions := range map[string][]v1alpha1.Set{
@@ -42,7 +42,7 @@ func TestFunctionsOverlap(t *testing.T) {
 	}
 }
 
-// Functions without addresses are different ones, however many there are.
+// Functions without addresses are distinct, in any number.
 func TestUnnamedFunctions(t *testing.T) {
 	t.Parallel()
 	s := spec(v1alpha1.Resource{Devices: 600}, v1alpha1.Resource{Devices: 400})
@@ -62,7 +62,7 @@ func TestUnnamedFunctions(t *testing.T) {
 	}
 }
 
-// A PF that is shared out 2,000 times leaves other functions their addresses.
+// A PF shared 2,000 times leaves other functions their addresses.
 func TestSharedFunction(t *testing.T) {
 	t.Parallel()
 	gpus := v1alpha1.Resource{Devices: 1, Addresses: []string{"0000:0d:00.0"}}

@@ -12,19 +12,19 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Machine is a node's devices at their places. It never changes and may be shared.
+// Machine has a node's devices at their places. A Machine is immutable and may be shared.
 type Machine struct {
 	Tree  *topology.Tree
 	Links []topology.Link
-	// Devices are those of the object's resources, in their order, each by its number. The ID is the name of the
-	// resource and the number, "amd.com/gpu/3".
+	// Devices are the devices of the object's resources, in the object's order, each by its number. The ID is
+	// the name of the resource and the number, "amd.com/gpu/3".
 	Devices [][]placement.Device
-	// Switches are, for each of them, an index in the object's switches; -1 for a device that is on none.
+	// Switches has, for each device, an index in the object's switches; -1 for a device without a switch.
 	Switches [][]int
 }
 
-// New reads a published object, which must be valid (Spec.Validate). It is an error where a set, path or
-// address cannot be read or names a device that there is not; the error names it.
+// New converts a published object, which must be valid (Spec.Validate). It returns an error that names the
+// value if a set, path or address is malformed, or names a missing device.
 func New(spec *v1alpha1.Spec) (*Machine, error) {
 	b := &builder{spec: spec, byAddress: map[topology.Address]*topology.Device{}, cards: map[string]bool{}}
 	m := &Machine{}
@@ -51,7 +51,7 @@ func New(spec *v1alpha1.Spec) (*Machine, error) {
 	return m, err
 }
 
-// links are those between GPUs of the object.
+// links returns the object's links between GPUs.
 func links(spec *v1alpha1.Spec, devices [][]placement.Device) ([]topology.Link, error) {
 	byID := map[string]topology.Address{}
 	if len(spec.Links) == 0 {
@@ -74,14 +74,14 @@ func links(spec *v1alpha1.Spec, devices [][]placement.Device) ([]topology.Link, 
 	return all, nil
 }
 
-// spotOf is where a device hangs.
+// spotOf is the position of a device.
 type spotOf struct {
-	at         int // index of the switch, as the addresses of devices without one are made up from it
+	at         int // index of the switch, for invented addresses of devices
 	place      topology.Place
 	redirected int
 }
 
-// readSpots tells for each resource where its devices hang, and notes their switches.
+// readSpots returns the positions of each resource's devices, and stores their switches.
 func readSpots(spec *v1alpha1.Spec, switches [][]int) ([][]spotOf, error) {
 	spots := make([][]spotOf, len(spec.Resources))
 	for i, r := range spec.Resources {
@@ -143,7 +143,7 @@ func readPath(path string, numa topology.NUMANode) (topology.Place, error) {
 	return place, nil
 }
 
-// Numbers lists the devices of a published set, ascending. It is an error where there are not so many.
+// Numbers returns the devices of a published set, ascending, or an error if a number is not below devices.
 func Numbers(set v1alpha1.Set, devices int) ([]int, error) {
 	ranges, err := set.Ranges(v1alpha1.MaxDevices)
 	if err != nil || len(ranges) == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Placement chooses alike by the machine's own tree and by the one that is made of the published object.
+// Placement makes the same choices on the machine's own tree and on the tree of the published object.
 func TestSameChoice(t *testing.T) {
 	t.Parallel()
 	for _, name := range machines.Names() {
@@ -36,15 +36,15 @@ func TestSameChoice(t *testing.T) {
 	}
 }
 
-// world is a machine as it is, and as published.
+// world is a machine, and its publication.
 type world struct {
 	tree      *topology.Tree
 	resources []facts.Resource
 	machine   *machine.Machine
 }
 
-// load reads a recorded machine. With rails every second PF has a resource of its own, whose name is before
-// that of the others.
+// load reads a recorded machine. With rails every second PF has a resource of its own, whose name sorts
+// before the other.
 func load(t *testing.T, name string, vfs int, rails bool) *world {
 	t.Helper()
 	recorded, err := machines.Load(name, vfs)
@@ -135,7 +135,7 @@ func (w *world) compare(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// ownPlaces are the functions of what was chosen: which VF of a PF it is makes no difference to anybody else.
+// ownPlaces returns the functions of a choice: VFs of one PF are equivalent for others.
 func (w *world) ownPlaces(c placement.Choice) string {
 	return functions(w.tree, c)
 }
@@ -156,7 +156,7 @@ func functions(tree *topology.Tree, c placement.Choice) string {
 	return strings.Join(names, " ")
 }
 
-// Bridges that redirect, links and degraded links survive the way.
+// Redirecting bridges, links and degraded links survive the conversion.
 func TestOddities(t *testing.T) {
 	t.Parallel()
 	spec := v1alpha1.Spec{
@@ -212,7 +212,7 @@ func TestOddities(t *testing.T) {
 	}
 }
 
-// What contradicts itself is an error that names it.
+// A contradictory object gives an error that names the contradiction.
 func TestContradictions(t *testing.T) {
 	t.Parallel()
 	for want, spoil := range map[string]func(*v1alpha1.Spec){

@@ -12,18 +12,18 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Device is a device of the object and its PCI function; of a partition, that of its card.
+// Device is a device of the object with its PCI function; for a partition, the card's function.
 type Device struct {
 	Resource string
 	Number   int
 	Address  topology.Address
 }
 
-// unknown is the path of devices that the tree does not hold.
+// unknown is the path of devices outside the tree.
 const unknown = "unknown"
 
-// Switches tells where devices are: what the object says of its switches, by path. Devices that the tree does
-// not hold are alone at a place of the name "unknown".
+// Switches returns the object's switches with the places of devices, by path. Devices outside the tree are in
+// an entry "unknown" of their own.
 func Switches(tree *topology.Tree, devices []Device) []v1alpha1.Switch {
 	groups := map[string][]*spot{}
 	for _, s := range spots(tree, devices) {
@@ -37,9 +37,9 @@ func Switches(tree *topology.Tree, devices []Device) []v1alpha1.Switch {
 	return switches
 }
 
-// spot is where devices hang that share all their bridges.
+// spot is the common position of devices that share all their bridges.
 type spot struct {
-	top        string // the switch: the topmost bridge that they share, else the root complex
+	top        string // the switch: the topmost shared bridge, else the root complex
 	chain      []string
 	redirected int
 	numa       topology.NUMANode
@@ -82,7 +82,7 @@ func spots(tree *topology.Tree, devices []Device) []*spot {
 	return order
 }
 
-// newSwitch is the entry of some spots below one switch.
+// newSwitch returns the entry of spots below one switch.
 func newSwitch(top string, spots []*spot) v1alpha1.Switch {
 	shared := spots[0].chain
 	for _, s := range spots[1:] {

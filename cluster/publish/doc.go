@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package publish keeps up to date what a node publishes of itself.
+// Package publish keeps a node's published objects and files up to date.
 //
 //	plugins' announcements, the kubelet's files          facts.Reader
 //	      └─ changed ──> 200 to 300 ms ──> facts         Publisher.Publish
 //	                                         ├─> Sink    keep: one goroutine for each
 //	                                         └─> Sink
 //
-// The state is published, not its changes: whoever writes takes the newest facts there are, so that what came
-// in between costs no write, and nothing is written that is there already. There is no heartbeat. Every five
-// minutes each sink compares what is there with the facts, so that an object that somebody has deleted or
-// changed is written again.
+// The state is published, not its changes: each write uses the newest facts, so that intermediate changes
+// cost no write, and unchanged content is not written. There is no heartbeat. Every five minutes each sink
+// compares the published content with the facts, so that an object that was deleted or changed is written
+// again.
 //
-// Nobody waits for it. A sink that fails is tried again after a pause that grows to two minutes. One whose
-// API server could not be reached is tried again as soon as a connection to it can be made.
+// No other work waits for a sink. A sink that fails is retried after a pause that grows to two minutes. If
+// the API server was unreachable, its sinks are retried as soon as a connection succeeds.
 package publish

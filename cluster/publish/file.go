@@ -15,35 +15,34 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/file"
 )
 
-// What a file says holds for validity after it was written, less up to renewal: a daemon that has gone leaves
-// a file that nobody believes any more.
+// The content of a file is valid for validity after the write, less up to renewal, so that the file of a
+// stopped daemon expires.
 const (
 	validity = 30 * time.Minute
 	renewal  = 10 * time.Minute
 )
 
-// File is a sink that keeps a file.
+// File is a sink that keeps a file up to date.
 type File struct {
 	name, path string
 	render     Render
 }
 
-// Render makes the content of a file, which holds until a time.
+// Render makes the content of a file with an expiry time.
 type Render func(f facts.Facts, until time.Time) []byte
 
-// NewFile makes a sink that --publish has a name for. The folder has to be there.
+// NewFile returns a sink with a name of --publish. The folder must exist.
 func NewFile(name, path string, render Render) *File {
 	return &File{name, path, render}
 }
 
-// Name is what --publish calls it.
+// Name returns the name in --publish.
 func (s *File) Name() string { return s.name }
 
-// Forget changes nothing: each Write reads the file.
+// Forget does nothing, because each Write reads the file.
 func (s *File) Forget() {}
 
-// Write replaces the file if its content is another, which the time until which it holds makes it every
-// renewal.
+// Write replaces the file if the content differs; the expiry time changes every renewal.
 func (s *File) Write(_ context.Context, f facts.Facts) (written bool, err error) {
 	want := s.render(f, time.Now().Truncate(renewal).Add(validity))
 	has, err := os.ReadFile(s.path)

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// FirstPause is the pause after a failure, which doubles with each further one.
+	// FirstPause is the pause after a first failure, which doubles with each further one.
 	FirstPause = time.Second
-	// MaxPause is the longest one.
+	// MaxPause is the longest pause.
 	MaxPause = 2 * time.Minute
 	// writeTimeout is how long a sink may take.
 	writeTimeout = 10 * time.Second
-	// An API server that is away is looked for every reachPause, and by up to reachJitter later.
+	// Interval of attempts to reach an unreachable API server, and its maximum extension.
 	reachPause  = 500 * time.Millisecond
 	reachJitter = 200 * time.Millisecond
 )
@@ -33,12 +33,12 @@ type keeper struct {
 	newest *cell
 	notes  *notes
 
-	pause     time.Duration // after the next failure; 0 while it works
-	complaint complaint     // that was logged last
+	pause     time.Duration // after the next failure; 0 without failures
+	complaint complaint     // the last one that was logged
 }
 
 func (k *keeper) keep(ctx context.Context) {
-	defer k.notes.put(k.sink.Name(), "") // it is the other plugin's then
+	defer k.notes.put(k.sink.Name(), "") // the other plugin may then publish
 	for ctx.Err() == nil {
 		newest, changed := k.newest.get()
 		if newest != nil {
@@ -49,7 +49,7 @@ func (k *keeper) keep(ctx context.Context) {
 			k.tell(err)
 			if err != nil {
 				k.rest(ctx, err)
-				continue // with what is the newest then
+				continue // with the newest facts of that time
 			}
 		}
 		select {
@@ -59,7 +59,7 @@ func (k *keeper) keep(ctx context.Context) {
 	}
 }
 
-// write has the sink write the newest facts.
+// write writes the newest facts to the sink.
 func (k *keeper) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -67,13 +67,13 @@ func (k *keeper) write(ctx context.Context) error {
 		newest, _ := k.newest.get()
 		written, err := k.sink.Write(ctx, *newest)
 		if written || err != nil {
-			k.Observer.Published(k.sink.Name(), err)
+			k.Published(k.sink.Name(), err)
 		}
 		return err
 	})
 }
 
-// complaint is how a sink fails. The words of errors differ from one attempt to the next.
+// complaint is the kind of a sink's failure. The texts of errors differ between attempts.
 type complaint int
 
 const (
@@ -82,7 +82,7 @@ const (
 	unreached
 )
 
-// tell logs a failure when it begins, or becomes another, and when it ends.
+// tell logs the begin, the change and the end of a failure.
 func (k *keeper) tell(err error) {
 	log, now := k.Log.With("publish", k.sink.Name()), complaintOf(err)
 	switch now {
@@ -113,8 +113,8 @@ func complaintOf(err error) complaint {
 	}
 }
 
-// rest waits after a failure: as long as the pause is, or as the API server says; or until it can be reached
-// again.
+// rest waits after a failure: for the pause, or as long as the API server asks, or until the API server is
+// reachable again.
 func (k *keeper) rest(ctx context.Context, err error) {
 	k.pause = min(max(FirstPause, 2*k.pause), MaxPause)
 	pause := k.pause + rand.N(k.pause/4)
@@ -128,11 +128,12 @@ func (k *keeper) rest(ctx context.Context, err error) {
 		return
 	}
 	if k.awaitReturn(ctx) {
-		k.pause = 0 // it may take a moment until it answers
+		k.pause = 0 // it may not answer immediately
 	}
 }
 
-// awaitReturn waits until ctx is done, or the API server can be reached after it could not, which it reports.
+// awaitReturn waits until the API server becomes reachable after having been unreachable, and returns true,
+// or until ctx is done, and returns false.
 func (k *keeper) awaitReturn(ctx context.Context) bool {
 	for away := false; ctx.Err() == nil; {
 		err := k.Reach(ctx)

@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// notes are sentences by what they are about.
+// notes are sentences by subject.
 type notes struct {
 	mu   sync.Mutex
 	text map[string]string
 }
 
-// put makes a sentence the one about a subject; "" is none.
+// put sets the sentence of a subject; "" removes it.
 func (n *notes) put(subject, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

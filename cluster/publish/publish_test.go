@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestWatch: the files that facts are read from are watched, and the kubelet's start; other files are not.
+// TestWatch: the files of facts and the kubelet's start are watched; other files are not.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	if err := published.WriteCheckpoint(dir); err != nil {
@@ -51,7 +51,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// await writes until there is an event, since a folder is watched only a moment after the start.
+// await repeats a write until there is an event, because the watch begins after the start.
 func await(t *testing.T, events <-chan publish.Change, want publish.Change, write func() error) {
 	t.Helper()
 	limit, again := time.After(20*time.Second), time.NewTicker(100*time.Millisecond)
@@ -72,7 +72,7 @@ func await(t *testing.T, events <-chan publish.Change, want publish.Change, writ
 	}
 }
 
-// TestFile: the file is written where it is another, and a folder that is not there is an error.
+// TestFile: a changed file is written, and a missing folder is an error.
 func TestFile(t *testing.T) {
 	dir, text := t.TempDir(), "a=1\n"
 	render := func(facts.Facts, time.Time) []byte { return []byte(text) }
@@ -95,8 +95,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileHolds: while the daemon runs the file is valid for at least 20 more minutes, and for at most 30
-// minutes after the end of the daemon. It is written once in ten minutes.
+// TestFileHolds: while the daemon runs the file is valid for at least 20 more minutes, and at most 30 minutes
+// after the daemon's end. It is written once in ten minutes.
 func TestFileHolds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

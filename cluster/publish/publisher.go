@@ -21,45 +21,40 @@ import (
 const (
 	// Coalesce is how long changes are collected at least.
 	Coalesce = 200 * time.Millisecond
-	// Jitter is by how much longer that is at most.
+	// Jitter is the maximum extension of that time.
 	Jitter = 100 * time.Millisecond
-	// look is the pause between two looks at what could not be watched. Nothing is written because of it.
+	// look is the interval of reads if changes cannot be watched. Such a read alone causes no write.
 	look = 30 * time.Second
-	// recheck is the pause between two looks at what is published, and at the kubelet's configuration, and by up
-	// to a quarter longer. What somebody has deleted or changed is written again then.
+	// recheck is the interval of comparisons with the published content, and of reads of the kubelet's
+	// configuration, plus up to a quarter. A comparison restores deleted and changed content.
 	recheck = 5 * time.Minute
 )
 
-// Sink is one place where a node is published.
+// Sink is a target of a node's publication.
 type Sink interface {
-	// Name is what --publish calls it.
+	// Name returns the name in --publish.
 	Name() string
-	// Write makes what is published there agree with the facts. It reports whether anything had to be written.
+	// Write updates the published content from the facts. It reports whether a write was necessary.
 	Write(ctx context.Context, f facts.Facts) (written bool, err error)
-	// Forget drops what is remembered of the place, so that the next Write looks there. It may be called while
-	// Write runs.
+	// Forget drops the cached state of the target, so that the next Write reads it. It may be called while Write
+	// runs.
 	Forget()
 }
 
-// Observer is told what a Publisher does.
-type Observer interface {
-	// Published is told of each write, and of each attempt that failed.
-	Published(sink string, err error)
-}
-
-// Config says what is published, and where.
+// Config configures a Publisher.
 type Config struct {
 	Reader *facts.Reader
 	Sinks  []Sink
-	// Reach makes a connection to the API server and closes it; nil where no sink needs one.
+	// Reach opens a connection to the API server and closes it; nil if no sink needs one.
 	Reach func(context.Context) error
-	// Watch sends what has changed in the kubelet's folder until ctx is done. It never blocks.
-	Watch    func(ctx context.Context, changed chan<- Change)
-	Observer Observer
-	Log      *slog.Logger
+	// Watch sends changes of the kubelet's folder until ctx is done, without ever blocking.
+	Watch func(ctx context.Context, changed chan<- Change)
+	// Published reports a write, or a failed attempt.
+	Published func(sink string, err error)
+	Log       *slog.Logger
 }
 
-// Change is what has happened to a kubelet's folder.
+// Change is a change of a kubelet's folder.
 type Change int
 
 // The changes: a file is another, or the kubelet has been started.
@@ -74,10 +69,10 @@ type Publisher struct {
 	notes  notes
 }
 
-// New makes a Publisher.
+// New returns a Publisher.
 func New(config Config) *Publisher { return &Publisher{config: config} }
 
-// Notes are sentences about the sinks that fail, by their names.
+// Notes returns sentences about failing sinks, by their names.
 func (p *Publisher) Notes() []string { return p.notes.all() }
 
 // Publish keeps all sinks up to date until ctx is done.
@@ -101,7 +96,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	for ctx.Err() == nil {
 		announced, changed := plugins.Announced()
 		enforcement, otherwise := plugins.Enforcement()
-		if len(announced.Resources) > 0 { // before that nothing is known, which is not to have nothing
+		if len(announced.Resources) > 0 { // no resources yet means unknown, not none
 			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced))
 			read.Enforced = enforcement.Enforced()
 			newest.put(read)
@@ -147,18 +142,18 @@ func (p *Publisher) heard(event Change) {
 	p.forget() // the node can be another
 }
 
-// forget makes all sinks look at what is published.
+// forget makes all sinks read the published content.
 func (p *Publisher) forget() {
 	for _, sink := range p.config.Sinks {
 		sink.Forget()
 	}
 }
 
-// untilRecheck is the time until the next look at what is published.
+// untilRecheck returns the time until the next recheck.
 func untilRecheck() time.Duration { return recheck + rand.N(recheck/4) }
 
-// resources are those that were announced. The kubelet has a resource's devices for unhealthy while its
-// plugin is away.
+// resources returns the announced resources. The kubelet marks a resource's devices unhealthy while its
+// plugin is absent.
 func resources(a admission.Announced) []facts.Resource {
 	var all []facts.Resource
 	for _, r := range a.Resources {

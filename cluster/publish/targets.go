@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Target is one way of publishing a node.
+// Target is a way of publishing a node.
 type Target string
 
 // The targets.
@@ -17,19 +17,19 @@ const (
 	NRT       Target = "nrt"       // NodeResourceTopology
 	NFD       Target = "nfd"       // labels, by a NodeFeature
 	NFDFile   Target = "nfd-file"  // the same, by a local feature file
-	KubeNexus Target = "kubenexus" // the labels that KubeNexus reads, beside those of nfd or nfd-file
+	KubeNexus Target = "kubenexus" // the labels for KubeNexus, next to those of nfd or nfd-file
 )
 
 // All are the targets, in the order of the documents.
 var All = []Target{Tandem, NRT, NFD, NFDFile, KubeNexus}
 
-// Targets are several, as --publish takes them.
+// Targets are the values of --publish.
 type Targets []Target
 
-// Has reports whether a target is one of them.
+// Has reports whether the targets include target.
 func (t Targets) Has(target Target) bool { return slices.Contains(t, target) }
 
-// MarshalText writes them with commas between.
+// MarshalText joins the targets with commas.
 func (t Targets) MarshalText() ([]byte, error) {
 	var words []string
 	for _, target := range t {
@@ -38,7 +38,7 @@ func (t Targets) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(words, ",")), nil
 }
 
-// UnmarshalText reads what MarshalText writes; empty is none.
+// UnmarshalText parses the format of MarshalText; "" means none.
 func (t *Targets) UnmarshalText(text []byte) error {
 	read := Targets{}
 	for word := range strings.SplitSeq(string(text), ",") {

@@ -7,19 +7,19 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/fswatch"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// kubeletSocket is what the kubelet makes anew when it starts (pkg/kubelet/cm/devicemanager).
+// kubeletSocket is the socket that the kubelet recreates at its start (pkg/kubelet/cm/devicemanager).
 const kubeletSocket = "kubelet.sock"
 
-// Watch makes a function that sends what changes in a kubelet's folder: the files that facts are read from,
-// and its socket. What cannot be watched is looked at from time to time instead.
+// Watch returns a function that sends changes in a kubelet's folder: of the files of facts, and of the
+// socket.
 func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Change) {
 	checkpoint := kubelet.CheckpointPath(kubeletDir)
+	watch := fswatch.Watch{Paths: []string{filepath.Dir(checkpoint), kubeletDir}, Interval: look, Log: log}
 	interesting := map[string]Change{
 		checkpoint: Written,
 		filepath.Join(kubeletDir, facts.CPUStateFile):          Written,
@@ -27,33 +27,26 @@ func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Cha
 		filepath.Join(filepath.Dir(checkpoint), kubeletSocket): Started,
 	}
 	return func(ctx context.Context, changed chan<- Change) {
-		watcher, err := fsnotify.NewWatcher()
-		if err != nil {
-			log.Warn("look at the kubelet's files from time to time, since they cannot be watched", "error", err)
-			return
+		known := map[string]fswatch.Identity{}
+		for path := range interesting {
+			known[path], _ = fswatch.Identify(path)
 		}
-		defer watcher.Close()
-		for _, dir := range []string{filepath.Dir(checkpoint), kubeletDir} {
-			if err := watcher.Add(dir); err != nil {
-				log.Warn("look at the kubelet's files from time to time, since they cannot be watched", "dir", dir,
-					"error", err)
-			}
-		}
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-watcher.Errors: // events were lost, perhaps: it is looked from time to time anyway
-			case event := <-watcher.Events:
-				what, ok := interesting[filepath.Clean(event.Name)]
-				if !ok || what == Started && !event.Has(fsnotify.Create) || event.Op == fsnotify.Chmod {
+		_ = watch.Run(ctx, func() error {
+			for path, change := range interesting {
+				now, there := fswatch.Identify(path)
+				if now == known[path] {
+					continue
+				}
+				known[path] = now
+				if change == Started && !there {
 					continue
 				}
 				select {
-				case changed <- what:
+				case changed <- change:
 				case <-ctx.Done():
 				}
 			}
-		}
+			return nil // ctx alone ends the watch
+		})
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rank says which of several nodes is the best one for a pod: the rule of the scheduler plugin, and
-// of the simulation of a cluster.
+// Package rank compares nodes for a pod: the rule of the scheduler plugin, and of the simulation of a
+// cluster.
 package rank
 
 import (
@@ -11,20 +11,19 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Sizes are the numbers of same-switch pairs that room is kept for, the largest first.
+// Sizes are the numbers of same-switch pairs for which room is kept, the largest first.
 var Sizes = [...]int{8, 4, 2, 1}
 
-// Room is, for each of [Sizes], how many containers with so many pairs the kubelet would still admit one
-// after the other, if nothing else came, so that all their pairs are on one switch each; mostRoom at the
-// most.
+// Room is, for each of [Sizes], the number of containers with that many pairs that the kubelet could admit
+// one after the other with all their pairs on one switch each, if no other pods came; at most mostRoom.
 type Room [len(Sizes)]int
 
 // mostRoom is how many containers of a size are looked at. A machine has fewer pairs, unless its GPUs and
 // NICs are shared out many times.
 const mostRoom = 128
 
-// Fit counts the room that free pairs make, by NUMA node, on the switches there. Admit is what the kubelet
-// says to a container of a size when these are free: on which NUMA nodes it is, or false where it is refused.
+// Fit returns the room in the free same-switch pairs, given by NUMA node. Admit returns the kubelet's verdict
+// on a container of a size with these free pairs: its NUMA nodes, or false for a refusal.
 func Fit(pairs hints.PerNode, admit func(size int, pairs hints.PerNode) (hints.Mask, bool)) Room {
 	var room Room
 	for i, size := range Sizes {
@@ -41,7 +40,7 @@ func Fit(pairs hints.PerNode, admit func(size int, pairs hints.PerNode) (hints.M
 	return room
 }
 
-// take takes pairs from NUMA nodes, and from the others what these have too few.
+// take takes pairs from NUMA nodes, and the rest from the other nodes.
 func take(pairs hints.PerNode, from hints.Mask, size int) {
 	for _, m := range [...]hints.Mask{from, ^from} {
 		for node := range pairs {
@@ -54,17 +53,16 @@ func take(pairs hints.PerNode, from hints.Mask, size int) {
 	}
 }
 
-// Offer is what a node would make of a pod.
+// Offer is the result of a node for a pod.
 type Offer struct {
-	Pairs    int  // of the pod's GPUs and VFs, on one switch each
-	Stranded int  // pairs more that free devices could make were it not for the switches
-	Lost     Room // that the pod takes: before less after
-	Free     int  // devices that stay free on the node
+	Pairs    int  // same-switch pairs of the pod's GPUs and VFs
+	Stranded int  // additional pairs that free devices could make regardless of switches
+	Lost     Room // room before the pod less room after
+	Free     int  // free devices left on the node
 }
 
-// Compare is above 0 where a is the better one: with more pairs; else the one that strands fewer; else the
-// one on which less room is lost, for large containers first; else the fuller node, so that whole nodes stay
-// free.
+// Compare returns a positive number if a is better than b: by more pairs; else by fewer stranded pairs; else
+// by less lost room, for large containers first; else by fewer free devices, so that whole nodes stay free.
 func Compare(a, b Offer) int {
 	by := cmp.Or(cmp.Compare(a.Pairs, b.Pairs), cmp.Compare(b.Stranded, a.Stranded))
 	for i := range a.Lost {

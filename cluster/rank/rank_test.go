@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Each offer is better than the one after it.
+// Each offer is better than the next one.
 func TestCompare(t *testing.T) {
 	offers := []Offer{
 		{Pairs: 4, Stranded: 3, Lost: Room{1, 1, 2, 4}, Free: 9},

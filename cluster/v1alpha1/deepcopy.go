@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// DeepCopyObject is runtime.Object's.
+// DeepCopyObject implements runtime.Object.
 func (t *NodeTopology) DeepCopyObject() runtime.Object { return t.DeepCopy() }
 
-// DeepCopy shares nothing with the original.
+// DeepCopy returns a deep copy.
 func (t *NodeTopology) DeepCopy() *NodeTopology {
 	c := &NodeTopology{TypeMeta: t.TypeMeta, Spec: *t.Spec.DeepCopy()}
 	t.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
 	return c
 }
 
-// DeepCopyObject is runtime.Object's.
+// DeepCopyObject implements runtime.Object.
 func (l *NodeTopologyList) DeepCopyObject() runtime.Object {
 	c := &NodeTopologyList{TypeMeta: l.TypeMeta}
 	l.ListMeta.DeepCopyInto(&c.ListMeta)
@@ -27,7 +27,7 @@ func (l *NodeTopologyList) DeepCopyObject() runtime.Object {
 	return c
 }
 
-// DeepCopy shares nothing with the original.
+// DeepCopy returns a deep copy.
 func (s *Spec) DeepCopy() *Spec {
 	c := *s
 	c.Kubelet.TopologyManagerPolicyOptions = maps.Clone(s.Kubelet.TopologyManagerPolicyOptions)
@@ -59,7 +59,7 @@ func (s *Spec) DeepCopy() *Spec {
 	return &c
 }
 
-// each is a copy of a list, of whose elements each has been made a deep one.
+// each returns a copy of a list, with deepen applied to each element.
 func each[T any](list []T, deepen func(*T)) []T {
 	c := slices.Clone(list)
 	for i := range c {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/randfill"
 )
 
-// A copy is equal, and shares no memory: nothing that a field points to is at the same place.
+// A copy is equal and shares no memory: no pointers are equal.
 func TestDeepCopySharesNothing(t *testing.T) {
 	fill := randfill.NewWithSeed(1).NilChance(0).NumElements(1, 3)
 	for _, original := range []runtime.Object{&NodeTopology{}, &NodeTopologyList{}} {

@@ -9,32 +9,32 @@ import (
 	"strings"
 )
 
-// Limits of a NodeTopology. The definition of the resource has the same ones, but a reader does not rely on
-// the API server: a node may write its object as it likes, and one node's object must not cost a scheduler
-// more time or memory than a large machine's.
+// Limits of a NodeTopology. The CRD has the same limits, but readers do not rely on the API server: each node
+// writes its own object, and no node's object may cost a scheduler more time or memory than the object of a
+// large machine.
 const (
 	MaxResources = 32
-	MaxDevices   = 1 << 15 // of all resources together; 8 GPUs and 8 HCAs that are shared 2,000 times are 32,000
+	MaxDevices   = 1 << 15 // of all resources together; 8 GPUs and 8 HCAs shared 2,000 times are 32,000
 	MaxFunctions = 1 << 10 // physical functions of all resources together
 	MaxPlaces    = 256     // switches, and groups of devices below them
 	MaxDepth     = 32      // bridges above a device
 	MaxPath      = 512     // bytes of a path of bridges
 	MaxNUMANodes = 64
-	// MaxDeviceNodes is how many NUMA nodes have devices with hints: the kubelet tries all sets of them.
+	// MaxDeviceNodes limits the NUMA nodes with device hints: the kubelet tries all sets of these nodes.
 	MaxDeviceNodes = 8
 	MaxCPUs        = 1 << 13 // NR_CPUS of the kernel
 	MaxLinks       = 1 << 11
 	MaxOptions     = 32
-	MaxPods        = 1 << 12 // that hold something, ended ones too
+	MaxPods        = 1 << 12 // pods with holdings, including ended ones
 	MaxContainers  = 1 << 12 // of all these pods together
 	MaxMemoryKinds = 16
-	// MaxWords is the size of all sets of devices together, those of hints, switches, pods and containers: 64
-	// devices are a word.
+	// MaxWords limits the total size of all sets of devices, those of hints, switches, pods and containers, in
+	// words of 64 devices.
 	MaxWords = 1 << 20
 )
 
-// Validate returns an error if the object has more of something than is allowed, or a number, a name or a
-// path that cannot be. The error names it. Validate does not read sets and addresses.
+// Validate returns an error that names the field if the object exceeds a limit, or contains an invalid
+// number, name or path. It does not parse sets and addresses.
 func (s *Spec) Validate() error {
 	for _, validate := range [...]func() error{
 		s.validateKubelet, s.validateResources, s.validateSwitches, s.validateNUMANodes, s.validateLinks,
@@ -47,7 +47,7 @@ func (s *Spec) Validate() error {
 	return nil
 }
 
-// atMost is an error if there is more of something than is allowed.
+// atMost returns an error if a count exceeds a limit.
 func atMost(what string, count, limit int) error {
 	if count > limit {
 		return fmt.Errorf("%d %s: at most %d are allowed", count, what, limit)
@@ -55,7 +55,7 @@ func atMost(what string, count, limit int) error {
 	return nil
 }
 
-// within is an error if a number is negative or too high.
+// within returns an error if a number is negative or too high.
 func within(what string, number, limit int) error {
 	if number < 0 || number > limit {
 		return fmt.Errorf("%s %d: want a number from 0 to %d", what, number, limit)
@@ -70,8 +70,8 @@ func (s *Spec) validateKubelet() error {
 		within("reserved CPUs", k.ReservedCPUs, MaxCPUs))
 }
 
-// extendedResource is the name of a resource that a device plugin can announce (IsExtendedResourceName of
-// Kubernetes), but for the domain kubernetes.io.
+// extendedResource matches resource names that a device plugin can announce (IsExtendedResourceName of
+// Kubernetes), except those in the domain kubernetes.io.
 var extendedResource = regexp.MustCompile(
 	`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// large is an object of which there could not be more.
+// large returns an object of maximum size.
 func large() *Spec {
 	s := &Spec{}
 	for i := range 2 {
@@ -35,7 +35,7 @@ func large() *Spec {
 	return s
 }
 
-// What is too much, or cannot be, is refused before anything is made of it.
+// Excessive and invalid values are refused first.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	if err := large().Validate(); err != nil {

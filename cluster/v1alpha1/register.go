@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the objects here.
+// GroupVersion is the API group and version of this package.
 var GroupVersion = schema.GroupVersion{Group: "tandem.dev", Version: "v1alpha1"}
 
 // Plural is the name of the resource in the API server's paths.
 const Plural = "nodetopologies"
 
-// AddToScheme makes the objects known to a scheme.
+// AddToScheme adds the objects to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &NodeTopology{}, &NodeTopologyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

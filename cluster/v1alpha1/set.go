@@ -15,7 +15,7 @@ import (
 // Range is a run of numbers of a set, both ends included.
 type Range struct{ First, Last int }
 
-// SetOf is the set of some numbers, which are 0 or more; their order does not matter.
+// SetOf returns the set of non-negative numbers, in any order.
 func SetOf(numbers ...int) Set {
 	set := topology.CPUSet{}
 	for _, n := range numbers {
@@ -24,9 +24,8 @@ func SetOf(numbers ...int) Set {
 	return Set(set.String())
 }
 
-// Ranges returns the runs of the set, ascending. It is an error if the text is not a set, or if a number is
-// not below limit or is there twice. The time and memory that Ranges takes depend on the length of the text
-// alone.
+// Ranges returns the runs of the set, ascending. It returns an error if the text is not a set, or if a number
+// repeats or is not below limit. Its time and memory depend only on the length of the text.
 func (s Set) Ranges(limit int) ([]Range, error) {
 	if s == "" {
 		return nil, nil
@@ -56,7 +55,7 @@ func (s Set) Ranges(limit int) ([]Range, error) {
 	return ranges, nil
 }
 
-// List returns the members of the set, ascending. It has the errors of [Set.Ranges].
+// List returns the members of the set, ascending. Its errors are those of [Set.Ranges].
 func (s Set) List(limit int) ([]int, error) {
 	ranges, err := s.Ranges(limit)
 	if err != nil {
@@ -75,7 +74,7 @@ func (s Set) List(limit int) ([]int, error) {
 	return list, nil
 }
 
-// Numbers are the members, ascending; none of what is not written as a set, or has numbers above 65,535.
+// Numbers returns the members, ascending, or nil for an invalid set or numbers above 65,535.
 func (s Set) Numbers() []int {
 	list, err := s.List(1 << 16)
 	if err != nil || len(list) == 0 {

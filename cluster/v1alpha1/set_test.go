@@ -24,7 +24,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// A set is read in no more time and memory than its text takes, whatever the text says.
+// Parsing a set takes time and memory in proportion to its text, whatever the content.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[Set][]Range{

@@ -4,7 +4,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeTopology is what one node publishes. It has the name of its node.
+// NodeTopology is the publication of one node, with the name of the node.
 type NodeTopology struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -12,7 +12,7 @@ type NodeTopology struct {
 	Spec Spec `json:"spec"`
 }
 
-// NodeTopologyList is what the API server answers to a list.
+// NodeTopologyList is a list of NodeTopology objects.
 type NodeTopologyList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -20,15 +20,15 @@ type NodeTopologyList struct {
 	Items []NodeTopology `json:"items"`
 }
 
-// Spec is everything that decides what the kubelet admits, and which pairs a container gets.
+// Spec is the complete input of the kubelet's admissions, and of a container's pairs.
 type Spec struct {
 	Kubelet   Kubelet    `json:"kubelet"`
 	Resources []Resource `json:"resources"`           // by name, ascending
 	Switches  []Switch   `json:"switches,omitempty"`  // by path, ascending
 	NUMANodes []NUMANode `json:"numaNodes,omitempty"` // of the machine, by number, ascending
-	Links     []Link     `json:"links,omitempty"`     // between GPUs; none where all are linked alike
+	Links     []Link     `json:"links,omitempty"`     // between GPUs; empty if all links are equal
 	Held      []Held     `json:"held,omitempty"`      // by UID, ascending
-	// MemoryReserved are the NUMA nodes of which containers have memory, by number, ascending.
+	// MemoryReserved lists the NUMA nodes with assigned memory, by number, ascending.
 	MemoryReserved []MemoryReserved `json:"memoryReserved,omitempty"`
 	Summary        Summary          `json:"summary"`
 }
@@ -36,46 +36,46 @@ type Spec struct {
 // Kubelet is how the kubelet of the node admits pods: fields of its configuration
 // (k8s.io/kubelet/config/v1beta1), under their own names.
 type Kubelet struct {
-	// TopologyManagerPolicy is empty where it could not be read: then nobody can tell what will be refused.
+	// TopologyManagerPolicy is empty if it could not be read; refusals then cannot be predicted.
 	TopologyManagerPolicy        string            `json:"topologyManagerPolicy,omitempty"`
 	TopologyManagerScope         string            `json:"topologyManagerScope,omitempty"`
 	TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions,omitempty"`
 	CPUManagerPolicy             string            `json:"cpuManagerPolicy,omitempty"`
 	CPUManagerPolicyOptions      map[string]string `json:"cpuManagerPolicyOptions,omitempty"`
 	ReservedSystemCPUs           Set               `json:"reservedSystemCPUs,omitempty"`
-	// ReservedCPUs is how many CPUs the static policy keeps back (of kubeReserved and systemReserved, rounded
-	// up) where ReservedSystemCPUs names none.
+	// ReservedCPUs is the number of CPUs that the static policy reserves (of kubeReserved and systemReserved,
+	// rounded up) if ReservedSystemCPUs is empty.
 	ReservedCPUs        int    `json:"reservedCPUs,omitempty"`
 	MemoryManagerPolicy string `json:"memoryManagerPolicy,omitempty"`
-	// Version is the kubelet's, "v1.37.1"; empty where it is not known.
+	// Version is the kubelet's version, "v1.37.1"; empty if unknown.
 	Version string `json:"version,omitempty"`
 }
 
 // Set is a set of numbers as the kernel prints lists of CPUs: "0-3,8". Empty is none.
 type Set string
 
-// Resource is one extended resource of the node. Its devices are numbered from 0, in the order of their PCI
-// addresses, those of one address in the order of their IDs.
+// Resource is an extended resource of the node. Its devices are numbered from 0, in the order of their PCI
+// addresses, then of their IDs.
 type Resource struct {
 	Name      string `json:"name"` // "amd.com/gpu"
 	Kind      Kind   `json:"kind"`
-	Devices   int    `json:"devices"`             // how many there are, unhealthy ones too
+	Devices   int    `json:"devices"`             // number of devices, including unhealthy ones
 	Unhealthy Set    `json:"unhealthy,omitempty"` // of these
-	// Hints are the devices by the NUMA node that the kubelet was told, the number of the node being the key;
-	// nothing for a resource without hints (excludeTopology).
+	// Hints are the devices by the number of the NUMA node in their hint; empty for a resource without hints
+	// (excludeTopology).
 	Hints map[string]Set `json:"hints,omitempty"`
-	// Functions are the devices that are on one physical function: VFs of one PF, partitions of one GPU. Each
-	// device is on one of them. None where each device is one.
+	// Functions are the sets of devices on one physical function: VFs of one PF, partitions of one GPU. Each
+	// device is in one set. Empty if each device is a physical function.
 	Functions []Set `json:"functions,omitempty"`
-	// Addresses are those of the physical functions: of the sets of Functions in their order, where there are
-	// none of the devices. They decide between places that are as good as each other.
+	// Addresses are the addresses of the physical functions: of the sets in Functions, in order, or of the
+	// devices if Functions is empty. They break ties between equally good places.
 	Addresses []string `json:"addresses,omitempty"`
-	// Degraded are the physical functions, as indices in Addresses, whose PCIe link is slower or narrower than
-	// it could be.
+	// Degraded are the physical functions, as indices in Addresses, with a PCIe link below its maximum speed or
+	// width.
 	Degraded Set `json:"degraded,omitempty"`
 }
 
-// Kind is which half of a pair a device can be.
+// Kind is the half of a pair that a device can be.
 type Kind string
 
 // The kinds.
@@ -84,47 +84,47 @@ const (
 	VF  Kind = "vf"
 )
 
-// Switch is what shares a PCIe switch: the topmost bridge that two cards share. Devices that share none are
-// in an entry of their root complex with Alone set, and make no same-switch pairs.
+// Switch is the set of devices below a PCIe switch: the topmost bridge shared by two cards. Devices without a
+// shared bridge are in an entry of their root complex with Alone set, and make no same-switch pairs.
 type Switch struct {
 	Name string `json:"name"` // the bridge, "0000:80:01.1", or the root complex, "pci0000:80"
-	// Path are the root complex and the bridges that all devices of the switch share with other cards, from the
+	// Path has the root complex and the bridges that all devices of the switch share with other cards, from the
 	// top down, by address: "pci0000:80/0000:80:01.1/0000:81:00.0".
 	Path    string         `json:"path"`
 	Alone   bool           `json:"alone,omitempty"`
-	NUMA    *int           `json:"numa,omitempty"` // the machine's NUMA node; absent where it is not known
+	NUMA    *int           `json:"numa,omitempty"` // the machine's NUMA node; absent if unknown
 	Devices map[string]Set `json:"devices"`        // by resource
-	// Redirected are how many bridges of Path, from the top, lie above a port that sends what the devices send
-	// each other on to the host bridge (ACS).
+	// Redirected is the number of bridges of Path, from the top, above a port that redirects traffic between the
+	// devices to the host bridge (ACS).
 	Redirected int `json:"redirected,omitempty"`
-	// Below are those of the devices that differ from this: they share further bridges, or their traffic is
-	// redirected otherwise.
+	// Below are the devices with other values: they share further bridges, or their traffic is redirected
+	// differently.
 	Below []Below `json:"below,omitempty"`
 }
 
-// Below are devices of a switch that are PIX to each other, and PXB to others of the switch.
+// Below is a group of devices of a switch that are PIX to each other, and PXB to other devices of the switch.
 type Below struct {
-	Path       string         `json:"path,omitempty"`       // the bridges that they share below the switch
-	Redirected int            `json:"redirected,omitempty"` // how many bridges of both paths, as for the switch
-	Devices    map[string]Set `json:"devices"`              // by resource; the switch lists them too
+	Path       string         `json:"path,omitempty"`       // the shared bridges below the switch
+	Redirected int            `json:"redirected,omitempty"` // number of bridges of both paths, as for the switch
+	Devices    map[string]Set `json:"devices"`              // by resource; included in the switch's devices
 }
 
 // NUMANode is a NUMA node of the machine.
 type NUMANode struct {
 	Number int `json:"number"`
-	// Distances are those to all nodes of the list, in its order (SLIT: 10 is the node itself).
+	// Distances are the distances to all nodes of the list, in order (SLIT: 10 is the node itself).
 	Distances []int `json:"distances,omitempty"`
-	CPUs      Set   `json:"cpus,omitempty"` // where the CPU manager's policy is static
-	// Cores are the CPUs of each core, where cores have several; in the order of their lowest CPUs.
+	CPUs      Set   `json:"cpus,omitempty"` // if the CPU manager's policy is static
+	// Cores are the CPUs of each core with several CPUs, in the order of their lowest CPUs.
 	Cores []Set `json:"cores,omitempty"`
-	// Socket is the number of the socket of the node's CPUs, where that is not the node's own.
+	// Socket is the number of the CPUs' socket, if it differs from the node's number.
 	Socket *int `json:"socket,omitempty"`
-	// Memory is what the memory manager's state says of the node, where its policy is Static: the kinds are
-	// "memory" and "hugepages-2Mi".
+	// Memory is the memory manager's state of the node, if its policy is Static; the kinds are "memory" and
+	// "hugepages-2Mi".
 	Memory map[string]Memory `json:"memory,omitempty"`
 }
 
-// Memory is one kind of memory of a NUMA node in bytes (memory_manager_state of the kubelet).
+// Memory is a kind of memory of a NUMA node in bytes (memory_manager_state of the kubelet).
 type Memory struct {
 	Total          uint64 `json:"total"`
 	SystemReserved uint64 `json:"systemReserved"`
@@ -140,44 +140,44 @@ type Link struct {
 	Count int    `json:"count"`
 }
 
-// GPURef names a GPU: a resource and a device of it, "amd.com/gpu/3".
+// GPURef names a GPU by resource and number, "amd.com/gpu/3".
 type GPURef string
 
-// Held is what the kubelet has given to a pod. It stays until the kubelet needs the devices: whether the pod
-// still runs is for the reader to see.
+// Held has the assignments of a pod, which stay until the kubelet needs the devices. Readers must check
+// whether the pod still runs.
 type Held struct {
 	UID        string      `json:"uid"`
 	Containers []Container `json:"containers"` // in the order of their names
 }
 
-// Container is what one container of a pod holds.
+// Container has the assignments of one container of a pod.
 type Container struct {
 	Name    string         `json:"name"`
 	Devices map[string]Set `json:"devices,omitempty"` // by resource
-	CPUs    Set            `json:"cpus,omitempty"`    // its own (cpu_manager_state)
+	CPUs    Set            `json:"cpus,omitempty"`    // exclusive ones (cpu_manager_state)
 	Memory  []MemoryBlock  `json:"memory,omitempty"`  // memory_manager_state
 }
 
-// MemoryBlock is memory that a container has from some NUMA nodes.
+// MemoryBlock is a container's memory on NUMA nodes.
 type MemoryBlock struct {
 	NUMANodes Set    `json:"numaNodes"`
 	Type      string `json:"type"`
 	Size      uint64 `json:"size"` // bytes
 }
 
-// MemoryReserved is what the memory manager has given away of a NUMA node. What pods hold does not tell that
-// where memory is of several nodes: how much is of which hangs on what was free then.
+// MemoryReserved is the assigned memory of a NUMA node. The blocks of pods do not determine it if they span
+// several nodes: the split depends on the free memory at that time.
 type MemoryReserved struct {
 	NUMANode int `json:"numaNode"`
-	// Group are the nodes of the memory that was given last, this one among them (cells).
+	// Group has the nodes of the last assigned memory, including this node (cells).
 	Group  Set               `json:"group"`
 	Memory map[string]uint64 `json:"memory,omitempty"` // bytes by kind
 }
 
-// Summary is for people, and for the columns of kubectl get. It is counted from the rest.
+// Summary is for people, and for the columns of kubectl get. It is computed from the other fields.
 type Summary struct {
 	Switches  int    `json:"switches"`  // with GPUs and VFs
-	GPUs      string `json:"gpus"`      // free of all that are healthy, "3/8"
-	VFs       string `json:"vfs"`       // likewise
-	FreePairs int    `json:"freePairs"` // same-switch pairs that free devices make
+	GPUs      string `json:"gpus"`      // free devices of all healthy ones, "3/8"
+	VFs       string `json:"vfs"`       // in the same form
+	FreePairs int    `json:"freePairs"` // same-switch pairs of free devices
 }

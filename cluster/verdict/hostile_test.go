@@ -14,7 +14,7 @@ import (
 	testserver "github.com/tandem-k8s/tandem/test/server"
 )
 
-// An object that names more than there can be is refused at once, before anything is made of it.
+// An object beyond the limits is refused first.
 func TestHostileObjects(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*v1alpha1.Spec){
@@ -47,7 +47,7 @@ func TestHostileObjects(t *testing.T) {
 	}
 }
 
-// FuzzObject spoils an object, reads it and asks it. None takes much time, and none panics.
+// FuzzObject modifies an object, then reads and queries it, quickly and without a panic.
 func FuzzObject(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 300 {

@@ -131,7 +131,7 @@ func TestNever(t *testing.T) {
 	}
 }
 
-// What pods hold nothing of is never in the kubelet's checkpoint.
+// Pods without holdings are never in the kubelet's checkpoint.
 func TestConcerns(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, server(1, true))

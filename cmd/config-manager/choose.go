@@ -49,7 +49,7 @@ func (o *options) choose(label string) (string, error) {
 		o.nodeLabel, strings.Join(o.fallbacks, ", "), strings.Join(there, ", "))
 }
 
-// known checks that a name is an existing configuration; whose names the source of the name in the error.
+// known checks that a configuration exists; whose names the source of the name in the error.
 func (o *options) known(there []string, name, whose string) (string, error) {
 	if !slices.Contains(there, name) {
 		return "", fmt.Errorf("%s names the configuration %q: %s has %s alone",

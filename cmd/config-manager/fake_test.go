@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newOptions are the flags that variables give.
+// newOptions returns the options for variables.
 func newOptions(t *testing.T, variables map[string]string) options {
 	t.Helper()
 	var o options
@@ -28,7 +28,7 @@ func processes(t *testing.T, lines map[int]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	check(t, os.MkdirAll(filepath.Join(dir, "sys"), 0o750))
-	check(t, os.MkdirAll(filepath.Join(dir, "99"), 0o750)) // one that has ended
+	check(t, os.MkdirAll(filepath.Join(dir, "99"), 0o750)) // of an ended process
 	for pid, line := range lines {
 		check(t, os.MkdirAll(filepath.Join(dir, fmt.Sprint(pid)), 0o750))
 		check(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(pid), "cmdline"), []byte(line), 0o600))

@@ -21,8 +21,8 @@ type keeper struct {
 	log  *slog.Logger
 }
 
-// again is the pause after a configuration that could not be installed: a ConfigMap can change without a
-// change of the label.
+// again is the pause after a failed installation of a configuration: a ConfigMap can change without a change
+// of the label.
 const again = 30 * time.Second
 
 // run installs the configuration of each value of the label, or only of the first value, until ctx is done.
@@ -54,9 +54,9 @@ func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 }
 
 // update installs the configuration of a value of the label, and signals the plugin if the configuration
-// changed or if an earlier signal failed. A file next to the target marks a pending signal: it exists from
-// before the change until the signal has been sent, so that neither a failure nor the end of this process
-// leaves the plugin with its old configuration.
+// changed or if an earlier signal failed. A file next to the target marks a pending signal, from before the
+// change until after the signal. So neither a failure nor the end of this process leaves the plugin with its
+// old configuration.
 func (k *keeper) update(label string) error {
 	name, err := k.choose(label)
 	if err != nil {

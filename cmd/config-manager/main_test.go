@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limit is how long something that has to happen may take.
+// limit is the timeout of expected events.
 const limit = 30 * time.Second
 
 func await[T any](t *testing.T, c <-chan T) (v T) {
@@ -59,7 +59,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// pod is the variables of NVIDIA's config-manager as the GPU operator and the chart set them
+// pod returns the variables of NVIDIA's config-manager as set by the GPU operator and the chart
 // (assets/state-device-plugin/0500_daemonset.yaml in NVIDIA/gpu-operator v26.7.0).
 func pod(api *apiserver.Server, source, target string) map[string]string {
 	return map[string]string{
@@ -70,7 +70,7 @@ func pod(api *apiserver.Server, source, target string) map[string]string {
 	}
 }
 
-// execute runs the command with variables, until it ends.
+// execute runs the command with variables to its end.
 func execute(ctx context.Context, variables map[string]string, args ...string) (log string, err error) {
 	cmd := newCommand(func(name string) (string, bool) { v, ok := variables[name]; return v, ok })
 	var stderr bytes.Buffer
@@ -81,7 +81,7 @@ func execute(ctx context.Context, variables map[string]string, args ...string) (
 	return stderr.String(), err
 }
 
-// TestInit is the init container: it links the configuration that the label names, tells nobody, and ends.
+// TestInit is the init container: it links the label's configuration without a signal, and ends.
 func TestInit(t *testing.T) {
 	for _, c := range []struct {
 		label, preset, fallbacks string
@@ -109,7 +109,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestVersion: the one of all programs; a variable of this name is somebody else's.
+// TestVersion: the command prints the common version; the variable VERSION has another purpose.
 func TestVersion(t *testing.T) {
 	cmd := newCommand(func(name string) (string, bool) { return "3.2", name == "VERSION" })
 	var out bytes.Buffer
@@ -124,8 +124,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestFollowsTheLabel is the sidecar: every value that the label gets is put in place, and the plugin is
-// told. The plugin is this process, under the plugin's name.
+// TestFollowsTheLabel is the sidecar: it installs every value of the label and signals the plugin, here this
+// process under the plugin's name.
 func TestFollowsTheLabel(t *testing.T) {
 	for _, started := range []string{"nvidia-device-plugin", "/usr/bin/nvidia-device-plugin", "tandem-gpu"} {
 		t.Run(started, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestFollowsTheLabel(t *testing.T) {
 	}
 }
 
-// lines are what is logged.
+// lines receives the lines of a log.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
@@ -172,13 +172,13 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWaits: a value of the label that names no configuration is told, changes nothing, and is forgotten when
-// the next one comes.
+// TestWaits: a value of the label without a configuration is logged, changes nothing, and is forgotten at the
+// next value.
 func TestWaits(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		oneshot bool
-		before  string // what the plugin has
+		before  string // the plugin's configuration
 	}{{"init", true, ""}, {"sidecar", false, "# default\n"}} {
 		t.Run(c.name, func(t *testing.T) {
 			api := apiserver.Start(t, "none-such")
@@ -225,7 +225,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestLooksAgain: a configuration that comes after the label is found, and that it lacked is told once.
+// TestLooksAgain: a configuration that appears after the label is found, and its absence is logged once.
 func TestLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, target := configMap(t, "default"), filepath.Join(t.TempDir(), "config.json")
@@ -246,7 +246,7 @@ func TestLooksAgain(t *testing.T) {
 	})
 }
 
-// TestErrors: what cannot be put in place ends the command with one sentence.
+// TestErrors: a failed installation ends the command with one sentence.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestSignalThatFailed: a plugin that could not be signalled is signalled at the next look, also by the
-// config-manager that is started next, and once.
+// TestSignalThatFailed: after a failed signal the next look signals the plugin, once, even in the next
+// config-manager.
 func TestSignalThatFailed(t *testing.T) {
 	told := make(chan os.Signal, 8)
 	signal.Notify(told, syscall.SIGHUP)
@@ -35,10 +35,10 @@ func TestSignalThatFailed(t *testing.T) {
 		{with, "default", "", 1},
 		{with, "default", "", 0},
 		{without, "mixed", "there is none in this pod", 0},
-		{without, "default", "there is none in this pod", 0}, // the plugin may have read the other one in between
+		{without, "default", "there is none in this pod", 0}, // the plugin may have read the other one meanwhile
 		{with, "default", "", 1},
 	} {
-		err := (&keeper{options: set, proc: step.proc, log: quiet()}).update(step.label) // each time a new one
+		err := (&keeper{options: set, proc: step.proc, log: quiet()}).update(step.label) // a new keeper
 		if (err != nil) != (step.failure != "") || err != nil && !strings.Contains(err.Error(), step.failure) {
 			t.Errorf("%+v: %v", step, err)
 		}

@@ -23,10 +23,10 @@ type trees struct {
 	file *nccl.File // nil for none
 }
 
-// read is the tree as sysfs has it.
+// read returns the tree from sysfs.
 func (t trees) read() (*topology.Tree, error) { return topology.Read(t.sys) }
 
-// placed is the tree with the devices where they are in truth.
+// placed returns the tree with the devices at the places of the topology file, if any.
 func (t trees) placed() (*topology.Tree, error) {
 	tree, err := t.read()
 	if err != nil || t.file == nil {
@@ -35,7 +35,8 @@ func (t trees) placed() (*topology.Tree, error) {
 	return t.file.Apply(tree)
 }
 
-// findVFs finds the node's VFs. Without a configuration, where none was named, they are all with RDMA.
+// findVFs finds the node's VFs: those of the configuration, or all with RDMA if no configuration file is
+// named or present.
 func (o *options) findVFs(t trees, log *slog.Logger) (*rdma.VFs, error) {
 	config, err := pools.ReadConfig(o.vfs.ConfigFile)
 	if errors.Is(err, fs.ErrNotExist) && !o.given("config-file") {
@@ -48,8 +49,8 @@ func (o *options) findVFs(t trees, log *slog.Logger) (*rdma.VFs, error) {
 	return o.vfs.Find(o.Flags, t.sys, config, t.read, log)
 }
 
-// findGPUs finds the node's GPUs; nil where they are not wanted, as to take claims back. Their vendor's
-// library is in use until leave is called.
+// findGPUs finds the node's GPUs, or returns nil if the flags exclude GPUs or the driver only takes claims
+// back. The vendor's library stays in use until leave is called.
 func (o *options) findGPUs(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leave func(), err error) {
 	if o.gpus.Vendor == gpus.VendorNone || o.drain {
 		return nil, func() {}, nil
@@ -57,8 +58,8 @@ func (o *options) findGPUs(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leave 
 	return o.gpus.Find("tandem-dra", sys, o.Flags, log)
 }
 
-// awaitGPUs looks for GPUs until they can be found or ctx is done, and says so then. A failure of another
-// kind is for who starts over: it says why.
+// awaitGPUs looks for GPUs and calls found as soon as they are present, until ctx is done. It also calls
+// found on a failure of another kind, so that the restart reports the reason.
 func (o *options) awaitGPUs(ctx context.Context, sys fs.FS, found func(), log *slog.Logger) {
 	tick := time.NewTicker(o.gpus.Recheck())
 	defer tick.Stop()

@@ -12,8 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
 )
 
-// options are the flags. Those that say which GPUs and VFs there are, and how they are found, are those of
-// tandem-gpu and tandem-rdma.
+// options are the flags. Those that select and find GPUs and VFs are the flags of tandem-gpu and tandem-rdma.
 type options struct {
 	daemon.Flags
 	gpus gpus.Flags
@@ -52,8 +51,8 @@ func (o *options) register(set *pflag.FlagSet) {
 	file := *stock.Lookup("config-file")
 	file.Name = "gpu-config-file"
 	set.AddFlag(&file)
-	set.AddFlagSet(stock)          // where both have a flag ours counts
-	for _, name := range []string{ // they speak of what a device plugin does alone
+	set.AddFlagSet(stock)          // the flag added first wins: Tandem's own
+	for _, name := range []string{ // flags for device plugins only
 		"driver_type", "kubelet-socket", "device-list-strategy", "cdi-annotation-prefix", "pass-device-specs",
 		"fail-on-init-error", "mps-root", "shared-devices-allocation-policy",
 	} {
@@ -61,11 +60,11 @@ func (o *options) register(set *pflag.FlagSet) {
 	}
 }
 
-// preset gives a flag another preset.
+// preset changes the default of a flag.
 func preset(set *pflag.FlagSet, name, value string) {
 	flag := set.Lookup(name)
 	if err := flag.Value.Set(value); err != nil {
-		panic(err) // it is a constant
+		panic(err) // the name is a constant
 	}
 	flag.DefValue = value
 }

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tandem-dra is a Kubernetes DRA driver for GPUs and RDMA VFs: it publishes pairs of both that share
-// a PCIe switch, and prepares the claims that the scheduler allocates. It takes the place of tandem-gpu and
-// tandem-rdma.
+// Command tandem-dra is a Kubernetes DRA driver for GPUs and RDMA VFs: it publishes pairs on a common PCIe
+// switch, and prepares the claims that the scheduler allocates. It replaces tandem-gpu and tandem-rdma.
 package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -44,36 +39,8 @@ func main() {
 	daemon.Main(set, &o.Flags, help, func(ctx context.Context, log *slog.Logger) error {
 		klog.SetSlogLogger(log)
 		o.given = set.Changed
-		return o.run(ctx, log)
+		return daemon.Restarting(ctx, log, func(ctx context.Context, restart func()) error {
+			return o.once(ctx, restart, log)
+		})
 	})
-}
-
-// errAnew says that there is a reason to start over: a signal, or a driver of GPUs that has come.
-var errAnew = errors.New("start over")
-
-// run serves until ctx is done, and starts over on every SIGHUP, which is sent when a configuration has
-// changed, and when GPUs can be found at last.
-func (o *options) run(ctx context.Context, log *slog.Logger) error {
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
-	for {
-		attempt, cancel := context.WithCancelCause(ctx)
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			select {
-			case <-reload:
-				cancel(errAnew)
-			case <-attempt.Done():
-			}
-		}()
-		err := o.once(attempt, func() { cancel(errAnew) }, log)
-		cancel(nil)
-		<-stopped
-		if err != nil && !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(attempt), errAnew) {
-			return err
-		}
-		log.Info("start over: the configuration may be another one, or there may be more GPUs")
-	}
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// asDaemon has the test binary be the daemon.
+// asDaemon makes the test binary run the daemon.
 const asDaemon = "TANDEM_DRA_TEST_MAIN"
 
 func TestMain(m *testing.M) {
@@ -88,7 +88,7 @@ func (n node) args(more ...string) []string {
 // process is a running tandem-dra.
 type process struct {
 	*exec.Cmd
-	done chan struct{} // closed when it ended
+	done chan struct{} // closed at its end
 
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -130,7 +130,7 @@ func start(t *testing.T, args ...string) *process {
 	return p
 }
 
-// exits waits for the end and checks what its last line says.
+// exits waits for the end and checks the last line.
 func (p *process) exits(t *testing.T, code int, parts ...string) {
 	t.Helper()
 	select {
@@ -179,8 +179,8 @@ func dial(t *testing.T, socket string) *grpc.ClientConn {
 	return conn
 }
 
-// TestProcess: without an API server it serves the kubelet and tells its status; it ends on a signal and
-// leaves no socket.
+// TestProcess: without an API server the daemon serves the kubelet and its status; it ends on a signal
+// without leaving a socket.
 func TestProcess(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived")
 	p := start(t, n.args("--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"))...)
@@ -219,7 +219,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestReady: it is ready once the kubelet knows it.
+// TestReady: the daemon is ready once registered with the kubelet.
 func TestReady(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived")
 	p := start(t, n.args("--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"),
@@ -247,7 +247,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestGPUsComeLater: VFs are served without GPUs, and these too once there is a driver.
+// TestGPUsComeLater: VFs are served without GPUs, and GPUs once their driver is loaded.
 func TestGPUsComeLater(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived")
 	drivers := filepath.Join(n.root, "sys", "bus/pci/drivers")
@@ -274,7 +274,7 @@ func TestGPUsComeLater(t *testing.T) {
 	await(2)
 }
 
-// TestBadInput: one sentence says what is wrong and what to do.
+// TestBadInput: one sentence names the fault and the remedy.
 func TestBadInput(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived")
 	away := "--kubeconfig=" + n.kubeconfig(t, "http://127.0.0.1:1")

@@ -23,9 +23,9 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// once serves with the configuration as it is now. Where there is no driver of GPUs it serves with VFs alone,
-// and anew is called once there is one.
-func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error {
+// once serves with the current configuration. Without a GPU driver it serves VFs only, and calls restart once
+// a driver is available.
+func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) error {
 	config, err := o.config(log)
 	if err != nil {
 		return err
@@ -39,14 +39,14 @@ func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error
 	case gpus.IsAbsent(err):
 		log.Warn("no GPU is published until a driver is there", "reason", err, "look_every", o.gpus.Recheck())
 		g.Go(func() error {
-			o.awaitGPUs(ctx, config.Host.Sys, anew, log)
+			o.awaitGPUs(ctx, config.Host.Sys, restart, log)
 			return nil
 		})
 	default:
 		return err
 	}
 	if m := o.Monitor(); m != nil {
-		m.Offered(pool.Driver) // it is not ready before the kubelet knows it
+		m.Offered(pool.Driver) // not ready before the registration with the kubelet
 	}
 	o.Begin()
 	driver, err := dra.New(config)
@@ -59,7 +59,7 @@ func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error
 	return g.Wait()
 }
 
-// config is what the driver works with, but for its GPUs.
+// config returns the configuration of the driver without its GPUs.
 func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	config := dra.Config{
 		NodeName: o.NodeName, PodUID: o.podUID, KubeletDir: o.KubeletDir, RunDir: o.RunFolder(),
@@ -103,14 +103,14 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	return config, nil
 }
 
-// What the API server may be asked a second: a pod that starts costs some three questions, and a node starts
-// its pods at once.
+// Limits of requests to the API server per second: a starting pod costs about three, and a node starts its
+// pods at once.
 const (
 	questions = 50
 	burst     = 100
 )
 
-// client makes a client of the API server.
+// client returns a client of the API server.
 func client(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := intent.ServerConfig(nil)
 	if kubeconfig != "" {

@@ -41,7 +41,7 @@ func replace(t *testing.T, file, content string) {
 	}
 }
 
-// awaitHealth waits for a device list in which these devices are unhealthy and no others.
+// awaitHealth waits for a device list with exactly these unhealthy devices.
 func awaitHealth(t *testing.T, plugin *kubelettest.Plugin, want string) {
 	t.Helper()
 	for unhealthy(kubelettest.Await(t, plugin.Lists)) != want {
@@ -59,7 +59,7 @@ func unhealthy(list []*v1beta1.Device) string {
 	return strings.Join(ids, " ")
 }
 
-// TestPartitioningChanges: the name of the new partitioning is offered without a restart, the old one's
+// TestPartitioningChanges: the resource of a new partitioning is offered without a restart, the old one's
 // devices stay listed, and both resources see every change.
 func TestPartitioningChanges(t *testing.T) {
 	t.Attr("parity", "amd/resource-name-mixed")
@@ -92,8 +92,7 @@ func TestPartitioningChanges(t *testing.T) {
 	awaitHealth(t, cpx, "0000:11:00.0")
 }
 
-// TestResourceLeftOut: a partitioning whose name Kubernetes does not take costs the GPUs that have it, no
-// others.
+// TestResourceLeftOut: a partitioning with an invalid resource name affects only the GPUs that have it.
 func TestResourceLeftOut(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	replace(t, filepath.Join(flags.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"),
@@ -118,7 +117,7 @@ func TestResourceLeftOut(t *testing.T) {
 	}
 }
 
-// metrics is the metrics exporter; what it says is changed while it runs.
+// metrics is the metrics exporter, with variable answers.
 type metrics struct {
 	exporter.UnimplementedMetricsServiceServer
 	mu     sync.Mutex
@@ -202,8 +201,7 @@ func TestMemoryErrors(t *testing.T) {
 	awaitHealth(t, plugin, "")
 }
 
-// away moves files and folders of the machine away, as the kernel takes them away, and returns what brings
-// them back.
+// away moves files and folders of the machine away, as if the kernel removed them; back restores them.
 func away(t *testing.T, sys string, patterns ...string) (back func()) {
 	t.Helper()
 	var moved []string
@@ -230,8 +228,8 @@ func away(t *testing.T, sys string, patterns ...string) (back func()) {
 	}
 }
 
-// TestSimpleHealth: without the driver none of the GPUs is healthy, nor without a GPU in the KFD topology,
-// and with the next pulse after that all are. Every upgrade of the driver goes through this.
+// TestSimpleHealth: without the driver, or without a GPU in the KFD topology, no GPU is healthy; at the next
+// pulse after that all are. Every upgrade of the driver has these steps.
 func TestSimpleHealth(t *testing.T) {
 	t.Attr("parity", "amd/health-simple")
 	flags := layout(t, "oci-mi300x-derived")
@@ -271,7 +269,7 @@ func TestFlagsOfAMD(t *testing.T) {
 	}{
 		{"amd/flag-pulse", []string{"--pulse=30"}, ""},
 		{"amd/flag-pulse", []string{"--pulse=0"}, ""},
-		// for AMD's own plugin it is never
+		// AMD's own plugin takes it for never
 		{"amd/flag-pulse", []string{"--pulse=-1"}, "want a number of seconds, or 0 for never"},
 		{"amd/flag-pulse", []string{"--pulse=soon"}, "want a number of seconds"},
 		{"amd/flag-naming", []string{"--resource_naming_strategy=mixed"}, ""},
@@ -297,8 +295,8 @@ func TestFlagsOfAMD(t *testing.T) {
 	}
 }
 
-// TestWithoutKFD: AMD's own plugin stays without a resource where there is no /sys/class/kfd; ours offers
-// what cannot be used, says why, and ends on neither.
+// TestWithoutKFD: without /sys/class/kfd AMD's own plugin has no resource; Tandem offers unhealthy devices
+// and logs the reason. Both continue to run.
 func TestWithoutKFD(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	hide(t, filepath.Join(flags.SysfsRoot, "class/kfd"))

@@ -19,16 +19,16 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// kernelGPU is what the kernel knows of a GPU, apart from NVML.
+// kernelGPU is the kernel's data of a GPU, independent of NVML.
 type kernelGPU struct {
 	address topology.Address
 	minor   string
-	numa    string // what sysfs says, "-1" for unknown
+	numa    string // from sysfs, "-1" for unknown
 }
 
 // kernelGPUs reads /proc/driver/nvidia/gpus/<address>/information, by UUID ("The /proc filesystem interface"
-// in the README of NVIDIA's driver), and numa_node in sysfs. GPUs that the driver was told to leave alone are
-// left out.
+// in the README of NVIDIA's driver), and numa_node in sysfs. It omits GPUs that the driver is configured to
+// ignore.
 func kernelGPUs(t *testing.T, sysfs, proc string) map[string]kernelGPU {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(proc, "driver/nvidia/gpus/*/information"))
@@ -64,8 +64,8 @@ func kernelGPUs(t *testing.T, sysfs, proc string) map[string]kernelGPU {
 	return gpus
 }
 
-// check has a tandem-gpu offer a node's GPUs and give each to a container, compares that with what the kernel
-// knows of them, and returns the paths of the device nodes that the containers get.
+// check runs tandem-gpu on a node's GPUs, allocates each GPU to a container, compares the devices with the
+// kernel's data, and returns the containers' device nodes.
 func check(t *testing.T, kubeletDir, sysfs, proc string, args ...string) (nodes []string) {
 	t.Helper()
 	kubelet := kubelettest.Start(t, kubeletDir)
@@ -73,7 +73,7 @@ func check(t *testing.T, kubeletDir, sysfs, proc string, args ...string) (nodes 
 		append(args, "--kubelet-dir="+kubeletDir, "--vendor=nvidia", "--pass-device-specs")...)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	devices := kubelettest.Await(t, plugin.Lists)
-	// not before NVML runs: the driver does not know the UUID of a GPU that was never used
+	// not before NVML runs: the driver lacks the UUIDs of GPUs that were never used
 	gpus := kernelGPUs(t, sysfs, proc)
 	if len(devices) != len(gpus) || len(gpus) == 0 {
 		t.Errorf("%s has %d devices, the kernel %d GPUs", plugin.Request.GetResourceName(), len(devices), len(gpus))
@@ -107,8 +107,7 @@ func check(t *testing.T, kubeletDir, sysfs, proc string, args ...string) (nodes 
 	return nodes
 }
 
-// TestThisMachine checks discovery and Allocate against the NVML and the sysfs of the machine that the test
-// runs on.
+// TestThisMachine compares discovery and Allocate with NVML and sysfs of the machine that runs the test.
 func TestThisMachine(t *testing.T) {
 	if os.Getenv("GPU_CHECK") == "" {
 		t.Skip("for machines with NVIDIA GPUs: make gpu-check")
@@ -121,7 +120,7 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// TestCheck makes the same comparison on a recorded machine, so that it is known to work.
+// TestCheck runs the same comparison on a recorded machine, as a test of the comparison.
 func TestCheck(t *testing.T) {
 	for _, machine := range []string{"nv-h100-oci", "nv-h200-vm-flat"} {
 		t.Run(machine, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tandem-gpu is a Kubernetes device plugin for GPUs. It offers what AMD's and NVIDIA's own plugins
-// offer, under the same names, and places a container's GPUs on the PCIe switches of the VFs that tandem-rdma
-// gives it.
+// Command tandem-gpu is a Kubernetes device plugin for GPUs. It offers the same resources as AMD's and
+// NVIDIA's own plugins, under the same names, and places a container's GPUs on the PCIe switches of the VFs
+// from tandem-rdma.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	gpus.RegisterVendor(own, &vendor)
 	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
 	for _, flags := range inOrder(program, own, stock) {
-		set.AddFlagSet(flags) // where both have a flag the first one's counts
+		set.AddFlagSet(flags) // the flag added first wins
 	}
 	daemon.Main(set, &flags, help, func(ctx context.Context, log *slog.Logger) error {
 		sys, err := flags.Sysfs()
@@ -108,7 +108,7 @@ func serve(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *slog.L
 	})
 }
 
-// inOrder puts first whose flags count where a name means two things, which --dev-root does.
+// inOrder returns the flag sets in order of precedence. Only --dev-root is in both, with two meanings.
 func inOrder(program string, own, stock *pflag.FlagSet) []*pflag.FlagSet {
 	if program == gpus.StockNVIDIA {
 		return []*pflag.FlagSet{stock, own}

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// layout makes the folders of a node: a recorded machine and a kubelet. It writes thousands of files; share
-// it.
+// layout creates the folders of a node: a recorded machine and a kubelet. It writes thousands of files; share
+// the result.
 func layout(t *testing.T, machine string) daemon.Flags {
 	t.Helper()
 	m, err := machines.Load(machine, 1)
@@ -38,10 +38,12 @@ func layout(t *testing.T, machine string) daemon.Flags {
 	}
 	dir := kubelettest.Dir(t)
 	flags := daemon.Flags{
-		SysfsRoot:           filepath.Join(dir, "sys"),
-		DevRoot:             filepath.Join(dir, "dev"),
-		KubeletDir:          dir,
-		RunDir:              filepath.Join(dir, "run"),
+		Paths: daemon.Paths{
+			SysfsRoot:  filepath.Join(dir, "sys"),
+			DevRoot:    filepath.Join(dir, "dev"),
+			KubeletDir: dir,
+			RunDir:     filepath.Join(dir, "run"),
+		},
 		PreferredAllocation: true,
 	}
 	if err := os.CopyFS(flags.SysfsRoot, m.FS()); err != nil {
@@ -50,7 +52,7 @@ func layout(t *testing.T, machine string) daemon.Flags {
 	return flags
 }
 
-// defaults are the flags of AMD GPUs as the command line gives them without any.
+// defaults returns the defaults of the flags for AMD.
 func defaults() gpus.AMD {
 	var f gpus.AMD
 	f.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
@@ -115,7 +117,7 @@ func TestRecordedMachines(t *testing.T) {
 	}
 }
 
-// TestSocketNames: the name of the resource, and what no registration before had.
+// TestSocketNames: a socket has the resource's name and a unique suffix.
 func TestSocketNames(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
@@ -135,7 +137,7 @@ func TestSocketNames(t *testing.T) {
 	}
 }
 
-// allocateAll allocates every device at once: none may be left out of the answer, and nothing be in it twice.
+// allocateAll allocates every device at once: all must be in the answer, without duplicates.
 func allocateAll(t *testing.T, plugin *kubelettest.Plugin, devices []*v1beta1.Device) {
 	t.Helper()
 	var ids []string

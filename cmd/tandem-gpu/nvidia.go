@@ -4,11 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
@@ -17,40 +14,18 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
-// nvidiaGPUs are NVIDIA's GPUs as the flags have them.
+// nvidiaGPUs are NVIDIA's GPUs as configured by the flags.
 type nvidiaGPUs struct{ gpus.NVIDIA }
 
-// errReload says that SIGHUP came.
-var errReload = errors.New("reload")
-
-// run offers NVIDIA's GPUs until ctx is done, and starts over on every SIGHUP: config-manager sends it when
-// it has changed the configuration.
+// run offers NVIDIA's GPUs until ctx is done. It starts over on every SIGHUP, which config-manager sends
+// after a change of the configuration.
 func (f *nvidiaGPUs) run(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
-	for {
-		attempt, cancel := context.WithCancelCause(ctx)
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			select {
-			case <-reload:
-				cancel(errReload)
-			case <-attempt.Done():
-			}
-		}()
-		err := f.once(attempt, flags, log)
-		cancel(nil)
-		<-stopped
-		if err != nil && !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(attempt), errReload) {
-			return err
-		}
-		log.Info("reload", "cause", "SIGHUP")
-	}
+	return daemon.Restarting(ctx, log, func(ctx context.Context, _ func()) error {
+		return f.once(ctx, flags, log)
+	})
 }
 
-// once offers the GPUs as the configuration has them now.
+// once offers the GPUs with the current configuration.
 func (f *nvidiaGPUs) once(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
 	config, err := f.Stock.Load(os.LookupEnv)
 	if err != nil {
@@ -85,7 +60,8 @@ func (f *nvidiaGPUs) once(ctx context.Context, flags daemon.Flags, log *slog.Log
 	return serve(ctx, flags, found, log)
 }
 
-// open enters NVML. Where the driver is not there it waits for it, unless that is to be a failure.
+// open initializes NVML. Without a driver it waits for one, unless the configuration makes an absent driver
+// an error.
 func (f *nvidiaGPUs) open(
 	ctx context.Context, config settings.Config, machine nvidia.Machine, flags daemon.Flags, log *slog.Logger,
 ) (*nvidia.Backend, error) {

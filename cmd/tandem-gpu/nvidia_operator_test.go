@@ -16,9 +16,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
-// entrypoint does what the NVIDIA GPU operator has the plugin's container do
-// (assets/state-device-plugin/0400_configmap.yaml in NVIDIA/gpu-operator): wait for the driver's validation,
-// read where the driver is, look for modules, become the plugin.
+// entrypoint is the NVIDIA GPU operator's script for the plugin's container
+// (assets/state-device-plugin/0400_configmap.yaml in NVIDIA/gpu-operator): it waits for the driver's
+// validation, reads the driver's paths, looks for modules, and executes the plugin.
 const entrypoint = `
 until [ -f "$VALIDATION" ]; do sleep 1; done
 set -o allexport
@@ -45,7 +45,7 @@ func TestUnderTheOperator(t *testing.T) {
 	write(t, script, entrypoint)
 	args := []string{"--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "/bin/sh", script}
 	for _, arg := range n.args {
-		if !strings.HasPrefix(arg, "--driver-root-ctr-path") { // the script says it
+		if !strings.HasPrefix(arg, "--driver-root-ctr-path") { // the script passes this flag
 			args = append(args, arg)
 		}
 	}
@@ -64,9 +64,9 @@ func TestUnderTheOperator(t *testing.T) {
 	}
 }
 
-// TestOperatorWithCDI: what the operator gives its plugin by default (transformDevicePluginCtrForCDI in
-// controllers/object_controls.go there) makes a specification that is good on the node: the driver's files
-// where the driver container has them, and hooks that the toolkit container has installed.
+// TestOperatorWithCDI: the operator's default configuration of its plugin (transformDevicePluginCtrForCDI in
+// controllers/object_controls.go there) gives a specification that is valid on the node: with the driver
+// container's paths of the driver's files, and the toolkit container's hooks.
 func TestOperatorWithCDI(t *testing.T) {
 	t.Attr("parity", "deployer/nvidia-gpu-operator")
 	n := nvidiaNode(t, "nv-h100-oci", nil)
@@ -104,8 +104,8 @@ func TestOperatorWithCDI(t *testing.T) {
 	}
 }
 
-// TestMIGThroughCDI has NVIDIA's CDI library find the device nodes of MIG devices. It reads the real
-// /proc/driver, so that the test puts another folder there, which takes a mount namespace of its own.
+// TestMIGThroughCDI makes NVIDIA's CDI library find the device nodes of MIG devices. The library reads the
+// real /proc/driver, so the test mounts another folder there, in a mount namespace.
 func TestMIGThroughCDI(t *testing.T) {
 	t.Attr("parity", "nvidia/cdi-spec-file")
 	n := nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs[0].Split(2, 2, 40320) })

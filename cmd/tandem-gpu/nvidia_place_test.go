@@ -32,11 +32,10 @@ func bridge(m *nvml.Machine) {
 	}
 }
 
-// patience is how long a plugin waits for the coordinator; then it answers the kubelet as well as it can
-// alone.
+// patience is a plugin's timeout for the coordinator, after which the plugin chooses alone.
 const patience = 80 * time.Millisecond
 
-// ask returns which devices are preferred.
+// ask returns the preferred devices.
 func ask(t *testing.T, plugin *kubelettest.Plugin, available []string, size int) []string {
 	t.Helper()
 	began := time.Now()
@@ -48,7 +47,7 @@ func ask(t *testing.T, plugin *kubelettest.Plugin, available []string, size int)
 	return chosen
 }
 
-// give allocates what is preferred.
+// give allocates the preferred devices.
 func give(t *testing.T, plugin *kubelettest.Plugin, available []string, size int) []string {
 	t.Helper()
 	chosen := ask(t, plugin, available, size)
@@ -60,8 +59,7 @@ func give(t *testing.T, plugin *kubelettest.Plugin, available []string, size int
 	return chosen
 }
 
-// inTime skips the test on a computer too busy to answer in time: what is given then is not what would be
-// chosen.
+// inTime skips the test on a computer too busy for timely answers, because late answers differ.
 func inTime(t *testing.T, began time.Time) {
 	t.Helper()
 	if took := time.Since(began); took >= patience {
@@ -70,7 +68,7 @@ func inTime(t *testing.T, began time.Time) {
 	}
 }
 
-// TestPrefersLinks compares what is preferred of every set of free GPUs with the best of all choices.
+// TestPrefersLinks compares the preference for every set of free GPUs with the best of all choices.
 func TestPrefersLinks(t *testing.T) {
 	t.Attr("parity", "nvidia/preferred-nvlink")
 	n := nvidiaNode(t, "nv-a100pcie-cx6dx-vf-partial", bridge)
@@ -117,11 +115,11 @@ func TestPrefersLinks(t *testing.T) {
 	}
 }
 
-// TestSixteenGPUs asks for every number of 16 GPUs; what NVIDIA's own plugin needs up to 25 s for takes a few
-// milliseconds.
+// TestSixteenGPUs requests every number of 16 GPUs in a few milliseconds; NVIDIA's own plugin needs up to 25
+// s.
 func TestSixteenGPUs(t *testing.T) {
 	t.Attr("parity", "nvidia/preferred-16gpu")
-	// the tree of the only recorded machine with 16, with other GPUs
+	// the tree of the only recorded machine with 16 GPUs, of another vendor
 	n := nvidiaNode(t, "amd-mi250-16gcd-8nic", nil)
 	tree, err := topology.Read(os.DirFS(filepath.Join(n.dir, "sys")))
 	if err != nil {
@@ -145,7 +143,7 @@ func TestSixteenGPUs(t *testing.T) {
 	}
 	for size := 1; size <= 16; size++ {
 		fastest := time.Hour
-		for range 5 { // other work on this machine must not decide
+		for range 5 { // other load on this machine must not decide
 			began := time.Now()
 			preferred, err := plugin.Prefer(t.Context(), ids, nil, size)
 			if err != nil || len(preferred) != size {
@@ -160,8 +158,8 @@ func TestSixteenGPUs(t *testing.T) {
 	}
 }
 
-// TestPairs gives containers a GPU, a replica or a MIG device, and then has tandem-rdma choose a VF: it is on
-// the same switch.
+// TestPairs allocates a GPU, a replica or a MIG device, and then a VF of tandem-rdma, which must be on the
+// same switch.
 func TestPairs(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -219,14 +217,14 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// entry is what the kubelet writes of a container's devices of one resource.
+// entry is the kubelet's checkpoint entry for a container and a resource.
 type entry struct {
 	PodUID, ContainerName, ResourceName string
 	DeviceIDs                           map[string][]string
 }
 
-// checkpoint is what the kubelet does once all resources of a container are allocated, by which the next
-// container is told from this one.
+// checkpoint writes the kubelet's checkpoint, as after the allocation of all resources of a container, so
+// that the next container is a new one.
 func (n *node) checkpoint(t *testing.T, held []entry) {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{"Data": map[string]any{"PodDeviceEntries": held}})
@@ -264,7 +262,7 @@ func ids(devices []*v1beta1.Device) []string {
 	return list
 }
 
-// card is the address of the GPU that an ID belongs to.
+// card returns the address of an ID's GPU.
 func (n *node) card(t *testing.T, id string) topology.Address {
 	t.Helper()
 	uuid, _, _ := strings.Cut(id, "::")
@@ -277,7 +275,7 @@ func (n *node) card(t *testing.T, id string) topology.Address {
 	panic("unreachable")
 }
 
-// vfs starts tandem-rdma beside tandem-gpu, offering all VFs.
+// vfs starts tandem-rdma next to tandem-gpu, with all VFs.
 func (n *node) vfs(t *testing.T, kubelet *kubelettest.Kubelet) *kubelettest.Plugin {
 	t.Helper()
 	file := filepath.Join(n.dir, "config.json")

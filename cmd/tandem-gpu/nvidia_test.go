@@ -38,7 +38,7 @@ func health(devices []*v1beta1.Device) string {
 	return fmt.Sprintf("%d, %d unhealthy", len(devices), bad)
 }
 
-// await waits for a device list that looks like this.
+// await waits for a matching device list.
 func await(t *testing.T, plugin *kubelettest.Plugin, want string) []*v1beta1.Device {
 	t.Helper()
 	for {
@@ -99,7 +99,7 @@ func TestNVIDIA(t *testing.T) {
 	}
 }
 
-// allocate gives a container all devices; every one has to be in the answer.
+// allocate allocates all devices; every one must be in the answer.
 func allocate(t *testing.T, plugin *kubelettest.Plugin, devices []*v1beta1.Device) {
 	t.Helper()
 	var ids []string
@@ -171,7 +171,7 @@ func TestDriverUnloads(t *testing.T) {
 	await(t, plugin, "8")
 }
 
-// TestStockName starts tandem-gpu as manifests start NVIDIA's plugin, and reloads it as config-manager does.
+// TestStockName starts tandem-gpu with the manifests of NVIDIA's plugin, and reloads it like config-manager.
 func TestStockName(t *testing.T) {
 	t.Attr("parity", "nvidia/config-manager-sighup")
 	t.Attr("parity", "nvidia/kubelet-restart")
@@ -291,8 +291,8 @@ func TestNVIDIABadInput(t *testing.T) {
 	}
 }
 
-// TestFileForNVIDIA: AMD's GPUs have no configuration file. One that is there is for other nodes, and one
-// that is not is a mistake.
+// TestFileForNVIDIA: AMD's GPUs have no configuration file. An existing file is for other nodes; a missing
+// one is an error.
 func TestFileForNVIDIA(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {

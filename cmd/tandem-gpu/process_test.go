@@ -24,8 +24,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/programs"
 )
 
-// program returns a folder with tandem-gpu, tandem-rdma and, as the image has it, the stock plugin's name
-// beside them.
+// program returns a folder with tandem-gpu, tandem-rdma and, as in the image, the stock plugin's name.
 func program(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -43,7 +42,7 @@ func program(t *testing.T) (folder string) {
 // process is a running tandem-gpu.
 type process struct {
 	*exec.Cmd
-	done chan struct{} // closed when it ended
+	done chan struct{} // closed at its end
 
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -62,7 +61,7 @@ func (p *process) text() string {
 	return p.log.String()
 }
 
-// execute starts tandem-gpu under a name, with variables beside this process's, and ends it after the test.
+// execute starts tandem-gpu under a name, with additional variables, and ends it after the test.
 func execute(t *testing.T, name string, variables []string, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(filepath.Join(program(t), name), args...), done: make(chan struct{})}
@@ -71,7 +70,7 @@ func execute(t *testing.T, name string, variables []string, args ...string) *pro
 	return p
 }
 
-// startProcess is execute for another program, which becomes tandem-gpu.
+// startProcess is execute for a program that becomes tandem-gpu.
 func startProcess(t *testing.T, program string, variables []string, args ...string) {
 	t.Helper()
 	p := &process{Cmd: exec.Command(program, args...), done: make(chan struct{})}
@@ -107,7 +106,7 @@ func ended(p *process) <-chan int {
 	return code
 }
 
-// get asks where the process says that it serves probes.
+// get requests a probe at the address in the process's log.
 func (p *process) get(t *testing.T, path string) (code int, said string) {
 	t.Helper()
 	served := regexp.MustCompile(`msg="serve metrics and probes" address=(\S+)`)
@@ -149,7 +148,7 @@ func (p *process) resident(t *testing.T) int {
 type node struct {
 	*nvml.Driver
 	dir  string
-	args []string // that say where everything is
+	args []string // with all paths
 }
 
 // nvidiaNode lays a machine with NVIDIA GPUs out, changed as the test likes.
@@ -177,7 +176,7 @@ func nvidiaNode(t *testing.T, machine string, change func(*nvml.Machine)) *node 
 	return n
 }
 
-// tandem is the arguments of tandem-gpu under its own name.
+// tandem returns the arguments of tandem-gpu under its own name.
 func (n *node) tandem(args ...string) []string {
 	return append(append([]string{"--kubelet-dir=" + n.dir, "--dev-root=" + filepath.Join(n.dir, "dev")},
 		n.args...), args...)
@@ -196,7 +195,7 @@ func write(t *testing.T, file, content string) {
 	}
 }
 
-// exits waits for a process that cannot work and checks what its last line says.
+// exits waits for the end of a process that cannot work, and checks its last line.
 func (p *process) exits(t *testing.T, code int, parts ...string) {
 	t.Helper()
 	if got := kubelettest.Await(t, ended(p)); got != code {

@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
-// TestPublish: the daemon publishes what it has announced, here labels of a node without VFs, and that
-// annotations are enforced once the kubelet lists its pods.
+// TestPublish: the daemon publishes its announcements, here labels of a node without VFs, and the enforcement
+// of annotations once the kubelet lists its pods.
 func TestPublish(t *testing.T) {
 	node := layout(t, "oci-mi300x-derived")
 	kubelettest.Start(t, node.KubeletDir)

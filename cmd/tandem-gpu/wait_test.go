@@ -19,8 +19,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
-// waits checks that a daemon waits, with nothing offered, that no probe restarts it, and that it is not ready
-// where the machine has GPUs: a rollout waits for it. Why is in the answer.
+// waits checks that a daemon waits without offering devices, that it passes liveness probes, and that on a
+// machine with GPUs it is not ready, so that a rollout waits. The answer has the reason.
 func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet, why ...string) {
 	t.Helper()
 	const message = "nothing is offered until the driver is there"
@@ -52,7 +52,7 @@ func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet, why ...string
 	})
 }
 
-// TestNVIDIADriverComesLater: GPUs are offered once the driver is there, without SIGHUP or a restart.
+// TestNVIDIADriverComesLater: GPUs are offered once their driver is loaded, without SIGHUP or a restart.
 func TestNVIDIADriverComesLater(t *testing.T) {
 	t.Attr("parity", "nvidia/fail-on-init-error")
 	n := nvidiaNode(t, "nv-h100-oci", nil)
@@ -82,7 +82,7 @@ func TestNVIDIADriverComesLater(t *testing.T) {
 	}
 }
 
-// installCDI gives a driver what a CDI specification has to name.
+// installCDI adds the files to a driver that a CDI specification must name.
 func installCDI(t *testing.T, n *node) {
 	t.Helper()
 	write(t, filepath.Join(n.Root, "usr/lib64/libcuda.so.570.86.15"), "")
@@ -101,8 +101,8 @@ func await8(t *testing.T, kubelet *kubelettest.Kubelet) {
 	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
 }
 
-// TestStockNameWaits: under the name of NVIDIA's plugin, as NVIDIA's chart and YAML start it on every node,
-// nothing is offered on one without GPU.
+// TestStockNameWaits: under the name of NVIDIA's plugin, which NVIDIA's chart and YAML start on every node,
+// nothing is offered on a node without GPUs.
 func TestStockNameWaits(t *testing.T) {
 	t.Attr("parity", "nvidia/fail-on-init-error")
 	n := nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.Error = nvml.DriverNotLoaded })
@@ -115,7 +115,8 @@ func TestStockNameWaits(t *testing.T) {
 	await8(t, kubelet)
 }
 
-// TestAMDDriverComesLater: whoever says whose GPUs are offered, they are once their driver has all of them.
+// TestAMDDriverComesLater: with each way of selecting the vendor, GPUs are offered once their driver has all
+// of them.
 func TestAMDDriverComesLater(t *testing.T) {
 	t.Attr("parity", "amd/no-driver")
 	flags := layout(t, "oci-mi300x-derived")
@@ -142,7 +143,7 @@ func TestAMDDriverComesLater(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutGPUIsReady: where no GPU is on PCI, no driver is to come, and no rollout waits for it.
+// TestNodeWithoutGPUIsReady: without a GPU on PCI no driver is expected, and no rollout waits.
 func TestNodeWithoutGPUIsReady(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived") // none of NVIDIA's
 	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
@@ -155,7 +156,7 @@ func TestNodeWithoutGPUIsReady(t *testing.T) {
 	waits(t, p, kubelet)
 }
 
-// TestHalfLoadedDriver: a module that is being loaded has bound some of its GPUs and not yet others.
+// TestHalfLoadedDriver: a module during its load has bound only some of its GPUs.
 func TestHalfLoadedDriver(t *testing.T) {
 	for machine, vendor := range map[string]string{"nv-h100-oci": "nvidia", "oci-mi300x-derived": "amd"} {
 		for _, flag := range []string{"--vendor=auto", "--vendor=" + vendor} {

@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
-// metrics is AMD's metrics exporter, for which one NIC is not healthy.
+// metrics is AMD's metrics exporter with one unhealthy NIC.
 type metrics struct {
 	exporter.UnimplementedMetricsServiceServer
 }
@@ -28,7 +28,7 @@ func (metrics) List(context.Context, *emptypb.Empty) (*exporter.NICStateResponse
 	}}, nil
 }
 
-// The kubelet is told of the health that the exporter tells, from the first list on.
+// The kubelet gets the exporter's health from the first list on.
 func TestMetricsExporter(t *testing.T) {
 	t.Attr("parity", "amdnic/health-exporter")
 	n := newNode(t, "oci-mi300x-derived", 0)

@@ -34,11 +34,11 @@ func (o *options) register(set *pflag.FlagSet) {
 	o.registerStock(set)
 }
 
-// registerStock adds what the entrypoint.sh of the stock plugin takes beside the flags of glog.
+// registerStock adds the flags of the stock plugin's entrypoint.sh, except those of glog.
 func (o *options) registerStock(set *pflag.FlagSet) {
 	set.StringVar(&o.logDir, "log-dir", "",
 		"accepted for manifests of the stock plugin: logs go to standard error")
-	// Entrypoint and plugin share --log-level; here it is a word too.
+	// Entrypoint and plugin share --log-level; this flag also accepts words.
 	level := set.Lookup("log-level")
 	level.Value = verbosity{level.Value}
 	for _, name := range []string{"resource-prefix", "config-file"} {
@@ -47,7 +47,7 @@ func (o *options) registerStock(set *pflag.FlagSet) {
 	}
 }
 
-// orPreset takes an empty value for none: the entrypoint hands those flags on that are not empty.
+// orPreset treats an empty value as unset: the entrypoint passes only flags that are not empty.
 type orPreset struct {
 	pflag.Value
 	preset string
@@ -56,9 +56,8 @@ type orPreset struct {
 // Set takes a value, or the preset.
 func (o orPreset) Set(text string) error { return o.Value.Set(cmp.Or(text, o.preset)) }
 
-// verbosity reads numbers as well as words: --log-level=10 is what the manifests of the stock plugin pass,
-// and the default of its entrypoint. Without any word that is the usual amount of detail, so every number is
-// info.
+// verbosity accepts numbers as well as words: the manifests of the stock plugin, and its entrypoint by
+// default, pass --log-level=10. Every number means info.
 type verbosity struct{ pflag.Value }
 
 // Set reads a number or a word.

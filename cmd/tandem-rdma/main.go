@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tandem-rdma is a Kubernetes device plugin for RDMA VFs and shared HCAs. It offers what the SR-IOV
-// network device plugin and the RDMA shared device plugin offer, under the same names, and places a
-// container's VFs and HCAs on the PCIe switches of the GPUs that tandem-gpu gives it.
+// Command tandem-rdma is a Kubernetes device plugin for RDMA VFs and shared HCAs. It offers the same
+// resources as the SR-IOV network device plugin and the RDMA shared device plugin, under the same names, and
+// places a container's VFs and HCAs on the PCIe switches of the GPUs from tandem-gpu.
 package main
 
 import (
@@ -102,9 +102,9 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	return flags.Serve(ctx, log, node, resources, found.Run)
 }
 
-// cleanUp removes the CDI specs of the stock plugins whose place this daemon takes, and its own of pools that
-// are no more. When the daemon ends its specs stay, as the files for Multus do: another instance may have
-// taken its place already, and the containers of running pods start again by them while none runs.
+// cleanUp removes the CDI specs of the stock plugins that this daemon replaces, and its own specs of removed
+// pools. The specs of current pools, like the files for Multus, stay when the daemon ends: another instance
+// may have started already, and containers of running pods restart with these specs while no daemon runs.
 func cleanUp(specs *grants.CDI, config *pools.Config, kept []pools.Pool) (err error) {
 	some, all := config.Shares()
 	if !all {
@@ -116,8 +116,8 @@ func cleanUp(specs *grants.CDI, config *pools.Config, kept []pools.Pool) (err er
 	return err
 }
 
-// exit gives an error about the configuration the exit code that the stock plugin has for it: success where
-// it could not be read at all, so that a node for which there is none yet is no failure.
+// exit gives an error of the configuration the stock plugin's exit code: success for an unreadable file, so
+// that a node without a configuration counts as healthy.
 func exit(err error) error {
 	if invalid := (*pools.InvalidError)(nil); errors.As(err, &invalid) {
 		return err

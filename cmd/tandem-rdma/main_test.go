@@ -23,8 +23,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// The test binary is the daemon too, when this variable says so, and when the other one does, one that has no
-// inotify.
+// Variables with which the test binary runs the daemon, with and without inotify.
 const (
 	asDaemon  = "TANDEM_RDMA_TEST_MAIN"
 	noInotify = "TANDEM_RDMA_TEST_NO_INOTIFY"
@@ -141,7 +140,7 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
-// TestLongName: the longest names that Kubernetes allows are offered beside others, whose sockets have
+// TestLongName: the longest names that Kubernetes allows are offered next to others; their sockets have
 // shorter names.
 func TestLongName(t *testing.T) {
 	t.Attr("parity", "sriov/resource-name")
@@ -173,8 +172,8 @@ func TestLongName(t *testing.T) {
 	}
 }
 
-// TestWithoutInotify: other programs of a node use up its inotify instances. The daemon sees a kubelet that
-// comes late and one that comes back all the same.
+// TestWithoutInotify: other programs of a node may use up its inotify instances. The daemon still detects a
+// late kubelet and a restarted one.
 func TestWithoutInotify(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1)
 	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"]}}]}`)
@@ -207,9 +206,8 @@ func TestWithoutInotify(t *testing.T) {
 	}
 }
 
-// What the daemon cannot start with is one sentence at the end of standard error. Over a configuration that
-// cannot be read it ends as if all were done, and over one that cannot be in failure, as the stock plugin
-// does.
+// A failed start ends with one sentence on standard error. For an unreadable configuration the exit code is
+// 0, and for an invalid one a failure, as with the stock plugin.
 func TestDaemonCannotStart(t *testing.T) {
 	t.Attr("parity", "sriov/config-json")
 	t.Attr("parity", "sriov/resource-name")
@@ -261,8 +259,7 @@ func TestDaemonCannotStart(t *testing.T) {
 	}
 }
 
-// The command lines of the stock plugin's manifests, of its operator and of its binary, and those that are
-// wrong.
+// The command lines of the stock plugin's manifests, of its operator and of its binary, and invalid ones.
 func TestCommandLines(t *testing.T) {
 	t.Attr("parity", "sriov/flags-entrypoint")
 	t.Attr("parity", "sriov/flags-binary")
@@ -286,7 +283,7 @@ func TestCommandLines(t *testing.T) {
 		{[]string{"--colour"}, 1, "--colour"},
 		{[]string{"now"}, 1, `unexpected argument "now"`},
 	} {
-		n := newNode(t, "amd-mi300x-cpx-kfd", 0) // without a configuration, so that it ends at once
+		n := newNode(t, "amd-mi300x-cpx-kfd", 0) // without a configuration, so that it exits at once
 		cmd, stderr := n.daemon(t.Context(), c.args...)
 		err := cmd.Run()
 		if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(stderr.String(), c.want) {
@@ -295,8 +292,8 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// A second instance may be there before the first one has ended (maxSurge, or a pod that was deleted by
-// force): the first one's end leaves the CDI spec by which containers start again.
+// A second instance may start before the first one has ended (maxSurge, or a forced deletion of a pod): the
+// first one leaves the CDI spec, which restarting containers need.
 func TestSurgeWithCDI(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1)
 	n.write(t, "config.json",
@@ -324,8 +321,8 @@ func TestSurgeWithCDI(t *testing.T) {
 	}
 }
 
-// Each signal of the stock plugin ends the daemon, which leaves what containers need that start again: CDI
-// spec and files for Multus.
+// Each signal of the stock plugin ends the daemon, which leaves the files for restarting containers: CDI spec
+// and files for Multus.
 func TestSignals(t *testing.T) {
 	t.Attr("parity", "sriov/signals")
 	t.Attr("parity", "sriov/socket-name")
@@ -368,8 +365,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// The machine changes while the daemon runs: a resource that had no device is offered once it has one, and a
-// VF that is gone is unhealthy.
+// The machine changes while the daemon runs: a resource without devices is offered once it has one, and a
+// removed VF is unhealthy.
 func TestMachineChanges(t *testing.T) {
 	t.Attr("parity", "sriov/empty-pool")
 	n := newNode(t, "oci-mi300x-derived", 1)
@@ -420,7 +417,7 @@ func TestMachineChanges(t *testing.T) {
 	}
 }
 
-// awaitLine reads a log up to a line, and the rest of it in the background.
+// awaitLine reads a log up to a line, and the rest in the background.
 func awaitLine(t *testing.T, log io.Reader, part string) {
 	t.Helper()
 	lines := bufio.NewScanner(log)

@@ -13,8 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
-// stockShared is the configuration that NVIDIA's network operator has in its examples, with the names of the
-// machine.
+// stockShared is an example configuration of NVIDIA's network operator, with the names of the machine.
 const stockShared = `{
   "periodicUpdateInterval": 300,
   "configList": [
@@ -23,7 +22,7 @@ const stockShared = `{
   ]
 }`
 
-// The daemon in the place of the RDMA shared device plugin: its configuration and command line as they are,
+// The daemon in place of the RDMA shared device plugin: with that plugin's configuration and command line,
 // with and without CDI.
 func TestSharedDaemon(t *testing.T) {
 	t.Attr("parity", "shared/config-json")
@@ -45,7 +44,7 @@ func TestSharedDaemon(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t, "oci-mi300x-derived", 1)
 			n.write(t, "config.json", stockShared)
-			n.write(t, "cdi/sriov-dp-other.yaml", "") // of a plugin that runs beside this one
+			n.write(t, "cdi/sriov-dp-other.yaml", "") // of a plugin next to this one
 			n.write(t, "cdi/nvidia.com_gpu.yaml", "kind: nvidia.com/gpu\n")
 			n.write(t, "cdi/nvidia.com_before.yaml", "kind: nvidia.com/net-rdma\n")
 			kubelet := kubelettest.Start(t, n.kubelet)
@@ -60,7 +59,7 @@ func TestSharedDaemon(t *testing.T) {
 				plugins[name] = plugin
 				counts[name] = len(kubelettest.Await(t, plugin.Lists))
 			}
-			// 8 HCAs and their 8 VFs, as the stock plugin has them; and one by its name
+			// 8 HCAs and their 8 VFs, as with the stock plugin; and one by name
 			want := map[string]int{"rdma/rdma_shared_device_a": 16 * 63, "rdma/rdma_shared_device_b": 5}
 			if diff := cmp.Diff(want, counts); diff != "" {
 				t.Fatal(diff)
@@ -88,14 +87,14 @@ func TestSharedDaemon(t *testing.T) {
 			if err := cmd.Wait(); err != nil || strings.Contains(stderr.String(), "level=WARN msg=configuration") {
 				t.Errorf("ended with %v:\n%s", err, stderr)
 			}
-			if diff := cmp.Diff(c.specs, n.files(t, "cdi")); diff != "" { // containers that start again need them
+			if diff := cmp.Diff(c.specs, n.files(t, "cdi")); diff != "" { // restarting containers need them
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// What the stock plugin ends over in failure does so here, in one sentence.
+// The stock plugin's failures at the start are failures here, with one sentence.
 func TestSharedDaemonCannotStart(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1)
 	n.write(t, "config.json", `{"configList": [{"resourceName": "a", "rdmaHcaMax": 3}]}`)

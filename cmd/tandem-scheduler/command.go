@@ -23,9 +23,9 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/plugin"
 )
 
-// newCommand is app.NewSchedulerCommand, whose run function has no place between the making of the scheduler
-// and its start: the plugin and the hints of the scheduler's queue share one informer, and the scheduler
-// makes it.
+// newCommand corresponds to app.NewSchedulerCommand, whose run function cannot be extended between the
+// creation of the scheduler and its start. The plugin and the scheduler's queueing hints share one informer,
+// which the scheduler creates.
 func newCommand() *cobra.Command {
 	opts := options.NewOptions()
 	cmd := &cobra.Command{
@@ -55,8 +55,8 @@ func noArguments(cmd *cobra.Command, arguments []string) error {
 	return nil
 }
 
-// start is runCommand of the same package: logs and metrics are set up, then the scheduler runs until a
-// signal ends it.
+// start corresponds to runCommand of the same package: it sets up logs and metrics, then runs the scheduler
+// until a signal.
 func start(cmd *cobra.Command, opts *options.Options) error {
 	verflag.PrintAndExitIfRequested()
 	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)

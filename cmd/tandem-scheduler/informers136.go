@@ -6,5 +6,5 @@ package main
 
 import "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
-// nameInformers does nothing: informers have names, for their metrics, from 1.37 on.
+// nameInformers does nothing: only informers of 1.37 and later have names, for metrics.
 func nameInformers(*options.Options) error { return nil }

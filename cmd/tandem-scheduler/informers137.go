@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 )
 
-// nameInformers gives the scheduler's informers the name by which metrics tell them apart.
+// nameInformers sets the name of the scheduler's informers in metrics.
 func nameInformers(opts *options.Options) (err error) {
 	if opts.InformerName, err = cache.NewInformerName("kube-scheduler"); err != nil {
 		return fmt.Errorf("name informers: %w", err)

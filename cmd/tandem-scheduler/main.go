@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tandem-scheduler is kube-scheduler with the plugin Tandem in: no pod is sent where the kubelet will
-// refuse it, and a pod goes where its GPUs and VFs share switches.
+// Command tandem-scheduler is kube-scheduler with the plugin Tandem: it avoids nodes whose kubelet would
+// refuse the pod, and prefers nodes on which the pod's GPUs and VFs share switches.
 package main
 
 import (

@@ -21,7 +21,7 @@ import (
 
 const deployments = "../../deployments/scheduler/"
 
-// The scheduler reads the configurations in the manifests as they are meant.
+// The scheduler accepts the configurations in the manifests with the intended values.
 func TestConfigurations(t *testing.T) {
 	file := func(name string) []byte {
 		content, err := os.ReadFile(deployments + name)
@@ -63,7 +63,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// The command has the flags of kube-scheduler, all of them and no other.
+// The command has exactly the flags of kube-scheduler.
 func TestFlags(t *testing.T) {
 	flags := func(cmd *cobra.Command) map[string]string {
 		all := map[string]string{}

@@ -8,21 +8,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// values are what can be typed at some place of a command line, given what is typed of it so far.
+// values returns the completions of an argument or flag.
 type values func(cmd *cobra.Command, typed string) ([]string, error)
 
-// fixed are values that are always the same.
+// fixed returns constant completions.
 func fixed(list ...string) values {
 	return func(*cobra.Command, string) ([]string, error) { return list, nil }
 }
 
-// complete says what a flag can be, for the shell's completion.
+// complete registers the completions of a flag.
 func complete(cmd *cobra.Command, flag string, of values) {
-	// It fails where the command has no such flag, which a test would show.
+	// The error means an unknown flag, which tests would detect.
 	_ = cmd.RegisterFlagCompletionFunc(flag, of.completion())
 }
 
-// first completes the first argument of a command; there is no second one.
+// first completes the first and only argument of a command.
 func first(of values) cobra.CompletionFunc {
 	completion := of.completion()
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -33,8 +33,7 @@ func first(of values) cobra.CompletionFunc {
 	}
 }
 
-// completion is what cobra asks. The shell completes nothing where the values cannot be had: nobody reads
-// why.
+// completion returns cobra's completion function. Errors mean no completions, as the shell shows no reason.
 func (v values) completion() cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		list, err := v(cmd, typed)
@@ -45,7 +44,7 @@ func (v values) completion() cobra.CompletionFunc {
 	}
 }
 
-// completeMachines has the shell complete recorded machines, which are text files.
+// completeMachines completes the flag --machine with text files.
 func completeMachines(cmd *cobra.Command) {
-	_ = cmd.MarkFlagFilename("machine", "txt") // it fails where there is no such flag
+	_ = cmd.MarkFlagFilename("machine", "txt") // the error means an unknown flag
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -25,7 +26,7 @@ type examiner struct {
 	config  string // of the VFs
 	format  output
 	fix     fixer
-	pools   selection // what config selects
+	pools   selection // devices selected by config
 	refused int       // how many pods lie on the node refused; less than 0 to ask the kubelet
 }
 
@@ -126,7 +127,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	return verdict(found.Findings)
 }
 
-// modeText says that the node is in the mode of DRA, where other things stand in the way.
+// modeText returns a line for a node in DRA mode, in which other findings apply.
 func modeText(m mode.Mode) []byte {
 	if m != mode.DRA {
 		return nil
@@ -142,7 +143,7 @@ func remarkText(remark string) []byte {
 	return []byte(remark + "\n\n")
 }
 
-// verdict is nil where nothing was found.
+// verdict returns the error with the exit code of findings, or nil without findings.
 func verdict(findings []doctor.Finding) error {
 	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
 	switch {
@@ -155,7 +156,7 @@ func verdict(findings []doctor.Finding) error {
 	}
 }
 
-// read takes the machine over, with what is offered there.
+// read reads the machine and the offered devices.
 func (x *examiner) read(ctx context.Context) error {
 	n, err := x.readMachine()
 	if err != nil {
@@ -185,8 +186,8 @@ func (x *examiner) readMachine() (*machine.Node, error) {
 	return n, nil
 }
 
-// readVFs are the VFs that the configuration selects, or those that the running tandem-rdma offers, or those
-// of all NICs with RDMA: a guess, and why it is one.
+// readVFs returns the VFs of the configuration, or of the running tandem-rdma, or of all NICs with RDMA. In
+// the last case the VFs are a guess, and guess is the reason.
 func (x *examiner) readVFs(
 	ctx context.Context, n *machine.Node,
 ) (vfs []doctor.Device, guess string, err error) {
@@ -207,34 +208,34 @@ func (x *examiner) readVFs(
 // fixer changes the kubelet's configuration.
 type fixer struct {
 	fix, rollback bool
-	change        doctor.Change
+	change        fix.Change
 }
 
 func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.fix, "fix-kubelet", false, "show which settings the kubelet lacks")
-	flags.BoolVar(&f.change.Apply, "apply", false, "with --fix-kubelet: write them into "+doctor.DropIn+
+	flags.BoolVar(&f.change.Apply, "apply", false, "with --fix-kubelet: write them into "+fix.DropIn+
 		" in the kubelet's folder of drop-ins")
 	flags.BoolVar(&f.change.StaticCPUs, "static-cpus", false, "with --fix-kubelet: also cpuManagerPolicy "+
 		"static, with a CPU of each NUMA node reserved for the system unless some are")
 	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove that file")
 }
 
-// run does what the flags say; false where they say nothing.
+// run does the action of the flags; done is false without such a flag.
 func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 	switch {
 	case f.fix && f.rollback:
 		return true, usage("--fix-kubelet and --rollback-kubelet exclude each other")
-	case f.change != doctor.Change{} && !f.fix:
+	case f.change != fix.Change{} && !f.fix:
 		return true, usage("--apply and --static-cpus belong to --fix-kubelet")
 	case f.rollback:
 		x.node.Sys = os.DirFS(x.from.SysfsRoot) // the devices do not matter
-		return true, doctor.RollBack(cmd.OutOrStdout(), x.node)
+		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet())
 	case f.fix:
 		if _, err := x.readMachine(); err != nil {
 			return true, err
 		}
 		x.node.Mode, _ = doctor.RunningMode(cmd.Context(), x.node.RunDir)
-		return true, doctor.Fix(cmd.OutOrStdout(), x.node, f.change)
+		return true, fix.Run(cmd.OutOrStdout(), x.node.Kubelet(), f.change)
 	default:
 		return false, nil
 	}

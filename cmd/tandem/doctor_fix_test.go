@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
@@ -24,7 +24,7 @@ kubeReserved: {cpu: 500m}
 `
 
 // dropIn is Tandem's file on the nodes of these tests.
-const dropIn = "kubelet.d/" + doctor.DropIn
+const dropIn = "kubelet.d/" + fix.DropIn
 
 func (s *sick) read(name string) string {
 	s.t.Helper()
@@ -38,13 +38,13 @@ func (s *sick) has(name string) bool {
 	return err == nil
 }
 
-// succeeds runs tandem doctor and returns what it prints.
+// succeeds runs tandem doctor and returns its output.
 func (s *sick) succeeds(args ...string) string {
 	s.t.Helper()
 	return strings.ReplaceAll(succeed(s.t, s.command(args...)...), s.root, "ROOT")
 }
 
-// fails runs tandem doctor, which is to end with this error and nothing changed below the kubelet's folders.
+// fails runs tandem doctor, which must end with this error without changes below the kubelet's folders.
 func (s *sick) fails(want string, args ...string) {
 	s.t.Helper()
 	before := s.files()
@@ -76,7 +76,7 @@ func (s *sick) files() map[string]string {
 	return files
 }
 
-// unfixed is a node with a plain kubelet that has a folder of drop-ins.
+// unfixed is a node with an unconfigured kubelet that has a folder of drop-ins.
 func unfixed(t *testing.T, flags ...string) *sick {
 	t.Helper()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
@@ -89,7 +89,7 @@ func unfixed(t *testing.T, flags ...string) *sick {
 	return s
 }
 
-// starts reports whether tandem doctor finds nothing for which the kubelet would not start.
+// starts reports whether tandem doctor finds nothing that would prevent the kubelet's start.
 func (s *sick) starts() bool {
 	s.t.Helper()
 	for _, f := range s.findings() {
@@ -101,7 +101,7 @@ func (s *sick) starts() bool {
 	return true
 }
 
-// TestFixKubelet: Tandem's file is the only one that comes, is as deployments/kubelet/config.yaml, and goes.
+// TestFixKubelet: only Tandem's file is added, equal to deployments/kubelet/config.yaml, and removed again.
 func TestFixKubelet(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
@@ -132,7 +132,7 @@ func TestFixKubelet(t *testing.T) {
 	if diff := cmp.Diff(before, s.files()); diff != "" {
 		t.Errorf("rolled back (-before +after):\n%s", diff)
 	}
-	s.write(dropIn+".new", "apiVer") // left by a run that was killed
+	s.write(dropIn+".new", "apiVer") // left by a killed run
 	if again := s.succeeds("--rollback-kubelet"); again != "There is no ROOT/"+dropIn+".\n" ||
 		s.has(dropIn+".new") {
 		t.Errorf("rolled back twice:\n%s", again)
@@ -147,7 +147,7 @@ func object(t *testing.T, content string) (o map[string]any) {
 	return o
 }
 
-// TestFixKubeletStaticCPUs: they are asked for, stay, and take the state of the other policy with them.
+// TestFixKubeletStaticCPUs: static CPUs are optional, persistent, and remove the state of the other policy.
 func TestFixKubeletStaticCPUs(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
@@ -179,13 +179,13 @@ func TestFixKubeletStaticCPUs(t *testing.T) {
 	}
 }
 
-// TestFixKubeletFinishes: what an interrupted run left is done by the next one, and a kubelet that was not
-// started anew is told.
+// TestFixKubeletFinishes: the next run completes an interrupted one, and reports a kubelet that was not
+// restarted.
 func TestFixKubeletFinishes(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
 	s.succeeds("--fix-kubelet", "--apply", "--static-cpus")
-	s.cpuState("none", "") // as if that had not been removed
+	s.cpuState("none", "") // as if it had not been removed
 	s.write("proc/uptime", "7205.00 1.00\n")
 	if shown := s.succeeds("--fix-kubelet"); !strings.Contains(shown,
 		"has not taken its configuration over yet") ||
@@ -207,7 +207,7 @@ func TestFixKubeletFinishes(t *testing.T) {
 	}
 }
 
-// TestFixKubeletWithoutFolder: the settings are shown, and nothing is written.
+// TestFixKubeletWithoutFolder: the settings are printed, and nothing is written.
 func TestFixKubeletWithoutFolder(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
@@ -232,7 +232,7 @@ func TestFixKubeletWithoutFolder(t *testing.T) {
 	}
 }
 
-// TestFixKubeletManyNodes: on more than eight NUMA nodes the policy comes with the option that it takes.
+// TestFixKubeletManyNodes: with more than eight NUMA nodes the policy needs an additional option.
 func TestFixKubeletManyNodes(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
@@ -247,7 +247,7 @@ func TestFixKubeletManyNodes(t *testing.T) {
 	s.fails("the kubelet allows 8", "--fix-kubelet", "--apply")
 }
 
-// TestFixKubeletInDRA: there the kubelet's managers align nothing.
+// TestFixKubeletInDRA: in DRA mode the kubelet's managers align nothing.
 func TestFixKubeletInDRA(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
@@ -274,8 +274,8 @@ func TestFixKubeletUsage(t *testing.T) {
 	}
 }
 
-// TestFixKubeletRefuses: nothing is written that the kubelet would not start with, that would have no effect,
-// or where others than root decide where it goes.
+// TestFixKubeletRefuses: nothing is written that would prevent the kubelet's start, that would have no
+// effect, or whose path others than root control.
 func TestFixKubeletRefuses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -338,7 +338,8 @@ func TestFixKubeletRefuses(t *testing.T) {
 	}
 }
 
-// TestFixKubeletTrusts: a process that is not the node's kubelet says nothing about files, whatever its name.
+// TestFixKubeletTrusts: a process other than the node's kubelet does not influence the paths, whatever its
+// name.
 func TestFixKubeletTrusts(t *testing.T) {
 	t.Parallel()
 	impostor := func(s *sick, pid string) {
@@ -349,7 +350,7 @@ func TestFixKubeletTrusts(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		seed func(s *sick)
-		want string // "" where the kubelet is told from the others
+		want string // "" if the kubelet is recognized
 	}{
 		{"two kubelets", func(s *sick) { impostor(s, "8") }, "2 processes are one"},
 		{"a user's, beside the kubelet", func(s *sick) {
@@ -382,14 +383,14 @@ func TestFixKubeletTrusts(t *testing.T) {
 					t.Error("the kubelet was not found")
 				}
 			}
-			if s.has("tenant/" + doctor.DropIn) {
+			if s.has("tenant/" + fix.DropIn) {
 				t.Error("a file was written where a process that is not the kubelet wanted it")
 			}
 		})
 	}
 }
 
-// TestFixKubeletThroughItsRoot: a doctor in a mount namespace of its own finds the kubelet's files below
+// TestFixKubeletThroughItsRoot: a doctor in its own mount namespace finds the kubelet's files below
 // /proc/PID/root.
 func TestFixKubeletThroughItsRoot(t *testing.T) {
 	t.Parallel()
@@ -399,12 +400,12 @@ func TestFixKubeletThroughItsRoot(t *testing.T) {
 	s.write("proc/7/root/etc/kubelet.yaml", plainKubelet)
 	s.check(os.Mkdir(s.path("proc/7/root/etc/kubelet.d"), 0o755))
 	s.succeeds("--fix-kubelet", "--apply")
-	if own := "proc/7/root/etc/kubelet.d/" + doctor.DropIn; !s.has(own) {
+	if own := "proc/7/root/etc/kubelet.d/" + fix.DropIn; !s.has(own) {
 		t.Errorf("there is no %s", own)
 	}
 }
 
-// TestFixKubeletOfAnotherRoot: the state that has to go is in the folder that the kubelet's flag names.
+// TestFixKubeletOfAnotherRoot: the state to remove is in the folder of the kubelet's flag.
 func TestFixKubeletOfAnotherRoot(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
@@ -418,7 +419,7 @@ func TestFixKubeletOfAnotherRoot(t *testing.T) {
 	}
 }
 
-// TestKubeletWithoutFile: a kubelet that names no file reads none, whatever lies where there usually is one.
+// TestKubeletWithoutFile: a kubelet without a configuration flag reads no file, even at the usual path.
 func TestKubeletWithoutFile(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
@@ -437,8 +438,7 @@ func TestKubeletWithoutFile(t *testing.T) {
 	t.Errorf("findings: %+v", s.findings())
 }
 
-// TestFixKubeletWayBack: what it says undoes the change also when the kubelet is dead, and its command line
-// gone.
+// TestFixKubeletWayBack: the printed way back undoes the change even if the kubelet has ended.
 func TestFixKubeletWayBack(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
-// TestDoctorTakesFlags: settings on the kubelet's command line are as good as those in files.
+// TestDoctorTakesFlags: settings on the kubelet's command line count like those in files.
 func TestDoctorTakesFlags(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
@@ -25,8 +25,8 @@ func TestDoctorTakesFlags(t *testing.T) {
 	}
 }
 
-// TestDoctorDoesNotJudgeAmounts: of an amount the kubelet reserves whole cores where it can, CPU 0 and its
-// thread 112, and gives CPU 1 to a container. Its state is healthy, and stays.
+// TestDoctorDoesNotJudgeAmounts: the kubelet satisfies a reserved amount with whole cores if possible, CPU 0
+// and its sibling 112, and assigns CPU 1 to a container. Its state is healthy and unchanged.
 func TestDoctorDoesNotJudgeAmounts(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)

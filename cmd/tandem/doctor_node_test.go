@@ -26,9 +26,9 @@ import (
 // sick is a machine and a kubelet laid out in a folder, healthy until a test changes something.
 type sick struct {
 	t    *testing.T
-	root string // short, for sockets below it
+	root string // short, for the sockets
 	args []string
-	pods []corev1.Pod // that its kubelet lists
+	pods []corev1.Pod // the kubelet's pods
 }
 
 const kubeletKind = `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -46,14 +46,13 @@ reservedSystemCPUs: "0"
 // everyVF is a pool with all VFs, without NUMA hints.
 const everyVF = `{"resourceList": [{"resourceName": "rdma_vf", "resourcePrefix": "tandem.dev", "excludeTopology": true, "selectors": {"isRdma": true}}]}`
 
-// laidOut are the machines that sysfs has laid out; TestMain removes their folders.
+// laidOut are the machines laid out by sysfs; TestMain removes their folders.
 var laidOut = struct {
 	sync.Mutex
 	folders map[string]string
 }{folders: map[string]string{}}
 
-// sysfs returns the folder of a machine's sysfs, which is written once for all tests: none of them changes
-// it.
+// sysfs returns the folder of a machine's sysfs, written once and shared read-only by all tests.
 func sysfs(t *testing.T, machine string, perPF int) string {
 	t.Helper()
 	laidOut.Lock()
@@ -71,7 +70,7 @@ func sysfs(t *testing.T, machine string, perPF int) string {
 		t.Fatal(err)
 	}
 	laidOut.folders[name] = dir // for TestMain, whatever fails now
-	// Others than root read it too (runAsNobody).
+	// Users other than root read it too (runAsNobody).
 	if err := errors.Join(os.Chmod(dir, 0o755), os.CopyFS(dir, m.FS())); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +86,7 @@ func layOut(t *testing.T, sys string) *sick {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	s := &sick{t: t, root: root}
-	// Links to the files take a tenth of the time of copies: a test that changes a file puts another in its
-	// place.
+	// Hard links take a tenth of the time of copies: a test that changes a file replaces it.
 	if out, err := exec.Command("cp", "-al", sys, s.path("sys")).CombinedOutput(); err != nil {
 		t.Fatalf("copy: %v %s", err, out)
 	}
@@ -105,7 +103,7 @@ func layOut(t *testing.T, sys string) *sick {
 	return s
 }
 
-// failed is a pod that has failed for a reason.
+// failed returns a pod that failed for a reason.
 func failed(namespace, name, reason string) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -125,7 +123,7 @@ func (s *sick) check(err error) {
 func (s *sick) write(name, content string) {
 	s.t.Helper()
 	s.check(os.MkdirAll(filepath.Dir(s.path(name)), 0o755))
-	s.check(os.RemoveAll(s.path(name))) // which may be a link to the file that other nodes have
+	s.check(os.RemoveAll(s.path(name))) // it may be a link to a shared file
 	s.check(os.WriteFile(s.path(name), []byte(content), 0o644))
 }
 
@@ -197,7 +195,7 @@ func (s *sick) cpuState(policy, shared string) {
 		fmt.Sprintf(`{"policyName":%q,"defaultCpuSet":%q,"checksum":1}`, policy, shared))
 }
 
-// allCPUs are those of all nodes, in the kernel's list format.
+// allCPUs returns the CPUs of all NUMA nodes, in the kernel's list format.
 func (s *sick) allCPUs() string {
 	s.t.Helper()
 	files, err := filepath.Glob(s.path("sys/devices/system/node/node*/cpulist"))
@@ -211,7 +209,7 @@ func (s *sick) allCPUs() string {
 	return strings.Join(lists, ",")
 }
 
-// deviceNodes makes the nodes that the machine's drivers would.
+// deviceNodes creates the device nodes of the machine's drivers.
 func (s *sick) deviceNodes() {
 	s.t.Helper()
 	s.write("dev/null", "")
@@ -271,7 +269,7 @@ func (s *sick) findings() []doctor.Finding {
 	return findings
 }
 
-// symlink makes a link with a relative target, wherever links lead on the way.
+// symlink creates a link with a relative target, resolving links on the way.
 func (s *sick) symlink(target, name string) {
 	s.t.Helper()
 	dir, err := filepath.EvalSymlinks(filepath.Dir(s.path(name)))

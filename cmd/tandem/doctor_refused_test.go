@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
-// TestDoctorCannotCountRefusedPods: where nobody lists the pods, and the kubelet refuses some, doctor says
-// what is to be expected. That is no finding.
+// TestDoctorCannotCountRefusedPods: if the kubelet refuses pods, but no source lists them, doctor prints the
+// expected rate. That is no finding.
 func TestDoctorCannotCountRefusedPods(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
@@ -35,11 +35,11 @@ func TestDoctorCannotCountRefusedPods(t *testing.T) {
 	}
 }
 
-// TestDoctorKnowsTheCost: what doctor says of bin packing is what docs/cluster.md has measured: the share of
+// TestDoctorKnowsTheCost: doctor quotes the measurement of bin packing in docs/performance.md: the share of
 // jobs with a refused pod, at 60 % of the GPUs.
 func TestDoctorKnowsTheCost(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/cluster.md")
+	page, err := os.ReadFile("../../docs/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 		row := regexp.MustCompile(`(?m)^\| default scheduler, .` + strategy + `.[^|]*\|[^|]*\| ([\d.]+) /`).
 			FindSubmatch(page)
 		if row == nil {
-			t.Fatalf("docs/cluster.md has no row of the default scheduler with %s", strategy)
+			t.Fatalf("docs/performance.md has no row of the default scheduler with %s", strategy)
 		}
 		if want := strings.Replace(sentence, "%", string(row[1]), 1); !strings.Contains(text, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, text)

@@ -28,7 +28,7 @@ func (o offering) Status(context.Context, *api.StatusRequest) (*api.StatusRespon
 	}}, nil
 }
 
-// offer has a tandem-rdma run that offers all VFs of the machine, without NUMA nodes unless told otherwise.
+// offer runs a tandem-rdma with all VFs of the machine, by default without NUMA nodes.
 func (s *sick) offer(node func(bus string) *uint32, away bool) {
 	s.t.Helper()
 	functions, err := filepath.Glob(s.path("sys/bus/pci/devices/*/physfn"))
@@ -46,7 +46,7 @@ func (s *sick) offer(node func(bus string) *uint32, away bool) {
 
 func noNode(string) *uint32 { return nil }
 
-// socket is the NUMA node of the machine that the tests of shapes are on.
+// socket returns the NUMA node on the machine of the shape tests.
 func socket(bus string) *uint32 {
 	node := uint32(0)
 	if bus >= "80" {
@@ -55,7 +55,7 @@ func socket(bus string) *uint32 {
 	return &node
 }
 
-// TestDoctorAsksTheRunningPlugin: without a configuration the pools are those of the tandem-rdma that runs.
+// TestDoctorAsksTheRunningPlugin: without a configuration the pools are those of the running tandem-rdma.
 func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 	t.Parallel()
 	sys := sysfs(t, "oci-mi300x-derived", 4)
@@ -89,8 +89,8 @@ func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 	}
 }
 
-// TestDoctorKnowsTheCPUs: where the devices alone fit and the CPUs do not, these are the cause, and the
-// numbers that it names do fit.
+// TestDoctorKnowsTheCPUs: if the devices fit without the CPUs, the CPUs are named as the cause, and the
+// suggested numbers fit.
 func TestDoctorKnowsTheCPUs(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
@@ -121,7 +121,7 @@ func TestDoctorKnowsTheCPUs(t *testing.T) {
 	}
 }
 
-// TestDoctorFixesWhatThereIs: nobody is told to leave NUMA nodes out where they are left out.
+// TestDoctorFixesWhatThereIs: leaving out NUMA nodes is not suggested if they are already left out.
 func TestDoctorFixesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))

@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
-// TestDoctorIsSilent on healthy nodes: those of the recorded machines whose GPUs share switches with NICs
-// that can have VFs.
+// TestDoctorIsSilent on healthy nodes: the recorded machines whose GPUs share switches with NICs that support
+// VFs.
 func TestDoctorIsSilent(t *testing.T) {
 	t.Parallel()
 	for _, machine := range []string{
@@ -33,7 +33,7 @@ func TestDoctorIsSilent(t *testing.T) {
 	}
 }
 
-// TestDoctorTakesTopologyFile: a guest that shows no switch is healthy with the file that does.
+// TestDoctorTakesTopologyFile: a guest without visible switches is healthy with a topology file.
 func TestDoctorTakesTopologyFile(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "nv-h200-vm-flat", 1))
@@ -57,7 +57,7 @@ const (
 	ociPF1           = "0000:2a:00.0"
 )
 
-// faults are seeded one by one into a healthy node. Each is found, and nothing else is.
+// faults are introduced one by one into a healthy node. Each must be the only finding.
 var faults = []struct {
 	name  string
 	seed  func(s *sick)
@@ -109,7 +109,7 @@ var faults = []struct {
 	}, "kubelet-process", "in a mnt namespace of its own"},
 	{"configuration changed, kubelet not restarted", func(s *sick) {
 		s.process("7", "kubelet", "--config", s.path("kubelet/config.yaml"))
-		s.write("proc/uptime", "7205.00 1.00\n") // of which it has run two hours
+		s.write("proc/uptime", "7205.00 1.00\n") // uptime of two hours
 	}, "kubelet-restart", "config.yaml is younger"},
 	{"an option that there is not", func(s *sick) { s.kubelet("prefer-closest-numa-nodes", "prefer-near") },
 		"topology-options", "no such option"},
@@ -228,7 +228,7 @@ var faults = []struct {
 		"7 pods are still there"},
 
 	{"daemons in two folders", func(s *sick) {
-		s.remove("kubelet/pod-resources") // which nobody serves here
+		s.remove("kubelet/pod-resources") // without a server
 		runPlugins(s.t, s.path("run"))
 		runPlugins(s.t, s.path("kubelet/device-plugins/tandem"))
 	}, "pod-resources run-folders", "kubelet/device-plugins/tandem"},
@@ -250,12 +250,20 @@ func (s *sick) link(target, name string) {
 func TestDoctorFindsFaults(t *testing.T) {
 	t.Parallel()
 	sys := map[int]string{1: sysfs(t, "oci-mi300x-derived", 1), 2: sysfs(t, "oci-mi300x-derived", 2)}
-	for _, fault := range faults {
+	reports := make([]string, len(faults))
+	t.Cleanup(func() {
+		if !slices.Contains(reports, "") { // else -run has left some out, or they have failed
+			golden(t, "doctor-faults.txt", strings.Join(reports, ""))
+		}
+	})
+	for i, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
 			s := layOut(t, sys[perPF(fault.name)])
 			fault.seed(s)
-			check(t, s.findings(), fault.want, fault.about)
+			found := s.findings()
+			check(t, found, fault.want, fault.about)
+			reports[i] = fmt.Sprintf("== %s\n%s\n", fault.name, s.anywhere(string(doctor.Report(found))))
 		})
 	}
 	if len(faults) < 25 {
@@ -263,7 +271,7 @@ func TestDoctorFindsFaults(t *testing.T) {
 	}
 }
 
-// perPF is how many VFs the PFs have: two where one is to be missing from a pool that still has others.
+// perPF returns the number of VFs per PF: two for a pool with a missing VF and others.
 func perPF(name string) int {
 	if name == "pool with VFs of few NICs" {
 		return 2
@@ -292,7 +300,7 @@ func check(t *testing.T, findings []doctor.Finding, want, about string) {
 	}
 }
 
-// TestDoctorOnOtherMachines: what is wrong with these is in the recording.
+// TestDoctorOnOtherMachines: recorded machines with faults of their own.
 func TestDoctorOnOtherMachines(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// compile reads a schema as it is published or, closed, as one that refuses keys without a name.
+// compile reads a published schema; closed makes it refuse unknown keys.
 func compile(t *testing.T, name string, closed bool) *jsonschema.Schema {
 	t.Helper()
 	file := filepath.Join("../../docs/schemas", name+".json")
@@ -38,8 +38,8 @@ func compile(t *testing.T, name string, closed bool) *jsonschema.Schema {
 	return compiler.MustCompile(name)
 }
 
-// validate holds a document against its schema: it names all keys of the document, accepts those that a later
-// Tandem adds, and refuses another version.
+// validate checks a document against its schema: the schema names all keys of the document, accepts
+// additional keys of later releases, and refuses another version.
 func validate(t *testing.T, schema, text string) {
 	t.Helper()
 	published, closed := compile(t, schema, false), compile(t, schema, true)
@@ -67,8 +67,8 @@ func validate(t *testing.T, schema, text string) {
 	}
 }
 
-// TestDocumentsOfMachines: what topo, plan and simulate print of every recorded machine is as their
-// schemas say.
+// TestDocumentsOfMachines: the output of topo, plan and simulate for every recorded machine matches the
+// schemas.
 func TestDocumentsOfMachines(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../test/machines/*.txt")
@@ -92,7 +92,7 @@ func TestDocumentsOfMachines(t *testing.T) {
 	}
 }
 
-// TestDocumentsOfANode: likewise what is printed of a node with plugins, and in a pod.
+// TestDocumentsOfANode: the same for the output on a node with plugins, and in a pod.
 func TestDocumentsOfANode(t *testing.T) {
 	t.Parallel()
 	s := theCluster(t)
@@ -113,14 +113,14 @@ func TestDocumentsOfANode(t *testing.T) {
 	}
 }
 
-// TestDocumentOfAPod: it sets the environment.
+// TestDocumentOfAPod sets environment variables, so it is not parallel.
 func TestDocumentOfAPod(t *testing.T) {
 	pod := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
 	_, stdout, _ := pod.with("-o", "json").verify()
 	validate(t, "verify", stdout)
 }
 
-// TestPairsDocument: the file that containers read.
+// TestPairsDocument: the pairs file of containers.
 func TestPairsDocument(t *testing.T) {
 	t.Parallel()
 	address, err := topology.ParseAddress(ociVF0)

@@ -17,7 +17,7 @@ const (
 	exitUnknown = 4
 )
 
-// moreExitCodes is the annotation of a command that has exit codes of its own, for its help.
+// moreExitCodes is the annotation of a command with its additional exit codes, for the help text.
 const moreExitCodes = "exit codes"
 
 const exitCodes = `
@@ -30,14 +30,14 @@ Exit codes:
 // usageError is an error of the command line.
 type usageError struct{ error }
 
-// foundError says that doctor has printed findings, and with which exit code it ends.
+// foundError is the exit code of doctor after printed findings.
 type foundError struct{ code int }
 
 func (foundError) Error() string { return "there are findings" }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// noArguments is for commands that have flags only.
+// noArguments checks the arguments of commands without arguments.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage("unexpected argument %q", args[0])

@@ -59,7 +59,7 @@ that serves is replaced; of the others the last ones are kept while it runs. It 
 	return cmd
 }
 
-// splitPod reads [NAMESPACE/]POD; the namespace is "" where it is left out.
+// splitPod parses [NAMESPACE/]POD; the namespace may be "".
 func splitPod(name string) (namespace, pod string, err error) {
 	namespace, pod, ok := strings.Cut(name, "/")
 	if !ok {

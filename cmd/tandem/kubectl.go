@@ -12,14 +12,14 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 )
 
-// The names under which kubectl finds its plugin tandem, and what completes its command line (kubectl v1.26
-// and later start kubectl_complete-tandem with the arguments so far).
+// The names under which kubectl finds the plugin tandem and its completion (kubectl v1.26 and later start
+// kubectl_complete-tandem with the arguments so far).
 const (
 	asPlugin     = "kubectl-tandem"
 	asCompletion = "kubectl_complete-tandem"
 )
 
-// program is the command that goes by the name under which the program was started, and its arguments.
+// program returns the command for the name under which the program was started, and the arguments.
 func program(args []string) (*cobra.Command, []string) {
 	switch filepath.Base(args[0]) {
 	case asPlugin:
@@ -31,7 +31,8 @@ func program(args []string) (*cobra.Command, []string) {
 	}
 }
 
-// newKubectl is the same program as a plugin of kubectl: it asks the nodes of a cluster, not this one.
+// newKubectl returns the command of the kubectl plugin, which queries the nodes of a cluster instead of this
+// node.
 func newKubectl() *cobra.Command {
 	root := rooted(&cobra.Command{
 		Use:   asPlugin,
@@ -40,7 +41,7 @@ func newKubectl() *cobra.Command {
 daemons, as kubectl exec does, with your own rights: to list DaemonSets, to get and list pods, and to get and create pods/exec where the
 daemons are. These are pods that a DaemonSet has made, and that mount folders of the node; no other pod is asked, whatever its labels. If
 DaemonSets like that are in several namespaces, --tandem-namespace has to say which of them is Tandem's.`,
-		// The words under which people type it.
+		// The command as users type it.
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tandem"},
 	})
 	o := cluster.Options{}
@@ -58,7 +59,7 @@ DaemonSets like that are in several namespaces, --tandem-namespace has to say wh
 	return root
 }
 
-// ofDaemons are the options of a command whose only namespace is that of the daemons.
+// ofDaemons returns the options of a command whose only namespace is the daemons'.
 func ofDaemons(o *cluster.Options) *cluster.Options {
 	those := *o
 	those.Daemons = cmp.Or(o.Daemons, o.Namespace)

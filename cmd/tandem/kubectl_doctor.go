@@ -56,7 +56,7 @@ see, and says so. It changes nothing.`,
 	return cmd
 }
 
-// nodes completes the name of a node that has a daemon.
+// nodes completes the names of nodes with a daemon.
 func nodes(o *cluster.Options) values {
 	return func(cmd *cobra.Command, _ string) ([]string, error) {
 		c, err := connect(o)

@@ -27,18 +27,18 @@ import (
 	"github.com/tandem-k8s/tandem/test/podexec"
 )
 
-// podServer is an API server with pods, in each of which a program can be started.
+// podServer is an API server with pods in which programs can be started.
 type podServer struct {
 	t         *testing.T
 	root      string                // folder of the nodes' own
 	pods      map[string]corev1.Pod // by namespace/name
 	sets      map[types.UID]*appsv1.DaemonSet
 	programs  map[string]podexec.Program
-	configz   map[string]string // by node: what the kubelet answers there
-	oldRoutes bool              // what is on the way here knows no websockets
+	configz   map[string]string // by node: answer of the kubelet
+	oldRoutes bool              // a proxy without websockets
 
 	mu    sync.Mutex
-	spoke []string // protocols by which programs were started
+	spoke []string // protocols of started programs
 }
 
 func newPodServer(t *testing.T) *podServer {
@@ -73,7 +73,7 @@ func (s *podServer) add(name, label, node string, program podexec.Program, flags
 	s.programs[name] = program
 }
 
-// daemonSet is the DaemonSet of a namespace whose pods have a label; it is made where there is none yet.
+// daemonSet returns the DaemonSet of a namespace whose pods have a label, and creates it on first use.
 func (s *podServer) daemonSet(namespace, label string) *appsv1.DaemonSet {
 	uid := types.UID(namespace + "/" + label)
 	if set := s.sets[uid]; set != nil {
@@ -98,7 +98,7 @@ func (s *podServer) change(name string, how func(*corev1.Pod)) {
 	s.pods[name] = pod
 }
 
-// start serves until the test ends, and returns a kubeconfig whose namespace is team.
+// start serves until the test ends, and returns a kubeconfig with the namespace team.
 func (s *podServer) start() (kubeconfig string) {
 	s.t.Helper()
 	server := httptest.NewTLSServer(s)

@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/podexec"
 )
 
-// recordsOf is a tenant's program, which notes that it was started.
+// recordsOf is a tenant's program that records its start.
 func recordsOf(started *[]string) podexec.Program {
 	return func(_ context.Context, pod string, _ []string, stdin io.Reader, stdout, _ io.Writer) int {
 		*started = append(*started, pod)
@@ -29,13 +29,13 @@ func recordsOf(started *[]string) podexec.Program {
 	}
 }
 
-// pluginCommands are those that start programs in pods.
+// pluginCommands are the commands that start programs in pods.
 var pluginCommands = [][]string{
 	{"status"}, {"doctor", "gpu-1"}, {"explain", "team/train-0", "--node", "gpu-1"},
 }
 
-// TestTenantsAreNotAsked: no program is started in pods that are only labelled as daemons are, whoever they
-// say has made them.
+// TestTenantsAreNotAsked: no program is started in pods that only have the daemons' labels, whatever their
+// owner references.
 func TestTenantsAreNotAsked(t *testing.T) {
 	t.Parallel()
 	s := theCluster(t)
@@ -44,14 +44,14 @@ func TestTenantsAreNotAsked(t *testing.T) {
 	s.configz["gpu-1"] = `{"kubeletconfig":{"tlsPrivateKeyFile":"/k"}}`
 	s.add("tenant/a-labelled", "tandem-gpu", "gpu-1", tenant)
 	s.change("tenant/a-labelled", func(p *corev1.Pod) { p.OwnerReferences = nil })
-	s.add("tenant/a-forged", "tandem-gpu", "gpu-1", tenant) // as if the DaemonSet of the release had made it
+	s.add("tenant/a-forged", "tandem-gpu", "gpu-1", tenant) // with a forged owner, the release's DaemonSet
 	s.change("tenant/a-forged", func(p *corev1.Pod) {
 		p.OwnerReferences = s.pods["kube-system/tandem-gpu-b"].OwnerReferences
 	})
 	s.add("tenant/a-set", "tandem-rdma", "gpu-1", tenant) // a DaemonSet of the tenant's own
 	s.daemonSet("tenant", "tandem-rdma").Spec.Template.Spec.Volumes = nil
 	s.change("tenant/a-set", func(p *corev1.Pod) { p.Spec.Volumes = nil })
-	s.daemonSet("tenant", "tandem-gpu").Status.CurrentNumberScheduled = 0 // whose pods Pod Security refuses
+	s.daemonSet("tenant", "tandem-gpu").Status.CurrentNumberScheduled = 0 // Pod Security refuses its pods
 	s.add("kube-system/a-debug", "tandem-gpu", "gpu-1", tenant)           // somebody's copy of a daemon's pod
 	s.change("kube-system/a-debug", func(p *corev1.Pod) { p.OwnerReferences = nil })
 	s.add("kube-system/a-job", "tandem-gpu", "gpu-1", tenant)
@@ -66,7 +66,7 @@ func TestTenantsAreNotAsked(t *testing.T) {
 	for _, args := range pluginCommands {
 		for _, more := range [][]string{nil, {"--tandem-namespace=kube-system"}} {
 			args := slices.Concat(args, more)
-			// The daemons' own answer comes, which of explain is that they know nothing.
+			// The daemons' own answers are printed; for explain they know nothing.
 			if _, stdout, stderr := plugin(kubeconfig, args...); stdout == "" &&
 				!strings.Contains(stderr, "ask node gpu-1: kube-system/tandem-gpu-b: tandem explain") {
 				t.Errorf("%v: %s", args, stderr)
@@ -78,7 +78,7 @@ func TestTenantsAreNotAsked(t *testing.T) {
 	}
 }
 
-// TestSeveralReleases: which of several namespaces is Tandem's is for the caller to say.
+// TestSeveralReleases: with several namespaces of Tandem the caller must choose one.
 func TestSeveralReleases(t *testing.T) {
 	t.Parallel()
 	s := theCluster(t)

@@ -27,14 +27,14 @@ func plugin(kubeconfig string, args ...string) (code int, stdout, stderr string)
 	return code, out.String(), problems.String()
 }
 
-// theCluster has a node with two plugins, one with the DRA driver, one where nobody answers, one whose daemon
+// theCluster has a node with two plugins, one with the DRA driver, one without an answer, one whose daemon
 // does not run, and pods.
 func theCluster(t *testing.T) *podServer {
 	s := newPodServer(t)
 	root := s.root
 	used := onMachine(t, "oci-mi300x-derived", 1)
 	gpus, vfs := used.GetResources()[0].GetDevices(), used.GetResources()[1].GetDevices()
-	give("team/train-0/worker", gpus[0], gpus[1], vfs[0], vfs[2]) // one pair is apart
+	give("team/train-0/worker", gpus[0], gpus[1], vfs[0], vfs[2]) // one pair is on two switches
 	serveAs(t, filepath.Join(root, "run"), recordedNode{answer: used})
 	serveKubelet(t, filepath.Join(root, "kubelet"), []string{"amd.com/gpu", "tandem.dev/rdma_vf"})
 	runDir, kubeletDir := filepath.Join(root, "run"), filepath.Join(root, "kubelet")
@@ -58,7 +58,7 @@ func theCluster(t *testing.T) *podServer {
 	return s
 }
 
-// TestClusterStatus: every node has its line, also those that do not answer.
+// TestClusterStatus: every node has its line, including those without an answer.
 func TestClusterStatus(t *testing.T) {
 	t.Parallel()
 	for _, old := range []bool{false, true} {
@@ -92,7 +92,7 @@ func TestClusterStatusJSON(t *testing.T) {
 	}
 }
 
-// TestClusterExplain finds the node of a pod, in the namespace of the context unless it is told another one.
+// TestClusterExplain finds the node of a pod, by default in the namespace of the context.
 func TestClusterExplain(t *testing.T) {
 	t.Parallel()
 	kubeconfig := theCluster(t).start()
@@ -121,7 +121,7 @@ func TestClusterExplain(t *testing.T) {
 	}
 }
 
-// TestClusterDoctor: what doctor finds is told with the exit codes that it has on the node, and the kubelet's
+// TestClusterDoctor: doctor's findings have the same exit codes as on the node, and the kubelet's
 // configuration comes through the API server.
 func TestClusterDoctor(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestClusterDoctor(t *testing.T) {
 	}
 }
 
-// TestDocumentedPlugin runs every command of kubectl tandem that the documents show.
+// TestDocumentedPlugin runs every command of kubectl tandem in the documents.
 func TestDocumentedPlugin(t *testing.T) {
 	t.Parallel()
 	commands, err := docs.Of("../..", "kubectl")
@@ -209,7 +209,7 @@ func TestClusterUsage(t *testing.T) {
 	}
 }
 
-// known are plugins that know decisions for two pods, and one for nobody that is known.
+// known are plugins with decisions for two pods, and for an unknown owner.
 type known struct{ plugins }
 
 func (known) Explain(context.Context, *api.ExplainRequest) (*api.ExplainResponse, error) {
@@ -221,7 +221,7 @@ func (known) Explain(context.Context, *api.ExplainRequest) (*api.ExplainResponse
 	}}, nil
 }
 
-// TestCompletion: what a shell is offered, for both names of the program.
+// TestCompletion: the completions for both names of the program.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	kubeconfig := theCluster(t).start()
@@ -232,7 +232,7 @@ func TestCompletion(t *testing.T) {
 		root, args := program(append([]string{name}, args...))
 		execute(root, args, &out, &problems)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		return strings.Join(lines[:len(lines)-1], " ") // the last one says how to complete
+		return strings.Join(lines[:len(lines)-1], " ") // the last line has the completion mode
 	}
 	const k, t1 = asCompletion, "tandem"
 	for _, c := range []struct{ got, want string }{

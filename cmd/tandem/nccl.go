@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// ofContainer stands for the devices of the container that the command runs in.
+// ofContainer selects the devices of the container in which the command runs.
 const ofContainer = "container"
 
 // writeNCCL writes a topology file with these devices, or all of the matrix.

@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// A topology file that one machine's topo wrote places the same devices of a guest that shows no switch, for
-// topo and plan alike.
+// A topology file written by topo on one machine places the same devices of a guest without visible switches,
+// for topo and plan.
 func TestTopologyFile(t *testing.T) {
 	t.Parallel()
 	file := write(t, "topo.xml", `<system version="1"><cpu numaid="0">
@@ -43,7 +43,7 @@ func TestTopologyFile(t *testing.T) {
 	}
 }
 
-// A topology file has the whole node, or the devices that are named.
+// A topology file has the whole node, or the named devices.
 func TestTopoNCCL(t *testing.T) {
 	t.Parallel()
 	whole := succeed(t, "topo", "-o", "nccl", "--machine", recorded("oci-mi300x-derived"))

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// numbers is a flag with numbers between commas. Given several times, it has all of them.
+// numbers is a flag with comma-separated numbers. Repeated flags add up.
 type numbers struct {
 	list  *[]float64
 	given bool

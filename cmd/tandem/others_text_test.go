@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// hostile is the name of a device that was recorded by somebody else.
+// hostile is a device name in a foreign recording.
 const hostile = "mlx5_0\x1b]0;owned\x07\x1b[2J\u009b\u202e\nGPU9<script>"
 
 // hostileMachine is a recording with a GPU and a NIC on one switch.
@@ -51,8 +51,8 @@ func hostileMachine(t *testing.T) string {
 	return file
 }
 
-// TestTextOfOthers: whatever the devices of a recording are called, a terminal only shows it, on the line
-// where it belongs, and documents stay well-formed.
+// TestTextOfOthers: device names of a recording cannot control a terminal or break lines, and documents stay
+// well-formed.
 func TestTextOfOthers(t *testing.T) {
 	t.Parallel()
 	file := hostileMachine(t)

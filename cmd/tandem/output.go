@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 )
 
-// Formats of an answer: for people, with every device, for programs, as a picture, as a page around it, as a
-// topology file of NCCL, as the objects that the DRA driver publishes.
+// Output formats: for people, with every device, for programs, as a picture, as a page around the picture, as
+// NCCL's topology file, as the objects that the DRA driver publishes.
 const (
 	asTable = "table"
 	asWide  = "wide"
@@ -26,7 +26,7 @@ const (
 	asSlice = "resourceslices"
 )
 
-// output is the flag -o of a command: one of the formats that it can write, the first unless told otherwise.
+// output is the flag -o of a command. The first of its formats is the default.
 type output struct {
 	format  string
 	formats []string
@@ -55,7 +55,7 @@ func (o *output) usage() string {
 	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
 }
 
-// register makes it the flag -o.
+// register adds the flag -o.
 func (o *output) register(cmd *cobra.Command) {
 	cmd.Flags().VarP(o, "output", "o", o.usage())
 	complete(cmd, "output", fixed(o.formats...))
@@ -73,7 +73,7 @@ func (o *output) write(w io.Writer, answer any, table func() []byte) error {
 // draws reports whether the format is a picture.
 func (o *output) draws() bool { return o.format == asSVG || o.format == asHTML }
 
-// draw writes a node as a picture, or as a page around it.
+// draw writes a node as a picture, or as a page around the picture.
 func (o *output) draw(w io.Writer, n *picture.Node) error {
 	drawn := n.SVG()
 	if o.format == asHTML {

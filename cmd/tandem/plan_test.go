@@ -93,8 +93,8 @@ func TestPlanOfUsers(t *testing.T) {
 	}
 }
 
-// In the picture the devices of a pair have one colour, a VF that two GPUs share has that of both, and the
-// legend has no more than there is.
+// In the picture the devices of a pair have one colour, a VF shared by two GPUs has that of both, and the
+// legend has only used looks.
 func TestPlanPicture(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -127,7 +127,7 @@ func TestPlanPicture(t *testing.T) {
 	}
 }
 
-// TestPlanLeavesUsed: what is used is in no plan, and the pairs are those of the lists.
+// TestPlanLeavesUsed: no plan contains used devices, and the pairs are those of the lists.
 func TestPlanLeavesUsed(t *testing.T) {
 	t.Parallel()
 	file := withVFs(t, "nv-h100-oci", 2)

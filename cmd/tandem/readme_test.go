@@ -22,8 +22,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/docs"
 )
 
-// TestDocumentedCommands runs every command of tandem that the documents show, as it stands there, on a node
-// with plugins and in a pod on it, and compares what it prints where that is shown too.
+// TestDocumentedCommands runs every command of tandem in the documents, unchanged, on a node with plugins and
+// in a pod, and compares the output with the documented one.
 func TestDocumentedCommands(t *testing.T) {
 	commands, err := docs.Of("../..", "tandem")
 	if err != nil {
@@ -74,8 +74,8 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// checkWritten compares what a command prints with the file of the repository that was made by it, if that is
-// one.
+// checkWritten compares a command's output with the file of the repository that the command has written, if
+// any.
 func checkWritten(t *testing.T, c docs.Command, file, printed string) {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -87,7 +87,7 @@ func checkWritten(t *testing.T, c docs.Command, file, printed string) {
 	}
 }
 
-// runDocumented expects success and an output, which it returns; of the doctor findings are as good.
+// runDocumented expects success and returns the output; doctor may end with findings.
 func runDocumented(t *testing.T, c docs.Command, args []string) string {
 	t.Helper()
 	if slices.Contains(args, "--serve") {
@@ -105,8 +105,7 @@ func runDocumented(t *testing.T, c docs.Command, args []string) string {
 	return stdout
 }
 
-// roots are the flags that say where the node is, of those that the command has and the document does not
-// set.
+// roots returns the flags for the paths of the node that the command has and the document does not set.
 func roots(t *testing.T, c docs.Command, at func(string) string) (flags []string) {
 	t.Helper()
 	cmd, _, err := newRoot().Find(c.Args)
@@ -127,7 +126,7 @@ func roots(t *testing.T, c docs.Command, at func(string) string) (flags []string
 	return flags
 }
 
-// plugins answer as the pair does on which team/train-0 was given two pairs.
+// plugins answer like two plugins that have allocated two pairs to team/train-0.
 type plugins struct {
 	api.UnimplementedCoordinationServer
 }

@@ -48,7 +48,7 @@ GUID, serial number or host name is in the file. It can be read by tandem topo a
 	return cmd
 }
 
-// writeMachine writes to the file, or to stdout where none is named.
+// writeMachine writes to the named file, or to stdout.
 func writeMachine(machine *recording.Machine, name string, force bool, stdout io.Writer) error {
 	if name == "" {
 		_, err := machine.WriteTo(stdout)
@@ -73,7 +73,7 @@ func writeMachine(machine *recording.Machine, name string, force bool, stdout io
 	return errors.Join(err, file.Close())
 }
 
-// summarise says what was recorded, and what was left out.
+// summarise reports the recorded and the omitted parts.
 func summarise(machine *recording.Machine, w io.Writer) {
 	count := func(pattern string) int {
 		names, _ := fs.Glob(machine.FS(), pattern) // the patterns are well formed

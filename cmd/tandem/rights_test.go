@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// asCommand is set where the test's program is to be tandem itself.
+// asCommand makes the test's program run tandem itself.
 const asCommand = "TANDEM_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -53,7 +53,7 @@ func (s *sick) close(names ...string) {
 	}
 }
 
-// TestQuestionsWithoutRights: who may not ask hears that, and not that nobody is there.
+// TestQuestionsWithoutRights: a missing permission is reported as such, not as an absent plugin.
 func TestQuestionsWithoutRights(t *testing.T) {
 	t.Parallel()
 	for _, closed := range []string{"run", "run/coordination.sock"} {
@@ -76,8 +76,8 @@ func TestQuestionsWithoutRights(t *testing.T) {
 	}
 }
 
-// TestDoctorWithoutRights: what may not be read is neither damaged nor missing. Nothing is to be done about
-// it but to be root.
+// TestDoctorWithoutRights: an unreadable file counts as neither damaged nor missing. The only remedy is to be
+// root.
 func TestDoctorWithoutRights(t *testing.T) {
 	t.Parallel()
 	sys := sysfs(t, "oci-mi300x-derived", 1)
@@ -117,8 +117,7 @@ func TestDoctorWithoutRights(t *testing.T) {
 	}
 }
 
-// TestDoctorsOwnFolder: the folder is root's on every node; others who look at it find nothing wrong with
-// that.
+// TestDoctorsOwnFolder: the folder belongs to root on every node; other users do not get a finding for that.
 func TestDoctorsOwnFolder(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))

@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// execute runs one command and returns its exit code. Whatever others wrote, a terminal shows it and does no
-// more.
+// execute runs one command and returns its exit code. The output is printable: foreign text cannot control
+// the terminal.
 func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = printable.NewWriter(stdout), printable.NewWriter(stderr)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// rooted gives a command what both faces of the program have in common.
+// rooted adds the common parts of both programs, tandem and kubectl-tandem, to a root command.
 func rooted(root *cobra.Command) *cobra.Command {
 	root.Version = version.Text()
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -61,7 +61,7 @@ func rooted(root *cobra.Command) *cobra.Command {
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{plainflag.Error(err)} })
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // as the daemons print it
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // the daemons' format
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	return root
 }

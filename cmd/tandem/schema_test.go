@@ -44,7 +44,7 @@ var documented = map[string]reflect.Type{
 	"verify":         reflect.TypeFor[verify.Verification](),
 }
 
-// TestSchemasAreOfTheTypes: a schema says what the types of the document say, in the words of their comments.
+// TestSchemasAreOfTheTypes: a schema has the types of the document, with their comments as descriptions.
 func TestSchemasAreOfTheTypes(t *testing.T) {
 	t.Parallel()
 	for name, of := range documented {
@@ -60,14 +60,14 @@ func TestSchemasAreOfTheTypes(t *testing.T) {
 	}
 }
 
-// schemas makes schemas of types. They allow keys that they do not name: a later Tandem may add some to a
-// document of this version.
+// schemas derives schemas from types. The schemas allow unknown keys, because a later release may add keys to
+// a document of this version.
 type schemas struct {
 	t        *testing.T
 	comments map[string]map[string]string // of fields and types, by package
 }
 
-// words are the texts that a type can be.
+// words are the possible texts of a type.
 var words = map[reflect.Type][]string{
 	reflect.TypeFor[topology.Level]():  {"PIX", "PXB", "PHB", "NODE", "SYS", "UNK"},
 	reflect.TypeFor[doctor.Severity](): {string(doctor.Error), string(doctor.Warning), string(doctor.Unknown)},
@@ -123,11 +123,11 @@ func (s *schemas) object(t reflect.Type) map[string]any {
 			s.t.Errorf("%s.%s has no name in JSON", t, field.Name)
 		}
 		of := field.Type
-		if options != "" && of.Kind() == reflect.Pointer { // left out where it is nil
+		if options != "" && of.Kind() == reflect.Pointer { // omitted if nil
 			of = of.Elem()
 		}
 		schema := s.of(of)
-		if name == "version" && of.Kind() == reflect.Int { // pairs.json had one before the others
+		if name == "version" && of.Kind() == reflect.Int { // pairs.json had a version before the others
 			schema = s.of(reflect.TypeFor[document.V1]())
 		}
 		if comment := s.comment(t, field); comment != "" {
@@ -140,7 +140,7 @@ func (s *schemas) object(t reflect.Type) map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "required": required}
 }
 
-// comment is what the source says of a field, before it or behind it.
+// comment returns the comment of a field, before or behind it.
 func (s *schemas) comment(t reflect.Type, field reflect.StructField) string {
 	owner := t
 	for _, i := range field.Index[:len(field.Index)-1] { // of an embedded struct
@@ -186,7 +186,7 @@ func readComments(t *testing.T, folder string) map[string]string {
 	return comments
 }
 
-// TestNoOtherSchemas: every schema is of a document that there is.
+// TestNoOtherSchemas: every schema belongs to a document.
 func TestNoOtherSchemas(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("../../docs/schemas")
@@ -203,7 +203,7 @@ func TestNoOtherSchemas(t *testing.T) {
 	}
 }
 
-// otherVersions are documents that a schema has to refuse: one with another version, and one without.
+// otherVersions returns documents that a schema must refuse: with another version, and without a version.
 func otherVersions(t *testing.T, text string) []any {
 	t.Helper()
 	another, without := readObject(t, text), readObject(t, text)
@@ -231,7 +231,7 @@ func readObject(t *testing.T, text string) (top map[string]any) {
 	return top
 }
 
-// closeSchema makes a schema refuse keys that it does not name.
+// closeSchema makes a schema refuse unknown keys.
 func closeSchema(schema any) {
 	switch schema := schema.(type) {
 	case map[string]any:
@@ -248,8 +248,8 @@ func closeSchema(schema any) {
 	}
 }
 
-// objects are a document and those in it; of a list the first ones. Those whose keys are names of resources
-// are left out.
+// objects returns a document and its inner objects, the first one of each list, without objects keyed by
+// resource names.
 func objects(v any) (list []map[string]any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -10,10 +10,10 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// selection is what a config.json makes of the machine.
+// selection is the result of a config.json on the machine.
 type selection struct {
 	file    string
-	notes   []string // what it says and nobody follows, and what the machine does not have
+	notes   []string // ignored settings, and devices that the machine lacks
 	choices []pools.Choice
 }
 
@@ -22,7 +22,7 @@ func newSelection(n *machine.Node, file string, from *machine.Source, notes []st
 	return selection{file, notes, choices}, err
 }
 
-// text is for people; nothing where every device is selected.
+// text returns the selection for people, empty if every device is selected.
 func (s *selection) text() []byte {
 	var out bytes.Buffer
 	for _, note := range s.notes {

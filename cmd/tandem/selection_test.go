@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDoctorExplainsPools: why VFs are not offered is said before the findings, and is none of them.
+// TestDoctorExplainsPools: the reasons against VFs precede the findings, and are no findings themselves.
 func TestDoctorExplainsPools(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

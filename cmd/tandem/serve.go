@@ -36,8 +36,8 @@ func serveStatus(cmd *cobra.Command, address string, v *viewer) error {
 	return live.Serve(ctx, listener, v.from.Title(), v.look, v.explain)
 }
 
-// viewer makes pictures of what the plugins know. It reads the machine again only when their devices are
-// others, for some of its files are read from the devices themselves.
+// viewer draws the plugins' state. It rereads the machine only if the plugins' devices change, because some
+// reads reach the devices themselves.
 type viewer struct {
 	runDir, kubeletDir string
 	from               machine.Source
@@ -47,7 +47,7 @@ type viewer struct {
 	of   string // the devices of the time when node was read
 }
 
-// look asks the plugins. Where none answers the picture is what sysfs alone tells.
+// look queries the plugins. Without an answer the picture shows sysfs alone.
 func (v *viewer) look(ctx context.Context) (*picture.Node, error) {
 	s, away := coordinator.Look(ctx, v.runDir, v.kubeletDir, v.from.SysfsRoot)
 	if devices := s.Devices(); v.node == nil || v.of != devices {
@@ -68,10 +68,10 @@ func (v *viewer) look(ctx context.Context) (*picture.Node, error) {
 	return drawn, nil
 }
 
-// explain asks the plugins what they decided for an owner, as the picture names it.
+// explain queries the decisions of the plugins for an owner, named as in the picture.
 func (v *viewer) explain(ctx context.Context, owner string) (string, error) {
 	parts := strings.Split(owner, "/")
-	if len(parts) == 2 { // whose namespace is not known
+	if len(parts) == 2 { // the namespace is unknown
 		parts = append([]string{""}, parts...)
 	}
 	if len(parts) != 3 {

@@ -24,7 +24,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// join takes part as a plugin does: it has one resource, and is connected when join returns.
+// join takes part like a plugin with one resource, and returns when connected.
 func join(t *testing.T, runDir, sys, resource string, kind device.Kind, devices ...string) (leave func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -63,7 +63,7 @@ func join(t *testing.T, runDir, sys, resource string, kind device.Kind, devices 
 	}
 }
 
-// The picture has what real plugins tell, on the cards of the machine, through a restart of both.
+// The picture has the data of real plugins, on the cards of the machine, through a restart of both.
 func TestLook(t *testing.T) {
 	m, err := machines.Load("oci-mi300x-derived", 2)
 	if err != nil {
@@ -159,7 +159,7 @@ func TestServeErrors(t *testing.T) {
 	}
 }
 
-// An address that is not loopback is served, and said to be open; a signal ends it well.
+// Listening on an address other than loopback works with a warning; a signal ends the server successfully.
 func TestServeOpen(t *testing.T) {
 	for address, warned := range map[string]bool{"0.0.0.0:0": true, ":0": false} {
 		stderr := serveOnce(t, "status", "--serve", address, "--run-dir", t.TempDir())
@@ -169,7 +169,7 @@ func TestServeOpen(t *testing.T) {
 	}
 }
 
-// serveOnce runs a command that serves until a signal ends it, and returns its standard error.
+// serveOnce runs a command that serves until a signal, and returns its standard error.
 func serveOnce(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, out := io.Pipe()

@@ -31,7 +31,7 @@ type simulate struct {
 	output output
 	config simulation.Config
 
-	nodes      int // 0 for one node by itself
+	nodes      int // 0 for a single node
 	schedulers []string
 	burst      int
 }
@@ -141,7 +141,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 	return s.output.write(cmd.OutOrStdout(), report, report.Table)
 }
 
-// parse reads what the flags hold as text, and what can be told to be wrong before anything is read.
+// parse parses the textual flags, and checks all flags before anything is read.
 func (s *simulate) parse() (err error) {
 	c := &s.config
 	if c.Policy, err = hints.ParsePolicy(s.policy); err != nil {
@@ -159,8 +159,8 @@ func (s *simulate) parse() (err error) {
 	return c.Check()
 }
 
-// node makes the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs. A PF that
-// was recorded with VFs keeps those and gets no others.
+// node returns the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs. A PF
+// that was recorded with VFs gets no further VFs.
 func (s *simulate) node() (*world.Node, error) {
 	if s.source.Live() {
 		return world.NewPreset(s.preset, s.vfs)
@@ -189,7 +189,7 @@ func (s *simulate) node() (*world.Node, error) {
 	return world.New(s.source.Name(), n.Tree, gpus, vfs, n.Links)
 }
 
-// showProgress draws a bar while the simulation runs, if someone is looking, and returns what takes it away.
+// showProgress draws a progress bar while the simulation runs, if w is a terminal. done removes the bar.
 func showProgress(w io.Writer, progress *func(done, all int)) (done func()) {
 	terminal, ok := w.(*printable.Writer)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// runCluster plays a cluster, where --nodes is given.
+// runCluster simulates a cluster of --nodes nodes.
 func (s *simulate) runCluster(cmd *cobra.Command) error {
 	if s.svg != "" {
 		return usage("--svg is for one node: leave --nodes out")
@@ -48,7 +48,7 @@ func (s *simulate) runCluster(cmd *cobra.Command) error {
 	return s.output.write(cmd.OutOrStdout(), report, report.Table)
 }
 
-// cluster is what the flags say of one, its node aside.
+// cluster returns the configuration of a cluster without its node.
 func (s *simulate) cluster() (cluster.Config, error) {
 	c := &s.config
 	if len(c.Ways) != 1 {

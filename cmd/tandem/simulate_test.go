@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
 )
 
-// few makes a simulation that takes a moment.
+// few returns the arguments of a fast simulation.
 func few(args ...string) []string {
 	return append([]string{
 		"simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "--ways=stock,tandem",

@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// published are the flags that say what the DRA driver would publish.
+// published are the flags of the output as ResourceSlices.
 type published struct {
 	config     string
 	noCounters bool
@@ -36,7 +36,7 @@ func (p *published) register(flags *pflag.FlagSet) {
 		"with -o resourceslices: the most VFs of a PF, 0 for all")
 }
 
-// check refuses the flags with other outputs, and what they cannot be.
+// check rejects the flags for other formats, and invalid values.
 func (p *published) check(flags *pflag.FlagSet, format string) error {
 	for _, name := range ofSlices {
 		if flags.Changed(name) && format != asSlice {
@@ -49,7 +49,7 @@ func (p *published) check(flags *pflag.FlagSet, format string) error {
 	return nil
 }
 
-// write writes the ResourceSlices of a machine as YAML, and notes on what they leave out.
+// write writes the ResourceSlices of a machine as YAML, and notes on the omitted parts.
 func (p *published) write(out, notes io.Writer, n *machine.Node, from *machine.Source) error {
 	inventory, err := n.Inventory(p.config, from)
 	if err != nil {
@@ -76,8 +76,8 @@ func (p *published) write(out, notes io.Writer, n *machine.Node, from *machine.S
 	return nil
 }
 
-// yamlOf is an object as YAML. The names of devices may have characters that YAML has no more than a
-// terminal, but as escapes.
+// yamlOf returns an object as YAML. Device names may contain characters that neither YAML nor a terminal
+// allows unescaped.
 func yamlOf(object any) ([]byte, error) {
 	text, err := json.Marshal(object)
 	if err != nil {

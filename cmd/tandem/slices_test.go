@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// resourceSlices reads what the command writes.
+// resourceSlices parses the command's output.
 func resourceSlices(t *testing.T, flags ...string) (objects []resourceapi.ResourceSlice) {
 	t.Helper()
 	written := succeed(t, append([]string{"topo", "-o", "resourceslices"}, flags...)...)

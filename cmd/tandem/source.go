@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 )
 
-// registerSource is for commands that read this node or a recorded machine.
+// registerSource adds the flags of commands that read this node or a recorded machine.
 func registerSource(cmd *cobra.Command, s *machine.Source) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.Recording, "machine", "", "recorded machine to read, a file that tandem record wrote")

@@ -86,7 +86,7 @@ func (l *looker) run(cmd *cobra.Command) error {
 	return err
 }
 
-// look asks the plugins and the kubelet, and puts what they say into the format that is wanted.
+// look queries the plugins and the kubelet, and returns their state in the chosen format.
 func (l *looker) look(ctx context.Context) ([]byte, error) {
 	s, err := coordinator.Look(ctx, l.runDir, l.kubeletDir, l.from.SysfsRoot)
 	if err != nil {

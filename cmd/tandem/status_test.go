@@ -54,7 +54,7 @@ func (n recordedNode) Status(context.Context, *api.StatusRequest) (*api.StatusRe
 	return n.answer, nil
 }
 
-// onMachine is an answer with the GPUs and VFs of a machine, all of them free.
+// onMachine returns an answer with the GPUs and VFs of a machine, all of them free.
 func onMachine(t *testing.T, machine string, perPF int) *api.StatusResponse {
 	t.Helper()
 	m, err := machines.Load(machine, perPF)
@@ -98,14 +98,14 @@ func give(owner string, devices ...*api.DeviceStatus) {
 	}
 }
 
-// TestStatusOfMachines: what people read of recorded machines in all states.
+// TestStatusOfMachines: the printed status of recorded machines in all states.
 func TestStatusOfMachines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, machine string
 		perPF         int
 		change        func(gpus, vfs *api.Resource, a *api.StatusResponse)
-		kubelet       string // resources that it goes by; "" for one that is away
+		kubelet       string // its registered resources; "" for an absent kubelet
 	}{
 		{"free", "oci-mi300x-derived", 4, nil, "amd.com/gpu tandem.dev/rdma_vf"},
 		{"used", "oci-mi300x-derived", 4, func(gpus, vfs *api.Resource, a *api.StatusResponse) {
@@ -157,7 +157,7 @@ func TestStatusOfMachines(t *testing.T) {
 	}
 }
 
-// allocatable is a kubelet that has one device of each resource.
+// allocatable is a kubelet with one device of each resource.
 type allocatable struct {
 	podresources.UnimplementedPodResourcesListerServer
 	resources []string
@@ -174,8 +174,7 @@ func (a allocatable) GetAllocatableResources(
 	return answer, nil
 }
 
-// serveKubelet makes a folder of the kubelet's, and a kubelet that goes by some resources; with none it is
-// away.
+// serveKubelet creates a kubelet's folder, and a kubelet with registered resources, or none.
 func serveKubelet(t *testing.T, dir string, resources []string) {
 	t.Helper()
 	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")

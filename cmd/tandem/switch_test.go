@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestOneNameOfASwitch: status, the picture and the object that is published call a switch the same.
+// TestOneNameOfASwitch: status, the picture and the published object use the same name for a switch.
 func TestOneNameOfASwitch(t *testing.T) {
 	t.Parallel()
 	const port, upstream = "0000:3c:00.0", "0000:3d:00.0"

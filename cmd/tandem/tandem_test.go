@@ -25,7 +25,7 @@ func run(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), problems.String()
 }
 
-// succeed runs tandem and returns what it prints.
+// succeed runs tandem and returns its output.
 func succeed(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := run(args...)
@@ -120,10 +120,10 @@ func TestErrors(t *testing.T) {
 			`tandem topo: --machine and --sysfs-root exclude each other; see tandem topo --help`},
 		{"topo --machine none.txt", 1, `tandem topo: read machine: open none.txt: no such file or directory`},
 		{"topo --machine main.go", 1,
-			`tandem topo: read machine main.go: parse machine file: line 1: this is no machine file: want "# tandem machine v1"`},
+			`tandem topo: read machine main.go: parse machine file: line 1: not a machine file: want "# tandem machine v1"`},
 		{"topo --machine " + cut, 1,
 			`tandem topo: read machine ` + cut +
-				`: parse machine file: line 3: the file ends without the line "end N entries": it is cut short`},
+				`: parse machine file: line 3: no line "end N entries" at the end: the file is truncated`},
 		{"topo --sysfs-root testdata", 1,
 			`tandem topo: read testdata: list PCI devices: open bus/pci/devices: no such file or directory`},
 		{"record --sysfs-root testdata", 1,
@@ -162,7 +162,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestVersion: the one of all programs, as the daemons print it.
+// TestVersion: the common version, in the daemons' format.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	for _, as := range []string{"--version", "version"} {

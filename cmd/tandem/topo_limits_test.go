@@ -10,8 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// TestTopoLimits: a recording with more than a machine can have is refused at once, and says what is too
-// much.
+// TestTopoLimits: a recording beyond the limits of a machine is refused at once, with the exceeded limit.
 func TestTopoLimits(t *testing.T) {
 	t.Parallel()
 	b := recording.NewBuilder()
@@ -32,7 +31,7 @@ func TestTopoLimits(t *testing.T) {
 	}
 	deep := "# tandem machine v1\n[a" + strings.Repeat("/a", 10_000_000) + "]\nend 1 entries\n"
 	for name, c := range map[string]struct{ file, want string }{
-		"/dev/zero": {"/dev/zero", "read machine /dev/zero: read machine file: it is larger than 32 MiB"},
+		"/dev/zero": {"/dev/zero", "read machine /dev/zero: read machine file: larger than 32 MiB"},
 		"cards": {
 			write(t, "cards.txt", text.String()), "it has 1025 GPUs and 0 NICs, and 1024 of each are the most",
 		},

@@ -59,7 +59,7 @@ func TestTopoJSON(t *testing.T) {
 		succeed(t, "topo", "-o", "json", "--machine", recorded("oci-mi300x-derived")))
 }
 
-// The picture has every device under the name of the matrix; what it looks like is tested where it is drawn.
+// The picture has every device under the name in the matrix; package picture tests the drawing.
 func TestTopoPicture(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"svg", "html"} {
@@ -76,7 +76,7 @@ func TestTopoPicture(t *testing.T) {
 	}
 }
 
-// TestTopoAgrees compares with what is known of every machine: the nearest RDMA functions of each GPU and
+// TestTopoAgrees compares with the known values of every machine: the nearest RDMA functions of each GPU and
 // their distance.
 func TestTopoAgrees(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestTopoOfFolder(t *testing.T) {
 	}
 }
 
-// TestTopoWithoutKFD: the matrix needs no KFD, and what is wrong with it is a note.
+// TestTopoWithoutKFD: the matrix needs no KFD, and faults of KFD are notes.
 func TestTopoWithoutKFD(t *testing.T) {
 	t.Parallel()
 	m, err := machines.Load("oci-mi300x-derived", 0)

@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// acsConfig is the configuration space of a port whose ACS control register has this value, with the
-// capability behind another one.
+// acsConfig returns the configuration space of a port with this value of the ACS control register, after
+// another capability.
 func acsConfig(control uint16) string {
 	config := make([]byte, 4096)
 	// advanced error reporting, the next at 0x140
@@ -25,8 +25,8 @@ func acsConfig(control uint16) string {
 	return string(config)
 }
 
-// The first pair's NIC hangs on a port with ACS redirect; the second one's has none; of the third nothing can
-// be read. The first NIC's link is degraded, its port down.
+// The first pair's NIC is below a port with ACS redirect; the second one's has none; the third is unreadable.
+// The first NIC's link is degraded, its port down.
 func TestTopoVerbose(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

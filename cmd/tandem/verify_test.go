@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// pod is a laid-out machine as a container on it sees it.
+// pod is a container's view of a laid-out machine.
 type pod struct {
 	t    *testing.T
 	root string
@@ -62,8 +62,7 @@ func (p *pod) amd(addresses ...string) *pod {
 	return p
 }
 
-// nvidia tells of the GPUs as NVIDIA's driver does, the i-th with the minor i, and gives the container the
-// nodes of some.
+// nvidia adds the files of NVIDIA's driver, the i-th GPU with the minor i, and the device nodes of some GPUs.
 func (p *pod) nvidia(given ...int) *pod {
 	p.t.Helper()
 	tree, err := topology.Read(os.DirFS(p.path("sys")))
@@ -264,14 +263,14 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// told is a pairs.json as tandem-rdma writes it.
+// told returns a pairs.json in tandem-rdma's format.
 func told(id, gpu, vf, distance string) string {
 	return fmt.Sprintf(`{"version":1,"pairs":[{"gpu":{"id":%q,"address":%q,"resource":"x/gpu"},`+
 		`"vf":{"id":%q,"address":%[3]q,"resource":"x/vf","rdma":"mlx5_8"},"distance":%[4]q,"bridges":3,"switch":"0000:08:00.0"}]}`,
 		id, gpu, vf, distance)
 }
 
-// renderNode is that of a partition.
+// renderNode returns the render node of a partition.
 func renderNode(t *testing.T, p *pod, partition string) string {
 	t.Helper()
 	nodes, err := filepath.Glob(p.path("sys/devices/platform/" + partition + "/drm/renderD*"))

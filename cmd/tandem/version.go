@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newVersion is what --version prints, for those who look for a command.
+// newVersion returns a command with the output of --version.
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

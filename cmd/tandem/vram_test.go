@@ -35,8 +35,8 @@ func (h halves) Discover() (gpu.Inventory, error) {
 func (halves) Links() ([]topology.Link, error)    { return nil, nil }
 func (halves) Edits([]gpu.Device) container.Edits { return container.Edits{} }
 
-// TestTopoVRAM: the memory of a GPU that sysfs does not tell of comes from the plugin that offers it, that of
-// the card, whatever it is divided into.
+// TestTopoVRAM: if sysfs lacks a GPU's memory, the plugin provides it: the memory of the card, however
+// divided.
 func TestTopoVRAM(t *testing.T) {
 	t.Parallel()
 	sys := sysfs(t, "nv-h100-oci", 0)

@@ -14,15 +14,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// watchPause is the pause between two questions: nothing tells of a change.
+// watchPause is the polling interval: changes send no notification.
 const watchPause = time.Second
 
-// follow shows what there is until a signal comes.
+// follow shows the state repeatedly until a signal comes.
 func (l *looker) follow(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	show := func(shown []byte) error {
-		if l.format.format != asJSON { // which is one document after the other
+		if l.format.format != asJSON { // with one document after the other
 			fmt.Fprintf(cmd.OutOrStdout(), "--- %s\n", time.Now().Format(time.TimeOnly))
 		}
 		_, err := cmd.OutOrStdout().Write(shown)
@@ -31,8 +31,8 @@ func (l *looker) follow(cmd *cobra.Command) error {
 	return watch(ctx, cmd.ErrOrStderr(), l.look, show)
 }
 
-// watch shows what look finds, and again whenever that is something else, until ctx is done. A failure ends
-// it at the start alone: later ones are told, each once, and what comes after them is shown again.
+// watch shows the result of look, and each changed result, until ctx is done. A failure of the first look is
+// returned; later failures are reported once each.
 func watch(
 	ctx context.Context, problems io.Writer, look func(context.Context) ([]byte, error), show func([]byte) error,
 ) error {

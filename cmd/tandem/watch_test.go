@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// What is the same is shown once; a failure is told once, and what follows it is shown even if nothing
-// changed.
+// An unchanged result is shown once; a failure is reported once, and the next result is shown even if
+// unchanged.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A failure at the start, or to write, ends it.
+// A failure of the first look, or of a write, ends the watch.
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	away, full := errors.New("nobody answers"), errors.New("no space left")

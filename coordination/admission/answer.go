@@ -51,7 +51,7 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 	}
 	p := tx.makePlan(choice, q, container, o)
 	kind := tx.resources[q.Resource].Kind
-	tx.observe(func(to Observer) { to.Asked(known.Source) })
+	tx.observe(func(to DecisionObserver) { to.Asked(known.Source) })
 	tx.decision = &history.Decision{
 		At: o.asked, Took: tx.now().Sub(o.asked), Container: container.Likely(), Asked: true,
 		Known:    known.For(kind),

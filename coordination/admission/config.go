@@ -18,7 +18,7 @@ type Config struct {
 	RunDir    string           // folder of the saved state and of pairs files
 	Alignment intent.Alignment // of pods without a setting
 	Log       *slog.Logger
-	Observer  Observer // nil for none
+	Observer  DecisionObserver // nil for none
 
 	// Refresh reads the PCI tree if an announcement has devices missing in the newest tree.
 	Refresh func(device.Announcement) error

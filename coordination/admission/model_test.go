@@ -122,7 +122,8 @@ func (j *judge) checkFree(asker *model.Pod, c *model.Container) {
 		for _, d := range j.all[name] {
 			switch holder := holders[d.ID]; {
 			case !booked[d.ID] && !free[d.ID]:
-				j.wrong(stuck, "%s %s, when %s/%s asked", name, d.ID, asker.Name, c.Name)
+				j.wrong(stuck, "%s %s, when %s/%s asked: %+v", name, d.ID, asker.Name, c.Name,
+					j.coordinator.current().found.Of(name, d.ID))
 			case holder != nil && free[d.ID]:
 				kind := lost
 				if j.kubelet.OfInit(holder, name, d.ID) {

@@ -8,9 +8,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Observer receives the events of a coordinator, for metrics. The kubelet waits meanwhile: the methods must
-// return at once.
-type Observer interface {
+// DecisionObserver receives the events of a coordinator, for metrics. The kubelet waits meanwhile: the methods
+// must return at once.
+type DecisionObserver interface {
 	// Asked reports an answered question, and the source of the request.
 	Asked(source intent.Source)
 	Planned(resources int)         // a plan for the rest of a container, for a number of resources
@@ -68,7 +68,7 @@ const (
 	AllocatedCall Call = "allocate"
 )
 
-// unobserved is an Observer without effect.
+// unobserved is a DecisionObserver without effect.
 type unobserved struct{}
 
 func (unobserved) Asked(intent.Source)   {}
@@ -77,8 +77,8 @@ func (unobserved) PlanEnded(PlanOutcome) {}
 func (unobserved) Allocated(Verdict)     {}
 func (unobserved) Alone(Call)            {}
 
-// OrNobody returns the observer, or an Observer without effect for nil.
-func OrNobody(o Observer) Observer {
+// OrNobody returns the observer, or a DecisionObserver without effect for nil.
+func OrNobody(o DecisionObserver) DecisionObserver {
 	if o == nil {
 		return unobserved{}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
-// tallied is an Observer that counts.
+// tallied is a DecisionObserver that counts.
 type tallied struct {
 	asked    map[intent.Source]int
 	planned  int

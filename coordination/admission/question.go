@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
@@ -32,6 +33,7 @@ func (c *Coordinator) prefer(
 	if err := c.awaitAnnounced(ctx, q); err != nil {
 		return nil, "", err
 	}
+	c.awaitRestored(ctx)
 	asked := c.now() // before List, which may wait for the kubelet's limiter
 	for {
 		before := c.current()
@@ -70,4 +72,27 @@ func (c *Coordinator) awaitAnnounced(ctx context.Context, q asking.Question) err
 		}
 	}
 	return nil
+}
+
+// joinTime is the time after a takeover in which a question waits for the plugins that the earlier server
+// had.
+const joinTime = time.Second
+
+// awaitRestored waits, after a takeover, until all plugins of the earlier server have announced their
+// devices: the devices of the other half would count as unhealthy. A plugin that does not come in time delays
+// no question later.
+func (c *Coordinator) awaitRestored(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, bounded.Announced)
+	defer cancel()
+	for c.now().Sub(c.began) < joinTime && ctx.Err() == nil {
+		var announced <-chan struct{}
+		c.locked(func() { announced = c.nextAnnouncement() })
+		if !c.current().resources.Restored() {
+			return
+		}
+		select {
+		case <-announced:
+		case <-ctx.Done():
+		}
+	}
 }

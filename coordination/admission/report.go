@@ -14,7 +14,7 @@ import (
 // report collects log records, observer events and history of a decision until the commit.
 type report struct {
 	notes  []note
-	events []func(Observer)
+	events []func(DecisionObserver)
 
 	view     *kubelet.View     // of PodResources: names the containers of earlier decisions
 	decision *history.Decision // the answered question, nil for none
@@ -47,10 +47,10 @@ func (r *report) error(text string, args ...any) {
 }
 
 // observe adds an event for the observer.
-func (r *report) observe(event func(Observer)) { r.events = append(r.events, event) }
+func (r *report) observe(event func(DecisionObserver)) { r.events = append(r.events, event) }
 
 // publish logs the records and sends the events.
-func (r *report) publish(log *slog.Logger, to Observer) {
+func (r *report) publish(log *slog.Logger, to DecisionObserver) {
 	for _, n := range r.notes {
 		log.Log(context.Background(), n.level, n.text, n.args...)
 	}

@@ -69,8 +69,12 @@ func (i *inspector) newSurvey(ctx context.Context) (known survey) {
 	if sources.Pods != nil {
 		sources.Pods.All = false // ended pods are wanted too
 	}
-	if n := s.last.container; n != nil && n.Owner == nil && answer == nil {
-		sources.View, sources.Single = i.reader.readPods(ctx, n.Pods[:min(len(n.Pods), maxSuspects)])
+	if n := s.last.container; n != nil && answer == nil { // the checkpoint has only the UID of the latest pod
+		pods := n.Pods[:min(len(n.Pods), maxSuspects)]
+		if n.Owner != nil {
+			pods = []kubelet.Pod{n.Owner.Pod}
+		}
+		sources.View, sources.Single = i.reader.readPods(ctx, pods)
 	}
 	if recorded, err := i.reader.Recorded(); err == nil {
 		sources.Recorded = &recorded

@@ -31,7 +31,7 @@ func (tx *transaction) replacePlan(next *plan, name string) {
 	tx.endPlan(Dropped)
 	next.promised, next.until = next.others(name), next.expires
 	if n := len(next.promised); n > 0 {
-		tx.observe(func(o Observer) { o.Planned(n) })
+		tx.observe(func(o DecisionObserver) { o.Planned(n) })
 	}
 	tx.plan = next
 }
@@ -47,7 +47,7 @@ func (tx *transaction) fulfilPlan(name string, ids []string) {
 		outcome = Kept
 	}
 	delete(tx.plan.promised, name)
-	tx.observe(func(o Observer) { o.PlanEnded(outcome) })
+	tx.observe(func(o DecisionObserver) { o.PlanEnded(outcome) })
 }
 
 // expirePlan reports an expired promise.
@@ -69,7 +69,7 @@ func (tx *transaction) endPromise(outcome PlanOutcome) {
 		return
 	}
 	for range tx.plan.promised {
-		tx.observe(func(o Observer) { o.PlanEnded(outcome) })
+		tx.observe(func(o DecisionObserver) { o.PlanEnded(outcome) })
 	}
 	tx.plan.promised = nil
 }

@@ -95,7 +95,7 @@ func (tx *transaction) reportVerdict(v Verdict, c *asking.Container) {
 	if tx.livePlan() == nil {
 		tx.endPromise(Dropped)
 	}
-	tx.observe(func(o Observer) { o.Allocated(v) })
+	tx.observe(func(o DecisionObserver) { o.Allocated(v) })
 }
 
 // pairsOf returns the pairs of a container's devices; nil if the container may be incomplete. Sure reports

@@ -99,6 +99,18 @@ func (c *Container) Has(name, id string) bool {
 	return slices.Contains(c.Devices[name], id) || slices.Contains(c.Inherits[name], id)
 }
 
+// asking returns the container as the asker of a question. The kubelet requests all devices of a resource at
+// once: an asker with another request was a wrong guess, and the container is unknown.
+func (c Container) asking(q Question) Container {
+	if c.Asker == nil || c.Asker.Requests[q.Resource] == q.Size {
+		return c
+	}
+	if c.Asker = nil; c.Owner == nil {
+		c.Pods = nil
+	}
+	return c
+}
+
 // HasAny reports whether any device of a set is allocated to the container.
 func (c *Container) HasAny(devices kubelet.Devices) bool {
 	for name, ids := range devices {

@@ -21,7 +21,7 @@ func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
 	}
 	var c Container
 	if following != nil {
-		c = *following
+		c = following.asking(q)
 	}
 	if e.Answer != nil {
 		asker := e.likeliest(q, e.narrow(e.candidates(q), following))

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// machine is a recorded one, with the addresses of its GPUs and of its NICs.
+// machine returns a recorded machine with the addresses of its GPUs and NICs.
 func machine(t *testing.T) (tree *topology.Tree, gpus, nics []topology.Address) {
 	t.Helper()
 	recorded, err := machines.Load("oci-mi300x-derived", 0)
@@ -40,7 +40,7 @@ func machine(t *testing.T) (tree *topology.Tree, gpus, nics []topology.Address) 
 	return tree, gpus, nics
 }
 
-// shared are functions of which each can be given so often. The names are no others'.
+// shared returns devices: each function with that many replicas.
 func shared(functions []topology.Address, often int) []placement.Device {
 	var devices []placement.Device
 	for _, address := range functions {
@@ -51,7 +51,7 @@ func shared(functions []topology.Address, often int) []placement.Device {
 	return devices
 }
 
-// asked is a decision about one GPU and one NIC.
+// asked returns a decision about a GPU and a NIC.
 func asked(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) *Decision {
 	t.Helper()
 	request := placement.Request{
@@ -68,7 +68,7 @@ func asked(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) *De
 	}
 }
 
-// Of a request with long lists the same is told as if they were kept.
+// A compacted request has the same message as the whole request.
 func TestFoldedRequestTellsTheSame(t *testing.T) {
 	t.Parallel()
 	tree, gpus, nics := machine(t)
@@ -93,7 +93,7 @@ func TestFoldedRequestTellsTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := &Decision{Asked: true, Tree: tree, Request: request, Choice: choice}
-		short := &Decision{Asked: true, Tree: tree, Choice: choice, folded: fold(request, choice)}
+		short := &Decision{Asked: true, Tree: tree, Choice: choice, compact: newCompactRequest(request, choice)}
 		if diff := cmp.Diff(whole.encode(true), short.encode(true), protocmp.Transform()); diff != "" {
 			t.Errorf("of %+v (-whole +folded):\n%s", request, diff)
 		}
@@ -103,7 +103,7 @@ func TestFoldedRequestTellsTheSame(t *testing.T) {
 	}
 }
 
-// heap is what is live.
+// heap returns the live heap in bytes.
 func heap() int {
 	runtime.GC()
 	runtime.GC()
@@ -112,8 +112,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// What decisions take does not grow with how many devices there are, nor with how often the machine is read:
-// kept as they are, the lists of this log would take 250 MiB, and its trees twice what is allowed.
+// The size of a log depends neither on the number of devices nor on the number of trees. Without the bound,
+// the lists of this log would take 250 MiB, and its trees twice MostBytes.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	tree, gpus, nics := machine(t)
 	read := func() *topology.Tree {
@@ -153,15 +153,14 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		if name != "long names" && len(log.entries) != Most {
 			t.Errorf("%s: %d decisions", name, len(log.entries))
 		}
-		if name == "long lists" && slices.ContainsFunc(log.entries, func(e *Decision) bool { return e.short }) {
-			t.Errorf("%s: it is forgotten what each switch alone would have given", name)
+		if name == "long lists" && slices.ContainsFunc(log.entries, func(e *Decision) bool { return e.shortened }) {
+			t.Errorf("%s: it is resultDropped what each switch alone would have given", name)
 		}
 		runtime.KeepAlive(log)
 	}
 }
 
-// Where there is no room it is forgotten what each switch alone would have given, and said so; what was free,
-// and what was taken of it, is told still.
+// A shortened decision keeps the numbers of free and taken devices and marks the results as dropped.
 func TestShortenedDecision(t *testing.T) {
 	t.Parallel()
 	tree, gpus, nics := machine(t)
@@ -177,7 +176,7 @@ func TestShortenedDecision(t *testing.T) {
 		t.Errorf("shortened to %v", short)
 	}
 	for i, o := range short.GetOptions() {
-		if o.GetResult() != forgotten {
+		if o.GetResult() != resultDropped {
 			t.Errorf("%s: %q", o.GetSwitch(), o.GetResult())
 		}
 		o.Result = whole.GetOptions()[i].GetResult()

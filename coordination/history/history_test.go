@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// What is kept of decisions is of those in the log, also where devices come again and where every one is
-// another.
+// The index refers only to decisions in the log, for repeated as well as for distinct devices.
 func TestDecisionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	var d Log

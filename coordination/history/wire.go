@@ -3,18 +3,23 @@
 package history
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Encode is a decision as it is sent.
+// Encode converts a decision to its wire format.
 func (e *Decision) Encode() *api.Decision {
-	m := proto.CloneOf(e.fixed())
+	m := proto.CloneOf(e.message())
 	if e.Container != nil {
 		m.Container = Owner(*e.Container)
 	}
@@ -25,8 +30,8 @@ func (e *Decision) Encode() *api.Decision {
 	return m
 }
 
-// encode is what never changes of a decision, as it is sent. What each switch would have given takes a choice
-// for each, so that it is found once; or it is left out.
+// encode converts a decision to its wire format, without container and Allocate. With results, encode
+// computes a choice for each switch.
 func (e *Decision) encode(results bool) *api.Decision {
 	m := &api.Decision{
 		TimeUnixNano: e.At.UnixNano(),
@@ -60,7 +65,54 @@ func (e *Decision) encode(results bool) *api.Decision {
 	return m
 }
 
-// Owner is a container as it is sent.
+// Owner converts a container to its wire format.
 func Owner(c kubelet.Container) *api.Owner {
 	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name}
+}
+
+// Saved is the file format of a decision.
+type Saved struct {
+	Container *kubelet.Container `json:"container,omitempty"`
+	Allocated []string           `json:"allocated"`
+	Given     time.Time          `json:"given"`
+	Fixed     json.RawMessage    `json:"decision"` // api.Decision
+}
+
+// Save converts decisions to their file format. It omits decisions that fail to encode.
+func Save(decisions []Decision) []Saved {
+	saved := make([]Saved, 0, len(decisions))
+	for _, e := range decisions {
+		if fixed, err := protojson.Marshal(e.message()); err == nil {
+			saved = append(saved, Saved{e.Container, e.Allocated, e.Given, fixed})
+		}
+	}
+	return saved
+}
+
+// Restore replaces the decisions of an empty log by those that an earlier server saved. If the saved decisions
+// are invalid, Restore returns an error and the log stays empty.
+func (d *Log) Restore(saved []Saved) error {
+	restored := Log{Lives: d.Lives}
+	if len(saved) > Most {
+		return fmt.Errorf("%d decisions, more than %d", len(saved), Most)
+	}
+	for _, s := range saved {
+		m := &api.Decision{}
+		if err := protojson.Unmarshal(s.Fixed, m); err != nil {
+			return fmt.Errorf("parse a decision: %w", err)
+		}
+		if m.GetResource() == "" || len(s.Allocated) == 0 {
+			return errors.New("a decision without resource or allocated devices")
+		}
+		e := &Decision{
+			At: time.Unix(0, m.GetTimeUnixNano()), Container: s.Container, Resource: m.GetResource(),
+			Size: int(m.GetSize()), Asked: m.GetAsked(), Allocated: s.Allocated, Given: s.Given,
+			message: func() *api.Decision { return m }, cost: encodedBytes(m), shortened: true,
+		}
+		restored.entries = append(restored.entries, e)
+		restored.index(e)
+	}
+	restored.fit()
+	*d = restored
+	return nil
 }

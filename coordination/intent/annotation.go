@@ -8,49 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Domain is that of Tandem's labels and annotations.
+// Domain is the prefix of Tandem's labels and annotations.
 const Domain = "tandem.dev"
 
 // Tandem's annotations of a pod.
 const (
-	// AlignmentKey is "required" or "preferred": whether a container is refused when its pairs are not all on
-	// one switch each. Any other value counts as "required". The annotation overrides the daemons' --alignment,
-	// but lifts "required" only in the namespaces that an administrator names.
+	// AlignmentKey has the value "required" or "preferred": with "required" a container is rejected unless each
+	// of the container's pairs is on one switch. Any other value counts as "required". The annotation overrides
+	// the daemons' --alignment, but lifts "required" only in the namespaces of Policy.OptOut.
 	AlignmentKey = Domain + "/alignment"
-	// DevicesKey has the devices that a scheduler chose for the pod, GPUs and VFs alike: PCI addresses or device
-	// IDs with commas between ("0000:11:00.0,0000:2f:00.0"). A container takes from it, in this order, as many
-	// as it asks for of those that are free.
+	// DevicesKey has a scheduler's choice of devices for the pod, GPUs and VFs alike: comma-separated PCI
+	// addresses or device IDs ("0000:11:00.0,0000:2f:00.0"). A container gets the first free devices, as many as
+	// requested.
 	DevicesKey = Domain + "/devices"
 )
 
-// Alignment says whether a container may have pairs that are not on one switch.
-type Alignment string
-
-// The two alignments.
-const (
-	Preferred Alignment = "preferred"
-	Required  Alignment = "required"
-)
-
-// MarshalText prints the alignment as flag and annotation spell it.
-func (a Alignment) MarshalText() ([]byte, error) { return []byte(a), nil }
-
-// UnmarshalText accepts "preferred" and "required".
-func (a *Alignment) UnmarshalText(text []byte) error {
-	switch alignment := Alignment(text); alignment {
-	case Preferred, Required:
-		*a = alignment
-		return nil
-	default:
-		return fmt.Errorf("want %s or %s", Preferred, Required)
-	}
-}
-
-// choosers are the annotations with devices that a scheduler chose, the first that is there counts.
+// choosers are the annotations with a scheduler's choice of devices. The first existing annotation counts.
 var choosers = []struct {
 	key  string
 	read func(string) ([]string, error)
@@ -61,49 +36,57 @@ var choosers = []struct {
 	{"hami.io/amd-devices-allocated", hami},
 	// Volcano's deviceshare plugin writes HAMi's format (pkg/scheduler/api/devices/nvidia/vgpu/utils.go).
 	{"volcano.sh/vgpu-ids-new", hami},
-	// Koordinator: PCI addresses of VFs (apis/extension/device_share.go, DeviceAllocations). It names GPUs by a
-	// number of its own agent's ("minor"), which says nothing here: they are chosen beside the VFs.
+	// Koordinator: PCI addresses of VFs (apis/extension/device_share.go, DeviceAllocations). Koordinator's
+	// numbers of GPUs ("minor") have no meaning here: Tandem chooses GPUs next to the VFs.
 	{"scheduling.koordinator.sh/device-allocated", koordinator},
 }
 
-// What a pod's annotations may say. A node has some hundred devices; the API server lets annotations be 256
-// KiB long.
+// Limits of a pod's annotations. A node has some hundred devices; the API server allows 256 KiB of
+// annotations.
 const (
-	maxAnnotation = 16 << 10 // bytes of one that is read
+	maxAnnotation = 16 << 10 // bytes of an annotation
 	maxChosen     = 256      // devices
 	maxName       = 128      // bytes of a device's name
 )
 
-// readAnnotations takes over what the pod's annotations say, as far as the policy lets them. One that cannot
-// be read is as if it were not there, with a remark.
-func (p *Pod) readAnnotations(annotations map[string]string, policy Policy) {
+// preferences are the contents of a pod's annotations.
+type preferences struct {
+	alignment Alignment // "" if equal to the policy's, or not annotated
+	chosen    []string
+	remarks   []string // about unreadable or forbidden annotations, for people
+}
+
+// readAnnotations returns the contents of annotations as far as the policy permits. An unreadable annotation
+// has no effect but a remark.
+func readAnnotations(namespace string, annotations map[string]string, policy Policy) (p preferences) {
 	if text, ok := annotations[AlignmentKey]; ok {
-		p.align(text, policy)
+		p.align(namespace, text, policy)
 	}
 	for _, chooser := range choosers {
 		text, ok := annotations[chooser.key]
 		if !ok {
 			continue
 		}
-		chosen, err := choose(text, chooser.read, policy.Choose.Has(p.Namespace))
+		chosen, err := choose(text, chooser.read, policy.Choose.Has(namespace))
 		if err != nil {
-			p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s: %v", chooser.key, err))
+			p.remarks = append(p.remarks, fmt.Sprintf("annotation %s: %v", chooser.key, err))
 			continue
 		}
 		if len(chosen) > 0 {
-			p.Chosen = chosen
-			return
+			p.chosen = chosen
+			break
 		}
 	}
+	return p
 }
 
-// Relaxation says, in a refusal, how the owner of a pod allows pairs that are not on one switch each.
+// Relaxation is the part of a rejection that explains how the owner of a pod permits a degraded placement.
 const Relaxation = "annotation " + AlignmentKey + ": " + string(Preferred) +
 	", or none, allows a degraded placement; any other value counts as " + string(Required)
 
-// AnnotatedAlignment returns the alignment that the text of an annotation asks for; an empty text asks for
-// none, "". A text that is neither of the two asks for Required, the stricter one: its author wanted
-// something else than the default. The error then names the values that there are.
+// AnnotatedAlignment returns the alignment in the text of an annotation, "" for an empty text. Any unknown
+// text means Required, the stricter value: the author did not want the default. The error then lists the
+// values.
 func AnnotatedAlignment(text string) (Alignment, error) {
 	var wanted Alignment
 	if text == "" {
@@ -116,24 +99,24 @@ func AnnotatedAlignment(text string) (Alignment, error) {
 	return wanted, nil
 }
 
-// align takes the alignment over that an annotation asks for, where it differs from what every pod gets.
-func (p *Pod) align(text string, policy Policy) {
+// align sets the alignment of an annotation if the value differs from the policy's.
+func (p *preferences) align(namespace, text string, policy Policy) {
 	wanted, err := AnnotatedAlignment(text)
 	if err != nil {
-		p.Remarks = append(p.Remarks, err.Error())
+		p.remarks = append(p.remarks, err.Error())
 	}
 	switch {
 	case wanted == "", wanted == cmp.Or(policy.Alignment, Preferred):
-	case wanted == Preferred && !policy.OptOut.Has(p.Namespace):
-		p.Remarks = append(p.Remarks,
+	case wanted == Preferred && !policy.OptOut.Has(namespace):
+		p.remarks = append(p.remarks,
 			fmt.Sprintf("annotation %s: this node does not let namespace %s lift --alignment=%s",
-				AlignmentKey, p.Namespace, policy.Alignment))
+				AlignmentKey, namespace, policy.Alignment))
 	default:
-		p.Alignment = wanted
+		p.alignment = wanted
 	}
 }
 
-// choose reads the devices that an annotation names.
+// choose returns the devices of an annotation.
 func choose(text string, read func(string) ([]string, error), allowed bool) ([]string, error) {
 	if !allowed {
 		return nil, errors.New("this node does not let the namespace choose devices")
@@ -156,13 +139,13 @@ func choose(text string, read func(string) ([]string, error), allowed bool) ([]s
 	return chosen, nil
 }
 
-// list reads names with commas or white space between.
+// list parses names that commas or white space separate.
 func list(text string) ([]string, error) {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }),
 		nil
 }
 
-// hami reads "uuid,type,memory,cores:" for each device, with ";" after each container.
+// hami parses "uuid,type,memory,cores:" for each device, with ";" after each container.
 func hami(text string) ([]string, error) {
 	var ids []string
 	for device := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ':' || r == ';' }) {
@@ -175,7 +158,7 @@ func hami(text string) ([]string, error) {
 	return ids, nil
 }
 
-// koordinator reads the addresses of VFs from
+// koordinator parses the addresses of VFs in
 // {"rdma":[{"minor":0,"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}.
 func koordinator(text string) ([]string, error) {
 	var allocations struct {
@@ -199,12 +182,12 @@ func koordinator(text string) ([]string, error) {
 	return addresses, nil
 }
 
-// AlignmentOf is the alignment of a pod, as far as the policy lets its annotations decide, and a remark, ""
-// for none, where its annotation has an unknown value or is not heeded.
+// AlignmentOf returns the alignment of a pod by the policy and the pod's annotations, and a remark about an
+// annotation with an unknown value or without effect, "" for none.
 func (p Policy) AlignmentOf(namespace string, annotations map[string]string) (Alignment, string) {
-	pod := Pod{Pod: kubelet.Pod{Namespace: namespace}}
+	var annotated preferences
 	if text, ok := annotations[AlignmentKey]; ok {
-		pod.align(text, p)
+		annotated.align(namespace, text, p)
 	}
-	return cmp.Or(pod.Alignment, p.Alignment, Preferred), strings.Join(pod.Remarks, "; ")
+	return cmp.Or(annotated.alignment, p.Alignment, Preferred), strings.Join(annotated.remarks, "; ")
 }

@@ -14,19 +14,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
-// watcher keeps the pods of this node as the API server sends them. Asking it costs nothing.
+// ServerConfig returns the given configuration or, for nil, the configuration for processes in a pod. The
+// error contains advice if the pod has no service account token.
+func ServerConfig(given *rest.Config) (*rest.Config, error) {
+	if given != nil {
+		return given, nil
+	}
+	inCluster, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server, set automountServiceAccountToken: true: %w", err)
+	}
+	return inCluster, nil
+}
+
+// NewClient returns a client of the API server for some types of the core group. client-go's clientset
+// contains all APIs of Kubernetes, which adds 23 MB to a program.
+func NewClient(config *rest.Config, types ...runtime.Object) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, types...)
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(config)
+}
+
+// watcher stores the pods of this node from a watch at the API server. Reads cost nothing.
 type watcher struct {
 	ofNode   cache.ListerWatcher
 	informer atomic.Pointer[cache.SharedIndexInformer]
-	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil once one has worked
+	broken   atomic.Pointer[error] // error of the latest attempt to list or watch; nil after a success
 }
 
-// newWatcher makes a watch on the pods of a node; run starts it.
+// newWatcher returns a watcher for the pods of a node; run starts the watch.
 func newWatcher(config *rest.Config, node string) (*watcher, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -47,7 +73,7 @@ func newWatcher(config *rest.Config, node string) (*watcher, error) {
 	return w, w.renew()
 }
 
-// worked forgets why earlier attempts to list or watch failed if this one works.
+// worked clears the stored error if an attempt to list or watch succeeds.
 func worked[T any](w *watcher, attempt func() (T, error)) (T, error) {
 	result, err := attempt()
 	if err == nil {
@@ -56,7 +82,7 @@ func worked[T any](w *watcher, attempt func() (T, error)) (T, error) {
 	return result, err
 }
 
-// renew makes a new informer: one that has run cannot run again.
+// renew creates a new informer: an informer runs only once.
 func (w *watcher) renew() error {
 	informer := cache.NewSharedIndexInformer(w.ofNode, &corev1.Pod{}, 0, nil)
 	w.informer.Store(&informer)
@@ -66,7 +92,7 @@ func (w *watcher) renew() error {
 	)
 }
 
-// run watches until ctx is done. It may be called again then.
+// run watches until ctx is done. The next call may follow.
 func (w *watcher) run(ctx context.Context) error {
 	if (*w.informer.Load()).IsStopped() {
 		if err := w.renew(); err != nil {
@@ -77,9 +103,9 @@ func (w *watcher) run(ctx context.Context) error {
 	return nil
 }
 
-// pods lists what has been sent so far. It waits for the first list, and for that no longer than ctx. An API
-// server that is away does not tell the kubelet of pods either. One that refuses to tell this process does:
-// what it has sent before gets older and older, and pods pass of which it knows nothing.
+// pods returns the stored pods. The first call waits for the first list, until ctx is done. Without a
+// connection to the API server the kubelet gets no new pods either, so stored pods count. If the API server
+// refuses access, the kubelet gets new pods but the watcher does not, so stored pods no longer count.
 func (w *watcher) pods(ctx context.Context) ([]corev1.Pod, error) {
 	informer := *w.informer.Load()
 	select {
@@ -103,10 +129,10 @@ func (w *watcher) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
-// refuses reports whether an error is the API server's refusal: the account has lost the right, or is none.
+// refuses reports whether the API server refuses access: the account is unknown or lacks the permission.
 func refuses(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// slim drops the fields of a pod that newPod does not read, before the pod is kept.
+// slim removes the fields of a pod that newPod does not read, before the pod is stored.
 func slim(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -122,7 +148,7 @@ func slim(object any) (any, error) {
 	}}
 	kept.ObjectMeta = metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		CreationTimestamp: pod.CreationTimestamp, Annotations: known(pod.Annotations),
+		CreationTimestamp: pod.CreationTimestamp, Annotations: relevant(pod.Annotations),
 	}
 	kept.Spec.InitContainers, kept.Spec.Containers = slimmed(pod.Spec.InitContainers),
 		slimmed(pod.Spec.Containers)
@@ -130,8 +156,9 @@ func slim(object any) (any, error) {
 	return kept, nil
 }
 
-// known are the annotations that are read. One that is too long to be read is kept as just that.
-func known(annotations map[string]string) map[string]string {
+// relevant returns the annotations that readAnnotations reads. A text beyond the limit remains beyond the
+// limit.
+func relevant(annotations map[string]string) map[string]string {
 	kept := map[string]string{}
 	keys := []string{AlignmentKey, corev1.MirrorPodAnnotationKey}
 	for _, chooser := range choosers {
@@ -145,7 +172,7 @@ func known(annotations map[string]string) map[string]string {
 	return kept
 }
 
-// begun keeps the fact that there are statuses.
+// begun preserves only the existence of statuses.
 func begun(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return make([]corev1.ContainerStatus, min(1, len(statuses)))
 }

@@ -6,19 +6,21 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/tandem-k8s/tandem/coordination/changes"
 )
 
-// Enforcement says whether the annotations of pods are enforced on this node, above all [AlignmentKey]: a
-// source that lists pods with their annotations has to answer.
+// Enforcement is the state of the enforcement of pods' annotations on this node, mainly of [AlignmentKey].
+// Enforcement requires the answers of a source that lists pods with their annotations.
 type Enforcement struct {
-	Source Source // that answers; "" while none does
-	Why    string // none does; "" while one does
+	Source Source // the source that answers; "" for none
+	Why    string // reason for the lack of answers; "" for none
 }
 
 // Enforced reports whether annotations are enforced.
 func (e Enforcement) Enforced() bool { return e.Source != "" }
 
-// String is for people.
+// String returns a sentence for people.
 func (e Enforcement) String() string {
 	if e.Enforced() {
 		return fmt.Sprintf("annotation %s is enforced on this node (source %s)", AlignmentKey, e.Source)
@@ -26,46 +28,33 @@ func (e Enforcement) String() string {
 	return fmt.Sprintf("annotation %s is not enforced on this node: %s", AlignmentKey, e.Why)
 }
 
-// enforcement is the newest Enforcement, a copy of what the sources answered last.
+// enforcement is the latest Enforcement, by the last answers of the sources.
 type enforcement struct {
 	mu      sync.Mutex
-	now     Enforcement
-	changed chan struct{} // closed on the next one; nil where nobody waits
+	latest  Enforcement
+	changed changes.Signal
 }
 
-// Enforcement returns what the last answers of the sources say, and a channel that is closed once that is
-// another. While Run runs, that is no older than a minute.
-func (s *Sources) Enforcement() (Enforcement, <-chan struct{}) {
-	now := s.lastAnswers()
-	e := &s.enforcement
+// update returns the Enforcement by the last answers of sources, and a channel that is closed after the next
+// change.
+func (e *enforcement) update(sources []*source) (Enforcement, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.changed == nil {
-		e.now, e.changed = now, make(chan struct{})
+	if now := enforcementOf(sources); now != e.latest {
+		e.latest = now
+		e.changed.Raise()
 	}
-	return e.now, e.changed
+	return e.latest, e.changed.Next()
 }
 
-// judge takes note of the last answers.
-func (s *Sources) judge() {
-	now := s.lastAnswers()
-	e := &s.enforcement
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.changed != nil && e.now != now {
-		close(e.changed)
-		e.changed = nil
-	}
-}
-
-// lastAnswers reads the sources, best first.
-func (s *Sources) lastAnswers() Enforcement {
-	if len(s.sources) == 0 {
+// enforcementOf returns the Enforcement by the last answers of sources, best first.
+func enforcementOf(sources []*source) Enforcement {
+	if len(sources) == 0 {
 		return Enforcement{Why: fmt.Sprintf("no source of --intent reads annotations: name %s, %s or %s there",
 			PodsAPI, Kubelet, APIServer)}
 	}
 	var failures []string
-	for _, source := range s.sources {
+	for _, source := range sources {
 		answered, failure := source.last()
 		switch {
 		case answered && failure == nil:
@@ -78,11 +67,4 @@ func (s *Sources) lastAnswers() Enforcement {
 		return Enforcement{Why: "no source has answered yet"}
 	}
 	return Enforcement{Why: strings.Join(failures, "; ")}
-}
-
-// last is what came of the last question to a source.
-func (s *source) last() (answered bool, failure error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.answered, s.failure
 }

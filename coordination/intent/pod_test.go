@@ -152,10 +152,9 @@ func TestAnnotations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var pod Pod
-			pod.readAnnotations(tc.annotations, Policy{Choose: AllNamespaces})
-			if pod.Alignment != tc.alignment || !cmp.Equal(pod.Chosen, tc.chosen) || len(pod.Remarks) != tc.remarks {
-				t.Errorf("got %q, %v, remarks %q", pod.Alignment, pod.Chosen, pod.Remarks)
+			got := readAnnotations("team", tc.annotations, Policy{Choose: AllNamespaces})
+			if got.alignment != tc.alignment || !cmp.Equal(got.chosen, tc.chosen) || len(got.remarks) != tc.remarks {
+				t.Errorf("got %q, %v, remarks %q", got.alignment, got.chosen, got.remarks)
 			}
 		})
 	}
@@ -213,21 +212,20 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add("required", "0000:11:00.0,GPU-1", "GPU-1,NVIDIA,1,2:;",
 		`{"rdma":[{"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}`)
 	f.Fuzz(func(t *testing.T, alignment, own, hami, koordinator string) {
-		var pod Pod
-		pod.readAnnotations(map[string]string{
+		got := readAnnotations("team", map[string]string{
 			AlignmentKey: alignment, DevicesKey: own, "hami.io/vgpu-devices-allocated": hami,
 			koordinatorKey: koordinator,
 		}, Policy{Choose: AllNamespaces})
-		if pod.Alignment != "" && pod.Alignment != Required && pod.Alignment != Preferred {
-			t.Errorf("alignment %q", pod.Alignment)
+		if got.alignment != "" && got.alignment != Required && got.alignment != Preferred {
+			t.Errorf("alignment %q", got.alignment)
 		}
-		for _, id := range pod.Chosen {
+		for _, id := range got.chosen {
 			if id == "" || len(id) > maxName {
-				t.Errorf("a name of %d bytes among %d", len(id), len(pod.Chosen))
+				t.Errorf("a name of %d bytes among %d", len(id), len(got.chosen))
 			}
 		}
-		if remarks := len(strings.Join(pod.Remarks, "")); len(pod.Chosen) > maxChosen || remarks > 1024 {
-			t.Errorf("%d devices, %d bytes of remarks", len(pod.Chosen), remarks)
+		if remarks := len(strings.Join(got.remarks, "")); len(got.chosen) > maxChosen || remarks > 1024 {
+			t.Errorf("%d devices, %d bytes of remarks", len(got.chosen), remarks)
 		}
 	})
 }
@@ -255,7 +253,7 @@ func TestLongAnnotations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := newPod(&corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Annotations: known(map[string]string{tc.key: tc.text})},
+				ObjectMeta: metav1.ObjectMeta{Annotations: relevant(map[string]string{tc.key: tc.text})},
 			}, Policy{Choose: AllNamespaces})
 			said := strings.Join(pod.Remarks, "; ")
 			if len(pod.Chosen) != tc.chosen || (tc.remark == "") != (said == "") ||
@@ -337,7 +335,7 @@ func TestStaticPod(t *testing.T) {
 	t.Parallel()
 	mirror := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			UID: "mirror", Annotations: known(map[string]string{corev1.MirrorPodAnnotationKey: "static"}),
+			UID: "mirror", Annotations: relevant(map[string]string{corev1.MirrorPodAnnotationKey: "static"}),
 		},
 	}
 	if got := newPod(mirror, Policy{}).UID; got != "static" {

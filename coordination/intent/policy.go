@@ -4,30 +4,54 @@ package intent
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
 
-// Policy is what an administrator lets pods say in their annotations.
-type Policy struct {
-	Alignment Alignment  // of pods that say nothing; "" is Preferred
-	Choose    Namespaces // whose pods may name the devices that they want
-	OptOut    Namespaces // whose pods may have Preferred where Alignment is Required
+// Alignment is the requirement on the pairs of a container: preferably or necessarily on one switch each.
+type Alignment string
+
+// The two alignments.
+const (
+	Preferred Alignment = "preferred"
+	Required  Alignment = "required"
+)
+
+// MarshalText returns the value of the flag and the annotation.
+func (a Alignment) MarshalText() ([]byte, error) { return []byte(a), nil }
+
+// UnmarshalText accepts "preferred" and "required".
+func (a *Alignment) UnmarshalText(text []byte) error {
+	switch alignment := Alignment(text); alignment {
+	case Preferred, Required:
+		*a = alignment
+		return nil
+	default:
+		return fmt.Errorf("want %s or %s", Preferred, Required)
+	}
 }
 
-// Namespaces are some, or all, or none. The zero value is none.
+// Policy is the administrator's policy for annotations of pods.
+type Policy struct {
+	Alignment Alignment  // of pods without annotation; "" is Preferred
+	Choose    Namespaces // whose pods may name devices
+	OptOut    Namespaces // whose pods may choose Preferred if Alignment is Required
+}
+
+// Namespaces is a set of namespaces, or all. The zero value is empty.
 type Namespaces struct {
 	all   bool
 	names []string
 }
 
-// AllNamespaces are all.
+// AllNamespaces contains every namespace.
 var AllNamespaces = Namespaces{all: true}
 
-// Has reports whether a namespace is one of them.
+// Has reports whether the set contains a namespace.
 func (n Namespaces) Has(name string) bool { return n.all || slices.Contains(n.names, name) }
 
-// MarshalText prints "all", "none", or the names with commas between.
+// MarshalText returns "all", "none", or comma-separated names.
 func (n Namespaces) MarshalText() ([]byte, error) {
 	switch {
 	case n.all:
@@ -39,7 +63,7 @@ func (n Namespaces) MarshalText() ([]byte, error) {
 	}
 }
 
-// UnmarshalText accepts what MarshalText prints.
+// UnmarshalText accepts the results of MarshalText.
 func (n *Namespaces) UnmarshalText(text []byte) error {
 	var read Namespaces
 	switch string(text) {

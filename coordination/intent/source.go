@@ -3,15 +3,24 @@
 package intent
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// Source names where a decision's knowledge of the request comes from.
+// Source names the origin of a decision's knowledge about the request.
 type Source string
 
-// The sources, best first. Inference is what remains without any: order and time.
+// The sources, best first. Inference uses only order and time.
 const (
 	PodsAPI      Source = "pods-api"
 	Kubelet      Source = "kubelet"
@@ -20,13 +29,13 @@ const (
 	Inference    Source = "inference"
 )
 
-// Choice is the sources that may be used, as the flag --intent spells them: names with commas between.
+// Choice is the value of the flag --intent: the permitted sources, as comma-separated names.
 type Choice []Source
 
-// Default is what costs nothing and needs no right.
+// Default contains the sources without cost and permissions.
 var Default = Choice{PodsAPI, PodResources}
 
-// MarshalText prints the names with commas between.
+// MarshalText returns comma-separated names.
 func (c Choice) MarshalText() ([]byte, error) {
 	names := make([]string, len(c))
 	for i, s := range c {
@@ -35,7 +44,7 @@ func (c Choice) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(names, ",")), nil
 }
 
-// UnmarshalText accepts names with commas between, in any order; none at all leaves inference.
+// UnmarshalText accepts comma-separated names in any order; an empty text leaves inference.
 func (c *Choice) UnmarshalText(text []byte) error {
 	choosable := Choice{PodsAPI, Kubelet, APIServer, PodResources}
 	named := map[Source]bool{}
@@ -54,5 +63,106 @@ func (c *Choice) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Has reports whether a source may be used.
+// Has reports whether a source is permitted.
 func (c Choice) Has(s Source) bool { return slices.Contains(c, s) }
+
+// Pauses after a failure of a source: first firstPause, then twice as long after each further failure. A
+// source that was slow once answers for the next pod.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = time.Minute
+)
+
+// maxAsking is the maximum number of open questions to a source: one of each plugin, and abandoned ones.
+const maxAsking = 4
+
+// source is a source with the results of the last questions.
+type source struct {
+	name Source
+	log  *slog.Logger
+	pods func(context.Context) ([]Pod, error)
+
+	asking   atomic.Int32 // open questions
+	mu       sync.Mutex
+	answered bool          // with or without an error
+	failure  error         // of the last question; nil for none
+	pause    time.Duration // 0 without a failure
+	retry    time.Time
+}
+
+// ask calls the source with one of several shares of the remaining time. A source that exceeds the deadline,
+// because a disk hangs, is abandoned; maxAsking limits further calls until the source returns.
+func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(shares))
+		defer cancel()
+	}
+	if s.asking.Add(1) > maxAsking {
+		s.asking.Add(-1)
+		return nil, errors.New("earlier questions have no answer yet")
+	}
+	type result struct {
+		pods []Pod
+		err  error
+	}
+	results := make(chan result, 1)
+	go func() {
+		defer s.asking.Add(-1)
+		var r result
+		r.err = survive.Do(s.log, func() (err error) {
+			r.pods, err = s.pods(ctx)
+			return err
+		})
+		results <- r
+	}()
+	select {
+	case r := <-results:
+		return r.pods, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *source) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !time.Now().Before(s.retry)
+}
+
+// untilRetry returns the time until the next call of a failed source.
+func (s *source) untilRetry() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Until(s.retry)
+}
+
+// note stores the result of a question, and logs the first failure and the recovery.
+func (s *source) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered, s.failure = true, err
+	switch {
+	case err == nil && s.pause > 0:
+		s.log.Info("source of intent works again", "source", s.name)
+		fallthrough
+	case err == nil:
+		s.pause, s.retry = 0, time.Time{}
+		return
+	case s.pause == 0 && errors.Is(err, kubelet.ErrNoPodsAPI):
+		s.log.Info("this kubelet has no Pods API: do without it, and look for it now and then",
+			"source", s.name, "reason", err)
+	case s.pause == 0:
+		s.log.Warn("source of intent does not work: do without it, and try it again now and then",
+			"source", s.name, "error", err)
+	}
+	s.pause = min(max(2*s.pause, firstPause), maxPause)
+	s.retry = time.Now().Add(s.pause)
+}
+
+// last returns the result of the last question.
+func (s *source) last() (answered bool, failure error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered, s.failure
+}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preference makes the request that placement gets when the kubelet asks a plugin for a preferred
-// allocation (GetPreferredAllocation): all that the container requests, although the kubelet asks for one
-// resource. It is a pure function of a [View], what is known of the node's devices at that moment.
+// Package preference builds the placement request for a GetPreferredAllocation of the kubelet. The kubelet
+// names one resource; the placement request contains all resources that the container requests. The package
+// is a pure function of a [View] of the node's devices.
 package preference
 
 import (
@@ -14,25 +14,26 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// View is the devices of a node when a container requests some.
+// View holds the devices of a node at the time of a container's request.
 type View struct {
 	Node  *devicemanager.Node
 	Links []topology.Link
 	Free  devicemanager.Set // healthy, and held by no container
 	Taken devicemanager.Set // held by other containers
 	Given devicemanager.Set // held by the container
-	Left  devicemanager.Set // left by init containers of the pod
+	Left  devicemanager.Set // left by init containers of the pod for reuse
 }
 
-// Half is the request of one resource.
+// Half is the request for one resource.
 type Half struct {
 	devicemanager.Request
 	Held, Free devicemanager.Set // see placement.Half
 }
 
-// Halves returns the requests of a container when the kubelet asks for one of the resources. The devices of
-// that one are those of the question. Of another resource they are those that the container has or takes over
-// and those that the kubelet will probably offer. CPUs are the demand for exclusive CPUs, nil for none.
+// Halves returns the requests of a container for a question of the kubelet. The question lists the held and
+// free devices of its resource. For other resources, Halves takes the devices that the container has or
+// reuses as held, and the devices that the kubelet will probably offer as free. Without a request for
+// exclusive CPUs, cpus is nil.
 func (v *View) Halves(q *devicemanager.Question, requests devicemanager.Requests, cpus *hints.Demand) []Half {
 	nodes, admitted := v.nodes(q, requests, cpus)
 	halves := make([]Half, 0, len(requests))
@@ -48,8 +49,8 @@ func (v *View) Halves(q *devicemanager.Question, requests devicemanager.Requests
 	return halves
 }
 
-// Expected returns the requests of a container that has no devices yet on these NUMA nodes; no nodes stand
-// for all of them.
+// Expected returns the requests of a container without devices, with free devices of the NUMA nodes. An empty
+// mask means all nodes.
 func (v *View) Expected(requests devicemanager.Requests, nodes hints.Mask) []Half {
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
@@ -60,8 +61,8 @@ func (v *View) Expected(requests devicemanager.Requests, nodes hints.Mask) []Hal
 	return halves
 }
 
-// half returns the request of a resource that the kubelet does not ask for now. If the container has more
-// devices than it requests, the kubelet takes any of them.
+// half returns the request for a resource that is not in the question. If the container has more devices than
+// requested, the kubelet may take any of these, so all count as free.
 func (v *View) half(r devicemanager.Request, nodes hints.Mask, admitted bool) Half {
 	h := Half{Request: r, Held: v.held(r)}
 	switch n := h.Held.Len(); {
@@ -74,7 +75,7 @@ func (v *View) half(r devicemanager.Request, nodes hints.Mask, admitted bool) Ha
 	return h
 }
 
-// held returns the devices of a resource that the container has, or else takes over from init containers.
+// held returns the container's devices of a resource; if none, the devices left by init containers.
 func (v *View) held(r devicemanager.Request) devicemanager.Set {
 	all := v.Node.Resources[r.Resource].All
 	if given := all.Intersection(v.Given); given.Len() > 0 {
@@ -83,9 +84,9 @@ func (v *View) held(r devicemanager.Request) devicemanager.Set {
 	return all.Intersection(v.Left)
 }
 
-// nodes returns the NUMA nodes on which the container gets its devices: those of the offered devices or, if
-// these have none (excludeTopology), those that policy restricted chooses; false if it refuses the container.
-// If no nodes have both the devices and the CPUs, the devices decide.
+// nodes returns the NUMA nodes of the container's devices: the nodes of the offered devices or, for devices
+// without NUMA node (excludeTopology), the nodes that policy restricted chooses. If no nodes have both devices
+// and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the container.
 func (v *View) nodes(
 	q *devicemanager.Question, requests devicemanager.Requests, cpus *hints.Demand,
 ) (nodes hints.Mask, admitted bool) {
@@ -101,7 +102,7 @@ func (v *View) nodes(
 	return hints.Restricted.Nodes(demands...)
 }
 
-// Demands returns the requests of a container as the Topology Manager sees them.
+// Demands returns the requests of a container in the form of the kubelet's Topology Manager.
 func (v *View) Demands(requests devicemanager.Requests) []hints.Demand {
 	demands := make([]hints.Demand, 0, len(requests))
 	for _, r := range requests {
@@ -112,7 +113,7 @@ func (v *View) Demands(requests devicemanager.Requests) []hints.Demand {
 	return demands
 }
 
-// Placement returns the request that placement gets for some halves.
+// Placement returns the placement request for the halves of a container.
 func (v *View) Placement(halves []Half) placement.Request {
 	request := placement.Request{Links: v.Links, Spare: v.devices(v.Free), Taken: v.devices(v.Taken)}
 	for _, h := range halves {
@@ -131,4 +132,22 @@ func (v *View) devices(of devicemanager.Set) placement.Devices {
 		GPUs: v.Node.Devices(of.Intersection(v.Node.OfKind[devicemanager.GPU])),
 		VFs:  v.Node.Devices(of.Intersection(v.Node.OfKind[devicemanager.VF])),
 	}
+}
+
+// Switches holds the devices of each kind for each switch with both GPUs and VFs.
+type Switches [][2]devicemanager.Set
+
+// Pairs returns the number of same-switch pairs that a set of devices can form.
+func (s Switches) Pairs(of devicemanager.Set) int {
+	sum := 0
+	for i := range s {
+		sum += min(of.Common(s[i][devicemanager.GPU]), of.Common(s[i][devicemanager.VF]))
+	}
+	return sum
+}
+
+// Stranded returns the number of pairs that free devices cannot form on a common switch.
+func (s Switches) Stranded(n *devicemanager.Node, free devicemanager.Set) int {
+	pairs := min(free.Common(n.OfKind[devicemanager.GPU]), free.Common(n.OfKind[devicemanager.VF]))
+	return pairs - s.Pairs(free)
 }

@@ -32,6 +32,8 @@ type Resource struct {
 	Devices map[string]device.Device // by ID
 	Links   []topology.Link
 	Joined  bool // the plugin is connected now
+	// the devices are those of an earlier server; the plugin has announced nothing to this server so far
+	Restored bool
 
 	ordered []device.Device // Devices by address and ID
 	saved   json.RawMessage // the same as they are written down
@@ -135,6 +137,16 @@ func (s Set) OfDevice(id, other string) string {
 		}
 	}
 	return ""
+}
+
+// Restored reports whether a plugin known to an earlier server has announced nothing so far.
+func (s Set) Restored() bool {
+	for _, r := range s {
+		if r.Restored {
+			return true
+		}
+	}
+	return false
 }
 
 // Only returns the devices of resources of this set, and nil for none.

@@ -57,6 +57,7 @@ func Restore(saved []Saved) (Set, error) {
 			return nil, err
 		}
 		s[of.Name] = New(of.Name, of.Kind, devices)
+		s[of.Name].Restored = true
 	}
 	if len(s) > MaxResources {
 		return nil, fmt.Errorf("%d resources, more than %d", len(s), MaxResources)

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// sumsFile has the checksums of all artefacts, as "sha256sum -c" reads them.
+// sumsFile has the checksums of all artefacts, in the format of "sha256sum -c".
 const sumsFile = "SHA256SUMS"
 
 // archive writes the files into tandem_VERSION_linux_ARCH.tar.gz.
@@ -46,7 +46,7 @@ func (r release) archiveName(b build) string {
 	return fmt.Sprintf("tandem_%s_linux_%s.tar.gz", r.version, b.arch)
 }
 
-// checksums writes those of all files in a folder into a file there, and returns them.
+// checksums writes the checksums of all files in a folder to a file there, and returns them.
 func checksums(dir string) (string, error) {
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// known are the programs of others in the image: by the name of a file, and how its version stands in it.
+// known are external programs in the image, by file name, with the pattern of their version in the file.
 var known = map[string]struct {
 	part
 	version *regexp.Regexp
@@ -27,7 +27,7 @@ var known = map[string]struct {
 	},
 }
 
-// baseOf reads from the tarball of an image which programs of others are in its layers; "" has none.
+// baseOf returns the external programs in the layers of an image's tarball; none for "".
 func baseOf(image string) (parts []part, err error) {
 	if image == "" {
 		return nil, nil

@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// file is one file of an archive and of a package.
+// file is a file of an archive and of a package.
 type file struct {
-	name      string // in the archive; "" for a file that is not there
+	name      string // in the archive; "" for none
 	installed string // by a package; "" likewise
 	packager  string // "deb" or "rpm" for a file of one kind of package; "" for both
 	program   bool
-	link      string // to which file in the same folder it is a link; "" for none
+	link      string // target of a link in the same folder; "" for none
 	content   []byte
 }
 
-// extras are the files that are the same on every architecture.
+// extras returns the files that are equal on every architecture.
 func (r release) extras() ([]file, error) {
 	tandem := filepath.Join(r.builds[0].dir, "tandem")
 	var files []file
@@ -62,14 +62,14 @@ func (r release) extras() ([]file, error) {
 	return files, nil
 }
 
-// contents are all files for one architecture, the program first.
+// contents returns all files for one architecture, the program first.
 func (r release) contents(b build, extras []file) ([]file, error) {
 	program, err := os.ReadFile(filepath.Join(b.dir, "tandem"))
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
 	}
 	own := file{name: "tandem", installed: "/usr/bin/tandem", program: true, content: program}
-	// kubectl finds its plugin under the one name, and what completes its command line under the other.
+	// The names under which kubectl finds the plugin and its completion.
 	plugin := file{name: "kubectl-tandem", installed: "/usr/bin/kubectl-tandem", program: true, link: "tandem"}
 	completer := file{
 		name: "kubectl_complete-tandem", installed: "/usr/bin/kubectl_complete-tandem",
@@ -96,11 +96,11 @@ func output(program string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// compressed is a text in gzip's format, without name and time.
+// compressed returns a text in gzip's format, without name and time.
 func compressed(text []byte) []byte {
 	var out bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is one of gzip's
-	_, _ = w.Write(text)                                    // memory takes it all
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
+	_, _ = w.Write(text)                                    // memory has no write errors
 	_ = w.Close()
 	return out.Bytes()
 }

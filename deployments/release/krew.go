@@ -9,14 +9,14 @@ import (
 	"os"
 )
 
-// krewFile is the manifest of kubectl's plugin for Krew, the package manager of such
+// krewFile is the manifest of kubectl's plugin for Krew, the package manager for such plugins
 // (https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest).
 const krewFile = "krew.yaml"
 
-// downloads is where the archives of a version are.
+// downloads is the URL of a version's archives.
 const downloads = "https://github.com/tandem-k8s/tandem/releases/download/v%s/%s"
 
-// writeKrew describes the archives, which have to be there. JSON is YAML.
+// writeKrew describes the archives, which must exist. JSON is valid YAML.
 func (r release) writeKrew() error {
 	var platforms []any
 	for _, b := range r.builds {
@@ -31,7 +31,7 @@ func (r release) writeKrew() error {
 			"files": []any{
 				map[string]string{"from": "tandem", "to": "."}, map[string]string{"from": "LICENSE", "to": "."},
 			},
-			"bin": "tandem", // Krew makes the link kubectl-tandem to it
+			"bin": "tandem", // Krew creates the link kubectl-tandem
 		})
 	}
 	manifest, err := json.MarshalIndent(map[string]any{

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release makes what a release has beside image and chart: archives and packages of the program
-// tandem, an SBOM, and the checksums of all that is in the folder. The same inputs give the same bytes. It is
-// part of "make release".
+// Command release makes the parts of a release besides image and chart: archives and packages of the program
+// tandem, an SBOM, and the checksums of all files in the folder. Equal inputs give equal bytes. It is part of
+// "make release".
 package main
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// release is one version of Tandem, made from one commit.
+// release is a version of Tandem, built from one commit.
 type release struct {
 	out     string // folder of the artefacts
 	root    string // of the repository
-	image   string // the image's tarball; "" where none is described
+	image   string // the image's tarball; "" for none
 	version string
 	made    time.Time // when the commit was; the time of every file
 	builds  []build
 }
 
-// build is the programs of one architecture.
+// build has the programs of one architecture.
 type build struct{ dir, arch string }
 
 func main() {
@@ -74,7 +74,7 @@ func run(args []string, stdout io.Writer) error {
 	return err
 }
 
-// newRelease reads of the programs themselves what they are: one version for all of them.
+// newRelease reads the common version from the programs.
 func newRelease(root, out, image string, bins []string) (release, error) {
 	r := release{root: root, out: out, image: image}
 	for _, dir := range bins {
@@ -96,11 +96,11 @@ func newRelease(root, out, image string, bins []string) (release, error) {
 		}
 		r.version, r.builds = own, append(r.builds, b)
 		if _, r.made = version.Source(info); r.made.IsZero() {
-			r.made = time.Unix(0, 0).UTC() // from a tarball; what matters is that it is always the same
+			r.made = time.Unix(0, 0).UTC() // for a build from a tarball: any constant time
 		}
 	}
 	return r, os.MkdirAll(out, 0o755)
 }
 
-// path is the place of an artefact.
+// path returns the path of an artefact.
 func (r release) path(name string) string { return filepath.Join(r.out, name) }

@@ -11,7 +11,7 @@ import (
 
 var command = regexp.MustCompile(`(?m)^  ([a-z]+) {2,}\S`)
 
-// manual is the manual page of tandem: what it says of itself and of each of its commands.
+// manual returns the manual page of tandem: the help texts of the program and of its commands.
 func (r release) manual(tandem string) ([]byte, error) {
 	help, err := output(tandem, "--help")
 	if err != nil {
@@ -36,8 +36,7 @@ func (r release) manual(tandem string) ([]byte, error) {
 
 var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`)
 
-// section adds a text as it stands. What roff would take for a request gets a character of no width before
-// it.
+// section adds a text unchanged. A zero-width character protects lines that roff would take for requests.
 func section(page *bytes.Buffer, title string, text []byte) {
 	fmt.Fprintf(page, ".SH %q\n.nf\n", strings.ToUpper(title))
 	for line := range strings.Lines(strings.TrimSpace(string(text)) + "\n") {

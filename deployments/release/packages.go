@@ -14,8 +14,7 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm" // registers the format
 )
 
-// pack writes the packages for Debian's kind of distribution and for Red Hat's, under the names that those
-// give them.
+// pack writes the packages for Debian and Red Hat, with their usual file names.
 func (r release) pack(b build, contents []file) error {
 	dir, err := os.MkdirTemp("", "tandem-release-")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// programs are all that a release has.
+// programs are all programs of a release.
 var programs = []string{
 	"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager", "tandem-scheduler",
 }
@@ -29,7 +29,7 @@ const (
 	unknown = "NOASSERTION"
 )
 
-// part is something that Tandem is made of.
+// part is a component of Tandem.
 type part struct{ name, version, licence, purl string }
 
 // writeSBOM writes what is in the programs and in the image, as SPDX 2.3.
@@ -53,7 +53,7 @@ func (r release) writeSBOM() error {
 	return err
 }
 
-// modules are those of Go that any of the programs has, sorted, and the commit of Tandem itself.
+// modules returns the Go modules of all programs, sorted, and Tandem's commit.
 func (r release) modules() (parts []part, commit string, err error) {
 	for _, b := range r.builds {
 		for _, program := range programs {
@@ -84,7 +84,7 @@ func ofModule(m *debug.Module) part {
 	return part{m.Path, m.Version, unknown, "pkg:golang/" + m.Path + "@" + m.Version}
 }
 
-// document puts Tandem, what its programs are linked with, and what the image has beside them together.
+// document returns the SBOM of Tandem, the modules in its programs, and the other parts of the image.
 func (r release) document(commit string, modules, base []part) *spdx.Document {
 	document := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",

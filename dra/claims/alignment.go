@@ -65,8 +65,8 @@ func readParameters(raw []byte) (read Parameters, err error) {
 	return read, nil
 }
 
-// demands says what would have to be otherwise for a claim to start without all its pairs being on one switch
-// each; "" where it may. Of several pods that share the claim each can require it.
+// demands returns the changes with which a claim could start without all its pairs on one switch each, or ""
+// if it may start as it is. Each of several pods that share the claim can require alignment.
 func demands(
 	policy intent.Policy, log *slog.Logger, claim *resourceapi.ResourceClaim, pods []*corev1.Pod,
 ) (otherwise string, err error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// Prepare and unprepare of a claim beside those of many other pods, with all writes to the disk: p99 too.
+// Prepare and unprepare of a claim among those of many other pods, with all writes to the disk, including
+// p99.
 func BenchmarkPrepare(b *testing.B) {
 	for _, c := range []struct {
 		name  string

@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/dra/claims/held"
 )
 
-// check is what holds whatever was done: a device is one claim's, and the files are those of the claims that
-// are prepared, which are these.
+// check checks the invariants: a device belongs to one claim, the prepared claims are those in alive, and the
+// files are theirs.
 func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 	n.t.Helper()
 	known, err := n.Prepared()

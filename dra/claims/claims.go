@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package claims says what the containers of a claim get, and remembers it: which GPUs and VFs, their CDI
-// spec, what is told of them in the claim's status, until the claim is unprepared.
+// Package claims determines and records the devices of claims, until the claims are unprepared: the GPUs and
+// VFs, their CDI spec, and the entries in the claim's status.
 //
-//	claims, pool ──decide──▶ Claim ──▶ checkpoint (claims.json)    what is handed out for which device
-//	      pod ──containers──▶  │
-//	                           └─────▶ CDI spec of the claim       what its containers get
+//	claims, pool ──decide──▶ Claim ──▶ checkpoint (claims.json)   the assigned devices
+//	     pod ──containers──▶   │
+//	                           └─────▶ CDI spec of the claim       the edits for its containers
 //	                                   pairs files, device-info files
 //
-// Everything is decided by pure functions of what the node has, what the scheduler allocated and what is
-// prepared already. A pair or a bundle is handed out as it is named. A VF that was allocated by itself beside
-// a GPU is a token: another VF can be handed out in its place, the GPU's reserved one above all, which nobody
-// else can get as long as the claim has the GPU. The token's own VF stays idle, which nobody else can get as
-// long as the claim has the token. So no claim ever gets what the scheduler could give to another.
+// Decisions are pure functions of the node's devices, the scheduler's allocation and the prepared claims. A
+// pair or a bundle is assigned as named. A VF that was allocated by itself next to a GPU is a token: another
+// VF may be assigned in its place, preferably the GPU's reserved one, which no other claim can get as long as
+// the claim has the GPU. The token's own VF stays idle, and unavailable to others as long as the claim has
+// the token. So no claim ever gets a device that the scheduler could give to another claim.
 //
-// What containers get is what the device plugins give: the same code answers, and its answer becomes a CDI
-// device. Requests of one container carry the same, whole environment, for of equal variables in several CDI
-// devices a container keeps one.
+// Containers get the same edits as from the device plugins, by the same code, as a CDI device. All requests
+// of one container carry the same, complete environment, because a container keeps only one of several equal
+// variables in its CDI devices.
 //
-// The order of effects makes that a process can be killed at any time. Prepare writes the checkpoint,
-// durably, then the files, then answers; unprepare removes the files, then writes the checkpoint. What lies
-// between is made good by [Preparer.Restore] or by the kubelet, which asks again. A claim is answered as
-// prepared only while its files are there. Two processes may share a folder: each reads the checkpoint anew
-// under a lock.
+// The order of effects allows the end of the process at any time. Prepare writes the checkpoint, durably,
+// then the files, then answers; unprepare removes the files, then writes the checkpoint. [Preparer.Restore],
+// or a repeated call of the kubelet, repairs anything in between. A claim is reported as prepared only while
+// its files exist. Two processes may share a folder: each reads the checkpoint again under a lock.
 package claims
 
 import (
@@ -40,11 +39,11 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// State is what the node has to hand out now, and under which names.
+// State has the node's current devices, and their published names.
 type State struct {
 	Machine inventory.Machine
 	Pool    pool.Pool
-	Unread  error // why it is not known who has which devices; nil where it is
+	Unread  error // reason for unknown holders of devices; nil if known
 }
 
 // GPUs returns the edits for containers with GPUs: *gpu.GPUs.
@@ -58,50 +57,50 @@ type VFs interface {
 	Pool(name string) (pools.Pool, bool)
 }
 
-// Claim is a claim that is prepared.
+// Claim is a prepared claim.
 type Claim struct {
 	UID       types.UID  `json:"uid"`
 	Namespace string     `json:"namespace"`
 	Name      string     `json:"name"`
-	Devices   []Prepared `json:"devices"` // none where all that is known of it is that it has a CDI spec
+	Devices   []Prepared `json:"devices"` // none if only the claim's CDI spec is known
 	Pods      []Pod      `json:"pods,omitempty"`
 }
 
-// Pod is a pod that a claim was reserved for when it was prepared.
+// Pod is a pod for which a claim was reserved when prepared.
 type Pod struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 }
 
-// Prepared is an allocated device and what was handed out for it.
+// Prepared is an allocated device, with the GPUs and VFs assigned for it.
 type Prepared struct {
-	Request string   `json:"request"` // "pairs/near" where it is one of several that a request named
+	Request string   `json:"request"` // "pairs/near" for a subrequest of a request
 	Pool    string   `json:"pool"`    // of the node, in its ResourceSlices
 	Device  string   `json:"device"`  // its name in the pool
 	GPUs    []string `json:"gpus,omitempty"`
-	VFs     []string `json:"vfs,omitempty"`   // those that are really handed out
-	Token   string   `json:"token,omitempty"` // the VF that the device names, where another is handed out
-	With    string   `json:"with,omitempty"`  // of a GPU by itself: its reserved VF, handed out for a token
-	Admin   bool     `json:"admin,omitempty"` // for looking at: another claim may have it too
-	Group   string   `json:"group"`           // requests with the same one go to the same containers
-	CDI     []string `json:"cdi,omitempty"`   // what container runtimes are told to add, once for each request
+	VFs     []string `json:"vfs,omitempty"`   // the assigned VFs
+	Token   string   `json:"token,omitempty"` // the VF that the device names, if another VF is assigned
+	With    string   `json:"with,omitempty"`  // of a GPU by itself: its reserved VF, assigned for a token
+	Admin   bool     `json:"admin,omitempty"` // admin access: other claims may have the device too
+	Group   string   `json:"group"`           // requests of one group go to the same containers
+	CDI     []string `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
 }
 
 // String names the claim for people: "claim team/train-0".
 func (c Claim) String() string { return "claim " + c.Namespace + "/" + c.Name }
 
-// in reports whether the claim is one of some.
+// in reports whether claims contain the claim.
 func (c Claim) in(claims []Claim) bool {
 	return slices.ContainsFunc(claims, func(d Claim) bool { return d.UID == c.UID })
 }
 
-// request is the request of the claim, without the name of a subrequest.
+// request returns the request of the claim, without the name of a subrequest.
 func (p Prepared) request() string {
 	request, _, _ := strings.Cut(p.Request, "/")
 	return request
 }
 
-// holds are the devices that nobody else may get, idle ones included.
+// holds returns the devices that no other claim may get, including idle ones.
 func (p Prepared) holds() []string {
 	switch {
 	case p.Admin:
@@ -113,7 +112,7 @@ func (p Prepared) holds() []string {
 	}
 }
 
-// find is the claim with a UID; without devices where it is not prepared.
+// find returns the claim with a UID, without devices if the claim is not prepared.
 func find(known []Claim, uid types.UID) Claim {
 	if i := slices.IndexFunc(known, func(c Claim) bool { return c.UID == uid }); i >= 0 {
 		return known[i]
@@ -121,7 +120,7 @@ func find(known []Claim, uid types.UID) Claim {
 	return Claim{UID: uid}
 }
 
-// inGroup are the devices that go to the containers of a group.
+// inGroup returns the devices of a group's containers.
 func inGroup(claims []Claim, group string) []Prepared {
 	var devices []Prepared
 	for _, c := range claims {
@@ -134,7 +133,7 @@ func inGroup(claims []Claim, group string) []Prepared {
 	return devices
 }
 
-// answer is what the kubelet is told of a claim.
+// answer returns the answer to the kubelet for a claim.
 func (c Claim) answer() []kubeletplugin.Device {
 	devices := make([]kubeletplugin.Device, 0, len(c.Devices))
 	for _, d := range c.Devices {
@@ -145,7 +144,7 @@ func (c Claim) answer() []kubeletplugin.Device {
 	return devices
 }
 
-// firsts are the first device of each group.
+// firsts returns the first device of each group.
 func (c Claim) firsts() []Prepared {
 	var firsts []Prepared
 	for _, d := range c.Devices {
@@ -156,7 +155,7 @@ func (c Claim) firsts() []Prepared {
 	return firsts
 }
 
-// group names the group of a request; "" where the claim does not have it.
+// group returns the group of a request, or "" for an unknown request.
 func (c Claim) group(request string) string {
 	for _, d := range c.Devices {
 		if d.request() == request {
@@ -183,7 +182,7 @@ func boundBy(claims []Claim) map[string]string {
 	return bound
 }
 
-// redeemed reports whether claims have tokens for which other VFs were handed out.
+// redeemed reports whether claims have tokens with other VFs assigned.
 func redeemed(claims ...Claim) bool {
 	return slices.ContainsFunc(claims, func(c Claim) bool {
 		return slices.ContainsFunc(c.Devices, func(d Prepared) bool { return d.Token != "" })

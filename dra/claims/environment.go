@@ -92,7 +92,7 @@ func (m *composition) compose(group string, devices []Prepared) (*environment, e
 		name := m.index.vfs[vf.ID].Pool
 		byPool[name] = append(byPool[name], vf.ID)
 	}
-	var tellers []*grants.Pairs // resources that want their containers to be told of pairs
+	var tellers []*grants.Pairs // of resources that request the description of pairs
 	for _, name := range slices.Sorted(maps.Keys(byPool)) {
 		told, err := m.addVFs(e, name, byPool[name])
 		if err != nil {
@@ -105,7 +105,7 @@ func (m *composition) compose(group string, devices []Prepared) (*environment, e
 	return e, m.tell(e, tellers, choice)
 }
 
-// addGPUs adds what GPUs take, of several resources at once: what a container is told of them is one list.
+// addGPUs adds the edits for GPUs of all resources together, because their list in the container is one.
 func (m *composition) addGPUs(e *environment, ordered []placement.Device) error {
 	if len(ordered) == 0 {
 		return nil
@@ -129,8 +129,8 @@ func (m *composition) addGPUs(e *environment, ordered []placement.Device) error 
 	return nil
 }
 
-// addVFs adds the edits for the VFs of one resource. It returns what the resource tells containers of their
-// pairs, nil for nothing.
+// addVFs adds the edits for the VFs of one resource. It returns the resource's description of pairs, nil for
+// none.
 func (m *composition) addVFs(e *environment, name string, ids []string) (*grants.Pairs, error) {
 	if m.vfs == nil {
 		return nil, fmt.Errorf("find resource %s: there are no VFs on this node", name)
@@ -171,7 +171,7 @@ func (m *composition) addVFs(e *environment, name string, ids []string) (*grants
 	return told, nil
 }
 
-// idIn is the ID by which a pool knows a VF: of an HCA that it shares that of a replica.
+// idIn returns the ID of a VF in a pool; for a shared HCA, the ID of a replica.
 func idIn(pool pools.Pool, id string) (string, bool) {
 	i := slices.IndexFunc(pool.Devices, func(d pools.Device) bool {
 		return d.ID == id || strings.HasPrefix(d.ID, id+replicaMark)
@@ -182,10 +182,11 @@ func idIn(pool pools.Pool, id string) (string, bool) {
 	return pool.Devices[i].ID, true
 }
 
-// replicaMark is between the ID of a device and the number of a replica, which package inventory leaves out.
+// replicaMark separates the ID of a device from the number of a replica; package inventory omits both mark
+// and number.
 const replicaMark = "::"
 
-// tell adds what containers are told of their pairs, as far as a resource wants that.
+// tell adds the description of pairs that resources request.
 func (m *composition) tell(e *environment, tellers []*grants.Pairs, choice placement.Choice) error {
 	var named []pairs.VF
 	for _, t := range tellers {
@@ -207,7 +208,7 @@ func (m *composition) tell(e *environment, tellers []*grants.Pairs, choice place
 	return nil
 }
 
-// served says of each GPU which VF serves it.
+// served returns the VF that serves each GPU.
 func served(told pairs.File) []pairs.Served {
 	var list []pairs.Served
 	for _, pair := range told.Pairs {

@@ -86,8 +86,8 @@ func (f *claimFiles) specs() ([]types.UID, error) {
 	return claims, nil
 }
 
-// writeSpec puts the CDI spec of a claim in place, unless it is there. A group without any edits has no
-// device, for CDI refuses such a one, and where no group has any there is no spec.
+// writeSpec writes the CDI spec of a claim unless it exists. It omits groups without edits, which CDI
+// rejects, and writes no spec if all groups are empty.
 func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) error {
 	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
 	for _, first := range c.firsts() {
@@ -105,7 +105,7 @@ func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) er
 		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
 	}
 	if before, err := os.ReadFile(name); err == nil && bytes.Equal(before, content) {
-		return nil // runtimes read all specs again whenever one is written
+		return nil // runtimes reread all specs after each write
 	}
 	if err := os.MkdirAll(f.cdiDir, 0o755); err != nil {
 		return fmt.Errorf("write CDI spec of %s: %w", c, err)
@@ -131,7 +131,7 @@ func (f *claimFiles) remove(gone, left []Claim) error {
 	return nil
 }
 
-// unrestored is the error of a prepared claim whose files cannot be written, nil where they are all there.
+// unrestored returns the error of a prepared claim whose files cannot be written, or nil if all files exist.
 func (f *claimFiles) unrestored(c Claim, cause error) error {
 	if missing := f.missing(c); missing != "" {
 		return fmt.Errorf("restore %s of %s: %w", missing, c, cause)
@@ -141,8 +141,8 @@ func (f *claimFiles) unrestored(c Claim, cause error) error {
 	return nil
 }
 
-// missing is a file of a prepared claim that is not there, or lacks something: its CDI spec, in which all CDI
-// devices are that the kubelet was told of, or a pairs file that this mounts; "" where none is.
+// missing returns the name of a missing or incomplete file of a prepared claim, or "": the CDI spec, with all
+// CDI devices that were reported to the kubelet, or a pairs file that the spec mounts.
 func (f *claimFiles) missing(c Claim) string {
 	told := c.ownCDI()
 	if len(told) == 0 {
@@ -171,7 +171,7 @@ func (f *claimFiles) missing(c Claim) string {
 	return ""
 }
 
-// complete are those of prepared claims of which no file is missing.
+// complete returns the claims of which no file is missing.
 func (f *claimFiles) complete(kept []Claim) []Claim {
 	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return f.missing(c) != "" })
 }
@@ -188,8 +188,8 @@ func (f *claimFiles) tidySpecs(known []Claim) error {
 	return errors.Join(problems...)
 }
 
-// tidyPairs removes the pairs files of claims that are not prepared. Those of a claim of which no more is
-// known than that it has a CDI spec stay.
+// tidyPairs removes the pairs files of claims that are not prepared. It keeps all pairs files of claims of
+// which only the CDI spec is known.
 func (f *claimFiles) tidyPairs(known []Claim) error {
 	entries, err := os.ReadDir(f.pairsDir)
 	if errors.Is(err, fs.ErrNotExist) {

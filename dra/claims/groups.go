@@ -14,8 +14,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 )
 
-// asked is a request of a claim.
-type asked struct {
+// requestKey identifies a request of a claim.
+type requestKey struct {
 	claim   types.UID
 	request string
 }
@@ -23,23 +23,23 @@ type asked struct {
 // groups assigns requests to groups of requests with the same containers: it maps a request to the first
 // request of its group. If two containers use a request, and one of them also uses others, all these belong
 // to one group: the environment of both containers contains the devices of the whole group.
-type groups map[asked]asked
+type groups map[requestKey]requestKey
 
 // of returns the name of the group of a request.
 func (g groups) of(claim types.UID, request string) string {
-	first := g.first(asked{claim, request})
+	first := g.first(requestKey{claim, request})
 	return string(first.claim) + "-" + first.request
 }
 
-func (g groups) first(a asked) asked {
-	for g[a] != a && g[a] != (asked{}) {
+func (g groups) first(a requestKey) requestKey {
+	for g[a] != a && g[a] != (requestKey{}) {
 		a = g[a]
 	}
 	return a
 }
 
 // join merges requests into one group, named after the first request of all.
-func (g groups) join(requests []asked, all []asked) {
+func (g groups) join(requests []requestKey, all []requestKey) {
 	for _, a := range requests[min(1, len(requests)):] {
 		one, other := g.first(requests[0]), g.first(a)
 		if slices.Index(all, one) > slices.Index(all, other) {
@@ -50,15 +50,15 @@ func (g groups) join(requests []asked, all []asked) {
 }
 
 // requests returns all requests for this driver, claim by claim.
-func requests(claims []*resourceapi.ResourceClaim) []asked {
+func requests(claims []*resourceapi.ResourceClaim) []requestKey {
 	sorted := slices.SortedFunc(slices.Values(claims), func(a, b *resourceapi.ResourceClaim) int {
 		return strings.Compare(string(a.UID), string(b.UID))
 	})
-	var all []asked
+	var all []requestKey
 	for _, claim := range sorted {
 		for _, result := range results(claim) {
 			request, _, _ := strings.Cut(result.Request, "/")
-			if a := (asked{claim.UID, request}); !slices.Contains(all, a) {
+			if a := (requestKey{claim.UID, request}); !slices.Contains(all, a) {
 				all = append(all, a)
 			}
 		}
@@ -71,7 +71,7 @@ func requests(claims []*resourceapi.ResourceClaim) []asked {
 func plain(claims []*resourceapi.ResourceClaim) bool {
 	all := requests(claims)
 	return len(all) < 2 || len(claims) == 1 && isExtended(claims[0]) &&
-		!slices.ContainsFunc(all, func(a asked) bool { return ordinal(a) == "" || ordinal(a) != ordinal(all[0]) })
+		!slices.ContainsFunc(all, func(a requestKey) bool { return ordinal(a) == "" || ordinal(a) != ordinal(all[0]) })
 }
 
 // group determines the groups of claims of some pods. If no container is known to use a claim for extended
@@ -107,9 +107,9 @@ func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) (groups, err
 
 // apart returns an error if one pod uses requests of a claim together, and another pod uses only some of
 // them.
-func (g groups) apart(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod, all []asked) error {
+func (g groups) apart(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod, all []requestKey) error {
 	for _, pod := range pods {
-		uses := map[asked]bool{}
+		uses := map[requestKey]bool{}
 		for _, c := range containers(pod) {
 			for _, a := range slices.Concat(used(pod, &c, claims, all)...) {
 				uses[a] = true
@@ -146,7 +146,7 @@ func containers(pod *corev1.Pod) []corev1.Container {
 // (createRequestsAndMappings in pkg/scheduler/framework/plugins/dynamicresources).
 var ofContainer = regexp.MustCompile(`^container-(\d+)-request-\d+$`)
 
-func ordinal(a asked) string {
+func ordinal(a requestKey) string {
 	if match := ofContainer.FindStringSubmatch(a.request); match != nil {
 		return match[1]
 	}
@@ -158,8 +158,8 @@ func isExtended(claim *resourceapi.ResourceClaim) bool {
 }
 
 // joinByName merges the requests for extended resources of one container.
-func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []asked) {
-	byContainer := map[string][]asked{}
+func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []requestKey) {
+	byContainer := map[string][]requestKey{}
 	for _, a := range all {
 		if a.claim == claim.UID {
 			byContainer[ordinal(a)] = append(byContainer[ordinal(a)], a)
@@ -174,11 +174,11 @@ func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []asked) {
 // each shareable claim in a set of its own, because a shared claim must not expose devices of this pod to
 // other pods.
 func used(
-	pod *corev1.Pod, c *corev1.Container, claims []*resourceapi.ResourceClaim, all []asked,
-) (used [][]asked) {
-	var own []asked
+	pod *corev1.Pod, c *corev1.Container, claims []*resourceapi.ResourceClaim, all []requestKey,
+) (used [][]requestKey) {
+	var own []requestKey
 	for _, claim := range claims {
-		var its []asked
+		var its []requestKey
 		names := requestsOf(pod, c, claim)
 		for _, a := range all {
 			if a.claim == claim.UID && (slices.Contains(names, a.request) || slices.Contains(names, "")) {

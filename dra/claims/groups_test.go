@@ -135,7 +135,7 @@ func TestGroups(t *testing.T) {
 }
 
 // written writes groups, each in the order of all requests.
-func written(g groups, all []asked) (list []string) {
+func written(g groups, all []requestKey) (list []string) {
 	byGroup := map[string][]string{}
 	var order []string
 	for _, a := range all {

@@ -99,10 +99,10 @@ func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
 	return (has[pool.GPU] || has[pool.GPUVF]) && has[pool.VF]
 }
 
-// conflict is an error where a container of some pods gets several environments that contradict each other:
-// of equal variables in several CDI devices, and of mounts on one path, a container keeps one. Claims that
-// were made for the pod have one environment together; those that other pods can use too have not, for it
-// would show those pods what is this one's.
+// conflict returns an error if a container of the pods gets contradictory environments: a container keeps one
+// of several equal variables in CDI devices, and one of several mounts on a path. Claims that belong to one
+// pod share an environment. Claims that other pods can use have environments of their own, so that they do
+// not reveal this pod's devices.
 func conflict(
 	pods []*corev1.Pod, claims []*resourceapi.ResourceClaim, prepared []Claim,
 	environments map[string]*environment,
@@ -110,7 +110,7 @@ func conflict(
 	all := requests(claims)
 	for _, pod := range pods {
 		for _, c := range containers(pod) {
-			seen, of := map[string]string{}, map[string]string{} // by what is set: to what, and by which claim
+			seen, of := map[string]string{}, map[string]string{} // by setting: its value, and the claim that sets it
 			for _, a := range slices.Concat(used(pod, &c, claims, all)...) {
 				claim := find(prepared, a.claim)
 				settings := settingsOf(environments[claim.group(a.request)])
@@ -129,7 +129,7 @@ func conflict(
 	return nil
 }
 
-// settingsOf are the variables and mounts of an environment; none where it is not known.
+// settingsOf returns the variables and mounts of an environment, nil for nil.
 func settingsOf(e *environment) map[string]string {
 	set := map[string]string{}
 	if e == nil {

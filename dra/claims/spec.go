@@ -17,27 +17,27 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// A claim's CDI spec has one device for each group of its requests, named after the first of them. The file's
-// name says whose it is: what there is of claims that are not prepared is removed.
+// A claim's CDI spec has one device for each group of its requests, named after the group's first request.
+// The file name contains the claim's UID, so that files of claims that are not prepared can be removed.
 const (
 	cdiClass   = "claim"
-	cdiVersion = "0.5.0" // the first with hostPath; nothing of a later one is used
+	cdiVersion = "0.5.0" // the first with hostPath; later features are not used
 	specPrefix = pool.Driver + "-" + cdiClass + "_"
 	specSuffix = ".json"
 )
 
-// claimOfSpec is the claim that a file of the CDI folder is the spec of.
+// claimOfSpec returns the claim of a spec file in the CDI folder.
 func claimOfSpec(name string) (claim types.UID, ok bool) {
 	uid, ours := strings.CutPrefix(name, specPrefix)
 	uid, json := strings.CutSuffix(uid, specSuffix)
 	return types.UID(uid), ours && json && uid != ""
 }
 
-// cdiDevice names the CDI device for a group of a claim's requests, of which this is the first.
+// cdiDevice returns the name of the CDI device for a group, given the group's first request.
 func cdiDevice(claim types.UID, request string) string { return string(claim) + "-" + request }
 
-// names sets the CDI devices that stand for a claim's devices: with the first device of each request all of
-// its group, so that a container that has the request is given each of them once.
+// names sets the CDI devices of a claim's devices: all of the group with the first device of each request, so
+// that a container with the request gets each of them once.
 func (c Claim) names(environments map[string]*environment) {
 	for i, d := range c.Devices {
 		c.Devices[i].CDI = nil
@@ -58,7 +58,7 @@ func isEmpty(edits specs.ContainerEdits) bool {
 	return len(edits.Env)+len(edits.DeviceNodes)+len(edits.Mounts) == 0
 }
 
-// ownCDI are the CDI devices of the claim's own spec that the kubelet was told of.
+// ownCDI returns the CDI devices of the claim's own spec that were reported to the kubelet.
 func (c Claim) ownCDI() map[string]bool {
 	own := map[string]bool{}
 	for _, d := range c.Devices {

@@ -18,8 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// deviceData is what a claim's status says of a device in the driver's own words. The API server takes 10 KiB
-// of it.
+// deviceData is the driver's own data about a device in a claim's status. The API server accepts 10 KiB.
 type deviceData struct {
 	GPU  string   `json:"gpu,omitempty"` // of a bundle the list below instead
 	VF   string   `json:"vf,omitempty"`
@@ -27,14 +26,14 @@ type deviceData struct {
 	RDMA string   `json:"rdmaDevice,omitempty"`
 	GPUs []string `json:"gpus,omitempty"`
 	VFs  []string `json:"vfs,omitempty"`
-	// the netdev that stands for the VF on the node, where the PF is in switchdev mode
+	// the netdev that represents the VF on the node, if the PF is in switchdev mode
 	Representor string `json:"representor,omitempty"`
-	// the VF that the device names, where another one is handed out
+	// the VF that the device names, if another VF is assigned
 	Token string `json:"token,omitempty"`
 }
 
-// Status is what a claim's status says of its devices: what was handed out for each, and how the node calls
-// it. To be asked for when the claim is prepared, for then the CNI plugins take the netdevs away.
+// Status returns the entries of a claim's status for its devices: the assigned GPUs and VFs, with their names
+// on the node. Must be called when the claim is prepared, because CNI plugins remove the netdevs afterwards.
 func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourceapi.AllocatedDeviceStatus {
 	vfs := make(map[string]inventory.VF, len(state.Machine.VFs))
 	for _, vf := range state.Machine.VFs {
@@ -76,8 +75,8 @@ func describe(d Prepared, vfs map[string]inventory.VF, representors map[string]s
 	return raw
 }
 
-// representors are what a switch in the kernel, such as Open vSwitch, knows VFs of a claim by, by their
-// addresses; of PFs in switchdev mode alone. Each PF is looked at once.
+// representors returns the names under which a switch in the kernel, such as Open vSwitch, knows VFs of a
+// claim, by address; only for PFs in switchdev mode. It reads each PF once.
 func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]inventory.VF) map[string]string {
 	all := map[string]string{}
 	seen := map[topology.Address]bool{}
@@ -91,7 +90,7 @@ func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]inventory.V
 	return all
 }
 
-// network is the netdev of a device with one VF; nil where it has none, as one that is bound to vfio-pci.
+// network returns the netdev of a device with one VF, nil without a netdev, for example with vfio-pci.
 func network(host grants.Host, d Prepared, vfs map[string]inventory.VF) *resourceapi.NetworkDeviceData {
 	vf, ok := vfs[firstOrEmpty(d.VFs)]
 	if !ok || len(d.VFs) != 1 {

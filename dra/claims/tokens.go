@@ -8,23 +8,23 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// consumer is what the containers of one group have of one claim by itself: GPUs and tokens.
+// consumer has the separately allocated GPUs and tokens of one group in one claim.
 type consumer struct {
-	gpus   []*Prepared // that no VF serves yet
+	gpus   []*Prepared // GPUs that no VF serves yet
 	tokens []*token
-	share  int // GPUs that one VF has to serve
+	share  int // number of GPUs per VF
 }
 
-// token is a VF that was allocated by itself. A VF of the same resource may be handed out in its place.
+// token is a VF that was allocated by itself. Another VF of the same resource may be assigned in its place.
 type token struct {
 	*Prepared
-	paired bool // what is handed out serves a GPU of its container
+	paired bool // the assigned VF serves a GPU of its container
 }
 
 func (t *token) vf() string { return t.VFs[0] }
 
-// redeem has the tokens of a claim stand for the VFs that make most pairs on one switch each: its own where
-// that does, else the reserved one of a GPU, else one of another container's tokens, in exchange.
+// redeem assigns VFs to the tokens of a claim to make as many pairs on one switch as possible: the token's
+// own VF if it pairs, else the reserved VF of a GPU, else, in exchange, the VF of another container's token.
 func (n *nodeIndex) redeem(devices []Prepared) {
 	all, reserved := n.containers(devices), n.reserved()
 	for _, step := range []func(*consumer, *token){
@@ -49,8 +49,8 @@ func (n *nodeIndex) redeem(devices []Prepared) {
 	}
 }
 
-// containers are those with tokens, in the order of the devices. What is there to be looked at is left as it
-// is named.
+// containers returns the consumers with tokens, in the order of the devices. Devices with admin access stay
+// as named.
 func (n *nodeIndex) containers(devices []Prepared) []*consumer {
 	var order []*consumer
 	byGroup := map[string]*consumer{}
@@ -76,8 +76,8 @@ func (n *nodeIndex) containers(devices []Prepared) []*consumer {
 	return order
 }
 
-// serve has a token's VF serve its share of those GPUs of its container that are on one switch with it. Being
-// on one switch is the same for all on it, so that whichever they are leaves as many pairs.
+// serve pairs a token's VF with its share of the container's GPUs on one switch. All GPUs on the switch are
+// equivalent, so any choice leaves the same number of possible pairs.
 func (n *nodeIndex) serve(c *consumer, t *token) {
 	served := 0
 	c.gpus = slices.DeleteFunc(c.gpus, func(gpu *Prepared) bool {
@@ -103,8 +103,8 @@ func (n *nodeIndex) takeReserved(c *consumer, t *token, reserved map[string]stri
 	}
 }
 
-// exchange gives a token another one's VF, if that serves a GPU of its container, and the other one its own.
-// Where several do, one to which this is of use too is best.
+// exchange swaps the VFs of two tokens if the other VF serves a GPU of t's container, preferably with a token
+// for which the swap makes a pair too.
 func (n *nodeIndex) exchange(c *consumer, t *token, all []*consumer) {
 	var found *token
 	var of *consumer
@@ -127,11 +127,12 @@ func (n *nodeIndex) exchange(c *consumer, t *token, all []*consumer) {
 	}
 }
 
-// reserved are the VFs that nobody gets but with one GPU, by the ID of that: those that one pair alone names.
+// reserved returns the VFs that are published with one GPU only, by the GPU's ID: those that a single pair
+// names.
 func (n *nodeIndex) reserved() map[string]string {
 	named, pairs := map[string]int{}, map[string]int{}
 	for _, device := range n.state.Pool.Devices {
-		if device.Type == pool.Bundle { // of pairs that are counted by themselves
+		if device.Type == pool.Bundle { // its pairs are counted separately
 			continue
 		}
 		for _, vf := range device.VFs {

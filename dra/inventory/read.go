@@ -46,8 +46,8 @@ func Read(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error)
 	return machine, nil
 }
 
-// read reads a vendor's GPUs under one resource name where they go under one, as they do unless told
-// otherwise.
+// read reads a vendor's GPUs under one resource name if possible, which is the default, else under one name
+// per partitioning.
 func read(sys fs.FS, from sysfs.Reader) (gpu.Inventory, error) {
 	found, err := from.Single(sys)
 	if err != nil && !errors.Is(err, from.Absent) {
@@ -56,7 +56,7 @@ func read(sys fs.FS, from sysfs.Reader) (gpu.Inventory, error) {
 	return found, err
 }
 
-// addUnread adds the GPUs that no driver told of, as whole GPUs.
+// addUnread adds the GPUs without a driver, as whole GPUs.
 func addUnread(found map[string][]gpu.Device, tree *topology.Tree) {
 	known := map[topology.Address]bool{}
 	for _, devices := range found {

@@ -57,7 +57,7 @@ func (b *builder) addVF(pool string, d pools.Device, owner map[string]string) {
 	b.vfs = append(b.vfs, v)
 }
 
-// index is the index of a VF among those of its PF.
+// index returns the index of a VF among the VFs of its PF.
 func (b *builder) index(function *topology.Device) int {
 	pf, ok := b.Tree.Device(function.PF)
 	if !function.IsVF() || !ok {

@@ -10,10 +10,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/tandem-k8s/tandem/coordination/fswatch"
 )
 
 // kubeletSocket is the kubelet's registration socket (KubeletSocket in k8s.io/kubelet's
@@ -24,38 +23,26 @@ const kubeletSocket = "kubelet.sock"
 // directory.
 const pluginsFolder = "device-plugins"
 
-// pollPause is the interval between two checks of a directory that cannot be watched.
+// pollPause is the interval between two checks of a directory while inotify is not available.
 const pollPause = time.Second
 
 // folder is the kubelet's device plugin directory. Its content is the source of truth; an event only triggers
 // a check.
 type folder struct {
-	dir     string
-	opened  os.FileInfo
-	watcher *fsnotify.Watcher // nil if the directory cannot be watched
-	look    chan struct{}     // holds a token if the directory may have changed
+	dir    string
+	opened os.FileInfo
+	watch  fswatch.Watch
+	look   chan struct{} // holds a token if the directory may have changed
 }
 
-// identity distinguishes a kubelet.sock from a later one at the same path. It includes the time because inode
-// numbers are reused.
-type identity struct {
-	device, inode uint64
-	made          syscall.Timespec
-}
-
-// openFolder opens a directory. If the kernel has no inotify watch left, the directory is polled.
+// openFolder opens a directory.
 func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	info, err := statFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{dir: dir, opened: info, look: make(chan struct{}, 1)}
-	if f.watcher, err = watch(dir); err != nil {
-		log.Warn("cannot watch the kubelet's folder: look at it from time to time; more of "+
-			"fs.inotify.max_user_instances may help",
-			"folder", dir, "interval", pollPause, "error", err)
-	}
-	return f, nil
+	watch := fswatch.Watch{Paths: []string{dir}, Interval: lookPause, Polling: pollPause, Log: log}
+	return &folder{dir: dir, opened: info, watch: watch, look: make(chan struct{}, 1)}, nil
 }
 
 // CheckFolder checks that a kubelet's root directory contains the device plugin directory. Its error says
@@ -79,84 +66,19 @@ func statFolder(dir string) (os.FileInfo, error) {
 	return info, nil
 }
 
-func watch(dir string) (*fsnotify.Watcher, error) {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", dir, err)
-	}
-	if err := watcher.Add(dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch %s: %w", dir, err), watcher.Close())
-	}
-	return watcher, nil
-}
-
-func (f *folder) close() error {
-	if f.watcher == nil {
-		return nil
-	}
-	if err := f.watcher.Close(); err != nil {
-		return fmt.Errorf("stop watching %s: %w", f.dir, err)
-	}
-	return nil
-}
-
-// run creates tokens until ctx is done. It ends when the directory itself is gone: the restarted process then
-// looks for a new directory.
+// run creates tokens until ctx is done: after each possible change, and periodically. It ends when the
+// directory itself is gone: the restarted process then looks for a new directory.
 func (f *folder) run(ctx context.Context) error {
-	follow := f.follow
-	if f.watcher == nil {
-		follow = f.poll
-	}
-	err := follow(ctx)
-	return errors.Join(err, f.close())
-}
-
-// follow creates a token for every event. Lost events (a full queue) create a token as well.
-func (f *folder) follow(ctx context.Context) error {
-	for {
-		select {
-		case event := <-f.watcher.Events:
-			gone := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
-			if gone && event.Name == f.dir {
-				return f.removed()
-			}
-			if !gone && !event.Has(fsnotify.Create) {
-				continue
-			}
-		case <-f.watcher.Errors:
-		case <-ctx.Done():
-			return nil
-		}
-		f.mayHaveChanged()
-	}
-}
-
-// poll creates a token every pollPause.
-func (f *folder) poll(ctx context.Context) error {
-	ticker := time.NewTicker(pollPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
+	return f.watch.Run(ctx, func() error {
 		if now, err := os.Stat(f.dir); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, f.opened) {
-			return f.removed()
+			return fmt.Errorf("watch %s: the folder was removed: start again once the kubelet has made it anew", f.dir)
 		}
-		f.mayHaveChanged()
-	}
-}
-
-func (f *folder) removed() error {
-	return fmt.Errorf("watch %s: the folder was removed: start again once the kubelet has made it anew", f.dir)
-}
-
-func (f *folder) mayHaveChanged() {
-	select {
-	case f.look <- struct{}{}:
-	default:
-	}
+		select {
+		case f.look <- struct{}{}:
+		default:
+		}
+		return nil
+	})
 }
 
 func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
@@ -167,26 +89,16 @@ func (f *folder) has(name string) bool {
 }
 
 // kubelet returns the identity of the current kubelet.sock.
-func (f *folder) kubelet() (identity, bool) {
-	info, err := os.Stat(f.path(kubeletSocket))
-	if err != nil {
-		return identity{}, false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return identity{}, false
-	}
-	return identity{device: stat.Dev, inode: stat.Ino, made: stat.Mtim}, true
-}
+func (f *folder) kubelet() (fswatch.Identity, bool) { return fswatch.Identify(f.path(kubeletSocket)) }
 
 // isNewKubelet reports whether a kubelet.sock other than the known one exists.
-func (f *folder) isNewKubelet(known identity) bool {
+func (f *folder) isNewKubelet(known fswatch.Identity) bool {
 	now, ok := f.kubelet()
 	return ok && now != known
 }
 
 // awaitKubelet waits for a kubelet.sock; it returns false when ctx is done.
-func (f *folder) awaitKubelet(ctx context.Context) (identity, bool) {
+func (f *folder) awaitKubelet(ctx context.Context) (fswatch.Identity, bool) {
 	for {
 		if kubelet, ok := f.kubelet(); ok {
 			return kubelet, true
@@ -194,14 +106,14 @@ func (f *folder) awaitKubelet(ctx context.Context) (identity, bool) {
 		select {
 		case <-f.look:
 		case <-ctx.Done():
-			return identity{}, false
+			return fswatch.Identity{}, false
 		}
 	}
 }
 
 // awaitNewKubelet waits for a kubelet.sock other than the known one, for the given time at most, or until ctx
 // is done.
-func (f *folder) awaitNewKubelet(ctx context.Context, known identity, limit time.Duration) {
+func (f *folder) awaitNewKubelet(ctx context.Context, known fswatch.Identity, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for !f.isNewKubelet(known) {

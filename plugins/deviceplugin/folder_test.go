@@ -4,22 +4,28 @@ package deviceplugin
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/tandem-k8s/tandem/coordination/fswatch"
 )
 
 // unwatched is a folder that the kernel has no watch for.
 func unwatched(t *testing.T) *folder {
 	t.Helper()
-	dir := t.TempDir()
-	info, err := os.Stat(dir)
+	f, err := openFolder(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &folder{dir: dir, opened: info, look: make(chan struct{}, 1)}
+	f.watch.Open = func() (*fsnotify.Watcher, error) { return nil, syscall.EMFILE }
+	return f
 }
 
 // A folder that cannot be watched is looked at: a kubelet.sock is seen within the pause, and one that takes
@@ -31,7 +37,7 @@ func TestFolderWithoutWatch(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- f.run(ctx) }()
 		for _, name := range []string{"first", "second"} {
-			seen := make(chan identity, 1)
+			seen := make(chan fswatch.Identity, 1)
 			before, _ := f.kubelet()
 			go func() {
 				f.awaitNewKubelet(ctx, before, time.Hour)

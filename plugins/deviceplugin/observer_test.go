@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
-// observed is an Observer that hands on what it is told.
+// observed is a RegistrationObserver that hands on what it is told.
 type observed chan string
 
 func (o observed) Offered(name string)    { o <- "offered " + name }

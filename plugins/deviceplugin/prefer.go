@@ -42,7 +42,7 @@ type preference struct {
 	resource  string
 	preferrer Preferrer // nil if the resource has no preference
 	turn      bounded.Turn
-	observer  Observer
+	observer  RegistrationObserver
 	log       *slog.Logger
 }
 

@@ -72,8 +72,8 @@ func Keep[D any](known, found map[string]D, gone func(D) D) map[string]D {
 	return all
 }
 
-// Observer receives events of a Server. Its methods must return immediately.
-type Observer interface {
+// RegistrationObserver receives events of a Server. Its methods must return immediately.
+type RegistrationObserver interface {
 	// Offered: the resource has devices, so the kubelet should know it; Registered: the kubelet opened the
 	// device list stream; Unregistered: the kubelet no longer uses this plugin. The server registers again
 	// when another plugin that took over the resource is gone.
@@ -84,7 +84,7 @@ type Observer interface {
 	Preferred(resource string, took time.Duration)
 }
 
-// unobserved is an Observer that does nothing.
+// unobserved is a RegistrationObserver that does nothing.
 type unobserved struct{}
 
 func (unobserved) Offered(string)                  {}

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/fswatch"
 )
 
 // Reasons for the end of a registration while the plugin runs. A new registration solves each.
@@ -38,7 +40,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	removed, err := removeStale(s.dir, s.resource.Name())
 	if err != nil {
-		return errors.Join(err, folder.close())
+		return err
 	}
 	if len(removed) > 0 {
 		s.log.Info("removed old sockets", "sockets", removed)
@@ -66,7 +68,7 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 	}
 	s.observer.Offered(s.resource.Name())
 	var pause backoff
-	var last identity
+	var last fswatch.Identity
 	for {
 		kubelet, ok := s.awaitKubelet(ctx, folder)
 		if !ok {
@@ -89,7 +91,7 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 
 // awaitKubelet waits for kubelet.sock without a limit. With the plugin watcher it does not wait: the watcher
 // finds existing sockets when it starts.
-func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (identity, bool) {
+func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (fswatch.Identity, bool) {
 	kubelet, ok := folder.kubelet()
 	if ok || s.watched {
 		return kubelet, true
@@ -98,8 +100,8 @@ func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (identity, bo
 	return folder.awaitKubelet(ctx)
 }
 
-// session is the lifetime of one socket: listen, serve, register or be found, until a reason to start again.
-func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) error {
+// session serves one socket: it listens, serves and registers, or is found, until a reason to start again.
+func (s *Server) session(ctx context.Context, folder *folder, kubelet fswatch.Identity) error {
 	listener, err := listen(s.dir, s.resource.Name())
 	if err != nil {
 		return err
@@ -129,7 +131,7 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) 
 
 // attendance holds the events of a session.
 type attendance struct {
-	kubelet identity
+	kubelet fswatch.Identity
 	socket  string
 	found   <-chan error    // the kubelet accepted or rejected the socket
 	began   <-chan struct{} // a device list stream was opened

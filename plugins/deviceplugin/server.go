@@ -29,7 +29,7 @@ type Options struct {
 	Needed func() (map[string]bool, error)
 	// Allocatable returns the kubelet's allocatable devices of a resource, or nil if unknown.
 	Allocatable func(ctx context.Context, resource string) (ids []string, err error)
-	Observer    Observer // may be nil
+	Observer    RegistrationObserver // may be nil
 	Log         *slog.Logger
 }
 
@@ -43,7 +43,7 @@ type Server struct {
 	kubeletDir  string
 	needed      func() (map[string]bool, error)
 	allocatable func(ctx context.Context, resource string) ([]string, error)
-	observer    Observer
+	observer    RegistrationObserver
 	log         *slog.Logger
 }
 

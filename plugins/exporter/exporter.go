@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Ask asks at a socket; the answer is the zero one where there is none, and so no exporter. It comes and goes
-// on its own, so that every question opens a connection.
+// Ask calls the metrics exporter at a socket. It returns the zero value if the socket, and so the exporter,
+// is absent. Each call opens a connection, because the exporter restarts independently.
 func Ask[A any](
 	ctx context.Context, socket string, ask func(context.Context, grpc.ClientConnInterface) (A, error),
 ) (answer A, err error) {

@@ -10,16 +10,16 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// All are the devices as they were found last, by resource name and ascending by ID, the links between their
-// cards, and a channel that is closed once either is no longer the newest. Nobody may change them.
+// All returns the last known devices by resource name, ascending by ID, the links between their cards, and a
+// channel that is closed when either changes. Callers must not modify the devices.
 func (g *GPUs) All() (map[string][]Device, []topology.Link, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return maps.Clone(g.resources), slices.Clone(g.links), g.changed.Next()
 }
 
-// Refuse says why a container must not have these devices of a resource, or those IDs that are no device of
-// it; nil where the vendor refuses nothing.
+// Refuse returns the vendor's reason against the allocation of devices of a resource, or of the unknown IDs,
+// or nil.
 func (g *GPUs) Refuse(resource string, devices []Device, unknown []string) error {
 	if refuser, ok := g.backend.(Refuser); ok {
 		return refuser.Refuse(resource, devices, unknown)
@@ -27,5 +27,5 @@ func (g *GPUs) Refuse(resource string, devices []Device, unknown []string) error
 	return nil
 }
 
-// Edits returns what a container needs to use these devices, in this order, whatever resources they are of.
+// Edits returns the edits for a container with these devices, in this order, of any resources.
 func (g *GPUs) Edits(devices []Device) container.Edits { return g.backend.Edits(devices) }

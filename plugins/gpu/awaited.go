@@ -14,17 +14,18 @@ const NVMLRemedy = "install NVIDIA's driver, or let the pod of the plugin see it
 	"container runtime (Helm: gpu.runtimeClassName), or mount the driver's root at --driver-root-ctr-path " +
 	"(Helm: gpu.driverRoot, and gpu.deviceListStrategy=cdi-cri for containers without NVIDIA's runtime)"
 
-// passthrough is the driver of devices that virtual machines have.
+// passthrough is the driver of devices assigned to virtual machines.
 const passthrough = "vfio-pci"
 
-// Awaited are the GPUs of a machine that a plugin without a driver waits for, by vendor: those on PCI,
-// whatever drives them but vfio-pci. There are none on a node without GPUs, where nothing is to come.
+// Awaited are the GPUs for whose driver a plugin waits: those of a vendor on PCI, except those bound to
+// vfio-pci. A node without such GPUs has nothing to wait for.
 type Awaited struct {
-	Vendor string // AMD or NVIDIA; "" where there are none
+	Vendor string // AMD or NVIDIA; "" for none
 	Cards  []*topology.Device
 }
 
-// AwaitedIn finds them in a tree; an empty vendor is either. Of both those count of which there are more.
+// AwaitedIn returns the awaited GPUs of a tree. With an empty vendor, it returns those of the vendor with
+// more GPUs.
 func AwaitedIn(tree *topology.Tree, vendor string) Awaited {
 	cards := map[string][]*topology.Device{}
 	for d := range tree.Devices() {
@@ -41,7 +42,7 @@ func AwaitedIn(tree *topology.Tree, vendor string) Awaited {
 	return most
 }
 
-// String is "8 GPUs of NVIDIA's on PCI (the first 0000:0f:00.0, driver nvidia)".
+// String returns text such as "8 GPUs of NVIDIA's on PCI (the first 0000:0f:00.0, driver nvidia)".
 func (a Awaited) String() string {
 	if len(a.Cards) == 0 {
 		return "no GPU on PCI"

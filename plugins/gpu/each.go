@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Each runs work for every resource name, for those that appear later when they do, until ctx is done or one
-// of them fails. A name stays when the last of its devices is gone: the kubelet must not see them vanish.
+// Each runs work for every resource name, including names that appear later, until ctx is done or a call
+// fails. A name stays after the last of its devices is gone, because the kubelet must not see devices vanish.
 func (g *GPUs) Each(ctx context.Context, work func(ctx context.Context, name string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	begun := map[string]bool{}
@@ -31,13 +31,13 @@ func (g *GPUs) Each(ctx context.Context, work func(ctx context.Context, name str
 	}
 }
 
-// Names are the resource names found so far, sorted.
+// Names returns the resource names found so far, sorted.
 func (g *GPUs) Names() []string {
 	names, _ := g.names()
 	return names
 }
 
-// names lists the resource names, sorted, and a channel that is closed once there may be another.
+// names returns the resource names, sorted, and a channel that is closed when names may have been added.
 func (g *GPUs) names() ([]string, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -24,18 +24,18 @@ type GPUs struct {
 	pulse   time.Duration
 	log     *slog.Logger
 
-	complaint string   // the last error of a pulse, so that it is logged once
+	complaint string   // the last error of a pulse, so that an error is logged once
 	notes     []string // likewise
 	behind    bool     // the links could not be read when GPUs changed last: they are read at the next look
 
 	mu        sync.Mutex
-	resources map[string][]Device // sorted by ID: what was found last, and what went last
+	resources map[string][]Device // sorted by ID: devices of the last discovery, and those that went last
 	links     []topology.Link
 	changed   changes.Signal
 }
 
-// Discover finds the GPUs. It starts nothing; Run discovers again on every pulse, never when pulse is 0, and
-// when a Watcher says so.
+// Discover finds the GPUs and starts nothing. Run repeats the discovery on every pulse (never for pulse 0),
+// and on notifications of a Watcher.
 func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, error) {
 	found, err := backend.Discover()
 	if err != nil {
@@ -51,7 +51,7 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	return g, nil
 }
 
-// Run discovers on every pulse, and whenever a Backend that is a Watcher says so, until ctx is done.
+// Run repeats the discovery on every pulse, and on notifications of a Watcher, until ctx is done.
 func (g *GPUs) Run(ctx context.Context) error {
 	watcher, ok := g.backend.(Watcher)
 	if !ok {
@@ -76,7 +76,7 @@ func (g *GPUs) Run(ctx context.Context) error {
 }
 
 func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
-	var pulse <-chan time.Time // never, without one
+	var pulse <-chan time.Time // nil without a pulse
 	if g.pulse > 0 {
 		ticker := time.NewTicker(g.pulse)
 		defer ticker.Stop()
@@ -93,8 +93,8 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 	}
 }
 
-// refresh discovers again. A Backend that has found GPUs once does not fail; if one does, everything stays as
-// it was: a pod that holds a device is not helped by taking the device away.
+// refresh repeats the discovery. If it fails, all devices stay unchanged, as their removal would not help
+// pods that hold devices.
 func (g *GPUs) refresh() {
 	found, err := g.backend.Discover()
 	if err != nil {
@@ -136,7 +136,7 @@ func (g *GPUs) complain(consequence string, err error) {
 	}
 }
 
-// report logs notes that were not there the last time.
+// report logs the notes that the last discovery did not have.
 func (g *GPUs) report(notes []string) {
 	for _, note := range notes {
 		if !slices.Contains(g.notes, note) {
@@ -146,21 +146,20 @@ func (g *GPUs) report(notes []string) {
 	g.notes = notes
 }
 
-// latest returns a resource's devices, the links, and a channel that is closed once either is no longer the
-// newest.
+// latest returns a resource's devices, the links, and a channel that is closed when either changes.
 func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.resources[resource], g.links, g.changed.Next()
 }
 
-// change is one device that is not as it was.
+// change is a changed device.
 type change struct{ resource, device, what string }
 
-// merge lays what was found over what was known. A known device that was not found stays and is unhealthy
-// while it may be there all the same. One that is gone is known until others go, for an Allocate that was
-// on its way: MIG devices have another ID whenever a GPU is divided anew, and what the kubelet needs of
-// them is in its own list. Neither argument is changed.
+// merge adds a discovery to the known devices, without modifying either. A known device that was not found
+// becomes unhealthy if it may still exist. A device that is gone stays known until other devices go, for an
+// Allocate in flight: MIG devices get new IDs whenever a GPU is repartitioned, and the kubelet's needs are in
+// a list of its own (package deviceplugin).
 func merge(known map[string][]Device, inventory Inventory) (map[string][]Device, []change) {
 	found := inventory.Resources
 	othersGo := others(known, inventory)
@@ -191,7 +190,7 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 	return merged, differences
 }
 
-// others reports whether devices are gone that were there at the look before.
+// others reports whether devices are gone since the last discovery.
 func others(known map[string][]Device, inventory Inventory) bool {
 	for resource, devices := range known {
 		found := byID(inventory.Resources[resource])

@@ -70,7 +70,7 @@ var models = map[[2]uint16]string{
 	{nvidiaVendor, 0x3182}: "B300 SXM6",
 }
 
-// Model names a GPU; one that is not in the table by its IDs, "1002:74a1".
+// Model returns a GPU's name, or its PCI IDs, "1002:74a1", for an unknown model.
 func Model(d *topology.Device) string {
 	if name, ok := models[[2]uint16{d.Vendor, d.Product}]; ok {
 		return name

@@ -13,7 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
-// Plugin is one resource name of a node's GPUs. It is a deviceplugin.Resource and a deviceplugin.Preferrer.
+// Plugin offers one resource name of a node's GPUs. It implements deviceplugin.Resource and
+// deviceplugin.Preferrer.
 type Plugin struct {
 	name   string
 	gpus   *GPUs
@@ -21,15 +22,15 @@ type Plugin struct {
 	log    *slog.Logger
 }
 
-// NewPlugin makes the plugin of one resource name, which takes part in coordination as member.
+// NewPlugin returns the plugin of one resource name. The plugin takes part in coordination as member.
 func NewPlugin(name string, gpus *GPUs, member *coordination.Member, log *slog.Logger) *Plugin {
 	return &Plugin{name: name, gpus: gpus, member: member, log: log.With("resource", name)}
 }
 
-// Name is the resource name.
+// Name returns the resource name.
 func (p *Plugin) Name() string { return p.name }
 
-// Watch tells the coordinator and the kubelet of the devices, and again on every change.
+// Watch publishes the devices to the coordinator and the kubelet, at the start and on every change.
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	for {
 		devices, links, changed := p.gpus.latest(p.name)
@@ -38,7 +39,7 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 		list := make([]deviceplugin.Device, 0, len(devices))
 		for _, d := range devices {
 			if d.Gone {
-				continue // the kubelet's list keeps it as long as the kubelet needs it
+				continue // the kubelet's list keeps the device as long as needed
 			}
 			healthy := d.Healthy && !withheld.Has(d.ID)
 			announcement.Devices = append(announcement.Devices,
@@ -57,7 +58,7 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 	}
 }
 
-// Prefer lets the coordinator choose, among what the backend leaves it.
+// Prefer returns the coordinator's choice among the devices that the backend allows.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
 	return p.member.Prefer(ctx, p.narrow(available, mustInclude, size), mustInclude, size)
 }
@@ -67,7 +68,7 @@ func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
 	return p.member.Alone(p.narrow(available, mustInclude, size), mustInclude, size)
 }
 
-// narrow is what the backend leaves of the available devices.
+// narrow returns the available devices that the backend allows.
 func (p *Plugin) narrow(available, mustInclude []string, size int) []string {
 	narrower, ok := p.gpus.backend.(Narrower)
 	if !ok {
@@ -77,9 +78,9 @@ func (p *Plugin) narrow(available, mustInclude []string, size int) []string {
 	return narrower.Narrow(devices, available, mustInclude, size)
 }
 
-// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the backend or the
-// coordinator refuses and nothing else: a device that went away is answered as it was, and an ID that was
-// never a device is left out, as in AMD's own plugin, unless the backend refuses it, as NVIDIA's does.
+// Allocate returns the edits in the order in which the i-th GPU pairs with the i-th VF. It refuses only
+// requests that the backend or the coordinator refuses: a device that is gone gets its last edits, and
+// unknown IDs are ignored as in AMD's own plugin, unless the backend refuses them as NVIDIA's does.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	devices, unknown := p.find(ids)
 	if err := p.gpus.Refuse(p.name, devices, unknown); err != nil {

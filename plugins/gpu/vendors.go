@@ -10,7 +10,7 @@ import (
 
 // Maker is a vendor of GPUs.
 type Maker struct {
-	Vendor  string // its name, as --vendor spells it
+	Vendor  string // name, as in --vendor
 	Title   string // its name for people
 	ID      uint16 // of its PCI functions
 	Driver  string // the driver of its PCI functions, and the kernel module
@@ -18,7 +18,7 @@ type Maker struct {
 	Awaits  string // the software that tandem-gpu waits for on a node with GPUs, and the remedy, for people
 }
 
-// Makers are all vendors of GPUs. CONTRIBUTING says which other files a new one touches.
+// Makers lists all vendors of GPUs. CONTRIBUTING lists the other files for a new vendor.
 var Makers = []Maker{
 	{
 		Vendor: AMD, Title: "AMD", ID: amdVendor, Driver: "amdgpu", Program: "k8s-device-plugin",
@@ -30,8 +30,8 @@ var Makers = []Maker{
 	},
 }
 
-// Vendor names the maker of a GPU, AMD or NVIDIA; "" for any other function: the display controllers of
-// board management controllers are none.
+// Vendor returns the maker of a GPU, AMD or NVIDIA, or "" for any other function, including the display
+// controllers of board management controllers.
 func Vendor(d *topology.Device) string {
 	for _, m := range Makers {
 		if d.Class.IsGPU() && d.Vendor == m.ID {

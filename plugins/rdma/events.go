@@ -7,16 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tandem-k8s/tandem/coordination/fswatch"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
@@ -27,7 +26,7 @@ type Events func(ctx context.Context, changed func()) error
 
 // MachineEvents returns the events of the machine below a sysfs root. For /sys they come from the kernel over
 // netlink: inotify does not report changes that the kernel itself makes in sysfs. For any other root, a
-// directory, they come from inotify.
+// directory, they come from inotify, and a change is assumed after each interval.
 func MachineEvents(sysfsRoot string, c *pools.Config) Events {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return func(ctx context.Context, changed func()) error { return folderEvents(ctx, sysfsRoot, changed) }
@@ -105,24 +104,9 @@ func concerns(message []byte) bool {
 
 // folderEvents reports functions that are added to or removed from a machine that is laid out as a directory.
 func folderEvents(ctx context.Context, root string, changed func()) error {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", root, err)
-	}
-	defer watcher.Close()
-	bus := filepath.Join(root, sysfs.PCIDevices)
-	if err := watcher.Add(bus); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("watch %s: %w", bus, err)
-	}
-	changed()
-	for {
-		select {
-		case <-watcher.Events:
-			changed()
-		case <-watcher.Errors:
-			changed()
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	bus := fswatch.Watch{Paths: []string{filepath.Join(root, sysfs.PCIDevices)}, Interval: interval}
+	return bus.Run(ctx, func() error {
+		changed()
+		return nil
+	})
 }

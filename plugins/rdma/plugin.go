@@ -189,8 +189,8 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 	return vanished
 }
 
-// Allocate gives a container its devices. Everything that can fail comes before the coordinator is told that
-// they are taken: an error means for the kubelet that they are not.
+// Allocate returns a container's edits. All fallible steps come before the report to the coordinator: for the
+// kubelet an error means that the devices are free.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	pool, _ := p.vfs.latest(p.name)
 	beside := pool.Beside(ids)
@@ -235,7 +235,7 @@ func (p *Plugin) give(pool pools.Pool, ids []string) (map[string]*grants.Grant, 
 	return given, nil
 }
 
-// pair tells a container of its pairs, as far as its resource wants that.
+// pair adds the description of a container's pairs that its resource requests.
 func (p *Plugin) pair(ctx context.Context, pool pools.Pool, order []string, edits *container.Edits) {
 	pairs := p.host.Pairs(pool, order)
 	if pairs == nil {

@@ -38,7 +38,7 @@ type VFs struct {
 	names    []string
 	pools    map[string]pools.Pool
 	changed  changes.Signal
-	looked   changes.Signal // every look, whatever it found
+	looked   changes.Signal // every scan, changed or not
 }
 
 // FindVFs computes the pools of a configuration. The file stores the state that must survive a restart. Held

@@ -42,8 +42,8 @@ func (v *VFs) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// listen passes events on until ctx is done. Events that end are asked for again: the reason, such as a lack
-// of memory, can be over. The first reason is passed on to keepLooking.
+// listen forwards events until ctx is done. If the source ends, listen restarts it, because the reason, such
+// as a lack of memory, may be temporary. The first reason is forwarded to keepLooking.
 func (v *VFs) listen(ctx context.Context, deaf chan<- error) {
 	for {
 		err := v.events(ctx, v.Look)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package amdsmi is libamd_smi without a GPU: a small library in C with the functions that Tandem calls,
-// which says what a text file beside it says. [Describe] makes that text of a recorded machine, and [Build]
-// the library, with the C compiler.
+// Package amdsmi is a stand-in for libamd_smi without a GPU: a small C library with the functions that Tandem
+// calls, whose answers come from a text file next to the library. [Describe] makes that file from a recorded
+// machine, and [Build] the library, with the C compiler.
 package amdsmi
 
 import (
@@ -21,8 +21,8 @@ import (
 //go:embed library/amdsmi.c
 var source []byte
 
-// Build makes a library that says what description says, for one test, and returns its path. Without a C
-// compiler the test is skipped.
+// Build builds a library with the answers of a description, for one test, and returns its path. It skips the
+// test without a C compiler.
 func Build(t testing.TB, description string) (library string) {
 	t.Helper()
 	compiler, err := exec.LookPath("cc")
@@ -44,7 +44,7 @@ func Build(t testing.TB, description string) (library string) {
 	return library
 }
 
-// Say changes what a library says.
+// Say changes the answers of a library.
 func Say(t testing.TB, library, description string) {
 	t.Helper()
 	next := library + ".next"
@@ -58,7 +58,8 @@ func Say(t testing.TB, library, description string) {
 
 const nodes = "class/kfd/kfd/topology/nodes"
 
-// Describe makes a description of a machine's sysfs. It reads the KFD topology in its own way, on purpose.
+// Describe returns a description of a machine's sysfs. On purpose, it reads the KFD topology independently of
+// the product's code.
 func Describe(sys fs.FS) (string, error) {
 	entries, err := fs.ReadDir(sys, nodes)
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver is an API server with one node, for tests of what watches a label of the node.
+// Package apiserver is an API server with one node, for tests of programs that watch a label of the node.
 package apiserver
 
 import (
@@ -17,14 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Labels of the node, which have one value, and the node's name.
+// The node's labels, which share one value, and the node's name.
 const (
 	Label     = "nvidia.com/device-plugin.config"
 	RDMALabel = "tandem.dev/rdma.config"
 	Node      = "node-1"
 )
 
-// Server tells of the node, and of every change to its label, over HTTPS on 127.0.0.1.
+// Server serves the node, and watches of its label, over HTTPS on 127.0.0.1.
 type Server struct {
 	*httptest.Server
 	t       testing.TB
@@ -32,7 +32,7 @@ type Server struct {
 	changes chan string
 }
 
-// Start serves until the test ends. The node has the label, unless the value is "".
+// Start serves until the test ends. The node has the labels, unless value is "".
 func Start(t testing.TB, value string) *Server {
 	t.Helper()
 	s := &Server{t: t, first: value, changes: make(chan string, 8)}
@@ -44,15 +44,15 @@ func Start(t testing.TB, value string) *Server {
 	return s
 }
 
-// Set gives the node another value of the label; "" takes the label away. One client is told.
+// Set changes the value of the labels; "" removes them. One client receives the change.
 func (s *Server) Set(value string) { s.changes <- value }
 
-// CA is the server's certificate, in PEM.
+// CA returns the server's certificate, in PEM.
 func (s *Server) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
-// Kubeconfig writes a file that leads to the server.
+// Kubeconfig writes a kubeconfig file for the server.
 func (s *Server) Kubeconfig() string {
 	s.t.Helper()
 	content, err := json.Marshal(map[string]any{
@@ -72,7 +72,7 @@ func (s *Server) Kubeconfig() string {
 	return file
 }
 
-// ServeHTTP lists and watches nodes, also in one request, as the reflectors of client-go ask today.
+// ServeHTTP lists and watches nodes, also in one request like the current reflectors of client-go.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	if r.URL.Path != "/api/v1/nodes" || query.Get("fieldSelector") != "metadata.name="+Node {
@@ -106,7 +106,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// event is one of a watch.
+// event is an event of a watch.
 type event struct {
 	Type   string      `json:"type"`
 	Object corev1.Node `json:"object"`

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs finds the commands that the documents show, so that tests can run every one of them. Its own
-// tests look at what else can go stale: links, snippets of YAML and JSON, flags, paths, the size of README.
+// Package docs finds the commands in the documents, so that tests can run every one of them. Its own tests
+// check other parts that become stale: links, snippets of YAML and JSON, flags, paths, the size of README.
 //
-// A command is what begins with one of [Programs]: on a line of a block of shell ("sh"), behind "$ " on a
-// line of a console, on an indented line, or in backquotes with at least one argument.
+// A command begins with one of [Programs]: on a line of a block of shell ("sh"), after "$ " on a line of a
+// console, on an indented line, or in backquotes with at least one argument.
 package docs
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// Files returns the documents below a root, that of the repository: README.md first, then the others sorted.
+// Files returns the documents below the root of the repository: README.md first, then the others sorted.
 func Files(root string) ([]string, error) {
 	files := []string{"README.md", "CONTRIBUTING.md", "deployments/monitoring/METRICS.md"}
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -27,7 +27,7 @@ func Files(root string) ([]string, error) {
 	return files, err
 }
 
-// Programs are those that the documents may tell a reader to run, and where the test is that runs them.
+// Programs are the programs that documents may mention, with the test that runs each.
 var Programs = map[string]string{
 	"tandem":                      "cmd/tandem/readme_test.go",
 	"tandem-gpu":                  "test/others/chart/chart_test.go",
@@ -44,28 +44,28 @@ var Programs = map[string]string{
 	"tar":                         "deployments/release/docs_test.go",
 }
 
-// Command is one command with its arguments, as a shell would have split them. The sudo before it and the
-// folder of a built program are left out.
+// Command is a command with its arguments, split like in a shell, without sudo and the folder of a built
+// program.
 type Command struct {
 	Where   string // "README.md:12"
 	Program string
 	Args    []string
-	Into    string // the file that it writes its output into, "" for none
-	Output  string // that a console shows; "" for none
+	Into    string // file of redirected output; "" for none
+	Output  string // expected output in a console; "" for none
 }
 
-// String is for people.
+// String returns the command for people.
 func (c Command) String() string {
 	return fmt.Sprintf("%s: %s %s", c.Where, c.Program, strings.Join(c.Args, " "))
 }
 
-// Of returns the commands of one program in all documents. The root is that of the repository.
+// Of returns the commands of one program in all documents below the root of the repository.
 func Of(root, program string) ([]Command, error) {
 	all, err := All(root)
 	return slices.DeleteFunc(all, func(c Command) bool { return c.Program != program }), err
 }
 
-// All returns the commands of all documents. It is an error if a block of shell has another program than
+// All returns the commands of all documents. It returns an error if a block of shell has a program outside
 // Programs.
 func All(root string) (all []Command, err error) {
 	files, err := Files(root)
@@ -136,7 +136,7 @@ func unknown(c Command) bool {
 	return !known
 }
 
-// spans are the commands in backquotes on a line of text. A program's name alone is only its name.
+// spans returns the commands in backquotes on a line of text. A program's name alone is no command.
 func spans(where, line string) (all []Command) {
 	for _, span := range quoted.FindAllStringSubmatch(line, -1) {
 		commands, _ := split(where, span[1])
@@ -146,8 +146,8 @@ func spans(where, line string) (all []Command) {
 	return all
 }
 
-// split does what a shell does with quotes, comments, redirections and "&&" or "|"; whole is false where the
-// command goes on in the next line. It knows no more of a shell than the documents use.
+// split handles quotes, comments, redirections, "&&" and "|" like a shell, as far as the documents use them;
+// whole is false if the command continues on the next line.
 func split(where, text string) (all []Command, whole bool) {
 	var words []string
 	var word strings.Builder
@@ -201,7 +201,7 @@ func split(where, text string) (all []Command, whole bool) {
 	return all, true
 }
 
-// command makes one of words; false where there are none.
+// command returns a command of words, or false without words.
 func command(where string, words []string) (Command, bool) {
 	into := ""
 	words = slices.DeleteFunc(words, func(word string) bool {

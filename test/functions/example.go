@@ -2,7 +2,7 @@
 
 package functions
 
-// Example has one function per thing that a selector can ask for.
+// Example returns a machine with a function for each kind of selector condition.
 func Example() Sysfs {
 	s := New()
 	s.PF(0x81, "ens1", 4, nil)
@@ -16,11 +16,11 @@ func Example() Sysfs {
 	s.Symlink(Dir("0000:83:00.0")+"/virtfn0", "../0000:83:00.1")
 	s.Function("0000:83:00.1", Facts{"class": "0x020700", "pf": "0000:83:00.0", "rdma": "mlx5_91"})
 	s.Write(Dir("0000:83:00.1")+"/infiniband/mlx5_91/ports/1/pkeys/0", "0x8001")
-	// Two vDPA devices, and one whose driver is neither.
+	// Two vDPA devices, and one with another driver.
 	s.VDPA("0000:81:00.1", "vdpa0", "vhost_vdpa", "vhost-vdpa-0")
 	s.VDPA("0000:81:00.2", "vdpa1", "virtio_vdpa", "")
 	s.VDPA("0000:81:00.3", "vdpa2", "other", "")
-	// Sub-functions of the PF without VFs, one of them in a container, and auxiliary devices that are none.
+	// Sub-functions of the PF without VFs, one of them in a container, and other auxiliary devices.
 	s.Subfunction("0000:84:00.0", "mlx5_core.sf.2", "88", "ens4s88", "mlx5_70")
 	s.Subfunction("0000:84:00.0", "mlx5_core.sf.3", "5", "", "")
 	s.Write(Dir("0000:84:00.0")+"/mlx5_core.sf.3/mlx5_core.rdma.3/uevent", "")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package functions builds a sysfs in memory, PCI function by PCI function, as the kernel lays it out.
+// Package functions builds a sysfs in memory, PCI function by PCI function, in the kernel's layout.
 package functions
 
 import (
@@ -15,28 +15,28 @@ import (
 	"testing/fstest"
 )
 
-// pciDevices is where the kernel lists every PCI function.
+// pciDevices is the kernel's list of PCI functions.
 const pciDevices = "bus/pci/devices"
 
-// Sysfs is a sysfs root that grows function by function.
+// Sysfs is a sysfs root to which functions can be added.
 type Sysfs fstest.MapFS
 
-// New makes a root of two NUMA nodes without a function.
+// New returns a root of two NUMA nodes without a function.
 func New() Sysfs {
 	s := Sysfs{}
 	s.Write("devices/system/node/online", "0-1")
 	return s
 }
 
-// FS is the root as a file system. It follows what changes.
+// FS returns the root as a file system that shows later changes too.
 func (s Sysfs) FS() fs.FS { return fstest.MapFS(s) }
 
-// Write adds a file, or replaces it; the kernel ends what it says with a newline.
+// Write adds or replaces a file, with the kernel's newline at the end.
 func (s Sysfs) Write(file, content string) {
 	s[file] = &fstest.MapFile{Data: []byte(content + "\n"), Mode: 0o444}
 }
 
-// Symlink adds a link, or replaces it.
+// Symlink adds or replaces a link.
 func (s Sysfs) Symlink(file, target string) {
 	s[file] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink | 0o777}
 }
@@ -51,10 +51,10 @@ func (s Sysfs) Folder(t *testing.T) string {
 	return root
 }
 
-// Dir is the folder of a function; every one hangs on a root port of its own number.
+// Dir returns the folder of a function. Every function is below a root port.
 func Dir(address string) string { return "devices/pci0000:80/0000:80:01.0/" + address }
 
-// Facts are the files of a function by name. A few names stand for more than a file: see Function.
+// Facts are the files of a function by name. A few names add more than a file: see Function.
 type Facts map[string]string
 
 // Function adds a PCI function. Of the facts, driver, pf and iommu are links, netdev and rdma are devices of
@@ -85,7 +85,7 @@ func (s Sysfs) Function(address string, given Facts) {
 	}
 }
 
-// Netdev adds a netdev of a function; its type is that of include/uapi/linux/if_arp.h.
+// Netdev adds a netdev of a function; its type is a number of include/uapi/linux/if_arp.h.
 func (s Sysfs) Netdev(address, name, linkType string) {
 	file := path.Join(Dir(address), "net", name)
 	s.Write(path.Join(file, "type"), linkType)
@@ -115,7 +115,7 @@ func (s Sysfs) VDPA(address, name, driver, node string) {
 	}
 }
 
-// Subfunction adds a sub-function of a function, without netdev and RDMA device where their names are "".
+// Subfunction adds a sub-function of a function, without a netdev or RDMA device if their names are "".
 func (s Sysfs) Subfunction(address, name, number, netdev, rdma string) {
 	file := path.Join(Dir(address), name)
 	s.Symlink("bus/auxiliary/devices/"+name, "../../../"+file)
@@ -129,8 +129,8 @@ func (s Sysfs) Subfunction(address, name, number, netdev, rdma string) {
 	}
 }
 
-// PF adds a PF with VFs right behind it: 0000:81:00.0 has 0000:81:00.1 and so on. Every VF has a netdev and
-// an RDMA device.
+// PF adds a PF with VFs at the next addresses: 0000:81:00.0 has 0000:81:00.1 and so on. Every VF has a netdev
+// and an RDMA device.
 func (s Sysfs) PF(bus byte, netdev string, vfs int, given Facts) {
 	pf := fmt.Sprintf("0000:%02x:00.0", bus)
 	f := Facts{
@@ -152,7 +152,7 @@ func (s Sysfs) PF(bus byte, netdev string, vfs int, given Facts) {
 	}
 }
 
-// Remove takes a file or folder and everything below it from a machine.
+// Remove removes a file or folder with everything below it.
 func (s Sysfs) Remove(name string) {
 	for file := range s {
 		if file == name || strings.HasPrefix(file, name+"/") {
@@ -161,8 +161,8 @@ func (s Sysfs) Remove(name string) {
 	}
 }
 
-// Hide does to a device what a container's namespaces do: its netdev is gone, in exclusive mode its RDMA
-// device too. The classes of character devices have no namespaces.
+// Hide hides a device like a container's namespaces: its netdev, in exclusive mode its RDMA device too. The
+// classes of character devices have no namespaces.
 func (s Sysfs) Hide(address string, exclusive bool) {
 	s.Remove(Dir(address) + "/net")
 	if exclusive {

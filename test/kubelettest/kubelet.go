@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubelettest is the kubelet's side of the device plugin API for tests: a Registration server on a
-// real unix socket that calls back as the kubelet does. It decides nothing; the real managers are driven in
+// real unix socket with the kubelet's callbacks. It makes no decisions; the real managers are in
 // test/kubernetes/kubelet.
 package kubelettest
 
@@ -19,10 +19,10 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Limit is how long Await waits for something that has to happen.
+// Limit is the timeout of Await.
 const Limit = 30 * time.Second
 
-// Await receives from c and fails the test when nothing comes.
+// Await receives from c, or fails the test after Limit.
 func Await[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {
@@ -37,7 +37,7 @@ func Await[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// Dir makes a kubelet folder with a path short enough for sockets and removes it after the test.
+// Dir returns a kubelet folder with a path short enough for sockets, removed after the test.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k")
@@ -51,13 +51,13 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Plugins is the folder with the sockets below a kubelet folder.
+// Plugins returns the folder with the sockets below a kubelet folder.
 func Plugins(dir string) string { return filepath.Join(dir, "device-plugins") }
 
 // Kubelet is a running fake kubelet.
 type Kubelet struct {
 	v1beta1.UnimplementedRegistrationServer
-	Plugins chan *Plugin // every plugin that registered
+	Plugins chan *Plugin // all registered plugins
 
 	t      testing.TB
 	dir    string
@@ -65,15 +65,15 @@ type Kubelet struct {
 	refuse chan error
 }
 
-// Start removes all sockets as the kubelet does when it starts, and takes registrations until the test ends
-// or Stop.
+// Start removes all sockets, like the kubelet at its start, and accepts registrations until the test ends or
+// Stop.
 func Start(t testing.TB, dir string) *Kubelet {
 	t.Helper()
 	removeSockets(t, Plugins(dir))
 	return Rejoin(t, dir)
 }
 
-// Rejoin is Start for a kubelet that leaves the sockets in its folder alone.
+// Rejoin is Start for a kubelet that keeps the sockets in its folder.
 func Rejoin(t testing.TB, dir string) *Kubelet {
 	t.Helper()
 	k := &Kubelet{Plugins: make(chan *Plugin, 64), t: t, dir: dir, refuse: make(chan error, 64)}
@@ -82,7 +82,7 @@ func Rejoin(t testing.TB, dir string) *Kubelet {
 	return k
 }
 
-// Recreate puts a new kubelet.sock in the place of the old one. Streams that are open stay open.
+// Recreate replaces kubelet.sock. Open streams stay open.
 func (k *Kubelet) Recreate() {
 	k.t.Helper()
 	next, socket := filepath.Join(k.dir, "next"), filepath.Join(Plugins(k.dir), "kubelet.sock")
@@ -106,8 +106,8 @@ func (k *Kubelet) Recreate() {
 // Refuse makes the next registration fail.
 func (k *Kubelet) Refuse(err error) { k.refuse <- err }
 
-// Stop ends the kubelet as a crash does: its socket stays behind, dead. Plugins that were not received are
-// let go.
+// Stop ends the kubelet like a crash: its socket stays without a listener. Unreceived plugins are
+// disconnected.
 func (k *Kubelet) Stop() {
 	k.server.Stop()
 	for {
@@ -120,7 +120,7 @@ func (k *Kubelet) Stop() {
 	}
 }
 
-// Register does what the kubelet does: it calls the plugin back before it answers, then asks for the devices.
+// Register calls the plugin back before it answers, then requests the devices, like the kubelet.
 func (k *Kubelet) Register(ctx context.Context, request *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
 	select {
 	case err := <-k.refuse:

@@ -18,9 +18,9 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Plugin is a device plugin that registered, as the kubelet holds it.
+// Plugin is a registered device plugin, as the kubelet sees it.
 type Plugin struct {
-	Request *v1beta1.RegisterRequest // of one that the watcher found: what it says of itself in that form
+	Request *v1beta1.RegisterRequest // for a plugin found by the watcher: its own data in that form
 	Socket  string                   // its path
 	Options *v1beta1.DevicePluginOptions
 	Client  v1beta1.DevicePluginClient
@@ -52,7 +52,7 @@ func connect(ctx context.Context, socket string, request *v1beta1.RegisterReques
 	return p, nil
 }
 
-// dial tries again soon: a socket is there a moment before anybody listens on it.
+// dial retries quickly: a socket exists before it has a listener.
 func dial(socket string) (*grpc.ClientConn, error) {
 	soon := grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -83,7 +83,7 @@ func (p *Plugin) AwaitRemoved(t testing.TB) {
 	}
 }
 
-// Watch opens one more device list stream, until ctx is done.
+// Watch opens a further device list stream, until ctx is done.
 func (p *Plugin) Watch(ctx context.Context) (<-chan []*v1beta1.Device, error) {
 	stream, err := p.Client.ListAndWatch(ctx, &v1beta1.Empty{})
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Registry is the folder below a kubelet folder in which the plugin watcher looks for sockets.
+// Registry returns the plugin watcher's folder below a kubelet folder.
 func Registry(dir string) string { return filepath.Join(dir, "plugins_registry") }
 
 // Watcher is a running plugin watcher.
 type Watcher struct {
-	Plugins chan *Plugin // every plugin that it found
+	Plugins chan *Plugin // all plugins found
 
 	t      *testing.T
 	events *fsnotify.Watcher
@@ -31,8 +31,8 @@ type Watcher struct {
 	refuse chan string
 }
 
-// StartWatcher looks at the sockets in the registry folder, which it makes, and at every new one, until the
-// test ends.
+// StartWatcher creates the registry folder if necessary, and connects to all present and new sockets in it
+// until the test ends.
 func StartWatcher(t *testing.T, dir string) *Watcher {
 	t.Helper()
 	if err := os.MkdirAll(Registry(dir), 0o750); err != nil {
@@ -65,7 +65,7 @@ func StartWatcher(t *testing.T, dir string) *Watcher {
 	return w
 }
 
-// Stop ends the watcher. What it found stays connected.
+// Stop ends the watcher. Found plugins stay connected.
 func (w *Watcher) Stop() {
 	w.cancel()
 	_ = w.events.Close()
@@ -75,12 +75,12 @@ func (w *Watcher) Stop() {
 // Refuse makes the watcher refuse the next plugin.
 func (w *Watcher) Refuse(why string) { w.refuse <- why }
 
-// answerTime is how long a socket may take to answer, as in the kubelet (dialTimeoutDuration in
-// pkg/kubelet/pluginmanager/operationexecutor). The event of its creation comes before anybody listens on it.
+// answerTime limits the answer of a socket, as in the kubelet (dialTimeoutDuration in
+// pkg/kubelet/pluginmanager/operationexecutor). A socket exists before it has a listener.
 const answerTime = 10 * time.Second
 
-// find does what the kubelet does with a socket: it asks who is there, calls the plugin and says what came of
-// it. Every socket is a job of its own: a dead one keeps no other waiting.
+// find handles a socket like the kubelet: it requests the plugin's data, calls the plugin and reports the
+// result. Sockets are handled concurrently, so a dead one delays no other.
 func (w *Watcher) find(socket string) {
 	ctx, cancel := context.WithTimeout(w.ctx, answerTime)
 	defer cancel()

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machines holds recorded machines: real GPU servers, and two put together from several recordings,
-// as files of package recording. The comments at the head of each file say where it comes from and what in it
-// is made up.
+// Package machines holds recorded machines: real GPU servers, and two composed of several recordings, as
+// files of package recording. The comments at the head of each file name its origin and its invented parts.
 //
-// expect.json holds, for every GPU, how near the nearest RDMA function is and which ones are that near, as
-// worked out apart from this repository's code.
+// expect.json holds, for every GPU, the distance of the nearest RDMA functions and their list, computed
+// independently of this repository's code.
 package machines
 
 import (
@@ -35,7 +34,7 @@ func Names() []string {
 }
 
 // Load returns a machine with this many VFs on each of its RDMA-capable PFs. A machine that was recorded with
-// VFs keeps those and gets no others.
+// VFs gets no further ones.
 func Load(name string, vfsPerPF int) (*recording.Machine, error) {
 	text, err := files.ReadFile(name + ".txt")
 	if err != nil {

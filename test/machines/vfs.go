@@ -16,17 +16,17 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// vfDevice is the device ID of VFs by vendor: those of mlx5 (mlx5_core_pci_table in
+// vfDevice is the device ID of VFs by vendor: of mlx5 (mlx5_core_pci_table in
 // drivers/net/ethernet/mellanox/mlx5/core/main.c) and of Thor 2 (bnxt_pci_tbl in
 // drivers/net/ethernet/broadcom/bnxt/bnxt.c). Other VFs have the ID of their PF.
 var vfDevice = map[uint16]string{0x15b3: "0x101e", 0x14e4: "0x1819"}
 
-// fewestVFs is the least that a PF can have (sriov_totalvfs), as ConnectX cards come from the factory. It
-// fixes where the VFs of a second port start.
+// fewestVFs is the minimum of sriov_totalvfs, the factory setting of ConnectX cards. It determines the first
+// address of a second port's VFs.
 const fewestVFs = 16
 
-// addVFs adds VFs as the kernel does when their number is written to sriov_numvfs of each PF, one PF after
-// the other (pci_iov_add_virtfn in drivers/pci/iov.c).
+// addVFs adds VFs like the kernel after writes to sriov_numvfs of each PF in turn (pci_iov_add_virtfn in
+// drivers/pci/iov.c).
 func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
 	tree, err := topology.Read(machine.FS())
 	if err != nil {
@@ -53,8 +53,7 @@ func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
 	return a.Machine()
 }
 
-// adder adds VFs. It counts the names that are numbered over the whole machine: mlx5_, bnxt_re, uverbs, umad,
-// issm.
+// adder adds VFs. It continues the machine-wide numbers of names: mlx5_, bnxt_re, uverbs, umad, issm.
 type adder struct {
 	*recording.Builder
 	sys   fs.FS
@@ -135,7 +134,7 @@ func (a *adder) place(address topology.Address) (string, error) {
 	return path.Join(path.Dir(link), target), err
 }
 
-// function adds one VF beside its PF.
+// function adds one VF next to its PF.
 func (a *adder) function(pf *topology.Device, pfDir string, index int, vf topology.Address) error {
 	dir := path.Join(path.Dir(pfDir), vf.String())
 	a.Link("bus/pci/devices/"+vf.String(), "../../../"+dir)
@@ -155,8 +154,8 @@ func (a *adder) function(pf *topology.Device, pfDir string, index int, vf topolo
 	return errors.Join(err, a.rdma(pfDir, pf.RDMA[0], dir, index))
 }
 
-// port is the part of a PF's netdev name that its VFs do not have (systemd.net-naming-scheme(7): n<port>,
-// v<number>).
+// port matches the part of a PF's netdev name that the names of VFs lack (systemd.net-naming-scheme(7):
+// n<port>, v<number>).
 var port = regexp.MustCompile(`np\d+$`)
 
 func (a *adder) netdev(pfDir, pfName, dir string, index int) error {
@@ -165,7 +164,7 @@ func (a *adder) netdev(pfDir, pfName, dir string, index int) error {
 	return a.copy(pfDir+"/net/"+pfName, dir+"/net/"+name, "type", "carrier", "operstate", "speed")
 }
 
-// rdma adds the RDMA device and, as far as the PF has them, its character devices.
+// rdma adds the RDMA device, and the same character devices as the PF's.
 func (a *adder) rdma(pfDir, pfName, dir string, index int) error {
 	name := fmt.Sprintf("%sv%d", pfName, index)
 	if m := numbered.FindStringSubmatch(pfName); m != nil {
@@ -194,7 +193,7 @@ func (a *adder) class(class, name, dir string) {
 	a.Link(path.Join("class", class, name), "../../"+path.Join(dir, class, name))
 }
 
-// copy gives one directory the files of another, as far as they are there.
+// copy copies existing files between directories.
 func (a *adder) copy(from, to string, names ...string) error {
 	for _, name := range names {
 		content, err := fs.ReadFile(a.sys, path.Join(from, name))

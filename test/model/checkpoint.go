@@ -13,13 +13,13 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// entry is one of the checkpoint (PodDevicesEntry in pkg/kubelet/cm/devicemanager/checkpoint).
+// entry is an entry of the checkpoint (PodDevicesEntry in pkg/kubelet/cm/devicemanager/checkpoint).
 type entry struct {
 	PodUID, ContainerName, ResourceName string
 	DeviceIDs                           map[int][]string
 }
 
-// write writes the checkpoint: what the kubelet has in its books.
+// write writes the kubelet's state to the checkpoint.
 func (k *Kubelet) write() error {
 	var content struct {
 		Data struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// The resources that pods ask for.
+// The requested resources.
 const (
 	GPUs = "amd.com/gpu"
 	VFs  = "nvidia.com/vf"
@@ -32,11 +32,11 @@ type Question struct {
 	Size                   int
 }
 
-// Plugins are whom the kubelet asks, on behalf of one container after the other.
+// Plugins receive the kubelet's calls, for one container after the other.
 type Plugins interface {
 	// Prefer answers GetPreferredAllocation.
 	Prefer(*Pod, *Container, Question) []string
-	// Allocate is told what the kubelet takes. It returns false to refuse that, which fails the pod.
+	// Allocate receives the kubelet's choice. It returns false to refuse the devices, which fails the pod.
 	Allocate(pod *Pod, container *Container, resource string, ids []string) bool
 }
 
@@ -47,25 +47,25 @@ type Trouble struct {
 	End    float64 // a pod ends while another is admitted
 }
 
-// Kubelet is the model of one. It is for one goroutine, but for what it answers: plugins may call Tell, List
-// and Get side by side.
+// Kubelet is a model of a kubelet. It is not safe for concurrent use, except Tell, List and Get, which
+// plugins may call concurrently.
 type Kubelet struct {
-	Devices map[string][]device.Device // of each resource, all of them healthy
-	None    bool                       // topologyManagerPolicy is none, else restricted
+	Devices map[string][]device.Device // by resource; all healthy
+	None    bool                       // topologyManagerPolicy is none; otherwise restricted
 	Trouble Trouble
 	Now     func() time.Time
-	Trace   []string // what has happened, for people
+	Trace   []string // log of events, for people
 
-	answers sync.Mutex // List changes what the others read
+	answers sync.Mutex // List changes the state that the others read
 
 	dir     string
 	random  *rand.Rand
 	uids    int
 	pods    []*Pod
 	held    map[holder]kubelet.Devices // the kubelet's podDevices
-	written map[holder]kubelet.Devices // as the checkpoint has them
-	ready   bool                       // all pods have come since it started
-	lives   int                        // how often it has started
+	written map[holder]kubelet.Devices // contents of the checkpoint
+	ready   bool                       // all pods have returned since the start
+	lives   int                        // number of starts
 }
 
 // holder is a container in the kubelet's books.
@@ -75,7 +75,7 @@ func (h holder) compare(other holder) int {
 	return cmp.Or(cmp.Compare(h.uid, other.uid), cmp.Compare(h.container, other.container))
 }
 
-// New makes a kubelet that keeps its checkpoint below a folder.
+// New returns a kubelet with its checkpoint below a folder.
 func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet, error) {
 	k := &Kubelet{
 		Devices: devices, Now: time.Now, dir: dir, random: rand.New(rand.NewPCG(seed, 7)),
@@ -84,13 +84,12 @@ func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet,
 	return k, k.write()
 }
 
-// Pods are those that have not ended, in the order in which they came.
+// Pods returns the pods that have not ended, in order of admission.
 func (k *Kubelet) Pods() []*Pod {
 	return slices.DeleteFunc(slices.Clone(k.pods), func(p *Pod) bool { return p.ended })
 }
 
-// Tell is what a source of intent has to tell: the kubelet's own pods. False is a kubelet that does not
-// answer yet.
+// Tell returns the pods for a source of pod requests, or false while the kubelet does not answer yet.
 func (k *Kubelet) Tell() (pods []intent.Pod, told bool) {
 	k.answers.Lock()
 	defer k.answers.Unlock()
@@ -100,7 +99,7 @@ func (k *Kubelet) Tell() (pods []intent.Pod, told bool) {
 	return pods, k.ready
 }
 
-// List is PodResources List, which collects the devices of pods that have ended.
+// List is List of PodResources, which collects the devices of ended pods.
 func (k *Kubelet) List() kubelet.View {
 	k.answers.Lock()
 	defer k.answers.Unlock()
@@ -108,7 +107,7 @@ func (k *Kubelet) List() kubelet.View {
 	return k.view(func(*Pod) bool { return true })
 }
 
-// Get is PodResources Get.
+// Get is Get of PodResources.
 func (k *Kubelet) Get(pod kubelet.Pod) kubelet.View {
 	k.answers.Lock()
 	defer k.answers.Unlock()
@@ -139,7 +138,7 @@ func clone(devices kubelet.Devices) kubelet.Devices {
 	return copied
 }
 
-// Holders are the pods that have each device of a resource: the truth.
+// Holders returns the true holders of a resource's devices.
 func (k *Kubelet) Holders(resource string) map[string]*Pod {
 	holders := map[string]*Pod{}
 	for _, p := range k.Pods() {
@@ -152,8 +151,7 @@ func (k *Kubelet) Holders(resource string) map[string]*Pod {
 	return holders
 }
 
-// Booked are the devices of a resource that the kubelet does not give to others, whether or not their pods
-// have ended.
+// Booked returns the devices of a resource that the kubelet considers in use, including those of ended pods.
 func (k *Kubelet) Booked(resource string) map[string]bool {
 	booked := map[string]bool{}
 	for _, devices := range k.held {
@@ -164,7 +162,7 @@ func (k *Kubelet) Booked(resource string) map[string]bool {
 	return booked
 }
 
-// OfInit reports whether a pod has a device because an init container was given it, and no other container.
+// OfInit reports whether a pod holds a device only because an init container got it.
 func (k *Kubelet) OfInit(p *Pod, resource, id string) bool {
 	for _, c := range p.Containers {
 		if c.Role != intent.Init && slices.Contains(c.Devices[resource], id) {
@@ -174,7 +172,7 @@ func (k *Kubelet) OfInit(p *Pod, resource, id string) bool {
 	return true
 }
 
-// free are the devices that the kubelet takes for free.
+// free returns the devices that the kubelet considers free.
 func (k *Kubelet) free(resource string) []device.Device {
 	taken := k.Booked(resource)
 	return slices.DeleteFunc(slices.Clone(k.Devices[resource]), func(d device.Device) bool {
@@ -182,7 +180,7 @@ func (k *Kubelet) free(resource string) []device.Device {
 	})
 }
 
-// collect frees what pods had that have ended (UpdateAllocatedDevices).
+// collect releases the devices of ended pods (UpdateAllocatedDevices).
 func (k *Kubelet) collect() {
 	if !k.ready {
 		return
@@ -195,21 +193,21 @@ func (k *Kubelet) collect() {
 	k.pods = k.Pods()
 }
 
-// End ends a pod: its containers have stopped. Nobody is told.
+// End ends a pod: its containers have stopped. There is no notification.
 func (k *Kubelet) End(p *Pod) {
 	k.trace("%s ends", p.Name)
 	p.ended = true
 }
 
-// Start starts what has been admitted, one pod in two.
+// Start starts half of the admitted pods.
 func (k *Kubelet) Start() {
 	for _, p := range k.pods {
 		p.started = p.started || k.random.IntN(2) == 0
 	}
 }
 
-// Restart starts the kubelet anew, from its checkpoint. Its pods come back one by one, with Return; those
-// that it failed do not.
+// Restart restarts the kubelet from its checkpoint. Its pods return one by one by Return; pods that it failed
+// do not.
 func (k *Kubelet) Restart() {
 	k.trace("the kubelet starts anew")
 	k.pods, k.ready, k.lives = k.Pods(), false, k.lives+1
@@ -222,7 +220,7 @@ func (k *Kubelet) Restart() {
 	}
 }
 
-// Return has a kubelet that has started take in one more of its pods, or know that all have come.
+// Return adds the next pod of a restarted kubelet, or completes the list.
 func (k *Kubelet) Return() {
 	i := slices.IndexFunc(k.pods, func(p *Pod) bool { return !p.listed })
 	if i < 0 {
@@ -238,7 +236,8 @@ func (k *Kubelet) Ready() bool { return k.ready }
 
 var errRefused = errors.New("refused")
 
-// Admit admits a pod with plugins. Where that fails the pod has failed, with what its containers have.
+// Admit admits a pod with plugins. After an error the pod has failed with the devices of its containers so
+// far.
 func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
 	k.uids++
 	p.UID, p.created, p.listed = fmt.Sprint("uid-", k.uids), k.Now(), true
@@ -256,7 +255,7 @@ func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
 	return nil
 }
 
-// admit is what happens to one container.
+// admit admits one container.
 func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 	if !k.None {
 		k.collect()
@@ -295,14 +294,14 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 	return k.write()
 }
 
-// others are the pods that have not ended, but for one.
+// others returns the pods that have not ended, except one.
 func (k *Kubelet) others(one *Pod) []*Pod {
 	return slices.DeleteFunc(k.Pods(), func(p *Pod) bool { return p == one })
 }
 
 func (k *Kubelet) happens(chance float64) bool { return k.random.Float64() < chance }
 
-// nodes are those that the Topology Manager chooses.
+// nodes returns the Topology Manager's choice.
 func (k *Kubelet) nodes(p *Pod, c *Container) ([]int, error) {
 	if k.None {
 		return nil, nil
@@ -329,7 +328,7 @@ func (k *Kubelet) nodes(p *Pod, c *Container) ([]int, error) {
 	return mask.Numbers(), nil
 }
 
-// aligned are the free devices on NUMA nodes; all where there are no nodes.
+// aligned returns the free devices on NUMA nodes, or all free devices for nil.
 func (k *Kubelet) aligned(name string, nodes []int) []string {
 	var ids []string
 	for _, d := range k.free(name) {
@@ -340,7 +339,7 @@ func (k *Kubelet) aligned(name string, nodes []int) []string {
 	return ids
 }
 
-// allocate gives a container what it asks for of a resource (devicesToAllocate and Allocate).
+// allocate allocates a container's devices of a resource (devicesToAllocate and Allocate).
 func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugins Plugins) error {
 	count := c.Requests[name]
 	var ids []string
@@ -394,7 +393,7 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugi
 	return nil
 }
 
-// short is devices, for people.
+// short formats devices, for people.
 func short(name string, ids []string) string {
 	return name + " " + strings.Join(slices.Sorted(slices.Values(ids)), " ")
 }

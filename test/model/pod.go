@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Pod is one that the kubelet was given.
+// Pod is a pod of the kubelet.
 type Pod struct {
 	kubelet.Pod
 	UID        string
@@ -24,24 +24,24 @@ type Pod struct {
 	started bool
 	ended   bool
 	listed  bool                       // a kubelet that has just started has not taken in all of its pods
-	reuse   map[string]map[string]bool // by resource, what init containers have left for the next containers
+	reuse   map[string]map[string]bool // by resource: devices of init containers for later containers
 }
 
-// Container is one of a pod.
+// Container is a container of a pod.
 type Container struct {
 	Name     string
 	Role     intent.Role
 	Requests map[string]int
-	Devices  kubelet.Devices // that it has
+	Devices  kubelet.Devices // held devices
 
-	// what the kubelet asked for of it, in that order; Reused if it was given any device of an init container
+	// the kubelet's questions for the container, in order; Reused if it got a device of an init container
 	Asked  []string
 	Reused bool
-	// the free devices on the NUMA nodes that it was admitted to, by resource, before it had any
+	// the free devices on its NUMA nodes, by resource, before its admission
 	Choice map[string][]string
 }
 
-// Of is a container's full name.
+// Of returns a container's full name.
 func (p *Pod) Of(c *Container) kubelet.Container { return kubelet.Container{Pod: p.Pod, Name: c.Name} }
 
 // Inherits reports whether a container of a pod has to take over devices of the pod's init containers.
@@ -54,7 +54,7 @@ func (p *Pod) Inherits(c *Container) bool {
 	return c.Reused
 }
 
-// String is what a pod asks for.
+// String formats a pod's request.
 func (p *Pod) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %s", p.Name, p.UID, p.Alignment)
@@ -64,7 +64,7 @@ func (p *Pod) String() string {
 	return text.String()
 }
 
-// told is a pod as a source of intent tells it.
+// told returns a pod in the form of a source of pod requests.
 func (p *Pod) told() intent.Pod {
 	pod := intent.Pod{
 		Pod: p.Pod, UID: p.UID, Created: p.created.Truncate(time.Second), Started: p.started,
@@ -77,16 +77,16 @@ func (p *Pod) told() intent.Pod {
 	return pod
 }
 
-// kinds are the pods that come: which containers there are before the first app container.
+// kinds are the containers before the first app container of random pods.
 var kinds = [][]intent.Role{
 	nil, nil, nil, nil,
 	{intent.Init}, {intent.Sidecar}, {intent.Init, intent.Sidecar}, {intent.Sidecar, intent.Init},
 }
 
-// wishes are what containers ask for: GPUs and VFs.
+// wishes are the numbers of GPUs and VFs of random containers.
 var wishes = [][2]int{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 0}, {2, 1}, {1, 2}}
 
-// Random makes up a pod. One of five asks for alignment.
+// Random returns a random pod. One of five requires alignment.
 func (k *Kubelet) Random() *Pod {
 	p := &Pod{Pod: kubelet.Pod{Namespace: "team", Name: k.name()}}
 	if k.random.IntN(5) == 0 {
@@ -108,7 +108,7 @@ func (k *Kubelet) Random() *Pod {
 	return p
 }
 
-// name is one that no pod has now; half of them were had before.
+// name returns a name without a current pod; half of the names repeat.
 func (k *Kubelet) name() string {
 	again := fmt.Sprint("again-", k.random.IntN(8))
 	taken := slices.ContainsFunc(k.pods, func(p *Pod) bool { return p.Name == again })

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nvml is a stand-in for NVIDIA's management library, for tests on machines without a GPU. The
-// library itself is C (library/nvml.c), is built with cc and opened with dlopen as the real one is; what it
-// shows is a [Machine], which this package makes up for a recorded machine, and writes to the text file that
-// the library reads:
+// library itself is C (library/nvml.c), built with cc and opened with dlopen like the real one. It reports a
+// [Machine], which this package derives from a recorded machine and writes to a text file for the library:
 //
 //	driver VERSION
 //	error CODE                  every call fails with it, as NVML's return codes are numbered
@@ -38,31 +37,31 @@ const (
 	GPUIsLost       = 15
 )
 
-// Machine is what the library shows.
+// Machine is the machine that the library reports.
 type Machine struct {
 	Driver string
-	Error  int    // what every call returns, 0 for none
+	Error  int    // return code of every call, 0 for none
 	Trace  string // a file for the names of all calls, "" for none
 	GPUs   []GPU
 }
 
-// GPU is one GPU, numbered by its place in the list.
+// GPU is a GPU, numbered by its index in the list.
 type GPU struct {
 	UUID     string
 	Address  topology.Address
 	Minor    int
 	Memory   uint64 // MiB
 	MIG      int    // -1 unsupported, 0 off, 1 on
-	State    int    // return code of calls about it
+	State    int    // return code of calls about the GPU
 	Deaf     int    // return code of registering for its events
-	Recovery int    // -1 where the driver cannot say, 0 none, 1 reset
+	Recovery int    // -1 unknown, 0 none, 1 reset
 	Name     string
 	Switch   int                      // links to NVSwitches
-	Links    map[topology.Address]int // links to other GPUs
+	Links    map[topology.Address]int // to other GPUs
 	Slices   []Slice                  // its MIG devices
 }
 
-// Slice is one MIG device. The profiles are the numbers of nvml.h: 0 to 4 are of 1, 2, 3, 4 and 7 slices.
+// Slice is a MIG device. The profiles are the numbers of nvml.h: 0 to 4 have 1, 2, 3, 4 and 7 slices.
 type Slice struct {
 	UUID                       string
 	GI, CI                     int
@@ -70,7 +69,7 @@ type Slice struct {
 	Memory                     uint64 // MiB
 }
 
-// product is what a PCI device number says of a GPU.
+// product has the properties of a GPU by PCI device number.
 type product struct {
 	name   string
 	memory uint64 // MiB
@@ -86,8 +85,8 @@ var products = map[uint16]product{
 	0x26b1: {"NVIDIA RTX 6000 Ada Generation", 49140, -1, 0},
 }
 
-// Record makes the library's view of a machine's sysfs: the GPUs that the nvidia driver is bound to, in the
-// order of their addresses, with UUIDs made up from those.
+// Record returns the machine of a sysfs: the GPUs bound to the nvidia driver, in order of address, with UUIDs
+// derived from the addresses.
 func Record(sys fs.FS) (Machine, error) {
 	tree, err := topology.Read(sys)
 	if err != nil {
@@ -111,14 +110,14 @@ func Record(sys fs.FS) (Machine, error) {
 	return m, nil
 }
 
-// MadeUp is a UUID that is always the same for a text.
+// MadeUp returns a UUID derived from a text.
 func MadeUp(text string) string {
 	sum := sha1.Sum([]byte(text))
 	id, _ := uuid.FromBytes(sum[:16])
 	return id.String()
 }
 
-// Split turns MIG on and divides a GPU into slices of one profile, "1g.10gb" for profile 0 on 80 GB.
+// Split enables MIG and divides a GPU into slices of one profile, "1g.10gb" for profile 0 on 80 GB.
 func (g *GPU) Split(count, profile int, memory uint64) {
 	g.MIG = 1
 	for range count {
@@ -130,12 +129,12 @@ func (g *GPU) Split(count, profile int, memory uint64) {
 	}
 }
 
-// BusID is an address as NVML writes it: eight digits of domain, upper case.
+// BusID returns an address in NVML's format: eight digits of domain, upper case.
 func BusID(a topology.Address) string {
 	return fmt.Sprintf("%08X:%02X:%02X.%d", a.Domain, a.Bus, a.Device, a.Function)
 }
 
-// Text is the machine as the library reads it.
+// Text returns the machine in the library's format.
 func (m Machine) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "driver %s\n", m.Driver)
@@ -165,7 +164,7 @@ func (m Machine) Text() string {
 	return b.String()
 }
 
-// Minors is the machine's /proc/driver/nvidia-caps/mig-minors.
+// Minors returns the machine's /proc/driver/nvidia-caps/mig-minors.
 func (m Machine) Minors() string {
 	var b strings.Builder
 	b.WriteString("config 1\nmonitor 2\n")
@@ -180,7 +179,7 @@ func (m Machine) Minors() string {
 	return b.String()
 }
 
-// Write replaces the file that the library reads, at once and whole.
+// Write replaces the library's file atomically.
 func (m Machine) Write(path string) error {
 	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

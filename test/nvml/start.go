@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// The variables that the library reads.
+// The library's environment variables.
 const (
 	FileVariable   = "NVML_STAND_IN"
 	EventsVariable = "NVML_STAND_IN_EVENTS"
 )
 
-// Driver is an installed stand-in: a driver root with the library in it, and what the library shows.
+// Driver is an installed stand-in: a driver root with the library, and the machine that it reports.
 type Driver struct {
 	Root    string  // the driver root, with the library in /usr/lib64
-	Machine Machine // change it and call Update
+	Machine Machine // call Update after changes
 	file    string
 	events  *os.File
 }
@@ -39,7 +39,7 @@ var library = sync.OnceValues(func() (string, error) {
 	return filepath.Join(root, "bin/nvml/libnvidia-ml.so.1"), nil
 })
 
-// Library builds the stand-in and returns its path. It skips the test where there is no C compiler.
+// Library builds the stand-in and returns its path. It skips the test without a C compiler.
 func Library(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"make", "cc"} {
@@ -54,8 +54,8 @@ func Library(t *testing.T) string {
 	return path
 }
 
-// Start installs the stand-in below a temporary driver root and has this process, and those it starts, see
-// the machine. It skips the test where there is no C compiler.
+// Start installs the stand-in below a temporary driver root, for this process and its children. It skips the
+// test without a C compiler.
 func Start(t *testing.T, m Machine) *Driver {
 	t.Helper()
 	path, dir := Library(t), t.TempDir()
@@ -71,7 +71,7 @@ func Start(t *testing.T, m Machine) *Driver {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	events, err := os.OpenFile(fifo, os.O_RDWR, 0) // for reading too, so that writing never fails
+	events, err := os.OpenFile(fifo, os.O_RDWR, 0) // opened for reading too, so that writes never fail
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func Start(t *testing.T, m Machine) *Driver {
 	return d
 }
 
-// Update has the library show the machine as it is now.
+// Update writes the current machine for the library.
 func (d *Driver) Update(t *testing.T) {
 	t.Helper()
 	if err := d.Machine.Write(d.file); err != nil {
@@ -98,10 +98,10 @@ const (
 	RecoveryAction = 0x8000
 )
 
-// None is the GPU instance and the compute instance of an event that is about neither.
+// None is the GPU instance and compute instance of an event about a whole GPU.
 const None = 0xffffffff
 
-// Event makes an event that is waited for happen. Data is the Xid, 0 for other types.
+// Event sends an event to a waiting call. Data is the Xid, 0 for other types.
 func (d *Driver) Event(t *testing.T, uuid string, kind, data int, gi, ci uint32) {
 	t.Helper()
 	d.write(t, fmt.Sprintf("event %s %d %d %d %d\n", uuid, kind, data, gi, ci))

@@ -23,11 +23,11 @@ var (
 	reasonsCSV []byte
 )
 
-// row is one row of checklist.csv.
+// row is a row of checklist.csv.
 type row struct {
 	Name     string `json:"name"` // "amd/device-id-gpu"
 	Priority string `json:"priority"`
-	Reason   string `json:"reason,omitempty"` // why no test shows it, of reasons.csv
+	Reason   string `json:"reason,omitempty"` // reason of reasons.csv for a missing test
 }
 
 // readChecklist reads all rows, in their order.

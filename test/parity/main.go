@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command parity reads what "go test -json" printed and reports, for every row of checklist.csv that Tandem
-// must or should fulfil, which tests show it and whether they passed.
+// Command parity reads the output of "go test -json" and reports, for every row of checklist.csv that Tandem
+// must or should fulfil, its tests and their results.
 //
 //	go test -json ./... | go run ./test/parity
 //
-// checklist.csv lists what the stock device plugins do, with where that can be read. A row is called by its
-// plugin and its feature, "amd/device-id-gpu". A test shows a row in one of two ways: it says so,
+// checklist.csv lists the behaviour of the stock device plugins, with sources. A row's name is its plugin and
+// its feature, "amd/device-id-gpu". A test shows a row in one of two ways: by an attribute,
 //
 //	t.Attr("parity", "amd/device-id-gpu")
 //
-// or the row's name is in its own: t.Run("amd/device-id-gpu", …). A row that no test shows may have its
-// reason in reasons.csv, and one that tests show what holds besides; without a passing test it is open all
-// the same. The exit code is 1 when a row that Tandem must fulfil is open.
+// or by the row's name in its own name: t.Run("amd/device-id-gpu", …). A row without a test may have its
+// reason in reasons.csv, and a row with tests a remark; without a passing test the row is open in any case.
+// The exit code is 1 if a row that Tandem must fulfil is open.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// report writes the report on the test results in, and fails when a row that must be shown is not.
+// report writes the report on the test results in in. It returns an error if a required row is open.
 func report(w io.Writer, in io.Reader, format string) error {
 	write, ok := map[string]func(io.Writer, []verdict) error{"table": writeTable, "json": writeJSON}[format]
 	if !ok {

@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// test is the result of one test or subtest.
+// test is the result of a test or subtest.
 type test struct {
 	Name    string `json:"name"`    // "plugins/gpu/amd TestAllocateGolden"
-	Outcome string `json:"outcome"` // pass, fail or skip; "" when it did not end
+	Outcome string `json:"outcome"` // pass, fail or skip; "" without an end
 	Said    string `json:"said,omitempty"`
 
-	rows []string // that it says it shows
+	rows []string // rows in its attributes
 }
 
 // event is a line of "go test -json" (cmd/test2json). Attr events are of testing.T.Attr.
@@ -29,8 +29,8 @@ type event struct {
 
 const module = "github.com/tandem-k8s/tandem/"
 
-// readTests reads the results of all tests, in the order in which they began. What is no JSON, as what the
-// linker or make print, is left out.
+// readTests reads the results of all tests, in the order of their start. It ignores lines without JSON, such
+// as output of the linker or of make.
 func readTests(in io.Reader) ([]*test, error) {
 	var tests []*test
 	byName := map[string]*test{}
@@ -55,7 +55,7 @@ func readTests(in io.Reader) ([]*test, error) {
 	}
 }
 
-// frame is a line that the testing package prints of its own.
+// frame matches lines of the testing package itself.
 var frame = regexp.MustCompile(`^\s*(===|---) `)
 
 func (t *test) add(e event) {
@@ -73,8 +73,8 @@ func (t *test) add(e event) {
 	}
 }
 
-// shows reports whether the test shows the row: it says so, or has the row's name between slashes in its own.
-// Plugin and feature may be separated by a comma or a blank too; the testing package makes blanks
+// shows reports whether the test shows the row: by an attribute, or by the row's name between slashes in its
+// own name. A comma or a blank may separate plugin and feature too; the testing package replaces blanks with
 // underscores.
 func (t *test) shows(row string) bool {
 	if slices.Contains(t.rows, row) {

@@ -14,20 +14,20 @@ import (
 
 // States of rows.
 const (
-	pass    = "pass"    // tests show it, all of them passed
-	failed  = "fail"    // one of them did not
+	pass    = "pass"    // all its tests passed
+	failed  = "fail"    // a test failed
 	skipped = "skipped" // none ran
 	open    = "open"    // there is none
 )
 
-// verdict is what the tests say of a row.
+// verdict is the result of a row.
 type verdict struct {
 	row
 	State string  `json:"state"`
 	Tests []*test `json:"tests"`
 }
 
-// judge says of every row that Tandem must or should fulfil whether it does.
+// judge returns the verdict on every row that Tandem must or should fulfil.
 func judge(rows []row, tests []*test) []verdict {
 	verdicts := make([]verdict, 0, len(rows))
 	for _, r := range rows {
@@ -46,7 +46,7 @@ func judge(rows []row, tests []*test) []verdict {
 	return verdicts
 }
 
-// misnamed lists what tests say they show and no row is called.
+// misnamed lists attributes of tests without a row of that name.
 func misnamed(rows []row, tests []*test) (names []string) {
 	for _, t := range tests {
 		for _, name := range t.rows {
@@ -107,7 +107,7 @@ func writeTable(w io.Writer, verdicts []verdict) error {
 	return nil
 }
 
-// because names the tests that decided, or says why there is none.
+// because names the decisive tests, or the reason for their absence.
 func (v verdict) because() []string {
 	var lines []string
 	for _, t := range v.Tests {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podexec starts programs in pods as API servers and kubelets do: for an API server's clients over
-// websockets, and else over SPDY with the kubelet's own code.
+// Package podexec starts programs in pods like API servers and kubelets: over websockets for clients of an
+// API server, else over SPDY with the kubelet's own code.
 package podexec
 
 import (
@@ -24,8 +24,8 @@ type Program func(ctx context.Context, pod string, args []string, stdin io.Reade
 // patience is how long the client may take to ask for its streams.
 const patience = time.Minute
 
-// Serve runs the program that a request for the subresource exec of a pod names, whether the request is meant
-// for an API server or, as one of those makes it, for a kubelet.
+// Serve runs the program of a request for the subresource exec of a pod, from a client to an API server or
+// from an API server to a kubelet.
 func Serve(w http.ResponseWriter, r *http.Request, pod string, program Program) {
 	query := r.URL.Query()
 	asked := func(server, kubelet string) bool {
@@ -53,8 +53,8 @@ func (p Program) ExecInContainer(
 	return nil
 }
 
-// serveWebSocket speaks version 5 of the protocol: standard input, output and error, what became of the
-// program, and the size of a terminal that nobody has.
+// serveWebSocket speaks version 5 of the protocol: standard input, output and error, the result of the
+// program, and the size of a terminal, which is unused.
 func serveWebSocket(w http.ResponseWriter, r *http.Request, pod string, program Program, stdin bool) {
 	channels := []wsstream.ChannelType{
 		wsstream.IgnoreChannel, wsstream.WriteChannel, wsstream.WriteChannel, wsstream.WriteChannel,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podsapi is a kubelet's Pods API with the pods that a test names.
+// Package podsapi is a kubelet's Pods API with the pods of a test.
 package podsapi
 
 import (
@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// Socket is where kubelet 1.37 has it, below its folder.
+// Socket is the path in kubelet 1.37, below the kubelet's folder.
 const Socket = "pods-api/pods-api.sock"
 
 type server struct {
@@ -38,7 +38,7 @@ func (s server) ListPods(
 	return answer, nil
 }
 
-// Serve answers in a kubelet's folder with the pods that there are when it is asked, until stop is called.
+// Serve serves the current pods in a kubelet's folder, until stop is called.
 func Serve(kubeletDir string, pods func() []corev1.Pod) (stop func(), err error) {
 	socket := filepath.Join(kubeletDir, Socket)
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
@@ -51,6 +51,6 @@ func Serve(kubeletDir string, pods func() []corev1.Pod) (stop func(), err error)
 	g := grpc.NewServer()
 	v1alpha1.RegisterPodsServer(g, server{pods: pods})
 	var served sync.WaitGroup
-	served.Go(func() { _ = g.Serve(listener) }) // until it is stopped
+	served.Go(func() { _ = g.Serve(listener) }) // until stopped
 	return func() { g.Stop(); served.Wait() }, nil
 }

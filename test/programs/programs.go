@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package programs builds Tandem's programs for tests. The packages of a test run share the programs, which
-// lie in bin/test: the linker of the go command leaves alone what is up to date, so that only the first test
-// that asks waits for it.
+// Package programs builds Tandem's programs for tests. The packages of a test run share the programs in
+// bin/test: the go command does not relink current programs, so only the first test waits for the linker.
 package programs
 
 import (
@@ -23,9 +22,9 @@ var (
 )
 
 // Build builds programs of the folder cmd from the packages that "make test" has compiled, and returns the
-// folder that has them by their names. "make build" links some of them without the C library, which would
-// compile most packages once more; the image's tests run those. Other processes may build and start the same
-// programs meanwhile.
+// folder of the programs. "make build" links some programs without the C library, which would compile most
+// packages again; the tests of the image run those. Other processes may build and start the same programs at
+// the same time.
 func Build(t testing.TB, names ...string) (folder string) {
 	t.Helper()
 	mu.Lock()
@@ -52,9 +51,9 @@ func Build(t testing.TB, names ...string) (folder string) {
 	return folder
 }
 
-// build has one process at a time link a program in a folder that nobody starts it from, and puts it into
-// place by a rename: the go command may write over the file in place, and a program that is started just then
-// is half of one.
+// build links a program in a folder from which no program is started, one process at a time, and renames it
+// into place: the go command may overwrite a file in place, and a program started at that time would be
+// incomplete.
 func build(root, folder, name string) error {
 	linked := filepath.Join(folder, "link", name)
 	if err := os.MkdirAll(filepath.Dir(linked), 0o755); err != nil {
@@ -64,7 +63,7 @@ func build(root, folder, name string) error {
 	if err != nil {
 		return fmt.Errorf("build %s: %w", name, err)
 	}
-	defer lock.Close() // which unlocks
+	defer lock.Close() // also unlocks
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("build %s: lock %s: %w", name, lock.Name(), err)
 	}
@@ -77,7 +76,7 @@ func build(root, folder, name string) error {
 	return publish(linked, filepath.Join(folder, name))
 }
 
-// publish puts a copy of what was linked into place, unless it is there.
+// publish copies a linked program into place, if it is new.
 func publish(linked, program string) error {
 	newest, err := os.Stat(linked)
 	if err != nil {
@@ -101,8 +100,8 @@ func publish(linked, program string) error {
 	return os.Rename(copied, program)
 }
 
-// lookAt opens the folders of the programs' sources, so that the go command, which caches a test's result
-// until a file changes that the test has looked at, runs the test again after a change of the programs.
+// lookAt opens the folders of the programs' sources, so that the go command reruns the test after a change of
+// the programs instead of using its cached result.
 func lookAt(root string) error {
 	for _, file := range []string{"go.mod", "go.sum"} {
 		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
@@ -120,7 +119,7 @@ func lookAt(root string) error {
 	return nil
 }
 
-// repository returns the root of the repository, above the folder in which the test runs.
+// repository returns the root of the repository, a parent of the test's working directory.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

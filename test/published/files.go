@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Entry is what a container has of a resource in the kubelet's device checkpoint.
+// Entry is a container's entry for a resource in the kubelet's device checkpoint.
 type Entry struct {
 	PodUID        string
 	ContainerName string
@@ -34,7 +34,7 @@ func WriteCheckpoint(kubeletDir string, entries ...Entry) error {
 	return os.Rename(name+".new", name)
 }
 
-// Give is an entry of some devices without a NUMA node.
+// Give returns an entry of some devices without a NUMA node.
 func Give(uid, container, resource string, ids ...string) Entry {
 	return Entry{uid, container, resource, map[string][]string{"-1": ids}}
 }

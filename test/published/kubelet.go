@@ -9,13 +9,13 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// Restricted is the policy that pairs need.
+// Restricted is the configuration that pairs need.
 var Restricted = v1alpha1.Kubelet{
 	TopologyManagerPolicy: "restricted", TopologyManagerScope: "container", CPUManagerPolicy: "none",
 	MemoryManagerPolicy: "None",
 }
 
-// configz is a kubelet that answers /configz.
+// configz returns the answer of a kubelet's /configz.
 func configz(policy v1alpha1.Kubelet) func(context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) {
 		return json.Marshal(map[string]any{"kubeletconfig": policy})

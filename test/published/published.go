@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package published has recorded machines as the facts that their nodes would publish.
+// Package published converts recorded machines to the facts that their nodes would publish.
 package published
 
 import (
@@ -26,8 +26,8 @@ const (
 // The vendors of GPUs: a BMC has a display controller too.
 var vendors = []uint16{0x1002, 0x10de}
 
-// Facts are those of a recorded machine with so many VFs on each NIC, of which the kubelet in a folder, ""
-// for an empty one, has given away what its files say. IDs are addresses; VFs have hints where told so.
+// Facts returns the facts of a recorded machine with vfsPerPF VFs on each NIC, and the assignments in a
+// kubelet's folder, "" for none. IDs are addresses; VFs have hints if hints is set.
 func Facts(
 	machine string, vfsPerPF int, hints bool, kubeletDir string, policy v1alpha1.Kubelet,
 ) (facts.Facts, error) {
@@ -46,7 +46,7 @@ func Facts(
 	return reader.Read(context.Background(), tree, Resources(sys, tree, hints)), nil
 }
 
-// Resources are the GPUs and VFs of a machine as plugins announce them.
+// Resources returns the GPUs and VFs of a machine as announced by plugins.
 func Resources(_ fs.FS, tree *topology.Tree, hints bool) []facts.Resource {
 	gpus := facts.Resource{Name: GPUs, Kind: device.GPU}
 	vfs := facts.Resource{Name: VFs, Kind: device.VF}

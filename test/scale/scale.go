@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scale is the one place that says how much of a test "go test -short", and with it "make test",
-// runs. Without -short, as "make check" runs them, tests are whole.
+// Package scale determines the share of a test that "go test -short", and so "make test", runs. Without
+// -short, as in "make check", tests are complete.
 package scale
 
 import "testing"
 
-// share is how many rounds of a whole test stand for one round of a short test.
+// share is the number of rounds of a complete test per round of a short test.
 const share = 10
 
-// few are the rounds that a short test runs at least: tests that choose a variant by the remainder of the
-// seed divided by two, three or four run each variant.
+// few is the minimum number of rounds of a short test: tests that select variants by the seed modulo two,
+// three or four run each variant.
 const few = 4
 
-// Rounds returns the number of rounds, seeds or cases of a test that has all of them when it is whole: all,
-// or with -short one in ten, and at least four. A test that loops from 0 to Rounds(all) repeats the first
-// cases of the whole test.
+// Rounds returns the number of rounds, seeds or cases of a test with all rounds: all, or with -short a tenth,
+// and at least four. A test that loops from 0 to Rounds(all) repeats the first cases of the complete test.
 func Rounds(all int) int {
 	if !testing.Short() {
 		return all

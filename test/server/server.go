@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server has published servers and pods for them, for tests of what reads NodeTopology objects.
+// Package server has published servers and pods, for tests of readers of NodeTopology objects.
 package server
 
 import (
@@ -23,8 +23,8 @@ const (
 // GPUs is how many GPUs, NICs and switches a server has.
 const GPUs = 8
 
-// Topology is a server with policy restricted and two NUMA nodes, with four switches on each, and on each
-// switch a GPU and a NIC with so many VFs, which have hints or none.
+// Topology returns a server with policy restricted and two NUMA nodes, each with four switches, and on each
+// switch a GPU and a NIC with vfs VFs, with or without hints.
 func Topology(name string, vfs int, hinted bool) *v1alpha1.NodeTopology {
 	t := &v1alpha1.NodeTopology{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTopology"},
@@ -52,14 +52,14 @@ func Topology(name string, vfs int, hinted bool) *v1alpha1.NodeTopology {
 	return t
 }
 
-// Hold has a pod hold GPUs and VFs.
+// Hold adds a pod that holds GPUs and VFs.
 func Hold(t *v1alpha1.NodeTopology, uid string, gpus, vfs v1alpha1.Set) {
 	t.Spec.Held = append(t.Spec.Held, v1alpha1.Held{UID: uid, Containers: []v1alpha1.Container{{
 		Name: "app", Devices: map[string]v1alpha1.Set{GPU: gpus, VF: vfs},
 	}}})
 }
 
-// Pod asks for GPUs and VFs in one container. Its UID is its name.
+// Pod returns a pod that requests GPUs and VFs in one container. Its UID is its name.
 func Pod(name string, gpus, vfs int) *v1.Pod {
 	asked := v1.ResourceList{}
 	for resourceName, n := range map[v1.ResourceName]int{GPU: gpus, VF: vfs} {
@@ -75,7 +75,7 @@ func Pod(name string, gpus, vfs int) *v1.Pod {
 	}
 }
 
-// Node is the server as the scheduler sees it without the object.
+// Node returns the scheduler's view of the server without the object.
 func Node(name string, vfs int) *v1.Node {
 	count := func(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
 	room := v1.ResourceList{

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// Spoil changes an object as bytes say, for fuzz tests of what reads objects: to values that are too
-// large, make no sense, or contradict each other.
+// Spoil modifies an object according to data, for fuzz tests of readers: to values that are too large,
+// invalid or contradictory.
 func Spoil(spec *v1alpha1.Spec, data []byte) {
 	m := spoiler{data}
 	for len(m.data) > 4 {
@@ -21,7 +21,7 @@ func Spoil(spec *v1alpha1.Spec, data []byte) {
 // spoiler changes values as bytes say.
 type spoiler struct{ data []byte }
 
-// below is a number that the next bytes choose.
+// below returns a number below n from the next bytes.
 func (m *spoiler) below(n int) int {
 	if len(m.data) < 2 || n < 2 {
 		return 0
@@ -33,7 +33,7 @@ func (m *spoiler) below(n int) int {
 
 func choose[T any](m *spoiler, of ...T) T { return of[m.below(len(of))] }
 
-// spoil changes one value of those that a value is made of.
+// spoil modifies one of the values inside a value.
 func (m *spoiler) spoil(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:

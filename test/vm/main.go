@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command vm is the end-to-end test: it boots a machine with a real kernel, real PCIe switches, NICs and VFs,
-// makes it a node of a real cluster, installs Tandem on it from deployments as a user does, and looks at what
-// pods get. "make e2e" runs it.
+// makes the machine a node of a real cluster, installs Tandem from deployments like a user, and checks the
+// devices of pods. "make e2e" runs it.
 //
-// QEMU emulates the machine, with nothing but the silicon's names made up (guest/identity.go). Everything
-// else is what runs on servers: Debian's kernel, containerd and runc, the kubelet, API server, scheduler and
-// controllers of one release. What is downloaded and built is kept in a folder, so that later runs take
-// minutes.
+// QEMU emulates the machine; only the identities of the hardware are invented (guest/identity.go). The rest
+// is the software of servers: Debian's kernel, containerd and runc, the kubelet, API server, scheduler and
+// controllers of one release. Downloads and builds are kept in a folder, so that later runs take minutes.
 package main
 
 import (

@@ -20,8 +20,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// enter runs this program again in namespaces of its own: what it starts sees no network but its own, and
-// ends with it. The session of its own is for its turn on the CPUs, which the kernel shares out by session.
+// enter runs this program again in namespaces of its own: its children have only that network, and end with
+// it. A session of its own affects its share of the CPUs, which the kernel divides by session.
 func enter(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"-run"}, os.Args[1:]...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -31,7 +31,7 @@ func enter(ctx context.Context) error {
 		Setsid:     true,
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = time.Minute // to stop what it started
+	cmd.WaitDelay = time.Minute // to stop its children
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return errTold
@@ -39,10 +39,10 @@ func enter(ctx context.Context) error {
 	return err
 }
 
-// errTold is the end of the program within the namespaces, which has said why.
+// errTold is the failure of the program within the namespaces, which has printed the reason.
 var errTold = errors.New("see above")
 
-// setUp makes the namespaces what the run needs, with an empty folder for it.
+// setUp prepares the namespaces for the run, with an empty folder.
 func setUp(c *build.Cache) error {
 	if err := errors.Join(
 		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
@@ -59,9 +59,9 @@ func setUp(c *build.Cache) error {
 	return nil
 }
 
-// setUpLoopback makes the network namespace what the cluster needs. What goes to the guest's address comes
-// from another one, since the guest would not answer itself. The API server has the address of its Service:
-// the guest's packets to it arrive here, as all that do not stay there, and nothing has to proxy them.
+// setUpLoopback prepares the network namespace for the cluster. Packets to the guest need another source
+// address, because the guest would not answer its own. The API server has the address of its Service, so that
+// the guest's packets to it arrive here without a proxy.
 func setUpLoopback() error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -81,9 +81,8 @@ func setUpLoopback() error {
 		}))
 }
 
-// goFirst has this session go before what else runs on the host: the guest's clock is the host's, and a
-// machine that waits for its turn answers late. Without groups of sessions (autogroup, see sched(7)) it is
-// the process that counts.
+// goFirst raises this session's priority on the host: the guest's clock is the host's, and a waiting machine
+// answers late. Without session groups (autogroup, see sched(7)) the priority of the process counts.
 func goFirst() error {
 	const nice = -10
 	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0o644)

@@ -9,9 +9,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Apply returns a tree with its functions where the file has them; all functions of a card go where one is.
-// It fails where a card would be in two places, and where the file has none of the tree's functions and is
-// another machine's.
+// Apply returns a copy of a tree with the functions moved to their places in the file. All functions of a
+// card move together. Apply returns an error if the file has a card in two places or none of the tree's
+// functions.
 func (f *File) Apply(t *topology.Tree) (*topology.Tree, error) {
 	p := &placer{tree: t, roots: map[*element]string{}, elements: map[topology.Address]*element{}}
 	for _, e := range f.leaves {
@@ -20,8 +20,8 @@ func (f *File) Apply(t *topology.Tree) (*topology.Tree, error) {
 		}
 	}
 	if len(p.elements) == 0 {
-		return nil, fmt.Errorf("apply topology file %s: this machine has none of its %d PCI functions; "+
-			"is it for another one?", f.name, len(f.leaves))
+		return nil, fmt.Errorf("apply topology file %s: this machine has none of the file's %d PCI functions; "+
+			"is the file for another machine?", f.name, len(f.leaves))
 	}
 	places := map[topology.Address]topology.Place{}
 	for d := range t.Devices() {
@@ -32,14 +32,14 @@ func (f *File) Apply(t *topology.Tree) (*topology.Tree, error) {
 	return t.Move(places), nil
 }
 
-// placer knows which element stands for which card.
+// placer finds the places of cards.
 type placer struct {
 	tree     *topology.Tree
-	elements map[topology.Address]*element // by slot
-	roots    map[*element]string           // root complexes of what is below <cpu>
+	elements map[topology.Address]*element // by slot of the card
+	roots    map[*element]string           // root complexes of the elements right below <cpu>
 }
 
-// claim notes the card of a function. A VF stands for its PF.
+// claim assigns an element to the card of its function. The card of a VF is that of its PF.
 func (p *placer) claim(e *element) error {
 	d, ok := p.tree.Device(e.address)
 	if !ok || isBridge(d) {
@@ -48,8 +48,8 @@ func (p *placer) claim(e *element) error {
 	at := d.Function().Slot()
 	if other := p.elements[at]; other != nil {
 		if other.parent != e.parent || other.numa != e.numa {
-			return fmt.Errorf("line %d: <pci busid=%q>: it is on the same card as %s in line %d, "+
-				"which is below another bridge or NUMA node",
+			return fmt.Errorf("line %d: <pci busid=%q>: same card as %s in line %d, "+
+				"but below another bridge or NUMA node",
 				e.line, e.address, other.address, other.line)
 		}
 		return nil
@@ -61,11 +61,11 @@ func (p *placer) claim(e *element) error {
 	return nil
 }
 
-// place is where the file has a function.
+// place returns the place of a function in the file.
 func (p *placer) place(d *topology.Device, e *element) topology.Place {
 	place, _ := p.tree.Place(d.Address)
 	if !e.within(place.Bridges) {
-		place.RootComplex, place.Bridges = p.below(e.parent)
+		place.RootComplex, place.Bridges = p.path(e.parent)
 	}
 	if _, known := e.numa.Number(); known {
 		place.NUMA = e.numa
@@ -73,20 +73,20 @@ func (p *placer) place(d *topology.Device, e *element) topology.Place {
 	return place
 }
 
-// below is the way down to what hangs on a bridge of the file. One that the machine has too hangs where the
-// machine has it, unless the file has it elsewhere.
-func (p *placer) below(bridge *element) (rootComplex string, bridges []topology.Address) {
+// path returns the root complex and the bridges above a function, down to a bridge of the file. If the
+// machine has the bridge and the file does not contradict its place, the path is that of the machine.
+func (p *placer) path(bridge *element) (rootComplex string, bridges []topology.Address) {
 	if place, ok := p.tree.Place(bridge.address); ok && bridge.within(place.Bridges) {
 		return place.RootComplex, append(place.Bridges, bridge.address)
 	}
 	if bridge.parent == nil {
 		return p.roots[bridge], []topology.Address{bridge.address}
 	}
-	rootComplex, bridges = p.below(bridge.parent)
+	rootComplex, bridges = p.path(bridge.parent)
 	return rootComplex, append(bridges, bridge.address)
 }
 
-// within reports whether all that is above an element is among these bridges.
+// within reports whether a list of bridges contains all elements above e.
 func (e *element) within(bridges []topology.Address) bool {
 	for up := e.parent; up != nil; up = up.parent {
 		if !slices.Contains(bridges, up.address) {
@@ -96,7 +96,7 @@ func (e *element) within(bridges []topology.Address) bool {
 	return true
 }
 
-// top is the element right below <cpu>.
+// top returns the element right below <cpu> that is e or contains e.
 func (e *element) top() *element {
 	for e.parent != nil {
 		e = e.parent

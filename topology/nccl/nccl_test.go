@@ -29,7 +29,7 @@ func read(t testing.TB, machine string, vfs int) *topology.Tree {
 	return tree
 }
 
-// functions are the GPUs and the NICs of a machine.
+// functions returns the GPUs and NICs of a machine.
 func functions(tree *topology.Tree) (gpus, nics []topology.Address) {
 	for d := range tree.Devices() {
 		switch {
@@ -69,8 +69,8 @@ func written(t testing.TB, tree *topology.Tree, functions ...topology.Address) s
 	return text.String()
 }
 
-// A file made of a machine puts the machine's devices back onto its switches when they have been taken off
-// them, and changes nothing of the machine itself.
+// A file written from a machine restores the switches of a flattened machine and does not change the machine
+// itself.
 func TestRoundTrip(t *testing.T) {
 	for _, name := range machines.Names() {
 		tree := read(t, name, 1)
@@ -99,8 +99,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// azure is a file as Azure gives it to ND H100 v5 guests, with this many GPUs below each of its bridges, for
-// the recorded flat guest.
+// azure returns a file like that of Azure ND H100 v5 guests, with this many GPUs per bridge, for the recorded
+// flat guest.
 func azure(perBridge int) string {
 	var text strings.Builder
 	text.WriteString("<!-- made up -->\n<system version=\"1\">\n")
@@ -126,7 +126,7 @@ func azure(perBridge int) string {
 	return text.String()
 }
 
-// On a guest whose tree is flat the file makes pairs on one switch, and the placement finds them.
+// On a guest with a flat tree, the file enables same-switch pairs, and placement finds them.
 func TestFlatGuest(t *testing.T) {
 	for perBridge, near := range map[int]int{1: 8, 2: 16} {
 		flat := read(t, "nv-h200-vm-flat", 2)
@@ -179,8 +179,8 @@ func half(count int, list []topology.Address) []placement.Half {
 	return []placement.Half{h}
 }
 
-// A file may name a part of the machine only. What it names below a bridge that the machine shows too stays
-// beside what it does not name.
+// A file may list a part of the machine. Listed functions below a bridge that the machine has too stay next
+// to unlisted functions.
 func TestPart(t *testing.T) {
 	tree := read(t, "nv-h100-aws-p5", 0)
 	gpus, nics := functions(tree)
@@ -208,8 +208,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// A file for a pod has its GPU and its VF below the switch of both, and the address under which NCCL looks
-// for a VF.
+// A file for a pod has the GPU and the VF below their switch, and the address under which NCCL looks for the
+// VF.
 func TestWrite(t *testing.T) {
 	tree := read(t, "oci-mi300x-derived", 2)
 	gpu, vf := topology.Address{Bus: 0x11}, topology.Address{Bus: 0x0c, Function: 2}
@@ -240,7 +240,7 @@ func TestErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", `read topology file topo.xml: want one element <system> around all others, got 0`},
 		{"<cpu numaid=\"0\"/>", `want one element <system> around all others, got 0`},
-		{"<system version=\"2\"/>", `line 1: <system version="2">: want 1, the only version that there is`},
+		{"<system version=\"2\"/>", `line 1: <system version="2">: want 1, the only version`},
 		{"<system/>", `line 1: <system version="">: want 1`},
 		{"<system version=\"1\">\n<cpu/></system>",
 			`line 2: <cpu numaid="">: want the number of a NUMA node, or -1`},
@@ -248,13 +248,13 @@ func TestErrors(t *testing.T) {
 		{in(`<pci/>`), `line 3: <pci busid="">: parse PCI address`},
 		{in(`<pci busid="11:00.0"/>`), `line 3: <pci busid="11:00.0">: parse PCI address`},
 		{in("<pci busid=\"0000:11:00.0\"/>\n<pci busid=\"0000:11:00.0\"/>"),
-			`line 4: <pci busid="0000:11:00.0">: it is in line 3 already`},
+			`line 4: <pci busid="0000:11:00.0">: duplicate of line 3`},
 		{in(`<pci busid="0000:11:00.0">`), `element <pci> closed by </cpu>`},
-		{in(strings.Repeat(`<pci busid="0000:11:00.0">`, 2)), `it is in line 3 already`},
-		{in(deep(80)), `it is 64 elements deep`},
-		{"<system version=\"1\">" + strings.Repeat(" ", maxBytes), `it has more than 1048576 bytes`},
+		{in(strings.Repeat(`<pci busid="0000:11:00.0">`, 2)), `duplicate of line 3`},
+		{in(deep(80)), `nesting exceeds 64 elements`},
+		{"<system version=\"1\">" + strings.Repeat(" ", maxBytes), `larger than 1048576 bytes`},
 		{in(`<pci busid="0001:00:00.0"/>`),
-			`apply topology file topo.xml: this machine has none of its 1 PCI functions; is it for another one?`},
+			`apply topology file topo.xml: this machine has none of the file's 1 PCI functions; is the file for another machine?`},
 		{
 			in("<pci busid=\"0000:11:00.0\"/>\n<pci busid=\"ffff:ff:01.0\"><pci busid=\"0000:11:00.1\"/></pci>") + " ",
 			"",
@@ -291,13 +291,13 @@ func TestContradiction(t *testing.T) {
 	const text = `<system version="1"><cpu numaid="0"><pci busid="0000:0c:00.1"/>
 <pci busid="ffff:ff:01.0"><pci busid="0000:0c:00.2"/></pci></cpu></system>`
 	_, err := parse(t, text).Apply(tree)
-	const want = `apply topology file topo.xml: line 2: <pci busid="0000:0c:00.2">: it is on the same card as 0000:0c:00.1 in line 1, which is below another bridge or NUMA node`
+	const want = `apply topology file topo.xml: line 2: <pci busid="0000:0c:00.2">: same card as 0000:0c:00.1 in line 1, but below another bridge or NUMA node`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
-// Whatever a file says, it is refused or the tree keeps its functions.
+// For every file, Apply returns an error or the tree keeps its functions.
 func FuzzRead(f *testing.F) {
 	tree := read(f, "nv-h200-vm-flat", 1)
 	gpus, nics := functions(tree)

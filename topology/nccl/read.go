@@ -13,19 +13,19 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Bounds of what is read; NCCL itself stops at 256 elements (NCCL_TOPO_XML_MAX_NODES).
+// Limits of a file. NCCL itself reads at most 256 elements (NCCL_TOPO_XML_MAX_NODES).
 const (
 	maxBytes = 1 << 20
 	maxDepth = 64
 )
 
-// File is a topology file. It never changes and may be shared.
+// File is a topology file. A File is immutable and safe for concurrent use.
 type File struct {
 	name   string
 	leaves []*element // functions, in the order of the file
 }
 
-// element is a <pci>: a function, or a bridge where others are in it.
+// element is a <pci>: a bridge if other elements are in it, otherwise a function.
 type element struct {
 	address topology.Address
 	parent  *element // nil below <cpu>
@@ -34,7 +34,7 @@ type element struct {
 	line    int
 }
 
-// Load reads the file of this name. Its errors name the file, and the line and the element that are wrong.
+// Load reads the topology file of this name. Errors name the file, the line and the element.
 func Load(name string) (*File, error) {
 	content, err := os.Open(name)
 	if err != nil {
@@ -44,16 +44,16 @@ func Load(name string) (*File, error) {
 	return Read(name, content)
 }
 
-// Read reads a file; the name is for errors, which are Load's.
+// Read reads a topology file. The name is for errors, as in [Load].
 func Read(name string, content io.Reader) (*File, error) {
 	limited := &io.LimitedReader{R: content, N: maxBytes + 1}
-	r := &reader{decoder: xml.NewDecoder(limited), seen: map[topology.Address]*element{}}
-	err := r.read(inside{})
+	r := &reader{decoder: xml.NewDecoder(limited), byAddress: map[topology.Address]*element{}}
+	err := r.read(position{})
 	if err == nil && r.systems != 1 {
 		err = fmt.Errorf("want one element <system> around all others, got %d", r.systems)
 	}
 	if limited.N == 0 {
-		err = fmt.Errorf("it has more than %d bytes", maxBytes)
+		err = fmt.Errorf("larger than %d bytes", maxBytes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read topology file %s: %w", name, err)
@@ -67,28 +67,28 @@ func Read(name string, content io.Reader) (*File, error) {
 	return f, nil
 }
 
-// reader goes through the elements once.
+// reader collects the elements of a file.
 type reader struct {
-	decoder *xml.Decoder
-	systems int
-	all     []*element
-	seen    map[topology.Address]*element
+	decoder   *xml.Decoder
+	systems   int // number of <system> elements
+	all       []*element
+	byAddress map[topology.Address]*element
 }
 
-// inside is where an element is.
-type inside struct {
-	name  string // of the element around it, "" for none
-	depth int
+// position is the place of an element in the file.
+type position struct {
+	name  string // of the surrounding element, "" for none
+	depth int    // number of surrounding elements
 	numa  topology.NUMANode
-	pci   *element // above it; nil below <cpu>
+	pci   *element // the surrounding <pci>; nil right below <cpu>
 }
 
-// read goes through what is in an element.
-func (r *reader) read(in inside) error {
+// read reads the elements inside an element.
+func (r *reader) read(in position) error {
 	for {
 		token, err := r.decoder.Token()
 		if errors.Is(err, io.EOF) {
-			return nil // of the file: the decoder sees to it that elements end
+			return nil // the decoder returns an error for unclosed elements
 		}
 		if err != nil {
 			return err
@@ -104,24 +104,24 @@ func (r *reader) read(in inside) error {
 	}
 }
 
-// enter reads an element, or passes over it where NCCL does.
-func (r *reader) enter(t xml.StartElement, in inside) (err error) {
+// enter reads an element, or skips an element that NCCL skips.
+func (r *reader) enter(t xml.StartElement, in position) (err error) {
 	name := t.Name.Local
 	switch in.name + " " + name {
 	case " system":
 		r.systems++
 		if attribute(t, "version") != "1" {
-			return r.wrong(t, "version", errors.New("want 1, the only version that there is"))
+			return r.attributeError(t, "version", errors.New("want 1, the only version"))
 		}
 	case "system cpu":
 		number, err := strconv.ParseInt(attribute(t, "numaid"), 10, 16)
 		if err != nil {
-			return r.wrong(t, "numaid", errors.New("want the number of a NUMA node, or -1"))
+			return r.attributeError(t, "numaid", errors.New("want the number of a NUMA node, or -1"))
 		}
 		in.numa = topology.Node(int(number))
 	case "cpu pci", "pci pci":
 		if in.depth == maxDepth {
-			return r.wrong(t, "", fmt.Errorf("it is %d elements deep", maxDepth))
+			return r.attributeError(t, "", fmt.Errorf("nesting exceeds %d elements", maxDepth))
 		}
 		if in.pci, err = r.pci(t, in); err != nil {
 			return err
@@ -134,25 +134,26 @@ func (r *reader) enter(t xml.StartElement, in inside) (err error) {
 	return r.read(in)
 }
 
-func (r *reader) pci(t xml.StartElement, in inside) (*element, error) {
+// pci records a <pci>.
+func (r *reader) pci(t xml.StartElement, in position) (*element, error) {
 	address, err := topology.ParseAddress(attribute(t, "busid"))
 	if err != nil {
-		return nil, r.wrong(t, "busid", err)
+		return nil, r.attributeError(t, "busid", err)
 	}
-	if other := r.seen[address]; other != nil {
-		return nil, r.wrong(t, "busid", fmt.Errorf("it is in line %d already", other.line))
+	if other := r.byAddress[address]; other != nil {
+		return nil, r.attributeError(t, "busid", fmt.Errorf("duplicate of line %d", other.line))
 	}
 	e := &element{address: address, parent: in.pci, numa: in.numa}
 	e.line, _ = r.decoder.InputPos()
 	if in.pci != nil {
 		in.pci.bridge = true
 	}
-	r.all, r.seen[address] = append(r.all, e), e
+	r.all, r.byAddress[address] = append(r.all, e), e
 	return e, nil
 }
 
-// wrong says what is wrong with an element.
-func (r *reader) wrong(t xml.StartElement, name string, err error) error {
+// attributeError returns an error with line, element and, unless the name is empty, the attribute.
+func (r *reader) attributeError(t xml.StartElement, name string, err error) error {
 	line, _ := r.decoder.InputPos()
 	if name == "" {
 		return fmt.Errorf("line %d: <%s>: %w", line, t.Name.Local, err)

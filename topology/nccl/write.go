@@ -38,8 +38,8 @@ type pci struct {
 	bridge bool
 }
 
-// Write writes a file with these functions of a tree, each below the switches that it shares with other
-// cards. It fails where the tree lacks one, and where NCCL cannot read its address.
+// Write writes a topology file with functions of a tree, each below the switches that its card shares with
+// other cards. Write returns an error if the tree lacks a function or NCCL cannot read its address.
 func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 	s := &system{Version: 1}
 	for _, address := range functions {
@@ -48,21 +48,20 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 			return fmt.Errorf("write topology file: this machine has no PCI function %s", address)
 		}
 		if address.Domain > 0xffff {
-			return fmt.Errorf("write topology file: the domain of %s has more than the four digits that NCCL reads",
-				address)
+			return fmt.Errorf("write topology file: NCCL reads four digits of the domain, %s has more", address)
 		}
 		list := s.below(t, address)
 		add(list, newPCI(d, address))
 		if d.Class.IsNetwork() {
-			if pf, ok := t.Device(merged(address)); ok {
+			if pf, ok := t.Device(mergedAddress(address)); ok {
 				d = pf
 			}
-			add(list, newPCI(d, merged(address)))
+			add(list, newPCI(d, mergedAddress(address)))
 		}
 	}
-	slices.SortFunc(s.CPUs, func(a, b *cpu) int { return cmp.Compare(order(a.node), order(b.node)) })
+	slices.SortFunc(s.CPUs, func(a, b *cpu) int { return cmp.Compare(nodeOrder(a.node), nodeOrder(b.node)) })
 	for _, c := range s.CPUs {
-		c.PCI = tidy(c.PCI)
+		c.PCI = simplify(c.PCI)
 	}
 	text, err := xml.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -72,14 +71,14 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 	return err
 }
 
-// merged is where NCCL looks for a NIC: with NCCL_IB_MERGE_VFS, which is on by default, the functions of one
-// bus are one device (ncclIbGetPciPath in src/transport/net_ib of NCCL).
-func merged(a topology.Address) topology.Address {
+// mergedAddress returns the address under which NCCL looks for a NIC. By default (NCCL_IB_MERGE_VFS), NCCL
+// merges all functions of a bus (ncclIbGetPciPath in src/transport/net_ib of NCCL).
+func mergedAddress(a topology.Address) topology.Address {
 	a.Device, a.Function = 0, 0
 	return a
 }
 
-// below is the list that a function belongs to.
+// below returns the list of elements to which a function belongs, and adds its <cpu> and bridges.
 func (s *system) below(t *topology.Tree, address topology.Address) *[]*pci {
 	place, _ := t.Place(address)
 	i := slices.IndexFunc(s.CPUs, func(c *cpu) bool { return c.node == place.NUMA })
@@ -99,7 +98,7 @@ func (s *system) below(t *topology.Tree, address topology.Address) *[]*pci {
 	return list
 }
 
-// add adds an element, unless it is there.
+// add appends an element unless the list contains its address, and returns the element in the list.
 func add(list *[]*pci, e *pci) *pci {
 	if i := slices.IndexFunc(*list, func(other *pci) bool { return other.BusID == e.BusID }); i >= 0 {
 		return (*list)[i]
@@ -108,7 +107,8 @@ func add(list *[]*pci, e *pci) *pci {
 	return e
 }
 
-// newPCI tells of a function what NCCL would read in sysfs; what is not known is left for it to read.
+// newPCI returns a <pci> with the attributes that NCCL would read in sysfs. NCCL itself reads an unknown link
+// speed.
 func newPCI(d *topology.Device, address topology.Address) *pci {
 	e := &pci{
 		BusID:  address,
@@ -122,11 +122,10 @@ func newPCI(d *topology.Device, address topology.Address) *pci {
 	return e
 }
 
-// tidy sorts elements, and leaves out bridges with nothing but one other bridge in them: NCCL has no root
-// ports either.
-func tidy(list []*pci) []*pci {
+// simplify sorts elements and omits bridges that contain only another bridge, as NCCL omits root ports.
+func simplify(list []*pci) []*pci {
 	for i, e := range list {
-		e.PCI = tidy(e.PCI)
+		e.PCI = simplify(e.PCI)
 		if len(e.PCI) == 1 && e.PCI[0].bridge {
 			list[i] = e.PCI[0]
 		}
@@ -135,8 +134,8 @@ func tidy(list []*pci) []*pci {
 	return list
 }
 
-// order puts the unknown NUMA node last.
-func order(n topology.NUMANode) int {
+// nodeOrder returns a sort key that orders the unknown NUMA node last.
+func nodeOrder(n topology.NUMANode) int {
 	if number, known := n.Number(); known {
 		return number
 	}

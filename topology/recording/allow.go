@@ -2,10 +2,10 @@
 
 package recording
 
-// What Capture records, and no more. An element of a pattern is as in path.Match and never matches more than
-// one element; a directory that a whole pattern names is recorded without what it holds.
+// The lists below name all files that Capture records. Each element of a pattern is a path.Match pattern for
+// one path element. A directory that matches a whole pattern is recorded without its content.
 
-// pciPatterns are below the directory of every PCI function (Documentation/ABI/testing/sysfs-bus-pci,
+// pciPatterns are relative to the directory of each PCI function (Documentation/ABI/testing/sysfs-bus-pci,
 // sysfs-class-net, sysfs-class-infiniband and, for the AMD files, Documentation/gpu/amdgpu).
 var pciPatterns = []string{
 	"class", "vendor", "device", "subsystem_vendor", "subsystem_device", "acpi_index",
@@ -23,14 +23,14 @@ var pciPatterns = []string{
 	"infiniband_mad/umad*", "infiniband_mad/umad*/ibdev", "infiniband_mad/umad*/port",
 	"infiniband_mad/issm*", "infiniband_mad/issm*/ibdev", "infiniband_mad/issm*/port",
 	"infiniband_cm/ucm*", "infiniband_cm/ucm*/ibdev",
-	"*.rdma.*", "*.roce.*", "*.iwarp.*", // auxiliary devices through which a network driver offers RDMA
+	"*.rdma.*", "*.roce.*", "*.iwarp.*", // auxiliary devices for RDMA
 	"*.sf.*", "*.sf.*/sfnum", "*.sf.*/net/*", "*.sf.*/net/*/type", "*.sf.*/*.rdma.*", // sub-functions
 	"*.sf.*/infiniband/*", "*.sf.*/infiniband_verbs/uverbs*", "*.sf.*/infiniband_verbs/uverbs*/ibdev",
 	"drm/card*", "drm/card*/dev", "drm/renderD*", "drm/renderD*/dev",
 	"current_compute_partition", "current_memory_partition", "mem_info_vram_total",
 }
 
-// machinePatterns are below the root.
+// machinePatterns are relative to the root.
 var machinePatterns = []string{
 	"devices/platform/amdgpu_xcp*",
 	"devices/platform/amdgpu_xcp*/drm/card*", "devices/platform/amdgpu_xcp*/drm/card*/dev",
@@ -47,7 +47,7 @@ var machinePatterns = []string{
 	"module/amdgpu", "module/amdgpu/version", "module/amdgpu/drivers/*",
 }
 
-// linkDirs hold links only. Of those the ones are recorded whose targets are.
+// linkDirs are directories of links. Capture records links with recorded targets.
 var linkDirs = []string{
 	"bus/pci/drivers/*",
 	"class/drm", "class/infiniband", "class/infiniband_cm", "class/infiniband_mad", "class/infiniband_verbs",

@@ -11,8 +11,18 @@ import (
 	"strings"
 )
 
-// Builder puts a machine together. Directories on the way to an entry are made as needed. The first error is
-// kept and returned by Machine, so that building stays a list of entries.
+// Limits of a machine, so that Parse needs bounded time and memory for an untrusted file. For comparison, a
+// server with 16 NICs of 256 VFs has about 145,000 nodes in a file of 9 MiB.
+const (
+	mostBytes    = 32 << 20
+	mostNodes    = 250_000
+	mostComments = 10_000 // lines
+	longestPath  = 4096   // bytes (PATH_MAX in include/uapi/linux/limits.h)
+	deepestPath  = 64     // elements; sysfs has about twenty
+)
+
+// Builder builds a machine and creates parent directories as needed. Machine returns the first error of all
+// calls.
 type Builder struct {
 	comments []string
 	root     *node
@@ -20,7 +30,7 @@ type Builder struct {
 	err      error
 }
 
-// NewBuilder returns a Builder for a machine with nothing in it.
+// NewBuilder returns a Builder for an empty machine.
 func NewBuilder() *Builder { return &Builder{root: &node{kind: fs.ModeDir}} }
 
 // Comment adds comment lines to the head of the file.
@@ -30,13 +40,13 @@ func (b *Builder) Comment(lines ...string) {
 	}
 }
 
-// File adds a file with this content.
+// File adds a file. Adding a name twice is an error.
 func (b *Builder) File(name, content string) { b.keep(b.add(name, &node{text: content})) }
 
-// Link adds a symbolic link. The target has to be relative: up first, then down, and not above the root.
+// Link adds a symbolic link. The target must be relative and lead up first, then down, not above the root.
 func (b *Builder) Link(name, target string) { b.keep(b.link(name, target)) }
 
-// Replace gives a file that is there another content.
+// Replace replaces the content of an existing file.
 func (b *Builder) Replace(name, content string) {
 	n := b.lookup(name)
 	if n == nil || n.kind != 0 {
@@ -46,11 +56,10 @@ func (b *Builder) Replace(name, content string) {
 	n.text = content
 }
 
-// Has reports whether there is an entry of this name; links on the way to it are not followed.
+// Has reports whether an entry exists. Has does not follow links.
 func (b *Builder) Has(name string) bool { return b.lookup(name) != nil }
 
-// Machine returns what was built, or the first error. The Builder can be used on; the machine does not see
-// it.
+// Machine returns the machine, or the first error. Later calls of the Builder do not change the machine.
 func (b *Builder) Machine() (*Machine, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -77,12 +86,13 @@ func (b *Builder) lookup(name string) *node {
 	return n
 }
 
-// dir returns an error unless there is a directory of this name afterwards.
+// dir creates a directory unless it exists.
 func (b *Builder) dir(name string) error {
 	_, err := b.mkdir(name)
 	return err
 }
 
+// mkdir returns a directory, created if necessary with its parents.
 func (b *Builder) mkdir(name string) (*node, error) {
 	if err := checkPath(name); err != nil {
 		return nil, err
@@ -119,12 +129,12 @@ func (b *Builder) add(name string, n *node) error {
 	}
 	n.name = path.Base(name)
 	if dir.index[n.name] != nil {
-		return fmt.Errorf("%s is there twice", name)
+		return fmt.Errorf("%s is defined twice", name)
 	}
 	return b.put(dir, n)
 }
 
-// put adds to a directory, unless the machine has as much as one may have.
+// put adds a node to a directory, up to mostNodes nodes of the machine.
 func (b *Builder) put(dir, n *node) error {
 	if b.nodes == mostNodes {
 		return fmt.Errorf("a machine has %d files, links and directories at most", mostNodes)
@@ -141,7 +151,18 @@ func (b *Builder) link(name, target string) error {
 	return b.add(name, &node{kind: fs.ModeSymlink, text: target})
 }
 
-// checkPath refuses a name that does not lead straight down from the root, or is too long.
+// checkLength returns an error if a path exceeds the limits.
+func checkLength(path string) error {
+	switch {
+	case len(path) > longestPath:
+		return fmt.Errorf("the path %.40q… is longer than %d bytes", path, longestPath)
+	case strings.Count(path, "/") >= deepestPath:
+		return fmt.Errorf("the path %.40q… has more than %d elements", path, deepestPath)
+	}
+	return nil
+}
+
+// checkPath returns an error if a name is too long or does not lead straight down from the root.
 func checkPath(name string) error {
 	if err := checkLength(name); err != nil {
 		return err
@@ -152,8 +173,8 @@ func checkPath(name string) error {
 	return nil
 }
 
-// checkTarget refuses a link that is absolute, leads above the root, or goes up again after it went down:
-// through another link that could be anywhere.
+// checkTarget returns an error if the target of a link is absolute, leads above the root, or goes up after
+// going down, possibly through another link.
 func checkTarget(name, target string) error {
 	if err := checkLength(target); err != nil {
 		return err

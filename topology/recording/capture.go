@@ -15,9 +15,9 @@ import (
 
 const pciDevices = "bus/pci/devices"
 
-// Capture records a machine from its sysfs, os.DirFS("/sys") on a live node. It needs no privilege: a file
-// that cannot be read is left out, and a comment in the result counts how many of each name were. Only a
-// machine whose PCI functions cannot be listed is an error.
+// Capture records a machine from its sysfs, os.DirFS("/sys") on a live node, and needs no privileges.
+// Comments of the machine count the unreadable files by name. Capture returns an error only if it cannot list
+// the PCI functions.
 func Capture(sys fs.FS) (*Machine, error) {
 	c := &capture{sys: sys, builder: NewBuilder(), left: map[string]int{}, scrub: newScrubber()}
 	if err := c.functions(); err != nil {
@@ -36,11 +36,11 @@ func Capture(sys fs.FS) (*Machine, error) {
 type capture struct {
 	sys     fs.FS
 	builder *Builder
-	left    map[string]int // entries left out, by name
+	left    map[string]int // omitted entries by name
 	scrub   *scrubber
 }
 
-// functions records every PCI function at its place in the tree, with the link that names it.
+// functions records all PCI functions and their links in bus/pci/devices.
 func (c *capture) functions() error {
 	entries, err := fs.ReadDir(c.sys, pciDevices)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *capture) functions() error {
 	return nil
 }
 
-// copy records what the patterns name below a directory.
+// copy records the entries below a directory that match patterns.
 func (c *capture) copy(dir string, patterns []string) {
 	entries, err := fs.ReadDir(c.sys, dir)
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *capture) copy(dir string, patterns []string) {
 	}
 }
 
-// match compares a name with the first element of each pattern: whether a pattern ends there, and what is
-// left of the others.
+// match matches a name with the first element of each pattern. It returns whether a whole pattern matches,
+// and the remaining elements of longer patterns.
 func match(patterns []string, name string) (whole bool, deeper []string) {
 	for _, pattern := range patterns {
 		first, rest, more := strings.Cut(pattern, "/")
@@ -118,7 +118,7 @@ func (c *capture) entry(name string, kind fs.FileMode) {
 	}
 }
 
-// links records, in the directories that a pattern names, the links that lead to something recorded.
+// links records the links with recorded targets in the directories that match a pattern.
 func (c *capture) links(dir, pattern string) {
 	first, rest, more := strings.Cut(pattern, "/")
 	entries, err := fs.ReadDir(c.sys, dir)
@@ -162,7 +162,7 @@ func (c *capture) keep(name string, err error) {
 	}
 }
 
-// leave counts an entry that could not be recorded. One whose device went away meanwhile is simply not there.
+// leave counts an omitted entry, unless its device has disappeared.
 func (c *capture) leave(name string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// live is a sysfs with more in it than Tandem reads, some of it personal.
+// live returns a sysfs with files that Capture omits, including identifiers.
 func live() fstest.MapFS {
 	const pf = "devices/pci0000:80/0000:80:01.0/0000:81:00.0"
 	sys := fstest.MapFS{}
@@ -60,8 +60,8 @@ func live() fstest.MapFS {
 	return sys
 }
 
-// unreadable refuses to read files that hold "unreadable", as a netdev that is down refuses to tell its
-// speed.
+// unreadable returns an error for files with the content "unreadable", like the speed of a netdev that is
+// down.
 type unreadable struct{ fstest.MapFS }
 
 func (u unreadable) ReadFile(name string) ([]byte, error) {
@@ -126,7 +126,7 @@ end 32 entries
 	}
 }
 
-// TestCaptureOfLayout: recording a laid-out machine gives that machine.
+// TestCaptureOfLayout: Capture of a machine's files gives the same machine.
 func TestCaptureOfLayout(t *testing.T) {
 	t.Parallel()
 	first, err := Capture(live())

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recording turns what Tandem reads of a machine's sysfs into one text file and back, without loss.
-// Such a file makes a machine of another place a test, and a bug report one that can be replayed.
+// Package recording converts the part of a machine's sysfs that Tandem reads to a text file, and back without
+// loss. Machine files serve as test fixtures and make bug reports reproducible.
 //
 //	# tandem machine v1
-//	# Comments stand here only: what machine this is and where it comes from.
+//	# Only the head has comments: the name of the machine and its origin.
 //	[bus/pci/devices]
 //	0000:08:00.0 -> ../../../devices/pci0000:07/0000:07:00.0/0000:08:00.0
 //	[devices/pci0000:07/0000:07:00.0/0000:08:00.0]
@@ -19,18 +19,17 @@
 //	pci:amdgpu -> ../../../bus/pci/drivers/amdgpu
 //	end 10 entries
 //
-// A line in brackets names a directory, and the lines below it what it holds: files with = and links with ->.
-// The directories on the way to it go without saying, so a line in brackets with nothing below it is an empty
-// directory. A value is the text of a line that ends in a newline, several such lines are indented by a tab,
-// and anything else is quoted as in Go. Names that hold anything but letters, digits and the punctuation
-// usual in sysfs are quoted too. The last line counts all lines that name something, so that a file cut short
-// is noticed.
+// A line in brackets names a directory. The lines below list its files (name = value) and links (name ->
+// target). Parent directories are implied; a directory without lines is empty.
 //
-// Links are relative and lead up first and then down, as all of sysfs does, and never above the root. So
-// nothing in a machine file can reach outside the folder it is laid out in.
+// A value stands for one line of text with a newline. Several lines of text follow in lines indented by a
+// tab. All other content is quoted as in Go, as are names with characters unusual in sysfs. The last line
+// contains the number of directories, files and links, so that Parse detects a truncated file.
 //
-// A machine has limits (limits.go), which sysfs is far from: whoever made a file, reading it takes a bounded
-// time and memory.
+// As in sysfs, links are relative, lead up first and then down, and never above the root. A machine file
+// therefore cannot refer to files outside the directory to which its files are copied.
 //
-// [Capture] records a list of files and no more. It keeps no MAC address, GUID, serial number or host name.
+// A machine has limits far above those of sysfs, so that Parse needs bounded time and memory for any input.
+//
+// [Capture] records only the files on its list, and no MAC address, GUID, serial number or host name.
 package recording

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// FS returns the machine as a read-only file system. Links are followed wherever they stand in a name. It
-// serves any number of readers at once.
+// FS returns the machine as a read-only file system that follows links and is safe for concurrent use.
 func (m *Machine) FS() fs.FS { return &tree{root: m.root} }
 
-// maxLinks is how many links one name may lead through, as in the kernel (MAXSYMLINKS in
+// maxLinks is the maximum number of links that a lookup follows, as in the kernel (MAXSYMLINKS in
 // include/linux/namei.h).
 const maxLinks = 40
 
@@ -71,8 +70,7 @@ func (t *tree) ReadLink(name string) (string, error) {
 	return n.text, nil
 }
 
-// find walks a name down from the root. Links on the way are followed, one at the end only where follow says
-// so.
+// find returns the node of a name. It follows links in the path; at the end of the path, only with follow.
 func (t *tree) find(op, name string, follow bool) (*node, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -129,7 +127,7 @@ func (n *node) entries() []fs.DirEntry {
 	return entries
 }
 
-// info is a node as fs.FileInfo and fs.DirEntry. Permissions are those of files that nobody writes.
+// info implements fs.FileInfo and fs.DirEntry. Files and directories are read-only.
 type info struct{ *node }
 
 func (i info) Name() string {
@@ -157,7 +155,7 @@ func (i info) Mode() fs.FileMode {
 	}
 }
 
-// openFile is a file being read.
+// openFile implements fs.File for a file.
 type openFile struct {
 	info
 	*strings.Reader
@@ -167,7 +165,7 @@ func (f *openFile) Size() int64                { return f.info.Size() }
 func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
 func (f *openFile) Close() error               { return nil }
 
-// openDir is a directory being listed.
+// openDir implements fs.ReadDirFile.
 type openDir struct {
 	info
 	entries []fs.DirEntry
@@ -180,7 +178,7 @@ func (d *openDir) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: d.Name(), Err: syscall.EISDIR}
 }
 
-// ReadDir implements fs.ReadDirFile: all that is left for n <= 0, at most n otherwise.
+// ReadDir implements fs.ReadDirFile.
 func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	if n <= 0 {
 		n = len(d.entries)

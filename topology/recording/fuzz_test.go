@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// FuzzParse: no text makes Parse panic, and what it accepts comes back the same from WriteTo and Parse.
+// FuzzParse: Parse never panics, and a parsed machine survives WriteTo and Parse.
 func FuzzParse(f *testing.F) {
 	f.Add(example)
 	f.Add(linked)
@@ -56,7 +56,7 @@ func FuzzBuild(f *testing.F) {
 	})
 }
 
-// walk reads every entry that can be reached.
+// walk reads all reachable entries.
 func walk(t *testing.T, sys fs.FS) {
 	t.Helper()
 	err := fs.WalkDir(sys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -78,7 +78,7 @@ func walk(t *testing.T, sys fs.FS) {
 	}
 }
 
-// many is a machine of 20,000 files.
+// many returns a machine of 20,000 files.
 func many(tb testing.TB) *Machine {
 	tb.Helper()
 	b := NewBuilder()

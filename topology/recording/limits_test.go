@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// spent is how long the CPU has worked for the calling thread.
+// spent returns the user CPU time of the calling thread.
 func spent(t *testing.T) time.Duration {
 	t.Helper()
 	const thread = 1 // RUSAGE_THREAD, getrusage(2)
@@ -23,7 +23,7 @@ func spent(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano())
 }
 
-// endless is a file that never ends, as /dev/zero.
+// endless is an endless file such as /dev/zero.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -32,7 +32,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLimits: what is larger than any machine is refused, with an error that names the limit.
+// TestLimits: Parse returns an error with the limit for files larger than any machine.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	file := func(lines ...string) io.Reader {
@@ -43,7 +43,7 @@ func TestLimits(t *testing.T) {
 		from io.Reader
 		want string
 	}{
-		"no end":    {zero, "read machine file: it is larger than 32 MiB"},
+		"no end":    {zero, "read machine file: larger than 32 MiB"},
 		"deep":      {file("[a" + strings.Repeat("/a", 64) + "]"), "line 2: the path \"a/a/"},
 		"very deep": {file("[a" + strings.Repeat("/a", 10_000_000) + "]"), "is longer than 4096 bytes"},
 		"long":      {file("[" + strings.Repeat("a", 5000) + "]"), "is longer than 4096 bytes"},
@@ -51,7 +51,7 @@ func TestLimits(t *testing.T) {
 		"long link": {file("[a]", "b -> ../"+strings.Repeat("c/", 5000)+"c"), "is longer than 4096 bytes"},
 		"comments":  {file(strings.Repeat("#\n", 10_001)), "the file has more than 10000 lines of comments"},
 		"a line":    {file(strings.Repeat("=", 1<<20)), "want a directory in brackets first, not"},
-		"a value":   {file("[a]", "b = "+strings.Repeat("x", 1<<20)+" "), "has to be quoted"},
+		"a value":   {file("[a]", "b = "+strings.Repeat("x", 1<<20)+" "), "must be quoted"},
 	} {
 		_, err := Parse(c.from)
 		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 300 {
@@ -64,8 +64,8 @@ func TestLimits(t *testing.T) {
 	parse(t, header+"\n[a"+strings.Repeat("/a", 63)+"]\nend 1 entries\n")
 }
 
-// TestManyEntries: the time to read a machine grows with its size alone, in whatever order the entries are,
-// and there is a bound.
+// TestManyEntries: the time of Parse depends only on the size of the file, not on the order of entries, and
+// the number of entries is limited.
 func TestManyEntries(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -91,7 +91,7 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestBuildOfLarge: what is added to a machine counts from what it has.
+// TestBuildOfLarge: the limit includes the entries of the machine that a Builder starts with.
 func TestBuildOfLarge(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder()

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Parse reads a machine file. Its errors are one sentence and name the line.
+// Parse reads a machine file. Errors are one sentence and contain the line number.
 func Parse(r io.Reader) (*Machine, error) {
 	content, err := read(r)
 	if err != nil {
@@ -27,22 +27,35 @@ func Parse(r io.Reader) (*Machine, error) {
 	return p.builder.Machine()
 }
 
-// parser goes from line to line.
+// read reads a machine file.
+func read(r io.Reader) (string, error) {
+	var text strings.Builder
+	n, err := io.Copy(&text, io.LimitReader(r, mostBytes+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read machine file: %w", err)
+	case n > mostBytes:
+		return "", fmt.Errorf("read machine file: larger than %d MiB", mostBytes>>20)
+	}
+	return text.String(), nil
+}
+
+// parser parses a machine file line by line.
 type parser struct {
-	rest     string // after the line read last
-	more     bool   // whether there is a line in rest
-	before   string // rest and the line read last
-	number   int    // of the line read last
+	rest     string // the text after the last line
+	more     bool   // rest contains a line
+	before   string // the last line and rest
+	number   int    // number of the last line
 	builder  *Builder
 	section  string
 	sections map[string]bool
 	entries  int
 }
 
-// errEnd is the end of the text.
-var errEnd = errors.New(`the file ends without the line "end N entries": it is cut short`)
+// errEnd means that the text has ended.
+var errEnd = errors.New(`no line "end N entries" at the end: the file is truncated`)
 
-// next returns the next line, or errEnd. The number stays that of the last line there is.
+// next returns the next line, or errEnd after the last line.
 func (p *parser) next() (string, error) {
 	if !p.more {
 		return "", errEnd
@@ -54,7 +67,7 @@ func (p *parser) next() (string, error) {
 	return line, nil
 }
 
-// unread takes the line read last back, once.
+// unread makes next return the last line again. It must not be called twice in a row.
 func (p *parser) unread() {
 	p.number--
 	p.rest, p.more = p.before, true
@@ -93,9 +106,9 @@ func (p *parser) head() error {
 	version, ok := strings.CutPrefix(line, strings.TrimSuffix(header, "v1"))
 	switch {
 	case !ok:
-		return fmt.Errorf("this is no machine file: want %q", header)
+		return fmt.Errorf("not a machine file: want %q", header)
 	case version != "v1":
-		return fmt.Errorf("version %.80q of the machine file is not known, only v1 is", version)
+		return fmt.Errorf("unknown version %.80q of the machine file: want v1", version)
 	}
 	for {
 		line, err := p.next()
@@ -124,7 +137,7 @@ func (p *parser) directory(line string) error {
 		return err
 	}
 	if p.sections[name] {
-		return fmt.Errorf("%s is there twice", name)
+		return fmt.Errorf("%s is defined twice", name)
 	}
 	p.sections[name] = true
 	p.section = name
@@ -132,21 +145,20 @@ func (p *parser) directory(line string) error {
 	return p.builder.dir(name)
 }
 
-// entry reads a file or a link. Its name is one element: a name with a slash would hide in which directory it
-// is.
+// entry reads a file or a link. The name must be a single path element, so that the directory is explicit.
 func (p *parser) entry(line string) error {
 	if p.section == "" {
 		return fmt.Errorf("want a directory in brackets first, not %.80q", line)
 	}
 	if line[0] == '#' {
-		return errors.New("comments stand at the head of the file only")
+		return errors.New("a comment below the head of the file")
 	}
 	name, rest, err := cutName(line)
 	if err != nil {
 		return err
 	}
 	if strings.Contains(name, "/") || name == "." || name == ".." {
-		return fmt.Errorf("name %.80q is not that of an entry of the directory", name)
+		return fmt.Errorf("name %.80q is not a single path element", name)
 	}
 	p.entries++
 	name = path.Join(p.section, name)
@@ -172,7 +184,7 @@ func (p *parser) link(name, target string) error {
 	return p.builder.link(name, target)
 }
 
-// content reads a value: text or a quoted string after a space, or the indented lines that follow.
+// content reads a value: text or a quoted string after a space, or the following indented lines.
 func (p *parser) content(value string) (string, error) {
 	if value == "" {
 		return p.indented()
@@ -185,7 +197,7 @@ func (p *parser) content(value string) (string, error) {
 		return unquote(value, nil)
 	}
 	if !plainText(value) {
-		return "", fmt.Errorf("value %.80q has to be quoted", value)
+		return "", fmt.Errorf("value %.80q must be quoted", value)
 	}
 	return value + "\n", nil
 }
@@ -203,17 +215,17 @@ func (p *parser) indented() (string, error) {
 			break
 		}
 		if !plainText(text) {
-			return "", fmt.Errorf("line %.80q has to be quoted with all of its file", text)
+			return "", fmt.Errorf("line %.80q: the whole content of the file must be quoted", text)
 		}
 		content.WriteString(text + "\n")
 	}
 	if content.Len() == 0 {
-		return "", errors.New("a file without a value has to be written as name = \"\"")
+		return "", errors.New("an empty file must be written as name = \"\"")
 	}
 	return content.String(), nil
 }
 
-// end checks the count, and that nothing follows.
+// end checks the number of entries and that no text follows.
 func (p *parser) end(line string) error {
 	number, ok := strings.CutSuffix(strings.TrimPrefix(line, "end "), " entries")
 	count, err := strconv.Atoi(number)
@@ -221,8 +233,7 @@ func (p *parser) end(line string) error {
 		return fmt.Errorf("want \"end N entries\", not %.80q", line)
 	}
 	if count != p.entries {
-		return fmt.Errorf("the file has %d entries where it should have %d: lines are missing or were added",
-			p.entries, count)
+		return fmt.Errorf("%d entries instead of %d: lines are missing or were added", p.entries, count)
 	}
 	for {
 		line, err := p.next()
@@ -232,7 +243,7 @@ func (p *parser) end(line string) error {
 		case err != nil:
 			return err
 		case line != "":
-			return fmt.Errorf("nothing may follow the last line, but there is %.80q", line)
+			return fmt.Errorf("unexpected %.80q after the last line", line)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// plainName reports whether a name can stand in the file as it is. Anything else is quoted, "end" too: the
-// last line starts with it.
+// plainName reports whether a name needs no quotes. The name "end" needs quotes because the last line starts
+// with "end".
 func plainName(name string) bool {
 	for i, r := range name {
 		switch {
@@ -26,8 +26,8 @@ func plainName(name string) bool {
 
 func plainPath(name string) bool { return plainName(strings.ReplaceAll(name, "/", "")) }
 
-// plainText reports whether a line of text can stand in the file as it is: something to see at both ends and
-// nothing that an editor could change unseen.
+// plainText reports whether a line of text needs no quotes: the line contains only printable characters,
+// starts and ends with a visible one, and does not start with a quotation mark.
 func plainText(text string) bool {
 	if text == "" || text[0] == '"' || text != strings.TrimSpace(text) || !utf8.ValidString(text) {
 		return false
@@ -40,7 +40,7 @@ func plainText(text string) bool {
 	return true
 }
 
-// plainLines returns the lines of a text if all of them are plain and end in a newline, nil otherwise.
+// plainLines returns the lines of a text if all lines are plain and end with a newline; otherwise nil.
 func plainLines(text string) []string {
 	text, ok := strings.CutSuffix(text, "\n")
 	if !ok {
@@ -69,12 +69,12 @@ func quotePath(name string) string {
 	return strconv.Quote(name)
 }
 
-// cutName splits a line after the name it starts with.
+// cutName splits a line after its leading name.
 func cutName(line string) (name, rest string, err error) {
 	if line[0] != '"' {
 		name, _, _ = strings.Cut(line, " ")
 		if !plainName(name) {
-			return "", "", fmt.Errorf("name %.80q has to be quoted", name)
+			return "", "", fmt.Errorf("name %.80q must be quoted", name)
 		}
 		return name, line[len(name):], nil
 	}
@@ -86,11 +86,11 @@ func cutName(line string) (name, rest string, err error) {
 	return name, line[len(quoted):], err
 }
 
-// unquote returns a string as it is where that is plain, and what it quotes where it is quoted.
+// unquote returns the value of a quoted string, or a plain string unchanged.
 func unquote(s string, plain func(string) bool) (string, error) {
 	if !strings.HasPrefix(s, `"`) {
 		if !plain(s) {
-			return "", fmt.Errorf("%.80q has to be quoted", s)
+			return "", fmt.Errorf("%.80q must be quoted", s)
 		}
 		return s, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// example is that of the package comment, with all that a file can hold.
+// example has every form of entry.
 const example = `# tandem machine v1
 # a machine
 #
@@ -70,7 +70,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestWrittenBack lists what is read and written differently: the one way to write each thing.
+// TestWrittenBack lists texts that WriteTo normalizes.
 func TestWrittenBack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ about, text, want string }{
@@ -96,29 +96,29 @@ func TestWrittenBack(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ about, text, want string }{
-		{"empty", "", `line 1: this is no machine file: want "# tandem machine v1"`},
-		{"something else", "\x7fELF\x02\x01", `line 1: this is no machine file: want "# tandem machine v1"`},
+		{"empty", "", `line 1: not a machine file: want "# tandem machine v1"`},
+		{"something else", "\x7fELF\x02\x01", `line 1: not a machine file: want "# tandem machine v1"`},
 		{"later version", "# tandem machine v2\nend 0 entries\n",
-			`line 1: version "v2" of the machine file is not known, only v1 is`},
+			`line 1: unknown version "v2" of the machine file: want v1`},
 		{"header only", "# tandem machine v1\n",
-			`line 1: the file ends without the line "end N entries": it is cut short`},
+			`line 1: no line "end N entries" at the end: the file is truncated`},
 		{"cut", "# tandem machine v1\n[a]\nx = 1\n",
-			`line 3: the file ends without the line "end N entries": it is cut short`},
+			`line 3: no line "end N entries" at the end: the file is truncated`},
 		{"cut in a value", "# tandem machine v1\n[a]\nx =\n",
-			`line 3: the file ends without the line "end N entries": it is cut short`},
+			`line 3: no line "end N entries" at the end: the file is truncated`},
 		{"cut in the last line", "# tandem machine v1\n[a]\nx = 1\nend 2 ent",
 			`line 4: want "end N entries", not "end 2 ent"`},
 		{"a line missing", "# tandem machine v1\n[a]\nend 2 entries\n",
-			`line 3: the file has 1 entries where it should have 2: lines are missing or were added`},
+			`line 3: 1 entries instead of 2: lines are missing or were added`},
 		{"text after the end", "# tandem machine v1\nend 0 entries\n[a]\n",
-			`line 3: nothing may follow the last line, but there is "[a]"`},
-		{"file twice", "# tandem machine v1\n[a]\nx = 1\nx = 2\nend 3 entries\n", `line 4: a/x is there twice`},
-		{"file and link", "# tandem machine v1\n[a]\nx = 1\nx -> y\nend 3 entries\n", `line 4: a/x is there twice`},
-		{"directory twice", "# tandem machine v1\n[a]\n[a]\nend 2 entries\n", `line 3: a is there twice`},
+			`line 3: unexpected "[a]" after the last line`},
+		{"file twice", "# tandem machine v1\n[a]\nx = 1\nx = 2\nend 3 entries\n", `line 4: a/x is defined twice`},
+		{"file and link", "# tandem machine v1\n[a]\nx = 1\nx -> y\nend 3 entries\n", `line 4: a/x is defined twice`},
+		{"directory twice", "# tandem machine v1\n[a]\n[a]\nend 2 entries\n", `line 3: a is defined twice`},
 		{"file and directory", "# tandem machine v1\n[a]\nx = 1\n[a/x]\nend 3 entries\n",
 			`line 4: a/x: x is not a directory`},
 		{"directory and file", "# tandem machine v1\n[a/x]\n[a]\nx = 1\nend 3 entries\n",
-			`line 4: a/x is there twice`},
+			`line 4: a/x is defined twice`},
 		{"directory below a link", "# tandem machine v1\n[a]\nx -> y\n[a/x/z]\nend 3 entries\n",
 			`line 4: a/x/z: x is not a directory`},
 		{"absolute directory", "# tandem machine v1\n[/a]\nend 1 entries\n",
@@ -126,7 +126,7 @@ func TestParseErrors(t *testing.T) {
 		{"directory above the root", "# tandem machine v1\n[a/../../b]\nend 1 entries\n",
 			`line 2: path "a/../../b" does not lead down from the root`},
 		{"entry above the directory", "# tandem machine v1\n[a]\n\"../x\" = 1\nend 2 entries\n",
-			`line 3: name "../x" is not that of an entry of the directory`},
+			`line 3: name "../x" is not a single path element`},
 		{"entry without a directory", "# tandem machine v1\nx = 1\nend 1 entries\n",
 			`line 2: want a directory in brackets first, not "x = 1"`},
 		{"absolute link", "# tandem machine v1\n[a]\nx -> /etc/shadow\nend 2 entries\n",
@@ -140,21 +140,21 @@ func TestParseErrors(t *testing.T) {
 		{"no bracket", "# tandem machine v1\n[a\nend 1 entries\n",
 			`line 2: want a directory in brackets, not "[a"`},
 		{"no value", "# tandem machine v1\n[a]\nx =\nend 2 entries\n",
-			`line 3: a file without a value has to be written as name = ""`},
+			`line 3: an empty file must be written as name = ""`},
 		{"no sign", "# tandem machine v1\n[a]\nx 1\nend 2 entries\n",
 			`line 3: want name = value or name -> target, not "x 1"`},
 		{"no space", "# tandem machine v1\n[a]\nx =1\nend 2 entries\n",
 			`line 3: want a space after the equals sign`},
-		{"odd name", "# tandem machine v1\n[a]\nx*y = 1\nend 2 entries\n", `line 3: name "x*y" has to be quoted`},
+		{"odd name", "# tandem machine v1\n[a]\nx*y = 1\nend 2 entries\n", `line 3: name "x*y" must be quoted`},
 		{"carriage return", "# tandem machine v1\n[a]\nx = 1\r\nend 2 entries\n",
-			`line 3: value "1\r" has to be quoted`},
+			`line 3: value "1\r" must be quoted`},
 		{"space at the end", "# tandem machine v1\n[a]\nx =\n\t1\n\t2 \nend 2 entries\n",
-			`line 5: line "2 " has to be quoted with all of its file`},
+			`line 5: line "2 ": the whole content of the file must be quoted`},
 		{"open quotes", "# tandem machine v1\n[a]\nx = \"1\nend 2 entries\n", `line 3: unquote "1: invalid syntax`},
 		{"open quotes of a name", "# tandem machine v1\n[a]\n\"x = 1\nend 2 entries\n",
 			`line 3: unquote "x = 1: invalid syntax`},
 		{"comment below", "# tandem machine v1\n[a]\n# x\nend 1 entries\n",
-			`line 3: comments stand at the head of the file only`},
+			`line 3: a comment below the head of the file`},
 	} {
 		t.Run(test.about, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +169,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere cuts a file after every byte: each but the last is refused.
+// TestCutAnywhere: Parse rejects a file truncated anywhere except before the last newline.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	for n := range len(example) - 1 {
@@ -227,7 +227,7 @@ func TestBuilderErrors(t *testing.T) {
 		{"the root as a file", "the root is a directory", func(b *Builder) { b.File(".", "") }},
 		{"a file that is not there", "replace x: file does not exist", func(b *Builder) { b.Replace("x", "") }},
 		{"the first error",
-			"x is there twice", func(b *Builder) { b.File("x", ""); b.Link("x", "y"); b.File("/", "") }},
+			"x is defined twice", func(b *Builder) { b.File("x", ""); b.Link("x", "y"); b.File("/", "") }},
 		{"empty target",
 			`link x to "": want a relative target that leads up first, then down`, func(b *Builder) {
 				b.Link("x", "")

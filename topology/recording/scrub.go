@@ -9,23 +9,22 @@ import (
 	"strings"
 )
 
-// scrubber replaces what would tell one machine of a kind from another. The same thing is replaced by the
-// same thing, so that what belongs together still does.
+// scrubber replaces identifiers of a machine. Equal identifiers get equal replacements, so that references
+// between files stay valid.
 type scrubber struct {
-	names      map[string]string // interface names made of an address, by kind of name
-	identities map[string]int    // numbers that identify hardware
+	names      map[string]string // replacements of interface names that contain an address
+	identities map[string]int    // replacements of hardware identifiers
 }
 
 func newScrubber() *scrubber {
 	return &scrubber{names: map[string]string{}, identities: map[string]int{}}
 }
 
-// addressed matches interface and RDMA device names that systemd and rdma-core make of a MAC address or GUID:
-// enx001122334455, ibx…, rocex… (systemd.net-naming-scheme(7), rdma_rename in rdma-core).
+// addressed matches names of interfaces and RDMA devices that contain a MAC address or GUID: enx001122334455,
+// ibx…, rocex… (systemd.net-naming-scheme(7), rdma_rename in rdma-core).
 var addressed = regexp.MustCompile(`\b(en|ib|wl|ww|roce|iw|opa|rdma)x([0-9a-f]{12}|[0-9a-f]{16})\b`)
 
-// name replaces addresses in a path, a link target or any other text: enx001122334455 becomes
-// enx000000000001.
+// name replaces addressed names in a path, a link target or other text: enx001122334455 by enx000000000001.
 func (s *scrubber) name(text string) string {
 	if !mayBeAddressed(text) {
 		return text
@@ -39,7 +38,7 @@ func (s *scrubber) name(text string) string {
 	})
 }
 
-// mayBeAddressed saves most texts from the regular expression.
+// mayBeAddressed reports whether a text may match addressed. It is much faster than the regular expression.
 func mayBeAddressed(text string) bool {
 	for _, kind := range []string{"enx", "ibx", "wlx", "wwx", "rocex", "iwx", "opax", "rdmax"} {
 		if strings.Contains(text, kind) {
@@ -49,11 +48,11 @@ func mayBeAddressed(text string) bool {
 	return false
 }
 
-// identity matches a line of a KFD properties file that identifies a GPU, or a group of linked ones
-// (node_show in drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+// identity matches the lines of a KFD properties file that identify a GPU or a hive of linked GPUs (node_show
+// in drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 var identity = regexp.MustCompile(`(?m)^(unique_id|hive_id) ([0-9]+)$`)
 
-// content replaces what identifies the machine in the content of a file.
+// content replaces identifiers in the content of a file.
 func (s *scrubber) content(name, text string) string {
 	switch path.Base(name) {
 	case "phys_switch_id": // made of a MAC address by most drivers
@@ -72,7 +71,8 @@ func (s *scrubber) content(name, text string) string {
 	return s.name(text)
 }
 
-// number counts identities: the first is 1. Zero stands for none and stays zero.
+// number returns the replacement of an identifier, from 1 up in the order of first use. Zero means none and
+// stays zero.
 func (s *scrubber) number(id string) int {
 	if strings.Trim(id, "0") == "" {
 		return 0

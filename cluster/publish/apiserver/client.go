@@ -22,23 +22,23 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// Manager is the field manager of all that is written, and the value of ManagedBy.
+// Manager is the field manager of all writes, and the value of ManagedBy.
 const Manager = "tandem"
 
-// ManagedBy is the label by which it is known who writes an object.
+// ManagedBy is the label with the writer of an object.
 const ManagedBy = "app.kubernetes.io/managed-by"
 
 // reachTimeout is how long a connection to the API server may take.
 const reachTimeout = 300 * time.Millisecond
 
-// Node is the Kubernetes object of the node, as far as it matters here.
+// Node has the relevant fields of the node's Kubernetes object.
 type Node struct {
 	Name    string
 	UID     types.UID
 	Kubelet string // the kubelet's version, "v1.37.1"
 }
 
-// Meta is the metadata of an object of the node's, which goes with it.
+// Meta returns the metadata of an object that the Node owns, so that it is deleted with the Node.
 func (n Node) Meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: n.Name, Labels: map[string]string{ManagedBy: Manager},
@@ -46,7 +46,7 @@ func (n Node) Meta() metav1.ObjectMeta {
 	}
 }
 
-// Client writes in the name of one node.
+// Client reads and writes the objects of one node.
 type Client struct {
 	rest *rest.RESTClient
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -54,13 +54,13 @@ type Client struct {
 	name string // of the node
 
 	mu   sync.Mutex
-	node *Node // nil while it has to be asked for
+	node *Node // nil until the next request
 }
 
-// NewClient makes a client. It connects when it has something to do.
+// NewClient returns a client. It connects on first use.
 func NewClient(config *rest.Config, node string) (*Client, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // who publishes coalesces
+	config.QPS = -1 // the publisher limits the rate
 	client, err := intent.NewClient(config, &corev1.Node{})
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
@@ -80,7 +80,7 @@ func NewClient(config *rest.Config, node string) (*Client, error) {
 	return &Client{rest: client, dial: dial, host: host, name: node}, nil
 }
 
-// Reach makes a connection to the API server and closes it.
+// Reach opens a connection to the API server and closes it.
 func (c *Client) Reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func (c *Client) Reach(ctx context.Context) error {
 	return conn.Close()
 }
 
-// Forget has the Node asked for again.
+// Forget makes the client request the Node again.
 func (c *Client) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *Client) Node(ctx context.Context) (Node, error) {
 	return *node, nil
 }
 
-// get asks for an object, nil where there is none.
+// get requests an object; nil if it does not exist.
 func (c *Client) get(ctx context.Context, o Object) ([]byte, error) {
 	body, err := c.rest.Get().AbsPath(o.path()).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
@@ -129,8 +129,8 @@ func (c *Client) get(ctx context.Context, o Object) ([]byte, error) {
 	return body, nil
 }
 
-// apply makes an object be as it is given (server-side apply). Without force it fails where somebody else
-// has written one of the fields.
+// apply applies an object (server-side apply). Without force it returns an error if another manager owns one
+// of the fields.
 func (c *Client) apply(ctx context.Context, o Object, force bool) error {
 	body, err := json.Marshal(o.Body)
 	if err != nil {
@@ -144,8 +144,7 @@ func (c *Client) apply(ctx context.Context, o Object, force bool) error {
 	return nil
 }
 
-// done closes idle connections where one of them may have failed: the API server that comes back may be
-// another one.
+// done closes idle connections after a connection error: the next API server may be a different one.
 func (c *Client) done(err error) error {
 	if answered := apierrors.APIStatus(nil); err != nil && !errors.As(err, &answered) {
 		utilnet.CloseIdleConnectionsFor(c.rest.Client.Transport)

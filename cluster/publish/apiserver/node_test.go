@@ -22,7 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// node is a node with its plugins, whose devices change as a test says.
+// node is a node with plugins, whose devices the test changes.
 type node struct {
 	name       string
 	kubeletDir string
@@ -37,7 +37,7 @@ type node struct {
 	written int
 
 	enforcement intent.Enforcement
-	otherwise   chan struct{} // closed on the next one
+	otherwise   chan struct{} // closed at the next change
 }
 
 var machine = sync.OnceValues(func() (*topology.Tree, error) {
@@ -62,7 +62,7 @@ func newNode(t testing.TB, name string) *node {
 	return n
 }
 
-// healthy announces GPUs, of which so many are healthy.
+// healthy announces GPUs with the given number of healthy ones.
 func (n *node) healthy(count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,8 +104,8 @@ func (n *node) enforce(source intent.Source) {
 	n.otherwise = make(chan struct{})
 }
 
-// Published implements publish.Observer.
-func (n *node) Published(_ string, err error) {
+// published counts the writes of a publication.
+func (n *node) published(_ string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil {
@@ -130,7 +130,7 @@ func (n *node) watch(ctx context.Context, changed chan<- publish.Change) {
 	}
 }
 
-// publisher makes one with sinks, which publishes NodeTopology where it is given none.
+// publisher returns a publisher with sinks, by default for NodeTopology.
 func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publish.Publisher {
 	t.Helper()
 	client, err := apiserver.NewClient(s.config(), n.name)
@@ -148,11 +148,11 @@ func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publis
 		Reader: facts.NewReader(facts.Config{
 			Sys: recordedSys(t), KubeletDir: n.kubeletDir, Log: slog.New(slog.DiscardHandler),
 		}),
-		Sinks: sinks, Reach: client.Reach, Watch: n.watch, Observer: n, Log: log,
+		Sinks: sinks, Reach: client.Reach, Watch: n.watch, Published: n.published, Log: log,
 	})
 }
 
-// run publishes until the test ends, or what is returned is called.
+// run publishes until the test ends or stop is called.
 func run(t testing.TB, p *publish.Publisher, n *node) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

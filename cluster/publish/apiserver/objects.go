@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// NodeTopology is Tandem's own object of a node.
+// NodeTopology returns Tandem's own object of a node.
 func NodeTopology(f facts.Facts, node Node) Object {
 	t := &v1alpha1.NodeTopology{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTopology"},
@@ -23,15 +23,15 @@ func NodeTopology(f facts.Facts, node Node) Object {
 	}
 }
 
-// Zones is the NodeResourceTopology of a node.
+// Zones returns the NodeResourceTopology of a node.
 func Zones(f facts.Facts, node Node) Object {
 	t := zones.Build(f)
 	t.ObjectMeta = node.Meta()
 	return Object{Collection: zones.Collection, Name: node.Name, Body: t}
 }
 
-// Feature is a NodeFeature of Node Feature Discovery (nfd.k8s-sigs.io/v1alpha1), which its master makes
-// labels of the node of.
+// Feature is a NodeFeature of Node Feature Discovery (nfd.k8s-sigs.io/v1alpha1), from which NFD's master
+// makes labels of the node.
 type Feature struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -49,10 +49,10 @@ type FeatureSpec struct {
 	Labels map[string]string `json:"labels"`
 }
 
-// nodeOfFeature is the label by which NFD knows of which node a NodeFeature is.
+// nodeOfFeature is NFD's label with the node of a NodeFeature.
 const nodeOfFeature = "nfd.node.kubernetes.io/node-name"
 
-// NodeFeature makes a NodeFeature in a namespace, with labels that are made of facts.
+// NodeFeature returns a function that makes a NodeFeature in a namespace, with labels made of facts.
 func NodeFeature(
 	namespace string, labels func(facts.Facts) map[string]string,
 ) func(facts.Facts, Node) Object {

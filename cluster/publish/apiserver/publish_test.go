@@ -41,8 +41,7 @@ var sysfs = sync.OnceValues(func() (fs.FS, error) {
 	return recorded.FS(), nil
 })
 
-// TestCoalesced: what changes within a moment is written once, after that moment; what has not changed is
-// not.
+// TestCoalesced: changes within a short time are written once, afterwards; unchanged content is not written.
 func TestCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newNode(t, "a"), newServer("a")
@@ -76,7 +75,7 @@ func TestCoalesced(t *testing.T) {
 	})
 }
 
-// TestObject: what the object is beside its specification.
+// TestObject: the object's fields besides its specification.
 func TestObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newNode(t, "a"), newServer("a")
@@ -97,8 +96,8 @@ func TestObject(t *testing.T) {
 	})
 }
 
-// TestStart: a daemon that starts and finds that all is as it should be writes nothing, and looks at the
-// object and at the Node no more often than every five minutes.
+// TestStart: a daemon that starts with everything up to date writes nothing, and reads the object and the
+// Node at most every five minutes.
 func TestStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newNode(t, "a"), newServer("a")
@@ -112,7 +111,7 @@ func TestStart(t *testing.T) {
 		if writes, reads, _ := s.counts(); len(writes) != 1 || reads-before < 2+2*9 || reads-before > 2+2*12 {
 			t.Errorf("%d writes, %d reads in the hour after the second start", len(writes)-1, reads-before)
 		}
-		// a kubelet that was started anew can be that of a node made anew, whose objects are gone
+		// a restarted kubelet can belong to a recreated Node, whose objects are gone
 		s.set(func(s *server) {
 			delete(s.objects, topologyOf("a"))
 			s.objects["/api/v1/nodes/a"]["metadata"].(map[string]any)["uid"] = "another"
@@ -125,7 +124,7 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// TestEnforcement: the label says what the sources of intent answered last, within a second.
+// TestEnforcement: the label follows the last answers of the sources of pod requests within a second.
 func TestEnforcement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newNode(t, "a"), newServer("a")
@@ -149,8 +148,8 @@ func TestEnforcement(t *testing.T) {
 	})
 }
 
-// TestDeleted: an object that somebody deletes or changes while nothing changes on the node is written again,
-// whatever is published in it; also one whose Node has been made anew, of which no event came.
+// TestDeleted: an object that others delete or change is written again without a change on the node, for each
+// kind of object; also after a recreation of the Node without an event.
 func TestDeleted(t *testing.T) {
 	const featureOfA = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
 	labels := func(facts.Facts) map[string]string { return map[string]string{"tandem.dev/switches": "8"} }
@@ -215,8 +214,8 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// TestTenMinutesAway: while the API server is away and devices change all the time, nothing piles up; and
-// within a second of its return the newest state is published.
+// TestTenMinutesAway: while the API server is away and devices change constantly, nothing accumulates; within
+// a second of its return the newest state is published.
 func TestTenMinutesAway(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) { tenMinutesAway(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -256,12 +255,12 @@ func tenMinutesAway(t *testing.T, random *rand.Rand) {
 		strings.Count(text, "published again") != 1 {
 		t.Errorf("log:\n%s", text)
 	}
-	if n.failed == 0 || n.written > 3 { // the last change may have been collected when it returned
+	if n.failed == 0 || n.written > 3 { // the last change may have been coalesced at the return
 		t.Errorf("%d failed, %d written", n.failed, n.written)
 	}
 }
 
-// TestRefused: an API server that answers and refuses is asked ever more seldom, and not because of changes.
+// TestRefused: a refusing API server gets fewer and fewer requests, independent of changes.
 func TestRefused(t *testing.T) {
 	for _, status := range []int{403, 429, 500, 503} {
 		synctest.Test(t, func(t *testing.T) {
@@ -276,7 +275,7 @@ func TestRefused(t *testing.T) {
 				wait(t, 10*time.Second)
 			}
 			_, _, tries := s.counts()
-			// 7 within the first two minutes, and then one every two minutes at most
+			// 7 within the first two minutes, and then at most one every two minutes
 			if asked := len(tries) - len(before); asked < 24 || asked > 40 {
 				t.Errorf("%d: asked %d times in an hour", status, asked)
 			}

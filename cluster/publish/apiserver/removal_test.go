@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/published"
 )
 
-// TestRemovalIsDocumented: docs/install.md deletes each kind of object that is published, by a label that the
-// objects have, or with the definition if that is Tandem's.
+// TestRemovalIsDocumented: docs/install.md deletes each kind of published object, by a label of the objects,
+// or with the CRD if it is Tandem's.
 func TestRemovalIsDocumented(t *testing.T) {
 	const namespace = "kube-system"
 	commands, err := docs.Of("../../..", "kubectl")

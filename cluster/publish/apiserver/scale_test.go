@@ -13,8 +13,8 @@ import (
 
 var nodes = flag.Int("nodes", 100, "`number` of nodes in TestPublishers")
 
-// TestPublishers counts the writes of nodes that change once a minute each, for two minutes; and when the API
-// server comes back after two. There are as many writes as changes, spread as they are.
+// TestPublishers counts the writes of nodes with a change per minute each, for two minutes, and after a
+// return of the API server after two minutes. There are as many writes as changes, equally spread.
 func TestPublishers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := start(t, *nodes)
@@ -41,7 +41,7 @@ func TestPublishers(t *testing.T) {
 	})
 }
 
-// start has nodes published until they are stopped.
+// start publishes nodes until they are stopped.
 func start(t *testing.T, count int) (*server, func()) {
 	var names []string
 	for i := range count {
@@ -62,7 +62,7 @@ func start(t *testing.T, count int) (*server, func()) {
 	}
 }
 
-// everyMinute changes a node once a minute, at a second of its own.
+// everyMinute changes a node once a minute, at a random second.
 func everyMinute(n *node) (stop func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -84,7 +84,7 @@ func everyMinute(n *node) (stop func()) {
 	}
 }
 
-// busiest is the most in one second.
+// busiest returns the maximum per second.
 func busiest(times []time.Time) (most int) {
 	seconds := map[int64]int{}
 	for _, at := range times {

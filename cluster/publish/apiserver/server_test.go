@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// server is an API server without a network, which counts what is written.
+// server is an API server without a network that counts writes.
 type server struct {
 	mu      sync.Mutex
 	away    bool // nobody can connect
-	status  int  // of every answer; 0 for the right one
+	status  int  // of every answer; 0 for the right status
 	objects map[string]map[string]any
 	conflict,
-	missing map[string]bool // paths that others have written, and that do not exist
+	missing map[string]bool // paths that do not exist
 
 	writes []time.Time
 	reads  int
-	tries  []time.Time // requests that came, or would have
+	tries  []time.Time // requests and failed connection attempts
 	dials  int
 }
 
@@ -60,7 +60,7 @@ func (s *server) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// CloseIdleConnections is what is done after a failure; there are none.
+// CloseIdleConnections does nothing: there are no connections.
 func (s *server) CloseIdleConnections() {}
 
 // RoundTrip answers as the API server would.
@@ -127,14 +127,14 @@ func (s *server) set(change func(*server)) {
 	change(s)
 }
 
-// get is a copy of what counts.
+// counts returns copies of the counters.
 func (s *server) counts() (writes []time.Time, reads int, tries []time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]time.Time(nil), s.writes...), s.reads, append([]time.Time(nil), s.tries...)
 }
 
-// at is a field of an object, nil where it is not there.
+// at returns a field of an object, or nil.
 func (s *server) at(path string, keys ...string) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *server) at(path string, keys ...string) any {
 	return value
 }
 
-// dialled is how often it was tried to connect.
+// dialled returns the number of connection attempts.
 func (s *server) dialled() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

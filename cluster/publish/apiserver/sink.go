@@ -16,49 +16,49 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 )
 
-// Object is one of the API server's.
+// Object is an object of the API server.
 type Object struct {
 	Collection string // its path: "/apis/tandem.dev/v1alpha1/nodetopologies"
 	Name       string
-	Body       any // the object itself, which becomes JSON
+	Body       any // the object, as a value for JSON
 }
 
 func (o Object) path() string { return o.Collection + "/" + o.Name }
 
-// String is the path, for people.
+// String returns the path, for people.
 func (o Object) String() string { return o.path() }
 
-// Sink keeps one object.
+// Sink keeps one object up to date.
 type Sink struct {
 	name   string
 	client *Client
 	render func(facts.Facts, Node) Object
-	shared bool // others write such objects too: theirs are left alone
+	shared bool // other software writes such objects too; theirs stay unchanged
 	log    *slog.Logger
 
-	there  []byte      // the body that the API server has; nil if unknown
+	there  []byte      // the API server's body; nil if unknown
 	warned bool        // of another's object
 	forget atomic.Bool // there is not to be relied on
 }
 
-// NewSink makes a sink that --publish has a name for. What is shared is written only where nobody else has
-// written it.
+// NewSink returns a sink with a name of --publish. A shared sink does not overwrite objects of other
+// software.
 func NewSink(
 	name string, client *Client, shared bool, render func(facts.Facts, Node) Object, log *slog.Logger,
 ) *Sink {
 	return &Sink{name: name, client: client, render: render, shared: shared, log: log}
 }
 
-// Name is what --publish calls it.
+// Name returns the name in --publish.
 func (s *Sink) Name() string { return s.name }
 
-// Forget makes the next Write ask for the node and for the object.
+// Forget makes the next Write request the node and the object.
 func (s *Sink) Forget() {
 	s.client.Forget()
 	s.forget.Store(true)
 }
 
-// Write applies the object, unless the API server has it as it should be.
+// Write applies the object, unless the API server already has it.
 func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err error) {
 	node, err := s.client.Node(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err erro
 	if bytes.Equal(s.there, body) {
 		return false, nil
 	}
-	s.there = nil // until it is known to be there
+	s.there = nil // until the write succeeds
 	err = s.client.apply(ctx, o, !s.shared)
 	if s.shared && apierrors.IsConflict(err) {
 		s.leave(o)
@@ -93,7 +93,8 @@ func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err erro
 	return true, nil
 }
 
-// compare looks what the API server has. It reports whether that is another's, and to be left alone.
+// compare reads the API server's object. It reports whether the object belongs to other software and stays
+// unchanged.
 func (s *Sink) compare(ctx context.Context, o Object, body []byte) (left bool, err error) {
 	has, err := s.client.get(ctx, o)
 	if err != nil || has == nil {
@@ -113,7 +114,7 @@ func (s *Sink) compare(ctx context.Context, o Object, body []byte) (left bool, e
 	return false, nil
 }
 
-// leave says once that an object is another's.
+// leave logs once that an object belongs to other software.
 func (s *Sink) leave(o Object) {
 	if !s.warned {
 		s.log.Warn("leave alone what somebody else publishes of this node; to have it published by Tandem, stop "+
@@ -139,8 +140,8 @@ func labelled(object map[string]any) bool {
 	return labels[ManagedBy] == Manager
 }
 
-// same reports whether all that we write is there, and nothing else but metadata. Of the metadata, labels of
-// others do not matter.
+// same reports whether the object has all of our fields, and no others except metadata. Labels of others do
+// not matter.
 func same(theirs, ours map[string]any) bool {
 	for key := range theirs {
 		if _, written := ours[key]; !written && key != "metadata" {

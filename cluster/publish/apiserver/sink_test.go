@@ -15,7 +15,7 @@ import (
 
 const zonesOfA = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
 
-// zoneSink is a sink of NodeResourceTopology, with facts for it.
+// zoneSink returns a sink of NodeResourceTopology, with facts.
 func zoneSink(t *testing.T, s *server) (*apiserver.Sink, facts.Facts, *bytes.Buffer) {
 	t.Helper()
 	client, err := apiserver.NewClient(s.config(), "a")
@@ -31,7 +31,8 @@ func zoneSink(t *testing.T, s *server) (*apiserver.Sink, facts.Facts, *bytes.Buf
 	return sink, f, log
 }
 
-// TestOthersObject: what somebody else writes is left alone, which is said once; also where he comes later.
+// TestOthersObject: objects of other writers stay unchanged, with one warning, also if the other writer comes
+// later.
 func TestOthersObject(t *testing.T) {
 	s := newServer("a")
 	s.objects[zonesOfA] = map[string]any{"metadata": map[string]any{"name": "a"}, "zones": []any{}}
@@ -58,7 +59,7 @@ func TestOthersObject(t *testing.T) {
 	}
 }
 
-// TestNodeFeature: it is in the pod's namespace, says of which node it is, and has the labels alone.
+// TestNodeFeature: it is in the pod's namespace, names its node, and has only the labels.
 func TestNodeFeature(t *testing.T) {
 	s := newServer("a")
 	client, err := apiserver.NewClient(s.config(), "a")
@@ -81,7 +82,7 @@ func TestNodeFeature(t *testing.T) {
 	}
 }
 
-// TestMissing: without its definition an object cannot be written, and the error says which.
+// TestMissing: without its CRD an object cannot be written, and the error names the CRD.
 func TestMissing(t *testing.T) {
 	s := newServer("a")
 	s.missing[zonesOfA] = true

@@ -16,10 +16,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
-// Files are where the kubelet's configuration is: a file, and a folder of drop-ins, "" for none.
+// Files are the paths of the kubelet's configuration: a file, and a folder of drop-ins, "" for none.
 type Files struct{ Config, Dir string }
 
-// defaults are the kubelet's (SetDefaults_KubeletConfiguration in pkg/kubelet/apis/config/v1beta1).
+// defaults returns the kubelet's defaults (SetDefaults_KubeletConfiguration in
+// pkg/kubelet/apis/config/v1beta1).
 func defaults() v1alpha1.Kubelet {
 	return v1alpha1.Kubelet{
 		TopologyManagerPolicy: "none", TopologyManagerScope: "container", CPUManagerPolicy: "none",
@@ -27,14 +28,14 @@ func defaults() v1alpha1.Kubelet {
 	}
 }
 
-// settings is a KubeletConfiguration, as far as it matters here.
+// settings are the relevant fields of a KubeletConfiguration.
 type settings struct {
 	v1alpha1.Kubelet
 	KubeReserved   map[string]string `json:"kubeReserved"`
 	SystemReserved map[string]string `json:"systemReserved"`
 }
 
-// kubelet is what is published of it. CPUs that are reserved by number only are counted as the kubelet does
+// kubelet returns the published part. CPUs that are reserved only by number are counted like in the kubelet
 // (NewManager in pkg/kubelet/cm/cpumanager/cpu_manager.go).
 func (s *settings) kubelet() (v1alpha1.Kubelet, error) {
 	k, milli := s.Kubelet, int64(0)
@@ -58,7 +59,7 @@ func (s *settings) kubelet() (v1alpha1.Kubelet, error) {
 	return k, nil
 }
 
-// read merges the files as the kubelet does. It knows nothing of the kubelet's flags.
+// read merges the files like the kubelet. It ignores the kubelet's flags.
 func (f Files) read() (v1alpha1.Kubelet, error) {
 	s, found := settings{Kubelet: defaults()}, false
 	files, err := configuration.DropIns(f.Dir)

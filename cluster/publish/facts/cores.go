@@ -13,9 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// readCores reads which CPUs of a NUMA node share a core, where a core has several, by their lowest CPU; and
-// the socket that they are on (Documentation/ABI/stable/sysfs-devices-system-cpu). The socket is -1 where
-// sysfs does not tell, or the CPUs are on several.
+// readCores returns the CPUs of each core with several CPUs in a NUMA node, by their lowest CPU, and the
+// socket of the CPUs (Documentation/ABI/stable/sysfs-devices-system-cpu), -1 if it is unknown or if there are
+// several.
 func readCores(sys fs.FS, cpus topology.CPUSet) (cores []topology.CPUSet, socket int) {
 	socket = -1
 	for i, cpu := range slices.Sorted(maps.Keys(cpus)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package facts is what a node publishes, as it was read: of the plugins' announcements, of sysfs, and of the
-// kubelet, whose files and configuration say how it admits pods and what it has given to them.
+// Package facts reads the input of a node's publications: the plugins' announcements, sysfs, and the
+// kubelet's configuration and checkpoints.
 package facts
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Facts are those of one moment. They never change.
+// Facts are the facts at one moment. Facts are immutable.
 type Facts struct {
 	Tree      *topology.Tree
 	Resources []Resource // by name, ascending
@@ -18,14 +18,14 @@ type Facts struct {
 	Kubelet   v1alpha1.Kubelet
 	Enforced  bool // the annotations of pods are
 
-	Devices   []Held      // what the kubelet's device checkpoint says of containers
-	Gone      Gone        // pods of that which hold nothing any more
-	Exclusive Exclusive   // of the pods that the kubelet lists
+	Devices   []Held      // containers in the kubelet's device checkpoint
+	Gone      Gone        // pods in the checkpoint that no longer hold anything
+	Exclusive Exclusive   // among the pods that the kubelet lists
 	CPUs      CPUState    // of the kubelet's CPU manager
 	Memory    MemoryState // of its memory manager
 }
 
-// Resource is what a plugin has announced.
+// Resource is a resource that a plugin has announced.
 type Resource struct {
 	Name    string
 	Kind    device.Kind
@@ -33,23 +33,23 @@ type Resource struct {
 	Links   []topology.Link
 }
 
-// Container is one of a pod.
+// Container identifies a container of a pod.
 type Container struct{ PodUID, Name string }
 
-// Held are the devices that the kubelet has given to a container.
+// Held has the devices of a container.
 type Held struct {
 	Container
 	Devices map[string][]string // IDs by resource
 }
 
-// CPUStatic and MemoryStatic are the policies under which containers get CPUs and memory of their own.
+// CPUStatic and MemoryStatic are the policies under which containers get exclusive CPUs and memory.
 const (
 	CPUStatic    = "static"
 	MemoryStatic = "Static"
 )
 
-// HasCPUs reports whether containers can get CPUs of their own.
+// HasCPUs reports whether containers can get exclusive CPUs.
 func (f Facts) HasCPUs() bool { return f.Kubelet.CPUManagerPolicy == CPUStatic }
 
-// HasMemory reports whether containers can get memory of NUMA nodes of their own.
+// HasMemory reports whether containers can get exclusive memory of NUMA nodes.
 func (f Facts) HasMemory() bool { return f.Kubelet.MemoryManagerPolicy == MemoryStatic }

@@ -17,17 +17,17 @@ import (
 // NUMANode is a NUMA node of the machine.
 type NUMANode struct {
 	Number    int
-	Distances []int             // to all nodes, in their order; none where sysfs does not tell
-	CPUs      topology.CPUSet   // those that are online
-	Cores     []topology.CPUSet // those with several CPUs, by their lowest CPU
-	Socket    int               // of the CPUs; -1 where it is not known
-	Memory    uint64            // bytes; 0 where sysfs does not tell
+	Distances []int             // to all nodes, in their order; nil if unknown
+	CPUs      topology.CPUSet   // online CPUs
+	Cores     []topology.CPUSet // cores with several CPUs, by their lowest CPU
+	Socket    int               // of the CPUs; -1 if unknown
+	Memory    uint64            // bytes; 0 if unknown
 }
 
 // memTotal is a line of a node's meminfo (node_read_meminfo in drivers/base/node.c).
 var memTotal = regexp.MustCompile(`(?m)^Node \d+ MemTotal: +(\d+) kB$`)
 
-// readNUMA reads the NUMA nodes that a tree has (Documentation/ABI/stable/sysfs-devices-node).
+// readNUMA reads the NUMA nodes of a tree (Documentation/ABI/stable/sysfs-devices-node).
 func readNUMA(sys fs.FS, numbers []int) []NUMANode {
 	cpus := topology.CPUs(sys)
 	var nodes []NUMANode
@@ -46,7 +46,7 @@ func readNUMA(sys fs.FS, numbers []int) []NUMANode {
 				node.Distances = append(node.Distances, distance)
 			}
 		}
-		if len(node.Distances) != len(numbers) { // of nodes that are not online, too
+		if len(node.Distances) != len(numbers) { // includes nodes that are offline
 			node.Distances = nil
 		}
 		node.Cores, node.Socket = readCores(sys, node.CPUs)

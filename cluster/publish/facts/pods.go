@@ -15,18 +15,18 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Gone are the UIDs of pods that the checkpoint has and that hold nothing any more. A pod of which nothing is
-// known holds what the checkpoint has.
+// Gone has the UIDs of pods in the checkpoint that no longer hold anything. An unknown pod still holds the
+// checkpoint's devices.
 type Gone map[string]bool
 
-// Exclusive are the pods of the kubelet's that ask for what no other pod can have then; nil where nobody
-// tells. Which they are NodeResourceTopologyMatch says, with whose own list they are compared: those that run
-// and those that have ended, until they are deleted (pkg/noderesourcetopology/podprovider in
-// sigs.k8s.io/scheduler-plugins, informer mode Dedicated).
+// Exclusive are the kubelet's pods with requests for exclusive resources; nil if unknown. The selection is
+// that of NodeResourceTopologyMatch, which compares it with its own list: running pods, and ended pods until
+// their deletion (pkg/noderesourcetopology/podprovider in sigs.k8s.io/scheduler-plugins, informer mode
+// Dedicated).
 type Exclusive []types.NamespacedName
 
-// pods asks the kubelet for its pods, among which are all that its checkpoint had before and that have not
-// ended. It reports whether the kubelet tells: those before 1.37 do not, which is no reason to complain.
+// pods requests the kubelet's pods, which include all running pods of an earlier checkpoint. It returns false
+// if the kubelet does not list pods, which is no error: kubelets before 1.37 cannot.
 func (r *Reader) pods(ctx context.Context) (pods []corev1.Pod, told bool) {
 	if r.config.Pods == nil {
 		return nil, false
@@ -37,7 +37,8 @@ func (r *Reader) pods(ctx context.Context) (pods []corev1.Pod, told bool) {
 	return pods, err == nil
 }
 
-// gone finds the pods of the checkpoint that hold nothing by package holders, which the coordinator asks too.
+// gone returns the pods of the checkpoint that hold nothing, according to package holders, which the
+// coordinator uses too.
 func gone(checkpoint kubelet.Checkpoint, pods *holders.Pods) Gone {
 	gone := Gone{}
 	for name := range checkpoint.Containers() {
@@ -76,7 +77,8 @@ func asksExclusive(pod *corev1.Pod) bool {
 	return false
 }
 
-// native reports whether a resource is one of Kubernetes' own (IsNativeResource in pkg/apis/core/v1/helper).
+// native reports whether a resource is a native one of Kubernetes (IsNativeResource in
+// pkg/apis/core/v1/helper).
 func native(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") ||
 		strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)

@@ -21,8 +21,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestGone: a pod of the checkpoint holds nothing any more where the kubelet lists it as ended, or no more,
-// and no container of it runs. A kubelet that lists no pods tells of none that it is gone.
+// TestGone: a pod of the checkpoint holds nothing if the kubelet lists it as ended, or no longer, and none of
+// its containers runs. Without the kubelet's list no pod is gone.
 func TestGone(t *testing.T) {
 	tree, err := topology.Read(empty())
 	if err != nil {
@@ -65,7 +65,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestExclusive: a pod counts from its start until it is gone, if it asks for what no other can have then.
+// TestExclusive: a pod with exclusive resources counts from its start until it is gone.
 func TestExclusive(t *testing.T) {
 	tree, err := topology.Read(empty())
 	if err != nil {
@@ -119,6 +119,6 @@ func TestExclusive(t *testing.T) {
 	if diff := cmp.Diff(want, read(pods, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	read(nil, nil) // an empty node is no node that does not tell
+	read(nil, nil) // an empty list differs from no list
 	read(pods, errors.New("not now"))
 }

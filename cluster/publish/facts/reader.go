@@ -18,51 +18,50 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// askTimeout is how long the kubelet may take to tell its configuration.
+// askTimeout limits the request for the kubelet's configuration.
 const askTimeout = 5 * time.Second
 
-// Config says where facts are.
+// Config has the sources of facts.
 type Config struct {
 	Sys        fs.FS  // root of sysfs
 	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
 	Files      Files
-	// Configz asks the kubelet for its configuration; nil where it cannot be asked. It stands above Files.
+	// Configz requests the kubelet's configuration, which takes precedence over Files; nil if not available.
 	Configz func(context.Context) ([]byte, error)
-	// Pods asks the kubelet for its pods; nil where it cannot be asked. It fails while the kubelet does not know
-	// all of them.
+	// Pods requests the kubelet's pods; nil if not available. It returns an error while the kubelet does not
+	// know all of them.
 	Pods func(context.Context) ([]corev1.Pod, error)
 	Log  *slog.Logger
 }
 
-// Reader reads facts again and again. It is for one goroutine.
+// Reader reads facts repeatedly. It is not safe for concurrent use.
 type Reader struct {
 	config     Config
 	checkpoint *kubelet.CheckpointReader
 
-	kubelet    *v1alpha1.Kubelet // of the kubelet that runs; nil while it has to be read
-	stale      bool              // it has to be read again
-	tree       *topology.Tree    // whose NUMA nodes these are; nil while they have to be read
+	kubelet    *v1alpha1.Kubelet // of the running kubelet; nil if unknown
+	stale      bool              // the configuration must be read again
+	tree       *topology.Tree    // the tree of the NUMA nodes; nil if they must be read again
 	numa       []NUMANode
-	before     v1alpha1.Kubelet  // the one that was read last
-	complaints map[string]string // by subject, what is wrong now: it is logged once
+	before     v1alpha1.Kubelet  // the last configuration
+	complaints map[string]string // current errors by subject, so that each is logged once
 }
 
-// NewReader makes a Reader. It reads nothing yet.
+// NewReader returns a Reader that has read nothing yet.
 func NewReader(config Config) *Reader {
 	return &Reader{
 		config: config, checkpoint: kubelet.NewCheckpointReader(config.KubeletDir), complaints: map[string]string{},
 	}
 }
 
-// Restarted says that the kubelet has been started anew: its configuration can be another.
+// Restarted reports a restart of the kubelet, whose configuration may have changed.
 func (r *Reader) Restarted() { r.kubelet, r.tree = nil, nil }
 
-// Recheck makes the next Read look again at what it else reads once for each start of the kubelet: a start
-// can have been missed.
+// Recheck makes the next Read also reread everything that is usually read once per start of the kubelet, in
+// case of a missed start.
 func (r *Reader) Recheck() { r.stale, r.tree = true, nil }
 
-// Read reads everything but what the plugins have announced. What cannot be read is left out: the log says so
-// once.
+// Read reads all facts except the plugins' announcements. Unreadable facts are omitted, and logged once.
 func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Resource) Facts {
 	f := Facts{
 		Tree: tree, Resources: resources, NUMANodes: r.numaNodes(tree),
@@ -89,8 +88,8 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 	return f
 }
 
-// numaNodes are the machine's. They are read once for each tree, and for each start of the kubelet, which
-// looks at them then: that is two files for each CPU.
+// numaNodes returns the machine's NUMA nodes. It reads them, two files per CPU, once per tree and per start
+// of the kubelet, because the kubelet reads them at its start.
 func (r *Reader) numaNodes(tree *topology.Tree) []NUMANode {
 	if r.tree != tree {
 		r.tree, r.numa = tree, readNUMA(r.config.Sys, tree.NUMANodes())
@@ -98,8 +97,9 @@ func (r *Reader) numaNodes(tree *topology.Tree) []NUMANode {
 	return r.numa
 }
 
-// configuration is the kubelet's. It is read until that works, and then once for each start of the kubelet,
-// and for each Recheck. What the kubelet said itself stands until it is started anew, or says something else.
+// configuration returns the kubelet's configuration. It reads the configuration once per start of the
+// kubelet, after each Recheck, and until a read succeeds. The kubelet's own answer stays valid until a
+// restart or another answer.
 func (r *Reader) configuration(ctx context.Context) v1alpha1.Kubelet {
 	if r.kubelet != nil && !r.stale {
 		return *r.kubelet
@@ -122,13 +122,13 @@ func (r *Reader) configuration(ctx context.Context) v1alpha1.Kubelet {
 		}
 	}
 	if !r.works("configuration", err) {
-		return r.before // a kubelet that was started a moment ago does not answer yet
+		return r.before // a kubelet does not answer right after its start
 	}
 	r.kubelet, r.before, r.stale = &read, read, false
 	return read
 }
 
-// works reports whether there is no error, and logs one when it begins.
+// works reports whether err is nil, and logs a new error.
 func (r *Reader) works(subject string, err error) bool {
 	if err == nil {
 		delete(r.complaints, subject)
@@ -141,7 +141,7 @@ func (r *Reader) works(subject string, err error) bool {
 	return false
 }
 
-// consequences are what it means that something cannot be read.
+// consequences are the effects of unreadable subjects.
 var consequences = map[string]string{
 	"checkpoint": "what pods hold is not published",
 	"configuration": "the kubelet's policy is not published, so that no scheduler can tell what it will " +

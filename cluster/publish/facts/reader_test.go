@@ -39,7 +39,7 @@ func write(t *testing.T, file, content string) {
 	}
 }
 
-// node is a folder of a kubelet with configuration files, and a reader of it.
+// node returns a kubelet's folder with configuration files, and a reader.
 func node(
 	t *testing.T, configz func(context.Context) ([]byte, error),
 ) (string, *facts.Reader, *bytes.Buffer) {
@@ -60,8 +60,8 @@ func policy(t *testing.T, r *facts.Reader) v1alpha1.Kubelet {
 	return r.Read(t.Context(), tree, nil).Kubelet
 }
 
-// TestFiles: drop-ins stand above the configuration, in the order of their names, and what is not set is the
-// kubelet's default.
+// TestFiles: drop-ins override the configuration, in the order of their names, and unset values are the
+// kubelet's defaults.
 func TestFiles(t *testing.T) {
 	dir, r, log := node(t, nil)
 	write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: best-effort\n"+
@@ -80,7 +80,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestCores: the CPUs of each core and the socket are those of sysfs.
+// TestCores: the CPUs of each core and the socket come from sysfs.
 func TestCores(t *testing.T) {
 	sys := empty()
 	for name, content := range map[string]string{
@@ -113,7 +113,7 @@ func TestCores(t *testing.T) {
 	}
 }
 
-// TestUnknownPolicy: without a configuration the policy is empty, which the log says once.
+// TestUnknownPolicy: without a configuration the policy is empty, with one line in the log.
 func TestUnknownPolicy(t *testing.T) {
 	_, r, log := node(t, nil)
 	for range 3 {
@@ -126,8 +126,8 @@ func TestUnknownPolicy(t *testing.T) {
 	}
 }
 
-// TestConfigz: what the kubelet itself says stands above its files, which count while it cannot be asked. It
-// is asked again when it was started anew.
+// TestConfigz: the kubelet's own answer overrides its files, which count while there is no answer. It is
+// requested again after a restart.
 func TestConfigz(t *testing.T) {
 	var answer string
 	asked := 0
@@ -176,8 +176,8 @@ func TestConfigz(t *testing.T) {
 	}
 }
 
-// TestMissedRestart: another policy is seen though nobody said that the kubelet was started anew, and what
-// the kubelet itself said stands while it cannot be asked.
+// TestMissedRestart: a changed policy is detected without a reported restart, and the kubelet's own answer
+// stays valid while there is no new one.
 func TestMissedRestart(t *testing.T) {
 	answer := `{"kubeletconfig":{"topologyManagerPolicy":"none"}}`
 	dir, r, log := node(t, func(context.Context) ([]byte, error) {

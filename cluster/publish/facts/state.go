@@ -13,18 +13,18 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// The files that the kubelet's managers leave in its folder for their next start.
+// Checkpoint files of the kubelet's managers in the kubelet's folder.
 const (
 	CPUStateFile    = "cpu_manager_state"
 	MemoryStateFile = "memory_manager_state"
 )
 
-// CPUState is what the CPU manager has given away (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
+// CPUState is the CPU manager's assignment (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
 type CPUState struct {
 	Entries map[string]map[string]string `json:"entries"` // pod UID, container, CPUs
 }
 
-// MemoryState is what the memory manager has, and has given away
+// MemoryState is the memory manager's total and assignment
 // (pkg/kubelet/cm/memorymanager/state/checkpoint.go).
 type MemoryState struct {
 	Machine map[string]struct { // by NUMA node
@@ -35,19 +35,19 @@ type MemoryState struct {
 			Reserved       uint64 `json:"reserved"`
 			Free           uint64 `json:"free"`
 		} `json:"memoryMap"`
-		Cells []int `json:"cells"` // the nodes of the memory that was given last
+		Cells []int `json:"cells"` // the nodes of the last assigned memory
 	} `json:"machineState"`
 	Entries map[string]map[string][]MemoryBlock `json:"entries"` // pod UID, container
 }
 
-// MemoryBlock is memory that a container has of some NUMA nodes, in bytes.
+// MemoryBlock is a container's memory on NUMA nodes, in bytes.
 type MemoryBlock struct {
 	NUMANodes []int  `json:"numaAffinity"`
 	Type      string `json:"type"`
 	Size      uint64 `json:"size"`
 }
 
-// readState reads one of the files. One that is absent is empty: the kubelet has not started yet.
+// readState reads a checkpoint file. An absent file counts as empty, because the kubelet has not started yet.
 func readState(kubeletDir, name string, into any) error {
 	content, err := os.ReadFile(filepath.Join(kubeletDir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,7 @@ func readState(kubeletDir, name string, into any) error {
 	return nil
 }
 
-// held lists what the checkpoint has of each container, in no order.
+// held returns the devices of each container in the checkpoint, in any order.
 func held(checkpoint kubelet.Checkpoint) []Held {
 	var all []Held
 	for name, devices := range checkpoint.Containers() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package labels makes of the facts of a node labels for it: what does not change while the node runs, and
-// whether annotations are enforced.
+// Package labels computes a node's labels from its facts: properties that do not change while the node runs,
+// and whether annotations are enforced.
 package labels
 
 import (
@@ -23,16 +23,16 @@ import (
 // The names of the labels.
 const (
 	Switches     = "tandem.dev/switches"       // with GPUs and VFs
-	Pairs        = "tandem.dev/pairs"          // on one switch each, when the node is empty
-	PairsPerNUMA = "tandem.dev/pairs-per-numa" // the fewest that a NUMA node with pairs has
-	VFHint       = "tandem.dev/vf-hint"        // true where VFs have a NUMA hint
+	Pairs        = "tandem.dev/pairs"          // on one switch each, on the empty node
+	PairsPerNUMA = "tandem.dev/pairs-per-numa" // the minimum over the NUMA nodes with pairs
+	VFHint       = "tandem.dev/vf-hint"        // true if VFs have NUMA hints
 	GPUModel     = "tandem.dev/gpu-model"      // PCI vendor and device ID, "1002-74a1"
 	GPULinks     = "tandem.dev/gpu-links"      // xgmi, nvlink or none
 	// true while the annotation tandem.dev/alignment of pods is enforced on the node
 	AlignmentEnforced = "tandem.dev/alignment-enforced"
 )
 
-// Build makes the labels. Devices count whether they are healthy and free or not.
+// Build returns the labels. They count all devices, healthy and free or not.
 func Build(f facts.Facts) map[string]string {
 	spec := object.Build(f)
 	kinds, hinted := map[string]v1alpha1.Kind{}, false
@@ -82,8 +82,8 @@ func Build(f facts.Facts) map[string]string {
 	return valid(labels)
 }
 
-// KubeNexus makes the labels that the scheduler KubeNexus reads of the machine. A list of CPUs is left out
-// where it is no single range: a label's value has no commas.
+// KubeNexus returns the labels that the scheduler KubeNexus reads. A list of CPUs is omitted unless it is a
+// single range, because label values cannot contain commas.
 func KubeNexus(f facts.Facts) map[string]string {
 	const prefix = "numa.kubenexus.io/"
 	labels := map[string]string{prefix + "node-count": strconv.Itoa(len(f.NUMANodes))}
@@ -99,7 +99,7 @@ func KubeNexus(f facts.Facts) map[string]string {
 	return valid(labels)
 }
 
-// valid drops what Kubernetes takes for no value of a label.
+// valid removes labels with values that Kubernetes rejects.
 func valid(labels map[string]string) map[string]string {
 	maps.DeleteFunc(labels, func(_, value string) bool { return validation.IsValidLabelValue(value) != nil })
 	return labels

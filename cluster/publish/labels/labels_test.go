@@ -26,7 +26,7 @@ func machine(t *testing.T, name string, hints bool) facts.Facts {
 func TestBuild(t *testing.T) {
 	f := machine(t, "oci-mi300x-derived", false)
 	gpus := f.Resources[0].Devices
-	gpus[0].Healthy = false // which can change
+	gpus[0].Healthy = false // changes must not matter
 	f.Enforced = true
 	f.Resources[0].Links = []topology.Link{{A: gpus[0].Address, B: gpus[1].Address, Type: topology.XGMI}}
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestKubeNexus: CPUs of which some are elsewhere between would make no value of a label.
+// TestKubeNexus: CPUs with gaps would make an invalid value of a label.
 func TestKubeNexus(t *testing.T) {
 	f := facts.Facts{NUMANodes: []facts.NUMANode{
 		{Number: 0, CPUs: topology.CPUSet{0: true, 1: true}, Memory: 5},

@@ -50,7 +50,7 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 	return published
 }
 
-// places are all devices with their addresses.
+// places returns all devices with their addresses.
 func places(resources []facts.Resource) []machine.Device {
 	var all []machine.Device
 	for _, r := range resources {
@@ -61,14 +61,14 @@ func places(resources []facts.Resource) []machine.Device {
 	return all
 }
 
-// linkOf is what two links are compared by.
+// linkOf has the compared fields of a link.
 type linkOf struct {
 	kind        topology.LinkType
 	hops, count int
 }
 
-// links are those between GPUs, none where every two have the same one. A card with several devices is named
-// by its first one.
+// links returns the links between GPUs, or nil if all are equal. A card with several devices is named by its
+// first one.
 func links(resources []facts.Resource) []v1alpha1.Link {
 	refs := map[topology.Address]v1alpha1.GPURef{}
 	for _, r := range resources {

@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// Free are the healthy devices that no pod holds, by resource and number: the kubelet takes from a pod that
-// has ended what it needs for others.
+// Free returns the healthy devices that no pod holds, by resource and number, including those of ended pods,
+// which the kubelet reuses.
 func Free(s v1alpha1.Spec, gone facts.Gone) map[string]map[int]bool {
 	free := map[string]map[int]bool{}
 	for _, r := range s.Resources {

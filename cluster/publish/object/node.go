@@ -13,7 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// numaNodes are those of the machine, with what the kubelet's managers give to containers alone.
+// numaNodes returns the machine's NUMA nodes, with CPUs and memory if the kubelet's managers assign them
+// exclusively.
 func numaNodes(f facts.Facts) []v1alpha1.NUMANode {
 	var all []v1alpha1.NUMANode
 	for _, n := range f.NUMANodes {
@@ -40,7 +41,7 @@ func numaNodes(f facts.Facts) []v1alpha1.NUMANode {
 	return all
 }
 
-// memoryReserved is what containers have of the memory of NUMA nodes.
+// memoryReserved returns the memory of NUMA nodes that containers hold.
 func memoryReserved(f facts.Facts) []v1alpha1.MemoryReserved {
 	if !f.HasMemory() {
 		return nil
@@ -63,8 +64,9 @@ func memoryReserved(f facts.Facts) []v1alpha1.MemoryReserved {
 	return all
 }
 
-// held is what the kubelet has given to pods. Devices that no plugin announces have no number, and are left
-// out. A container of which all devices are so is there without devices: it is not on its way to the node.
+// held returns the devices, CPUs and memory of pods. It omits devices that no plugin announces, because they
+// have no number. A container with only such devices is listed without devices, so that it does not count as
+// on its way to the node.
 func held(f facts.Facts, n numbered) []v1alpha1.Held {
 	pods := map[string]map[string]*v1alpha1.Container{}
 	of := func(c facts.Container) *v1alpha1.Container {
@@ -132,7 +134,7 @@ func ordered(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
 	return all
 }
 
-// summary counts what people ask for first.
+// summary counts the most important values for people.
 func summary(s v1alpha1.Spec, gone facts.Gone) v1alpha1.Summary {
 	free, kinds := Free(s, gone), map[string]v1alpha1.Kind{}
 	healthy, left := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}

@@ -16,7 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Files as the kubelet writes them.
+// Files in the kubelet's format.
 const (
 	cpuState = `{"policyName":"static","defaultCpuSet":"0,4-7",` +
 		`"entries":{"u1":{"main":"1-3","side":"8"}},"checksum":1}`
@@ -67,7 +67,7 @@ func TestCPUsAndMemory(t *testing.T) {
 	}
 }
 
-// TestLinks: where every two GPUs have the same link, nothing tells them apart; else each link is told.
+// TestLinks: equal links between all GPUs are omitted; otherwise each link is listed.
 func TestLinks(t *testing.T) {
 	f := read(t, "nv-h800-8x8", 1, true, t.TempDir(), published.Restricted)
 	gpus := &f.Resources[0]
@@ -91,7 +91,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestUnplaced: a device that the tree does not hold makes no pair.
+// TestUnplaced: a device outside the tree makes no pair.
 func TestUnplaced(t *testing.T) {
 	f := read(t, "oci-mi300x-derived", 1, false, t.TempDir(), published.Restricted)
 	for i := range f.Resources {

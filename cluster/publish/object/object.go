@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package object makes of the facts of a node what it publishes, as a pure function.
+// Package object computes a node's NodeTopology from its facts, as a pure function.
 package object
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 )
 
-// Build makes the specification of a node's NodeTopology. Equal facts make an equal one, whatever the order
-// of their lists.
+// Build returns the specification of a node's NodeTopology. Equal facts give equal results, in any order of
+// their lists.
 func Build(f facts.Facts) v1alpha1.Spec {
 	numbers := number(f.Resources)
 	spec := v1alpha1.Spec{Kubelet: f.Kubelet, Resources: []v1alpha1.Resource{}}
@@ -49,12 +49,12 @@ func number(resources []facts.Resource) numbered {
 	return n
 }
 
-// set are the numbers of devices by resource, while they are collected.
+// set collects the numbers of devices by resource.
 type set map[string][]int
 
 func (s set) add(resource string, number int) { s[resource] = append(s[resource], number) }
 
-// sets writes them down; nothing where there are none.
+// sets converts the numbers; nil for an empty set.
 func (s set) sets() map[string]v1alpha1.Set {
 	if len(s) == 0 {
 		return nil

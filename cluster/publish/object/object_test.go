@@ -30,8 +30,8 @@ func read(
 	return f
 }
 
-// TestMachines: what is on which switch agrees with the distances of the tree, for every two devices of every
-// recorded machine.
+// TestMachines: the switches agree with the distances of the tree, for every two devices of every recorded
+// machine.
 func TestMachines(t *testing.T) {
 	for _, name := range machines.Names() {
 		for _, vfs := range []int{1, 8} {
@@ -69,14 +69,14 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// sameCard: functions of one card are near each other, on whatever switch.
+// sameCard reports whether two functions are on one card, and so near each other on any switch.
 func sameCard(tree *topology.Tree, a, b topology.Address) bool {
 	p, _ := tree.Device(a)
 	q, _ := tree.Device(b)
 	return p.Function().Slot() == q.Function().Slot()
 }
 
-// TestSize: a node is a few kilobytes, which is what every scheduler receives on every change, and within the
+// TestSize: an object, which every scheduler receives on every change, has a few kilobytes and is within the
 // limits.
 func TestSize(t *testing.T) {
 	for _, name := range machines.Names() {
@@ -91,7 +91,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestNumbers: a node whose devices are known by heart, with pods on it.
+// TestNumbers: a node with known devices, with pods.
 func TestNumbers(t *testing.T) {
 	dir := t.TempDir()
 	if err := published.WriteCheckpoint(dir,
@@ -138,8 +138,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestEnded: what pods hold that have ended is counted as free, where the kubelet tells. It stays in what is
-// held all the same.
+// TestEnded: devices of ended pods count as free if the kubelet lists its pods. They stay in the holdings in
+// any case.
 func TestEnded(t *testing.T) {
 	dir := t.TempDir()
 	if err := published.WriteCheckpoint(dir,
@@ -167,7 +167,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestOrder: the order in which things are read changes nothing.
+// TestOrder: the order of the input does not matter.
 func TestOrder(t *testing.T) {
 	dir := t.TempDir()
 	if err := published.WriteCheckpoint(dir,

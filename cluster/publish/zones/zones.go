@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package zones makes of the facts of a node a NodeResourceTopology, as schedulers read it
+// Package zones computes a node's NodeResourceTopology, which schedulers read, from its facts
 // (topology.node.k8s.io/v1alpha2, github.com/k8stopologyawareschedwg/noderesourcetopology-api).
 package zones
 
@@ -20,7 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// APIVersion and Kind are those of the object; Collection is its path at the API server.
+// APIVersion and Kind of the object; Collection is its path at the API server.
 const (
 	APIVersion = "topology.node.k8s.io/v1alpha2"
 	Kind       = "NodeResourceTopology"
@@ -32,12 +32,12 @@ type Topology struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Policies   []string    `json:"topologyPolicies,omitempty"` // the field of v1alpha1, which Koordinator reads
+	Policies   []string    `json:"topologyPolicies,omitempty"` // the field of v1alpha1, for Koordinator
 	Zones      []Zone      `json:"zones"`
 	Attributes []Attribute `json:"attributes,omitempty"`
 }
 
-// The types of zones: NUMA nodes, and switches below them.
+// Types of zones: NUMA nodes, and switches below them.
 const (
 	NUMAZone   = "Node"
 	SwitchZone = "Switch"
@@ -58,7 +58,7 @@ type Cost struct {
 	Value int64  `json:"value"`
 }
 
-// Resource is what a zone has: all devices, the healthy ones, and those of them that are free.
+// Resource counts the devices of a zone: all devices, the healthy ones, and the free ones among those.
 type Resource struct {
 	Name        string            `json:"name"`
 	Capacity    resource.Quantity `json:"capacity"`
@@ -72,9 +72,9 @@ type Attribute struct {
 	Value string `json:"value"`
 }
 
-// Build makes the object but for its metadata. A NUMA node lists every resource that has hints, where it has
-// none of it too, and no other: for a resource that no NUMA node lists a scheduler expects no alignment, as
-// the kubelet does. Switches list what they have.
+// Build returns the object without metadata. A NUMA node lists exactly the resources with hints, even with a
+// count of 0: for a resource in no NUMA node a scheduler, like the kubelet, expects no alignment. Switches
+// list the resources that they have.
 func Build(f facts.Facts) *Topology {
 	t := &Topology{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Zones: []Zone{}}
 	t.Policies, t.Attributes = words(f.Kubelet)
@@ -109,8 +109,8 @@ func Build(f facts.Facts) *Topology {
 	return t
 }
 
-// fingerprint tells which pods have what is not available any more, so that a scheduler that has counted pods
-// out by itself knows when the object has them all (the cache of NodeResourceTopologyMatch).
+// fingerprint returns a hash of the pods that hold exclusive resources. A scheduler that subtracts pods by
+// itself uses it to detect when the object includes all of them (the cache of NodeResourceTopologyMatch).
 func fingerprint(pods facts.Exclusive) []Attribute {
 	if pods == nil {
 		return nil
@@ -135,7 +135,7 @@ func costs(node facts.NUMANode, all []facts.NUMANode) []Cost {
 	return list
 }
 
-// devices counts those of a resource in a zone.
+// devices counts the devices of a resource in a zone.
 func devices(r v1alpha1.Resource, here v1alpha1.Set, free map[int]bool) Resource {
 	unhealthy, healthy, left := r.Unhealthy.Numbers(), 0, 0
 	for _, number := range here.Numbers() {
@@ -157,8 +157,8 @@ func quantity(count int) resource.Quantity {
 	return *resource.NewQuantity(int64(count), resource.DecimalSI)
 }
 
-// own are the CPUs and the memory of a NUMA node: schedulers need them, whether containers get some of their
-// own or not.
+// own returns the CPUs and the memory of a NUMA node. Schedulers need both, even without exclusive
+// assignment.
 func own(f facts.Facts, node facts.NUMANode) []Resource {
 	var list []Resource
 	if all := node.CPUs; len(all) > 0 {
@@ -187,7 +187,7 @@ func bytes(count uint64) resource.Quantity {
 	return *resource.NewQuantity(int64(min(count, 1<<62)), resource.BinarySI)
 }
 
-// cpus counts the CPUs of a NUMA node that containers have, and those that they can have.
+// cpus returns the numbers of assigned and of allocatable CPUs of a NUMA node.
 func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
 	allocatable = len(node.CPUs)
 	for _, number := range f.Kubelet.ReservedSystemCPUs.Numbers() {
@@ -207,8 +207,7 @@ func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
 	return taken, allocatable
 }
 
-// words are the kubelet's policy and scope, in the old spelling and the new one; none where they are not
-// known.
+// words returns the kubelet's policy and scope, in both the old and the new format; nil if unknown.
 func words(k v1alpha1.Kubelet) ([]string, []Attribute) {
 	if k.TopologyManagerPolicy == "" {
 		return nil, nil

@@ -28,8 +28,8 @@ func amounts(z zones.Zone) map[string]amount {
 	return all
 }
 
-// build makes the zones of a machine of two NUMA nodes with four GPUs each, of which one is broken and one
-// is a pod's.
+// build returns the zones of a machine of two NUMA nodes with four GPUs each, of which one is broken and one
+// is allocated.
 func build(t *testing.T, hints bool, change func(*facts.Facts)) map[string]zones.Zone {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,8 @@ func build(t *testing.T, hints bool, change func(*facts.Facts)) map[string]zones
 	return byName
 }
 
-// TestHints: NUMA nodes list what has hints, since the kubelet aligns nothing else; switches list all.
+// TestHints: NUMA nodes list resources with hints, because the kubelet aligns nothing else; switches list
+// all.
 func TestHints(t *testing.T) {
 	for hints, want := range map[bool]map[string]amount{
 		true:  {"cpu": {"112", "112", "112"}, published.GPUs: {"4", "3", "2"}, published.VFs: {"8", "8", "8"}},
@@ -74,7 +75,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestNoneOfIt: a NUMA node without any of a resource says so, or else the resource would be for nowhere.
+// TestNoneOfIt: a NUMA node without devices of a resource lists 0, because the resource must appear in all
+// nodes.
 func TestNoneOfIt(t *testing.T) {
 	all := build(t, true, func(f *facts.Facts) { f.Resources[0].Devices = f.Resources[0].Devices[:4] })
 	if got := amounts(all["node-1"])[published.GPUs]; got != (amount{"0", "0", "0"}) {
@@ -82,7 +84,7 @@ func TestNoneOfIt(t *testing.T) {
 	}
 }
 
-// TestCPUsAndMemory are there in any case: without them a scheduler lets no Guaranteed pod pass.
+// TestCPUsAndMemory are always listed: without them a scheduler rejects Guaranteed pods.
 func TestCPUsAndMemory(t *testing.T) {
 	give := func(f *facts.Facts) {
 		f.NUMANodes[0].CPUs = topology.CPUSet{0: true, 1: true, 2: true, 3: true}
@@ -103,7 +105,7 @@ func TestCPUsAndMemory(t *testing.T) {
 	}
 }
 
-// TestWords: the policy in the attributes, and in the older field as Koordinator knows it.
+// TestWords: the policy in the attributes, and in the older field for Koordinator.
 func TestWords(t *testing.T) {
 	for _, c := range []struct {
 		policy, scope, old string
@@ -127,7 +129,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestFingerprint: who has counted the same pods finds the same fingerprint, and who counts others does not.
+// TestFingerprint: equal sets of pods have equal fingerprints, and different sets different ones.
 func TestFingerprint(t *testing.T) {
 	of := func(pods facts.Exclusive) map[string]string {
 		f, err := published.Facts("nv-h800-8x8", 1, true, t.TempDir(), v1alpha1.Kubelet{})

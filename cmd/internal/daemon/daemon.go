@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package daemon is what the main functions of the daemons have in common: the flags, the logger, the help
-// page, the signals and the exit code. What a daemon does is its own.
+// Package daemon has the common parts of the daemons' main functions: flags, logger, help page, signals and
+// exit code.
 package daemon
 
 import (
@@ -36,18 +36,18 @@ const exitCodes = `Exit codes:
   2  the command line is wrong
 `
 
-// Help is the text of a daemon's --help around the list of its flags, and in what it ends otherwise than
-// others.
+// Help is the text of a daemon's --help around the list of its flags, with the daemon's own exit code and
+// signals.
 type Help struct {
-	About    string // what the daemon does
+	About    string // purpose of the daemon
 	Examples string // indented by two spaces
 
 	ExitCodes string      // instead of the usual text
-	BadUsage  int         // exit code for a wrong command line, 2 where it is 0
-	Signals   []os.Signal // that end it too
+	BadUsage  int         // exit code for a wrong command line; 0 means 2
+	Signals   []os.Signal // further signals that end the daemon
 }
 
-// ExitError is an error of Run that ends the daemon with a code of its own.
+// ExitError is an error of Run that ends the daemon with the exit code Code.
 type ExitError struct {
 	Err  error
 	Code int
@@ -56,11 +56,11 @@ type ExitError struct {
 func (e *ExitError) Error() string { return e.Err.Error() }
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Run is a daemon at work. It returns when ctx is done, or with the reason why it cannot go on.
+// Run runs a daemon. It returns when ctx is done or when the daemon cannot continue.
 type Run func(ctx context.Context, log *slog.Logger) error
 
-// Main is a daemon's main function: it reads the command line into set, of which flags are a part, runs the
-// daemon until a signal comes or it fails, and exits.
+// Main is a daemon's main function: it parses the command line into set, which contains flags, runs the
+// daemon until a signal or a failure, and exits.
 func Main(set *pflag.FlagSet, flags *Flags, help Help, run Run) {
 	signals := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}, help.Signals...)
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
@@ -109,8 +109,8 @@ func execute(
 	return exitOK
 }
 
-// parse accepts a single dash before a flag's name as well as two, as the stock plugins and their manifests
-// do. There are no names of one letter but -h, and -v where a set has it.
+// parse parses args. Like the stock plugins, it accepts one dash before a flag's name as well as two. The
+// only names of one letter are -h, and -v in a set that has it.
 func parse(set *pflag.FlagSet, args []string) error {
 	doubled := make([]string, 0, len(args))
 	for _, arg := range args {
@@ -129,7 +129,7 @@ func parse(set *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// stopped reports whether err only says that ctx was ended by a signal.
+// stopped reports whether err means only that a signal ended ctx.
 func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }
@@ -141,8 +141,8 @@ func page(set *pflag.FlagSet, help Help) string {
 		cmp.Or(help.ExitCodes, exitCodes))
 }
 
-// config is the effective configuration, one attribute per flag; of those that the help page hides, per flag
-// that was given.
+// config returns the effective configuration, one attribute per flag. Hidden flags are included only if they
+// were set.
 func config(set *pflag.FlagSet) slog.Value {
 	var attributes []slog.Attr
 	set.VisitAll(func(f *pflag.Flag) {

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// start runs a daemon called tandem-test with a flag of its own, --number.
+// start runs a daemon tandem-test with an additional flag, --number.
 func start(ctx context.Context, run Run, args ...string) (code int, stdout, stderr string) {
 	set := pflag.NewFlagSet("tandem-test", pflag.ContinueOnError)
 	var flags Flags
@@ -46,7 +46,7 @@ func TestExitCodes(t *testing.T) {
 		run            Run
 		args           []string
 		code           int
-		stdout, stderr string // parts; an empty one means that nothing may be there
+		stdout, stderr string // parts; "" for no output
 	}{
 		{"works", t.Context(), works, []string{"--log-level=error"}, 0, "", ""},
 		{"fails", t.Context(), fails, []string{"--log-level=error"}, 1, "",
@@ -147,22 +147,22 @@ func TestSysfs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, root := range []string{filepath.Join(file, "none"), file + "none", file} {
-		if _, err := (Flags{SysfsRoot: root}).Sysfs(); err == nil ||
+		if _, err := (Paths{SysfsRoot: root}).Sysfs(); err == nil ||
 			!strings.Contains(err.Error(), "--sysfs-root") || !strings.Contains(err.Error(), root) {
 			t.Errorf("%s: %v", root, err)
 		}
 	}
-	if _, err := (Flags{SysfsRoot: t.TempDir()}).Sysfs(); err != nil {
+	if _, err := (Paths{SysfsRoot: t.TempDir()}).Sysfs(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestNoErrorInTheLog: a line without an error does not speak of one, in either format.
+// TestNoErrorInTheLog: a line without an error has no attribute "error", in either format.
 func TestNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	for _, format := range []LogFormat{Text, JSON} {
 		var out strings.Builder
-		log := Logger(Flags{LogFormat: format}, &out)
+		log := Logger(Flags{Logging: Logging{LogFormat: format}}, &out)
 		var none error
 		log.Warn("line", "error", none, "resource", "gpu")
 		log.Warn("line", "error", errors.New("broken"))

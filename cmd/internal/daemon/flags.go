@@ -3,9 +3,6 @@
 package daemon
 
 import (
-	"fmt"
-	"io"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -17,16 +14,10 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
-// Flags are the flags that the daemons have. The four folders are where a live node has them unless told
-// otherwise, so that a recorded machine and a kubelet in a folder serve as well.
+// Flags are the flags of all daemons.
 type Flags struct {
-	SysfsRoot           string
-	DevRoot             string
-	KubeletDir          string
-	RunDir              string
-	TopologyFile        string
-	LogFormat           LogFormat
-	LogLevel            slog.Level
+	Paths
+	Logging
 	PreferredAllocation bool
 	Registration        deviceplugin.Registration
 	Intent              intent.Choice
@@ -40,36 +31,35 @@ type Flags struct {
 	publishing publishing
 
 	probe   monitor.Probe
-	glog    glogFlags
 	monitor *monitor.Monitor // nil until the daemon runs
 	sender  *events.Sender   // nil without events
 }
 
-// account is where Kubernetes puts the token of a pod's service account, and the cluster's CA.
+// account is the folder in which Kubernetes mounts the token of a pod's service account and the cluster's CA.
 const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// ownCertificate is where a kubelet that signs its own certificate keeps it, below its folder.
+// ownCertificate is the self-signed certificate of a kubelet, below its folder.
 const ownCertificate = "pki/kubelet.crt"
 
 // Register adds the flags of a device plugin to a set.
 func (f *Flags) Register(set *pflag.FlagSet) {
-	f.registerPlaces(set)
+	f.Paths.register(set)
+	f.Logging.register(set)
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
 		"tell the kubelet which devices to prefer; false leaves it to choose at random")
 	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
 		"how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) "+
 			"or auto (watcher where that folder exists)")
-	f.glog.register(set)
 	f.registerIntent(set)
 	f.publishing.register(set)
 	f.registerWatch(set)
 }
 
-// RegisterDriver adds the flags of the DRA driver to a set: those that do not say what the kubelet's device
-// manager is told, or how it is found out what a container asks for.
+// RegisterDriver adds the flags of the DRA driver to a set: all but those for the kubelet's device manager
+// and for the sources of pod requests.
 func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
-	f.registerPlaces(set)
-	f.glog.register(set)
+	f.Paths.register(set)
+	f.Logging.register(set)
 	f.registerPolicy(set)
 	f.registerNodeName(set)
 	f.registerWatch(set)
@@ -78,22 +68,7 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 			"well, else 1 and what is not")
 }
 
-// registerPlaces adds the flags that say where things are and how it is logged.
-func (f *Flags) registerPlaces(set *pflag.FlagSet) {
-	set.StringVar(&f.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
-	set.StringVar(&f.DevRoot, "dev-root", "/dev", "folder with the device nodes")
-	set.StringVar(&f.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
-	set.StringVar(&f.RunDir, "run-dir", "",
-		"folder of the coordination socket, shared by both daemons "+
-			"(default device-plugins/tandem in --kubelet-dir, which the pods of both mount, whoever deploys them)")
-	set.StringVar(&f.TopologyFile, "topology-file", "",
-		"topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, "+
-			"on a machine whose sysfs does not: a guest with a flat PCI tree")
-	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
-	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-}
-
-// registerIntent adds the flags that say how the daemon may know what a container asks for.
+// registerIntent adds the flags for the sources of pod requests.
 func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.TextVar(&f.Intent, "intent", intent.Default,
 		"what may be asked what a container wants, the best that answers is used: pods-api (kubelet 1.37), "+
@@ -118,7 +93,7 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 			"(default "+ownCertificate+" in --kubelet-dir)")
 }
 
-// registerPolicy adds the flags that say what a container must get.
+// registerPolicy adds the flags for the required alignment.
 func (f *Flags) registerPolicy(set *pflag.FlagSet) {
 	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
 		"required refuses a container whose pairs are not all on one switch each; preferred starts it; "+
@@ -132,45 +107,4 @@ func (f *Flags) registerPolicy(set *pflag.FlagSet) {
 func (f *Flags) registerNodeName(set *pflag.FlagSet) {
 	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
 		"the node's name in Kubernetes, by default $NODE_NAME")
-}
-
-// LogFormat is how log lines are written.
-type LogFormat string
-
-// The two formats.
-const (
-	Text LogFormat = "text"
-	JSON LogFormat = "json"
-)
-
-// MarshalText prints the format as the flag spells it.
-func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
-
-// UnmarshalText accepts "text" and "json".
-func (f *LogFormat) UnmarshalText(text []byte) error {
-	switch format := LogFormat(text); format {
-	case Text, JSON:
-		*f = format
-		return nil
-	default:
-		return fmt.Errorf("want %s or %s", Text, JSON)
-	}
-}
-
-// Logger makes the daemon's logger: one line per decision, in the format and from the level that the flags
-// name.
-func Logger(f Flags, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: onlyErrors}
-	if f.LogFormat == JSON {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
-// onlyErrors leaves out an error that is none: nobody reads "error=<nil>" as good news.
-func onlyErrors(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == "error" && a.Value.Any() == nil {
-		return slog.Attr{}
-	}
-	return a
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// glogFlags are the flags of the glog library. The stock plugins have them and manifests set them, so they
-// are accepted; what they say of files and of verbosity means nothing here, where --log-level says what is
-// written and all of it goes to standard error.
+// glogFlags are the flags of the glog library. Manifests of the stock plugins set them, so the daemons accept
+// them. Those for files and verbosity have no effect: --log-level sets the level, and the whole log goes to
+// standard error.
 type glogFlags struct {
 	toStderr  bool
 	threshold severity
 }
 
-// register adds the flags to a set. The help page does not list them.
+// register adds the flags to a set, hidden from the help page.
 func (g *glogFlags) register(set *pflag.FlagSet) {
 	const ignored = "accepted and ignored"
 	set.BoolVar(&g.toStderr, "logtostderr", false,
@@ -38,7 +38,8 @@ func (g *glogFlags) register(set *pflag.FlagSet) {
 	}
 }
 
-// level is the log level that the flags ask for, where they do and --log-level does not.
+// level returns the log level of --stderrthreshold if that flag applies and --log-level is not set, else
+// otherwise.
 func (g *glogFlags) level(set *pflag.FlagSet, otherwise slog.Level) slog.Level {
 	if g.toStderr || !set.Changed("stderrthreshold") || set.Changed("log-level") {
 		return otherwise
@@ -46,7 +47,7 @@ func (g *glogFlags) level(set *pflag.FlagSet, otherwise slog.Level) slog.Level {
 	return slog.Level(g.threshold)
 }
 
-// severity is a level as glog names and numbers it.
+// severity is a level with glog's names and numbers.
 type severity slog.Level
 
 var severities = []struct {

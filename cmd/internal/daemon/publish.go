@@ -26,7 +26,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
-// publishing are the flags that say what is published of the node.
+// publishing are the flags for the publication of the node.
 type publishing struct {
 	targets  publish.Targets
 	config   facts.Files
@@ -49,7 +49,7 @@ func (p *publishing) register(set *pflag.FlagSet) {
 		"folder of local feature files, for --publish=nfd-file")
 }
 
-// publisher makes what publishes the node; nil where nothing is to be.
+// publisher returns the publisher of the node, or nil if the flags name no target.
 func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 	targets := f.publishing.targets
 	if len(targets) == 0 {
@@ -73,8 +73,8 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 		read.Configz = kubelet.NewHTTPS(f.endpoint()).Configz
 	}
 	config := publish.Config{
-		Reader: facts.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log), Observer: f.monitor,
-		Log: log,
+		Reader: facts.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log),
+		Published: f.monitor.Published, Log: log,
 	}
 	if client != nil {
 		config.Reach = client.Reach
@@ -82,7 +82,7 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 	return publish.New(config), nil
 }
 
-// sinks are those of the targets, and the client of the API server where one of them needs it.
+// sinks returns a sink per target, and the client of the API server if a target needs the API server.
 func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publish.Sink, err error) {
 	targets := f.publishing.targets
 	made := func(facts facts.Facts) map[string]string {
@@ -133,7 +133,7 @@ func (f Flags) client() (*apiserver.Client, error) {
 	return apiserver.NewClient(server, f.NodeName)
 }
 
-// namespace is that of the pod which this process is in.
+// namespace returns the namespace of this process's pod.
 func namespace() (string, error) {
 	name, err := os.ReadFile(account + "namespace")
 	if err != nil {

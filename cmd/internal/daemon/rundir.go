@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -13,16 +12,12 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 )
 
-// RunFolder is where the daemon meets the other one: what --run-dir says, else where every pod of a device
-// plugin can.
-func (f Flags) RunFolder() string { return cmp.Or(f.RunDir, coordination.RunDir(f.KubeletDir)) }
-
-// alone is how long a daemon serves without the other one before it says so: a rollout starts both within
-// seconds, where the images are there.
+// alone is the time without the other daemon after which a daemon logs its absence. A rollout starts both
+// within seconds if the images are present.
 const alone = time.Minute
 
-// tellAlone says once, after a time, that the other daemon has not come: a node can be without one, but where
-// it has one, the two have no folder in common.
+// tellAlone logs once, after a delay, that the other daemon is absent. A node may run only one daemon; if the
+// node runs both, their run folders differ.
 func (f Flags) tellAlone(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, after time.Duration,
 ) error {

@@ -20,15 +20,15 @@ import (
 func kubeletAlone(t *testing.T) Flags {
 	t.Helper()
 	dir := kubelettest.Dir(t)
-	f := Flags{KubeletDir: dir, SysfsRoot: filepath.Join(dir, "sys")}
+	f := Flags{Paths: Paths{KubeletDir: dir, SysfsRoot: filepath.Join(dir, "sys")}}
 	if err := os.MkdirAll(filepath.Join(f.SysfsRoot, "bus/pci/devices"), 0o750); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// takePart runs a daemon's part with one resource until the test ends, and waits until that is known in its
-// run folder.
+// takePart runs a daemon's part with one resource until the test ends, and waits until the run folder shows
+// it.
 func takePart(t *testing.T, f Flags, resource string, kind device.Kind) *coordination.Node {
 	t.Helper()
 	node, err := f.Node(slog.New(slog.DiscardHandler))
@@ -52,8 +52,8 @@ func takePart(t *testing.T, f Flags, resource string, kind device.Kind) *coordin
 	return node
 }
 
-// TestUntold: two daemons that are told no folder meet below the one that both have, and it outlives what a
-// kubelet does there when it starts.
+// TestUntold: two daemons without --run-dir share a folder that both can use, which survives the cleanup at a
+// kubelet's start.
 func TestUntold(t *testing.T) {
 	f := kubeletAlone(t)
 	gpus := takePart(t, f, "amd.com/gpu", device.GPU)
@@ -80,7 +80,7 @@ func TestToldIsLaw(t *testing.T) {
 	}
 }
 
-// TestNoKubeletFolder: no folder is made for a kubelet that is somewhere else.
+// TestNoKubeletFolder: a missing kubelet folder is not created.
 func TestNoKubeletFolder(t *testing.T) {
 	f := kubeletAlone(t)
 	f.KubeletDir += "/none"
@@ -93,7 +93,8 @@ func TestNoKubeletFolder(t *testing.T) {
 	}
 }
 
-// TestAlone: the log says in one line when the other daemon has not come, and where another one is.
+// TestAlone: one line of the log reports the absence of the other daemon, and the folder of a daemon
+// elsewhere.
 func TestAlone(t *testing.T) {
 	for _, c := range []struct {
 		name   string

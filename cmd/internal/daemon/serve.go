@@ -4,10 +4,7 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -19,27 +16,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// Sysfs is the folder to read the machine from.
-func (f Flags) Sysfs() (fs.FS, error) { return openRoot("--sysfs-root", f.SysfsRoot) }
-
-// Dev is the folder with the device nodes.
-func (f Flags) Dev() (fs.FS, error) { return openRoot("--dev-root", f.DevRoot) }
-
-func openRoot(flag, dir string) (fs.FS, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", flag, err)
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("open %s: %s is not a folder", flag, dir)
-	}
-	return os.DirFS(dir), nil
-}
-
-// endpoint is the kubelet's HTTPS server.
+// endpoint returns the kubelet's HTTPS server.
 func (f Flags) endpoint() kubelet.Endpoint {
 	endpoint := f.Kubelet
 	endpoint.Name = f.NodeName
@@ -49,7 +28,7 @@ func (f Flags) endpoint() kubelet.Endpoint {
 	return endpoint
 }
 
-// Node is the daemon's part in the coordination of its node.
+// Node returns the daemon's part in the coordination of its node.
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	endpoint := f.endpoint()
 	file, err := f.Topology()
@@ -86,35 +65,22 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	return coordination.New(config)
 }
 
-// Topology is the file that says where devices are; nil for none.
-func (f Flags) Topology() (*nccl.File, error) {
-	if f.TopologyFile == "" {
-		return nil, nil
-	}
-	file, err := nccl.Load(f.TopologyFile)
-	if err != nil {
-		return nil, fmt.Errorf("use --topology-file: %w", err)
-	}
-	return file, nil
-}
-
-// Monitor watches the daemon while it runs.
+// Monitor returns the daemon's monitor.
 func (f Flags) Monitor() *monitor.Monitor { return f.monitor }
 
-// Wait says what the daemon waits for. Until Begin it is not ready.
+// Wait reports the reason for which the daemon is waiting. The daemon is not ready until Begin.
 func (f Flags) Wait(reason error) { f.monitor.Wait(reason) }
 
-// Begin says which resources have devices, as far as that is known before they are offered. Until then the
-// daemon is not ready.
+// Begin reports the resources with devices, as far as known before the daemon offers them. The daemon is not
+// ready until Begin.
 func (f Flags) Begin(resources ...string) {
 	f.monitor.Begin(slices.DeleteFunc(slices.Clone(resources), func(name string) bool {
 		return deviceplugin.CheckName(name) != nil
 	})...)
 }
 
-// Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of
-// them fails. What else the daemon has to do runs beside them. Where the DRA driver hands out the node's
-// devices it fails at once.
+// Serve offers every resource to the kubelet and takes part in coordination until ctx is done or a resource
+// fails. The functions in beside run at the same time. On a node in DRA mode Serve fails at once.
 func (f Flags) Serve(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
 	beside ...func(context.Context) error,
@@ -139,8 +105,8 @@ func (f Flags) Serve(
 	return g.Wait()
 }
 
-// Offer offers one resource to the kubelet until ctx is done. One that the kubelet would never take is left
-// out: it is no reason to end the others.
+// Offer offers one resource to the kubelet until ctx is done. Offer skips a resource whose name the kubelet
+// would reject, so that the other resources stay available.
 func (f Flags) Offer(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resource deviceplugin.Resource,
 ) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// flat is a guest with a flat PCI tree, and flags that name a topology file.
+// flat is a guest with a flat PCI tree, with flags for a topology file.
 func flat(t *testing.T, file string) Flags {
 	t.Helper()
 	m, err := machines.Load("nv-h200-vm-flat", 2)
@@ -27,12 +27,12 @@ func flat(t *testing.T, file string) Flags {
 		t.Fatal(err)
 	}
 	dir := kubelettest.Dir(t)
-	f := Flags{
+	f := Flags{Paths: Paths{
 		SysfsRoot:    filepath.Join(dir, "sys"),
 		RunDir:       filepath.Join(dir, "run"),
 		KubeletDir:   dir,
 		TopologyFile: filepath.Join(dir, "topo.xml"),
-	}
+	}}
 	if err := os.CopyFS(f.SysfsRoot, m.FS()); err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +42,8 @@ func flat(t *testing.T, file string) Flags {
 	return f
 }
 
-// The coordinator has the devices on the switches of the topology file, and chooses by them: not the first
-// GPU, the one beside the VF.
+// The coordinator places the devices on the switches of the topology file, and chooses the GPU next to the VF
+// instead of the first one.
 func TestTopologyFile(t *testing.T) {
 	f := flat(t, `<system version="1"><cpu numaid="0">
 <pci busid="ffff:ff:01.0"><pci busid="0000:05:00.0"/><pci busid="0000:14:00.0"/></pci>
@@ -102,13 +102,13 @@ func announce(t *testing.T, addresses ...string) (a device.Announcement) {
 	return a
 }
 
-// What is wrong with the file ends the daemon at its start, in a sentence that names it.
+// A faulty file ends the daemon at its start, with a sentence that names the file.
 func TestTopologyFileErrors(t *testing.T) {
 	for file, want := range map[string]string{
 		"<system>": "use --topology-file: read topology file %s: line 1: <system version=\"\">: want 1, " +
-			"the only version that there is",
+			"the only version",
 		`<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0"/></cpu></system>`: "apply topology file " +
-			"%s: this machine has none of its 1 PCI functions",
+			"%s: this machine has none of the file's 1 PCI functions",
 	} {
 		f := flat(t, file)
 		_, err := f.Node(slog.New(slog.DiscardHandler))

@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// registerWatch adds the flags that say how the daemon can be watched. None of the stock plugins can be: the
-// names are those of controller-runtime.
+// registerWatch adds the flags for metrics, probes and events. The stock plugins have none; the names are
+// those of controller-runtime.
 func (f *Flags) registerWatch(set *pflag.FlagSet) {
 	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
 		"where to serve /metrics to Prometheus, HOST:PORT or :PORT; empty for nowhere")
@@ -27,8 +27,7 @@ func (f *Flags) registerWatch(set *pflag.FlagSet) {
 			"HOST:PORT, :PORT or unix:PATH; can be the same; empty for nowhere")
 }
 
-// watched runs a daemon with its Monitor beside it and, where that is wanted, what sends events to the API
-// server.
+// watched runs a daemon together with its Monitor and, if enabled, the sender of events.
 func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run Run) error {
 	var beside sync.WaitGroup
 	serving, stop := context.WithCancel(ctx)
@@ -47,8 +46,8 @@ func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run 
 	return run(ctx, log)
 }
 
-// openEvents makes the sender of events. Without the API server only the events are missing, unless that is a
-// source of intent.
+// openEvents creates the sender of events. Without the API server the daemon runs without events, unless the
+// API server is also a source of pod requests.
 func (f *Flags) openEvents(name string, log *slog.Logger) error {
 	source := f.Intent.Has(intent.APIServer)
 	if !source && !f.Events {

@@ -16,11 +16,11 @@ import (
 	"github.com/tandem-k8s/tandem/dra/claims/held"
 )
 
-// withheldPause is the pause between two looks at what claims still hold.
+// withheldPause is the interval between two reads of the devices that claims hold.
 const withheldPause = 5 * time.Second
 
-// withheld are the devices that pods have by a claim, from a time when the node was in the mode of DRA. They
-// are unhealthy for the kubelet's device manager until the claim is unprepared.
+// withheld are the devices that pods hold by a claim from an earlier time in DRA mode. The kubelet's device
+// manager sees them as unhealthy until the claim is unprepared.
 type withheld struct {
 	dir string // the DRA driver's
 	log *slog.Logger
@@ -45,7 +45,7 @@ func (w *withheld) Latest() (coordination.Holders, <-chan struct{}) {
 	return w.holders, w.changed.Next()
 }
 
-// Run looks from time to time until ctx is done. A file that cannot be read leaves it as it was.
+// Run reads the file periodically until ctx is done. An unreadable file changes nothing.
 func (w *withheld) Run(ctx context.Context) {
 	tick := time.NewTicker(withheldPause)
 	defer tick.Stop()

@@ -37,8 +37,8 @@ func claimed(t *testing.T, kubeletDir string, gpus ...string) {
 	}
 }
 
-// TestWithheld: what a claim holds is withheld until the claim is unprepared; replicas go with their device;
-// a file that cannot be read changes nothing.
+// TestWithheld: the devices of a claim are withheld until the claim is unprepared, together with their
+// replicas; an unreadable file changes nothing.
 func TestWithheld(t *testing.T) {
 	dir := t.TempDir()
 	if holders, _ := newWithheld(dir, slog.New(slog.DiscardHandler)).Latest(); len(holders) > 0 {

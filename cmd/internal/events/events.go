@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package events tells the owner of a pod, as Kubernetes Events do, that the devices of one of its containers
-// could not be aligned, or that the kubelet has refused the pod for its NUMA nodes.
+// Package events sends Kubernetes Events to the owner of a pod if the devices of a container could not be
+// aligned, or if the kubelet refused the pod for its NUMA nodes.
 //
-// client-go has a recorder for that. It is not used: it keeps a thousand events, tries each for two minutes,
-// drops what is more without a word, and aggregates what is said of one object again and again, for which it
-// needs the right to patch. A container is given its devices once. Here an event waits in a short queue and
-// is sent once; what became of it is counted.
+// The recorder of client-go does not fit: it queues a thousand events, retries each for two minutes, drops
+// further events silently, and aggregates repeated events of an object, for which it needs permission to
+// patch. A container gets its devices once, so a short queue and one attempt per event suffice; the outcome
+// is counted.
 package events
 
 import (
@@ -32,18 +32,18 @@ import (
 
 const (
 	maxWaiting  = 64               // events in the queue: more than a node starts pods at once
-	sendTimeout = 10 * time.Second // of one event
+	sendTimeout = 10 * time.Second // per event
 	maxMessage  = 1024             // bytes of a message (NoteLengthLimit in pkg/apis/core/validation/events.go)
 )
 
-// What becomes of an event.
+// Outcomes of an event.
 const (
 	Sent    = "sent"
-	Failed  = "failed"  // the API server did not take it
+	Failed  = "failed"  // the API server rejected the event
 	Dropped = "dropped" // the queue was full
 )
 
-// Outcomes are all that there are.
+// Outcomes lists all outcomes.
 var Outcomes = []string{Sent, Failed, Dropped}
 
 // Reasons of the events, as kubectl shows them.
@@ -53,9 +53,9 @@ const (
 	rejected = "TopologyRefused"
 )
 
-// Config says who reports, and to whom.
+// Config configures a Sender.
 type Config struct {
-	APIServer *rest.Config // nil for that of the cluster which this process is in a pod of
+	APIServer *rest.Config // nil for the API server of this process's pod
 	Component string       // "tandem-gpu"
 	Node      string
 	Count     func(outcome string) // told of every event; returns at once
@@ -67,13 +67,13 @@ type Sender struct {
 	config Config
 	client rest.Interface
 	queue  chan *corev1.Event
-	failed string // the last complaint, so that it is logged once
+	failed string // last error, so that an error is logged once
 
 	mu   sync.Mutex
-	told map[string]bool // UIDs of the pods that Rejected was called with last
+	told map[string]bool // UIDs of the pods of the last call of Rejected
 }
 
-// Open makes a Sender; Run sends.
+// Open returns a Sender; Run sends.
 func Open(config Config) (*Sender, error) {
 	server, err := intent.ServerConfig(config.APIServer)
 	if err != nil {
@@ -86,8 +86,8 @@ func Open(config Config) (*Sender, error) {
 	return &Sender{config: config, client: client, queue: make(chan *corev1.Event, maxWaiting)}, nil
 }
 
-// Tell queues an event about an Allocate that came out worse than same-switch pairs, if its pod is known for
-// certain. It never waits.
+// Tell queues an event about an Allocate with a worse result than same-switch pairs, if the pod is certain.
+// Tell never blocks.
 func (s *Sender) Tell(v admission.Verdict) {
 	if v.Container == nil || v.PodUID == "" {
 		return
@@ -106,8 +106,8 @@ func (s *Sender) Tell(v admission.Verdict) {
 	}
 }
 
-// Rejected queues an event about each pod that the kubelet has refused for its NUMA nodes, once. It is called
-// with all of them again and again, and never waits.
+// Rejected queues one event for each pod that the kubelet has refused for its NUMA nodes. Each call passes
+// all refused pods, including those of earlier calls. Rejected never blocks.
 func (s *Sender) Rejected(pods []intent.Rejected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Sender) enqueue(event *corev1.Event) {
 	}
 }
 
-// summary says how far apart the pairs are.
+// summary returns the distances of the pairs, for people.
 func summary(v admission.Verdict) string {
 	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)",
 		placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs))
@@ -155,7 +155,7 @@ func (s *Sender) event(pod kubelet.Pod, uid, reason, message string) *corev1.Eve
 	}
 }
 
-// cut shortens a message to so many bytes, at a comma where there is one.
+// cut shortens a message to at most most bytes, preferably at a comma.
 func cut(message string, most int) string {
 	if len(message) <= most {
 		return message
@@ -167,7 +167,7 @@ func cut(message string, most int) string {
 	return strings.ToValidUTF8(message, "") + " …"
 }
 
-// Run sends what is queued until ctx is done.
+// Run sends queued events until ctx is done.
 func (s *Sender) Run(ctx context.Context) {
 	for {
 		select {

@@ -27,12 +27,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is an API server that takes events.
+// cluster is an API server that accepts events.
 type cluster struct {
 	t      *testing.T
 	code   int
 	events chan corev1.Event
-	hold   chan struct{} // requests wait until it is closed
+	hold   chan struct{} // blocks requests until closed
 }
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.events <- event
 }
 
-// open makes a sender to a cluster, and what counts its events.
+// open returns a sender to a cluster, and a channel of outcomes.
 func open(t *testing.T, code int) (*Sender, *cluster, chan string) {
 	t.Helper()
 	c := &cluster{t: t, code: code, events: make(chan corev1.Event, 2*maxWaiting), hold: make(chan struct{})}
@@ -101,7 +101,7 @@ func TestEvents(t *testing.T) {
 		s.Tell(verdict(outcome)) // nothing to tell
 	}
 	unknown := verdict(admission.Degraded)
-	unknown.PodUID = "" // it may be another pod's
+	unknown.PodUID = "" // may be another pod's
 	s.Tell(unknown)
 	s.Tell(verdict(admission.Degraded))
 	s.Tell(refusal)
@@ -133,8 +133,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A pod that the kubelet has refused for its NUMA nodes has one event, however often it is seen, and one that
-// the daemon before has sent is not sent twice.
+// A pod that the kubelet has refused for its NUMA nodes gets a single event, also across a restart of the
+// daemon.
 func TestRejectedPods(t *testing.T) {
 	s, c, outcomes := open(t, http.StatusCreated)
 	close(c.hold)
@@ -177,11 +177,11 @@ func TestForbiddenEventsAreCounted(t *testing.T) {
 	<-c.events
 }
 
-// An API server that hangs costs events, never time.
+// A hanging API server loses events, but never delays the daemon.
 func TestNothingWaitsForTheAPIServer(t *testing.T) {
 	s, c, outcomes := open(t, http.StatusCreated)
 	const told = 2*maxWaiting + 1
-	for range told { // which would not end: nothing is answered until then
+	for range told { // never blocks, although no request is answered
 		s.Tell(verdict(admission.Degraded))
 	}
 	close(c.hold)

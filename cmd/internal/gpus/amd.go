@@ -15,14 +15,14 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/smi"
 )
 
-// AMD are the flags of AMD's own plugin, and what it has no flag for.
+// AMD are the flags of AMD's own plugin and Tandem's additions.
 type AMD struct {
 	Naming         string
-	Pulse          time.Duration // between two looks, 0 for one look alone
+	Pulse          time.Duration // interval between two looks; 0 for a single look
 	driverType     string
 	ExporterSocket string
 	Library        string
-	Recheck        time.Duration // between two looks for a driver that is not there
+	Recheck        time.Duration // interval between two looks for an absent driver
 }
 
 // Register adds the flags to a set.
@@ -40,13 +40,13 @@ func (f *AMD) Register(set *pflag.FlagSet) {
 		"AMD's system management library, used where it is installed; empty for never")
 }
 
-// Backend makes what finds the GPUs below a sysfs root.
+// Backend returns the backend that finds the GPUs below a sysfs root.
 func (f *AMD) Backend(sys fs.FS, log *slog.Logger) (*amd.Backend, error) {
 	backend, err := amd.New(sys, amd.Naming(f.Naming))
 	if err != nil {
 		return nil, err
 	}
-	if f.Pulse > 0 { // one look would leave a GPU unhealthy for ever
+	if f.Pulse > 0 { // after a single look a GPU would stay unhealthy
 		backend.Heed("the metrics exporter", func(ctx context.Context) (map[string]bool, error) {
 			return exporter.Health(ctx, f.ExporterSocket)
 		})
@@ -57,7 +57,7 @@ func (f *AMD) Backend(sys fs.FS, log *slog.Logger) (*amd.Backend, error) {
 	return backend, nil
 }
 
-// consult adds the library, where there is one, to what backend reads in sysfs.
+// consult adds the AMD SMI library, if installed, to the backend's sysfs readings.
 func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
 	const name = "libamd_smi"
 	library, err := smi.Open(f.Library)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpus is what the daemons that offer GPUs have in common: the flags that say whose GPUs and how they
-// are found, and the wait for a driver.
+// Package gpus has the common parts of the daemons that offer GPUs: the flags that select and find GPUs, and
+// the wait for a driver.
 package gpus

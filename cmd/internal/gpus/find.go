@@ -19,27 +19,27 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
-// Flags are those of all vendors, for a daemon that gives GPUs through CDI.
+// Flags are the flags of all vendors, for a daemon that passes GPUs to containers through CDI.
 type Flags struct {
 	Vendor string
 	AMD    AMD
 	NVIDIA NVIDIA
 }
 
-// Register adds the flags to two sets: ours, and those of NVIDIA's own plugin.
+// Register adds Tandem's flags to own and those of NVIDIA's plugin to stock.
 func (f *Flags) Register(own, stock *pflag.FlagSet) {
 	RegisterVendorOrNone(own, &f.Vendor)
 	f.AMD.Register(own)
 	f.NVIDIA.Register(own, stock)
 }
 
-// Recheck is the time between two looks for a driver that is not there.
+// Recheck returns the interval between two looks for an absent driver.
 func (f *Flags) Recheck() time.Duration { return f.NVIDIA.Recheck }
 
-// CDIRoot is the folder of the CDI specs that are written.
+// CDIRoot returns the folder for CDI specs.
 func (f *Flags) CDIRoot() string { return f.NVIDIA.CDIRoot }
 
-// IsAbsent reports whether GPUs cannot be found because no driver of any is there.
+// IsAbsent reports whether err means that no GPU driver is loaded.
 func IsAbsent(err error) bool {
 	absent := []error{ErrNoDriver, amd.ErrNoDriver, nvidia.ErrNoDriver}
 	return slices.ContainsFunc(absent, func(a error) bool { return errors.Is(err, a) })
@@ -67,7 +67,7 @@ func (f *Flags) Find(
 	return found, func() {}, err
 }
 
-// find finds NVIDIA's GPUs for containers that get them through CDI.
+// find returns NVIDIA's GPUs, for containers that get them through CDI.
 func (f *NVIDIA) find(
 	sys fs.FS, flags daemon.Flags, log *slog.Logger,
 ) (found *gpu.GPUs, leave func(), err error) {

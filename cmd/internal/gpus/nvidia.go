@@ -16,15 +16,15 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
-// NVIDIA are the flags of NVIDIA's own plugin, and what it has no flag for.
+// NVIDIA are the flags of NVIDIA's own plugin and Tandem's additions.
 type NVIDIA struct {
 	Stock    *settings.Flags
 	procRoot string
-	CDIRoot  string        // where CDI specifications are written
-	Recheck  time.Duration // between two looks at a GPU that is broken, or for a driver that is not there
+	CDIRoot  string        // folder for CDI specs
+	Recheck  time.Duration // interval between two looks at a broken GPU or for an absent driver
 }
 
-// Register adds the flags to two sets: ours, and those of NVIDIA's own plugin.
+// Register adds Tandem's flags to own and those of NVIDIA's plugin to stock.
 func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
 	f.Stock = settings.Register(stock)
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
@@ -34,8 +34,8 @@ func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
 		"healthy ones are not looked at, or for a driver that is not there, AMD's too")
 }
 
-// Unread says that the file of a flag is not read, for GPUs that are not NVIDIA's. One that is not there is a
-// mistake all the same.
+// Unread logs that the file of a flag is not used, because the GPUs are not NVIDIA's. Unread returns an error
+// if the file is missing.
 func (f *NVIDIA) Unread(flag string, log *slog.Logger) error {
 	file := f.Stock.File()
 	if file == "" {
@@ -48,7 +48,7 @@ func (f *NVIDIA) Unread(flag string, log *slog.Logger) error {
 	return nil
 }
 
-// Machine is where the node's files are.
+// Machine returns the paths of the node's files.
 func (f *NVIDIA) Machine(sys fs.FS, flags daemon.Flags) nvidia.Machine {
 	return nvidia.Machine{
 		Sys: sys, Proc: os.DirFS(f.procRoot), DevRoot: flags.DevRoot, CDIRoot: f.CDIRoot, Recheck: f.Recheck,

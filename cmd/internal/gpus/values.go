@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// word is a flag's value that is one of some words.
+// word is the value of a flag with a fixed list of words.
 type word struct {
 	value *string
 	known []string
 }
 
-// newWord makes a flag's value with a preset.
+// newWord returns a flag's value with a default.
 func newWord(value *string, preset string, known ...string) *word {
 	*value = preset
 	return &word{value, known}
@@ -44,7 +44,7 @@ func (w *word) Set(text string) error {
 // Type implements pflag.Value.
 func (w *word) Type() string { return "string" }
 
-// seconds is a duration that a flag counts in seconds.
+// seconds is a duration that a flag gives in seconds.
 type seconds time.Duration
 
 // String implements pflag.Value.
@@ -63,7 +63,7 @@ func (s *seconds) Set(text string) error {
 // Type implements pflag.Value.
 func (s *seconds) Type() string { return "int" }
 
-// pause is a duration that is not over at once.
+// pause is a duration greater than zero.
 type pause time.Duration
 
 // String implements pflag.Value.

@@ -22,29 +22,28 @@ const (
 	vendorAuto   = "auto"
 )
 
-// RegisterVendor adds the flag that says whose GPUs are offered.
+// RegisterVendor adds --vendor, the vendor of the offered GPUs.
 func RegisterVendor(set *pflag.FlagSet, vendor *string) {
 	set.Var(newWord(vendor, vendorAuto, words(vendorAuto)...), "vendor",
 		"whose GPUs are offered: "+listed()+", or auto for those whose driver is in use")
 }
 
-// RegisterVendorOrNone adds the same flag for a daemon that has VFs too.
+// RegisterVendorOrNone adds --vendor for a daemon that also offers VFs and can run without GPUs.
 func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
 	set.Var(newWord(vendor, vendorAuto, words(VendorNone, vendorAuto)...), "vendor",
 		"whose GPUs are offered: "+listed()+", auto for those whose driver is in use, or none where another "+
 			"driver has them")
 }
 
-// StockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in
-// for that plugin: manifests need no change, and NVIDIA's config-manager, which looks for a process of this
-// name, finds it.
+// StockNVIDIA is the name of NVIDIA's own plugin. Started under this name, by a link, tandem-gpu replaces
+// that plugin: manifests need no change, and NVIDIA's config-manager finds the process by this name.
 const StockNVIDIA = "nvidia-device-plugin"
 
-// ErrNoDriver says that no vendor's driver has a device.
+// ErrNoDriver means that no vendor's driver has a device.
 var ErrNoDriver = errors.New("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +
 	" drives a device here: load the driver, or keep this daemon off the node")
 
-// words are the vendors' names and others.
+// words returns the vendors' names followed by others.
 func words(others ...string) []string {
 	var names []string
 	for _, m := range gpu.Makers {
@@ -53,11 +52,11 @@ func words(others ...string) []string {
 	return append(names, others...)
 }
 
-// listed are the vendors' names for people.
+// listed returns the vendors' names for people.
 func listed() string { return strings.Join(words(), ", ") }
 
-// Detect decides whose GPUs are offered: by the --vendor flag, the program's name, or the driver that is
-// bound to devices. It fails with ErrNoDriver where none is.
+// Detect returns the vendor of the offered GPUs, from the --vendor flag, the program's name, or the driver
+// that is bound to devices. Without a driver, the error is ErrNoDriver.
 func Detect(sys fs.FS, program, flag string) (string, error) {
 	for _, m := range gpu.Makers {
 		if flag == m.Vendor {
@@ -84,7 +83,7 @@ func Detect(sys fs.FS, program, flag string) (string, error) {
 	}
 }
 
-// binds reports whether a PCI driver has a device, and all that it will have.
+// binds reports whether a PCI driver has bound a device and has finished loading.
 func binds(sys fs.FS, driver string) bool {
 	if gpu.Loading(sys, driver) {
 		return false

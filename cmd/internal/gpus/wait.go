@@ -14,21 +14,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// recheck is the time between two looks for a driver, unless a flag says otherwise. The kernel tells a
-// container nothing of a module that is loaded: sysfs knows no inotify, and uevents stay in the node's
-// network namespace.
+// recheck is the default interval between two looks for a driver. A container gets no notification of a
+// loaded module: sysfs has no inotify, and uevents stay in the node's network namespace.
 const recheck = 30 * time.Second
 
-// Absence is what may be waited for.
+// Absence describes an absent driver.
 type Absence struct {
-	Reason error         // what a look fails with while it is absent
+	Reason error         // error of a look while the driver is absent
 	Every  time.Duration // between two looks
-	Vendor string        // whose driver it is; "" for either
+	Vendor string        // of the driver; "" for either
 }
 
-// AwaitDriver looks until what is looked for is there, or the look fails for another reason. Meanwhile the
-// daemon is not ready, unless the machine has no GPU on PCI that it could wait for, and nothing is offered,
-// which is said once. To end would be no help: the daemon would be started again, later and later.
+// AwaitDriver calls look until it succeeds or fails for another reason than a.Reason, and logs the absence
+// once. Meanwhile the daemon offers nothing and is not ready, unless the machine has no PCI GPU for the
+// driver. Exiting instead would only cause restarts with growing delays.
 func AwaitDriver[T any](
 	ctx context.Context, a Absence, flags daemon.Flags, log *slog.Logger, look func() (T, error),
 ) (T, error) {
@@ -53,7 +52,8 @@ func AwaitDriver[T any](
 	return found, err
 }
 
-// note makes the daemon ready where nothing is to come. A machine that cannot be read tells nothing of that.
+// note makes the daemon ready if the machine has no GPU to wait for. A machine that cannot be read stays not
+// ready.
 func (a Absence) note(flags daemon.Flags, reason error) {
 	sys, err := flags.Sysfs()
 	if err == nil {

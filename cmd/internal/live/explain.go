@@ -14,8 +14,8 @@ import (
 // (https://kubernetes.io/docs/concepts/overview/working-with-objects/names).
 const longestOwner = 63 + 253 + 63 + 2
 
-// explanations answers with what was decided for an owner, to one after the other: however many ask, the
-// plugins have one question at a time.
+// explanations explains the decisions for an owner, one request at a time, so that any number of clients
+// causes one query to the plugins at a time.
 type explanations struct {
 	explain Explain
 	mu      sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 )
 
-// headers keep the page from being framed, guessed at, read by other sites, or able to load anything.
+// headers forbid framing, MIME sniffing, reads by other sites, and loading of other resources.
 var headers = map[string]string{
 	"Content-Security-Policy":      picture.Policy + "; frame-ancestors 'none'",
 	"Cross-Origin-Opener-Policy":   "same-origin",
@@ -34,7 +34,7 @@ func harden(next http.Handler, loopback bool) http.Handler {
 	})
 }
 
-// isLoopback reports whether a Host header names this host itself, on whatever port a tunnel has for it.
+// isLoopback reports whether a Host header names this host itself, with any port (tunnels use their own).
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live serves one page over HTTP: the picture of a node as it is now. Nothing can be changed through
-// it. The page asks for itself again, and the server asks for the node at most once a second, however many
-// look.
+// Package live serves one read-only page over HTTP: the current picture of a node. The page refreshes itself;
+// the server queries the node at most once a second, for any number of clients.
 package live
 
 import (
@@ -19,13 +18,13 @@ import (
 )
 
 const (
-	renew  = 2 * time.Second // how often a page that is looked at asks for itself
+	renew  = 2 * time.Second // refresh interval of a visible page
 	fresh  = time.Second     // how long an answer is good for everyone
-	goBack = 2 * time.Second // that requests have to end when the server does
+	goBack = 2 * time.Second // grace period for requests when the server ends
 )
 
-// Listen opens a port. Without a host the address is 127.0.0.1: what nobody asked for is not open to the
-// network.
+// Listen opens a port. Without a host the address is 127.0.0.1, so that the network has access only on
+// request.
 func Listen(address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -43,10 +42,10 @@ func Loopback(address net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// Look tells what the node is like now. With an error it may tell what is known in spite of it.
+// Look returns the current node. Next to an error, it may return the known part of the node.
 type Look func(context.Context) (*picture.Node, error)
 
-// Explain tells people what was decided for an owner of devices.
+// Explain returns, as text, the decisions for an owner of devices.
 type Explain func(ctx context.Context, owner string) (string, error)
 
 // Serve answers on a listener until ctx is done.
@@ -76,9 +75,8 @@ func Serve(ctx context.Context, listener net.Listener, title string, look Look, 
 	return err
 }
 
-// Handler answers with the page, and with what was decided for an owner. What listens on loopback answers to
-// loopback's names only: a foreign page in a browser on this host could have its own name point here (DNS
-// rebinding).
+// Handler serves the page and the explanations. A server on loopback accepts only loopback's host names, as a
+// foreign page in a browser on this host could point its own name at this server (DNS rebinding).
 func Handler(title string, look Look, explain Explain, loopback bool) http.Handler {
 	pages := &pages{title: title, look: look}
 	mux := http.NewServeMux()
@@ -102,18 +100,18 @@ type pages struct {
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page, tag, code := p.now(r.Context())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-cache") // ask whether it is still the same
+	w.Header().Set("Cache-Control", "no-cache") // always revalidate
 	if code != http.StatusOK {
 		w.WriteHeader(code)
-		_, _ = w.Write(page) // who asked may be gone
+		_, _ = w.Write(page) // the client may be gone
 		return
 	}
 	w.Header().Set("ETag", tag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(page))
 }
 
-// now is the page, one for all who ask within a second. Whoever waits for another's question does so no
-// longer than it takes.
+// now returns the page, shared by all requests within a second. Concurrent requests wait for the first one's
+// query.
 func (p *pages) now(ctx context.Context) (page []byte, tag string, code int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +120,7 @@ func (p *pages) now(ctx context.Context) (page []byte, tag string, code int) {
 	}
 	view := picture.Page{Title: p.title, Renew: renew}
 	p.code = http.StatusOK
-	node, err := p.look(context.WithoutCancel(ctx)) // the answer is for others too
+	node, err := p.look(context.WithoutCancel(ctx)) // the answer serves other requests too
 	if err != nil {
 		view.Problem, p.code = "Not up to date: "+err.Error(), http.StatusServiceUnavailable
 	}

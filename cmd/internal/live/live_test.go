@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// looks answers with a machine, or with an error, and counts how often it is asked.
+// looks returns a machine or an error, and counts its calls.
 type looks struct {
 	asked int
 	err   error
@@ -53,7 +53,7 @@ func (l *looks) look(context.Context) (*picture.Node, error) {
 	return n, nil
 }
 
-// told explains to anybody but to "team/away/main".
+// told explains every owner except "team/away/main".
 func told(_ context.Context, owner string) (string, error) {
 	if owner == "team/away/main" {
 		return "", errors.New("nobody answers")
@@ -61,7 +61,7 @@ func told(_ context.Context, owner string) (string, error) {
 	return "1. " + owner + " <got> two pairs\n", nil
 }
 
-// What was decided for an owner is told as plain text, whatever it is.
+// Explanations are plain text, whatever their content.
 func TestExplain(t *testing.T) {
 	h := Handler("node", (&looks{}).look, told, true)
 	const explain, wanted = "http://localhost/explain", "want ?owner=NAMESPACE/POD/CONTAINER\n"
@@ -103,8 +103,8 @@ func ask(h http.Handler, method, url string, headers ...string) *httptest.Respon
 	return w
 }
 
-// Only GET and HEAD of the page, only under a name of loopback where loopback is listened on, and always with
-// the headers.
+// Only GET and HEAD of the page are allowed, on loopback only under loopback's names, and always with the
+// headers.
 func TestRequests(t *testing.T) {
 	l := &looks{}
 	for _, c := range []struct {
@@ -150,7 +150,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// However many ask, the plugins are asked once a second; a page that is still the same is not sent again.
+// The plugins are queried once a second for any number of clients, and an unchanged page is not sent again.
 func TestOneQuestionForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{state: picture.Free}
@@ -177,7 +177,7 @@ func TestOneQuestionForAll(t *testing.T) {
 	})
 }
 
-// Without plugins there is a page too, which says why it shows nothing and goes on asking.
+// Without plugins the page shows the reason and continues to refresh.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{err: errors.New("ask /run/<x>: nobody answers")}
@@ -223,7 +223,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// The server ends when it is told to, also while a browser holds a connection, and says when it cannot go on.
+// The server ends on request, even with an open connection, and returns an error if it cannot continue.
 func TestServe(t *testing.T) {
 	listener, err := Listen(":0")
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// Probe is a question about a daemon: whether it lives, or whether it is ready.
+// Probe is a probe of a daemon: liveness or readiness.
 type Probe string
 
-// The probes, and what is asked nothing.
+// Probes; NoProbe is the zero value.
 const (
 	NoProbe Probe = ""
 	Alive   Probe = "healthz"
 	Ready   Probe = "readyz"
 )
 
-// MarshalText prints the probe as the flag spells it.
+// MarshalText returns the probe as the flag spells the probe.
 func (p Probe) MarshalText() ([]byte, error) { return []byte(p), nil }
 
 // UnmarshalText accepts healthz, readyz and the empty text.
@@ -33,8 +33,8 @@ func (p *Probe) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Ask asks the daemon that serves its probes at an address. It returns nil where all is well, else what is
-// not.
+// Ask queries the probe of a daemon that serves probes at an address. It returns nil if the daemon passes,
+// else the daemon's reasons.
 func Ask(ctx context.Context, at Address, what Probe) error {
 	network, address := at.split()
 	if address == "" {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// await asks until the answer has a text in it, "" for none: the daemon has to begin to listen first.
+// await retries until the answer contains a text, "" for no error, because the daemon starts to listen later.
 func await(t *testing.T, at Address, what Probe, want string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -31,8 +31,7 @@ func await(t *testing.T, at Address, what Probe, want string) {
 	}
 }
 
-// Two daemons in one network namespace each answer for themselves, also at a socket that is left of an
-// earlier process.
+// Two daemons in one network namespace answer separately, also at a socket left by an earlier process.
 func TestAsk(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) Address { return Address(unix + filepath.Join(dir, name)) }

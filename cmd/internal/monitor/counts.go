@@ -19,9 +19,8 @@ const namespace = "tandem"
 // most.
 var latencies = []float64{.0005, .001, .002, .003, .005, .01, .02, .05, .1, .2}
 
-// counts are what is counted as it happens. Labels have few values: resource names are at most as many as the
-// coordinator keeps, all others are words of a fixed list, each of which is there from the start so that a
-// first increase can be seen.
+// counts are the counters. Labels have few values: at most as many resource names as the coordinator keeps,
+// and words of fixed lists. Each word is present from the start, so that the first increase is visible.
 type counts struct {
 	pairs, allocations, ended, questions, alone *prometheus.CounterVec
 	registrations, events, claims, published    *prometheus.CounterVec
@@ -30,13 +29,13 @@ type counts struct {
 	build                                       *prometheus.GaugeVec
 }
 
-// What became of a write.
+// Outcomes of a write.
 const (
 	publishWritten = "written"
 	publishFailed  = "failed"
 )
 
-// serverOnly ends the help text of a metric that only the plugin with the coordinator sets.
+// serverOnly ends the help text of a metric that only the plugin with the coordinator reports.
 const serverOnly = "Reported by the serving plugin."
 
 func newCounts() counts {
@@ -85,7 +84,7 @@ func newCounts() counts {
 		}, []string{"version"}),
 	}
 	for _, target := range publish.All {
-		if target != publish.KubeNexus { // which has labels beside another's
+		if target != publish.KubeNexus { // KubeNexus has labels beside another target's
 			c.published.WithLabelValues(string(target), publishWritten)
 			c.published.WithLabelValues(string(target), publishFailed)
 		}

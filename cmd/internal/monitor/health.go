@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -17,20 +18,53 @@ import (
 // probeTimeout is how long the checks of a probe may take together; the manifests' probes wait for longer.
 const probeTimeout = 2 * time.Second
 
-// alive says what hangs, so that a restart would help; nil if nothing does. A kubelet, a peer or an API
-// server that is away is no reason.
-func (m *Monitor) alive(ctx context.Context) error {
-	m.mu.Lock()
-	var checks []func(context.Context) error
-	if m.node != nil {
-		checks = append(checks, m.node.Alive)
+// status is the state of the daemon behind the probes.
+type status struct {
+	mu      sync.Mutex
+	node    Node              // nil while the daemon takes no part
+	offered map[string]*offer // by resource name
+	begun   bool              // the daemon has looked for its devices
+	waits   error             // reason for which the daemon waits for its devices; nil for none
+}
+
+// offer is a resource that the daemon offers to the kubelet.
+type offer struct {
+	alive      func(context.Context) error // nil before its server exists
+	due        bool                        // the resource has devices, so the kubelet must know it
+	registered bool
+	cause      error // of the loss of the registration; nil for none
+}
+
+func (s *status) setNode(node Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node = node
+}
+
+// change changes the offer of a resource, and adds it if necessary.
+func (s *status) change(name string, change func(*offer)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.offered[name] == nil {
+		s.offered[name] = &offer{}
 	}
-	for _, o := range m.offered {
+	change(s.offered[name])
+}
+
+// alive returns an error for each hung part that a restart would repair, or nil. An unreachable kubelet, peer
+// or API server does not count.
+func (s *status) alive(ctx context.Context) error {
+	s.mu.Lock()
+	var checks []func(context.Context) error
+	if s.node != nil {
+		checks = append(checks, s.node.Alive)
+	}
+	for _, o := range s.offered {
 		if o.alive != nil {
 			checks = append(checks, o.alive)
 		}
 	}
-	m.mu.Unlock()
+	s.mu.Unlock()
 	answers := make(chan error, len(checks))
 	for _, check := range checks {
 		go func() { answers <- check(ctx) }()
@@ -42,20 +76,20 @@ func (m *Monitor) alive(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// ready says which resource the kubelet does not know although it is to; nil where there is none. One without
-// devices is not registered, so that a node that has nothing to offer is ready, once that is known.
-func (m *Monitor) ready(context.Context) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// ready returns an error for each resource that has devices and is not registered with the kubelet, or nil. A
+// node without devices is ready once the daemon has looked.
+func (s *status) ready(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var missing []error
 	switch {
-	case m.waits != nil:
-		missing = append(missing, fmt.Errorf("nothing is offered: %w", m.waits))
-	case !m.begun:
+	case s.waits != nil:
+		missing = append(missing, fmt.Errorf("nothing is offered: %w", s.waits))
+	case !s.begun:
 		missing = append(missing, errors.New("starting: what there is to offer is not known yet"))
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.offered)) {
-		switch o := m.offered[name]; {
+	for _, name := range slices.Sorted(maps.Keys(s.offered)) {
+		switch o := s.offered[name]; {
 		case !o.due || o.registered:
 		case o.cause != nil:
 			missing = append(missing, fmt.Errorf("%s is not registered with the kubelet: %w", name, o.cause))
@@ -66,23 +100,23 @@ func (m *Monitor) ready(context.Context) error {
 	return errors.Join(missing...)
 }
 
-// details are what /readyz?verbose says besides: of each resource whether the kubelet knows it, and whether
-// annotations are enforced, which is no reason not to be ready.
-func (m *Monitor) details() []string {
-	m.mu.Lock()
-	node := m.node
+// details returns the additional lines of /readyz?verbose: for each resource whether the kubelet knows it,
+// and whether annotations are enforced, which does not affect readiness.
+func (s *status) details() []string {
+	s.mu.Lock()
+	node := s.node
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(m.offered)) {
-		state := "not registered with the kubelet"
-		switch o := m.offered[name]; {
+	for _, name := range slices.Sorted(maps.Keys(s.offered)) {
+		text := "not registered with the kubelet"
+		switch o := s.offered[name]; {
 		case o.registered:
-			state = "registered with the kubelet"
+			text = "registered with the kubelet"
 		case !o.due:
-			state = "without devices"
+			text = "without devices"
 		}
-		lines = append(lines, name+" is "+state)
+		lines = append(lines, name+" is "+text)
 	}
-	m.mu.Unlock()
+	s.mu.Unlock()
 	enforcer, knows := node.(Enforcer)
 	if !knows {
 		return lines
@@ -97,8 +131,7 @@ func (m *Monitor) details() []string {
 
 func nothing() []string { return nil }
 
-// probe answers with 200 and "ok", or with 503 and a line for everything that is wrong. With ?verbose there
-// are details above that.
+// probe answers with 200 and "ok", or with 503 and a line per error. With ?verbose, the details come first.
 func probe(check func(context.Context) error, details func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)

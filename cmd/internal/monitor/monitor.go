@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitor shows what a daemon does to those who watch it: counts for Prometheus on /metrics, and on
-// /healthz and /readyz whether it lives and whether the kubelet knows what it offers. It is told by
-// coordination and deviceplugin, whose observer it is, and looks at their state when it is asked; neither
-// knows of it. Nothing of it is served unless an address is given.
+// Package monitor exposes the state of a daemon: Prometheus metrics on /metrics, liveness on /healthz and
+// registration with the kubelet on /readyz. A Monitor is the observer of coordination and deviceplugin, which
+// do not import this package, and reads their state on each request. Nothing is served without an address.
 package monitor
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,17 +18,12 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// Monitor watches one daemon. It is the observer of its Node and of its Servers. A nil one watches nothing.
+// Monitor watches one daemon, as observer of its Node and Servers. A nil Monitor watches nothing.
 type Monitor struct {
 	registry *prometheus.Registry
 	counts   counts
-	verdict  func(admission.Verdict) // told of every Allocate too; nil for nobody
-
-	mu      sync.Mutex
-	node    Node              // nil while the daemon takes no part
-	offered map[string]*offer // by resource name
-	begun   bool              // it is known what there is to offer
-	waits   error             // what that waits for; nil for nothing
+	verdict  func(admission.Verdict) // called for every Allocate; may be nil
+	status
 }
 
 // Node is a coordination.Node.
@@ -40,24 +33,18 @@ type Node interface {
 	Alive(context.Context) error
 }
 
-// Enforcer is a Node that knows whether the annotations of pods are enforced; false where another one does.
+// Enforcer is a Node that reports whether the annotations of pods are enforced; serves is false if another
+// node serves.
 type Enforcer interface {
 	Enforcement() (now intent.Enforcement, serves bool)
 }
 
-// offer is a resource that the daemon offers to the kubelet.
-type offer struct {
-	alive      func(context.Context) error // nil before its server is there
-	due        bool                        // it has devices, so that the kubelet is to know it
-	registered bool
-	cause      error // why it is so no longer; nil for none
-}
-
-// New makes a Monitor of a daemon of a version. Verdict is told of every Allocate that the coordinator
-// answers here, and returns at once; nil for nobody.
+// New returns a Monitor for a daemon of a version. It calls verdict, which must return at once, for each
+// Allocate that this daemon's coordinator answers; verdict may be nil.
 func New(version string, verdict func(admission.Verdict)) *Monitor {
 	m := &Monitor{
-		registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict, offered: map[string]*offer{},
+		registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict,
+		status: status{offered: map[string]*offer{}},
 	}
 	m.counts.build.WithLabelValues(version).Set(1)
 	for _, c := range m.counts.all() {
@@ -68,7 +55,7 @@ func New(version string, verdict func(admission.Verdict)) *Monitor {
 	return m
 }
 
-// Node makes a Node the one that is watched, until done is called.
+// Node sets the watched Node, until done is called.
 func (m *Monitor) Node(node Node) (done func()) {
 	if m == nil {
 		return func() {}
@@ -77,13 +64,8 @@ func (m *Monitor) Node(node Node) (done func()) {
 	return func() { m.setNode(nil) }
 }
 
-func (m *Monitor) setNode(node Node) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.node = node
-}
-
-// Wait says what the daemon waits for before it can look for its devices. It is not ready until Begin.
+// Wait sets the reason for which the daemon waits before it can look for devices. The daemon is not ready
+// until Begin.
 func (m *Monitor) Wait(reason error) {
 	if m == nil {
 		return
@@ -93,8 +75,8 @@ func (m *Monitor) Wait(reason error) {
 	m.begun, m.waits = false, reason
 }
 
-// Begin says that the daemon has looked for its devices, and which resources have some, so that the kubelet
-// is to know them. Before that the daemon is not ready.
+// Begin reports that the daemon has looked for its devices, and the resources with devices, which the kubelet
+// must know. The daemon is not ready until Begin.
 func (m *Monitor) Begin(resources ...string) {
 	if m == nil {
 		return
@@ -107,8 +89,8 @@ func (m *Monitor) Begin(resources ...string) {
 	m.begun, m.waits = true, nil
 }
 
-// Resource makes one of those watched that are offered to the kubelet, until done is called. Alive says what
-// hangs.
+// Resource watches a resource offered to the kubelet, until done is called. Alive returns an error for a hung
+// part.
 func (m *Monitor) Resource(name string, alive func(context.Context) error) (done func()) {
 	if m == nil {
 		return func() {}
@@ -121,62 +103,53 @@ func (m *Monitor) Resource(name string, alive func(context.Context) error) (done
 	}
 }
 
-func (m *Monitor) change(name string, change func(*offer)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.offered[name] == nil {
-		m.offered[name] = &offer{}
-	}
-	change(m.offered[name])
-}
-
-// Offered implements deviceplugin.Observer.
+// Offered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Offered(resource string) {
 	m.change(resource, func(o *offer) { o.due = true })
 	m.counts.prefer.WithLabelValues(resource)
 	m.counts.registrations.WithLabelValues(resource)
 }
 
-// Registered implements deviceplugin.Observer.
+// Registered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Registered(resource string) {
 	m.change(resource, func(o *offer) { o.registered, o.cause = true, nil })
 	m.counts.registrations.WithLabelValues(resource).Inc()
 }
 
-// Unregistered implements deviceplugin.Observer.
+// Unregistered implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Unregistered(resource string, cause error) {
 	m.change(resource, func(o *offer) { o.registered, o.cause = false, cause })
 }
 
-// Preferred implements deviceplugin.Observer.
+// Preferred implements deviceplugin.RegistrationObserver.
 func (m *Monitor) Preferred(resource string, took time.Duration) {
 	m.counts.prefer.WithLabelValues(resource).Observe(took.Seconds())
 }
 
-// Asked implements admission.Observer.
+// Asked implements admission.DecisionObserver.
 func (m *Monitor) Asked(source intent.Source) {
 	m.counts.questions.WithLabelValues(string(source)).Inc()
 }
 
-// Planned implements admission.Observer.
+// Planned implements admission.DecisionObserver.
 func (m *Monitor) Planned(resources int) { m.counts.planned.Add(float64(resources)) }
 
-// PlanEnded implements admission.Observer.
+// PlanEnded implements admission.DecisionObserver.
 func (m *Monitor) PlanEnded(outcome admission.PlanOutcome) {
 	m.counts.ended.WithLabelValues(string(outcome)).Inc()
 }
 
-// Alone implements admission.Observer.
+// Alone implements admission.DecisionObserver.
 func (m *Monitor) Alone(call admission.Call) {
 	m.counts.alone.WithLabelValues(string(call)).Inc()
 }
 
-// Event counts what became of an event about a pod.
+// Event counts the outcome of an event about a pod.
 func (m *Monitor) Event(outcome string) {
 	m.counts.events.WithLabelValues(outcome).Inc()
 }
 
-// Published implements publish.Observer.
+// Published counts the writes of a publication.
 func (m *Monitor) Published(target string, err error) {
 	if m == nil {
 		return
@@ -188,7 +161,7 @@ func (m *Monitor) Published(target string, err error) {
 	m.counts.published.WithLabelValues(target, outcome).Inc()
 }
 
-// Allocated implements admission.Observer.
+// Allocated implements admission.DecisionObserver.
 func (m *Monitor) Allocated(v admission.Verdict) {
 	m.counts.allocations.WithLabelValues(v.Resource, string(v.Outcome)).Inc()
 	for _, p := range v.Pairs {
@@ -199,7 +172,7 @@ func (m *Monitor) Allocated(v admission.Verdict) {
 	}
 }
 
-// Claims implements dra.Observer.
+// Claims implements dra.DriverObserver.
 func (m *Monitor) Claims(call string, took time.Duration, claims, failed int) {
 	m.counts.claims.WithLabelValues(call, "done").Add(float64(claims - failed))
 	m.counts.claims.WithLabelValues(call, "failed").Add(float64(failed))

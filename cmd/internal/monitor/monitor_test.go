@@ -38,15 +38,15 @@ var update = flag.Bool("update", false, "write the table of metrics")
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	_ admission.Observer    = (*Monitor)(nil)
-	_ deviceplugin.Observer = (*Monitor)(nil)
+	_ admission.DecisionObserver        = (*Monitor)(nil)
+	_ deviceplugin.RegistrationObserver = (*Monitor)(nil)
 )
 
-// fake is a Node that serves.
+// fake is a serving Node.
 type fake struct {
 	hangs  bool
-	source intent.Source // that enforces annotations
-	joins  bool          // another one serves
+	source intent.Source // source that enforces annotations
+	joins  bool          // another node serves
 }
 
 func (f fake) Enforcement() (intent.Enforcement, bool) {
@@ -73,7 +73,7 @@ func (f fake) Alive(ctx context.Context) error {
 	return errors.New("the coordinator hangs")
 }
 
-// used is a Monitor of a daemon to which everything has happened once.
+// used returns a Monitor after every kind of event.
 func used() *Monitor {
 	m := New("v1.2.3", nil)
 	m.Node(fake{source: intent.PodsAPI})
@@ -131,7 +131,7 @@ tandem_plans_total 2
 	}
 }
 
-// show is what Prometheus gets.
+// show returns the metrics for Prometheus.
 func show(m *Monitor) string {
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer,
@@ -148,7 +148,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 
 const table = "../../../deployments/monitoring/METRICS.md"
 
-// TestTable compares the table that people read with what there is.
+// TestTable compares the documented table with the metrics.
 func TestTable(t *testing.T) {
 	families, err := used().registry.Gather()
 	if err != nil {
@@ -266,7 +266,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestServe: what is served where, and that an address in use is tried again.
+// TestServe: each address has its pages, and an address in use is retried.
 func TestServe(t *testing.T) {
 	busy := httptest.NewServer(http.NotFoundHandler())
 	defer busy.Close()
@@ -301,7 +301,7 @@ func TestServe(t *testing.T) {
 	<-done
 }
 
-// logged hands on what is logged.
+// logged receives the lines of a log.
 type logged chan string
 
 func (l logged) Write(line []byte) (int, error) {
@@ -310,6 +310,6 @@ func (l logged) Write(line []byte) (int, error) {
 }
 
 func TestNothingIsServedByDefault(t *testing.T) {
-	// returns: there is nothing to serve
+	// returns, without an address
 	New("v1.2.3", nil).Serve(t.Context(), "", "", slog.New(slog.DiscardHandler))
 }

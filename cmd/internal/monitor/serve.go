@@ -27,15 +27,15 @@ const (
 	retryListen    = 5 * time.Second
 )
 
-// Address is where to listen, "127.0.0.1:9477" or ":9478", or a socket in the file system,
-// "unix:/run/probe.sock"; "" for nowhere.
+// Address is a listen address: "127.0.0.1:9477" or ":9478", or a socket in the file system,
+// "unix:/run/probe.sock"; "" for none.
 type Address string
 
-// unix begins the address of a socket in the file system: two pods in the node's network, one of which is
-// about to follow the other, cannot have the same port.
+// unix is the prefix of the address of a socket in the file system, for two pods in the node's network, of
+// which one replaces the other: both cannot listen on one port.
 const unix = "unix:"
 
-// split is what package net calls a network, and the address in it.
+// split returns the network in the sense of package net, and the address in that network.
 func (a Address) split() (network, address string) {
 	if path, ok := strings.CutPrefix(string(a), unix); ok {
 		return "unix", path
@@ -43,7 +43,7 @@ func (a Address) split() (network, address string) {
 	return "tcp", string(a)
 }
 
-// MarshalText prints the address as the flag spells it.
+// MarshalText returns the address as the flag spells the address.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a), nil }
 
 // UnmarshalText accepts HOST:PORT, :PORT, unix:PATH and the empty text.
@@ -70,9 +70,9 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Serve answers until ctx is done: /metrics at one address, /healthz and /readyz at the other, all at one
-// where they are the same. An address that cannot be listened at is logged and tried again: no pod is to wait
-// for its devices because of that.
+// Serve serves /metrics at one address and /healthz and /readyz at the other, which may be the same, until
+// ctx is done. A failure to listen is logged and retried, so that no pod waits for its devices because of
+// metrics.
 func (m *Monitor) Serve(ctx context.Context, metrics, health Address, log *slog.Logger) {
 	muxes := map[Address]*http.ServeMux{}
 	at := func(address Address) *http.ServeMux {
@@ -100,7 +100,7 @@ func listen(ctx context.Context, at Address, mux *http.ServeMux, log *slog.Logge
 	complained := false
 	for ctx.Err() == nil {
 		if info, err := os.Lstat(address); network == "unix" && err == nil && info.Mode().Type() == os.ModeSocket {
-			_ = os.Remove(address) // of this daemon before it was started again; if it stays, Listen says so
+			_ = os.Remove(address) // left by an earlier run of this daemon; if it stays, Listen fails
 		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 		if err == nil {

@@ -37,7 +37,7 @@ func gauge(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
-// state collects them.
+// state is the collector of gauges, which are read on each scrape.
 type state struct{ *Monitor }
 
 // Describe implements prometheus.Collector.
@@ -89,7 +89,7 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// count counts devices by state, and those stranded.
+// count returns the number of devices by state, and the number of stranded devices.
 func count(devices []*api.DeviceStatus) (states map[string]int, stranded int) {
 	states = map[string]int{"free": 0, "allocated": 0, "unhealthy": 0}
 	for _, d := range devices {

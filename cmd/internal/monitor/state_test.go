@@ -33,7 +33,7 @@ func (a *apart) Resources() []*api.Resource {
 	}
 }
 
-// Degraded containers are those that live, and one of the two plugins tells of them.
+// Degraded containers are running ones, reported by one of the two plugins.
 func TestDegradedContainers(t *testing.T) {
 	for _, c := range []struct {
 		node apart

@@ -9,22 +9,22 @@ import (
 	"sync"
 )
 
-// Bounds of the connections at one address. A kubelet has one for each probe, a Prometheus one.
+// Limits of connections per address. A kubelet has one for each probe, a Prometheus server one.
 const (
-	maxWaiting = 64 // that have not asked, or not again
-	maxServed  = 64 // that are being answered
+	maxWaiting = 64 // without a request, or idle
+	maxServed  = 64 // with a request in progress
 )
 
-// visitors are the connections of a server. A connection too many costs an old one: anybody on the network
-// can open many, and keeps the kubelet out no longer than the kubelet takes to send a line. Idle
-// connections, whose question is answered, go before those that have not asked yet: a client asks again on
-// a new connection where an idle one is closed, and fails where a new one is.
+// visitors are the connections of a server. A connection over the limit closes an old one. So a client in the
+// network that opens many connections cannot lock out the kubelet for longer than the kubelet needs to send a
+// line. Idle connections are closed before new ones: a client reopens a closed idle connection, but fails if
+// a new one closes.
 type visitors struct {
 	mu                  sync.Mutex
 	idle, fresh, served []net.Conn // each the oldest first
 }
 
-// changed is a server's ConnState.
+// changed implements a server's ConnState.
 func (v *visitors) changed(conn net.Conn, state http.ConnState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// TestFlood: whatever others do with many connections, few are kept, and a probe is answered while they last.
+// TestFlood: with any number of connections of others, few are kept, and probes are answered.
 func TestFlood(t *testing.T) {
 	for name, sent := range map[string]string{
 		"silent":                     "",
@@ -71,7 +71,7 @@ func listenLocally(t *testing.T) net.Listener {
 	return listener
 }
 
-// open opens connections that each send the same. One that is dropped at once is as good as one that is not.
+// open opens connections that each send the same text. The server may close a connection at once.
 func open(t *testing.T, at net.Addr, count int, sent string) (conns []net.Conn) {
 	t.Helper()
 	for range count {
@@ -85,7 +85,7 @@ func open(t *testing.T, at net.Addr, count int, sent string) (conns []net.Conn) 
 	return conns
 }
 
-// counted counts the connections that are open at a time.
+// counted counts the open connections.
 type counted struct {
 	net.Listener
 	mu         sync.Mutex
@@ -124,8 +124,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestSlowHeader: a header that does not end is waited for no longer than one needs to send it, byte by byte
-// or not, and one that is too long is refused.
+// TestSlowHeader: an endless header is read for a limited time, byte by byte or not, and a too long one is
+// rejected.
 func TestSlowHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipes := make(pipes)
@@ -154,7 +154,7 @@ func TestSlowHeader(t *testing.T) {
 		ours.Close()
 		cancel()
 		<-ended
-		<-time.After(time.Second) // the server gives a client that it refused a moment to read why
+		<-time.After(time.Second) // the server gives a rejected client time to read the answer
 	})
 }
 
@@ -172,8 +172,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// A probe that has connected and not asked yet keeps its connection, however many connections become idle
-// meanwhile.
+// A connected probe without a request keeps its connection, however many connections become idle.
 func TestIdleConnectionsGoFirst(t *testing.T) {
 	t.Parallel()
 	var all visitors

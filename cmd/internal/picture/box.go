@@ -10,20 +10,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// box is a place of the tree, or a card, with where it is drawn.
+// box is a node of the PCI tree or a card, with its position in the picture.
 type box struct {
 	class         string // of the style sheet: numa, complex, switch, card
 	title, detail string
-	path          string // all bridges that the box stands for, from the root complex down
-	names         bool   // whether the detail is the name of the switch, as [topology.Tree.Switch] tells it
+	path          string // bridges of the box, from the root complex down
+	names         bool   // whether detail is the name of the switch, as in [topology.Tree.Switch]
 	first         topology.Address
 	boxes         []*box
 	card          *Card
-	x, y          int // within the box around it
+	x, y          int // within the parent box
 	width, height int
 }
 
-// tree builds the boxes: NUMA nodes, their root complexes, the bridges that several cards share, the cards.
+// tree builds the boxes: NUMA nodes, their root complexes, the bridges shared by several cards, the cards.
 func (n *Node) tree() *box {
 	root := &box{}
 	for i := range n.Cards {
@@ -65,8 +65,8 @@ func (b *box) child(class, title, detail string) *box {
 	return c
 }
 
-// settle brings boxes into the order of addresses, GPUs before NICs on one switch, and draws what has one box
-// inside as that box, under the name of the switch.
+// settle sorts boxes by address, with GPUs before NICs on one switch, and merges a root complex or switch
+// whose only inner box is a switch with that switch.
 func (b *box) settle() {
 	for i, c := range b.boxes {
 		c.settle()
@@ -87,8 +87,8 @@ func (b *box) settle() {
 	}
 }
 
-// number names the switches that cards are on, in the order in which they are drawn, and returns the number
-// of the next one.
+// number names the switches with cards in drawing order, starting with next, and returns the next free
+// number.
 func (b *box) number(next int) int {
 	if b.class == "switch" && slices.ContainsFunc(b.boxes, func(c *box) bool { return c.card != nil }) {
 		b.title = fmt.Sprintf("Switch %d", next)
@@ -108,7 +108,7 @@ func (b *box) rank() int {
 	return int(b.card.Kind)
 }
 
-// numa is the title of a NUMA node: these go by number.
+// numa returns the number of a NUMA node's box.
 func (b *box) numa() string {
 	if b.class == "numa" {
 		return b.title
@@ -116,7 +116,7 @@ func (b *box) numa() string {
 	return ""
 }
 
-// cards are those in the box, in the order in which they are drawn, by the innermost box around them.
+// cards returns the cards in the box in drawing order, grouped by the innermost box.
 func (b *box) cards() (groups [][]*Card) {
 	var own []*Card
 	for _, c := range b.boxes {

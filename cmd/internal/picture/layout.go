@@ -6,7 +6,7 @@ import "slices"
 
 // Sizes, in pixels.
 const (
-	cardWidth  = 124 // so that two NUMA nodes of four switches stand beside each other in the widest layout
+	cardWidth  = 124 // two NUMA nodes of four switches fit side by side in the widest layout
 	cardHead   = 58
 	cellWidth  = 23 // room for an owner's initials
 	cellHeight = 16
@@ -17,17 +17,17 @@ const (
 	boxHead    = 26
 
 	pairWidth = 2*cardWidth + gap // a GPU beside its NIC
-	fewCards  = 6                 // on one switch: more of them stand in rows as wide as there is room
+	fewCards  = 6                 // on one switch; more cards use rows as wide as the space
 )
 
-// Widths, in pixels, in which a node is drawn: on a screen of 1280, of half of that, and on a small one.
+// Widths of a picture in pixels: for a screen of 1280 pixels, for half of a screen, and for a small screen.
 const (
 	wide   = 1248
 	middle = 640
 	narrow = 468
 )
 
-// place decides where everything goes, inside out.
+// place sets the position of each box, from the inside out.
 func (b *box) place(width int) {
 	if b.card != nil {
 		b.width, b.height = cardWidth, cardHead
@@ -73,8 +73,7 @@ func (b *box) align() {
 	}
 }
 
-// even breaks boxes into as few rows as the width allows, and these as even as they can be: the widest of
-// them is as narrow as possible.
+// even breaks boxes into as few rows as the width allows, of which the widest is as narrow as possible.
 func even(boxes []*box, width int) [][]*box {
 	best := rows(boxes, width)
 	for i := range boxes {
@@ -127,5 +126,5 @@ func (b *box) onlyCards() bool {
 	return !slices.ContainsFunc(b.boxes, func(c *box) bool { return c.card == nil })
 }
 
-// textWidth is about how wide a text is drawn.
+// textWidth returns the approximate width of a text.
 func textWidth(text string) int { return 13 * len([]rune(text)) / 2 }

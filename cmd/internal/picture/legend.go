@@ -18,15 +18,15 @@ const (
 // look is an entry of the legend: a cell and what it means.
 type look struct {
 	class, text string
-	owner       string // "" for a look that is not an owner's
+	owner       string // "" for a look without an owner
 	first       bool   // of a line
 	x, y        int
 }
 
 func (l look) width() int { return cellWidth + 6 + textWidth(l.text) }
 
-// legend lists the looks that the picture may have, and its owners; of a picture that is drawn once those
-// that it has. Where no state is known nothing has a look.
+// legend lists all looks that the picture can have, and the owners; with a nil palette, only the looks in
+// use. A picture without known states has no looks.
 func (n *Node) legend(owners []string, palette Palette) []look {
 	known := slices.ContainsFunc(n.Cards, func(c Card) bool {
 		return slices.ContainsFunc(c.Devices, func(d Device) bool { return d.State != Unknown })
@@ -50,7 +50,7 @@ func (n *Node) legend(owners []string, palette Palette) []look {
 	return looks
 }
 
-// has is whether a device without an owner looks so.
+// has reports whether a device without an owner has the look.
 func (n *Node) has(class string) bool {
 	return slices.ContainsFunc(n.Cards, func(c Card) bool {
 		return slices.ContainsFunc(c.Devices, func(d Device) bool {
@@ -59,7 +59,7 @@ func (n *Node) has(class string) bool {
 	})
 }
 
-// flow sets the looks in lines, and returns how high all of them are.
+// flow sets the looks in lines and returns the height of all lines.
 func flow(looks []look, width int) ([]look, int) {
 	x, y := padding, textLine
 	for i := range looks {
@@ -74,7 +74,7 @@ func flow(looks []look, width int) ([]look, int) {
 	return looks, y + padding
 }
 
-// legend draws the looks below the boxes. Tab reaches the owners, as it reaches the cards.
+// legend draws the looks below the boxes. The Tab key reaches owners and cards.
 func (c *canvas) legend(looks []look, top int) {
 	for _, l := range looks {
 		if l.owner != "" {
@@ -93,7 +93,7 @@ func (c *canvas) legend(looks []look, top int) {
 	}
 }
 
-// lines joins the parts of the summary as far as they fit.
+// lines joins the parts of the summary into lines of at most width.
 func lines(parts []string, width int) (lines []string) {
 	const between = " · "
 	for _, part := range parts {

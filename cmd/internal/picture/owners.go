@@ -11,20 +11,19 @@ import (
 	"unicode"
 )
 
-// colours is how many owners can be told apart by colour; more of them share, and are told apart by their
-// initials.
+// colours is the number of colours of owners. More owners share colours and differ in their initials.
 const colours = 12
 
 // Mark is how the devices of an owner are marked.
 type Mark struct {
 	colour   int
-	initials string // no other owner has the same
+	initials string // unique among the owners
 }
 
-// Palette remembers the marks of every owner, so that they stay the same from picture to picture.
+// Palette keeps the mark of each owner from picture to picture.
 type Palette map[string]Mark
 
-// owners lists who has devices, sorted, and gives each a mark.
+// owners returns the owners of devices, sorted, and a mark for each.
 func (n *Node) owners(root *box) ([]string, Palette) {
 	near := neighbours(root)
 	owners := slices.Sorted(maps.Keys(near))
@@ -36,7 +35,8 @@ func (n *Node) owners(root *box) ([]string, Palette) {
 	return owners, palette
 }
 
-// neighbours says who has devices on the same switch, or on the same host bridge where there is no switch.
+// neighbours returns, for each owner, the other owners on the same switch, or on the same host bridge for
+// devices without a switch.
 func neighbours(root *box) map[string]map[string]bool {
 	near := map[string]map[string]bool{}
 	for _, group := range root.cards() {
@@ -62,8 +62,8 @@ func neighbours(root *box) map[string]map[string]bool {
 	return near
 }
 
-// assign forgets owners that are gone, and gives new ones the colour that the fewest neighbours have, and of
-// those the one that the fewest owners have. Of two neighbours that became alike the later one changes.
+// assign forgets absent owners. A new owner gets the colour that the fewest neighbours have, and of those the
+// least used. If two neighbours share a colour, the later one changes.
 func (p Palette) assign(owners []string, near map[string]map[string]bool) {
 	maps.DeleteFunc(p, func(owner string, _ Mark) bool { return !slices.Contains(owners, owner) })
 	for _, owner := range owners {
@@ -80,7 +80,7 @@ func (p Palette) assign(owners []string, near map[string]map[string]bool) {
 	}
 }
 
-// clash is whether a neighbour that comes first has the colour.
+// clash reports whether a neighbour that sorts before owner has the colour.
 func (p Palette) clash(owner string, colour int, near map[string]bool) bool {
 	for other, mark := range p {
 		if near[other] && other < owner && mark.colour == colour {
@@ -107,8 +107,8 @@ func (p Palette) leastUsed(near map[string]bool) int {
 	return best
 }
 
-// initials are two or three characters that nobody else has: of the pod's name the first one and what its
-// last part begins with, else the first one and a number.
+// initials returns two or three characters that no other owner has: the first of the pod's name and the first
+// of the name's last part, else the first and a number.
 func (p Palette) initials(owner string) string {
 	taken := map[string]bool{}
 	for _, mark := range p {

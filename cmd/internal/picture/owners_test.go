@@ -21,7 +21,7 @@ func (p Palette) colours() map[string]int {
 	return all
 }
 
-// An owner keeps its colour while others come and go, and as many as there are colours have one each.
+// An owner keeps its colour while others come and go; up to the number of colours, each has its own.
 func TestPalette(t *testing.T) {
 	p := Palette{}
 	p.assign([]string{"b", "c"}, nil)
@@ -39,8 +39,8 @@ func TestPalette(t *testing.T) {
 	}
 }
 
-// Neighbours are never alike, with far more owners than colours, and also where somebody who was there
-// becomes a neighbour.
+// Neighbours always differ, even with far more owners than colours, and if an existing owner becomes a
+// neighbour.
 func TestNeighbours(t *testing.T) {
 	n := draw(t, "oci-mi300x-derived", 8, func(a topology.Address) (State, string) {
 		return Allocated, fmt.Sprintf("team/pod-%s/worker", a)
@@ -98,7 +98,7 @@ func TestInitials(t *testing.T) {
 	}
 }
 
-// Boxes break into rows that are about as wide as each other, and into no more of them than they have to.
+// Boxes break into as few rows as possible, of about equal width.
 func TestEven(t *testing.T) {
 	for _, c := range []struct {
 		widths []int
@@ -126,7 +126,7 @@ func TestEven(t *testing.T) {
 	}
 }
 
-// Four NUMA nodes stand two by two, and all switches of a machine have a number.
+// Four NUMA nodes are drawn two by two, and all switches of a machine have a number.
 func TestNUMANodes(t *testing.T) {
 	n := draw(t, "amd-mi250-16gcd-8nic", 1, unknown)
 	root := n.tree()

@@ -26,7 +26,7 @@ var pageScript string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// Policy is the content security policy of every page: it may use what is in it, and ask its server again.
+// Policy is the content security policy of every page: own content only, and requests to its own server.
 var Policy = strings.Join([]string{
 	"default-src 'none'", "script-src " + source(pageScript),
 	"style-src " + source(pageStyle) + " " + source(style), "img-src data:",
@@ -42,12 +42,12 @@ func source(inline string) string {
 // Page is a self-contained HTML page: the picture, and every device as a table.
 type Page struct {
 	Title   string
-	Node    *Node         // nil where there is none to show
-	Problem string        // why there is none, or why it is not up to date
-	Renew   time.Duration // a page that is looked at asks for itself again after so long; 0 for never
+	Node    *Node         // nil for none
+	Problem string        // reason for a missing or outdated node
+	Renew   time.Duration // refresh interval of a visible page; 0 for never
 }
 
-// layout is the picture for a width of screen; the style sheet shows one of them.
+// layout is the picture for one width of screen; the style sheet selects the layout.
 type layout struct {
 	Class   string
 	Picture template.HTML
@@ -86,7 +86,7 @@ func (p Page) HTML() ([]byte, error) {
 	return []byte(printable.Lines(out.String())), err
 }
 
-// table has the columns in which something stands.
+// table is a table without empty columns.
 type table struct {
 	Head []string
 	Rows [][]string
@@ -108,7 +108,7 @@ func newTable(rows [][]string) table {
 	return all
 }
 
-// rows lists the devices in the order in which they are drawn.
+// rows lists the devices in drawing order.
 func (b *box) rows() (rows [][]string) {
 	for _, inner := range b.boxes {
 		card := inner.card

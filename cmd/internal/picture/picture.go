@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package picture draws a node for people: its PCI tree as boxes inside boxes, the GPUs and NICs on their
-// switches, every GPU partition and VF with its state and owner. [Node.SVG] is one self-contained picture,
-// [Page] a page around it.
+// Package picture draws a node for people: the PCI tree as nested boxes, the GPUs and NICs on their switches,
+// every GPU partition and VF with its state and owner. [Node.SVG] returns a self-contained picture, [Page] a
+// page around it.
 package picture
 
 import (
@@ -12,19 +12,18 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Node is what a picture shows.
+// Node is the content of a picture.
 type Node struct {
 	Title   string
-	Summary []string // what is most important, in a few words each
+	Summary []string // the most important facts, a few words each
 	Tree    *topology.Tree
 	Cards   []Card   // in any order
-	Notes   []string // what else is to be known, a sentence each
-	// Palette is that of a picture that is drawn again and again; nil for one, whose legend has no more than it
-	// needs.
+	Notes   []string // further facts, a sentence each
+	// Palette is for a picture that is drawn repeatedly. With nil, the legend has only the looks in use.
 	Palette Palette
 }
 
-// Kind says which half of a pair a card's devices are.
+// Kind is the half of a pair to which a card's devices belong.
 type Kind int
 
 // The kinds of card.
@@ -42,22 +41,22 @@ type Card struct {
 	Devices []Device // what can be given to containers: the GPU or its partitions, the VFs
 }
 
-// whole is whether the card itself is its one device, and not what devices are parts of.
+// whole reports whether the card itself is its only device, instead of being divided into devices.
 func (c *Card) whole() bool {
 	return len(c.Devices) == 1 && (c.Kind == GPU || c.Devices[0].Address == c.Address)
 }
 
-// Device is one device as the kubelet knows it.
+// Device is a device as the kubelet knows it.
 type Device struct {
 	ID       string
-	Address  topology.Address // the function that it is, or is a part of
+	Address  topology.Address // of the device's function, or of the function that contains it
 	Detail   string           // names of a VF's RDMA device and netdev
-	Resource string           // "amd.com/gpu"; "" where it is not known
+	Resource string           // "amd.com/gpu"; "" for unknown
 	State    State
-	Owner    string // namespace/pod/container; "" where it is not known
+	Owner    string // namespace/pod/container; "" for unknown
 }
 
-// State is what is known of a device, in the words of "tandem status".
+// State is the state of a device, in the words of "tandem status".
 type State string
 
 // The states of a device.
@@ -71,7 +70,7 @@ const (
 	AllocatedUnhealthy State = "allocated, unhealthy"
 )
 
-// describe says everything of a device in a line.
+// describe returns all facts about a device in one line.
 func (d *Device) describe() string {
 	state := string(d.State)
 	if d.State == Stranded {
@@ -83,7 +82,7 @@ func (d *Device) describe() string {
 	return strings.Join(said, ", ")
 }
 
-// Names are those of the RDMA devices and netdevs of a function.
+// Names returns the names of a function's RDMA devices and netdevs.
 func Names(tree *topology.Tree, address topology.Address) string {
 	d, ok := tree.Device(address)
 	if !ok {

@@ -52,8 +52,8 @@ func draw(t *testing.T, machine string, vfs int, look func(topology.Address) (St
 
 func unknown(topology.Address) (State, string) { return Unknown, "" }
 
-// Every machine gives well-formed XML no wider than a screen, in which no box leaves the one around it or
-// covers a neighbour.
+// Every machine gives well-formed XML no wider than a screen, in which boxes are inside their parents and do
+// not overlap.
 func TestEveryMachine(t *testing.T) {
 	for _, name := range machines.Names() {
 		for _, vfs := range []int{1, 127} {
@@ -118,7 +118,7 @@ func inside(t *testing.T, name string, b *box) {
 	}
 }
 
-// What is written beside a device says its state, its owner, and that it is stranded.
+// The text of a device has its state, its owner, and whether it is stranded.
 func TestDevices(t *testing.T) {
 	n := draw(t, "oci-mi300x-derived", 1, func(a topology.Address) (State, string) {
 		switch a.String() {

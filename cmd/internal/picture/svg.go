@@ -14,7 +14,7 @@ import (
 //go:embed picture.css
 var style string
 
-// preamble is what all pictures of a page share.
+// preamble is the shared part of all pictures of a page.
 var preamble = "<style>" + style + "</style>\n" +
 	`<defs><pattern id="hatch" width="5" height="5" patternTransform="rotate(45)" patternUnits="userSpaceOnUse">` +
 	`<line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>` + "\n"
@@ -25,11 +25,10 @@ type canvas struct {
 	palette Palette
 }
 
-// SVG draws the node for a wide screen. The picture needs nothing beside it; it is light or dark as the
-// viewer is.
+// SVG draws the node for a wide screen as a self-contained picture, light or dark like the viewer.
 func (n *Node) SVG() []byte { return []byte(printable.Lines(string(n.draw(wide, preamble)))) }
 
-// draw draws the node no wider than that, where a switch allows it.
+// draw draws the node at most limit wide, if the switches fit.
 func (n *Node) draw(limit int, shared string) []byte {
 	root := n.tree()
 	root.place(limit)
@@ -45,7 +44,7 @@ func (n *Node) draw(limit int, shared string) []byte {
 			"\n%s",
 		width, height, html.EscapeString(n.Title), shared)
 	fmt.Fprintf(c, `<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
-	c.text("title", padding, titleHead-14, fit(n.Title, (width-2*padding)*3/4)) // it is larger
+	c.text("title", padding, titleHead-14, fit(n.Title, (width-2*padding)*3/4)) // titles have larger letters
 	for i, line := range summary {
 		c.text("summary", padding, titleHead-14+(i+1)*textLine, line)
 	}
@@ -55,7 +54,7 @@ func (n *Node) draw(limit int, shared string) []byte {
 	return c.Bytes()
 }
 
-// box draws a place and what is in it; x and y are where the box around it begins.
+// box draws a place and its content; x and y are the corner of the parent box.
 func (c *canvas) box(b *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	if b.class != "" {
@@ -73,8 +72,8 @@ func (c *canvas) box(b *box, x, y int) {
 	}
 }
 
-// card draws a GPU or NIC: itself in its device's colour where it is one device, else with a cell for each.
-// Tab reaches every card; data-key names what the page's script can show, and from where it can go on to the
+// card draws a GPU or NIC: in its device's colour if the card is one device, else with a cell per device. The
+// Tab key reaches every card; data-key identifies the card for the page's script, which can move on to the
 // cells.
 func (c *canvas) card(b, at *box, x, y int) {
 	x, y = x+b.x, y+b.y
@@ -129,13 +128,13 @@ func (c *canvas) cell(class string, x, y int, attributes string, title ...string
 	c.WriteString("</rect>\n")
 }
 
-// initials writes into a cell who has the device.
+// initials writes the owner's initials into a cell.
 func (c *canvas) initials(x, y int, owner string) {
 	fmt.Fprintf(c, `<text class="initials" x="%d" y="%d">%s</text>`+"\n", x+cellWidth/2, y+cellHeight-4,
 		html.EscapeString(c.palette[owner].initials))
 }
 
-// ownerAttribute is by what the page's script finds all devices of an owner.
+// ownerAttribute returns the attribute by which the page's script finds all devices of an owner.
 func ownerAttribute(owner string) string {
 	if owner == "" {
 		return ""
@@ -143,7 +142,7 @@ func ownerAttribute(owner string) string {
 	return fmt.Sprintf(` data-owner="%s"`, html.EscapeString(owner))
 }
 
-// class is how a device looks.
+// class returns the style classes of a device.
 func (c *canvas) class(d *Device) string {
 	class := string(d.State)
 	switch d.State {
@@ -167,7 +166,7 @@ func (c *canvas) text(class string, x, y int, s string) {
 // end writes a text that ends at x.
 func (c *canvas) end(class string, x, y int, s string) { c.text(class+" end", x, y, s) }
 
-// fit cuts a text that is wider than there is room.
+// fit cuts a text to the width.
 func fit(s string, width int) string {
 	if r := []rune(s); textWidth(s) > width {
 		return string(r[:max(width*2/13-1, 0)]) + "…"

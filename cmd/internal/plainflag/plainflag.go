@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plainflag says in plain words what is wrong with a command line.
+// Package plainflag turns pflag's errors into plain words.
 package plainflag
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Error is an error of pflag's parsing. Where a value is no number, or no truth value, pflag's says what a
-// function of Go's library cannot parse; this one says what is wanted.
+// Error returns an error of pflag's parsing in plain words. For a value that is not a number or a boolean,
+// pflag names the failed function of Go's library; Error names the expected value.
 func Error(err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
@@ -24,7 +24,7 @@ func Error(err error) error {
 	return fmt.Errorf("%s%s", said, wanted(invalid.GetFlag().Value.Type(), number))
 }
 
-// wanted is what a flag of a type wants.
+// wanted describes the values of a flag of a type.
 func wanted(kind string, given *strconv.NumError) string {
 	switch {
 	case errors.Is(given, strconv.ErrRange):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable keeps texts that others wrote from doing more than being read: device names of a
-// recording, annotations, names of objects, and answers of other programs may hold escape sequences of
-// terminals, and characters that change the order in which a text is shown.
+// Package printable makes foreign texts safe to print. Device names of a recording, annotations, object names
+// and other programs' output may contain terminal escape sequences, and characters that change the direction
+// of text.
 package printable
 
 import (
@@ -15,22 +15,21 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a text with an escape in place of each character that is not graphic, as in
-// "\u001b". It has no
-// line breaks, so that a name cannot start a line of its own.
+// Text returns s with an escape such as "\u001b" in place of each character that is not graphic. Line breaks
+// are escaped too, so that a name cannot start a line.
 func Text(s string) string { return escape(s, "") }
 
-// Lines is Text but for line breaks and tabs, which stay.
+// Lines is like Text, but keeps line breaks and tabs.
 func Lines(s string) string { return escape(s, "\n\t") }
 
-// escape writes UTF-16 units, as in JSON: a JSON document stays what it was, and in the text of XML
-// an escape is characters that XML 1.0 allows (https://www.w3.org/TR/xml/#charsets).
+// escape writes UTF-16 units as JSON does. A JSON document keeps its meaning, and in XML text an escape
+// consists of characters that XML 1.0 allows (https://www.w3.org/TR/xml/#charsets).
 func escape(s, but string) string {
 	if clean(s, but) {
 		return s
 	}
 	var out strings.Builder
-	for _, r := range s { // what is no UTF-8 is U+FFFD
+	for _, r := range s { // invalid UTF-8 becomes U+FFFD
 		switch high, low := utf16.EncodeRune(r); {
 		case harmless(r, but):
 			out.WriteRune(r)
@@ -49,10 +48,10 @@ func clean(s, but string) bool {
 
 func harmless(r rune, but string) bool { return unicode.IsGraphic(r) || strings.ContainsRune(but, r) }
 
-// Writer writes the lines of what it is given. A character has to be in one call of Write as a whole.
+// Writer writes its input as Lines. Each call of Write must contain whole characters.
 type Writer struct{ to io.Writer }
 
-// NewWriter returns a Writer in front of another one.
+// NewWriter returns a Writer to to.
 func NewWriter(to io.Writer) *Writer { return &Writer{to} }
 
 // Write implements io.Writer.
@@ -63,10 +62,10 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Control writes a sequence that controls the terminal. It is the program's own, never a text of others.
+// Control writes a terminal control sequence of the program itself, never foreign text.
 func (w *Writer) Control(sequence string) { _, _ = io.WriteString(w.to, sequence) } // as good as unseen
 
-// Terminal returns the terminal that is written to, and whether it is one.
+// Terminal returns the underlying terminal, and whether the output is a terminal.
 func (w *Writer) Terminal() (*os.File, bool) {
 	file, ok := w.to.(*os.File)
 	if !ok {

@@ -26,7 +26,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestWriter: lines stay lines, and a JSON document has the same value as before.
+// TestWriter: lines stay lines, and a JSON document keeps its value.
 func TestWriter(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

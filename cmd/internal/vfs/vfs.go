@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vfs is what the daemons that offer VFs have in common: the flags that say which, and how they are
-// found.
+// Package vfs has the common parts of the daemons that offer VFs: the flags that select VFs, and their
+// discovery.
 package vfs
 
 import (
@@ -24,20 +24,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Flags say which VFs are offered.
+// Flags select the offered VFs.
 type Flags struct {
 	ConfigFile     string
-	Prefix         string // of resources that name none
-	DevinfoDir     string // for the files that tell Multus about devices
+	Prefix         string // of resources without a prefix
+	DevinfoDir     string // for the device information files of Multus
 	ExporterSocket string // of AMD's metrics exporter
 }
 
-// The folders that manifests of the stock plugins mount the configuration at (DefaultConfigFilePath in
+// The folders in which manifests of the stock plugins mount the configuration (DefaultConfigFilePath in
 // pkg/resources/resources_manager.go of the RDMA shared device plugin; entrypoint.sh of the SR-IOV plugin).
 const vfFolder, sharedFolder = "etc/pcidp", "k8s-rdma-shared-dev-plugin"
 
-// ConfigFile is where the plugin looks whose manifest started this program: neither of them says so in its
-// arguments, and the static ones name no program either.
+// ConfigFile returns the configuration path of the stock plugin whose manifest started this program. Neither
+// manifest passes the path as an argument, and the static manifests name no program.
 func ConfigFile(root fs.FS) string {
 	_, noVFs := fs.Stat(root, vfFolder)
 	if _, err := fs.Stat(root, sharedFolder); err == nil && noVFs != nil {
@@ -46,7 +46,7 @@ func ConfigFile(root fs.FS) string {
 	return "/" + vfFolder + "/config.json"
 }
 
-// Register adds the flags to a set, that of the exporter's socket under a name.
+// Register adds the flags to a set; exporterSocket is the name of the flag of the exporter's socket.
 func (f *Flags) Register(set *pflag.FlagSet, exporterSocket string) {
 	set.StringVar(&f.ConfigFile, "config-file", ConfigFile(os.DirFS("/")),
 		"file that says which devices belong to which resource; in a pod of the RDMA shared device plugin "+
@@ -59,7 +59,7 @@ func (f *Flags) Register(set *pflag.FlagSet, exporterSocket string) {
 			"it is asked of resources with enableExporterHealthCheck")
 }
 
-// exporterTimeout is how long the exporter may take. It runs a program for every NIC.
+// exporterTimeout limits a call of the exporter, which runs a program for every NIC.
 const exporterTimeout = 5 * time.Second
 
 // health asks the metrics exporter.
@@ -69,7 +69,7 @@ func (f *Flags) health() (map[string]bool, error) {
 	return exporter.Health(ctx, f.ExporterSocket)
 }
 
-// Find finds the pools of a configuration in a machine whose tree is read with tree.
+// Find returns the VFs of the configuration's pools on a machine; tree reads the PCI tree.
 func (f *Flags) Find(
 	flags daemon.Flags, sys fs.FS, config *pools.Config, tree func() (*topology.Tree, error), log *slog.Logger,
 ) (*rdma.VFs, error) {
@@ -81,8 +81,8 @@ func (f *Flags) Find(
 		held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)
 }
 
-// memory names the file of what has to be known over a restart. Two DaemonSets may take the places of both
-// stock plugins of a node, with a file each.
+// memory returns the name of the file that survives a restart. Two DaemonSets may replace both stock plugins
+// of a node, so each has a file of its own.
 func memory(config *pools.Config) string {
 	if _, all := config.Shares(); all {
 		return "hcas.json"
@@ -90,7 +90,7 @@ func memory(config *pools.Config) string {
 	return "vfs.json"
 }
 
-// held are the devices that the kubelet's containers hold, by resource; nil where that cannot be told.
+// held returns the devices that the kubelet's containers hold, by resource, or nil if unknown.
 func held(kubeletDir string, log *slog.Logger) map[string][]string {
 	containers, err := kubelet.ReadGranted(kubeletDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

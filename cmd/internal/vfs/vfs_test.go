@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
 )
 
-// The pods of the stock plugins are told apart by what they mount.
+// The mounts of the stock plugins' pods distinguish the plugins.
 func TestConfigFile(t *testing.T) {
 	t.Attr("parity", "shared/flags")
 	const inPod, shared = "etc/pcidp/config.json", "k8s-rdma-shared-dev-plugin/config.json"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package managers has the CPU and memory managers of published nodes: the kubelet's own code, on what a
-// node's object says of its CPUs and memory. Package verdict asks them for their hints.
+// Package managers runs the kubelet's CPU and memory managers for published nodes: the kubelet's own code, on
+// the CPUs and memory in a node's object. Package verdict queries their hints.
 //
-// It is right for static policies with all of their options but those of uncore caches, of which the object
-// does not tell. Options that the kubelet takes with a feature gate alone (CPUManagerPolicyAlphaOptions) need
-// it here too. Resources of a pod as a whole are looked at as the kubelet's feature gates of this version are
-// by default: these pods get no CPUs and no memory of their own.
+// The results are exact for the static policies with all options except those for uncore caches, which the
+// object does not contain. Options behind a feature gate of the kubelet (CPUManagerPolicyAlphaOptions) need
+// the same gate here. Pod-level resources follow the default feature gates of the kubelet's version: such
+// pods get no exclusive CPUs or memory.
 //
-// It is built with the kubelet of 1.37, and with the build tag kubernetes136 with that of 1.36.
+// The package builds with the kubelet of 1.37, and with that of 1.36 under the build tag kubernetes136.
 package managers

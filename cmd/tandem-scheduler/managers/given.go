@@ -21,26 +21,26 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// given is what the managers of a node have given out. What nothing has changed yet is shared with clones:
-// most pods get neither CPUs nor memory of their own.
+// given is the state of a node's managers: the exclusive CPUs and memory of containers. Clones share the
+// unchanged part, as most pods get neither exclusive CPUs nor memory.
 type given struct {
 	*machine
 	before *records
 	live   *live // nil until something changes
-	err    error // of making it: then nothing is given any more
+	err    error // of the managers' creation; with an error, nothing is allocated
 }
 
-// records are what the managers would write down.
+// records are the contents of the managers' checkpoints.
 type records struct {
 	cpus    cpus.ContainerCPUAssignments
-	shared  cpuset.CPUSet // CPUs that are nobody's own
+	shared  cpuset.CPUSet // CPUs without an exclusive owner
 	memory  memory.ContainerMemoryAssignments
 	machine memory.NUMANodeMap
-	given   []int // CPUs that containers have, while the object is read; those of several containers repeat
+	given   []int // CPUs of containers, while the object is read; those of several containers repeat
 }
 
-// maxGiven is how many CPUs the object may give to containers: init containers leave theirs to others of the
-// pod.
+// maxGiven bounds the CPUs of containers in an object: init containers leave theirs to other containers of
+// the pod.
 const maxGiven = 8 * v1alpha1.MaxCPUs
 
 // live are the managers at work.
@@ -51,9 +51,8 @@ type live struct {
 	memory memory.State
 }
 
-// Given is that of verdict.Managers: all that the object tells of is given out, and taken back from the pods
-// that are gone, as the kubelet does. CPUs that are given back are as if nobody had had them; how memory is
-// grouped then depends on who had it.
+// Given implements verdict.Managers: it allocates all holdings in the object, then releases those of deleted
+// pods, as the kubelet does. Released CPUs leave no trace; the grouping of memory depends on past holders.
 func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
 	r := m.nothing()
 	if m.memory != nil {
@@ -83,10 +82,10 @@ func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
 	return g, g.err
 }
 
-// Empty is that of verdict.Managers.
+// Empty implements verdict.Managers.
 func (m *machine) Empty() verdict.Given { return &given{machine: m, before: m.nothing()} }
 
-// nothing is given out.
+// nothing returns records without any allocation.
 func (m *machine) nothing() *records {
 	r := &records{
 		cpus: cpus.ContainerCPUAssignments{}, memory: memory.ContainerMemoryAssignments{},
@@ -98,7 +97,7 @@ func (m *machine) nothing() *records {
 	return r
 }
 
-// take notes what a container holds.
+// take records the holdings of a container.
 func (r *records) take(m *machine, uid string, c v1alpha1.Container) error {
 	if m.cpus != nil && c.CPUs != "" {
 		list, err := c.CPUs.List(v1alpha1.MaxCPUs)
@@ -134,7 +133,7 @@ func (r *records) take(m *machine, uid string, c v1alpha1.Container) error {
 	return nil
 }
 
-// count notes that a block of memory is of its nodes; how much of each is known.
+// count assigns a block of memory to its nodes; the amounts are already known.
 func (r *records) count(b memory.Block) error {
 	for _, number := range b.NUMAAffinity {
 		node := r.machine[number]
@@ -146,8 +145,8 @@ func (r *records) count(b memory.Block) error {
 	return nil
 }
 
-// Concerns is that of verdict.Managers: what guaranteedCPUs and Allocate of the static policies
-// (pkg/kubelet/cm/cpumanager and memorymanager, policy_static.go) pass over is in no state of the kubelet.
+// Concerns implements verdict.Managers: pods that guaranteedCPUs and Allocate of the static policies
+// (pkg/kubelet/cm/cpumanager and memorymanager, policy_static.go) skip are not in the kubelet's state.
 func (m *machine) Concerns(pod *v1.Pod) bool {
 	if r := pod.Spec.Resources; !concerned(pod) || r != nil && len(r.Requests)+len(r.Limits) > 0 {
 		return false
@@ -162,14 +161,14 @@ func (m *machine) Concerns(pod *v1.Pod) bool {
 	return false
 }
 
-// gives reports whether a container of a Guaranteed pod gets CPUs or memory of its own.
+// gives reports whether a container of a Guaranteed pod gets exclusive CPUs or memory.
 func (m *machine) gives(c *v1.Container) bool {
 	cpu := c.Resources.Requests.Cpu()
 	whole := !cpu.IsZero() && cpu.MilliValue()%1000 == 0
 	return m.cpus != nil && whole || m.memory != nil && !c.Resources.Requests.Memory().IsZero()
 }
 
-// Clone is that of verdict.Given.
+// Clone implements verdict.Given.
 func (g *given) Clone() verdict.Given {
 	c := &given{machine: g.machine, before: g.before, err: g.err}
 	if g.live != nil {
@@ -189,7 +188,7 @@ func (l *live) records() *records {
 	return r
 }
 
-// work makes the managers, once something is asked of them.
+// work returns the managers, and creates them on first use.
 func (g *given) work() *live {
 	if g.live != nil || g.err != nil {
 		return g.live
@@ -212,11 +211,11 @@ func (g *given) work() *live {
 	return l
 }
 
-// concerned reports whether a pod can get CPUs or memory of its own.
+// concerned reports whether a pod can get exclusive CPUs or memory.
 func concerned(pod *v1.Pod) bool { return qos.GetPodQOS(pod) == v1.PodQOSGuaranteed }
 
-// lacks returns a kind of memory that a pod asks for and no NUMA node has, "" for none. The kubelet's code
-// panics for such a pod, which other admission handlers refuse before.
+// lacks returns a kind of memory that the pod requests and no NUMA node has, or "". The kubelet's code panics
+// for such a pod, which other admission handlers reject earlier.
 func (m *machine) lacks(pod *v1.Pod) v1.ResourceName {
 	if m.memory == nil {
 		return ""
@@ -233,7 +232,7 @@ func (m *machine) lacks(pod *v1.Pod) v1.ResourceName {
 	return ""
 }
 
-// Hints is that of verdict.Given.
+// Hints implements verdict.Given.
 func (g *given) Hints(pod *v1.Pod, container *v1.Container) []hints.List {
 	if !concerned(pod) {
 		return nil
@@ -254,7 +253,7 @@ func (g *given) Hints(pod *v1.Pod, container *v1.Container) []hints.List {
 	return all
 }
 
-// list translates the hints of one resource.
+// list converts the hints of one resource.
 func list(provided []topologymanager.TopologyHint) hints.List {
 	if provided == nil {
 		return nil
@@ -272,7 +271,7 @@ func list(provided []topologymanager.TopologyHint) hints.List {
 	return translated
 }
 
-// Take is that of verdict.Given.
+// Take implements verdict.Given.
 func (g *given) Take(pod *v1.Pod, container *v1.Container, best hints.Hint) error {
 	if !concerned(pod) {
 		return nil
@@ -290,7 +289,7 @@ func (g *given) Take(pod *v1.Pod, container *v1.Container, best hints.Hint) erro
 	return l.allocate(pod, container)
 }
 
-// Remove is that of verdict.Given.
+// Remove implements verdict.Given.
 func (g *given) Remove(uid types.UID) {
 	holder := string(uid)
 	if g.live == nil && g.before.cpus[holder] == nil && g.before.memory[holder] == nil {
@@ -310,8 +309,8 @@ func (g *given) Remove(uid types.UID) {
 	}
 }
 
-// release gives a pod's CPUs back, as RemoveContainer of the static policy does, which adds up all CPUs that
-// are given out, for a metric: that takes seconds where many pods hold CPUs.
+// release releases a pod's CPUs, like RemoveContainer of the static policy, but without the sum over all
+// allocated CPUs for a metric, which takes seconds if many pods hold CPUs.
 func release(s cpus.State, holder string) {
 	released := cpuset.New()
 	for name, set := range s.GetCPUAssignments()[holder] {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 )
 
-// GetAffinity is what the Topology Manager has decided for the container.
+// GetAffinity returns the Topology Manager's decision for the container.
 func (s *store) GetAffinity(string, string) topologymanager.TopologyHint { return s.hint }
 
-// hints are those of both managers, in the order in which the kubelet asks them.
+// hints returns the hints of both managers, in the kubelet's order.
 func (l *live) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanager.TopologyHint {
 	var all []map[string][]topologymanager.TopologyHint
 	if p := l.policies.cpus; p != nil && c == nil {

@@ -13,10 +13,10 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
-// GetAffinity is what the Topology Manager has decided for the container.
+// GetAffinity returns the Topology Manager's decision for the container.
 func (s *store) GetAffinity(klog.Logger, string, string) topologymanager.TopologyHint { return s.hint }
 
-// hints are those of both managers, in the order in which the kubelet asks them.
+// hints returns the hints of both managers, in the kubelet's order.
 func (l *live) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanager.TopologyHint {
 	const add = lifecycle.AddOperation
 	var all []map[string][]topologymanager.TopologyHint

@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// readCPUs makes what the CPU manager goes by, as Discover in pkg/kubelet/cm/cpumanager/topology does. A core
-// has the name of its lowest CPU.
+// readCPUs builds the CPU manager's topology, like Discover in pkg/kubelet/cm/cpumanager/topology. A core's
+// name is its lowest CPU.
 func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 	m.cpus = &topology.CPUTopology{CPUDetails: topology.CPUDetails{}}
 	sockets, cores := map[int]bool{}, map[int]bool{}
@@ -60,7 +60,7 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 	return nil
 }
 
-// coresOf names the core of each CPU that has siblings.
+// coresOf returns the core of each CPU that has siblings.
 func coresOf(n v1alpha1.NUMANode) (map[int]int, error) {
 	cores := map[int]int{}
 	for _, core := range n.Cores {
@@ -78,7 +78,7 @@ func coresOf(n v1alpha1.NUMANode) (map[int]int, error) {
 	return cores, nil
 }
 
-// readMemory makes what the memory manager goes by: the memory of all nodes, and what is left of it.
+// readMemory builds the memory manager's input: the memory of all nodes, and the free part.
 func (m *machine) readMemory(spec *v1alpha1.Spec) error {
 	if len(spec.NUMANodes) > maxNodes {
 		return fmt.Errorf("read memory: %d NUMA nodes, at most %d are looked at", len(spec.NUMANodes), maxNodes)
@@ -96,7 +96,7 @@ func (m *machine) readMemory(spec *v1alpha1.Spec) error {
 	for _, n := range spec.NUMANodes {
 		state := &memory.NUMANodeState{MemoryMap: map[v1.ResourceName]*memory.MemoryTable{}, Cells: []int{n.Number}}
 		m.system[n.Number] = map[v1.ResourceName]uint64{}
-		for kind := range m.kinds { // the kubelet's code takes it that all nodes have all kinds
+		for kind := range m.kinds { // the kubelet's code expects all kinds on all nodes
 			state.MemoryMap[kind] = &memory.MemoryTable{}
 		}
 		for kind, size := range n.Memory {
@@ -111,7 +111,7 @@ func (m *machine) readMemory(spec *v1alpha1.Spec) error {
 	return m.readReserved(spec)
 }
 
-// readReserved makes of the memory what is left when all is given out that the object tells of.
+// readReserved builds m.used, the memory with all holdings of the object allocated.
 func (m *machine) readReserved(spec *v1alpha1.Spec) error {
 	m.used = m.memory.Clone()
 	for _, r := range spec.MemoryReserved {

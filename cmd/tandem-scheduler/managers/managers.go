@@ -18,33 +18,33 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
-// The policies under which containers get CPUs and memory of their own.
+// Policies under which containers get exclusive CPUs and memory.
 const (
 	cpuStatic    = "static"
 	memoryStatic = "Static"
 )
 
-// quiet is for the kubelet's code, which logs all that it does.
+// quiet discards the log of the kubelet's code.
 var quiet = logr.Discard()
 
-// machine is what the managers of a node go by. It never changes.
+// machine is the input of a node's managers. A machine is immutable.
 type machine struct {
 	policy  string                // of the Topology Manager
-	cpus    *topology.CPUTopology // nil where the CPU manager's policy is not static
+	cpus    *topology.CPUTopology // nil if the CPU manager's policy is not static
 	kept    cpuset.CPUSet         // reserved CPUs
 	keeps   int                   // how many there are
 	options map[string]string
-	memory  memory.NUMANodeMap       // with nothing given out; nil where the manager's policy is not Static
-	kinds   map[v1.ResourceName]bool // of memory, that any node has
+	memory  memory.NUMANodeMap       // nothing allocated; nil if the manager's policy is not Static
+	kinds   map[v1.ResourceName]bool // kinds of memory of any node
 	system  map[int]map[v1.ResourceName]uint64
 	nodes   []int // NUMA nodes
 	held    []v1alpha1.Held
-	used    memory.NUMANodeMap // memory, when all that is held is given out
+	used    memory.NUMANodeMap // memory, with all holdings allocated
 }
 
-// New returns the managers of a published node, nil if neither gives containers anything alone. The object
-// must be valid (Spec.Validate). A manager whose part of the object is not understood, for example a policy
-// option of a newer kubelet, is left out: the error says why, and the other manager is returned beside it.
+// New returns the managers of a published node, or nil if neither allocates exclusively. The object must be
+// valid (Spec.Validate). If a manager's part of the object is unknown, for example a policy option of a newer
+// kubelet, New omits that manager, and returns the other one together with an error.
 func New(spec *v1alpha1.Spec) (verdict.Managers, error) {
 	m := &machine{policy: spec.Kubelet.TopologyManagerPolicy, held: spec.Held}
 	for _, n := range spec.NUMANodes {
@@ -85,11 +85,11 @@ func (m *machine) addMemory(spec *v1alpha1.Spec) error {
 	return err
 }
 
-// maxNodes is how many NUMA nodes may have CPUs, and how many may have memory: the kubelet's managers try all
-// sets of them for each container.
+// maxNodes limits the NUMA nodes with CPUs, and those with memory: the kubelet's managers try all sets of
+// nodes for each container.
 const maxNodes = v1alpha1.MaxDeviceNodes
 
-// policies are the kubelet's. They remember what init containers leave to the rest of their pod.
+// policies are the kubelet's policies. They remember the resources that init containers leave to their pod.
 type policies struct {
 	cpus   cpumanager.Policy
 	memory memorymanager.Policy

@@ -32,8 +32,8 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
-// The verdict on pods with CPUs and memory of their own is that of the kubelet's Topology Manager with its
-// CPU and memory managers: pods of all kinds come and go, and what they hold is published before each.
+// The verdict on pods with exclusive CPUs and memory equals that of the kubelet's Topology Manager with its
+// CPU and memory managers: pods of all kinds come and go, with the holdings published before each verdict.
 func TestVerdictIsTheKubelets(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -77,7 +77,7 @@ func TestVerdictIsTheKubelets(t *testing.T) {
 	}
 }
 
-// What is not understood of the one manager leaves the other one as it is.
+// An unknown part of one manager does not affect the other.
 func TestUnknownParts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -104,7 +104,7 @@ func TestUnknownParts(t *testing.T) {
 	}
 }
 
-// A pod that asks for huge pages of which the node has none is refused: the kubelet's code would panic.
+// A pod with huge pages that the node lacks is refused, because the kubelet's code would panic.
 func TestMemoryThatNoNodeHas(t *testing.T) {
 	t.Parallel()
 	topology := newKubelet(t, rand.New(rand.NewPCG(1, 2))).published()
@@ -198,7 +198,7 @@ func (m memorySide) Allocate(
 
 const gigabyte = 1 << 30
 
-// newKubelet has two sockets or one, of one NUMA node or two, with one thread or two for each core.
+// newKubelet has one or two sockets, each of one or two NUMA nodes, with one or two threads per core.
 func newKubelet(t *testing.T, random *rand.Rand) *kubelet {
 	t.Helper()
 	policies := []string{"restricted", "best-effort", "single-numa-node", "none"}
@@ -275,7 +275,7 @@ func (k *kubelet) start(machine *cadvisor.MachineInfo) {
 	k.manager.AddHintProvider(quiet, k.memory)
 }
 
-// concerns checks that the pods that get CPUs or memory are those that the managers are said to concern.
+// concerns checks that Concerns holds for exactly the pods that get CPUs or memory.
 func (k *kubelet) concerns(m *machine, pod *v1.Pod, admitted bool) {
 	k.t.Helper()
 	_, hasCPUs := k.cpus.state.GetCPUAssignments()[string(pod.UID)]
@@ -298,7 +298,7 @@ func (k *kubelet) remove(i int) {
 	k.pods = slices.Delete(k.pods, i, i+1)
 }
 
-// published is the object with what both managers would write down.
+// published returns the object with the checkpoints of both managers.
 func (k *kubelet) published() *v1alpha1.NodeTopology {
 	topology := &v1alpha1.NodeTopology{Spec: *k.spec.DeepCopy()}
 	for _, pod := range k.pods {

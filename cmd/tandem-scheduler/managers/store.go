@@ -9,14 +9,14 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// store is what the managers ask for the NUMA nodes of the container that they give CPUs and memory.
+// store tells the managers the NUMA nodes of the container in admission.
 type store struct {
 	policy string
 	hint   topologymanager.TopologyHint
 }
 
-// set notes what the Topology Manager has made of the hints for the next container. Where any nodes will do
-// it means all nodes, but under single-numa-node and none says nothing of them.
+// set sets the Topology Manager's merged hint for the next container. An unrestricted hint means all nodes,
+// but has no nodes under the policies single-numa-node and none.
 func (s *store) set(best hints.Hint, all []int) error {
 	s.hint = topologymanager.TopologyHint{Preferred: best.Preferred}
 	numbers := best.Nodes.Numbers()
@@ -31,7 +31,7 @@ func (s *store) set(best hints.Hint, all []int) error {
 	return err
 }
 
-// GetPolicy is asked for its name alone.
+// GetPolicy returns a policy of the right name; the managers read nothing else.
 func (s *store) GetPolicy() topologymanager.Policy {
 	if s.policy == topologymanager.PolicySingleNumaNode {
 		return topologymanager.NewSingleNumaNodePolicy(nil, topologymanager.PolicyOptions{})
@@ -39,5 +39,5 @@ func (s *store) GetPolicy() topologymanager.Policy {
 	return topologymanager.NewNonePolicy()
 }
 
-// Name is that of the scope, for which the managers do not ask.
+// Name returns the container scope; the managers do not read the name.
 func (s *store) Name() string { return topologymanager.ContainerTopologyScope }

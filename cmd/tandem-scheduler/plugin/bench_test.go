@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// BenchmarkCycle schedules pods of changing sizes on some thousand nodes: Filter on all of them, Score on
-// 500, as many as the scheduler looks at. Before each pod one node gets another pod.
+// BenchmarkCycle schedules pods of varying sizes on some thousand nodes: Filter on all of them, Score on 500,
+// as in the scheduler. Before each pod one node gets another pod.
 func BenchmarkCycle(b *testing.B) {
 	const count, scored = 5000, 500
 	var objects []*v1alpha1.NodeTopology

@@ -12,30 +12,30 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
-// step is something that happens on a node after its object was written: the kubelet decides on a pod, or one
-// that held devices has ended.
+// step is an event on a node after its object was written: the admission of a pod by the kubelet, or the end
+// of a pod that held devices.
 type step struct {
 	admit *v1.Pod
 	end   types.UID // "" for an admission
-	wish  string    // of an admission; "" for one of its own
+	wish  string    // of an admission; "" for a pod with a request of its own
 }
 
-// course is what a node holds after some steps: without the pod that is asked about and, from when that has
-// come, with it.
+// course is the state of a node after some steps, without the pod in question and, after its admission, with
+// the pod.
 type course struct {
 	without, with *verdict.State // with is nil before
 }
 
-// courses are the orders in which steps may come that have the pod's admission among them.
+// courses are the possible orders of steps, among them the pod's admission.
 type courses struct {
 	pod     *v1.Pod
 	steps   []step
 	visited map[string]bool
-	left    int // admissions that may be tried yet
+	left    int // admissions left to try
 }
 
-// Bounds of a search. Admissions are what takes time: up to 100 µs each on a node of some manyDevices, and
-// the longer the more devices a node has: 40 ms at the maximum of an object.
+// Bounds of a search. Admissions dominate the time: up to 100 µs each on a node of about manyDevices devices,
+// and longer with more devices: 40 ms at the maximum of an object.
 const (
 	maxAdmissions = 400
 	minAdmissions = 16
@@ -43,13 +43,14 @@ const (
 	maxSteps      = 63 // bits
 )
 
-// admissions is how many admissions a search may try on a node with so many devices.
+// admissions returns the number of admissions that a search may try on a node with the given number of
+// devices.
 func admissions(devices int) int {
 	return max(minAdmissions, maxAdmissions*manyDevices/max(manyDevices, devices))
 }
 
-// newCourses are those of a node to which pods are on their way.
-func newCourses(s *seen, pod *v1.Pod) *courses {
+// newCourses returns the courses of a node to which pods are on their way.
+func newCourses(s *observation, pod *v1.Pod) *courses {
 	if s.since == nil {
 		s.since = stepsOf(s.gone, s.inFlight)
 	}
@@ -59,8 +60,7 @@ func newCourses(s *seen, pod *v1.Pod) *courses {
 	}
 }
 
-// wellFrom reports whether all goes well in every order of the steps. It says no if they are too many to be
-// told apart.
+// wellFrom reports whether every order of the steps succeeds. It returns false if there are too many steps.
 func (c *courses) wellFrom(before *verdict.State) bool {
 	return len(c.steps) <= maxSteps && c.admit(0, course{without: before})
 }
@@ -79,9 +79,8 @@ func stepsOf(gone []types.UID, inFlight []*v1.Pod) (steps []step) {
 	return steps
 }
 
-// admit reports whether all goes well in every order of the steps that are not done, a set of bits. It goes
-// on from each state once, where equal states are seen to be equal. Where there are too many orders it says
-// no.
+// admit reports whether every order of the steps outside the bit set done succeeds. It continues only once
+// from equal states, as far as equality can be determined. It returns false if there are too many orders.
 func (c *courses) admit(done uint64, at course) bool {
 	if key := at.key(done); key != "" {
 		if c.visited[key] {
@@ -107,8 +106,8 @@ func (c *courses) admit(done uint64, at course) bool {
 	return true
 }
 
-// comes reports whether a step can be the next one. The pod is sent after all ends. Of pods with equal wishes
-// it makes no difference which comes first.
+// comes reports whether a step can be the next one. The pod comes after all ends. For pods with equal
+// requests only one order is tried.
 func (c *courses) comes(i int, done uint64) bool {
 	isDone := func(k int) bool { return done>>k&1 == 1 }
 	s := c.steps[i]
@@ -122,7 +121,8 @@ func (c *courses) comes(i int, done uint64) bool {
 	return !isDone(i)
 }
 
-// take goes one step. All goes well unless the pod is refused, or another is that is not without it.
+// take performs one step. It fails if the pod is refused, or if another pod is refused only because of the
+// pod.
 func (c *courses) take(s step, at course) (next course, ok bool) {
 	next.without = at.without.Clone()
 	if at.with != nil {
@@ -146,7 +146,7 @@ func (c *courses) take(s step, at course) (next course, ok bool) {
 	return next, true
 }
 
-// key is "" where equal states cannot be told.
+// key returns a key of the state, or "" if equal states cannot be recognized.
 func (c course) key(done uint64) string {
 	without, with := c.without.Same(), ""
 	if without == "" {

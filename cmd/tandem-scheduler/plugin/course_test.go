@@ -13,8 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// All devices were held, and all who held them are gone. If the two that are on their way came after that,
-// both are on one NUMA node; if each came when the first device of a NUMA node was free, no node has four.
+// All devices were held, and all their holders are gone. If both pods on their way came after that, they
+// share one NUMA node; if each came when the first device of a NUMA node was free, no node has four devices
+// left.
 func TestManyEnds(t *testing.T) {
 	topology := server.Topology("a", 1, true)
 	for i, devices := range []v1alpha1.Set{"0-1", "2-3", "4", "5", "6", "7"} {
@@ -29,8 +30,8 @@ func TestManyEnds(t *testing.T) {
 	}
 }
 
-// Of more pods that are gone than can be told apart the node's next report is waited for. It is a node that
-// says which pods hold devices there.
+// With too many deleted pods to examine, the pod waits for the node's next report. The node determines the
+// listed pods.
 func TestTooManyEnds(t *testing.T) {
 	topology := withCPUs(server.Topology("a", 8, true)) // no two states are seen to be equal then
 	for i := range 100 {
@@ -44,8 +45,7 @@ func TestTooManyEnds(t *testing.T) {
 	}
 }
 
-// Of many pods that ask for the same it makes no difference which comes first; of more than can be told apart
-// it is not known.
+// The order of many equal pods does not matter; the verdict on too many different ones is unknown.
 func TestManyPodsOfOneWish(t *testing.T) {
 	r := start(t, server.Topology("a", 8, true))
 	several := func(count int) fwk.NodeInfo {
@@ -62,7 +62,7 @@ func TestManyPodsOfOneWish(t *testing.T) {
 	want(t, got[1], fwk.Unschedulable, overtaken)
 }
 
-// Where there are more orders than can be looked at, the node's next report is waited for.
+// With too many orders to examine, the pod waits for the node's next report.
 func TestManyWishes(t *testing.T) {
 	r := start(t, server.Topology("a", 8, true))
 	var pods []*v1.Pod

@@ -12,11 +12,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// decisions is the verbosity from which on each decision is logged; "--vmodule=decision=4" logs nothing else.
+// decisions is the verbosity for the log of decisions; "--vmodule=decision=4" logs nothing else.
 const decisions = 4
 
-// Reserve logs which pods a decision went by. Where the kubelet refuses the pod all the same, that tells what
-// the scheduler did not know.
+// Reserve logs the pods on which a decision was based. If the kubelet refuses the pod nevertheless, the log
+// shows the pods unknown to the scheduler.
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	logger := klog.FromContext(ctx).V(decisions)
 	object := p.object(node)
@@ -34,11 +34,11 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	return nil
 }
 
-// Unreserve is the framework's: a log is not taken back.
+// Unreserve does nothing: a log line cannot be undone.
 func (*Plugin) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
-// counted are the pods that a verdict on another one goes by: those that hold devices by the object, and
-// those on their way.
+// counted returns the pods that a verdict on another pod considers: those that hold devices according to the
+// object, and those on their way.
 func (o *published) counted(info fwk.NodeInfo, other types.UID) (holding, coming []types.UID) {
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()

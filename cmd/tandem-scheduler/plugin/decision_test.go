@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// A decision names the pods that hold devices on the node, and those on their way. Pods that are gone and
-// pods without devices are not among them.
+// A decision names the pods that hold devices on the node, and those on their way, without deleted pods and
+// pods without devices.
 func TestDecisionIsLogged(t *testing.T) {
 	topology := server.Topology("a", 1, true)
 	server.Hold(topology, "holds", "0", "0")

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin is the scheduler's plugin Tandem. It asks for each node what the kubelet would say to the
-// pod (Filter), and how good the node's devices for it are (Score).
+// Package plugin is the scheduler plugin Tandem. For each node it predicts the kubelet's verdict on the pod
+// (Filter), and rates the node's devices for the pod (Score).
 //
-// It has no state of its own. What a node holds is in its NodeTopology object, which is made ready to be
-// asked when the informer receives it. Pods that the scheduler has sent to the node since are in the
-// framework's NodeInfo, those that preemption would evict are not: so the holdings of pods that are not there
-// are counted out, and pods that hold nothing yet are admitted by simulation, in every order in which the
-// kubelet may see them; a node for which these are too many is passed over. Verdicts are remembered as long
-// as neither the object nor the NodeInfo change.
+// The plugin has no state of its own. A node's holdings are in its NodeTopology object, which is parsed when
+// the informer receives it. The framework's NodeInfo has the pods that the scheduler has sent to the node
+// since, without pods that preemption would evict. So the plugin subtracts the holdings of pods absent from
+// the NodeInfo, and simulates the admission of pods without holdings, in every order in which the kubelet may
+// see them; it rejects a node with too many orders. Verdicts are cached until the object or the NodeInfo
+// changes.
 //
-// Filter and the hints of the scheduler's queue have the objects from one informer ([Objects]), so that a pod
-// that a hint wakes is filtered by the version that the hint spoke of, or a newer one. A hint skips no pod
-// that Filter would let pass.
+// Filter and the scheduler's queueing hints read objects from one informer ([Objects]): a pod woken by a hint
+// is filtered by the hint's version of the object or a newer one. A hint skips no pod that Filter would
+// accept.
 //
-// A node writes its object as it likes. What is not valid is refused, and a panic ends at the plugin's edge;
-// both leave that node out of account until it writes another version, with a line in the log, an Event of
+// Each node writes its own object. The plugin refuses invalid objects and recovers from panics; either way it
+// ignores the node until the node writes another version, and reports the object with a log line, an Event of
 // the Node and the metric scheduler_tandem_refused_objects.
 //
-// Nodes without an object, and those whose kubelet's policy is not known, are never filtered.
+// Nodes without an object, and nodes with an unknown kubelet policy, are never filtered.
 package plugin

@@ -15,12 +15,12 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// topologies is how the framework names the objects that it shall watch.
+// topologies is the framework's name for NodeTopology objects.
 const topologies = fwk.EventResource(v1alpha1.Plural + ".v1alpha1.tandem.dev")
 
-// EventsToRegister are those after which a pod that was refused is tried again: a pod with devices is gone, a
-// node has published something that admits the pod, a node is there or has changed. That a node is added can
-// be told by the removal of its taint alone.
+// EventsToRegister returns the events after which a refused pod is retried: the deletion of a pod with
+// devices, a published object that admits the pod, a new or changed node. The removal of a new node's taint
+// may be the only sign of its addition.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPod},
@@ -35,7 +35,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// afterPod tries a pod again when one has gone from a node that published what it held.
+// afterPod retries a pod when another pod is deleted from a node that published that pod's holdings.
 func (p *Plugin) afterPod(logger klog.Logger, _ *v1.Pod, gone, _ any) (fwk.QueueingHint, error) {
 	other, isPod := gone.(*v1.Pod)
 	if !isPod {
@@ -51,9 +51,9 @@ func (p *Plugin) afterPod(logger klog.Logger, _ *v1.Pod, gone, _ any) (fwk.Queue
 	return fwk.Queue, nil
 }
 
-// afterObject tries a pod again when a node, as it has published itself now, can admit it. It skips no pod
-// that Filter would let pass: what pods hold that are gone is free, as for Filter, and pods on their way to
-// the node only take more, so that they are left out.
+// afterObject retries a pod when a node with its newly published object can admit the pod. It skips no pod
+// that Filter would accept: holdings of deleted pods count as free, as in Filter; pods on their way to the
+// node only take more and are ignored.
 func (p *Plugin) afterObject(logger klog.Logger, pod *v1.Pod, _, changed any) (fwk.QueueingHint, error) {
 	object, isObject := changed.(*published)
 	if !isObject {

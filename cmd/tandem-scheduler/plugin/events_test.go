@@ -55,7 +55,7 @@ func TestAfterObject(t *testing.T) {
 	}
 }
 
-// bind puts pods on a node, as the scheduler's informer has them.
+// bind adds pods of a node to the scheduler's informer.
 func (r *rig) bind(node string, pods ...*v1.Pod) {
 	r.t.Helper()
 	for _, p := range pods {
@@ -66,7 +66,7 @@ func (r *rig) bind(node string, pods ...*v1.Pod) {
 	}
 }
 
-// The hint skips no pod that Filter would let pass: devices of pods that have ended are free for both.
+// The hint skips no pod that Filter would accept: devices of ended pods are free for both.
 func TestAfterObjectAsFilter(t *testing.T) {
 	healthyAgain := server.Topology("a", 1, true)
 	server.Hold(healthyAgain, "gone", "0-3", "0-3")

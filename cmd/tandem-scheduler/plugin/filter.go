@@ -13,16 +13,16 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
-// stateKey is where a scheduling cycle keeps the pod's wish.
+// stateKey is the key of the pod's request in the cycle state.
 const stateKey = fwk.StateKey("tandem.dev/wish")
 
-// asked is the wish of the pod that a cycle is for.
-type asked string
+// request is a hash of the request of a scheduling cycle's pod.
+type request string
 
-// Clone is the framework's: a wish does not change.
-func (a asked) Clone() fwk.StateData { return a }
+// Clone implements fwk.StateData: a request is immutable.
+func (a request) Clone() fwk.StateData { return a }
 
-// PreFilter skips pods that ask for nothing that is published.
+// PreFilter skips pods without a request for published resources.
 func (p *Plugin) PreFilter(
 	_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
@@ -33,16 +33,16 @@ func (p *Plugin) PreFilter(
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("read what pod %s asks for: %w", pod.Name, err))
 	}
-	state.Write(stateKey, asked(text))
+	state.Write(stateKey, request(text))
 	return nil, nil
 }
 
-// PreFilterExtensions are none: Filter goes by the pods that are in the NodeInfo, from which preemption has
-// taken its victims.
+// PreFilterExtensions returns nil: Filter reads the pods of the NodeInfo, from which preemption has removed
+// its victims.
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter refuses nodes whose kubelet would refuse the pod, with the kubelet's reason. Where the empty node
-// would refuse it too, preemption need not try.
+// Filter rejects nodes whose kubelet would refuse the pod, with the kubelet's reason. If the empty node would
+// refuse the pod too, preemption cannot help.
 func (p *Plugin) Filter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) *fwk.Status {
@@ -76,10 +76,10 @@ func (p *Plugin) Filter(
 	}
 }
 
-func read(state fwk.CycleState) (asked, error) {
+func read(state fwk.CycleState) (request, error) {
 	data, err := state.Read(stateKey)
 	if err != nil {
 		return "", fmt.Errorf("read the pod's wish: %w", err)
 	}
-	return data.(asked), nil
+	return data.(request), nil
 }

@@ -32,7 +32,7 @@ func guaranteed(name, cpus string) *v1.Pod {
 	return pod
 }
 
-// Pods that will never be in the kubelet's checkpoints are not on their way, however many there are.
+// Pods that never enter the kubelet's checkpoints do not count as on their way, in any number.
 func TestPodsThatHoldNothing(t *testing.T) {
 	zero := func(name string) *v1.Pod {
 		pod := server.Pod(name, 0, 0)
@@ -75,7 +75,7 @@ func TestPodsThatHoldNothing(t *testing.T) {
 	want(t, got[0], fwk.Unschedulable, overtaken)
 }
 
-// The kubelet has a static pod by the UID of its file, the API server has the mirror by another one.
+// The kubelet knows a static pod by the UID of its file, the API server knows its mirror by another UID.
 func TestStaticPod(t *testing.T) {
 	const file = "0123456789abcdef0123456789abcdef"
 	topology := server.Topology("a", 1, true)
@@ -94,7 +94,7 @@ func TestStaticPod(t *testing.T) {
 	}
 }
 
-// An option of the CPU manager that this scheduler does not know leaves the node's CPUs out, not its devices.
+// An unknown option of the CPU manager disables the prediction for CPUs, not for devices.
 func TestUnknownOption(t *testing.T) {
 	for _, option := range []string{"align-by-socket", "distribute-cpus-across-cores", "option-of-tomorrow"} {
 		topology := withCPUs(server.Topology("a", 1, true))

@@ -20,14 +20,14 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// Bounds of what one object may cost a scheduler: to read it, and to ask it once about each of a few pods.
-// The largest objects that are valid take a fifth.
+// Limits of the cost of one object: to read it, and to request a verdict on each of a few pods. The largest
+// valid objects need a fifth.
 const (
 	maxTime  = 10 * time.Second // of the process's CPUs
-	maxAlloc = 2 << 30          // bytes, with all that is freed meanwhile
+	maxAlloc = 2 << 30          // bytes, including freed ones
 )
 
-// cost is the CPU time of this process, and the bytes that it has allocated.
+// cost returns the CPU time of this process, and the bytes that it has allocated.
 func cost(t testing.TB) (time.Duration, uint64) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -38,8 +38,8 @@ func cost(t testing.TB) (time.Duration, uint64) {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), memory.TotalAlloc
 }
 
-// survive reads an object and asks it, as the scheduler does, and fails where that takes too much, or panics.
-// It reports whether the object is understood.
+// survive reads and queries an object like the scheduler, and fails on excessive cost or a panic. It reports
+// whether the object is valid.
 func survive(t testing.TB, what string, o *v1alpha1.NodeTopology) bool {
 	t.Helper()
 	time0, alloc0 := cost(t)
@@ -59,8 +59,8 @@ func survive(t testing.TB, what string, o *v1alpha1.NodeTopology) bool {
 		}
 		object.try(klog.Logger{}, func() {
 			info := on("a", there...)
-			if object.verdict(info, pod, asked(wish)).Admitted {
-				object.offer(info, pod, asked(wish))
+			if object.verdict(info, pod, request(wish)).Admitted {
+				object.offer(info, pod, request(wish))
 			}
 			object.node.State(func(types.UID) bool { return true }).Ask(pod)
 		})
@@ -81,7 +81,7 @@ func survive(t testing.TB, what string, o *v1alpha1.NodeTopology) bool {
 	return understood
 }
 
-// No object takes the scheduler more time or memory than a large machine's, whatever it says.
+// No object, whatever its content, costs the scheduler more time or memory than that of a large machine.
 func TestHostileObjects(t *testing.T) {
 	for what, c := range map[string]struct {
 		spoil      func(*v1alpha1.Spec)
@@ -166,7 +166,7 @@ func TestManyOnTheirWayToTheLargestMachine(t *testing.T) {
 	}
 }
 
-// largest makes an object of which there cannot be more.
+// largest creates an object of maximum size.
 func largest(s *v1alpha1.Spec) {
 	s.Switches, s.NUMANodes, s.Held = nil, nil, nil
 	for i := range v1alpha1.MaxDeviceNodes {
@@ -208,7 +208,7 @@ func largest(s *v1alpha1.Spec) {
 	}
 }
 
-// FuzzObject spoils an object of a server, as the bytes say, and reads and asks it.
+// FuzzObject modifies an object of a server, and reads and queries it.
 func FuzzObject(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 200 {

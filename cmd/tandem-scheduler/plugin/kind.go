@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// kind stands for all of an object but what is held: nodes of one kind with the same devices free offer the
-// same. Most nodes of a cluster are of one kind.
+// kind is a hash of an object without its holdings: nodes of one kind with the same free devices make the
+// same offer. Most nodes of a cluster are of one kind.
 type kind [sha256.Size]byte
 
 // kindOf computes the kind of a node.
@@ -27,25 +27,24 @@ func kindOf(spec *v1alpha1.Spec) (kind, error) {
 	return sha256.Sum256(text), nil
 }
 
-// question is what an offer depends on, and nothing else.
+// question is the complete input of an offer.
 type question struct {
 	kind  kind
-	taken [sha256.Size]byte // of verdict.State.Same, which has a bit for each device
-	wish  asked
+	taken [sha256.Size]byte // of verdict.State.Same, with a bit for each device
+	wish  request
 }
 
-// maxOffers is how many offers are remembered for the cluster, of some 250 bytes each. Then the cache begins
-// anew.
+// maxOffers limits the cached offers of the cluster, of some 250 bytes each. A full cache is cleared.
 const maxOffers = 1 << 16
 
-// offerCache remembers what nodes offer, which takes longer to find out than all else. An offer never goes
-// stale, for the question names all that it depends on; it is no longer asked for once no node is as it was.
+// offerCache caches the offers of nodes, the most expensive results. Offers never become stale, as their key
+// is the complete input.
 type offerCache struct {
 	mu    sync.Mutex
 	known map[question]rank.Offer
 }
 
-// find returns the offer that was made before, if any.
+// find returns a cached offer.
 func (c *offerCache) find(q question) (rank.Offer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

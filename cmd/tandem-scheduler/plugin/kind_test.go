@@ -16,7 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// What an equal node has answered is the answer of a node, and no other's is.
+// A node shares the results of an equal node, and of no other.
 func TestEqualNodesAnswerOnce(t *testing.T) {
 	a, b := server.Topology("a", 1, true), server.Topology("b", 1, true)
 	other := server.Topology("other", 1, true)
@@ -46,7 +46,7 @@ func TestEqualNodesAnswerOnce(t *testing.T) {
 	}
 }
 
-// What no object is any more is forgotten: nothing is kept of a version but the hashes of what it offered.
+// Deleted versions are forgotten: only the hashes of their offers remain.
 func TestVersionsAreForgotten(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()
@@ -62,7 +62,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 		topology.Spec.Kubelet.Version = fmt.Sprint(i, pad)  // of a kind of its own
 		topology.Spec.Switches[0].Name = fmt.Sprint(i, pad) // and of a shape
 		object := newPublished(t, r, topology)
-		object.offer(on("a"), pod, asked("1"))
+		object.offer(on("a"), pod, request("1"))
 	}
 	if now := heap(); now > before+20<<20 {
 		t.Errorf("%d MiB are kept of 200 versions of an object", (now-before)>>20)
@@ -73,21 +73,21 @@ func TestVersionsAreForgotten(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// The cache of offers has a bound, however many wishes and nodes there are.
+// The cache of offers is bounded for any number of requests and nodes.
 func TestOffersAreBounded(t *testing.T) {
 	var c offerCache
 	for i := range 3 * maxOffers / 2 {
-		c.remember(question{wish: asked(fmt.Sprint(i))}, rank.Offer{Free: i})
+		c.remember(question{wish: request(fmt.Sprint(i))}, rank.Offer{Free: i})
 	}
 	if len(c.known) > maxOffers {
 		t.Errorf("%d offers", len(c.known))
 	}
-	if offer, known := c.find(question{wish: asked(fmt.Sprint(3*maxOffers/2 - 1))}); !known ||
+	if offer, known := c.find(question{wish: request(fmt.Sprint(3*maxOffers/2 - 1))}); !known ||
 		offer.Free != 3*maxOffers/2-1 {
 		t.Errorf("the last one is %+v, %t", offer, known)
 	}
 }
 
 func (r *rig) offer(pod *v1.Pod, info fwk.NodeInfo) any {
-	return r.plugin.object(info.Node().Name).offer(info, pod, asked("2"))
+	return r.plugin.object(info.Node().Name).offer(info, pod, request("2"))
 }

@@ -15,40 +15,40 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
-// memory is what was told of a version of an object and a generation of the NodeInfo. It spares the same
-// answer for each pod of a job, and for each node to which no pod went.
+// memory caches the results for a version of an object and a generation of the NodeInfo: for the other pods
+// of a job, and for nodes that received no pod.
 type memory struct {
 	mu         sync.Mutex
 	generation int64
-	seen       *seen // nil where nothing was asked yet
+	seen       *observation // nil before the first request
 }
 
-// seen is a node with the pods of a NodeInfo.
-type seen struct {
+// observation is a node with the pods of a NodeInfo.
+type observation struct {
 	node     *verdict.Node
-	held     *verdict.State // what pods hold by the object
-	inFlight []*v1.Pod      // they hold nothing yet; in the order of the NodeInfo
-	after    *verdict.State // when those are admitted
-	gone     []types.UID    // that hold devices by the object
-	since    []step         // what has come since the object was written; nil until it is asked for
-	room     *rank.Room     // nil until it is asked for
-	answers  map[asked]*answer
+	held     *verdict.State // holdings of pods in the object
+	inFlight []*v1.Pod      // pods without holdings, in the order of the NodeInfo
+	after    *verdict.State // after the admission of inFlight
+	gone     []types.UID    // pods that hold devices only in the object
+	since    []step         // steps since the object was written; nil until needed
+	room     *rank.Room     // nil until needed
+	answers  map[request]*answer
 }
 
 type answer struct {
 	verdict verdict.Verdict
-	offer   *rank.Offer // nil until it is asked for
+	offer   *rank.Offer // nil until needed
 }
 
-// verdict is what the kubelet says to a pod. It depends on nothing but the arguments and the object.
-func (o *published) verdict(info fwk.NodeInfo, pod *v1.Pod, wish asked) verdict.Verdict {
+// verdict returns the kubelet's verdict on a pod, a function of the arguments and the object alone.
+func (o *published) verdict(info fwk.NodeInfo, pod *v1.Pod, wish request) verdict.Verdict {
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()
 	return o.seen(info).answer(pod, wish).verdict
 }
 
-// offer is what the node makes of a pod that its kubelet admits.
-func (o *published) offer(info fwk.NodeInfo, pod *v1.Pod, wish asked) rank.Offer {
+// offer returns the node's offer for a pod that its kubelet admits.
+func (o *published) offer(info fwk.NodeInfo, pod *v1.Pod, wish request) rank.Offer {
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()
 	s := o.seen(info)
@@ -59,21 +59,21 @@ func (o *published) offer(info fwk.NodeInfo, pod *v1.Pod, wish asked) rank.Offer
 	return *a.offer
 }
 
-// seen is what is remembered of the node, or begins anew. It is called with the lock held.
-func (o *published) seen(info fwk.NodeInfo) *seen {
+// seen returns the cached results of the node's current generation. Must be called with the lock held.
+func (o *published) seen(info fwk.NodeInfo) *observation {
 	if generation := info.GetGeneration(); o.memory.seen == nil || o.memory.generation != generation {
 		o.memory.seen, o.memory.generation = o.look(info.GetPods()), generation
 	}
 	return o.memory.seen
 }
 
-// look counts out pods that are gone, and admits those that hold nothing yet.
-func (o *published) look(pods []fwk.PodInfo) *seen {
+// look subtracts the holdings of deleted pods, and admits the pods without holdings.
+func (o *published) look(pods []fwk.PodInfo) *observation {
 	present := sets.New[types.UID]()
 	for _, p := range pods {
 		present.Insert(kubeletUID(p.GetPod()))
 	}
-	s := &seen{node: o.node, answers: map[asked]*answer{}}
+	s := &observation{node: o.node, answers: map[request]*answer{}}
 	s.held = o.node.State(func(uid types.UID) bool {
 		if !present.Has(uid) {
 			s.gone = append(s.gone, uid)
@@ -92,18 +92,18 @@ func (o *published) look(pods []fwk.PodInfo) *seen {
 	return s
 }
 
-// before is what pods held when the object was written, those that are gone too.
-func (s *seen) before() *verdict.State {
+// before returns the holdings of the object, those of deleted pods included.
+func (s *observation) before() *verdict.State {
 	if len(s.gone) == 0 {
 		return s.held
 	}
 	return s.node.State(func(types.UID) bool { return true })
 }
 
-// wishes is how many different wishes of pods are remembered for a node.
+// wishes limits the cached pod requests per node.
 const wishes = 64
 
-func (s *seen) answer(pod *v1.Pod, wish asked) *answer {
+func (s *observation) answer(pod *v1.Pod, wish request) *answer {
 	a := s.answers[wish]
 	if a == nil {
 		if len(s.answers) >= wishes {
@@ -115,8 +115,8 @@ func (s *seen) answer(pod *v1.Pod, wish asked) *answer {
 	return a
 }
 
-// make admits the pod as the last one, and looks at what is left, unless an equal node has done so.
-func (o *published) make(s *seen, pod *v1.Pod, wish asked) rank.Offer {
+// make admits the pod last and rates the remaining devices, unless an equal node's offer is cached.
+func (o *published) make(s *observation, pod *v1.Pod, wish request) rank.Offer {
 	taken := s.after.Same()
 	if taken == "" { // nobody can tell whether another node is equal
 		return s.offer(pod)
@@ -130,7 +130,7 @@ func (o *published) make(s *seen, pod *v1.Pod, wish asked) rank.Offer {
 	return offer
 }
 
-func (s *seen) offer(pod *v1.Pod) rank.Offer {
+func (s *observation) offer(pod *v1.Pod) rank.Offer {
 	if s.room == nil {
 		s.room = new(s.after.Room())
 	}

@@ -21,17 +21,15 @@ import (
 // byResource is the index of the objects by the names of their resources.
 const byResource = "resource"
 
-// Objects are the NodeTopology objects of the cluster. Filter and the hints of the scheduler's queue share
-// one informer: when a hint speaks of a version of an object, the next Filter sees that version or a newer
-// one. Two informers would be told at different moments, and a pod that is woken by the one is refused by the
-// other.
+// Objects are the NodeTopology objects of the cluster. Filter and the scheduler's queueing hints share one
+// informer, so that after a hint for a version of an object, Filter sees that version or a newer one. With
+// two informers, Filter could still refuse a pod that a hint has just woken.
 type Objects struct {
 	store   cache.Indexer // of *published, by node
-	plugins []*Plugin     // one for each profile of the scheduler
+	plugins []*Plugin     // one per profile of the scheduler
 }
 
-// New is the framework's factory of plugins. It takes no arguments from the scheduler's configuration. The
-// plugin has no objects before Watch.
+// New is the framework's plugin factory. The plugin takes no arguments, and has no objects before Watch.
 func (o *Objects) New(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	p, err := newPlugin(handle)
 	if err != nil {
@@ -41,9 +39,10 @@ func (o *Objects) New(_ context.Context, _ runtime.Object, handle fwk.Handle) (f
 	return p, nil
 }
 
-// Watch takes the objects from the informer that the scheduler has made for the hints of its queue. The
-// scheduler starts the informer with its own, and schedules nothing before it has all objects. Watch has to
-// be called after all plugins are made and before the informer starts. Without a plugin nothing is watched.
+// Watch takes the objects from the informer that the scheduler has created for its queueing hints. The
+// scheduler starts that informer with its own ones, and schedules nothing before the informer has synced.
+// Call Watch after the creation of all plugins and before the informer starts. Without a plugin, Watch does
+// nothing.
 func (o *Objects) Watch(ctx context.Context, factory dynamicinformer.DynamicSharedInformerFactory) error {
 	if len(o.plugins) == 0 {
 		return nil
@@ -51,7 +50,7 @@ func (o *Objects) Watch(ctx context.Context, factory dynamicinformer.DynamicShar
 	return o.watch(ctx, factory.ForResource(v1alpha1.GroupVersion.WithResource(v1alpha1.Plural)).Informer())
 }
 
-// Metric counts the objects that are left out of account, anew each time that it is read.
+// Metric returns a metric with the number of refused objects, counted on each scrape.
 func (o *Objects) Metric() metrics.GaugeFunc {
 	return metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Name: "scheduler_tandem_refused_objects", StabilityLevel: metrics.ALPHA,
@@ -74,7 +73,7 @@ func (o *Objects) watch(ctx context.Context, informer cache.SharedIndexInformer)
 	return nil
 }
 
-// refused counts the objects that are left out of account.
+// refused returns the number of refused objects.
 func (o *Objects) refused() int {
 	count := 0
 	if o.store == nil {

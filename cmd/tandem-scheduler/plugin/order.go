@@ -11,14 +11,14 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
-// overtaken is said of a node where it depends on the order of admission whether all pods on their way to it
-// will be admitted, or where they are too many to tell.
+// overtaken is the reason against a node on which the order of admissions decides whether all pods on their
+// way will be admitted, or where there are too many orders to tell.
 const overtaken = "another pod is on its way to the node, and one of the two may find its devices taken"
 
-// ask is what the kubelet says to a pod that is sent now. Pods that are on their way may be admitted before
-// it or after it, and before others ended or after that. Whatever comes first, the pod has to be admitted,
-// and may not have another refused.
-func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
+// ask returns the kubelet's verdict on a pod that is sent now. Pods on their way may be admitted before or
+// after the pod, and before or after others end. In every order the kubelet must admit the pod, and must not
+// refuse another pod because of it.
+func (s *observation) ask(pod *v1.Pod) verdict.Verdict {
 	v := s.after.Ask(pod)
 	if v.Admitted && len(s.inFlight) > 0 && !newCourses(s, pod).wellFrom(s.before()) {
 		return verdict.Verdict{Reason: overtaken}
@@ -26,8 +26,8 @@ func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
 	return v
 }
 
-// byCreation has the pods by the second of their creation, and otherwise leaves them as they are. So does the
-// kubelet with pods that it receives together (HandlePodAdditions in pkg/kubelet/kubelet.go).
+// byCreation sorts pods stably by the second of their creation, like the kubelet for pods that it receives
+// together (HandlePodAdditions in pkg/kubelet/kubelet.go).
 func byCreation(pods []*v1.Pod) []*v1.Pod {
 	return slices.SortedStableFunc(slices.Values(pods), func(a, b *v1.Pod) int {
 		return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix())

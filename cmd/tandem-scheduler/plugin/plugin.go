@@ -15,15 +15,15 @@ import (
 // Name is the plugin's in the scheduler's configuration.
 const Name = "Tandem"
 
-// Plugin gives the kubelet's verdict, and prefers nodes whose devices make pairs.
+// Plugin filters nodes by the kubelet's verdict, and prefers nodes whose devices make pairs.
 type Plugin struct {
 	objects cache.Indexer        // of *published, by node; of Objects
-	pods    cache.Indexer        // the scheduler's, which have not ended; by node
-	nodes   fwk.SharedLister     // as the pod that is being scheduled sees them
+	pods    cache.Indexer        // the scheduler's pods that have not ended; by node
+	nodes   fwk.SharedLister     // the snapshot of the current scheduling cycle
 	events  events.EventRecorder // nil in tests
 }
 
-// byNode is the index of the scheduler's pods by the node that they are bound to.
+// byNode is the name of the index of the scheduler's pods by node.
 const byNode = "tandem.dev/node"
 
 var (
@@ -39,7 +39,7 @@ var (
 func newPlugin(handle fwk.Handle) (*Plugin, error) {
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	err := pods.AddIndexers(cache.Indexers{byNode: nodeOf})
-	if err != nil && pods.GetIndexer().GetIndexers()[byNode] == nil { // else another profile has added it
+	if err != nil && pods.GetIndexer().GetIndexers()[byNode] == nil { // else another profile has added the index
 		return nil, fmt.Errorf("index pods by node: %w", err)
 	}
 	p := &Plugin{pods: pods.GetIndexer(), nodes: handle.SnapshotSharedLister()}
@@ -56,11 +56,11 @@ func nodeOf(object any) ([]string, error) {
 	return nil, nil
 }
 
-// Name is the plugin's in the scheduler's configuration.
+// Name returns the plugin's name in the scheduler's configuration.
 func (*Plugin) Name() string { return Name }
 
-// SignPod leaves pods without devices to the scheduler's batching. What a node offers for devices changes
-// with every pod that goes there, so that other pods are not batched.
+// SignPod excludes pods with devices from the scheduler's batching, because each such pod changes the node's
+// offer.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if p.asksForDevices(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with GPUs and VFs are not batched")
@@ -68,7 +68,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	return nil, nil
 }
 
-// asksForDevices reports whether a pod asks for a resource that any node has published.
+// asksForDevices reports whether a pod requests a published resource.
 func (p *Plugin) asksForDevices(pod *v1.Pod) bool {
 	for _, resource := range p.objects.ListIndexFuncValues(byResource) {
 		if asks(pod, resource) {
@@ -78,7 +78,7 @@ func (p *Plugin) asksForDevices(pod *v1.Pod) bool {
 	return false
 }
 
-// object is what a node has published, nil if that is nothing that is understood.
+// object returns the valid object of a node, or nil.
 func (p *Plugin) object(node string) *published {
 	if object := p.found(node); object != nil && object.refusal() == nil {
 		return object
@@ -86,7 +86,7 @@ func (p *Plugin) object(node string) *published {
 	return nil
 }
 
-// found is what a node has published, nil for nothing.
+// found returns the object of a node, or nil.
 func (p *Plugin) found(node string) *published {
 	if found, exists, err := p.objects.GetByKey(node); err == nil && exists {
 		return found.(*published)

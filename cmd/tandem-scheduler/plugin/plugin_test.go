@@ -39,7 +39,7 @@ type rig struct {
 	plugin *Plugin
 }
 
-// start starts the framework with what nodes have published.
+// start starts the framework with published nodes.
 func start(t testing.TB, published ...*v1alpha1.NodeTopology) *rig {
 	t.Helper()
 	metrics.Register()
@@ -90,10 +90,10 @@ func start(t testing.TB, published ...*v1alpha1.NodeTopology) *rig {
 	return r
 }
 
-// still is a list of objects to which nothing happens.
+// still is a list of objects without changes.
 type still struct{ *cache.ListWatch }
 
-// IsWatchListSemanticsUnSupported has client-go list before it watches.
+// IsWatchListSemanticsUnSupported makes client-go list before it watches.
 func (still) IsWatchListSemanticsUnSupported() bool { return true }
 
 func listOf(t testing.TB, objects []*v1alpha1.NodeTopology) cache.ListerWatcher {
@@ -108,7 +108,7 @@ func listOf(t testing.TB, objects []*v1alpha1.NodeTopology) cache.ListerWatcher 
 	}}
 }
 
-// received is an object as the informer receives it.
+// received returns an object in the informer's form.
 func received(t testing.TB, o *v1alpha1.NodeTopology) *unstructured.Unstructured {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -135,7 +135,7 @@ func on(name string, pods ...*v1.Pod) fwk.NodeInfo {
 	return info
 }
 
-// filter is what the plugin says to a pod on each node.
+// filter returns the plugin's verdict on a pod for each node.
 func (r *rig) filter(pod *v1.Pod, nodes ...fwk.NodeInfo) (fwk.CycleState, []*fwk.Status) {
 	r.t.Helper()
 	state := framework.NewCycleState()
@@ -205,7 +205,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Pods that hold nothing yet will.
+// Pods without holdings count as future holders.
 func TestInFlight(t *testing.T) {
 	r := start(t, server.Topology("a", 1, true))
 	first := created(server.Pod("first", 4, 4), 1)
@@ -217,9 +217,9 @@ func TestInFlight(t *testing.T) {
 	want(t, got[1], fwk.Unschedulable, "")
 }
 
-// The kubelet may admit pods of one second in either order. Here both fit when the large one is first: the
-// small one then goes to the other NUMA node, on which a GPU is taken. If it is first, it takes what the
-// large one needs.
+// The kubelet may admit pods of one second in either order. Here both fit if the large one is first: the
+// small one then gets the other NUMA node, on which a GPU is taken. If the small one is first, it takes a
+// device that the large one needs.
 func TestSameSecond(t *testing.T) {
 	topology := server.Topology("a", 1, true)
 	server.Hold(topology, "held", "4", "4")
@@ -229,8 +229,8 @@ func TestSameSecond(t *testing.T) {
 	want(t, got[0], fwk.Unschedulable, overtaken)
 }
 
-// Two pods are on their way, sent by another scheduler: of the orders in which the kubelet may see them one
-// has it refuse the larger, and then there is room, but the other one leaves none.
+// Two pods of another scheduler are on their way: in one of the orders the kubelet refuses the larger one and
+// room remains; in the other order none remains.
 func TestRefusedInOneOrder(t *testing.T) {
 	topology := server.Topology("a", 1, true)
 	server.Hold(topology, "held", "4", "4")
@@ -240,8 +240,8 @@ func TestRefusedInOneOrder(t *testing.T) {
 	want(t, got[0], fwk.Unschedulable, overtaken)
 }
 
-// Of two pods that held a NUMA node between them one is gone. A third one is on its way: if it was admitted
-// before that, it is on the other NUMA node, and none is free.
+// One of two pods that held a NUMA node is deleted. A third one is on its way: if it was admitted before the
+// deletion, it holds the other NUMA node, and none is free.
 func TestAdmittedBeforeAnotherWasGone(t *testing.T) {
 	topology := server.Topology("a", 1, true)
 	server.Hold(topology, "stays", "0-1", "0-1")

@@ -24,9 +24,8 @@ func asks(pod *v1.Pod, resource string) bool {
 	return false
 }
 
-// kubeletUID returns the UID under which the kubelet has a pod in its checkpoints. A static pod has that of
-// its file there (ConfigMirrorAnnotationKey in pkg/kubelet/types), and its mirror in the API server another
-// one.
+// kubeletUID returns the UID of a pod in the kubelet's checkpoints. A static pod has the UID of its file
+// there (ConfigMirrorAnnotationKey in pkg/kubelet/types), and its mirror in the API server has another UID.
 func kubeletUID(pod *v1.Pod) types.UID {
 	if uid := pod.Annotations[v1.MirrorPodAnnotationKey]; uid != "" {
 		return types.UID(uid)
@@ -34,14 +33,14 @@ func kubeletUID(pod *v1.Pod) types.UID {
 	return pod.UID
 }
 
-// wish is all of a pod that a verdict depends on. Pods with equal wishes get equal verdicts.
+// wish is the part of a pod on which a verdict depends. Pods with equal wishes get equal verdicts.
 type wish struct {
 	Alignment  string                             `json:"alignment,omitempty"`
 	Resources  *v1.ResourceRequirements           `json:"resources,omitempty"`
 	Claims     *v1.PodExtendedResourceClaimStatus `json:"claims,omitempty"`
 	Containers []container                        `json:"containers"`
 	Overhead   v1.ResourceList                    `json:"overhead,omitempty"`
-	Init       int                                `json:"init"` // so many of the containers
+	Init       int                                `json:"init"` // number of init containers
 }
 
 type container struct {
@@ -50,7 +49,7 @@ type container struct {
 	Restart   *v1.ContainerRestartPolicy `json:"restart,omitempty"`
 }
 
-// wishOf returns a hash of a pod's wish, which is as short for a large pod as for a small one.
+// wishOf returns a hash of a pod's wish.
 func wishOf(pod *v1.Pod) (string, error) {
 	w := wish{
 		Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,

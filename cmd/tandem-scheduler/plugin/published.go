@@ -19,11 +19,11 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/managers"
 )
 
-// published is one version of a node's object, and what has been told of it. The informer's store has it in
-// the object's place.
+// published is one version of a node's object, with cached results. The informer's store has it in place of
+// the object.
 type published struct {
 	metav1.ObjectMeta
-	node      *verdict.Node // nil if the object was refused when it was read
+	node      *verdict.Node // nil if the object was refused on receipt
 	kind      kind
 	offers    *offerCache // of all objects
 	resources map[string]bool
@@ -33,10 +33,10 @@ type published struct {
 	reported  atomic.Int64 // when the node was last told of either, in nanoseconds; 0 for never
 }
 
-// refusal is why an object is left out of account: it is not valid, or it made the plugin panic.
+// refusal is the reason why an object is ignored: it is invalid, or the plugin panicked on it.
 type refusal struct{ error }
 
-// refusal returns why the object is left out of account, nil if it is not.
+// refusal returns the reason why the object is ignored, or nil.
 func (o *published) refusal() error {
 	if r := o.refused.Load(); r != nil {
 		return r
@@ -44,9 +44,9 @@ func (o *published) refusal() error {
 	return nil
 }
 
-// try runs a part of the plugin that computes with the object, and reports whether that went well. A panic
-// ends there: a node writes its own object, and must not end the scheduler with it. The object is left out of
-// account from then on, until the node writes another version.
+// try runs compute, a part of the plugin that uses the object, and reports whether it succeeded. A panic is
+// recovered: a node's own object must not crash the scheduler. The object is then ignored until the node
+// writes another version.
 func (o *published) try(logger klog.Logger, compute func()) (well bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -63,7 +63,7 @@ func (o *published) refuse(logger klog.Logger, err error, more ...any) {
 	logger.Error(err, "The node's object is left out of account", append([]any{"node", o.Name}, more...)...)
 }
 
-// reader makes objects ready to be asked.
+// reader parses objects.
 type reader struct {
 	shapes verdict.Shapes
 	offers offerCache
@@ -72,11 +72,11 @@ type reader struct {
 
 func newReader(logger klog.Logger) *reader { return &reader{logger: logger} }
 
-// read makes ready what the informer receives. Nodes whose object cannot be understood are as those without.
+// read parses an object of the informer. Nodes with an unreadable object count as nodes without an object.
 func (r *reader) read(received any) (any, error) {
 	fields, isObject := received.(*unstructured.Unstructured)
 	if !isObject {
-		return received, nil // read before, or the last that was known of an object that is gone
+		return received, nil // already parsed, or the last known state of a deleted object
 	}
 	object := &published{ObjectMeta: metav1.ObjectMeta{
 		Name: fields.GetName(), UID: fields.GetUID(), ResourceVersion: fields.GetResourceVersion(),
@@ -89,7 +89,7 @@ func (r *reader) read(received any) (any, error) {
 	return object, nil
 }
 
-// ready makes a node of an object.
+// ready converts an object to a node.
 func (r *reader) ready(object *published, fields *unstructured.Unstructured) error {
 	var topology v1alpha1.NodeTopology
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields.Object, &topology); err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// An object that tells of CPUs in a way that cannot be understood is used for its devices, and the log says
-// so.
+// An object with invalid CPUs is used for its devices, with a line in the log.
 func TestUnreadableCPUs(t *testing.T) {
 	for held, complains := range map[string]bool{"1-2": false, "1-": true} {
 		topology := server.Topology("a", 1, true)

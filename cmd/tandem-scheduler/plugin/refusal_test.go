@@ -21,7 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// One node's object cannot end the scheduler: it is refused, and all others are used.
+// A node's invalid object cannot end the scheduler: it is refused, and all others are used.
 func TestRefusedObject(t *testing.T) {
 	bad := server.Topology("bad", 1, true)
 	bad.Spec.Resources[0].Devices = 1 << 60
@@ -49,8 +49,7 @@ func TestRefusedObject(t *testing.T) {
 	}
 }
 
-// A policy of the kubelet that is not known leaves the Topology Manager out, and nothing else. The node is
-// told.
+// An unknown policy of the kubelet disables only the Topology Manager's prediction. The node gets an Event.
 func TestUnknownPolicy(t *testing.T) {
 	for name, spoil := range map[string]func(*v1alpha1.Kubelet){
 		"policy": func(k *v1alpha1.Kubelet) { k.TopologyManagerPolicy = "spread" },
@@ -87,7 +86,7 @@ func TestUnknownPolicy(t *testing.T) {
 	}
 }
 
-// panicking are managers that panic for each pod, as nothing should.
+// panicking are managers that panic for each pod.
 type panicking struct{}
 
 func (panicking) Given([]v1alpha1.Held) (verdict.Given, error)  { return panicking{}, nil }
@@ -98,8 +97,7 @@ func (panicking) Hints(*v1.Pod, *v1.Container) []hints.List     { panic("hints")
 func (panicking) Take(*v1.Pod, *v1.Container, hints.Hint) error { panic("take") }
 func (panicking) Remove(types.UID)                              { panic("remove") }
 
-// A panic ends at the plugin's edge, whichever of its functions is called. The node is as one without object
-// from then on.
+// A panic in any of the plugin's functions is recovered. The node then counts as a node without object.
 func TestPanicStays(t *testing.T) {
 	waiting := server.Pod("waiting", 1, 1)
 	for name, call := range map[string]func(*rig, *published){
@@ -148,7 +146,7 @@ func TestPanicStays(t *testing.T) {
 	}
 }
 
-// The node is told again as long as its object is refused: an Event is deleted after an hour.
+// The report is repeated as long as the node's object is refused, because Events are deleted after an hour.
 func TestReportAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := events.NewFakeRecorder(100)

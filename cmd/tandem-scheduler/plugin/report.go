@@ -8,13 +8,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// reportAgain is how often a node is told: Events are deleted after an hour.
+// reportAgain is the interval of repeated reports: the API server deletes Events after an hour.
 const reportAgain = 30 * time.Minute
 
-// report says on the node, as an Event, why its object, or a part of it, is left out of account. It does so
-// whenever a pod is tried there, but not more often than every reportAgain for a version of the object: only
-// the scheduler that schedules tries pods, and an Event that is gone comes again. Schedulers have the right
-// to write Events.
+// report writes an Event of the Node with the reason why the node's object, or a part of it, is ignored. It
+// does so when a pod is tried on the node, at most once per reportAgain and version of the object. Only the
+// leading scheduler tries pods. Schedulers have permission to write Events.
 func (p *Plugin) report(node *v1.Node, o *published, reason, effect string, cause error) {
 	now, last := time.Now(), o.reported.Load()
 	if p.events == nil || last != 0 && now.Sub(time.Unix(0, last)) < reportAgain ||

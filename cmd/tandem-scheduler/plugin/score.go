@@ -15,16 +15,16 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/rank"
 )
 
-// offersKey is where a scheduling cycle keeps what the nodes offer.
+// offersKey is the key of the nodes' offers in the cycle state.
 const offersKey = fwk.StateKey("tandem.dev/offers")
 
-// offers are the different offers that nodes make of a pod. Most nodes offer what another one offers.
+// offers are the distinct offers of nodes for a pod. Most nodes share an offer.
 type offers struct {
 	mu      sync.Mutex
 	numbers map[rank.Offer]int64 // from 1 on
 }
 
-// Clone is the framework's: a cycle is scored once.
+// Clone implements fwk.StateData: a cycle is scored once.
 func (o *offers) Clone() fwk.StateData { return o }
 
 // number returns the number of an offer.
@@ -50,7 +50,7 @@ func (o *offers) scores() []int64 {
 	return scores
 }
 
-// PreScore skips what PreFilter has skipped.
+// PreScore skips the pods that PreFilter skipped.
 func (p *Plugin) PreScore(
 	_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo,
 ) *fwk.Status {
@@ -61,8 +61,8 @@ func (p *Plugin) PreScore(
 	return nil
 }
 
-// Score returns the number of what a node would make of the pod, 0 if nothing is known. NormalizeScore
-// compares the offers of all nodes.
+// Score returns the number of the node's offer for the pod, 0 for an unknown offer. NormalizeScore compares
+// the offers of all nodes.
 func (p *Plugin) Score(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) (int64, *fwk.Status) {
@@ -88,8 +88,8 @@ func (p *Plugin) Score(
 // ScoreExtensions rank the nodes.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore gives the best node 100, the next one 99, and so on. Nodes that offer alike get alike, those
-// from rank 100 on get 1, and nodes of which nothing is known 0.
+// NormalizeScore gives the best offer 100, the next one 99, and so on: equal offers get equal scores, offers
+// from rank 100 on get 1, and nodes with an unknown offer 0.
 func (p *Plugin) NormalizeScore(
 	_ context.Context, state fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList,
 ) *fwk.Status {

@@ -33,12 +33,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// objectServer serves NodeTopology objects as an API server does, each watch with a connection of its own.
+// objectServer serves NodeTopology objects like an API server, with a connection per watch.
 type objectServer struct {
 	mu       sync.Mutex
 	objects  []*v1alpha1.NodeTopology
 	watchers []chan []byte
-	watched  chan string // who watches
+	watched  chan string // receives each new watch
 }
 
 func (s *objectServer) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -89,9 +89,9 @@ func (s *objectServer) publish(o *v1alpha1.NodeTopology) {
 	}
 }
 
-// TestWakeUp: pods wait for what a node then publishes. The scheduler's queue is woken by the informer from
-// which Filter has the object, so that no pod is tried too early and left for the five minutes after which
-// the queue tries all.
+// TestWakeUp: pods wait for a publication of a node. The informer that gives Filter the object also wakes the
+// scheduler's queue, so that no pod is retried too early and then left until the queue retries all pods after
+// five minutes.
 func TestWakeUp(t *testing.T) {
 	metrics.Register()
 	ctx := t.Context()
@@ -160,7 +160,7 @@ func wait(t *testing.T, names <-chan string, want string) {
 	}
 }
 
-// run runs a scheduler with the plugin until the test ends. Its objects are on a server of their own.
+// run runs a scheduler with the plugin until the test ends. Its objects are on a separate server.
 func run(t *testing.T, client *fake.Clientset, objectServer string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -6,9 +6,32 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
-// Report is for people.
+// Finding is an obstacle between a node and pairs on one switch.
+type Finding = finding.Finding
+
+// Severity says how much a finding matters.
+type Severity = finding.Severity
+
+// The severities.
+const (
+	Error   = finding.Error
+	Warning = finding.Warning
+	Unknown = finding.Unknown
+)
+
+// Findings are all findings of a node, as -o json prints them.
+type Findings struct {
+	Version  document.V1 `json:"version"`
+	Findings []Finding   `json:"findings"`
+	Remark   string      `json:"remark,omitempty"` // no finding: an unknown number, and its usual value
+}
+
+// Report is the text of findings for people.
 func Report(findings []Finding) []byte {
 	var out bytes.Buffer
 	counts := map[Severity]int{}

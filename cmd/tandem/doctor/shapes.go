@@ -4,9 +4,12 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
@@ -15,118 +18,152 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// mostShapes bounds n of the shapes n+n that are looked at.
-const mostShapes = 64
-
-// shapes goes through the requests 1+1, 2+2 … on an empty node: which of them policy restricted always
-// refuses, for the devices alone or for the CPUs beside them, and of which not all pairs can be on one
-// switch.
-func (e *examination) shapes() {
-	if len(e.GPUs) == 0 || len(e.VFs) == 0 {
-		return
-	}
-	var refused, withCPUs []int
-	apart := map[int]int{} // n to the number of pairs that are on one switch
-	var farthest []int
-	for n := 1; n <= min(len(e.GPUs), len(e.VFs), mostShapes); n++ {
-		nodes, admitted := e.affinity(n, n, e.CPUs)
-		switch _, fits := e.affinity(n, n, 0); {
-		case !fits:
-			refused = append(refused, n)
-		case !admitted:
-			withCPUs = append(withCPUs, n)
-		}
-		if near := e.near(n, nodes); near < n { // of all nodes where it is not admitted: as without the policy
-			apart[n] = near
-			farthest = append(farthest, n)
-		}
-	}
-	if e.kubelet.Policy == restricted {
-		e.refusedShapes(refused)
-		e.refusedForCPUs(withCPUs)
-	}
-	e.farShapes(farthest, apart)
+// shapes are the request shapes 1+1, 2+2 … on an empty node, by their number of pairs.
+type shapes struct {
+	emptyNode
+	refused  []int // by policy restricted, for the devices alone
+	withCPUs []int // refused for the CPUs next to the devices
+	far      []int // with pairs that are not on one switch
+	near     map[int]int
 }
 
-// Affinity tells on which NUMA nodes policy restricted puts a container on an empty node, and whether it
-// admits it at all.
+// mostShapes limits n of the shapes n+n.
+const mostShapes = 64
+
+func (n Node) readShapes(k managers.Facts) (s shapes) {
+	if len(n.GPUs) == 0 || len(n.VFs) == 0 {
+		return s
+	}
+	s.emptyNode, s.near = n.empty(k), map[int]int{}
+	for pairs := 1; pairs <= min(len(n.GPUs), len(n.VFs), mostShapes); pairs++ {
+		nodes, admitted := s.affinity(pairs, pairs, n.CPUs)
+		_, fits := s.affinity(pairs, pairs, 0)
+		switch {
+		case k.Policy != managers.Restricted:
+		case !fits:
+			s.refused = append(s.refused, pairs)
+		case !admitted:
+			s.withCPUs = append(s.withCPUs, pairs)
+		}
+		// For a shape that is not admitted there are no nodes: all count, as without the policy.
+		if near := s.together(pairs, nodes); near < pairs {
+			s.near[pairs] = near
+			s.far = append(s.far, pairs)
+		}
+	}
+	return s
+}
+
+// emptyNode is the node without containers, as the coordinator sees it.
+type emptyNode struct {
+	Node
+	kubelet managers.Facts
+	view    *preference.View
+}
+
+func (n Node) empty(k managers.Facts) emptyNode {
+	return emptyNode{n, k, offer.View(n.Links, n.GPUs, n.VFs)}
+}
+
+// Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
+// the policy admits the container at all.
 func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
-	e := &examination{Node: n}
-	p, _ := settings.FindProcess(n.ProcRoot) // without it the files are in their usual place,
-	e.kubelet, _ = n.facts(p, nil)           // and without them there is no policy
-	nodes, admitted := e.affinity(gpus, vfs, n.CPUs)
+	p, _ := settings.FindProcess(n.ProcRoot) // without one the files are in their usual place,
+	k, _ := n.Kubelet().Read(p, nil)         // and without files there is no policy
+	nodes, admitted := n.empty(k).affinity(gpus, vfs, n.CPUs)
 	return nodes.Numbers(), admitted
 }
 
-func (e *examination) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
-	demands := e.emptyNode().Demands(offer.Requests(gpus, vfs))
-	if cpus > 0 && e.kubelet.CPUPolicy == static {
-		if reserved, err := e.kubelet.reserved(); err == nil {
-			free := e.kubelet.allCPUs().Without(reserved)
-			demands = append(demands, hints.CPUs(cpus, e.kubelet.cpus, free))
+func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
+	demands := e.view.Demands(offer.Requests(gpus, vfs))
+	if cpus > 0 && e.kubelet.CPUPolicy == managers.Static {
+		if reserved, err := e.kubelet.Reserved(); err == nil {
+			free := e.kubelet.AllCPUs().Without(reserved)
+			demands = append(demands, hints.CPUs(cpus, e.kubelet.CPUs, free))
 		}
 	}
 	return hints.Restricted.Nodes(demands...)
 }
 
-// emptyNode is the empty node as the coordinator sees it.
-func (e *examination) emptyNode() *preference.View {
-	if e.view == nil {
-		e.view = offer.View(e.Links, e.GPUs, e.VFs)
-	}
-	return e.view
-}
-
-// near is how many of n pairs can be on one switch each, with devices of these NUMA nodes; of all where there
-// are none.
-func (e *examination) near(n int, nodes hints.Mask) int {
-	view := e.emptyNode()
-	choice, err := placement.Choose(e.Tree, view.Placement(view.Expected(offer.Requests(n, n), nodes)))
+// together returns how many of n pairs can be on one switch each, with devices of these NUMA nodes; without
+// NUMA nodes, with all devices.
+func (e emptyNode) together(n int, nodes hints.Mask) int {
+	choice, err := placement.Choose(e.Tree, e.view.Placement(e.view.Expected(offer.Requests(n, n), nodes)))
 	if err != nil {
 		return 0
 	}
 	return placement.Together(choice.Pairs)
 }
 
-func (e *examination) farShapes(list []int, apart map[int]int) {
-	if len(list) == 0 {
-		return
+// admittedCPUs says for shapes with which numbers of CPUs they are admitted.
+func (e emptyNode) admittedCPUs(pairs []int) (lines []string) {
+	all := len(e.kubelet.AllCPUs())
+	var numbers []string
+	having := map[string][]int{}
+	for _, n := range pairs {
+		fitting := topology.CPUSet{} // prints numbers as ranges
+		for cpus := 1; cpus <= all; cpus++ {
+			if _, fits := e.affinity(n, n, cpus); fits {
+				fitting[cpus] = true
+			}
+		}
+		text := fitting.String()
+		if having[text] == nil {
+			numbers = append(numbers, text)
+		}
+		having[text] = append(having[text], n)
 	}
-	f := Finding{
-		ID: "far-shapes", Severity: Warning,
-		Summary: fmt.Sprintf("Of a container that asks for %s not every GPU can have a VF on its switch.",
-			shapeList(list)),
-		Why: "GPUs and NICs are plugged in that way: some switches have GPUs and no NIC whose VFs are offered, " +
-			"or fewer VFs than GPUs.",
-		Fix: []string{
-			"ask for fewer, or make VFs on the NICs near the other GPUs and select them in config.json",
-			"tandem topo shows which NIC is near which GPU",
-		},
+	for _, text := range numbers {
+		line := shapeList(having[text]) + ": admitted with " + text + " CPUs"
+		if text == "" {
+			line = shapeList(having[text]) + ": admitted with no whole number of CPUs"
+		}
+		lines = append(lines, line)
 	}
-	for _, n := range list {
-		f.Evidence = append(f.Evidence, fmt.Sprintf("%d+%d: %d of %d pairs on one switch", n, n, apart[n], n))
+	return lines
+}
+
+// cpusPerNode counts the CPUs that containers can have.
+func (e emptyNode) cpusPerNode() string {
+	reserved, _ := e.kubelet.Reserved() // without an error, else there is no demand for CPUs
+	var free []Device
+	for number, set := range e.kubelet.CPUs {
+		for range set.Without(reserved) {
+			free = append(free, Device{NUMA: topology.Node(number)})
+		}
 	}
-	f.Evidence = some(f.Evidence)
-	if list[0] == 1 {
-		f.ID, f.Severity = "no-shared-switch", Error
-		f.Summary = "No GPU shares a switch with any VF that is offered."
-		f.Why = "Every transfer between a GPU and a VF crosses the host bridge; NCCL switches GPUDirect RDMA off " +
-			"there. A virtual machine often hides the switches."
-		f.Fix = append(f.Fix, "in a virtual machine: the provider's NCCL topology file, "+
-			"for the daemons (topologyFile in the chart) and for tandem doctor --topology-file; "+
-			"or a hypervisor that shows the switches")
+	return perNode(free)
+}
+
+// perNode is "4 on node 0, 4 on node 1".
+func perNode(devices []Device) string {
+	counts := map[int]int{}
+	for _, d := range devices {
+		number, known := d.NUMA.Number()
+		if !known {
+			number = -1
+		}
+		counts[number]++
 	}
-	e.find(f)
+	var nodes []string
+	for _, number := range slices.Sorted(maps.Keys(counts)) {
+		place := fmt.Sprintf("on node %d", number)
+		if number < 0 {
+			place = "without a node"
+		}
+		nodes = append(nodes, fmt.Sprintf("%d %s", counts[number], place))
+	}
+	return strings.Join(nodes, ", ")
 }
 
 // shapeList is "1+1, 3+3 to 8+8".
-func shapeList(list []int) string {
-	numbers := topology.CPUSet{} // which writes them as ranges
-	for _, n := range list {
+func shapeList(pairs []int) string {
+	numbers := topology.CPUSet{} // prints numbers as ranges
+	for _, n := range pairs {
 		numbers[n] = true
 	}
-	shapes := number.ReplaceAllString(numbers.String(), "$0+$0")
-	return strings.NewReplacer("-", " to ", ",", ", ").Replace(shapes)
+	texts := digits.ReplaceAllString(numbers.String(), "$0+$0")
+	return strings.NewReplacer("-", " to ", ",", ", ").Replace(texts)
 }
 
-var number = regexp.MustCompile(`\d+`)
+var digits = regexp.MustCompile(`\d+`)

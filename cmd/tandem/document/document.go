@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package document is what the JSON documents of tandem have in common.
+// Package document has the common parts of tandem's JSON documents.
 package document
 
 import (
@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// V1 is the version of a document, 1: keys are added to it, and none changes its meaning or goes. Its zero
-// value is ready to be written.
+// V1 is version 1 of a document: later releases may add keys, but neither remove keys nor change their
+// meaning. The zero value is ready to use.
 type V1 struct{}
 
 // MarshalJSON writes the number.
 func (V1) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 
-// UnmarshalJSON refuses other versions.
+// UnmarshalJSON returns an error for other versions.
 func (*V1) UnmarshalJSON(text []byte) error {
 	if version := strings.TrimSpace(string(text)); version != "1" {
 		return fmt.Errorf("read version %s of the document: this program knows version 1", version)

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// GPUDevices are the GPUs as a plugin offers them: partitions where amdgpu knows of some, whole functions
-// otherwise.
+// GPUDevices returns the GPUs as a plugin offers them: partitions if amdgpu reports some, else whole
+// functions.
 func (n *Node) GPUDevices() []offer.Device {
 	var list []offer.Device
 	for _, d := range n.GPUs {
@@ -30,8 +30,8 @@ func newDevice(d *topology.Device) offer.Device {
 	return offer.New(d.Address.String(), d.Address, d.NUMA)
 }
 
-// VFDevices are the VFs that a config.json selects or, without one (""), those of all NICs with RDMA. The
-// strings are notes.
+// VFDevices returns the VFs of a config.json, or of all NICs with RDMA if config is "". The strings are
+// notes.
 func (n *Node) VFDevices(config string, from *Source) ([]offer.Device, []string, error) {
 	if config != "" {
 		return n.selected(config, from)
@@ -50,7 +50,7 @@ func (n *Node) VFDevices(config string, from *Source) ([]offer.Device, []string,
 	return list, nil, nil
 }
 
-// selected are the devices of all pools of the configuration, each once.
+// selected returns the devices of all pools of the configuration, without duplicates.
 func (n *Node) selected(file string, from *Source) ([]offer.Device, []string, error) {
 	found, notes, err := n.pools(file, from)
 	if err != nil {
@@ -65,7 +65,7 @@ func (n *Node) selected(file string, from *Source) ([]offer.Device, []string, er
 	return list, notes, nil
 }
 
-// pools are those of the configuration. The strings are notes.
+// pools returns the pools of the configuration. The strings are notes.
 func (n *Node) pools(file string, from *Source) ([]pools.Pool, []string, error) {
 	config, err := pools.ReadConfig(file)
 	if err != nil {
@@ -87,7 +87,7 @@ func (n *Node) finder(from *Source) pools.Finder {
 	return finder
 }
 
-// Choices tell what the selectors of a config.json made of the machine's devices.
+// Choices returns the decision of a config.json's selectors for each of the machine's devices.
 func (n *Node) Choices(file string, from *Source) ([]pools.Choice, error) {
 	config, err := pools.ReadConfig(file)
 	if err != nil {

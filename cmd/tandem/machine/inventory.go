@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// Inventory is the machine as the DRA driver knows it, with the VFs that a config.json selects or, without
-// one (""), those of all NICs with RDMA.
+// Inventory returns the machine as the DRA driver sees it, with the VFs of a config.json, or of all NICs with
+// RDMA if config is "".
 func (n *Node) Inventory(config string, from *Source) (inventory.Machine, error) {
 	var offered []pools.Pool
 	var notes []string

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine reads what the commands show of a machine, from this node or from a recording.
+// Package machine reads a machine for the commands, from this node or from a recording.
 package machine
 
 import (
@@ -15,23 +15,22 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Node is what the commands know of a machine. It is read from sysfs, whoever made the GPUs; see AskVRAM for
-// what is not.
+// Node is a machine as sysfs describes it, for GPUs of any vendor; AskVRAM adds data that sysfs lacks.
 type Node struct {
 	Sys   fs.FS
 	Tree  *topology.Tree
 	GPUs  []*topology.Device // ascending by address
-	NICs  []*topology.Device // network functions that are not VFs, ascending by address
+	NICs  []*topology.Device // network functions other than VFs, ascending by address
 	Parts map[topology.Address][]gpu.Device
 	Links []topology.Link
-	vram  map[topology.Address]uint64 // bytes; absent where nobody tells
-	Notes []string                    // what could not be read and is not needed
+	vram  map[topology.Address]uint64 // bytes; absent if unknown
+	Notes []string                    // optional parts that could not be read
 }
 
 // mostCards is how many GPUs, and how many NICs, a machine may have: each is compared with each.
 const mostCards = 1024
 
-// Read reads the machine. What cannot be read and is not needed is a note.
+// Read reads the machine. An unreadable optional part becomes a note.
 func Read(s *Source) (*Node, error) {
 	sys, err := s.open()
 	if err != nil {
@@ -65,8 +64,8 @@ func Read(s *Source) (*Node, error) {
 	return n, nil
 }
 
-// readGPUs reads the memory, the partitions and the links of a vendor's GPUs. Where the driver is not loaded
-// or hides them the matrix is still right, so that errors are notes.
+// readGPUs reads the memory, the partitions and the links of a vendor's GPUs. Errors are notes, because the
+// matrix is right without a driver too.
 func (n *Node) readGPUs(r sysfs.Reader) {
 	if !r.Loaded(n.Sys) {
 		return
@@ -95,8 +94,8 @@ func (n *Node) readGPUs(r sysfs.Reader) {
 	}
 }
 
-// AskVRAM has the running plugins tell what sysfs does not, the memory of NVIDIA's GPUs. Without plugins, or
-// the right to ask them, it stays unknown.
+// AskVRAM queries the running plugins for the memory of NVIDIA's GPUs, which sysfs lacks. Without plugins, or
+// without permission, the memory stays unknown.
 func (n *Node) AskVRAM(ctx context.Context, runDir string) {
 	if !slices.ContainsFunc(n.GPUs, func(d *topology.Device) bool { return n.vram[d.Address] == 0 }) {
 		return
@@ -115,12 +114,12 @@ func (n *Node) AskVRAM(ctx context.Context, runDir string) {
 	}
 }
 
-// RDMANICs are the PFs that have an RDMA device.
+// RDMANICs returns the PFs with an RDMA device.
 func (n *Node) RDMANICs() []*topology.Device {
 	return slices.DeleteFunc(slices.Clone(n.NICs), func(d *topology.Device) bool { return len(d.RDMA) == 0 })
 }
 
-// VRAM is the size of a GPU's memory in bytes for JSON: null where it is unknown.
+// VRAM returns the size of a GPU's memory in bytes for JSON: nil if unknown.
 func (n *Node) VRAM(gpu topology.Address) *uint64 {
 	if bytes, known := n.vram[gpu]; known {
 		return &bytes

@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Pair is a GPU and a VF that serve each other, as JSON has them.
+// Pair is a GPU and a VF that form a pair, in JSON.
 type Pair struct {
 	GPU      string         `json:"gpu"`
 	VF       string         `json:"vf"`
@@ -15,7 +15,7 @@ type Pair struct {
 	Bridges  int            `json:"bridges"`
 }
 
-// NewPair is a pair that placement made.
+// NewPair converts a pair of package placement.
 func NewPair(p placement.Pair) Pair {
 	return Pair{p.GPU.ID, p.VF.ID, p.Distance.Level, p.Distance.Bridges}
 }

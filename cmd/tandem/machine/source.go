@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// Source is where a command reads the machine: a sysfs root, or a recorded machine.
+// Source is the origin of a machine: a sysfs root, or a recorded machine.
 type Source struct {
 	Recording    string // a file; "" for none
 	SysfsRoot    string
@@ -24,10 +24,10 @@ type Source struct {
 // Live reports whether this node itself is read.
 func (s *Source) Live() bool { return s.Recording == "" }
 
-// IsHere reports whether it is the machine that this process runs on.
+// IsHere reports whether the source is the machine of this process.
 func (s *Source) IsHere() bool { return s.Live() && filepath.Clean(s.SysfsRoot) == "/sys" }
 
-// Name is for errors.
+// Name returns the name for errors.
 func (s *Source) Name() string {
 	if s.Live() {
 		return s.SysfsRoot
@@ -35,7 +35,7 @@ func (s *Source) Name() string {
 	return s.Recording
 }
 
-// Title is for people: the name of this node, or of the recorded machine.
+// Title returns the name of this node, or of the recorded machine, for people.
 func (s *Source) Title() string {
 	if !s.Live() {
 		return strings.TrimSuffix(filepath.Base(s.Recording), ".txt")
@@ -66,7 +66,7 @@ func (s *Source) open() (fs.FS, error) {
 	return machine.FS(), nil
 }
 
-// Placed is a tree with its functions where a topology file has them.
+// Placed returns a tree with the functions at the places of a topology file.
 func Placed(tree *topology.Tree, file string) (*topology.Tree, error) {
 	if file == "" {
 		return tree, nil

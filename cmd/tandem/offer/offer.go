@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package offer is what the kubelet is offered of a machine: devices, and how the coordinator looks at them
-// when a container asks for some.
+// Package offer models a machine as the plugins offer it to the kubelet: devices, and the coordinator's view
+// of them at a container's request.
 package offer
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Device is a GPU or VF as the kubelet is told of it.
+// Device is a GPU or VF as announced to the kubelet.
 type Device struct {
 	placement.Device
-	NUMA topology.NUMANode // unknown too where the pool has excludeTopology
-	Used bool              // a container has it
+	NUMA topology.NUMANode // unknown also for a pool with excludeTopology
+	Used bool              // by a container
 }
 
-// New is a device that no container has.
+// New returns a free device.
 func New(id string, address topology.Address, numa topology.NUMANode) Device {
 	return Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
 }
 
-// View is what the coordinator knows of a machine's devices. All GPUs are of one resource, and all VFs.
+// View returns the coordinator's view of a machine's devices. All GPUs are of one resource, and all VFs.
 func View(links []topology.Link, gpus, vfs []Device) *preference.View {
 	var used []string
 	announced := make([]devicemanager.Announcement, len(devicemanager.Kinds))
@@ -45,7 +45,7 @@ func View(links []topology.Link, gpus, vfs []Device) *preference.View {
 	return v
 }
 
-// Requests are those of a container.
+// Requests returns the requests of a container.
 func Requests(gpus, vfs int) devicemanager.Requests {
 	return devicemanager.Requests{
 		{Resource: int(devicemanager.GPU), Count: gpus}, {Resource: int(devicemanager.VF), Count: vfs},

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 )
 
-// Picture is the machine with what the container would get: the two devices of a pair have one colour.
+// Picture returns the machine with the container's planned devices: both devices of a pair have one colour.
 func (p *Plan) Picture(title string, n *machine.Node) *picture.Node {
 	drawn := topo.NewMatrix(n, false).Picture(title, n.Tree)
 	drawn.Title = fmt.Sprintf("%d GPUs and %d VFs on %s", len(p.GPUs), len(p.VFs), title)
@@ -24,7 +24,7 @@ func (p *Plan) Picture(title string, n *machine.Node) *picture.Node {
 	owners := p.owners()
 	for i := range drawn.Cards {
 		c := &drawn.Cards[i]
-		if c.Kind == picture.NIC && len(c.Devices) == 0 { // it counts itself
+		if c.Kind == picture.NIC && len(c.Devices) == 0 { // the NIC itself counts
 			c.Devices = []picture.Device{{ID: c.Address.String(), Address: c.Address}}
 		}
 		for j := range c.Devices {
@@ -38,8 +38,7 @@ func (p *Plan) Picture(title string, n *machine.Node) *picture.Node {
 	return drawn
 }
 
-// owners says of every planned device which pair it belongs to: the first one, where GPUs share a VF or VFs a
-// GPU.
+// owners returns the pair of every planned device: the first pair, if GPUs share a VF or VFs share a GPU.
 func (p *Plan) owners() map[string]string {
 	owners := map[string]string{}
 	for i, pair := range p.Pairs {

@@ -12,19 +12,19 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 )
 
-// Plan is the answer, as JSON has it. The i-th GPU and the i-th VF are a pair.
+// Plan is the answer, in JSON. The i-th GPU and the i-th VF are a pair.
 type Plan struct {
 	Version document.V1    `json:"version"`
 	GPUs    []string       `json:"gpus"` // device IDs
 	VFs     []string       `json:"vfs"`
 	Pairs   []machine.Pair `json:"pairs"`
-	// NUMA nodes that the kubelet would choose; none where it has no choice
+	// NUMA nodes that the kubelet would choose; empty if it has no choice
 	Nodes  []int  `json:"nodes"`
-	Note   string `json:"note,omitempty"` // where the kubelet would refuse the container
+	Note   string `json:"note,omitempty"` // reason for which the kubelet would refuse the container
 	Reason string `json:"reason"`
 }
 
-// Table is for people.
+// Table returns a table for people.
 func (p *Plan) Table() []byte {
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)

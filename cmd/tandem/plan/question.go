@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan tells which GPUs and VFs the plugins would prefer for a container.
+// Package plan predicts the plugins' preferred GPUs and VFs for a container.
 package plan
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Question is what a container asks for, and what is taken already.
+// Question is a container's request, and the devices in use.
 type Question struct {
 	GPUs, VFs uint
-	Used      []string // device IDs; addresses in any way that lspci writes them
+	Used      []string // device IDs; addresses in any form that lspci prints
 	Config    string   // config.json of the SR-IOV network device plugin; "" for all NICs with RDMA
 }
 
-// refused is the note on a request that policy restricted does not admit.
+// refused is the note on a request that the policy restricted does not admit.
 const refused = "under policy restricted the kubelet refuses this: no set of NUMA nodes is as small as it " +
 	"can be for GPUs and VFs alike; VFs without NUMA nodes (excludeTopology) are admitted"
 
-// Answer plans for a machine as the coordinator does when the kubelet asks it. The strings are notes.
+// Answer plans for a machine as the coordinator does for a call of the kubelet. The strings are notes.
 func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []string, error) {
 	gpus := n.GPUDevices()
 	vfs, notes, err := n.VFDevices(q.Config, from)
@@ -69,7 +69,7 @@ func planOf(c placement.Choice, nodes []int) *Plan {
 	return p
 }
 
-// mark marks the used devices. Addresses may be written in any way that the kernel's address can be.
+// mark marks the used devices. IDs may be addresses in any form of [canonical].
 func (q *Question) mark(gpus, vfs []offer.Device) error {
 	byID := map[string]*offer.Device{}
 	for _, list := range [][]offer.Device{gpus, vfs} {
@@ -87,8 +87,8 @@ func (q *Question) mark(gpus, vfs []offer.Device) error {
 	return nil
 }
 
-// canonical writes an address as the kernel does; lspci leaves the domain out where there is only one. What
-// is no address stays.
+// canonical returns an address in the kernel's form; lspci omits the domain on machines with a single one.
+// Other IDs stay unchanged.
 func canonical(id string) string {
 	for _, domain := range []string{"", "0000:"} {
 		if a, err := topology.ParseAddress(domain + id); err == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// ahead chooses what makes the most pairs in the long run, by the values of an outlook: this container's
-// pairs and those of the containers to come. Where the outlook says nothing it chooses step by step.
+// ahead maximizes pairs in the long run by the values of an outlook: the pairs of this container and of those
+// to come. Without an outlook it chooses step by step.
 type ahead struct {
 	node    *world.Node
 	outlook *outlook
@@ -33,7 +33,7 @@ func newAhead(n *world.Node, o *outlook) world.Prefer {
 	return a.prefer
 }
 
-// number gives the devices of a NUMA node their places.
+// number assigns places to the devices of a NUMA node.
 func (a *ahead) number(d domain) {
 	for _, c := range d.switches {
 		next := [2]int{c.from, c.from + c.gpus}
@@ -74,7 +74,7 @@ func (a *ahead) prefer(s *world.State, q world.Question, rng *rand.Rand) []int {
 	return chosen
 }
 
-// holding is how the devices of a NUMA node are held, those of the container that is asking left out.
+// holding returns the holding of a NUMA node, without the devices of the container in admission.
 func (a *ahead) holding(s *world.State, mask hints.Mask) holding {
 	var h holding
 	numbers := map[int]byte{}
@@ -93,7 +93,7 @@ func (a *ahead) holding(s *world.State, mask hints.Mask) holding {
 	return h
 }
 
-// value is what is left when a container has been given its devices.
+// value returns the value of the node's remaining devices after an admission.
 func (a *ahead) value(h holding, c world.Container) float64 {
 	for _, kind := range world.Kinds {
 		for _, i := range c.Devices[kind] {

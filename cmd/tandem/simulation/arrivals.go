@@ -10,15 +10,15 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// arrival is a container that comes to the node.
+// arrival is the arrival of a container.
 type arrival struct {
 	gap   float64    // since the arrival before, in mean holding times if one came per holding time
-	holds float64    // how long it stays, in mean holding times
+	holds float64    // length of stay, in mean holding times
 	what  int        // index into the mix
-	first world.Kind // the half that the kubelet asks first
+	first world.Kind // the kind of the kubelet's first request
 }
 
-// stream is the arrivals of one seed. All ways of choosing see the same stream.
+// stream is the sequence of arrivals of one seed, the same for all ways of choosing.
 type stream struct {
 	arrivals []arrival
 	seed     [2]uint64

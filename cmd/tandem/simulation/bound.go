@@ -10,11 +10,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// bound computes the most pairs that any choice can make, even one that knows when every container comes and
-// goes. As long as the kubelet decides by numbers alone who is admitted to which NUMA nodes, these admissions
-// are the same whatever is chosen, and the nodes are separate problems: on each, go through all the ways in
-// which its containers can hold its devices. What tells two of them apart is only which containers meet on a
-// switch, so that there are few where a node has few devices.
+// bound computes the most pairs that any choice can make, even with knowledge of all arrivals and departures.
+// As long as the kubelet admits containers to NUMA nodes by numbers alone, the admissions do not depend on
+// the choices, and each node is a separate problem: bound enumerates all ways in which the node's containers
+// can hold its devices. Two ways differ only in the containers that share a switch, so a node with few
+// devices has few ways.
 type bound struct {
 	node    *world.Node
 	domains []domain // by NUMA node
@@ -29,8 +29,8 @@ func newBound(n *world.Node) *bound {
 	return b
 }
 
-// admit adds a container that was given devices among those free on some NUMA nodes, all of them where it
-// spans several.
+// admit adds a container that got devices among the free ones on some NUMA nodes; a container on several
+// nodes is added to each.
 func (b *bound) admit(id int, c world.Container, s *world.State, mask hints.Mask, counts bool) {
 	value := 0
 	if counts && c.Request.Both() {
@@ -66,7 +66,7 @@ func (b *bound) release(id int) {
 	}
 }
 
-// share is the bound on the PIX share, in percent; NaN where it is not known.
+// share returns the bound on the PIX share in percent, or NaN if unknown.
 func (b *bound) share() float64 {
 	most := 0
 	for i := range b.domains {
@@ -96,7 +96,7 @@ func (d *domain) admit(id, gpus, vfs, value int) {
 	d.known = len(d.ways) > 0 && len(d.ways) <= mostWays
 }
 
-// keep remembers the most pairs that lead to a way of holding the devices.
+// keep records the most pairs that lead to a holding.
 func (d *domain) keep(h holding, pairs int) {
 	for _, c := range d.switches {
 		slices.Sort(c.gpusOf(&h))

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// The rate of arrivals is searched for with some of the seeds, halving the range so many times.
+// The search for the rate of arrivals uses some of the seeds, and bisects the range calibrationSteps times.
 const (
 	calibrationSeeds = 64
 	calibrationSteps = 12
 	highestRate      = 1 << 14
 )
 
-// calibrate finds for every load the rate of arrivals at which the stock pair has that share of the GPUs
-// allocated. The other ways get the same arrivals.
+// calibrate returns, for every load, the rate of arrivals at which the stock plugins allocate that share of
+// the GPUs. All ways of choosing get the same arrivals.
 func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
 	trial := *c
 	trial.Ways = []Way{{Name: "stock", make: stock}}
@@ -53,7 +53,7 @@ func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
 	return rates, nil
 }
 
-// measure is the share of GPUs allocated at a rate.
+// measure returns the share of GPUs allocated at a rate.
 func (c *Config) measure(ctx context.Context, players *sync.Pool, rate float64) (float64, error) {
 	loads := make([]float64, min(c.Seeds, calibrationSeeds))
 	err := each(ctx, len(loads), func(i int) {

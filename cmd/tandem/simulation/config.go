@@ -10,26 +10,26 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Config says what to simulate.
+// Config configures a simulation.
 type Config struct {
 	Node            *world.Node
 	Policy          hints.Policy
 	ExcludeTopology bool
 	Mix             world.Mix
 	Loads           []float64 // shares of GPUs allocated, percent
-	GPUFirst        float64   // probability that the kubelet asks for the GPUs first
+	GPUFirst        float64   // probability that the kubelet asks for GPUs first
 	Seed            uint64
 	Seeds           int
 	Warmup          int // arrivals before counting starts
-	Arrivals        int // arrivals that count
+	Arrivals        int // measured arrivals
 	Ways            []Way
 
-	// Progress is told how many of all trials are done, if it is not nil. It is called from several goroutines,
-	// one at a time.
+	// Progress, if not nil, receives the number of finished trials. Calls come from several goroutines, but
+	// never concurrently.
 	Progress func(done, all int)
 }
 
-// Check finds what is wrong with a configuration, the node aside.
+// Check returns an error for an invalid configuration; it does not check the node.
 func (c *Config) Check() error {
 	switch {
 	case len(c.Ways) == 0 || len(c.Mix) == 0 || len(c.Loads) == 0:

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulation plays random containers that come to a node and leave it again, and compares ways of
+// Package simulation simulates random containers that arrive at a node and leave, and compares ways of
 // choosing their GPUs and VFs.
 //
-// Containers arrive as a Poisson process and stay for exponential times. What each asks for is drawn from a
-// [world.Mix]. One that does not fit by numbers, or that the kubelet refuses, is lost. The rate of arrivals
-// is set so that with the stock pair of plugins a given share of the GPUs is allocated on average; all ways
-// of choosing then get the same arrivals, so that their figures can be compared seed by seed. The node, and
-// the kubelet that admits containers to it, are package world.
+// Containers arrive as a Poisson process and stay for exponential times. Their requests are drawn from a
+// [world.Mix]. Containers that do not fit by numbers, or that the kubelet refuses, are lost. The rate of
+// arrivals is set so that the stock plugins allocate a given share of the GPUs on average; all ways of
+// choosing get the same arrivals, so that figures are comparable seed by seed. Package world has the node,
+// and the kubelet that admits containers to the node.
 //
 // # Ways of choosing
 //
-//	stock           GPUs by the vendor's policy (package locality), VFs as they come: the plugins as they are
-//	follow          who is asked first chooses as stock does, who is asked second takes the same switches
-//	tandem-unknown  package placement, asked as the coordinator does when it cannot read the pod: the other
-//	                half will be of the same size
+//	stock           GPUs by the vendor's policy (package locality), VFs in list order: the stock plugins
+//	follow          the first half chooses like stock, the second half takes the same switches
+//	tandem-unknown  package placement, called like the coordinator without the pod's spec: it expects the
+//	                other half to have the same size
 //	tandem          package placement, with the whole request known
-//	joint           the best there is for one container at a time (joint.go): most pairs, then most pairs left
-//	                to be made
-//	keep            the same, and partners are kept for what will come back
-//	ahead           the best there is in the long run (outlook.go), when it is known how often
-//	                containers come and go, but not when
-//	whole-node      joint on all NUMA nodes at once, with no kubelet to refuse: what a scheduler could do
+//	joint           the optimum for one container at a time (joint.go): most pairs, then most possible
+//	                pairs left
+//	keep            the same, and reserves partners for devices that will be released
+//	ahead           the long-term optimum (outlook.go), given the rates at which containers come and go,
+//	                but not the times
+//	whole-node      joint on all NUMA nodes at once, without the kubelet: the scope of a scheduler
 //
-// tandem and the real coordinator ask the same package the same questions. Unlike the coordinator, which may
-// have to infer who is asking, the simulation always knows.
+// The ways tandem and tandem-unknown make the same calls to the same package as the real coordinator. Unlike
+// the coordinator, which may have to infer the container, the simulation always knows the container.
 //
-// # What can be reached
+// # Limits
 //
-// Where the kubelet decides by numbers alone who comes to which NUMA node, no choice changes who is admitted,
-// and two limits can be worked out for NUMA nodes with few devices, as those with one VF on each PF.
-// [report.Load.Bound] is what a choice could reach that knows when every container will come and go: it is
-// found by going through all ways of holding the devices along the very arrivals. The way called ahead is the
-// best of those that do not know: the best plan of the Markov decision process that one NUMA node is. Where
-// it is no better than joint, looking ahead is of no use.
+// As long as the kubelet admits containers to NUMA nodes by numbers alone, no choice changes the admissions,
+// and two limits can be computed for NUMA nodes with few devices, such as those with one VF per PF.
+// [report.Load.Bound] is the limit with knowledge of all arrivals and departures: the search enumerates all
+// ways of holding the devices along the actual arrivals. The way ahead is the best without that knowledge:
+// the optimal policy of the Markov decision process of one NUMA node. If it is no better than joint, looking
+// ahead has no benefit.
 //
 // # Results
 //
 // A [report.Report] depends on the [Config] alone, not on the number of processors. Its figures are means
-// over seeds with 95 % confidence intervals; [report.Figures] says what they count. It is written as a table,
+// over seeds with 95 % confidence intervals, as documented in [report.Figures]. It can be written as a table,
 // as JSON and as a chart.
 package simulation

@@ -12,7 +12,7 @@ import (
 // domain is a NUMA node.
 type domain struct {
 	switches []capacity
-	known    bool // every container so far is one whose numbers on this node do not depend on the choice
+	known    bool // the numbers of every container so far on this node do not depend on the choice
 	ways     map[holding]int
 	next     map[holding]int
 	holders  map[int]byte // by container
@@ -26,16 +26,16 @@ func (d *domain) alike(other *domain) bool {
 	})
 }
 
-// capacity is where the devices of a switch are in a holding.
+// capacity locates the devices of a switch in a holding.
 type capacity struct{ onSwitch, from, gpus, vfs int }
 
-// holding says which container holds each device, 0 for none. Switches of the same size, and devices of the
-// same kind on one switch, are in ascending order: they are alike.
+// holding has the container of each device, 0 for none. Switches of the same size, and devices of one kind on
+// one switch, are interchangeable and sorted.
 type holding [mostHeld]byte
 
 const (
 	mostHeld = 16   // devices of a NUMA node
-	mostWays = 3000 // of holding them; more take too long to go through
+	mostWays = 3000 // of holding devices; an enumeration of more takes too long
 )
 
 // taking is a number of devices of each kind.
@@ -75,8 +75,8 @@ func newDomain(n *world.Node, numa int) domain {
 	return d
 }
 
-// place gives a container devices of the i-th switch and of those after it, in all ways that there are, and
-// tells each with the pairs that it makes. Free devices come first on every switch.
+// place gives a container devices of the i-th and later switches in all possible ways, and calls done with
+// each holding and its pairs. Free devices come first on every switch.
 func (d *domain) place(
 	h holding, i int, rest taking, holder byte, pairs int, done func(h holding, pairs int),
 ) {
@@ -101,7 +101,7 @@ func (d *domain) place(
 func (c capacity) gpusOf(h *holding) []byte { return h[c.from : c.from+c.gpus] }
 func (c capacity) vfsOf(h *holding) []byte  { return h[c.from+c.gpus : c.from+c.gpus+c.vfs] }
 
-// free counts the free devices of a list; they come first.
+// free returns the number of free devices of a list, which come first.
 func free(list []byte) int {
 	n := 0
 	for n < len(list) && list[n] == 0 {
@@ -110,7 +110,7 @@ func free(list []byte) int {
 	return n
 }
 
-// hold marks the last of the free devices, which keep their place at the front.
+// hold marks the last n free devices, so that the free ones stay in front.
 func hold(list []byte, n int, holder byte) {
 	from := free(list)
 	for i := from - n; i < from; i++ {

@@ -11,33 +11,33 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// jointly finds, for one container at a time, the most pairs and, of the ways to make them, the one that
-// leaves the most same-switch pairs to be made; then GPUs that share switches, then VFs on PFs of their own,
-// then VFs spread over the switches. It counts devices by switch and goes through all numbers that each
-// switch can give. It knows nothing of package placement: it is what that is measured by.
+// jointly maximizes, for one container at a time, the pairs; then the possible same-switch pairs that remain;
+// then GPUs that share switches, then VFs on PFs of their own, then the spread of VFs over switches. It
+// counts devices by switch and tries all numbers for each switch. It does not use package placement, for
+// which it is the reference.
 //
-// It can also keep partners: before GPUs share switches it leaves as many pairs as possible for when what is
-// taken now is free again. So a container without VFs does not take the last GPU of a switch whose VFs are
-// all in use, if it can take one of two elsewhere.
+// With keeps set, it also reserves partners: before GPUs share switches it maximizes the pairs that remain
+// possible once the devices in use are free again. So a container without VFs does not take the last GPU of a
+// switch whose VFs are all in use, if it can take one of two elsewhere.
 type jointly struct {
 	node   *world.Node
 	keeps  bool
 	pools  []pool
-	best   []int64 // by switch and what is taken before it: the best score
+	best   []int64 // by switch and devices taken before: the best score
 	take   []taking
 	wanted taking
 }
 
-// pool is what one switch has; the last one is for devices without a switch.
+// pool is the devices of a switch; the last pool has the devices without a switch.
 type pool struct {
-	may   [2][]int // that can be taken
+	may   [2][]int // available devices
 	free  [2]int   // free in all
 	has   [2]int   // free or not
-	given [2]int   // that the container has already
-	pfs   int      // of the VFs that can be taken
+	given [2]int   // devices that the container has already
+	pfs   int      // PFs of the available VFs
 }
 
-// The parts of a score, the weightiest first: there is room for 64 GPUs and 8,000 VFs.
+// Weights of the parts of a score, in descending order, with room for 64 GPUs and 8,000 VFs.
 const (
 	onePair     = 1 << 54
 	oneLeft     = 1 << 46
@@ -83,7 +83,7 @@ func wholeNode(n *world.Node) world.Prefer {
 	}
 }
 
-// within lists the devices that are on some NUMA nodes.
+// within returns the devices on some NUMA nodes.
 func within(n *world.Node, kind world.Kind, devices []int, m hints.Mask) []int {
 	return slices.DeleteFunc(slices.Clone(devices), func(i int) bool {
 		at := n.Devices[kind][i].NUMA
@@ -91,8 +91,8 @@ func within(n *world.Node, kind world.Kind, devices []int, m hints.Mask) []int {
 	})
 }
 
-// choose answers a question when each half can be chosen from these devices. The score is -1 where they are
-// too few.
+// choose answers a question with devices of asked, if the other half can come from other. The score is -1 if
+// there are too few devices.
 func (j *jointly) choose(s *world.State, q world.Question, asked, other []int) ([]int, int64) {
 	var may [2][]int
 	may[q.Kind] = asked
@@ -136,8 +136,8 @@ func (j *jointly) at(kind world.Kind, i int) int {
 	return len(j.pools) - 1
 }
 
-// spread orders VFs so that the first ones are on different PFs, those with the most free VFs first, and
-// counts the PFs.
+// spread sorts VFs so that the first ones are on different PFs, those with the most free VFs first, and
+// returns the number of PFs.
 func (j *jointly) spread(vfs []int) int {
 	on := map[int][]int{}
 	for _, i := range vfs {
@@ -155,7 +155,7 @@ func (j *jointly) spread(vfs []int) int {
 	return len(on)
 }
 
-// solve goes through the pools and keeps the best score for every number of GPUs and VFs taken so far.
+// solve computes, pool by pool, the best score for every number of GPUs and VFs taken so far.
 func (j *jointly) solve() int64 {
 	w := j.wanted
 	width := (w.gpus + 1) * (w.vfs + 1)
@@ -187,12 +187,12 @@ func (j *jointly) solve() int64 {
 	return j.best[len(j.best)-1]
 }
 
-// score is what it is worth to take so many from a pool; nothing where there is no switch.
+// score returns the value of taking g GPUs and v VFs from a pool; 0 for the pool without a switch.
 func (j *jointly) score(p *pool, g, v int) int64 {
 	if p == &j.pools[len(j.pools)-1] {
 		return 0
 	}
-	gpus, vfs := p.free[world.GPU]-g, p.free[world.VF]-v // that stay free
+	gpus, vfs := p.free[world.GPU]-g, p.free[world.VF]-v // remaining free devices
 	g, v = g+p.given[world.GPU], v+p.given[world.VF]
 	own := min(g, v, p.pfs+p.given[world.VF])
 	score := int64(min(g, v))*onePair + int64(min(gpus, vfs))*oneLeft + int64(own)*oneOwnPF + even(vfs)
@@ -203,8 +203,8 @@ func (j *jointly) score(p *pool, g, v int) int64 {
 	return score + int64(g*g)*oneNear
 }
 
-// even grows ever more slowly with the free VFs of a switch, so that the sum over all switches is the largest
-// when VFs are taken where most are free.
+// even is concave in the free VFs of a switch, so that the sum over all switches is largest if VFs are taken
+// from the switches with the most free ones.
 func even(free int) int64 { return int64(free * (4095 - free) / 2) }
 
 // chosen follows the best score back to the devices of a kind.

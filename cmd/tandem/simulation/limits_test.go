@@ -12,14 +12,14 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// event is a container that comes to a NUMA node, or the number of one that goes.
+// event is the arrival of a container at a NUMA node, or the number of a departing one.
 type event struct {
 	request world.Request
 	counts  bool
 	leaves  int // 0 for none; the number of the container, from 1
 }
 
-// randomEvents makes a history that fits on two GPUs and one VF on each of two switches, whatever is chosen.
+// randomEvents returns a history that fits on two GPUs and one VF on each of two switches, for any choice.
 func randomEvents(seed uint64) []event {
 	rng := newRand(seed)
 	var events []event
@@ -84,7 +84,7 @@ func TestBoundIsTheBestOfAllChoices(t *testing.T) {
 	}
 }
 
-// tryAll finds the most pairs that count by trying every choice on the first NUMA node.
+// tryAll returns the most counted pairs by trying every choice on the first NUMA node.
 func tryAll(s *world.State, events []event, containers []world.Container) int {
 	for i, e := range events {
 		if e.leaves == 0 {
@@ -140,8 +140,7 @@ func TestLikeHoldingsAreOne(t *testing.T) {
 	}
 }
 
-// On node A the best plan for the long run and the step-wise optimum come to the same; where two GPUs share a
-// VF it does not.
+// On node A the long-term optimum equals the step-wise optimum; with two GPUs per VF it does not.
 func TestLookingAhead(t *testing.T) {
 	for _, c := range []struct {
 		node  string

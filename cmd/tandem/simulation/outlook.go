@@ -9,22 +9,21 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// outlook is what every way of holding the devices of a NUMA node is worth for the pairs of containers to
-// come, when it is known how often each request comes and how long containers stay, but not when. It is
-// worked out for a node to which all arrivals come, as they do to the one with the lowest number under policy
-// restricted: with a plan that is the best there, each holding's value is how many more pairs it leads to
-// than an empty node.
+// outlook is the value of every holding of a NUMA node for the pairs of future containers, given the rates of
+// requests and the mean stay, but not the times. It is computed for a node that receives all arrivals, as the
+// node with the lowest number does under policy restricted: with the optimal policy there, a holding's value
+// is the number of additional pairs compared with an empty node.
 type outlook struct {
 	domain     domain
-	symmetries [][]int // orders of the devices under which holdings are alike
+	symmetries [][]int // permutations of the devices that map holdings to equivalent ones
 	values     map[holding]float64
 }
 
-// mostSymmetries bounds the time that it takes to see whether two holdings are alike.
+// mostSymmetries limits the time of comparing two holdings.
 const mostSymmetries = 64
 
-// newOutlook works it out by value iteration over all holdings; nil where there are too many of them, and
-// where NUMA nodes differ.
+// newOutlook computes the outlook by value iteration over all holdings. It returns nil if there are too many
+// holdings or if NUMA nodes differ.
 func newOutlook(n *world.Node, mix world.Mix, rate float64) *outlook {
 	d := newDomain(n, 0)
 	o := &outlook{domain: d, values: map[holding]float64{}}
@@ -53,7 +52,8 @@ func newOutlook(n *world.Node, mix world.Mix, rate float64) *outlook {
 	return o
 }
 
-// findSymmetries lists the orders that exchange switches of one size, and devices of one kind on a switch.
+// findSymmetries lists the permutations that exchange switches of one size, and devices of one kind on a
+// switch.
 func (o *outlook) findSymmetries() bool {
 	var step func(order []int, left []capacity) bool
 	step = func(order []int, left []capacity) bool {
@@ -80,7 +80,7 @@ func (o *outlook) findSymmetries() bool {
 	return step(nil, o.domain.switches)
 }
 
-// permutations lists all orders of so many numbers from a first one on.
+// permutations returns all permutations of count numbers starting at first.
 func permutations(first, count int) [][]int {
 	if count == 0 {
 		return [][]int{nil}
@@ -94,8 +94,8 @@ func permutations(first, count int) [][]int {
 	return all
 }
 
-// alike returns one and the same holding for all that differ only in which of like devices are held and in
-// the numbers of the containers.
+// alike returns the canonical form of a holding: equivalent holdings differ only by interchangeable devices
+// and by the containers' numbers.
 func (o *outlook) alike(h holding) holding {
 	best := holding{math.MaxUint8}
 	for _, order := range o.symmetries {
@@ -111,7 +111,7 @@ func (o *outlook) alike(h holding) holding {
 	return best
 }
 
-// renumbered gives containers the numbers 1, 2 … in the order in which they appear.
+// renumbered numbers containers 1, 2 … in order of appearance.
 func renumbered(h holding) holding {
 	var numbers [256]byte
 	last := byte(0)
@@ -125,21 +125,21 @@ func renumbered(h holding) holding {
 	return h
 }
 
-// model is what can happen on the NUMA node.
+// model is the Markov decision process of a NUMA node.
 type model struct {
 	*outlook
 	states []holding
 	index  map[holding]int
 	memo   map[holding]holding
-	come   [][][]step // by state and request: what can be chosen; nothing where it does not fit
-	leave  [][]int    // by state: what is left when each of the containers goes
+	come   [][][]step // by state and request: the possible choices; empty if the request does not fit
+	leave  [][]int    // by state: the state after the departure of each container
 	rates  []float64  // by request
 }
 
-// step is a choice: the pairs it makes, and the state it leads to.
+// step is a choice: its pairs, and the next state.
 type step struct{ pairs, to int }
 
-// explore finds all states that can be reached from the empty node.
+// explore finds all states reachable from the empty node.
 func (m *model) explore(mix world.Mix) bool {
 	m.number(holding{})
 	for i := 0; i < len(m.states); i++ {
@@ -187,7 +187,8 @@ func (m *model) number(h holding) int {
 	return i
 }
 
-// Value iteration ends when no value changes by more than this against the others, in pairs per event.
+// Value iteration ends when no value changes relative to the others by more than closeEnough, in pairs per
+// event.
 const (
 	closeEnough = 1e-9
 	mostRounds  = 20_000
@@ -213,8 +214,8 @@ func (m *model) iterate() []float64 {
 	return values
 }
 
-// value is what a state is worth one event earlier. Events come at a constant rate, that of all requests and
-// of as many departures as there can be; those that find nobody to leave change nothing.
+// value returns the value of a state one event earlier. The rate of events is constant: that of all requests
+// and of the maximum number of departures, of which those without a container change nothing.
 func (m *model) value(i int, values []float64) float64 {
 	sum, total := float64(mostHeld-len(m.leave[i]))*values[i], float64(mostHeld)
 	for _, to := range m.leave[i] {

@@ -49,8 +49,8 @@ func Run(ctx context.Context, c Config) (*report.Report, error) {
 	return found.report(&c, paces), nil
 }
 
-// paces works out what can be foreseen at each rate, if a way of choosing wants to know: where NUMA nodes are
-// problems of their own, and small ones.
+// paces computes the outlook at each rate, if a way of choosing uses outlooks, the NUMA nodes are separate
+// problems, and these are small.
 func (c *Config) paces(rates []float64) []pace {
 	paces := make([]pace, len(rates))
 	for i, rate := range rates {
@@ -63,8 +63,8 @@ func (c *Config) paces(rates []float64) []pace {
 	return paces
 }
 
-// playAll plays a stream under every way of choosing, and finds the bound with the first that the kubelet has
-// a say in.
+// playAll plays a stream under every way of choosing, and computes the bound with the first way under the
+// kubelet.
 func (p *player) playAll(s stream, at pace, found *findings, load, seed int) {
 	c := p.config
 	var b *bound
@@ -119,7 +119,7 @@ func (f *findings) report(c *Config, paces []pace) *report.Report {
 	return r
 }
 
-// bounded is the mean of the bounds, nil unless every seed has one.
+// bounded returns the mean of the bounds, or nil unless every seed has a bound.
 func bounded(shares []float64) *report.Estimate {
 	if slices.ContainsFunc(shares, math.IsNaN) {
 		return nil

@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// small is a configuration that takes well under a second.
+// small is a configuration that runs in well under a second.
 func small(t testing.TB, node string, vfsPerPF int) Config {
 	return Config{
 		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, world.DefaultMix),
@@ -52,9 +52,9 @@ func figuresOf(t testing.TB, l report.Load, way string) report.Figures {
 	return l.Ways[i].Figures
 }
 
-// What the stock pair does on real kubelet managers and with the vendors' own policies, measured with 150
-// seeds. A reduced run has to come within its own confidence interval and one point for the mean of the few
-// seeds that the load is calibrated with.
+// Figures of the stock plugins on real kubelet managers and with the vendors' own policies, measured with 150
+// seeds. A reduced run must be within its own confidence interval plus one point for the mean of the few
+// calibration seeds.
 func TestStockFiguresAreReproduced(t *testing.T) {
 	for _, c := range []struct {
 		node      string
@@ -140,7 +140,7 @@ func TestResultDependsOnTheConfigurationAlone(t *testing.T) {
 
 func TestOutput(t *testing.T) {
 	c := small(t, "A", 1)
-	// what package placement has no part in
+	// ways without package placement
 	c.Seeds, c.Arrivals, c.Ways = 2, 60, ways(t, "stock", "follow", "joint", "whole-node")
 	steps := 0
 	c.Progress = func(done, all int) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// sample is what one trial found: the figures in their order, then those of the requests.
+// sample is the result of one trial: the figures in order, then those of the requests.
 type sample []float64
 
 const (
@@ -52,10 +52,10 @@ func (t *tally) sample(mix world.Mix) sample {
 	return s
 }
 
-// percent is NaN where there is nothing to take a part of.
+// percent returns a share in percent, NaN if whole is 0.
 func percent(part, whole int) float64 { return 100 * float64(part) / float64(whole) }
 
-// wayReport sums samples up, one of every seed.
+// wayReport summarizes samples, one per seed.
 func wayReport(w Way, mix world.Mix, samples []sample) report.Way {
 	at := func(i int) *report.Estimate {
 		values := make([]float64, len(samples))

@@ -9,15 +9,15 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// tally counts what becomes of the containers of one trial, and what the node is like between them.
+// tally counts the outcomes of the containers of one trial, and the node's state over time.
 type tally struct {
 	node     *world.Node
 	best     *locality.Best
 	requests []requestTally // by index of the mix
 
 	near     float64 // sum of GPU to GPU locality
-	several  int     // containers with more than one GPU
-	crossing int     // pairs whose halves are on different NUMA nodes
+	several  int     // containers with several GPUs
+	crossing int     // pairs across NUMA nodes
 
 	time, busy, stranded float64 // integrals: 1, share of GPUs allocated, stranded pairs
 }
@@ -56,8 +56,7 @@ func (t *tally) arrival(s *world.State, what int, c world.Container, outcome wor
 	}
 }
 
-// locality is how near the GPUs of a container are to each other, as a share of the best that could be had of
-// those free before.
+// locality returns the score of a container's GPUs relative to the best set of the GPUs free before.
 func (t *tally) locality(s *world.State, c world.Container) float64 {
 	free := slices.Clone(c.Devices[world.GPU])
 	for i := range t.node.Devices[world.GPU] {
@@ -72,7 +71,7 @@ func (t *tally) locality(s *world.State, c world.Container) float64 {
 	return float64(t.node.Locality.Of(c.Devices[world.GPU])) / float64(best)
 }
 
-// pass counts what the node is like for a time.
+// pass adds the node's state for a duration.
 func (t *tally) pass(s *world.State, time float64) {
 	t.time += time
 	t.busy += time * (1 - float64(s.Free(world.GPU))/float64(t.node.Count(world.GPU)))

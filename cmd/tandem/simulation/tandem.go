@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// tandem chooses as the coordinator does: the half that is asked from what the kubelet offers, the other half
-// as it was given or as it will most likely be asked for.
+// tandem chooses like the coordinator: the requested half from the kubelet's list; the other half as
+// allocated, or as the most likely request.
 type tandem struct {
 	node  *world.Node
 	known bool // the pod's spec could be read
@@ -30,8 +30,8 @@ func (t *tandem) prefer(s *world.State, q world.Question, _ *rand.Rand) []int {
 	return s.Chosen(q.Kind, choice)
 }
 
-// guess is the request of a container that is not known: what it has of the other kind or, where it has
-// nothing yet, as many as are asked for now.
+// guess returns the expected request of an unknown container: its devices of the other kind or, without any,
+// the same number as in the question.
 func guess(q world.Question) world.Request {
 	n := [2]int{q.Size, q.Size}
 	if other := q.Kind.Other(); len(q.Given[other]) > 0 {

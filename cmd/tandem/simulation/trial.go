@@ -18,13 +18,12 @@ type trial struct {
 	rng    *rand.Rand
 	leave  departures
 	tally  tally
-	bound  *bound // nil where it is not asked for
+	bound  *bound // nil if not needed
 	now    float64
 	counts bool // after the warm-up
 }
 
-// player plays trials, one after the other. What the ways of choosing have worked out is kept from trial to
-// trial.
+// player plays trials one after the other, and keeps the caches of the ways of choosing.
 type player struct {
 	config *Config
 	prefer []world.Prefer
@@ -32,8 +31,7 @@ type player struct {
 	best   *locality.Best
 }
 
-// pace is how often containers arrive, per mean holding time, and what can be foreseen of it, nil for
-// nothing.
+// pace is the rate of arrivals per mean holding time, with the outlook for that rate or nil.
 type pace struct {
 	rate    float64
 	outlook *outlook
@@ -47,10 +45,10 @@ func newPlayer(c *Config) *player {
 	return p
 }
 
-// players are for trials that are played at once.
+// players returns a pool of players for concurrent trials.
 func (c *Config) players() *sync.Pool { return &sync.Pool{New: func() any { return newPlayer(c) }} }
 
-// choosing is the way's choice at a pace.
+// choosing returns the way's choice at a pace.
 func (p *player) choosing(way int, at pace) world.Prefer {
 	if !p.config.Ways[way].ahead || at.outlook == nil {
 		return p.prefer[way]
@@ -63,7 +61,7 @@ func (p *player) choosing(way int, at pace) world.Prefer {
 	return prefer
 }
 
-// play plays a stream and returns what came of it. It tells bound of all that is admitted, if it is not nil.
+// play plays a stream and returns its tally. It reports admissions to bound, if not nil.
 func (p *player) play(s stream, at pace, way int, bound *bound) *tally {
 	c := p.config
 	rules := world.Rules{Policy: c.Policy, ExcludeTopology: c.ExcludeTopology}

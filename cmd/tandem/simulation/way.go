@@ -21,11 +21,11 @@ type Way struct {
 	make  func(*world.Node) world.Prefer
 }
 
-// Prefer makes the part of the way that answers the kubelet. It remembers what it has worked out and is not
-// for use at the same time. What looks ahead needs to know what will come; here it chooses step by step.
+// Prefer returns the way's answers to the kubelet. It caches results and is not safe for concurrent use. The
+// way ahead has no outlook here and chooses step by step.
 func (w Way) Prefer(n *world.Node) world.Prefer { return w.make(n) }
 
-// Ways are all of them, in the order of the tables.
+// Ways returns all ways, in the order of the tables.
 func Ways() []Way {
 	return []Way{
 		{Name: "stock", Title: "stock pair", make: stock},
@@ -39,7 +39,7 @@ func Ways() []Way {
 	}
 }
 
-// WayNames are their names.
+// WayNames returns the names of all ways.
 func WayNames() []string {
 	var names []string
 	for _, w := range Ways() {
@@ -65,7 +65,7 @@ func FindWays(names []string) ([]Way, error) {
 	return found, nil
 }
 
-// stock is the pair of plugins as they are: GPUs by how near they are to each other, any VFs.
+// stock is the pair of stock plugins: the nearest GPUs, any VFs.
 func stock(n *world.Node) world.Prefer {
 	v := locality.NewVendor(n.Locality)
 	return func(_ *world.State, q world.Question, rng *rand.Rand) []int {
@@ -76,8 +76,8 @@ func stock(n *world.Node) world.Prefer {
 	}
 }
 
-// follow is for plugins of which each knows what the other gave: who is asked first chooses as the stock
-// plugin does, and who is asked second takes what shares a switch with that.
+// follow is a pair of plugins that know each other's allocations: the first chooses like the stock plugin,
+// the second takes devices on the same switches.
 func follow(n *world.Node) world.Prefer {
 	first := stock(n)
 	return func(s *world.State, q world.Question, rng *rand.Rand) []int {

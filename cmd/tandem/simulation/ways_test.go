@@ -13,10 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// On an empty node with four switches per NUMA node the stock pair's pairs are those of two random subsets:
-// n/4 of n pairs are on one switch, that is 25, 50 and 100 % where the halves have as many devices on a
-// switch as the other. With 8 VFs on each PF the VFs are drawn from 32, so that several can fall on one
-// switch.
+// On an empty node with four switches per NUMA node the stock plugins choose two random subsets: n/4 of n
+// pairs are on one switch, that is 25, 50 and 100 % if both halves have equally many devices per switch. With
+// 8 VFs on each PF the VFs are drawn from 32, so that several can be on one switch.
 func TestStockPairOnAnEmptyNode(t *testing.T) {
 	node := presetNode(t, "A", 8)
 	rng := newRand(1)
@@ -61,7 +60,7 @@ func TestVendorKeepsGPUsTogether(t *testing.T) {
 		name      string
 		available []int
 		size      int
-		want      [][]int // any of them
+		want      [][]int // any of them is right
 	}{
 		{"a switch", []int{0, 2, 3, 5}, 2, [][]int{{2, 3}}},
 		{"either switch", []int{0, 1, 4, 5}, 2, [][]int{{0, 1}, {4, 5}}},
@@ -78,8 +77,8 @@ func TestVendorKeepsGPUsTogether(t *testing.T) {
 	}
 }
 
-// The step-wise optimum is what everything else is measured by, so it is itself compared with trying
-// everything.
+// The step-wise optimum is the reference for everything else, so it is itself compared with an exhaustive
+// search.
 func TestJointIsTheBestOfAll(t *testing.T) {
 	rng := newRand(1)
 	for range 3000 {
@@ -121,14 +120,13 @@ func mostPairs(s *world.State, r world.Request, mask hints.Mask) (best [2]int) {
 	return best
 }
 
-// worth is the pairs on one switch that a container has, and those that can still be made.
+// worth returns a container's pairs on one switch, and the pairs that remain possible.
 func worth(s *world.State, c world.Container) [2]int {
 	pix, _, _ := s.Node.Pairs(c)
 	return [2]int{pix, min(s.Free(world.GPU), s.Free(world.VF)) - s.Stranded()}
 }
 
-// Both know the whole request, so both make the most pairs; that is where package placement and this package
-// meet.
+// Both know the whole request, so both make the most pairs: package placement and this package agree.
 func TestTandemMakesAsManyPairs(t *testing.T) {
 	rng := newRand(2)
 	for range 1000 {
@@ -151,7 +149,7 @@ func TestTandemMakesAsManyPairs(t *testing.T) {
 		best, _ := s.Admit(r, first, joint(node), rng)
 		got, _, _ := node.Pairs(mine)
 		want, _, _ := node.Pairs(best)
-		if got != want && !(s.Rules().ExcludeTopology && first == world.VF) { // whose NUMA node has to be guessed
+		if got != want && !(s.Rules().ExcludeTopology && first == world.VF) { // its NUMA node must be guessed
 			t.Fatalf("node %s, %s, %v, %v first: %d pairs, best %d", node.Name, policy, r, first, got, want)
 		}
 	}
@@ -171,7 +169,7 @@ func TestFollowTakesTheSwitchesOfTheFirst(t *testing.T) {
 }
 
 func TestPairsCountNoVFTwice(t *testing.T) {
-	node := presetNode(t, "C", 2) // a switch has GPUs 0 1, and VFs 0 1 of one PF and 2 3 of the other
+	node := presetNode(t, "C", 2) // each switch has GPUs 0 1, and VFs 0 1 of one PF and 2 3 of the other
 	for _, c := range []struct {
 		gpus, vfs          []int
 		pix, own, sameNode int

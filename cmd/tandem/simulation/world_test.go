@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// presetNode makes each node once: it takes milliseconds under the race detector.
+// presetNode caches each node, which takes milliseconds under the race detector.
 func presetNode(t testing.TB, name string, vfsPerPF int) *world.Node {
 	t.Helper()
 	key := fmt.Sprint(name, vfsPerPF)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topo measures how near the GPUs and NICs of a machine are to each other, and shows it as a matrix
-// and as a picture.
+// Package topo measures the distances of a machine's GPUs and NICs, and shows them as a matrix and as a
+// picture.
 package topo
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Matrix is the answer, as JSON has it.
+// Matrix is the answer, in JSON.
 type Matrix struct {
 	Version      document.V1   `json:"version"`
 	GPUs         []GPU         `json:"gpus"`
@@ -24,15 +24,15 @@ type Matrix struct {
 
 // GPU is a GPU of the matrix.
 type GPU struct {
-	ID         string            `json:"id"` // the address; for AMD that is the kubelet's device ID too
+	ID         string            `json:"id"` // the address; for AMD also the kubelet's device ID
 	Address    topology.Address  `json:"address"`
 	NUMA       topology.NUMANode `json:"numa"`
 	Model      string            `json:"model"`
 	VRAM       *uint64           `json:"vram"`                 // bytes
-	Partitions []string          `json:"partitions,omitempty"` // device IDs, where there are several
+	Partitions []string          `json:"partitions,omitempty"` // device IDs, if there are several
 }
 
-// NIC is a NIC of the matrix: a network function that is no VF.
+// NIC is a network function of the matrix other than a VF.
 type NIC struct {
 	Address topology.Address   `json:"address"`
 	NUMA    topology.NUMANode  `json:"numa"`
@@ -41,7 +41,7 @@ type NIC struct {
 	VFs     []topology.Address `json:"vfs"`
 }
 
-// Distance is how far a GPU and a NIC are from each other.
+// Distance is the distance of a GPU and a NIC.
 type Distance struct {
 	GPU      topology.Address `json:"gpu"`
 	NIC      topology.Address `json:"nic"`
@@ -49,7 +49,7 @@ type Distance struct {
 	Bridges  int              `json:"bridges"`
 }
 
-// GPUDistance is how far two GPUs are from each other by PCIe.
+// GPUDistance is the distance of two GPUs by PCIe.
 type GPUDistance struct {
 	A        topology.Address `json:"a"`
 	B        topology.Address `json:"b"`
@@ -66,7 +66,7 @@ type Link struct {
 	Count int               `json:"count"`
 }
 
-// NewMatrix measures every pair. Without all the NICs are those with RDMA, unless there is none.
+// NewMatrix measures every pair. Unless all is set, NICs without RDMA are left out if any NIC has RDMA.
 func NewMatrix(n *machine.Node, all bool) *Matrix {
 	m := &Matrix{
 		GPUs: []GPU{}, NICs: []NIC{}, Distances: []Distance{}, GPUDistances: []GPUDistance{}, Links: []Link{},
@@ -95,7 +95,7 @@ func NewMatrix(n *machine.Node, all bool) *Matrix {
 	return m
 }
 
-// ReadVerbose adds what else decides how fast the pairs are.
+// ReadVerbose adds further facts that affect the speed of pairs.
 func (m *Matrix) ReadVerbose(n *machine.Node) {
 	var gpus, nics []topology.Address
 	for _, g := range m.GPUs {

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Nearest prints a line for each GPU: the NICs that are as near to it as any, and how near that is.
+// Nearest returns a line for each GPU: its nearest NICs and their distance.
 func (m *Matrix) Nearest() []byte {
 	var out bytes.Buffer
 	if len(m.GPUs) == 0 {

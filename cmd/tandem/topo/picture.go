@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Picture is the node with the cards of the matrix, under the names that the matrix gives them.
+// Picture returns the node with the cards of the matrix, named as in the matrix.
 func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 	drawn := &picture.Node{Title: title, Tree: tree, Summary: m.summary()}
 	for i, g := range m.GPUs {
@@ -37,7 +37,7 @@ func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 	return drawn
 }
 
-// summary counts what there is, and which GPUs can have a pair on one switch.
+// summary counts the devices, and the GPUs that can have a pair on one switch.
 func (m *Matrix) summary() []string {
 	vfs, near := 0, map[topology.Address]bool{}
 	for _, nic := range m.NICs {
@@ -59,7 +59,7 @@ func (m *Matrix) summary() []string {
 		fmt.Sprintf("GPUs with a NIC on their switch %d", len(near)))
 }
 
-// devices are the IDs of what can be given to containers: the partitions, or the GPU itself.
+// devices returns the IDs of the allocatable devices: the partitions, or the GPU itself.
 func (g *GPU) devices() []string {
 	if len(g.Partitions) == 0 {
 		return []string{g.ID}

@@ -28,8 +28,8 @@ UNK    unknown
 const xgmiLegend = `XGMI1  direct XGMI link; XGMI2 and on: as many hops
 `
 
-// Table prints the matrix: one line per GPU, one column per GPU and NIC, below them what the short names
-// stand for.
+// Table returns the matrix as text: one line per GPU, one column per GPU and NIC, and a legend of the short
+// names.
 func (m *Matrix) Table() []byte {
 	var out bytes.Buffer
 	if len(m.GPUs) > 0 {
@@ -70,7 +70,7 @@ func (m *Matrix) writeCells(out *bytes.Buffer) {
 	_ = w.Flush() // to memory
 }
 
-// gpuCell is the XGMI link between two GPUs or, where there is none, their PCIe distance.
+// gpuCell returns the XGMI link between two GPUs or, without a link, their PCIe distance.
 func (m *Matrix) gpuCell(i, k int) string {
 	if i == k {
 		return "X"

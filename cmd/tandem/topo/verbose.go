@@ -17,15 +17,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Verbose is what else decides how fast a pair is: what its links do now, and whether its traffic takes the
-// short way.
+// Verbose has further facts that affect the speed of pairs: the current state of links, and whether traffic
+// takes the direct path.
 type Verbose struct {
 	GPUs  []GPUTruth  `json:"gpus"` // in the order of the matrix
 	NICs  []NICTruth  `json:"nics"`
-	Pairs []PairTruth `json:"pairs"` // those of the same switch
+	Pairs []PairTruth `json:"pairs"` // pairs on one switch
 }
 
-// GPUTruth is what the link of a GPU does, and its IOMMU group.
+// GPUTruth is the state of a GPU's link, and the GPU's IOMMU group.
 type GPUTruth struct {
 	Address topology.Address `json:"address"`
 	PCIe    LinkTruth        `json:"pcie"`
@@ -38,7 +38,7 @@ type NICTruth struct {
 	Ports []PortTruth `json:"ports"`
 }
 
-// LinkTruth is a PCIe link; zero is unknown. Of a VF it is that of the PF.
+// LinkTruth is a PCIe link; zero is unknown. For a VF, it is the PF's link.
 type LinkTruth struct {
 	Speed    float64 `json:"gts"`
 	MaxSpeed float64 `json:"maxGts"`
@@ -56,19 +56,19 @@ type PortTruth struct {
 	Rate   string `json:"rate"`  // "400 Gb/sec (4X NDR)"
 }
 
-// PairTruth tells what ACS does between a GPU and a NIC of one switch. With redirect on at any port on the
-// way the traffic goes up to the host bridge and down again: the pair is as good as PHB.
+// PairTruth is the effect of ACS between a GPU and a NIC of one switch. If any port on the way redirects,
+// traffic goes up to the host bridge and down again, as with PHB.
 type PairTruth struct {
 	GPU topology.Address   `json:"gpu"`
 	NIC topology.Address   `json:"nic"`
 	ACS topology.ACS       `json:"acs"`
-	At  []topology.Address `json:"redirectAt"` // ports that redirect
+	At  []topology.Address `json:"redirectAt"` // redirecting ports
 
 	gpu, nic int // positions in the matrix
 	word     topology.Level
 }
 
-// readVerbose reads it for the GPUs and NICs of a matrix.
+// readVerbose reads the facts for the GPUs and NICs of a matrix.
 func readVerbose(n *machine.Node, gpus, nics []topology.Address) *Verbose {
 	v := &Verbose{GPUs: []GPUTruth{}, NICs: []NICTruth{}, Pairs: []PairTruth{}}
 	for _, gpu := range gpus {
@@ -122,14 +122,14 @@ func ports(n *machine.Node, a topology.Address) []PortTruth {
 	}
 	for _, rdma := range d.RDMA {
 		dir := path.Join("bus/pci/devices", a.String(), "infiniband", rdma, "ports")
-		entries, _ := fs.ReadDir(n.Sys, dir) // none where there is none
+		entries, _ := fs.ReadDir(n.Sys, dir) // none for a missing directory
 		for _, entry := range entries {
 			number, err := strconv.Atoi(entry.Name())
 			if err != nil {
 				continue
 			}
 			text := func(file string) string {
-				content, _ := fs.ReadFile(n.Sys, path.Join(dir, entry.Name(), file)) // "" where it cannot be read
+				content, _ := fs.ReadFile(n.Sys, path.Join(dir, entry.Name(), file)) // "" for an unreadable file
 				return strings.TrimSpace(string(content))
 			}
 			ports = append(ports, PortTruth{Device: rdma, Port: number, State: text("state"), Rate: text("rate")})
@@ -138,7 +138,7 @@ func ports(n *machine.Node, a topology.Address) []PortTruth {
 	return ports
 }
 
-// stateName is the state without its number: of "4: ACTIVE" that is "ACTIVE" (state_show in
+// stateName returns the state without its number: "ACTIVE" for "4: ACTIVE" (state_show in
 // drivers/infiniband/core/sysfs.c).
 func (p PortTruth) stateName() string {
 	if _, name, numbered := strings.Cut(p.State, ": "); numbered {
@@ -171,7 +171,7 @@ func (v *Verbose) write(out *bytes.Buffer) {
 	_ = w.Flush() // to memory
 }
 
-// text says it in words.
+// text describes the pair in words.
 func (p PairTruth) text() string {
 	switch p.ACS {
 	case topology.ACSRedirect:
@@ -187,7 +187,7 @@ func (p PairTruth) text() string {
 	}
 }
 
-// String is as lspci prints links, with what the link could do where that is more.
+// String formats the link like lspci, with the link's maximum if that is higher.
 func (l LinkTruth) String() string {
 	if l.Speed == 0 || l.Width == 0 {
 		return "PCIe unknown"

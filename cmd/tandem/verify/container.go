@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Container is where the devices of a container show.
+// Container locates a container's view of its devices.
 type Container struct {
 	Environment []string // "NAME=value"
 	SysfsRoot   string
@@ -38,8 +38,8 @@ func (c *Container) find(sys fs.FS, tree *topology.Tree, r *Verification) error 
 	return nil
 }
 
-// Functions are those of the container's GPUs and VFs. It is an error where they are not what they should be,
-// and where there are none.
+// Functions returns the functions of the container's GPUs and VFs. It returns an error if there are none or
+// if they are invalid.
 func (c *Container) Functions(sys fs.FS, tree *topology.Tree) (functions []topology.Address, err error) {
 	var found Verification
 	if err := c.find(sys, tree, &found); err != nil {
@@ -60,9 +60,9 @@ func (c *Container) Functions(sys fs.FS, tree *topology.Tree) (functions []topol
 	return functions, nil
 }
 
-// vfs are what the variables PCIDEVICE_<resource> name, in their order (GetEnvs in pkg/resources/pool_stub.go
-// of the SR-IOV network device plugin). A second variable of each resource ends in _INFO and holds facts. An
-// HCA that a container was given twice is in one of them twice; what is in several is an alias.
+// vfs adds the VFs of the variables PCIDEVICE_<resource>, in order (GetEnvs in pkg/resources/pool_stub.go of
+// the SR-IOV network device plugin). A second variable of each resource ends in _INFO and holds facts. An HCA
+// allocated twice appears twice in one variable; a device in several variables is an alias.
 func (c *Container) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
 	environment := slices.Sorted(slices.Values(c.Environment))
 	for _, variable := range environment {
@@ -138,8 +138,8 @@ func (c *Container) rendered(sys fs.FS, from sysfs.Reader, r *Verification) erro
 	return nil
 }
 
-// nvidia adds the GPUs that NVIDIA_VISIBLE_DEVICES names by UUID or, where it holds anything else ("all",
-// "void", indexes, MIG devices, a folder), those whose device nodes are in the container.
+// nvidia adds the GPUs whose UUIDs are in NVIDIA_VISIBLE_DEVICES or, if the variable has any other value
+// ("all", "void", indexes, MIG devices, a folder), those whose device nodes are in the container.
 func (c *Container) nvidia(r *Verification) error {
 	gpus, err := c.nvidiaGPUs()
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Container) nvidiaShared(r *Verification) {
 	}
 }
 
-// visible lists the UUIDs of NVIDIA_VISIBLE_DEVICES; none unless it lists nothing else.
+// visible returns the UUIDs in NVIDIA_VISIBLE_DEVICES, or nil if the variable has any other value.
 func (c *Container) visible() []string {
 	var uuids []string
 	for _, variable := range c.Environment {
@@ -204,9 +204,9 @@ type nvidiaGPU struct {
 	minor string // of /dev/nvidia<minor>
 }
 
-// nvidiaGPUs reads what NVIDIA's driver tells: /proc/driver/nvidia/gpus/<address>/information holds lines
-// such as "GPU UUID: GPU-…" and "Device Minor: 0". In a container that NVIDIA's runtime made it has the
-// container's GPUs only.
+// nvidiaGPUs reads the GPUs of NVIDIA's driver: /proc/driver/nvidia/gpus/<address>/information holds lines
+// such as "GPU UUID: GPU-…" and "Device Minor: 0". NVIDIA's container runtime shows a container only its own
+// GPUs there.
 func (c *Container) nvidiaGPUs() ([]nvidiaGPU, error) {
 	files, err := filepath.Glob(filepath.Join(c.ProcRoot, "driver/nvidia/gpus/*/information"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// comparePairs checks that what pairs.json tells, in which tandem-rdma names the container's pairs to it, is
-// what the container has. Without the file nothing is told.
+// comparePairs compares pairs.json, the container's pairs as written by tandem-rdma, with the container's
+// devices. The file is optional.
 func (r *Verification) comparePairs(tree *topology.Tree, file string) {
 	told, err := pairs.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {

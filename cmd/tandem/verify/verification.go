@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Verification is what a container has, and whether it is what it should be, as JSON has it.
+// Verification has a container's devices and problems, in JSON.
 type Verification struct {
 	Version   document.V1    `json:"version"`
 	GPUs      []GPU          `json:"gpus"`
@@ -43,7 +43,7 @@ func (r *Verification) fail(format string, args ...any) {
 	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
 }
 
-// Table is for people.
+// Table returns a table for people.
 func (r *Verification) Table() []byte {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -68,7 +68,7 @@ func (r *Verification) Table() []byte {
 	}
 	file := "pairs.json " + r.PairsFile
 	if r.PairsFile == "absent" {
-		file = "no pairs.json" // which is no fault: the pool has to ask for it
+		file = "no pairs.json" // no problem: the file is optional
 	}
 	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, %s\n", verdict, len(r.GPUs), len(r.VFs), order, file)
 	return out.Bytes()

@@ -12,18 +12,18 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Check is what a container has to fulfil, and where it shows.
+// Check has the requirements of a container, and the paths of its devices.
 type Check struct {
 	Container
 	GPUs, VFs int            // -1 for any number
-	PairsFile string         // in which the plugins tell the container its pairs; it may be absent
-	Within    topology.Level // farthest distance of a pair that is accepted
+	PairsFile string         // the container's pairs, written by the plugins; optional
+	Within    topology.Level // greatest accepted distance of a pair
 	InOrder   bool           // the i-th VF has to pair with the i-th GPU
 	Topology  string         // a topology file; "" for none
 }
 
-// Run looks at the container and says what it has and what is wrong. It is an error only where the container
-// cannot be read.
+// Run examines the container. It returns an error only if the container cannot be read; other problems are in
+// the Verification.
 func (v *Check) Run() (*Verification, error) {
 	sys := os.DirFS(v.SysfsRoot)
 	tree, err := topology.Read(sys)
@@ -60,7 +60,7 @@ func (r *Verification) count(what string, got, want int, why string) {
 	}
 }
 
-// pair finds the best pairs that can be made of what the container has: all of them have to be near.
+// pair finds the best pairs of the container's devices, all of which must be near.
 func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
 	var gpus, vfs placement.Half
 	for _, g := range r.GPUs {

@@ -11,7 +11,7 @@ import (
 	"sort"
 )
 
-// file is one file of the image: the content of a file here, a text, or a link.
+// file is a file of the image: a copy of a local file, a text, or a link.
 type file struct {
 	name string // without the leading slash
 	from string // path here
@@ -19,12 +19,12 @@ type file struct {
 	link string
 }
 
-// applets are the programs that busybox is, as few as will do: what wraps the stock plugins calls sh, cat,
-// grep, lsmod and sleep (the NVIDIA and AMD GPU operators); the Jobs in deployments/examples env, ls and
-// sort; people who look for a device's place readlink.
+// applets are the programs in busybox, as few as possible. Wrappers of the stock plugins (the NVIDIA and AMD
+// GPU operators) call sh, cat, grep, lsmod and sleep; the Jobs in deployments/examples env, ls and sort;
+// people who inspect devices readlink.
 var applets = []string{"sh", "cat", "grep", "lsmod", "sleep", "env", "ls", "sort", "readlink"}
 
-// contents are the files of the image, in its layers: what the programs stand on, and the programs.
+// contents returns the layers of the image: the base, and the programs.
 func contents(bin, busybox string) (layers [][]file, err error) {
 	base, err := baseFiles(bin, busybox)
 	if err != nil {
@@ -33,7 +33,7 @@ func contents(bin, busybox string) (layers [][]file, err error) {
 	return [][]file{base, programFiles(bin)}, nil
 }
 
-// baseFiles is what the programs stand on: a shell and, where one of them is linked with it, glibc.
+// baseFiles returns the base of the programs: a shell and, for dynamically linked programs, glibc.
 func baseFiles(bin, busybox string) ([]file, error) {
 	switch interpreter, err := loader(busybox); {
 	case err != nil:
@@ -50,7 +50,7 @@ func baseFiles(bin, busybox string) ([]file, error) {
 	for _, applet := range applets {
 		files = append(files, file{name: "bin/" + applet, link: "busybox"})
 	}
-	// Folders that a runtime mounts into, on a root that is read-only: passwd says whose the files are.
+	// Mount points on a read-only root; passwd has the owner of the files.
 	files = append(files, file{name: "etc/passwd", text: "root:x:0:0:root:/root:/bin/sh\n"})
 	for _, program := range programFiles(bin) {
 		if program.from == "" {
@@ -70,30 +70,30 @@ func baseFiles(bin, busybox string) ([]file, error) {
 //go:embed entrypoint.sh
 var entrypointScript string
 
-// programFiles are the programs under their own names and under those by which operators call the stock
-// plugins.
+// programFiles returns the programs under their own names, and under the names by which operators call the
+// stock plugins.
 func programFiles(bin string) []file {
 	return []file{
 		{name: "usr/bin/tandem", from: filepath.Join(bin, "tandem")},
 		{name: "usr/bin/tandem-gpu", from: filepath.Join(bin, "tandem-gpu")},
 		{name: "usr/bin/tandem-rdma", from: filepath.Join(bin, "tandem-rdma")},
 		{name: "usr/bin/tandem-dra", from: filepath.Join(bin, "tandem-dra")},
-		// NVIDIA's GPU operator and chart, which take both from one image: config-manager tells the process of this
-		// name, and that of GPU feature discovery, when the node's configuration is another.
+		// NVIDIA's GPU operator and chart take both from one image: config-manager signals the process of this
+		// name, and GPU feature discovery, after a change of the node's configuration.
 		{name: "usr/bin/config-manager", from: filepath.Join(bin, "config-manager")},
 		{name: "usr/bin/nvidia-device-plugin", link: "tandem-gpu"},
 		// AMD's GPU operator, and its manifest with health: "./k8s-device-plugin" in /root.
 		{name: "root/k8s-device-plugin", link: "../usr/bin/tandem-gpu"},
-		// What the scripts of the SR-IOV plugin's image and of AMD's end in.
+		// Called at the end of the scripts in the SR-IOV plugin's image and in AMD's.
 		{name: "usr/bin/sriovdp", link: "tandem-rdma"},
 		// NVIDIA's network operator, for the shared RDMA plugin.
 		{name: "bin/k8s-rdma-shared-dp", link: "../usr/bin/tandem-rdma"},
-		// Manifests that name no program.
+		// For manifests without a command.
 		{name: "entrypoint.sh", text: entrypointScript},
 	}
 }
 
-// content is what is in the file.
+// content returns the content of the file.
 func (f file) content() ([]byte, error) {
 	if f.from == "" {
 		return []byte(f.text), nil
@@ -109,7 +109,7 @@ func (f file) mode() os.FileMode {
 	return 0o755
 }
 
-// folders are those that the files are in, parents first.
+// folders returns the folders of the files, parents first.
 func folders(files []file) []string {
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -125,7 +125,7 @@ func folders(files []file) []string {
 	return list
 }
 
-// unpacked is the size of all files.
+// unpacked returns the size of all files.
 func unpacked(layers ...[]file) int64 {
 	var size int64
 	for _, files := range layers {

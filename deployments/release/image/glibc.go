@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// soNames are all of glibc that a GPU vendor's library asks for once a program has opened it
-// (libnvidia-ml.so.1), which the program itself does not tell.
+// soNames are the glibc libraries that a GPU vendor's library (libnvidia-ml.so.1) needs when a program opens
+// it. The program itself does not list them.
 var soNames = []string{"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"}
 
-// crossFolders are where Debian has the glibc of another architecture, for its cross compilers, and where the
-// loader in it searches all the same: the folder of that architecture's own machines.
+// crossFolders are Debian's folders of glibc for another architecture, for cross compilers, with the folder
+// that the loader in them searches: that of the architecture's own machines.
 var crossFolders = map[string]struct{ from, to string }{
 	"amd64": {"/usr/x86_64-linux-gnu/lib", "lib/x86_64-linux-gnu"},
 	"arm64": {"/usr/aarch64-linux-gnu/lib", "lib/aarch64-linux-gnu"},
 }
 
-// glibc returns this machine's glibc for a program that is linked with it, none for a static one. The files
-// stay at their places: the loader searches where it was told when it was built.
+// glibc returns this machine's glibc for a dynamically linked program, nothing for a static one. The files
+// keep their paths, which are compiled into the loader.
 func glibc(program string) ([]file, error) {
 	interpreter, err := loader(program)
 	if err != nil || interpreter == "" {
@@ -44,7 +44,7 @@ func glibc(program string) ([]file, error) {
 	return files, nil
 }
 
-// findLoader finds a program's loader on this machine, and the folder that it searches for libraries.
+// findLoader returns the path of a program's loader on this machine, and the loader's folder of libraries.
 func findLoader(program, interpreter string) (real, folder string, err error) {
 	arch, err := architecture(program)
 	if err != nil {
@@ -58,7 +58,7 @@ func findLoader(program, interpreter string) (real, folder string, err error) {
 	return real, cross.to, err
 }
 
-// loader is the program's interpreter, "/lib64/ld-linux-x86-64.so.2"; "" for a static program.
+// loader returns the program's interpreter, "/lib64/ld-linux-x86-64.so.2", or "" for a static program.
 func loader(program string) (string, error) {
 	binary, err := os.Open(program)
 	if err != nil {
@@ -81,7 +81,7 @@ func loader(program string) (string, error) {
 	return "", nil
 }
 
-// architecture is what GOARCH calls the machine that a program is for.
+// architecture returns the GOARCH of a program.
 func architecture(program string) (string, error) {
 	headers, err := elf.Open(program)
 	if err != nil {
@@ -98,7 +98,7 @@ func architecture(program string) (string, error) {
 	}
 }
 
-// sameArchitecture makes sure that a shell runs where a program does.
+// sameArchitecture returns an error if a shell and a program have different architectures.
 func sameArchitecture(busybox, program string) error {
 	has, err := architecture(busybox)
 	if err != nil {

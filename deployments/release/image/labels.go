@@ -12,14 +12,14 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// The keys are those of the OCI image specification (annotations.md there).
+// Keys of the OCI image specification (annotations.md there).
 const (
 	labelVersion  = "org.opencontainers.image.version"
 	labelRevision = "org.opencontainers.image.revision"
 )
 
-// labelsOf says what the image of the programs in some folders is, and from which source. All have to be of
-// one version.
+// labelsOf returns the labels of the image of the programs in some folders, with their source revision. All
+// programs must have one version.
 func labelsOf(folders []string) (map[string]string, error) {
 	labels := map[string]string{
 		"org.opencontainers.image.title":         "tandem",
@@ -36,8 +36,8 @@ func labelsOf(folders []string) (map[string]string, error) {
 	return labels, ofSource(labels, programs, "make build")
 }
 
-// ofSource adds from which source programs were built. All have to be of one version; how to build them is
-// said where that cannot be read.
+// ofSource adds the version and source revision of programs. All must have one version; build is the advice
+// if it cannot be read.
 func ofSource(labels map[string]string, programs []string, build string) error {
 	for i, program := range programs {
 		info, err := buildinfo.ReadFile(program)
@@ -57,7 +57,7 @@ func ofSource(labels map[string]string, programs []string, build string) error {
 	return nil
 }
 
-// withTag is the name of the image with a tag, that of the version where the name has none.
+// withTag returns the name of the image with a tag, by default the version.
 func withTag(name string, labels map[string]string) string {
 	if strings.Contains(path.Base(name), ":") {
 		return name

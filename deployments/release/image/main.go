@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command image packs the programs of a folder into a container image, a tarball that containerd, Docker,
-// Podman and kind import, without any container engine. The same inputs give the same digest. It is what
-// "make image" runs. With --root it writes the files of the image alone, which the Dockerfile copies.
+// Podman and kind import, without any container engine. Equal inputs give equal digests. "make image" runs
+// this command. With --root it only writes the files of the image, which the Dockerfile copies.
 package main
 
 import (

@@ -15,24 +15,24 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// entrypoint is what a container runs whose manifest names no command: it tells manifests of GPUs from those
-// of VFs.
+// entrypoint is the command of containers without one in their manifest: it distinguishes manifests of GPUs
+// from those of VFs.
 var entrypoint = []string{"/entrypoint.sh"}
 
-// environment is that of every program in the image.
+// environment is the environment of every program in the image.
 var environment = []string{
 	"PATH=/usr/bin:/bin",
-	// The kubelet asks a plugin one question after the other, and Go would have it run as many threads at a time
-	// as the node has CPUs: on 256 it takes half as much memory again and ten times the threads. Only the
-	// environment tells Go early enough (GOMAXPROCS in the documentation of package runtime).
+	// The kubelet calls a plugin sequentially, but Go would run as many threads as the node has CPUs: on 256
+	// CPUs that costs half as much memory again and ten times the threads. Only the environment sets the limit
+	// early enough (GOMAXPROCS in the documentation of package runtime).
 	"GOMAXPROCS=2",
-	// NVIDIA's container runtime puts the driver's library into the containers that ask for it so. NVIDIA's
-	// static manifests leave that to the image (deployments/container/Dockerfile in NVIDIA/k8s-device-plugin).
+	// NVIDIA's container runtime adds the driver's library to containers with these variables. NVIDIA's static
+	// manifests rely on the image to set them (deployments/container/Dockerfile in NVIDIA/k8s-device-plugin).
 	"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 }
 
-// newImage makes an image for the architecture of a program in it, with the container's settings and one
-// layer for each list of files.
+// newImage returns an image for the architecture of a program in it, with the container's settings and one
+// layer per list of files.
 func newImage(program string, container v1.Config, layers ...[]file) (v1.Image, error) {
 	arch, err := architecture(program)
 	if err != nil {

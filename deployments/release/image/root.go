@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// writeRoot makes a folder and writes the files of the image into it, with the modes that they have in the
-// image: where a container engine makes the image, the engine copies that folder.
+// writeRoot writes the files of the image to a new folder, with their modes: a container engine that builds
+// the image copies that folder.
 func writeRoot(dir, bin, busybox string) error {
 	layers, err := contents(bin, busybox)
 	if err != nil {

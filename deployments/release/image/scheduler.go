@@ -9,8 +9,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// packScheduler packs tandem-scheduler alone, for one architecture or several: it runs on other nodes than
-// the plugins, and is larger than they are together.
+// packScheduler packs tandem-scheduler alone, for one or several architectures: it runs on other nodes than
+// the plugins, and is larger than all of them together.
 func packScheduler(programs []string, tag, tarball string, stdout io.Writer) error {
 	labels, err := schedulerLabels(programs)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// writeTarball writes an OCI image layout as a tarball, with the file that older Dockers look for, and
-// returns its size and the digest of the image. Several images are one for several architectures; labels are
-// the annotations of that.
+// writeTarball writes an OCI image layout as a tarball, with the manifest of older Docker versions, and
+// returns its size and the digest of the image. Several images make one image for several architectures, with
+// labels as its annotations.
 func writeTarball(
 	to, tag string, labels map[string]string, images []v1.Image,
 ) (size int64, digest v1.Hash, err error) {
@@ -36,7 +36,7 @@ func writeTarball(
 	if digest, err = writeLayout(dir, reference, labels, images); err != nil {
 		return 0, digest, err
 	}
-	if err := writeDockerManifest(dir, tag, images[0]); err != nil { // it knows one architecture
+	if err := writeDockerManifest(dir, tag, images[0]); err != nil { // Docker's format has one architecture
 		return 0, digest, err
 	}
 	size, err = pack(dir, to)
@@ -78,8 +78,8 @@ func writeLayout(
 	return index.Digest()
 }
 
-// containerdName is what containerd and the kubelet call an image: docker.io is not index.docker.io to them,
-// and an image that is imported under the latter is not there for pods.
+// containerdName returns the image name of containerd and the kubelet, which use docker.io in place of
+// index.docker.io: pods would not find an image imported under the latter.
 func containerdName(tag name.Tag) string {
 	if tag.RegistryStr() == name.DefaultRegistry {
 		return "docker.io/" + tag.RepositoryStr() + ":" + tag.TagStr()
@@ -87,7 +87,7 @@ func containerdName(tag name.Tag) string {
 	return tag.Name()
 }
 
-// writeDockerManifest writes manifest.json, which "docker load" understands in every version.
+// writeDockerManifest writes manifest.json for "docker load" of all versions.
 func writeDockerManifest(dir, tag string, image v1.Image) error {
 	manifest, err := image.Manifest()
 	if err != nil {

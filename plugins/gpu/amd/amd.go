@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package amd finds AMD GPUs in sysfs, as the kernel's amdgpu and amdkfd drivers show them.
+// Package amd finds AMD GPUs in sysfs, in the files of the kernel's amdgpu and amdkfd drivers.
 //
 // A whole GPU, and the first partition of a partitioned one, is a PCI function; its device ID is its address.
-// The other partitions are platform devices, amdgpu_xcp_<n> (amdgpu_xcp.<n> on some kernels), that hang on no
-// PCI device. Only the KFD topology says of which card they are: the partition has a KFD node with the same
-// render minor, whose location_id is the card's bus, device and, in the low three bits, the number of the
-// partition.
+// The other partitions are platform devices, amdgpu_xcp_<n> (amdgpu_xcp.<n> on some kernels), without a PCI
+// parent. Only the KFD topology has their card: a partition's KFD node has the same render minor, and its
+// location_id is the card's bus, device and, in the low three bits, the number of the partition.
 //
-// Two other sources are heeded where they are there: AMD's metrics exporter (package exporter) for health,
-// and libamd_smi (package smi) for memory errors, and to be compared with sysfs at the start. Sysfs is enough
-// and counts.
+// Two optional sources complement sysfs: AMD's metrics exporter (package exporter) for health, and libamd_smi
+// (package smi) for memory errors and for a comparison at the start. Sysfs alone suffices and takes
+// precedence.
 //
-// Device IDs, resource names and the answer to the kubelet are those of AMD's own plugin, so that a node can
-// change from one to the other under running pods.
+// Device IDs, resource names and the answers to the kubelet equal those of AMD's own plugin, so that a node
+// can change from one plugin to the other under running pods.
 package amd
 
 import (
@@ -30,10 +29,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Naming says which resource name a device goes under.
+// Naming is the strategy for resource names.
 type Naming string
 
-// The two ways, as the flag -resource_naming_strategy of AMD's own plugin spells them.
+// The strategies, as in the flag -resource_naming_strategy of AMD's own plugin.
 const (
 	Single Naming = "single" // amd.com/gpu for all; partitions of different kinds are refused
 	Mixed  Naming = "mixed"  // amd.com/<compute>_<memory>, "amd.com/cpx_nps4"; amd.com/gpu without partitions
@@ -48,20 +47,20 @@ const (
 type Backend struct {
 	sys    fs.FS
 	naming Naming
-	health map[string]Health // other sources of health, by what they are called
-	asked  bool              // them, once at least
+	health map[string]Health // further sources of health, by name
+	asked  bool              // whether they were queried before
 	notes  []string          // on the library, for the next Discover
-	links  []topology.Link   // that the library alone knows
+	links  []topology.Link   // links that only the library reports
 	found  bool              // GPUs, once at least
-	kind   string            // of all partitioned GPUs when they were last partitioned alike
+	kind   string            // the last common partitioning of all partitioned GPUs
 }
 
-// ErrNoDriver says that the amdgpu driver is not there, or not done with looking for its GPUs.
+// ErrNoDriver means that the amdgpu driver is absent, or has not yet probed all GPUs.
 var ErrNoDriver = errors.New("the amdgpu driver is not loaded")
 
 var _ gpu.Backend = (*Backend)(nil)
 
-// New makes a Backend that reads sys, os.DirFS("/sys") on a live node.
+// New returns a Backend that reads sys, os.DirFS("/sys") on a live node.
 func New(sys fs.FS, naming Naming) (*Backend, error) {
 	if naming != Single && naming != Mixed {
 		return nil, fmt.Errorf("--resource_naming_strategy %q: want %s or %s", naming, Single, Mixed)
@@ -69,13 +68,13 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 	return &Backend{sys: sys, naming: naming, health: map[string]Health{}}, nil
 }
 
-// Heed has every later Discover ask a source of health too. It is called name in the log.
+// Heed adds a source of health for later calls of Discover; name is its name in the log.
 func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 
-// Discover reads every GPU and partition. The first one fails where a file is there and cannot be read, where
-// partitions of different kinds are to go under one name, and, with ErrNoDriver, where amdgpu is not loaded.
-// Later ones do not: what cannot be read is missing, GPUs that are no longer partitioned as the others are
-// unhealthy, and there is no driver while it is not loaded.
+// Discover reads every GPU and partition. The first call returns an error if a file is unreadable, if
+// partitions of different kinds would share a resource name, or, ErrNoDriver, if amdgpu is not loaded. Later
+// calls return no error: unreadable devices are missing, GPUs with another partitioning than the others are
+// unhealthy, and the inventory is partial while amdgpu is not loaded.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	if !loaded(b.sys) {
 		if b.found {
@@ -101,7 +100,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		Resources: b.resources(parts), Notes: slices.Concat(b.notes, notes, leftOut), Partial: unread != nil,
 	}
 	b.notes = nil
-	if ofCards != nil && ofNodes == nil && ofPartitions == nil { // else there may be more of every card
+	if ofCards != nil && ofNodes == nil && ofPartitions == nil { // else cards may have further partitions
 		inventory.Read = slices.SortedFunc(maps.Keys(cards), topology.Address.Compare)
 	}
 	if unread != nil {
@@ -118,10 +117,10 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	return inventory, nil
 }
 
-// alike is how all GPUs that can be partitioned are, "" where there is none or they differ. In that case it
-// says why they cannot be offered under one name.
+// alike returns the common kind of all partitionable GPUs, or "" if there are none or if they differ. In the
+// latter case mixture is the reason why one resource name cannot offer them.
 func (b *Backend) alike(parts []part) (kind string, mixture error) {
-	examples := map[string]string{} // of every kind one device
+	examples := map[string]string{} // one device of every kind
 	for _, p := range parts {
 		if last := examples[p.kind]; p.kind != "" && p.ID > last {
 			kind, examples[p.kind] = p.kind, p.ID
@@ -141,8 +140,8 @@ func (b *Backend) alike(parts []part) (kind string, mixture error) {
 		"or use --resource_naming_strategy=%s", strings.Join(kinds, ", "), Mixed)
 }
 
-// setApart makes the devices of GPUs unhealthy that are partitioned otherwise than all were when last
-// alike: a container that asks for one must get what the resource has been.
+// setApart marks the devices of GPUs unhealthy whose partitioning differs from the last common one: a
+// container must get the kind of device that the resource has had.
 func (b *Backend) setApart(devices []gpu.Device, parts []part) {
 	for i := range devices {
 		if slices.ContainsFunc(parts, func(p part) bool {
@@ -176,8 +175,8 @@ func (b *Backend) Links() ([]topology.Link, error) {
 	return append(links, b.links...), err
 }
 
-// Edits gives the container /dev/kfd and the card and render node of every device, and nothing else: no
-// environment variable, since AMD's container runtime would act on AMD_VISIBLE_DEVICES a second time.
+// Edits returns /dev/kfd and the card and render node of every device. It sets no environment variable,
+// because AMD's container runtime would act on AMD_VISIBLE_DEVICES a second time.
 func (b *Backend) Edits(devices []gpu.Device) (edits container.Edits) {
 	paths := []string{"/dev/kfd"}
 	for _, d := range devices {

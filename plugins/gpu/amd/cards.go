@@ -16,22 +16,22 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Where the kernel shows GPUs, below the sysfs root.
+// Paths of GPUs below the sysfs root.
 const (
 	module = "module/amdgpu"
-	// one link per PCI function that amdgpu drives, named by its address
+	// one link per PCI function bound to amdgpu, named by its address
 	functions = module + "/drivers/pci:amdgpu"
 	// partitions, amdgpu_xcp_<n> (drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c)
 	platform = "devices/platform"
 )
 
-// Where containers find device nodes, whatever --dev-root says: these paths are for the container runtime.
+// Paths of device nodes for the container runtime, independent of --dev-root.
 const (
 	cardNode   = "/dev/dri/card"
 	renderNode = "/dev/dri/renderD"
 )
 
-// loaded reports whether amdgpu is there, with all of its GPUs.
+// loaded reports whether amdgpu is loaded and has probed all of its GPUs.
 func loaded(sys fs.FS) bool {
 	_, err := fs.Stat(sys, module)
 	return !errors.Is(err, fs.ErrNotExist) && !gpu.Loading(sys, path.Base(module))
@@ -40,11 +40,11 @@ func loaded(sys fs.FS) bool {
 // part is a device with the partitioning of its card.
 type part struct {
 	gpu.Device
-	kind string // "cpx_nps4"; "" for a card that cannot be partitioned
+	kind string // "cpx_nps4"; "" for a card without partitioning
 }
 
-// readCards reads the PCI functions that amdgpu drives. A function that vanishes meanwhile is left out, and
-// so is one that cannot be read, which the error says.
+// readCards reads the PCI functions bound to amdgpu. It omits vanished functions, and unreadable ones, which
+// the error names.
 func readCards(sys fs.FS) (map[topology.Address]part, error) {
 	entries, err := fs.ReadDir(sys, functions)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func readCard(sys fs.FS, address topology.Address) (part, error) {
 	if card.Nodes, err = drmNodes(sys, dir); err != nil {
 		return part{}, err
 	}
-	card.VRAM, _ = ReadVRAM(sys, address) // for people: without it the card is as good
+	card.VRAM, _ = ReadVRAM(sys, address) // for people only; errors do not matter
 	compute, err := read(sys, path.Join(dir, "current_compute_partition"))
 	if err != nil {
 		return part{}, err
@@ -102,12 +102,12 @@ func readCard(sys fs.FS, address topology.Address) (part, error) {
 	return card, nil
 }
 
-// partitionName matches both names that kernels give partitions.
+// partitionName matches both forms of partition names in kernels.
 var partitionName = regexp.MustCompile(`^amdgpu_xcp[._][0-9]+$`)
 
-// readPartitions reads the partitions beyond each card's first. More of them are there than work: those that
-// the KFD topology does not know are left out, and so are those that cannot be read, which the error says. A
-// partition has the NUMA node and the partitioning of its card.
+// readPartitions reads all partitions except each card's first. It omits unused ones, which are not in the
+// KFD topology, and unreadable ones, which the error names. A partition has the NUMA node and the
+// partitioning of its card.
 func readPartitions(
 	sys fs.FS, cards map[topology.Address]part, nodes []node,
 ) (parts []part, notes []string, unread error) {
@@ -147,8 +147,8 @@ func readPartitions(
 	return parts, notes, unread
 }
 
-// drmNodes returns the device nodes of the DRM minors below a device, the card first, as the kernel names
-// them (drm_minor_alloc in drivers/gpu/drm/drm_drv.c). None where there is no drm folder.
+// drmNodes returns the device nodes of the DRM minors below a device, the card first, with the kernel's names
+// (drm_minor_alloc in drivers/gpu/drm/drm_drv.c), or nil without a drm folder.
 func drmNodes(sys fs.FS, dir string) ([]string, error) {
 	entries, err := fs.ReadDir(sys, path.Join(dir, "drm"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +177,7 @@ func minor(name, prefix string) (string, bool) {
 	return number, true
 }
 
-// read returns a file's content without the newline, "" where the file is absent or its device is gone.
+// read returns a file's content without the newline, or "" if the file or its device is absent.
 func read(sys fs.FS, file string) (string, error) {
 	content, err := fs.ReadFile(sys, file)
 	if topology.Gone(err) {

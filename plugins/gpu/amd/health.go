@@ -14,24 +14,22 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// How long each source of health may take to answer. The first answer is waited for at the start, before the
-// GPUs are offered; later ones hold up nothing but the next.
+// Time limits of each source of health. The first query delays the offer of the GPUs at the start; later ones
+// delay only the next query.
 const (
 	firstPatience = 500 * time.Millisecond
 	patience      = 5 * time.Second // as AMD's own plugin (internal/pkg/exporter/health.go)
 )
 
-// verdicts says of devices, by their IDs, whether they are healthy. Of those that are not in it nothing is
-// known.
+// verdicts maps device IDs to their health. Absent devices are unknown.
 type verdicts map[string]bool
 
-// Health is a source of health beside sysfs. It returns nil where the source is not there.
+// Health queries a source of health besides sysfs. It returns nil if the source is absent.
 type Health func(ctx context.Context) (map[string]bool, error)
 
-// judge decides which devices are healthy, and says why others are not. A device needs a render node; where
-// no GPU is in the KFD topology, none can be used for compute, whatever it looks like in PCI; and another
-// source may know of a fault that does not show in sysfs. Each of them can find a device unhealthy and none
-// of them overrules another.
+// judge sets the health of the devices and returns reasons for unhealthy ones. A device needs a render node;
+// without any GPU in the KFD topology, no device can compute; and other sources may report faults that sysfs
+// does not show. Each source can mark a device unhealthy, and none overrules another.
 func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes []string) {
 	usable := slices.ContainsFunc(nodes, func(n node) bool { return n.gpu || n.hidden })
 	if !usable {
@@ -59,7 +57,7 @@ func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes 
 	return notes
 }
 
-// of is the verdict on a device: its own, or else that on its card, for a partition is no better than that.
+// of returns the verdict on a device, or else on its card, because a partition depends on its card.
 func (v verdicts) of(d *gpu.Device) bool {
 	for _, id := range []string{d.ID, d.Card.String()} {
 		if healthy, ok := v[id]; ok {
@@ -69,7 +67,7 @@ func (v verdicts) of(d *gpu.Device) bool {
 	return true
 }
 
-// ask asks the sources of health. One that does not answer finds nothing wrong.
+// ask queries the sources of health. A source without an answer reports no fault.
 func (b *Backend) ask() (answers map[string]verdicts, notes []string) {
 	limit := patience
 	if !b.asked {

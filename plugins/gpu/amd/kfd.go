@@ -15,25 +15,25 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// kfdNodes is the KFD topology: CPUs and GPUs, a partition being a GPU of its own
+// kfdNodes is the KFD topology: CPUs, and GPUs with each partition as a GPU of its own
 // (drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 const kfdNodes = "class/kfd/kfd/topology/nodes"
 
-// node is one node of the KFD topology.
+// node is a node of the KFD topology.
 type node struct {
 	number int
 	gpu    bool
-	// the kernel shows a GPU only to those whose device cgroup lets them use it (kfd_devcgroup_check_permission)
+	// the kernel hides a GPU from processes whose device cgroup does not allow the GPU
+	// (kfd_devcgroup_check_permission)
 	hidden bool
 	card   topology.Address
 	part   int // of a partitioned card
 	render int // minor of its render node
 }
 
-// readNodes reads the nodes in the order of their numbers. The kernel numbers them without a gap
-// (kfd_build_sysfs_node_entry); a gap is there for a moment while the partitioning of a GPU changes, and
-// costs the devices of the missing nodes alone. No KFD, no nodes. A node that cannot be read is left out,
-// which the error says.
+// readNodes reads the nodes in numerical order, or none without KFD. The kernel numbers nodes without gaps
+// (kfd_build_sysfs_node_entry); a gap exists briefly while the partitioning of a GPU changes, and affects
+// only the devices of the missing nodes. Unreadable nodes are omitted and named in the error.
 func readNodes(sys fs.FS) (nodes []node, notes []string, unread error) {
 	numbers, err := numbered(sys, kfdNodes)
 	if err != nil {
@@ -74,13 +74,13 @@ func readNode(sys fs.FS, number int) (node, error) {
 	}, nil
 }
 
-// CardAddress decodes location_id: bus in bits 8 to 15, device in 3 to 7. The low three bits are the
-// function, 0 for every GPU, or on a partitioned one the number of the partition; both are masked.
+// CardAddress decodes location_id: bus in bits 8 to 15, device in 3 to 7. The low three bits, the function (0
+// for every GPU) or the number of a partition, are masked.
 func CardAddress(domain, location uint64) topology.Address {
 	return topology.Address{Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location>>3) & 0x1f}
 }
 
-// numbered lists the numbers that name the entries of a folder, ascending; none where the folder is absent.
+// numbered returns the numeric names in a folder, ascending, or nil if the folder is absent.
 func numbered(sys fs.FS, dir string) ([]int, error) {
 	entries, err := fs.ReadDir(sys, dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,8 +99,8 @@ func numbered(sys fs.FS, dir string) ([]int, error) {
 	return numbers, nil
 }
 
-// readProperties reads the numbers of these names from a properties file: a line for each, the name, a blank,
-// the number (sysfs_show_32bit_prop in kfd_topology.c). What is absent is 0.
+// readProperties reads the values of names from a properties file, with a line "name number" for each
+// (sysfs_show_32bit_prop in kfd_topology.c). Absent values are 0.
 func readProperties(sys fs.FS, file string, names ...string) (map[string]uint64, error) {
 	content, err := fs.ReadFile(sys, file)
 	if err != nil {

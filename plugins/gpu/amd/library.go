@@ -15,14 +15,14 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Library is AMD's system management library, a second source beside sysfs; package smi is it.
+// Library is AMD's system management library, a second source besides sysfs, implemented by package smi.
 type Library interface {
 	Facts(ctx context.Context) (Facts, error)
 }
 
-// Facts is what the library says.
+// Facts are the library's data.
 type Facts struct {
-	VRAM map[topology.Address]uint64 // bytes of every card it knows; 0 where it cannot tell
+	VRAM map[topology.Address]uint64 // bytes by card; 0 for unknown
 	// of the way between two cards, the lower first, as in the KFD topology
 	Weights map[[2]topology.Address]uint64
 }
@@ -31,11 +31,11 @@ type Facts struct {
 // offered.
 const startPatience = 2 * time.Second
 
-// mostXGMI is the weight up to which a multiple of weightXGMI can only be hops of XGMI.
+// mostXGMI is the greatest weight for which a multiple of weightXGMI means XGMI hops only.
 const mostXGMI = 3 * weightXGMI
 
-// Consult asks the library, once. What sysfs says is what counts: of what the library says differently there
-// are notes with the next Discover, and links that sysfs does not show are added to those it shows.
+// Consult queries the library once. Sysfs takes precedence: the next Discover returns a note for each
+// difference. Links that sysfs does not show are added.
 func (b *Backend) Consult(name string, library Library) {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
@@ -54,7 +54,7 @@ func (b *Backend) Consult(name string, library Library) {
 	}
 }
 
-// compare lists what the library says differently, and keeps the links that sysfs does not show.
+// compare returns the differences from sysfs, and keeps the additional links.
 func (b *Backend) compare(facts Facts) (differences []string, err error) {
 	cards, err := readCards(b.sys)
 	if err != nil {
@@ -90,8 +90,8 @@ func (b *Backend) compare(facts Facts) (differences []string, err error) {
 		delete(facts.Weights, pair)
 	}
 	for pair, weight := range facts.Weights {
-		// Few XGMI hops. A way over PCI Express weighs 20, the distance of the NUMA nodes if they are two, and 20
-		// (kfd_crat.c).
+		// Few XGMI hops. A path over PCI Express has a weight of 20, the distance of its two NUMA nodes if any, and
+		// 20 (kfd_crat.c).
 		if weight > 0 && weight <= mostXGMI && weight%weightXGMI == 0 {
 			b.links = append(b.links, topology.Link{
 				A: pair[0], B: pair[1], Type: topology.XGMI, Hops: hops(int(weight)), Count: 1,
@@ -103,8 +103,8 @@ func (b *Backend) compare(facts Facts) (differences []string, err error) {
 	return differences, nil
 }
 
-// ReadVRAM reads the size of a card's memory in bytes (mem_info_vram_total, amdgpu_vram_mgr.c); 0 where it is
-// not known.
+// ReadVRAM returns the size of a card's memory in bytes (mem_info_vram_total, amdgpu_vram_mgr.c), 0 for
+// unknown.
 func ReadVRAM(sys fs.FS, card topology.Address) (uint64, error) {
 	text, err := read(sys, path.Join("bus/pci/devices", card.String(), "mem_info_vram_total"))
 	if err != nil || text == "" {

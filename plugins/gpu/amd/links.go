@@ -19,13 +19,13 @@ import (
 // Of drivers/gpu/drm/amd/amdkfd/kfd_crat.h and kfd_crat.c.
 const (
 	linkXGMI     = 11 // CRAT_IOLINK_TYPE_XGMI
-	weightXGMI   = 15 // KFD_CRAT_XGMI_WEIGHT, of one hop between two cards
+	weightXGMI   = 15 // KFD_CRAT_XGMI_WEIGHT, per hop between two cards
 	weightWithin = 13 // KFD_CRAT_INTRA_SOCKET_WEIGHT, of a hop between partitions of a card
 )
 
 // ReadLinks reads the XGMI links between cards from the KFD topology: io_links to neighbours, p2p_links to
-// what is farther. Links between partitions count for their cards; of several between the same two the best
-// does. Without KFD there are none.
+// farther cards. Links between partitions count for their cards; the best link between two cards counts.
+// Without KFD there are no links.
 func ReadLinks(sys fs.FS) ([]topology.Link, error) {
 	nodes, _, err := readNodes(sys)
 	if err != nil {
@@ -51,7 +51,7 @@ func ReadLinks(sys fs.FS) ([]topology.Link, error) {
 	}), nil
 }
 
-// addLinks reads one folder of links of a GPU. One to what is no GPU, or not there, is none between cards.
+// addLinks reads one folder of a GPU's links. It ignores links to absent nodes and to nodes other than GPUs.
 func addLinks(
 	sys fs.FS, dir string, gpus map[uint64]node, from node, links map[[2]topology.Address]topology.Link,
 ) error {
@@ -76,7 +76,7 @@ func addLinks(
 	return nil
 }
 
-// addLink keeps the better of two links between the same cards: fewer hops, then more of them side by side.
+// addLink keeps the better of two links between two cards: fewer hops, then more parallel links.
 func addLink(links map[[2]topology.Address]topology.Link, a, b topology.Address, p map[string]uint64) {
 	if a.Compare(b) > 0 {
 		a, b = b, a
@@ -91,8 +91,8 @@ func addLink(links map[[2]topology.Address]topology.Link, a, b topology.Address,
 	}
 }
 
-// hops is the number of cards on the way, the last one included. Between partitions of different cards the
-// weight holds the way out of the one card and into the other too.
+// hops returns the number of hops to the other card. The weight between partitions of different cards
+// includes the paths inside both cards.
 func hops(weight int) int {
 	if weight%weightXGMI != 0 {
 		weight -= 2 * weightWithin

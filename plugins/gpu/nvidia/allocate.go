@@ -47,22 +47,22 @@ func (b *Backend) Edits(devices []gpu.Device) container.Edits {
 	b.mu.Lock()
 	extras := b.extras
 	b.mu.Unlock()
-	g := given{
+	g := assignment{
 		config: &b.config, devRoot: b.machine.DevRoot, channels: b.channels, extras: extras, devices: devices,
 	}
 	return g.edits()
 }
 
-// given are the devices of one container, with the configuration of the edits.
-type given struct {
+// assignment has the devices of one container, and the configuration of the edits.
+type assignment struct {
 	config   *settings.Config
 	devRoot  string
 	channels []channel
-	extras   []string // CDI devices that every container gets besides its own
+	extras   []string // CDI devices that every container gets
 	devices  []gpu.Device
 }
 
-func (g *given) edits() (edits container.Edits) {
+func (g *assignment) edits() (edits container.Edits) {
 	some, all := g.config.CDI()
 	if some {
 		edits.Named = g.named()
@@ -94,10 +94,10 @@ func (g *given) edits() (edits container.Edits) {
 }
 
 // has reports whether a strategy is configured.
-func (g *given) has(strategy string) bool { return slices.Contains(g.config.DeviceList, strategy) }
+func (g *assignment) has(strategy string) bool { return slices.Contains(g.config.DeviceList, strategy) }
 
 // ids returns the IDs of the devices for the container runtime, once for all replicas of a device.
-func (g *given) ids() []string {
+func (g *assignment) ids() []string {
 	var ids []string
 	for _, d := range g.devices {
 		id := original(d.ID)
@@ -112,7 +112,7 @@ func (g *given) ids() []string {
 }
 
 // named returns the CDI devices of the devices.
-func (g *given) named() container.Named {
+func (g *assignment) named() container.Named {
 	named := container.Named{Field: g.has(settings.ListCDICRI)}
 	if g.has(settings.ListCDIAnnotations) {
 		named.Annotation = g.config.AnnotationPrefix + cdiWriter + uuid.NewString()
@@ -128,7 +128,7 @@ func (g *given) named() container.Named {
 }
 
 // volumes returns empty mounts with the names of the devices.
-func (g *given) volumes() (mounts []container.Mount) {
+func (g *assignment) volumes() (mounts []container.Mount) {
 	mount := func(parts ...string) {
 		mounts = append(mounts, container.Mount{
 			Path: path.Join(append([]string{volumesRoot}, parts...)...), Host: nothingFile,
@@ -143,8 +143,8 @@ func (g *given) volumes() (mounts []container.Mount) {
 	return mounts
 }
 
-// nodes returns the device nodes. Replicas and MIG devices of one GPU share some device nodes.
-func (g *given) nodes() (nodes []container.Node) {
+// nodes returns the device nodes. Replicas and MIG devices of one GPU share nodes.
+func (g *assignment) nodes() (nodes []container.Node) {
 	var paths []string
 	for _, node := range controlNodes {
 		if _, err := os.Stat(path.Join(g.devRoot, node)); err == nil {

@@ -14,7 +14,7 @@ import (
 // sum is the hash of a text.
 type sum [sha256.Size]byte
 
-// written is a specification that was written to a file.
+// written has the hashes of a specification that was written to a file.
 type written struct {
 	asked sum // of the specification
 	has   sum // of the written file
@@ -45,7 +45,7 @@ func qualified(class, name string) string { return cdiVendor + "/" + class + "="
 type specs struct {
 	config   *settings.Config
 	channels []channel
-	uuids    []string // of the GPUs and MIG devices that answer
+	uuids    []string // of the responsive GPUs and MIG devices
 	complete bool     // all GPUs and MIG devices answer
 	dir      string
 	log      *slog.Logger
@@ -68,7 +68,8 @@ func (s specs) modes() []string {
 	return list
 }
 
-// devRoot returns the root of the driver's device nodes for this process: the driver root if it has any.
+// devRoot returns the root of the driver's device nodes for this process: the driver root if it contains
+// device nodes.
 func (s specs) devRoot() string {
 	if info, err := os.Stat(path.Join(s.config.ContainerDriverRoot, "dev")); err == nil && info.IsDir() {
 		return s.config.ContainerDriverRoot

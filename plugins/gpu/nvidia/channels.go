@@ -17,7 +17,7 @@ const channelsDir = "nvidia-caps-imex-channels"
 // channel is an IMEX channel, through which GPUs of different nodes share memory.
 type channel struct {
 	id       string
-	hostPath string // as this process sees it
+	hostPath string // path for this process
 }
 
 func (c channel) path() string { return path.Join("/dev", channelsDir, "channel"+c.id) }
@@ -30,8 +30,8 @@ func channelIDs(channels []channel) []string {
 	return ids
 }
 
-// findChannels looks the configured channels up, below the driver root and among our own device nodes. One
-// that is not there is left out unless it is required.
+// findChannels finds the configured channels, below the driver root and below devRoot. Missing channels are
+// omitted, or an error if required.
 func findChannels(config *settings.Config, devRoot string) ([]channel, error) {
 	var found []channel
 	for _, number := range config.IMEXChannels {

@@ -16,13 +16,13 @@ import (
 
 const wholeGPUs = settings.Vendor + "gpu"
 
-// discovery turns what NVML says into devices.
+// discovery converts NVML's data to devices.
 type discovery struct {
 	config  *settings.Config
 	machine Machine
 	broken  map[string]mark
-	kind    any               // with --mig-strategy=single, of all GPUs when they were last alike
-	caps    map[string]string // MIG capability to device node, read once it is needed
+	kind    any               // with --mig-strategy=single, the last common kind of all GPUs
+	caps    map[string]string // MIG capability to device node, read on first use
 
 	resources map[string][]gpu.Device
 	notes     []string
@@ -66,7 +66,7 @@ func (d *discovery) add(resource string, device gpu.Device) {
 	d.resources[resource] = append(d.resources[resource], device)
 }
 
-// String names a GPU for people: by its number, which nvidia-smi shows, and its address.
+// String returns a GPU's name for people: its number in nvidia-smi, and its address.
 func (c *card) String() string {
 	if c.address == (topology.Address{}) {
 		return strconv.Itoa(c.index)
@@ -74,7 +74,7 @@ func (c *card) String() string {
 	return fmt.Sprintf("%d (%s)", c.index, c.address)
 }
 
-// device is what GPUs and MIG devices have in common.
+// device returns the common part of GPUs and MIG devices.
 func (d *discovery) device(c *card, id, index string) gpu.Device {
 	return gpu.Device{
 		ID: id, Card: c.address, NUMA: d.numa(c.address), Nodes: []string{fmt.Sprintf("/dev/nvidia%d", c.minor)},
@@ -82,7 +82,7 @@ func (d *discovery) device(c *card, id, index string) gpu.Device {
 	}
 }
 
-// whole is the device of a whole GPU.
+// whole returns the device of a whole GPU.
 func (d *discovery) whole(c *card) gpu.Device {
 	device := d.device(c, c.uuid, strconv.Itoa(c.index))
 	if m, broken := d.broken[c.uuid]; broken {
@@ -96,7 +96,7 @@ func (d *discovery) whole(c *card) gpu.Device {
 	return device
 }
 
-// numa is the GPU's NUMA node. Where sysfs cannot say it is unknown, as for NVIDIA's own plugin.
+// numa returns the GPU's NUMA node from sysfs, or unknown, as in NVIDIA's own plugin.
 func (d *discovery) numa(address topology.Address) topology.NUMANode {
 	content, err := fs.ReadFile(d.machine.Sys, "bus/pci/devices/"+address.String()+"/numa_node")
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *discovery) addSlices(c *card) {
 	}
 }
 
-// slice is the device of a MIG device. It is no better than its GPU.
+// slice returns the device of a MIG device, which is unhealthy if its GPU is.
 func (d *discovery) slice(c *card, s *slice) gpu.Device {
 	device := d.device(c, s.uuid, fmt.Sprintf("%d:%d", c.index, s.index))
 	device.Part = fmt.Sprintf("%d-%d", s.gi, s.ci)
@@ -156,7 +156,7 @@ func (d *discovery) slice(c *card, s *slice) gpu.Device {
 	return device
 }
 
-// capabilities are the device nodes that open a MIG device's GPU instance and compute instance.
+// capabilities returns the device nodes that give access to a MIG device's GPU instance and compute instance.
 func (d *discovery) capabilities(c *card, s *slice) []string {
 	if d.caps == nil {
 		var err error
@@ -191,15 +191,15 @@ func readCapabilities(proc fs.FS) (map[string]string, error) {
 	return caps, nil
 }
 
-// undivided is the kind of a GPU of which MIG is off; that of a MIG device is what its profile has to have in
-// common with another's.
+// undivided is the kind of a GPU with MIG off. The kind of a MIG device is the comparable part of its
+// profile.
 type undivided struct{}
 
-// other reports whether a device is of another kind than what --mig-strategy=single offers.
+// other reports whether a device differs from the kind that --mig-strategy=single offers.
 func (d *discovery) other(kind any) bool { return d.kind != nil && d.kind != kind }
 
-// alike is the kind that all GPUs have which answer, and their MIG devices; nil where there is none, or more
-// than one. The error says why --mig-strategy=single cannot offer them.
+// alike returns the common kind of all responsive GPUs, or of their MIG devices; nil if there is none or more
+// than one. The error is the reason why --mig-strategy=single cannot offer them.
 func alike(cards []card) (kind any, mixture error) {
 	const remedy = "configure all GPUs alike, or use --mig-strategy=mixed"
 	var first *slice

@@ -16,7 +16,7 @@ type listener struct {
 	set nvml.EventSet
 }
 
-// wanted are the events that change what is offered, or its health.
+// wanted are the events that change the offered devices or their health.
 const wanted = uint64(
 	nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange | nvml.EventTypeGpuRecoveryAction,
 )

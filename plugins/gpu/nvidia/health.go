@@ -22,8 +22,8 @@ const (
 )
 
 // Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, new MIG devices, the recovery
-// of a GPU, the loss of a GPU or of the driver. Broken GPUs are also checked from time to time, because some
-// drivers do not report a recovery. Watch also checks the files of the CDI specifications.
+// of a GPU, the loss of a GPU or of the driver. It also rechecks broken GPUs periodically, because some
+// drivers do not report a recovery, and checks the files of the CDI specifications.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	var specs sync.WaitGroup
 	defer specs.Wait()
@@ -41,7 +41,7 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		if time.Since(began) > 2*waitLimit {
 			pause = firstPause
 		}
-		// A GPU or the driver is gone. A discovery shows which, and a restart of NVML finds a reloaded driver.
+		// A GPU or the driver is gone. The discovery finds the GPU; the restart of NVML finds a reloaded driver.
 		changed()
 		select {
 		case <-ctx.Done():
@@ -50,15 +50,15 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 			pause = min(2*pause, b.machine.Recheck)
 		}
 		if _, err := b.lib.cards(); err != nil {
-			_ = b.lib.restart() // its error is that of the next discovery
+			_ = b.lib.restart() // the next discovery returns the error
 		}
 		changed()
 	}
 	return nil
 }
 
-// listen handles events until a new start is necessary, because different GPUs answer or some GPUs could not
-// be watched. It reports false if the wait failed.
+// listen handles events until a restart is necessary, because the set of responsive GPUs changed or some GPUs
+// could not be watched. It returns false if the wait failed.
 func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	cards := b.health.cards()
 	set, deaf, err := b.lib.events(cards)
@@ -69,7 +69,7 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	defer b.drain(set)
 	maps.DeleteFunc(deaf, func(_ string, reason error) bool { return errors.Is(reason, errTooOld) })
 	b.health.unwatched(deaf)
-	changed() // no event tells what happened before
+	changed() // earlier changes had no event
 	looked := time.Now()
 	for ctx.Err() == nil && sameCards(cards, b.health.cards()) {
 		e, err := set.wait(min(waitLimit, b.machine.Recheck))
@@ -137,7 +137,7 @@ func (b *Backend) take(e event) bool {
 }
 
 // struck returns the devices of an Xid: a MIG device if the driver reports one, otherwise the whole GPU. An
-// Xid without a UUID belongs to a GPU that does not answer, which a discovery shows; if all GPUs answer,
+// Xid without a UUID belongs to an unresponsive GPU, which a discovery finds; if all GPUs are responsive,
 // struck returns all GPUs.
 func (b *Backend) struck(e event) []string {
 	if e.uuid == "" {
@@ -172,7 +172,8 @@ func (b *Backend) struckParts(c card, e event) (uuids []string) {
 	return uuids
 }
 
-// specPause is the pause between two checks of the files of CDI specifications, which anybody may remove.
+// specPause is the interval between two checks of the CDI specification files, which other software may
+// remove.
 const specPause = 5 * time.Second
 
 // keepSpecs calls changed while the files of CDI specifications differ from the written ones, until ctx is

@@ -23,8 +23,8 @@ type Machine struct {
 // library is the used part of NVIDIA's driver: the state of all GPUs at once, and events. No method is called
 // while the kubelet waits for an answer.
 type library interface {
-	// cards lists the GPUs in NVML's order. A GPU that does not answer is in the list with its err; an error
-	// means that NVML as a whole does not answer.
+	// cards lists the GPUs in NVML's order. An unresponsive GPU is in the list with its err; the returned error
+	// means that NVML as a whole does not respond.
 	cards() ([]card, error)
 	// events starts to listen to these GPUs, and returns the reasons for GPUs without events.
 	events([]card) (eventSet, map[string]error, error)
@@ -37,7 +37,7 @@ type library interface {
 	close()
 }
 
-// eventSet hands out events one by one.
+// eventSet waits for events.
 type eventSet interface {
 	// wait returns the next event, or errNoEvent after the limit.
 	wait(limit time.Duration) (event, error)
@@ -49,13 +49,13 @@ var ErrNoDriver = errors.New("enter NVML")
 
 var (
 	errNoEvent = errors.New("no event")
-	errTooOld  = errors.New("the GPU is too old to tell of errors") // it is offered, and taken for healthy
+	errTooOld  = errors.New("the GPU is too old to tell of errors") // offered as healthy
 )
 
-// card is one GPU as NVML shows it.
+// card is a GPU as NVML reports it.
 type card struct {
 	index    int
-	err      error // why the rest is not known
+	err      error // reason for missing data
 	uuid     string
 	name     string // "NVIDIA H100 80GB HBM3"
 	address  topology.Address
@@ -68,10 +68,10 @@ type card struct {
 	needs    recovery
 }
 
-// slice is one MIG device.
+// slice is a MIG device.
 type slice struct {
 	index   int
-	err     error // why the rest is not known
+	err     error // reason for missing data
 	uuid    string
 	profile profile
 	gi, ci  uint32 // its GPU instance and compute instance
@@ -80,8 +80,8 @@ type slice struct {
 // profile is the kind of a MIG device.
 type profile struct {
 	name       string // "1g.10gb"
-	whole      bool   // it has all compute slices of its GPU instance
-	attributes any    // what has to be equal for two MIG devices to be of one kind; comparable
+	whole      bool   // has all compute slices of its GPU instance
+	attributes any    // comparable; equal for MIG devices of one kind
 }
 
 // recovery is the need of a GPU for a reset or another action before further use
@@ -94,12 +94,12 @@ const (
 	recoveryNeeded
 )
 
-// event is one of NVML's.
+// event is an NVML event.
 type event struct {
 	kind   eventKind
 	uuid   string // of the GPU, "" if unknown
 	xid    uint64
-	gi, ci uint32 // the MIG device it is about, wholeGPU for none
+	gi, ci uint32 // the MIG device; wholeGPU for none
 }
 
 type eventKind int

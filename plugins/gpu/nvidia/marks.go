@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// mark says that a GPU or a MIG device is broken.
+// mark marks a GPU or a MIG device as broken.
 type mark struct {
 	why   string
-	gpu   string    // the UUID of the GPU, or of that of the MIG device
-	shown time.Time // when a discovery first showed it; zero before
-	told  bool      // the driver has since told that what the GPU needs changed
-	deaf  bool      // it is only that the GPU cannot be watched
+	gpu   string    // the UUID of the GPU, or of the MIG device's GPU
+	shown time.Time // time of the first discovery with the mark; zero before
+	told  bool      // the driver has since reported a change of the recovery action
+	deaf  bool      // the GPU only cannot be watched
 }
 
 // watched holds the last answers of the GPUs and the broken GPUs. The mutex is never held during a call to
@@ -65,7 +65,7 @@ func (w *watched) unwatched(deaf map[string]error) {
 	}
 }
 
-// told records a change of a GPU's recovery state, and reports whether the GPU or a MIG device had a mark.
+// told records a change of a GPU's recovery action, and reports whether the GPU or a MIG device had a mark.
 func (w *watched) told(gpu string) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *card) readWhole() bool {
 	return c.err == nil && !slices.ContainsFunc(c.slices, func(s slice) bool { return s.err != nil })
 }
 
-// mark says that a GPU or MIG device is broken.
+// mark marks a GPU or MIG device as broken.
 func (w *watched) mark(uuid, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,11 +132,11 @@ func (w *watched) ailing() bool {
 	return len(w.broken) > 0
 }
 
-// forgive makes GPUs healthy again, if recovery is enabled and the driver reports that no action is needed:
-// at once if the driver reported a change since the error, otherwise after a pause, and never before a
-// discovery has shown the error to the kubelet. If recovery is disabled, or the driver does not report
-// actions, broken GPUs are unhealthy until the plugin restarts, as with NVIDIA's own plugin. forgive returns
-// the remaining marks.
+// forgive removes the marks of recovered GPUs and returns the remaining marks. With recovery enabled, a GPU
+// has recovered if the driver reports that no action is needed: at once if the driver reported a change since
+// the error, otherwise after a pause, and never before a discovery has shown the error to the kubelet. With
+// recovery disabled, or a driver that does not report actions, GPUs stay broken until the plugin restarts, as
+// with NVIDIA's own plugin.
 func (w *watched) forgive(cards []card, wanted bool, recheck time.Duration) map[string]mark {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *watched) forgive(cards []card, wanted bool, recheck time.Duration) map[
 	return maps.Clone(w.broken)
 }
 
-// over reports whether a marked device is healthy again, given that the driver reports no needed action.
+// over reports whether a mark has expired, for a GPU without a needed recovery action.
 func (m mark) over(recheck time.Duration) bool {
 	return !m.deaf && !m.shown.IsZero() && (m.told || time.Since(m.shown) >= recheck)
 }

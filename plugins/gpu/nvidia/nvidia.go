@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nvidia finds NVIDIA GPUs through the driver's own library, NVML.
+// Package nvidia finds NVIDIA GPUs through NVML, the driver's own library.
 //
-// NVML is read when the plugin starts and when one of its events says that something changed; the kubelet's
-// questions are answered from what was read then. A GPU that does not answer is left out or, once it was
-// offered, unhealthy, and the others are as they were.
+// NVML is read when the plugin starts and when an NVML event reports a change; the kubelet's calls use the
+// last result. An unresponsive GPU is omitted or, once it was offered, unhealthy; the others are not
+// affected.
 //
 //	nvidia.go    the backend; NVLinks to links between cards
-//	library.go   what is asked of NVML, as plain data; nvml.go and events.go ask it
+//	library.go   NVML's data as plain values; nvml.go and events.go read them
 //	discover.go  GPUs and MIG devices to devices under resource names
-//	sharing.go   every device several times over, and which card the next part is taken from
-//	health.go    Xids and what the driver says about recovery; marks.go what is broken
-//	allocate.go  what a container is given; cdi.go and nvcdi.go the specifications it may refer to
+//	sharing.go   replicas of devices, and the card of the next replica
+//	health.go    Xids and the driver's recovery actions; marks.go the broken devices
+//	allocate.go  the edits for a container; cdi.go and nvcdi.go the CDI specifications
 //
-// What flags, environment and configuration file say together is package settings.
+// Package settings merges flags, environment and configuration file.
 //
-// Device IDs, resource names, flags, configuration files and the answers to the kubelet are those of NVIDIA's
-// own plugin (github.com/NVIDIA/k8s-device-plugin), so that a node can change from one to the other under
-// running pods.
+// Device IDs, resource names, flags, configuration files and the answers to the kubelet equal those of
+// NVIDIA's own plugin (github.com/NVIDIA/k8s-device-plugin), so that a node can change from one plugin to the
+// other under running pods.
 package nvidia
 
 import (
@@ -82,9 +82,9 @@ func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, 
 	return b, nil
 }
 
-// Discover reads NVML. The first call returns an error if NVML does not answer or the GPUs contradict the MIG
-// strategy. Later calls report all GPUs as unhealthy while NVML does not answer, and GPUs with a kind other
-// than the last common kind.
+// Discover reads NVML. The first call returns an error if NVML does not respond or if the GPUs contradict the
+// MIG strategy. Later calls report as unhealthy all GPUs while NVML does not respond, and GPUs that differ
+// from the last common kind.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	cards, err := b.lib.cards()
 	if err != nil && !b.read {
@@ -118,8 +118,8 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	return inventory, nil
 }
 
-// describe writes the CDI specifications, if any are in use. The content is determined each time: after a
-// reload the driver can have other files for the same GPUs.
+// describe writes the CDI specifications, if any are in use, with new content each time: after a reload the
+// driver can have other files for the same GPUs.
 func (b *Backend) describe(cards []card) error {
 	if some, _ := b.config.CDI(); !some {
 		return nil
@@ -159,8 +159,8 @@ func (b *Backend) Links() ([]topology.Link, error) {
 	return links(b.health.cards()), nil
 }
 
-// links returns the NVLinks by pair of GPUs. NVSwitches connect all GPUs with links to NVSwitches: the links
-// of a GPU to NVSwitches count for every other GPU.
+// links returns the NVLinks by pair of GPUs. NVSwitches connect all their GPUs, so the links of a GPU to
+// NVSwitches count for every other GPU.
 func links(cards []card) []topology.Link {
 	var list []topology.Link
 	for i := range cards {
@@ -185,11 +185,10 @@ func links(cards []card) []topology.Link {
 	return list
 }
 
-// Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the
-// GPU of which least is in use, packed from the one of which most is. Among GPUs that are equal in this the
-// coordinator is free to choose, unless the request is for more than these have to give. As in NVIDIA's own
-// plugin what is used of a MIG device is counted by itself, so that MIG devices that are not replicated are
-// all equal.
+// Narrow applies the policy for shared GPUs, both replicas and MIG devices: distributed prefers the least
+// used GPU, packed the most used one. The coordinator chooses freely among equal GPUs, unless the request
+// exceeds their free devices. As in NVIDIA's own plugin, use is counted per MIG device, so that MIG devices
+// without replicas are all equal.
 func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) []string {
 	return narrow(b.config.SharedPolicy, devices, available, mustInclude, size)
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// management is the library as go-nvml opens it.
+// management is the library as opened by go-nvml.
 type management struct {
-	mu      sync.Mutex // one call at a time but for waiting
+	mu      sync.Mutex // one call at a time, except waits
 	api     nvml.Interface
 	devices device.Interface
 	path    string
@@ -70,7 +70,7 @@ func (m *management) restart() error {
 	return m.enter()
 }
 
-// word is NVML's own word for a return code.
+// word returns NVML's own word for a return code.
 func word(ret nvml.Return) string { return strings.ToLower(nvml.ErrorString(ret)) }
 
 func failed(what string, ret nvml.Return) error {
@@ -131,14 +131,14 @@ func (m *management) readCard(c *card) error {
 	return m.readSlices(handle, c)
 }
 
-// parseBusID reads NVML's spelling of a PCI address, which has eight digits of domain: "00000000:0F:00.0".
+// parseBusID parses NVML's format of a PCI address, with eight digits of domain: "00000000:0F:00.0".
 func parseBusID(id string) (topology.Address, error) {
 	domain, rest, _ := strings.Cut(id, ":")
 	domain = strings.TrimLeft(domain, "0")
 	return topology.ParseAddress(strings.Repeat("0", max(0, 4-len(domain))) + domain + ":" + rest)
 }
 
-// text is a C string.
+// text converts a C string.
 func text[T int8 | uint8](chars []T) string {
 	var b strings.Builder
 	for _, c := range chars {
@@ -163,12 +163,12 @@ func readRecovery(handle nvml.Device) recovery {
 	}
 }
 
-// has reports whether the driver is new enough for a function. Calling one that it lacks ends the process.
+// has reports whether the driver has a function. Calling a missing one ends the process.
 func (m *management) has(function string) bool {
 	return m.api.Extensions().LookupSymbol(function) == nil
 }
 
-// readLinks counts the NVLinks that are up: by the GPU at the other end, and those to NVSwitches.
+// readLinks counts the active NVLinks: by the GPU at the other end, and those to NVSwitches.
 func (m *management) readLinks(handle nvml.Device) (peers map[topology.Address]int, switched int) {
 	peers = map[topology.Address]int{}
 	if !m.has("nvmlDeviceGetNvLinkRemoteDeviceType") {

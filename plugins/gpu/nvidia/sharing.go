@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
-// share offers every device of a shared resource several times: as <ID>::0, <ID>::1 and so on.
+// share returns replicas of every device of a shared resource: <ID>::0, <ID>::1 and so on.
 func share(s settings.Sharing, resources map[string][]gpu.Device) map[string][]gpu.Device {
 	shared := make(map[string][]gpu.Device, len(resources))
 	for resource, devices := range resources {
@@ -37,7 +37,7 @@ func share(s settings.Sharing, resources map[string][]gpu.Device) map[string][]g
 // replicaMark is between the ID of a device and the number of the replica.
 const replicaMark = "::"
 
-// original is the ID of the device that an ID is a replica of, or the ID itself.
+// original returns the device ID of a replica, or the ID itself.
 func original(id string) string {
 	id, _, _ = strings.Cut(id, replicaMark)
 	return id
@@ -76,7 +76,7 @@ func narrow(
 			best = best[:1] // whichever is begun is the best from then on
 		}
 		if len(narrowed) == len(mustInclude) && len(narrowed)+len(best) >= size {
-			return append(narrowed, best...) // any of them will do
+			return append(narrowed, best...) // any of them fits
 		}
 		for _, id := range best[:min(len(best), size-len(narrowed))] {
 			narrowed = append(narrowed, id)
@@ -86,7 +86,7 @@ func narrow(
 	return narrowed
 }
 
-// leaders lists the first free replica of every GPU that none is better than.
+// leaders returns the first free replica of every best GPU.
 func leaders(free map[string][]string, used map[string]int, better func(a, b int) bool) []string {
 	var best []string
 	for gpu, replicas := range free {

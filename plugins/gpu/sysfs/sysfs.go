@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sysfs reads GPUs without a vendor's library, for programs that look at machines and offer nothing.
-// A vendor has a [Reader] here if its driver shows more of GPUs in sysfs than their PCI functions.
+// Package sysfs reads GPUs without a vendor's library, for programs that examine machines without offering
+// devices. A vendor has a [Reader] if its driver shows more in sysfs than PCI functions.
 package sysfs
 
 import (
@@ -15,24 +15,24 @@ import (
 
 // Reader reads one vendor's GPUs below a sysfs root.
 type Reader struct {
-	Module string // of the driver, below the root; without it there is nothing to read
+	Module string // of the driver, below the root; nothing to read without it
 	Shared string // device node in /dev that a container needs for any of the GPUs
-	Absent error  // is what Single and Mixed fail with where the driver is not loaded
-	// Single reads the GPUs under one resource name; Mixed under a name for each way to partition them.
+	Absent error  // error of Single and Mixed without the driver
+	// Single reads the GPUs under one resource name; Mixed under a name per partitioning.
 	Single, Mixed func(sys fs.FS) (gpu.Inventory, error)
 	// Links reads the direct connections between cards.
 	Links func(sys fs.FS) ([]topology.Link, error)
-	// VRAM reads the bytes of a card's memory; 0 where they are not known.
+	// VRAM returns the size of a card's memory in bytes, 0 for unknown.
 	VRAM func(sys fs.FS, card topology.Address) (uint64, error)
 }
 
-// Loaded reports whether the driver is there.
+// Loaded reports whether the driver is loaded.
 func (r Reader) Loaded(sys fs.FS) bool {
 	_, err := fs.Stat(sys, r.Module)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Readers are those of all vendors. NVIDIA has none: its GPUs tell NVML alone more than PCI does.
+// Readers are the readers of all vendors. NVIDIA has none: only NVML has more data on its GPUs than PCI.
 var Readers = []Reader{{
 	Module: "module/amdgpu", Shared: "kfd", Absent: amd.ErrNoDriver, Links: amd.ReadLinks, VRAM: amd.ReadVRAM,
 	Single: func(sys fs.FS) (gpu.Inventory, error) { return readAMD(sys, amd.Single) },

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// Edits puts the grants of a container together, in the order of these device IDs. All of them are in grants.
+// Edits merges the grants of a container in the order of the device IDs, all of which are in grants.
 func (h Host) Edits(pool pools.Pool, order []string, grants map[string]*Grant) (container.Edits, error) {
 	var edits container.Edits
 	info := map[string]map[string]map[string]string{}
@@ -41,8 +41,8 @@ func (h Host) Edits(pool pools.Pool, order []string, grants map[string]*Grant) (
 	return edits, nil
 }
 
-// addresses are those of devices, of replicas of one HCA the same. Of a shared HCA a container is told this
-// alone: the RDMA shared device plugin sets no variables, and tandem verify reads this one.
+// addresses returns the addresses of devices, equal for replicas of one HCA. For shared HCAs this list is the
+// container's only variable: the RDMA shared device plugin sets none, and tandem verify reads this one.
 func addresses(pool pools.Pool, ids []string) []string {
 	var list []string
 	for _, id := range ids {
@@ -53,15 +53,15 @@ func addresses(pool pools.Pool, ids []string) []string {
 	return list
 }
 
-// variable names the environment variable with the device IDs of a resource. Of all characters that a shell
-// would not take, only dots are replaced: users read PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF today (GetEnvs in
-// pkg/resources/pool_stub.go of the stock plugin).
+// variable returns the name of the environment variable with the device IDs of a resource. Only dots are
+// replaced, although shells reject other characters too, because users read names such as
+// PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF (GetEnvs in pkg/resources/pool_stub.go of the stock plugin).
 func variable(resource string) string {
 	prefix, name, _ := strings.Cut(resource, "/")
 	return strings.ToUpper(strings.ReplaceAll("PCIDEVICE_"+prefix+"_"+name, ".", "_"))
 }
 
-// shellName is a variable's name with all that shells do not take replaced.
+// shellName returns a variable's name without characters that shells reject.
 func shellName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {

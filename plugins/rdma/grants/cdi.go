@@ -21,17 +21,17 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// CDIDirs are where container runtimes look for specs.
+// CDIDirs are the folders in which container runtimes look for specs.
 var CDIDirs = []string{"/etc/cdi", "/var/run/cdi"}
 
-// cdiVersion is what the stock plugin writes; nothing of a later one is used.
+// cdiVersion is the stock plugin's version; no later feature is used.
 const cdiVersion = "0.5.0"
 
 const (
 	cdiPrefix     = "sriov-dp-"
 	cdiAnnotation = "cdi.k8s.io/" // AnnotationPrefix in pkg/cdi/annotations.go of container-device-interface
-	// of the specs of shared HCAs, whatever the prefix of the resource (cdiResourcePrefix in
-	// pkg/resources/server.go of the RDMA shared device plugin)
+	// of the specs of shared HCAs, for any prefix of the resource (cdiResourcePrefix in pkg/resources/server.go
+	// of the RDMA shared device plugin)
 	sharedVendor = "nvidia.com"
 )
 
@@ -39,12 +39,12 @@ const (
 type cdiPool struct {
 	vendor, class string // of the pool's devices: "nvidia.com/net-pci"
 	file          string // name of its spec
-	annotation    string // key of the annotation in which the pool's devices are named
+	annotation    string // key of the annotation with the pool's devices
 }
 
-// cdiPoolOf names things for a pool. The stock plugin uses one annotation for all pools of a prefix and
-// device type, of which the kubelet keeps but the first (sriov-network-device-plugin issue 731): here that
-// one is the first pool's, and the others have keys of their own.
+// cdiPoolOf returns the CDI names of a pool. The stock plugin uses one annotation for all pools of a prefix
+// and device type, and the kubelet keeps only the first one (sriov-network-device-plugin issue 731). Tandem
+// uses that annotation for the first pool, and other keys for the other pools.
 func cdiPoolOf(pool pools.Pool) cdiPool {
 	vendor, resource, _ := strings.Cut(pool.Name, "/")
 	p := cdiPool{vendor: vendor, class: cdiClasses[pool.Resource.DeviceType]}
@@ -69,15 +69,15 @@ var cdiClasses = map[pools.DeviceType]string{
 	pools.SharedHCA: "net-rdma",
 }
 
-// CleanUp removes what this plugin or the stock one has written, but for shared HCAs, and for the specs of
-// pools that there are: another instance may be using them, and containers that start again need them.
+// CleanUp removes the specs of this plugin and of the stock plugin, except those of shared HCAs and of
+// existing pools: another instance may use them, and restarting containers need them.
 func (c *CDI) CleanUp(kept ...pools.Pool) error {
 	return c.remove(cdiPrefix+"*", kept, func(string) bool { return true })
 }
 
-// CleanUpShared removes what this plugin or the RDMA shared device plugin has written for shared HCAs, but
-// for the specs of pools that there are. That plugin removes all files of its vendor, which NVIDIA's GPUs
-// have as well (CleanupSpecs in pkg/cdi/cdi.go).
+// CleanUpShared removes the specs of this plugin and of the RDMA shared device plugin for shared HCAs, except
+// those of existing pools. That plugin removes all files of its vendor, which is also the vendor of NVIDIA's
+// GPUs (CleanupSpecs in pkg/cdi/cdi.go).
 func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
 	return c.remove(sharedVendor+"_*", kept, func(file string) bool {
 		var spec specs.Spec
@@ -87,7 +87,7 @@ func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
 	})
 }
 
-// remove removes the specs whose names match a pattern, those that are ours, but for those of some pools.
+// remove removes the specs that match a pattern and for which ours returns true, except those of kept pools.
 func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(file string) bool) error {
 	var problems []error
 	needed := map[string]bool{}
@@ -109,10 +109,10 @@ func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(file string) b
 	return errors.Join(problems...)
 }
 
-// path is where the spec of a pool is written.
+// path returns the path of a pool's spec.
 func (c *CDI) path(p cdiPool) string { return filepath.Join(c.Dirs[len(c.Dirs)-1], p.file) }
 
-// read is the spec of a pool as it is; empty where there is none.
+// read returns the current spec of a pool, empty for none.
 func (c *CDI) read(p cdiPool) ([]byte, error) {
 	content, err := os.ReadFile(c.path(p))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,8 +124,8 @@ func (c *CDI) read(p cdiPool) ([]byte, error) {
 	return content, nil
 }
 
-// spec is the spec of a pool; empty for none. A device without nodes cannot be in a spec; in the stock plugin
-// it costs the whole pool (issue 546 there), here it is left out.
+// spec returns the spec of a pool, empty for none. It omits devices without nodes, which a spec cannot
+// contain; in the stock plugin such a device disables the whole pool (issue 546 there).
 func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte, error) {
 	spec := &specs.Spec{Version: cdiVersion, Kind: p.vendor + "/" + p.class}
 	written := map[string]bool{}
@@ -141,8 +141,8 @@ func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte,
 	if len(spec.Devices) == 0 {
 		return nil, nil
 	}
-	// Marshalled by way of JSON, as the library of the stock plugin did: its own marshaller puts the keys in
-	// another order.
+	// Marshalled through JSON, like the library of the stock plugin, because the library's own marshaller orders
+	// the keys differently.
 	content, err := yaml.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("write CDI spec %s: %w", p.file, err)
@@ -150,7 +150,7 @@ func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte,
 	return append([]byte("---\n"), content...), nil
 }
 
-// write puts the spec of a pool in place, or away where it is empty.
+// write writes the spec of a pool, or removes the file if content is empty.
 func (c *CDI) write(p cdiPool, content []byte) error {
 	name := c.path(p)
 	if len(content) == 0 {
@@ -169,7 +169,7 @@ func (c *CDI) write(p cdiPool, content []byte) error {
 	return nil
 }
 
-// named are the CDI devices that stand for the device nodes of devices.
+// named returns the CDI devices for the device nodes of devices.
 func (c *CDI) named(p cdiPool, order []string, grants map[string]*Grant) container.Named {
 	named := container.Named{Field: c.Field}
 	if !c.Field {

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// deviceInfo tells Multus about a device (the device-info specification of k8snetworkplumbingwg; type
+// deviceInfo describes a device for Multus (the device-info specification of k8snetworkplumbingwg; type
 // DeviceInfo in network-attachment-definition-client, pkg/apis/k8s.cni.cncf.io/v1/types.go).
 type deviceInfo struct {
 	Type    string    `json:"type"`
@@ -48,16 +48,15 @@ func newDeviceInfo(d pools.Device, g *Grant) deviceInfo {
 	return info
 }
 
-// DevinfoPath is where Multus looks for the device-info file of a device: it makes the name of resource and
-// device ID (getDPDeviceInfoPath in network-attachment-definition-client, pkg/utils/cniconfig.go).
+// DevinfoPath returns the path at which Multus expects the device-info file of a device (getDPDeviceInfoPath
+// in network-attachment-definition-client, pkg/utils/cniconfig.go).
 func (h Host) DevinfoPath(resource, id string) string {
 	name := strings.ReplaceAll(resource, "/", "-") + "-" + strings.ReplaceAll(id, "/", "-") + "-device.json"
 	return filepath.Join(h.DevinfoDir, name)
 }
 
-// RestoreDevinfo puts the files of a pool's healthy devices in place that are not there: running pods refer
-// to them, a boot takes them away, and nobody asks for their devices again. It gives up at the first that
-// cannot be written.
+// RestoreDevinfo writes the missing files of a pool's healthy devices: running pods refer to the files, a
+// boot removes them, and the kubelet does not allocate the devices again. It stops at the first error.
 func (h Host) RestoreDevinfo(pool pools.Pool) error {
 	if pool.Resource.DeviceType != pools.NetDevice {
 		return nil
@@ -73,13 +72,13 @@ func (h Host) RestoreDevinfo(pool pools.Pool) error {
 	return nil
 }
 
-// WriteDevinfo puts a device's file in place before the kubelet goes on, of a resource that Multus knows. It
-// replaces the one before in one step, so that nobody ever reads half a file.
+// WriteDevinfo writes a device's file, for resources that Multus uses, before Allocate returns. The
+// replacement is atomic, so that readers never see a partial file.
 //
-// The stock plugin removes the files of all its devices when it starts and when it stops, those of devices in
-// running pods too, although Multus reads them again when a container restarts. Here a file stays until the
-// device is allocated anew, and is there from the start, since a boot takes the folder and not the pods: for
-// a device that nobody has, nobody reads it.
+// The stock plugin removes the files of all its devices when it starts and stops, even those of running pods,
+// although Multus reads the files again when a container restarts. Tandem keeps a file until the next
+// allocation of the device, and creates all files at the start, because a boot removes the folder but not the
+// pods. Nothing reads the file of a free device.
 func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
 	if pool.Resource.DeviceType != pools.NetDevice {
 		return nil

@@ -12,26 +12,26 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Grant is what a container gets with one device, looked up when it gets it: the kernel numbers device nodes
-// anew whenever a driver is bound.
+// Grant is a container's access to one device, read at the time of the allocation: the kernel renumbers
+// device nodes whenever a driver is bound.
 type Grant struct {
-	Name  string                       // what CDI calls it: the same for all replicas of an HCA
+	Name  string                       // name in CDI: the same for all replicas of an HCA
 	Info  map[string]map[string]string // provider to key and value, as in the variable …_INFO
 	Nodes []container.Node
-	RDMA  []string          // names of its RDMA devices, where the resource is of RDMA devices
-	VDPA  *sysfs.VDPADevice // where the resource is of vDPA devices
+	RDMA  []string          // names of its RDMA devices, for a resource with RDMA
+	VDPA  *sysfs.VDPADevice // for a resource with vDPA
 }
 
-// provide adds the facts and device nodes of one provider. The providers and their keys are those of
-// pkg/infoprovider of the stock plugin.
+// provide adds the facts and device nodes of one provider. Providers and keys are those of pkg/infoprovider
+// of the stock plugin.
 func (g *Grant) provide(provider string, info map[string]string, nodes ...container.Node) {
 	g.Info[provider] = info
 	g.Nodes = append(g.Nodes, nodes...)
 }
 
-// Grant looks up what a container gets with a device. With a replica of a shared HCA it gets the nodes of
-// that HCA alone; the RDMA shared device plugin gives those of all HCAs of the pool (getDevicesSpec in
-// pkg/resources/server.go there).
+// Grant returns the access to a device. A replica of a shared HCA has only the nodes of that HCA; the RDMA
+// shared device plugin passes those of all HCAs of the pool (getDevicesSpec in pkg/resources/server.go
+// there).
 func (h Host) Grant(d pools.Device, r *pools.ResourceConfig) *Grant {
 	g := &Grant{Name: d.Name(), Info: map[string]map[string]string{}}
 	g.provide("generic", map[string]string{"deviceID": d.ID})
@@ -73,7 +73,7 @@ func (h Host) vfio(g *Grant, a topology.Address) {
 	g.provide("vfio", info, nodes...)
 }
 
-// uio has the key "mount" from the first allocation on; the stock plugin has it from the second.
+// uio has the key "mount" from the first allocation on, in the stock plugin from the second.
 func (h Host) uio(g *Grant, a topology.Address) {
 	names := sysfs.Names(h.Sys, sysfs.File(a, "", "uio"))
 	if len(names) == 0 {
@@ -84,8 +84,8 @@ func (h Host) uio(g *Grant, a topology.Address) {
 	g.provide("uio", map[string]string{"mount": path}, node(path))
 }
 
-// rdma gives the nodes of all RDMA devices of a function; in switchdev mode there can be several. Of keys
-// that several nodes have, the last one counts.
+// rdma adds the nodes of all RDMA devices of a function; in switchdev mode there can be several. If several
+// nodes have the same key, the last one counts.
 func (h Host) rdma(g *Grant, d pools.Device) {
 	g.RDMA = sysfs.RDMADevices(h.Sys, d.Address, d.Aux)
 	info := map[string]string{}
@@ -107,8 +107,8 @@ func (h Host) rdma(g *Grant, d pools.Device) {
 	g.provide("rdma", info, nodes...)
 }
 
-// vdpa gives the node of a vDPA device for vhost; one for virtio is a netdev and has none. The key "mount" is
-// there from the first allocation on; the stock plugin has it from the second.
+// vdpa adds the node of a vDPA device for vhost; a device for virtio is a netdev without a node. The key
+// "mount" exists from the first allocation on, in the stock plugin from the second.
 func (h Host) vdpa(g *Grant, d pools.Device) {
 	found, ok := sysfs.VDPADevices(h.Sys)[d.Address]
 	if !ok {
@@ -122,7 +122,7 @@ func (h Host) vdpa(g *Grant, d pools.Device) {
 	g.provide("vdpa", map[string]string{"mount": found.Node}, node(found.Node))
 }
 
-// vhost gives both nodes or, where one is missing, none; the facts are there in any case.
+// vhost adds both nodes, or none if one is missing; the facts are always added.
 func (h Host) vhost(g *Grant) {
 	const net, tun = "/dev/vhost-net", "/dev/net/tun"
 	var nodes []container.Node

@@ -9,29 +9,29 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
-// Host is where the files of the machine are.
+// Host has the paths of the machine's files.
 type Host struct {
 	Sys        fs.FS       // sysfs
-	SRIOV      sysfs.SRIOV // tells of functions of SR-IOV; nil for the files of Sys
-	Dev        fs.FS       // the device nodes; in answers they are always below /dev
-	DevinfoDir string      // where Multus looks for device-info files
+	SRIOV      sysfs.SRIOV // SR-IOV facts; nil for the files of Sys
+	Dev        fs.FS       // device nodes; in answers always below /dev
+	DevinfoDir string      // folder of Multus for device-info files
 	CDI        *CDI        // nil: device nodes go through the kubelet
-	PairsDir   string      // where the pairs files of containers are kept
+	PairsDir   string      // folder for the pairs files of containers
 }
 
-// Functions tells of the host's functions of SR-IOV.
+// Functions returns the reader of the host's SR-IOV facts.
 func (h Host) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](h.SRIOV, sysfs.Files{Sys: h.Sys}) }
 
-// CDI says how device nodes get into containers through the Container Device Interface instead of through the
-// kubelet. Names and files are those of the stock plugin (pkg/cdi/cdi.go), so that it and its operator clean
-// up after this one and the other way round.
+// CDI configures device nodes through the Container Device Interface instead of the kubelet. Names and files
+// are those of the stock plugin (pkg/cdi/cdi.go), so that either plugin, and the operator, can clean up after
+// the other.
 type CDI struct {
 	Dirs []string // folders of CDI specs: cleaned up in all of them, written to in the last
-	// name devices in the field CDIDevices of the kubelet's API; else in an annotation, as the stock plugin does
+	// pass devices in the field CDIDevices of the kubelet's API, instead of an annotation as in the stock plugin
 	Field bool
 }
 
-// has reports whether there is a device node, named without /dev.
+// has reports whether a device node, named without /dev, exists.
 func (h Host) has(node string) bool {
 	_, err := fs.Stat(h.Dev, node)
 	return err == nil

@@ -15,14 +15,14 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// rdmaNodes names the character devices of an RDMA device, in the order of GetRdmaCharDevices of rdmamap:
-// communication manager of old kernels, issm and umad per port, uverbs, and at the end the connection manager
+// rdmaNodes returns the character devices of an RDMA device, in the order of GetRdmaCharDevices of rdmamap:
+// communication manager of old kernels, issm and umad per port, uverbs, and finally the connection manager
 // that all devices share.
 //
-// rdmamap looks through /sys/class, and through all of it for every device. The class devices hang below the
-// device that their RDMA device hangs below (ib_umad_init_port_dev in drivers/infiniband/core/user_mad.c,
-// ib_uverbs_add_one in uverbs_main.c), so here they are looked up there: the same answer below any root, at a
-// cost that does not grow with the number of VFs.
+// rdmamap searches all of /sys/class for every device. The class devices have the same parent as their RDMA
+// device (ib_umad_init_port_dev in drivers/infiniband/core/user_mad.c, ib_uverbs_add_one in uverbs_main.c),
+// so rdmaNodes reads them there: with the same result below any root, and at a cost independent of the number
+// of VFs.
 func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 	var nodes []string
 	for _, class := range []struct{ dir, prefix string }{
@@ -57,9 +57,8 @@ func number(name, prefix string) int {
 	return n
 }
 
-// vfioNode names the node of a function's IOMMU group, in the container and on the host: without an IOMMU the
-// latter is another one (vfio_create_group in drivers/vfio/group.c). Both are "" where the function has no
-// group.
+// vfioNode returns the node of a function's IOMMU group in the container and on the host, which differ
+// without an IOMMU (vfio_create_group in drivers/vfio/group.c). Both are "" for a function without a group.
 func (h Host) vfioNode(a topology.Address) (inside, host string) {
 	link := sysfs.File(a, "", "iommu_group")
 	group := sysfs.Link(h.Sys, link)
@@ -73,5 +72,5 @@ func (h Host) vfioNode(a topology.Address) (inside, host string) {
 	return inside, inside
 }
 
-// node is a device node that has the same path in the container as on the host.
+// node returns a device node with the same path in the container and on the host.
 func node(path string) container.Node { return container.Node{Path: path, Host: path} }

@@ -15,32 +15,31 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
-// pairsMount is where a container finds its pairs.
+// pairsMount is the path of the pairs file in a container.
 const pairsMount = "/run/tandem/pairs.json"
 
-// Pairs is what a container is told of its pairs.
+// Pairs is the description of a container's pairs, for the container.
 type Pairs struct {
 	File      string     // its pairs file; "" for none
-	VFs       []pairs.VF // in the order in which the container lists them
+	VFs       []pairs.VF // in the container's order
 	served    []pairs.Served
 	variables []string
 }
 
-// pairVariables are the variables that can be asked for, and who reads them. Each says the same as the order
-// of the VFs, in the words of one library. They are set once, so that they suit containers whose VFs are all
-// of one resource.
+// pairVariables are the supported variables, with their readers. Each contains the order of the VFs in the
+// format of one library. They are set once, and so suit containers whose VFs are all of one resource.
 var pairVariables = map[string]func(Pairs) string{
-	// vLLM (vllm/v1/executor/vllm_net_devices.py): GPU=NIC by PCI address. Each worker takes the NIC of its
-	// GPU, and sets for itself what VLLM_NIC_SELECTION_VARS names, before what these variables hold already:
-	// so use either these two or the three below.
+	// vLLM (vllm/v1/executor/vllm_net_devices.py): GPU=NIC by PCI address. Each worker selects the NIC of its
+	// GPU, and sets the variables in VLLM_NIC_SELECTION_VARS for itself, before their existing values: use
+	// either these two variables or the three below.
 	"VLLM_GPU_NIC_PCIE_MAPPING": Pairs.mapping,
 	"VLLM_NIC_SELECTION_VARS": func(Pairs) string {
 		return "UCX_NET_DEVICES:1,NVSHMEM_HCA_LIST:1,NCCL_IB_HCA:1"
 	},
 	// NCCL, RCCL ("NCCL_IB_HCA" in NCCL's list of environment variables): "=" makes names exact, else mlx5_1
-	// is mlx5_10 too.
+	// matches mlx5_10 too.
 	"NCCL_IB_HCA": func(p Pairs) string { return "=" + p.rdma("") },
-	// UCX, and NIXL on it (UCX_NET_DEVICES in ucx_info -f): device and port.
+	// UCX, and NIXL on UCX (UCX_NET_DEVICES in ucx_info -f): device and port.
 	"UCX_NET_DEVICES": func(p Pairs) string { return p.rdma(":1") },
 	// NVSHMEM (NVSHMEM_HCA_LIST in its list of environment variables): device and port.
 	"NVSHMEM_HCA_LIST": func(p Pairs) string { return p.rdma(":1") },
@@ -68,7 +67,7 @@ func (p Pairs) mapping() string {
 	return strings.Join(mapped, ",")
 }
 
-// Pairs looks up what a container is told of its pairs, nil where its resource wants nothing of that.
+// Pairs returns the description of the container's pairs, or nil if its resource does not request one.
 func (h Host) Pairs(pool pools.Pool, order []string) *Pairs {
 	wanted := pool.Resource.Tandem
 	if !wanted.Pairs && len(wanted.Variables) == 0 {
@@ -82,13 +81,13 @@ func (h Host) Pairs(pool pools.Pool, order []string) *Pairs {
 	return p
 }
 
-// Mount lets the container see its pairs file. Where the coordinator has not written it, it is written here,
-// of VFs alone. An error means that there is no such file; the rest can be told all the same.
+// Mount mounts the pairs file in the container. If the coordinator has not written the file, Mount writes it
+// with the VFs alone. An error means that the file is missing; the variables can still be set.
 func (p *Pairs) Mount(written bool, edits *container.Edits) error {
 	if p.File == "" {
 		return nil
 	}
-	// A coordinator whose answer is late has written more than is known here.
+	// The file of a coordinator that answered late contains more.
 	if _, err := os.Lstat(p.File); !written && err != nil {
 		if err := pairs.New(p.VFs).Write(p.File); err != nil {
 			return err
@@ -98,8 +97,8 @@ func (p *Pairs) Mount(written bool, edits *container.Edits) error {
 	return nil
 }
 
-// Tell gives a container the variables that its resource wants, once it is known which GPU each VF serves.
-// What cannot be told is left out: the container has its devices all the same.
+// Tell adds the variables that the resource requests, given the GPU that each VF serves. Unknown values are
+// omitted, because the container has its devices in any case.
 func (p *Pairs) Tell(served []pairs.Served, edits *container.Edits) {
 	p.served = served
 	for _, name := range p.variables {
@@ -109,7 +108,7 @@ func (p *Pairs) Tell(served []pairs.Served, edits *container.Edits) {
 	}
 }
 
-// pairVFs looks up what a container is told of its VFs.
+// pairVFs returns the description of a container's VFs.
 func (h Host) pairVFs(pool pools.Pool, order []string) []pairs.VF {
 	var vfs []pairs.VF
 	for _, id := range order {

@@ -10,17 +10,16 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// Spec is what the CDI spec of one pool should say. The zero value is one that has to be found out.
+// Spec is the expected CDI spec of one pool. The zero value is an unknown spec.
 type Spec struct {
 	mu      sync.Mutex
-	grants  map[string]*Grant // by device ID; nil where they have to be looked up
+	grants  map[string]*Grant // by device ID; nil if unknown
 	content []byte            // of the file; empty for no file
 }
 
-// Write makes the spec what it should be, where device nodes go through CDI: with all devices of the pool as
-// they are now where given is nil, or as they were looked up last but for those given. The file is written
-// where it is not that, whoever wrote or removed it: another instance of the plugin, one of the stock plugin,
-// or an operator.
+// Write updates the spec, if device nodes are passed by CDI: with the current grants of all devices of the
+// pool if given is nil, else with the last grants updated by given. It rewrites the file if it differs, after
+// changes by another instance, by the stock plugin or by an operator.
 func (s *Spec) Write(h Host, pool pools.Pool, given map[string]*Grant) error {
 	if h.CDI == nil {
 		return nil
@@ -50,12 +49,12 @@ func (s *Spec) Write(h Host, pool pools.Pool, given map[string]*Grant) error {
 	return h.CDI.write(names, s.content)
 }
 
-// all are the grants of all devices of a pool. Those with a fault are among them: a container that has one
-// may start again.
+// all returns the grants of all devices of a pool. It includes faulty devices, because their containers may
+// restart.
 func (h Host) all(pool pools.Pool) map[string]*Grant {
 	all, functions := map[string]*Grant{}, map[string]*Grant{}
 	for _, d := range pool.Devices {
-		if functions[d.File()] == nil { // replicas have one function
+		if functions[d.File()] == nil { // replicas share a function
 			functions[d.File()] = h.Grant(d, pool.Resource)
 		}
 		all[d.ID] = functions[d.File()]

@@ -14,23 +14,22 @@ import (
 // Config is a configuration in the format of the stock SR-IOV network device plugin, of the RDMA shared
 // device plugin or of both, read and checked.
 type Config struct {
-	File      string           // where it was read from, for messages
-	Resources []ResourceConfig // in the order of the file; what was left out of it is in Warnings
-	Warnings  []string         // sentences about what the file says and this plugin does not follow
-	// the pause between two looks at the machine where nothing tells of a change; 0 for none
+	File      string           // path, for messages
+	Resources []ResourceConfig // in the order of the file; omitted ones are in Warnings
+	Warnings  []string         // sentences about ignored settings
+	// the interval of scans if changes are not reported; 0 for none
 	Interval time.Duration
 }
 
-// InvalidError is an error about a configuration that was understood: names and selectors that cannot be. The
-// stock plugin ends in failure over these alone; without a configuration that it can read it ends as if all
-// were done.
+// InvalidError is an error in the content of a readable configuration: invalid names and selectors. The stock
+// plugin exits with a failure for these errors only, and successfully without a readable configuration.
 type InvalidError struct{ err error }
 
 func (e *InvalidError) Error() string          { return e.err.Error() }
 func (e *InvalidError) Unwrap() error          { return e.err }
 func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
 
-// label names a resource to people, by its position in a list where it has no name.
+// label names a resource for people, by its position in a list if it has no name.
 func label(resource string, position int, list string) string {
 	if resource == "" {
 		return fmt.Sprintf("resource %d of %s", position, list)
@@ -38,7 +37,7 @@ func label(resource string, position int, list string) string {
 	return fmt.Sprintf("resource %q", resource)
 }
 
-// checkNew refuses a resource whose name cannot be, or is there already.
+// checkNew returns an error for an invalid or duplicate name.
 func (c *Config) checkNew(name string, r ResourceConfig) error {
 	same := func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }
 	switch {
@@ -53,7 +52,7 @@ func (c *Config) checkNew(name string, r ResourceConfig) error {
 	}
 }
 
-// addOwn adds the keys of a resource that the stock plugins do not have.
+// addOwn adds the keys of a resource that only Tandem knows.
 func (c *Config) addOwn(name string, raw, rawTandem json.RawMessage, r *ResourceConfig) {
 	if err := json.Unmarshal(raw, &r.Health); err != nil {
 		c.warn("%s: health is not checked: %v", name, explain(err, raw))
@@ -64,7 +63,7 @@ func (c *Config) addOwn(name string, raw, rawTandem json.RawMessage, r *Resource
 	c.warnAll(name+": ", warnings)
 }
 
-// readTandem reads the key "tandem" as far as it can be understood.
+// readTandem reads the valid parts of the key "tandem".
 func readTandem(raw json.RawMessage) (t Tandem, warnings []string) {
 	if len(raw) == 0 {
 		return t, nil
@@ -90,15 +89,15 @@ func (c *Config) warn(format string, args ...any) {
 	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
 }
 
-// warnAll adds warnings about one thing, which they follow.
+// warnAll adds warnings with a common beginning.
 func (c *Config) warnAll(about string, warnings []string) {
 	for _, warning := range warnings {
 		c.Warnings = append(c.Warnings, about+warning)
 	}
 }
 
-// warnUnknown warns of the keys of a JSON object that the struct it was read into does not have; others are
-// places where they may belong.
+// warnUnknown warns of keys of a JSON object that are absent from the struct into; others are places to which
+// such keys may belong.
 func (c *Config) warnUnknown(where string, object json.RawMessage, into any, others ...place) {
 	c.warnAll(where, ignored(object, reflect.TypeOf(into), "unknown and ignored", others...))
 }

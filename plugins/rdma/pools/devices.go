@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// claim takes the devices that the resource selects and nobody has claimed, selector by selector.
+// claim claims the unclaimed devices that the resource selects, selector by selector.
 func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) []Device {
 	var devices []Device
 	for i := range r.Selectors {
@@ -26,12 +26,12 @@ func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) 
 	return devices
 }
 
-// MaxReplicas is how many devices a pool of shared HCAs has at the most: as many as placement is quick with,
-// and half of what coordination holds of a resource.
+// MaxReplicas limits the devices in a pool of shared HCAs: placement is fast up to this number, which is half
+// of coordination's limit per resource.
 const MaxReplicas = 1 << 13
 
-// share offers every HCA that the resource selects as so many devices as it says. An HCA may be in several
-// resources: shared are those of the resources before.
+// share returns the replicas of every HCA that the resource selects. An HCA may be in several resources:
+// shared contains those of earlier resources.
 func (r *ResourceConfig) share(
 	candidates []*function, shared map[topology.Address]bool,
 ) (devices []Device, warnings []string) {
@@ -57,8 +57,8 @@ func (r *ResourceConfig) share(
 	return devices, warnings
 }
 
-// hca is what all replicas of an HCA have in common. Nothing of it is hidden by containers: what they share
-// stays on the node.
+// hca returns the common part of an HCA's replicas. Containers share the HCA with the node, so they hide none
+// of its properties.
 func (r *ResourceConfig) hca(f *function, shared map[topology.Address]bool) Device {
 	d := r.device(f, &r.Selectors[0])
 	d.HCA, d.Visible = d.ID, nil
@@ -83,7 +83,7 @@ func (r *ResourceConfig) device(f *function, s *Selector) Device {
 // acceleratorClass is the PCI class of processing accelerators.
 const acceleratorClass = 0x12
 
-// offers reports whether a device is of the resource's type. The classes are those of SupportedDevices in
+// offers reports whether a device has the resource's type. The classes are those of SupportedDevices in
 // pkg/types/types.go of the stock plugin.
 func (r *ResourceConfig) offers(f *function) bool {
 	switch r.DeviceType {
@@ -93,14 +93,15 @@ func (r *ResourceConfig) offers(f *function) bool {
 		return f.aux != ""
 	case Accelerator:
 		return f.aux == "" && f.Class>>16 == acceleratorClass
-	case SharedHCA: // the node and its VFs may use it too
+	case SharedHCA: // the node and its VFs may use the HCA too
 		return f.aux == "" && f.Class.IsNetwork() && len(f.RDMA) > 0
 	default:
 		return false
 	}
 }
 
-// fault is why a device is unhealthy, "" where it is healthy. What cannot be read is not held against it.
+// fault returns the reason why a device is unhealthy, "" for a healthy one. Unreadable values count as
+// healthy.
 func (r *ResourceConfig) fault(f *function) string {
 	switch {
 	case r.DeviceType == SharedHCA && len(sysfs.Names(f.machine.sys, f.file("infiniband_verbs"))) == 0:
@@ -116,8 +117,8 @@ func (r *ResourceConfig) fault(f *function) string {
 	}
 }
 
-// noCarrier reads carrier of the PF's netdev, of a function without a PF that of its own. Reading it fails
-// while the netdev is down (Documentation/ABI/testing/ sysfs-class-net): there is no carrier then either.
+// noCarrier reads carrier of the netdev of the PF, or of the function itself if it has no PF. The read fails
+// while the netdev is down (Documentation/ABI/testing/ sysfs-class-net), which also means no carrier.
 func noCarrier(f *function) bool {
 	netdev := f.file("net", f.netdev())
 	if name := f.pfName(); name != "" {
@@ -129,8 +130,8 @@ func noCarrier(f *function) bool {
 	return says("carrier") == "0" || says("operstate") == "down"
 }
 
-// portDown reads the state of port 1, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband): of the
-// device's own RDMA device or, where a container hides that, of its PF's.
+// portDown reads the state of port 1, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband), of the
+// device's own RDMA device or, if a container hides that, of its PF's.
 func portDown(f *function) bool {
 	own := f.rdma()
 	dir := f.file("infiniband")

@@ -16,33 +16,32 @@ import (
 // Finder makes pools of a machine.
 type Finder struct {
 	Sys    fs.FS  // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
-	Prefix string // of resources that name none, "intel.com"
+	Prefix string // of resources without a prefix, "intel.com"
 
-	// SRIOV tells of functions of SR-IOV; nil for the files of Sys: see sysfs.At.
+	// SRIOV reads SR-IOV facts; nil for the files of Sys: see sysfs.At.
 	SRIOV sysfs.SRIOV
 
 	// Tree reads the PCI tree; nil for topology.Read of Sys.
 	Tree func() (*topology.Tree, error)
 	// Reserved lists the netdevs that the node itself needs; nil for none: see rdma.DefaultRoutes.
 	Reserved func() ([]string, error)
-	// Needed are the functions that are not to be offered because the node itself needs them; nil for those of
-	// Reserved: see NodeFunctions.
+	// Needed are the functions to exclude because the node itself needs them; nil for those of Reserved: see
+	// NodeFunctions.
 	Needed map[topology.Address]bool
-	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see
-	// rdma.DDPProfiles.
+	// DDP returns the DDP package of a function or its PF; nil if not available: see rdma.DDPProfiles.
 	DDP func(function, pf topology.Address) string
 
-	// Exporter tells the health of NICs by device ID; nil where there is nobody to ask: see package exporter.
+	// Exporter returns the health of NICs by device ID; nil if not available: see package exporter.
 	Exporter func() (map[string]bool, error)
 
-	// Known is what was seen of devices by ID, which containers hide: see Hidden.
+	// Known has the properties that containers hide, by device ID: see Hidden.
 	Known map[string]Hidden
 }
 
-// Find returns the pools that a configuration makes of the machine, in the order of the configuration, empty
-// ones included, and warnings about what in it the machine does not have. A function is in the first resource
-// of resourceList that selects it, and in no other; an HCA is in every resource of configList that selects
-// it.
+// Find returns the pools of a configuration on the machine, in the order of the configuration, including
+// empty pools, and warnings about names in the configuration that the machine does not have. A function
+// belongs only to the first resource of resourceList that selects it; an HCA belongs to every resource of
+// configList that selects it.
 func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	s, err := f.survey(c)
 	if err != nil {
@@ -76,7 +75,7 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	return pools, warnings, nil
 }
 
-// survey is what there is to choose from, and for whom.
+// survey has the candidate devices and the resources.
 type survey struct {
 	names      []string // of the resources, in full
 	machine    *machine
@@ -103,7 +102,7 @@ func (f Finder) survey(c *Config) (*survey, error) {
 	return &survey{names: names, machine: m, needed: needed, candidates: findCandidates(m, c, needed)}, nil
 }
 
-// Functions tells of the machine's functions of SR-IOV.
+// Functions returns the reader of the machine's SR-IOV facts.
 func (f Finder) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](f.SRIOV, sysfs.Files{Sys: f.Sys}) }
 
 func (f Finder) newMachine(tree *topology.Tree) *machine {
@@ -118,7 +117,7 @@ func (f Finder) newMachine(tree *topology.Tree) *machine {
 	}
 }
 
-// askExporter returns the health that the metrics exporter reports, nil unless a resource wants it.
+// askExporter returns the health from the metrics exporter, or nil if no resource uses the exporter.
 func (f Finder) askExporter(c *Config) (map[string]bool, error) {
 	if f.Exporter == nil || !c.Checks(func(h Health) bool { return h.CheckExporter }) {
 		return nil, nil
@@ -133,9 +132,9 @@ func (f Finder) readTree() (*topology.Tree, error) {
 	return f.Tree()
 }
 
-// findCandidates finds the devices that may be in a pool: functions with a driver, and their sub-functions. A
-// network function is in use, and no candidate for netDevice, if it is a PF that has VFs or if the node
-// itself needs its netdev.
+// findCandidates returns the devices that may be in a pool: functions with a driver, and their sub-functions.
+// A network function is in use, and no candidate for netDevice, if it is a PF with VFs or if the node itself
+// needs its netdev.
 func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*function {
 	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool {
 		return r.DeviceType == AuxNetDevice
@@ -154,8 +153,8 @@ func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*
 	return candidates
 }
 
-// NodeFunctions returns the functions of the reserved netdevs. The last address on the way to a netdev is its
-// function, also for one that does not hang right below (virtio), which the stock plugin hands out.
+// NodeFunctions returns the functions of the reserved netdevs. The last address on the path of a netdev is
+// its function, also for indirect children (virtio), which the stock plugin misses and offers.
 func (f Finder) NodeFunctions() (map[topology.Address]bool, error) {
 	needed := map[topology.Address]bool{}
 	if f.Reserved == nil {
@@ -173,8 +172,8 @@ func (f Finder) NodeFunctions() (map[topology.Address]bool, error) {
 	return needed, nil
 }
 
-// names gives each resource its full name. They have to differ, which shows only now that the other prefix is
-// known.
+// names returns the full name of each resource. It checks that they differ, which depends on the default
+// prefix.
 func (f Finder) names(c *Config) ([]string, error) {
 	var names []string
 	for _, r := range c.Resources {
@@ -196,7 +195,7 @@ func (f Finder) names(c *Config) ([]string, error) {
 	return names, nil
 }
 
-// warnMissing warns of PFs and netdevs that a configuration names and the machine does not have.
+// warnMissing warns of PFs and netdevs in a configuration that the machine does not have.
 func warnMissing(c *Config, candidates []*function) []string {
 	var warnings []string
 	absent := func(r *ResourceConfig, key string, items []vfItem, pf func(*function) string) {

@@ -12,8 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// function is one PCI function, or a sub-function of it, with the values that selectors compare, "" for one
-// it does not have.
+// function is a PCI function, or a sub-function of one, with the values for selectors, "" for absent values.
 type function struct {
 	*topology.Device
 	machine *machine
@@ -21,7 +20,7 @@ type function struct {
 	inUse   bool   // by the node itself, or through its VFs
 }
 
-// id is the kubelet's device ID: what CNI plugins take for the device (Multus' deviceID).
+// id returns the kubelet's device ID, which CNI plugins use as well (Multus' deviceID).
 func (f *function) id() string {
 	if f.aux != "" {
 		return f.aux
@@ -32,8 +31,8 @@ func (f *function) id() string {
 // file names a file of the device.
 func (f *function) file(elements ...string) string { return sysfs.File(f.Address, f.aux, elements...) }
 
-// parent is the function that pfNames and rootDevices name: the PF of a VF, the function that a sub-function
-// hangs on.
+// parent returns the function that pfNames and rootDevices name: the PF of a VF, the parent of a
+// sub-function.
 func (f *function) parent() (topology.Address, bool) {
 	switch {
 	case f.aux != "":
@@ -45,7 +44,7 @@ func (f *function) parent() (topology.Address, bool) {
 	}
 }
 
-// pfName is the netdev of the parent.
+// pfName returns the netdev of the parent.
 func (f *function) pfName() string {
 	if parent, ok := f.parent(); ok {
 		return f.machine.pfName(parent)
@@ -59,7 +58,7 @@ func (f *function) pfNetdev(name, file string) string {
 	return sysfs.File(parent, "", "net", name, file)
 }
 
-// number is the number of a VF within its PF or of a sub-function, sfnum; -1 for anything else.
+// number returns the index of a VF within its PF, or the sfnum of a sub-function, else -1.
 func (f *function) number() int {
 	switch {
 	case f.aux != "":
@@ -71,9 +70,9 @@ func (f *function) number() int {
 	}
 }
 
-// sfNumber is the number that the sub-function was created with (sfnum in
-// Documentation/networking/devlink/mlx5.rst, drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c); -1 for an
-// auxiliary device that has none.
+// sfNumber returns the user-assigned number of the sub-function (sfnum in
+// Documentation/networking/devlink/mlx5.rst, drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c), -1 for an
+// auxiliary device without one.
 func (f *function) sfNumber() int {
 	number, err := strconv.Atoi(sysfs.Text(f.machine.sys, f.file("sfnum")))
 	if err != nil {
@@ -86,9 +85,9 @@ func (f *function) sfNumber() int {
 // (Documentation/driver-api/auxiliary_bus.rst).
 var auxiliary = regexp.MustCompile(`^[^.]+\.([^.]+)\.\d+$`)
 
-// subfunctions are the auxiliary network devices of a network function. As in the stock plugin
-// (NewGenNetDevice in pkg/devices/gen_net.go) one without a number, or of a function without a netdev, is
-// none.
+// subfunctions returns the auxiliary network devices of a network function. Like the stock plugin
+// (NewGenNetDevice in pkg/devices/gen_net.go) it ignores devices without a number, and functions without a
+// netdev.
 func (f *function) subfunctions() []*function {
 	var found []*function
 	for _, name := range sysfs.Names(f.machine.sys, f.file()) {
@@ -103,7 +102,7 @@ func (f *function) subfunctions() []*function {
 	return found
 }
 
-// netdevs are those of the device itself, sorted.
+// netdevs returns the device's own netdevs, sorted.
 func (f *function) netdevs() []string {
 	if f.aux != "" {
 		return f.machine.sriov.Netdevs(f.Address, f.aux)
@@ -111,7 +110,7 @@ func (f *function) netdevs() []string {
 	return f.Netdevs
 }
 
-// netdev is the first of them.
+// netdev returns the first netdev, or "".
 func (f *function) netdev() string {
 	own := f.netdevs()
 	if len(own) == 0 {
@@ -120,8 +119,8 @@ func (f *function) netdev() string {
 	return own[0]
 }
 
-// before is what was seen of a device while it was on the node, if it is in a container now: its netdev is
-// not there although its driver is the same.
+// before returns the properties of a device from before a container hid them: its netdev is missing although
+// its driver is the same.
 func (f *function) before() (Hidden, bool) {
 	h, ok := f.machine.known[f.id()]
 	ok = ok && h.Driver == f.Driver && len(f.netdevs()) == 0
@@ -131,7 +130,7 @@ func (f *function) before() (Hidden, bool) {
 	return h, true
 }
 
-// visible is what containers would hide of a device, nil where it has no netdev on the node.
+// visible returns the properties that containers would hide, nil for a device without a netdev on the node.
 func (f *function) visible() *Hidden {
 	if len(f.netdevs()) == 0 {
 		return nil
@@ -142,8 +141,8 @@ func (f *function) visible() *Hidden {
 // linkTypes names the hardware types of include/uapi/linux/if_arp.h as ip link does.
 var linkTypes = map[string]string{"1": "ether", "32": "infiniband"}
 
-// linkType is that of the device's netdev or, where a container has that, what it was before, or that of its
-// PF's.
+// linkType returns the link type of the device's netdev or, if a container hides it, the earlier link type or
+// that of the PF's netdev.
 func (f *function) linkType() string {
 	if own := f.netdevs(); len(own) > 0 {
 		return linkTypes[sysfs.Text(f.machine.sys, f.file("net", own[0], "type"))]
@@ -157,7 +156,7 @@ func (f *function) linkType() string {
 	return ""
 }
 
-// pKey is the default partition key of an InfiniBand function.
+// pKey returns the default partition key of an InfiniBand function.
 func (f *function) pKey() string {
 	if f.linkType() != "infiniband" {
 		return ""
@@ -166,7 +165,7 @@ func (f *function) pKey() string {
 	return cmp.Or(f.machine.sriov.DefaultPKey(f.Address), before.PKey)
 }
 
-// rdma are the names of the device's own RDMA devices, sorted.
+// rdma returns the names of the device's own RDMA devices, sorted.
 func (f *function) rdma() []string {
 	if f.aux != "" {
 		return sysfs.Names(f.machine.sys, f.file("infiniband"))
@@ -174,13 +173,13 @@ func (f *function) rdma() []string {
 	return f.RDMA
 }
 
-// auxiliaryRDMA is the name of the auxiliary device through which a network driver offers RDMA:
-// mlx5_core.rdma.3, bnxt_en.rdma.0, ice.roce.1.
+// auxiliaryRDMA matches the auxiliary device through which a network driver offers RDMA: mlx5_core.rdma.3,
+// bnxt_en.rdma.0, ice.roce.1.
 var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 
-// isRDMA reports whether the device has an RDMA device. In exclusive mode that of a VF in a container is
-// hidden from the node; the auxiliary device it belongs to is not, and says the same as the devlink parameter
-// enable_rdma. Where a driver has none, what was seen before counts.
+// isRDMA reports whether the device has an RDMA device. In exclusive mode a VF's RDMA device is hidden while
+// a container holds it; its auxiliary device is visible, and equivalent to the devlink parameter enable_rdma.
+// For drivers without auxiliary devices the earlier properties count.
 func (f *function) isRDMA() bool {
 	before, _ := f.before()
 	return len(f.rdma()) > 0 || before.RDMA ||

@@ -46,14 +46,14 @@ func inWords(t reflect.Type) string {
 	}
 }
 
-// place is where else keys are read, and what to do with one that is meant for it.
+// place lists keys that belong elsewhere, with the advice for such a key.
 type place struct {
 	keys []string
 	move string
 }
 
-// ignored says of each key of a JSON object that nobody reads there that it is unknown, as the text has it,
-// and which one is meant, as far as that shows.
+// ignored returns a warning for each key of a JSON object that the struct lacks, with the likely intended
+// key.
 func ignored(object json.RawMessage, into reflect.Type, text string, others ...place) (warnings []string) {
 	for _, key := range unknownKeys(object, into) {
 		warning := fmt.Sprintf("key %q is %s", key, text)
@@ -65,7 +65,7 @@ func ignored(object json.RawMessage, into reflect.Type, text string, others ...p
 	return warnings
 }
 
-// unknownKeys lists the keys of a JSON object that a struct has no field for, sorted.
+// unknownKeys returns the keys of a JSON object without a field in a struct, sorted.
 func unknownKeys(object json.RawMessage, into reflect.Type) []string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(object, &fields) != nil {
@@ -82,7 +82,7 @@ func unknownKeys(object json.RawMessage, into reflect.Type) []string {
 	return unknown
 }
 
-// keysOf lists the keys that encoding/json reads into a struct, those of embedded structs included.
+// keysOf returns the keys that encoding/json reads into a struct, including those of embedded structs.
 func keysOf(t reflect.Type) []string {
 	var keys []string
 	for _, field := range reflect.VisibleFields(t) {
@@ -93,7 +93,7 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-// meant is what to do about an unknown key; "" where it is like none that there is.
+// meant returns the advice for an unknown key, "" if no key is similar.
 func meant(key string, known []string, others []place) string {
 	best, least := "", len(key)
 	for _, k := range known {
@@ -112,7 +112,8 @@ func meant(key string, known []string, others []place) string {
 	return ""
 }
 
-// similar reports whether one word may have been meant by the other: with a mistake or two, or a part of it.
+// similar reports whether a and b differ by a typo or two, or one contains the other, and returns their
+// distance.
 func similar(a, b string) (like bool, far int) {
 	const part, long = 4, 5
 	far = edits(a, b)
@@ -124,7 +125,7 @@ func similar(a, b string) (like bool, far int) {
 	return far <= most || contains && min(len(a), len(b)) >= part, far
 }
 
-// edits is the Levenshtein distance: how many letters have to be put in, taken out or replaced.
+// edits returns the Levenshtein distance: the number of inserted, deleted or replaced letters.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

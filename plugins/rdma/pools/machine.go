@@ -10,21 +10,21 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// machine reads what selectors ask and the tree does not hold, what many functions ask once.
+// machine reads values for selectors that the tree lacks, and caches shared ones.
 type machine struct {
 	sys     fs.FS
 	sriov   sysfs.SRIOV
 	tree    *topology.Tree
 	ddp     func(function, pf topology.Address) string
-	known   map[string]Hidden // what was seen of devices by ID, before containers hid it
-	told    map[string]bool   // the health of devices by ID, as the metrics exporter tells it
+	known   map[string]Hidden // properties of devices by ID, from before containers hid them
+	told    map[string]bool   // the metrics exporter's health of devices by ID
 	pfNames map[topology.Address]string
 	indexes map[topology.Address]map[string]int
 	vdpa    map[topology.Address]sysfs.VDPADevice // nil until somebody asks
 }
 
-// pfName is the netdev of a PF. In switchdev mode a PF has several, its VFs' representors among them; then it
-// is the uplink representor.
+// pfName returns the netdev of a PF; in switchdev mode, with several netdevs including the VFs' representors,
+// the uplink representor.
 func (m *machine) pfName(pf topology.Address) string {
 	name, ok := m.pfNames[pf]
 	if ok {
@@ -37,8 +37,8 @@ func (m *machine) pfName(pf topology.Address) string {
 	return name
 }
 
-// vfIndex is the number of a VF within its PF; -1 where it has none. The position in the tree's list of VFs
-// is not enough: where a link is missing the rest would shift.
+// vfIndex returns the index of a VF within its PF, -1 for none. The position in the tree's list of VFs is not
+// sufficient, because a missing link would shift the rest.
 func (m *machine) vfIndex(pf, vf topology.Address) int {
 	indexes, ok := m.indexes[pf]
 	if !ok {
@@ -51,20 +51,20 @@ func (m *machine) vfIndex(pf, vf topology.Address) int {
 	return -1
 }
 
-// hasVFs reads sriov_numvfs, as the stock plugin does; a PF with links to VFs has some even where that file
-// is absent.
+// hasVFs reads sriov_numvfs, like the stock plugin; a PF with links to VFs has VFs even if that file is
+// absent.
 func (m *machine) hasVFs(d *topology.Device) bool {
 	numvfs := sysfs.Text(m.sys, sysfs.File(d.Address, "", "sriov_numvfs"))
 	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
 }
 
-// ill reports whether the metrics exporter knows a device and does not call it healthy.
+// ill reports whether the metrics exporter monitors a device and reports it as unhealthy.
 func (m *machine) ill(id string) bool {
 	healthy, known := m.told[id]
 	return known && !healthy
 }
 
-// vdpaType is the value of vdpaType that a function's vDPA device has; "" for none.
+// vdpaType returns the vdpaType of a function's vDPA device, "" for none.
 func (m *machine) vdpaType(a topology.Address) string {
 	if m.vdpa == nil {
 		m.vdpa = sysfs.VDPADevices(m.sys)
@@ -72,8 +72,8 @@ func (m *machine) vdpaType(a topology.Address) string {
 	return m.vdpa[a].Kind
 }
 
-// Hidden is what a container's namespaces hide of the devices it holds: netdevs always, RDMA devices in
-// exclusive mode. Without it a device in a container would not be selected any more.
+// Hidden are the properties that a container's namespaces hide: always netdevs, in exclusive mode RDMA
+// devices too. Without them selectors would no longer select a device in a container.
 type Hidden struct {
 	Driver   string `json:"driver"` // with another driver it is another device
 	LinkType string `json:"linkType,omitempty"`

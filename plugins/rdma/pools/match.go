@@ -9,10 +9,10 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
-// condition is one that selectors can have.
+// condition is a condition of selectors.
 type condition struct {
 	key   string
-	wants func(*Selector) []string // the values that meet it; none where the selector does not have it
+	wants func(*Selector) []string // the accepted values; empty without the condition
 	has   func(*function) string   // the value of a device
 	meets func(*Selector, *function) bool
 }
@@ -36,7 +36,7 @@ var conditions = []condition{
 	listed("vdpaType", func(s *Selector) []string { return optional(s.VDPAType != "", s.VDPAType) }, vdpaTypeOf),
 }
 
-// optional is a list of one value, or of none.
+// optional returns a list of one value, or an empty list.
 func optional(there bool, value string) []string {
 	if !there {
 		return nil
@@ -44,8 +44,8 @@ func optional(there bool, value string) []string {
 	return []string{value}
 }
 
-// listed is a condition that any value of a list meets. A function without a value meets it never, and the
-// value is read only if need be.
+// listed returns a condition that any value of a list fulfils. A function without a value never fulfils it.
+// The value is read only if needed.
 func listed(key string, wants func(*Selector) []string, has func(*function) string) condition {
 	return condition{key, wants, has, func(s *Selector, f *function) bool {
 		list := wants(s)
@@ -57,7 +57,7 @@ func listed(key string, wants func(*Selector) []string, has func(*function) stri
 	}}
 }
 
-// ofPF is a condition about the PF of a VF and its number there.
+// ofPF returns a condition on the PF of a VF and its index.
 func ofPF(key string, items func(*Selector) []vfItem, pf func(*function) string) condition {
 	wants := func(s *Selector) (texts []string) {
 		for _, item := range items(s) {
@@ -105,7 +105,7 @@ func driverOf(f *function) string    { return f.Driver }
 func addressOf(f *function) string   { return f.Address.String() }
 func acpiIndexOf(f *function) string { return sysfs.Text(f.machine.sys, f.file("acpi_index")) }
 
-// auxTypeOf is the kind of an auxiliary device, "sf".
+// auxTypeOf returns the kind of an auxiliary device, "sf".
 func auxTypeOf(f *function) string {
 	if match := auxiliary.FindStringSubmatch(f.aux); match != nil {
 		return match[1]
@@ -120,7 +120,7 @@ func pfAddressOf(f *function) string {
 	return ""
 }
 
-// ddpProfileOf is the name of the DDP package that the NIC has loaded.
+// ddpProfileOf returns the name of the NIC's DDP package.
 func ddpProfileOf(f *function) string {
 	if f.machine.ddp == nil {
 		return ""

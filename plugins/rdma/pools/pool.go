@@ -13,11 +13,11 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Pool is what one resource name stands for on a machine.
+// Pool has the devices of one resource name on a machine.
 type Pool struct {
 	Name     string          // "intel.com/mlnx_vf"
 	Devices  []Device        // ascending by address, then by ID
-	Resource *ResourceConfig // what the configuration says of it
+	Resource *ResourceConfig // from the configuration
 	First    bool            // of the pools with its prefix and device type
 }
 
@@ -30,8 +30,8 @@ func (p Pool) Device(id string) (d Device, ok bool) {
 	return p.Devices[i], true
 }
 
-// Beside are devices of the pool that stand for the HCAs which some devices do not, one for each that is
-// healthy; none where containers get what they were given alone.
+// Beside returns a healthy device for each HCA of the pool that ids do not cover; nil unless containers get
+// all HCAs.
 func (p Pool) Beside(ids []string) (beside []string) {
 	if p.Resource.DeviceType != SharedHCA || !p.Resource.Tandem.AllHCAs {
 		return nil
@@ -49,29 +49,29 @@ func (p Pool) Beside(ids []string) (beside []string) {
 	return beside
 }
 
-// Device is one device of a pool, mostly a VF.
+// Device is a device of a pool, usually a VF.
 type Device struct {
 	// the kubelet's device ID: the full PCI address, or the name of a sub-function; of a replica see replicaID
 	ID       string
-	Address  topology.Address  // the PCI function; that which a sub-function hangs on
-	PF       topology.Address  // of a VF; the zero Address for anything else
-	NUMA     topology.NUMANode // unknown too where the resource has excludeTopology
+	Address  topology.Address  // the PCI function; the parent of a sub-function
+	PF       topology.Address  // of a VF; zero for other devices
+	NUMA     topology.NUMANode // unknown also for a resource with excludeTopology
 	Aux      string            // of a sub-function: the name of its auxiliary device
-	Fault    string            // why it is unhealthy, for people; "" for a healthy device
-	Selector *Selector         // the one that selected it; its options apply. nil where it is found no more
-	Visible  *Hidden           // what containers would hide of it; nil where it may be in one
-	// of a replica of a shared HCA: what all replicas of the HCA in this pool are called together
+	Fault    string            // reason for being unhealthy, for people; "" for a healthy device
+	Selector *Selector         // the selector with the device's options; nil for a device that is gone
+	Visible  *Hidden           // properties that containers would hide; nil if a container may hold the device
+	// of a replica of a shared HCA: the common name of the HCA's replicas in this pool
 	HCA string
 }
 
-// Name is what people and container runtimes know a device by: its ID, or the HCA that it is a replica of.
+// Name returns the name for people and container runtimes: the HCA of a replica, else the ID.
 func (d Device) Name() string { return cmp.Or(d.HCA, d.ID) }
 
 // Missing reports whether a device was found before and is no longer.
 func (d Device) Missing() bool { return d.Selector == nil }
 
-// Same reports whether two devices with one ID are the same device in the same state, for all who are told of
-// devices: a sub-function can get the name that one of another PF has had.
+// Same reports whether two devices with one ID are the same device in the same state, for all consumers: a
+// sub-function can reuse the name of another PF's sub-function.
 func (d Device) Same(e Device) bool {
 	d.Selector, d.Visible, e.Selector, e.Visible = nil, nil, nil, nil
 	return d == e
@@ -83,7 +83,7 @@ func (d Device) Gone(sys fs.FS) bool { return sysfs.Gone(sys, d.File()) }
 // File names a file of the device below the sysfs root.
 func (d Device) File(elements ...string) string { return sysfs.File(d.Address, d.Aux, elements...) }
 
-// Compare is the order of a pool's devices.
+// Compare compares devices in the order of a pool.
 func (d Device) Compare(e Device) int {
 	return cmp.Or(d.Address.Compare(e.Address), cmp.Compare(d.ID, e.ID))
 }
@@ -92,13 +92,13 @@ func (d Device) Compare(e Device) int {
 // GPUs (NVIDIA/k8s-device-plugin, internal/rm/devices.go).
 const replicaMark = "::"
 
-// replicaID is the kubelet's device ID of a replica: "0000:0c:00.0::3". Numbers go on from resource to
-// resource, as the resources' rdmaHcaMax say, so that no two of them have the same ID.
+// replicaID returns the kubelet's device ID of a replica: "0000:0c:00.0::3". Numbers continue from resource
+// to resource, by their rdmaHcaMax, so that IDs are unique.
 func replicaID(a topology.Address, number int) string {
 	return fmt.Sprintf("%s%s%d", a, replicaMark, number)
 }
 
-// FromID is what a device ID alone tells of a device: false for one that holds no address.
+// FromID returns the device as far as its ID determines it, or false for an ID without an address.
 func FromID(id string) (Device, bool) {
 	address, _, replica := strings.Cut(id, replicaMark)
 	a, err := topology.ParseAddress(address)

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// vfItem is one item of the selectors pfNames and rootDevices: "ens1f0" for every function of a PF,
-// "ens1f0#0-3,7" for those of its VFs with these indexes, the ends included. An item never fails to be read:
-// as in the stock plugin (isSelected in pkg/resources/deviceSelectors.go) the part before a mistake counts,
-// and problem says what the mistake is.
+// vfItem is an item of the selectors pfNames and rootDevices: "ens1f0" for every function of a PF,
+// "ens1f0#0-3,7" for the VFs with these indexes, inclusive. Parsing never fails: as in the stock plugin
+// (isSelected in pkg/resources/deviceSelectors.go) the part before a mistake counts, and problem describes
+// the mistake.
 type vfItem struct {
 	text    string
 	pf      string
@@ -23,7 +23,7 @@ type vfItem struct {
 
 type indexRange struct{ first, last int }
 
-// UnmarshalText reads an item; what it cannot understand is kept as the item's problem.
+// UnmarshalText parses an item; a mistake becomes the item's problem.
 func (v *vfItem) UnmarshalText(text []byte) error {
 	*v = parseVFItem(string(text))
 	return nil
@@ -72,8 +72,7 @@ func parseRange(text string) (indexRange, error) {
 	return indexRange{first, last}, nil
 }
 
-// holds reports whether the item takes the function with this VF index; -1 stands for a function that is no
-// VF.
+// holds reports whether the item includes the function with a VF index; -1 means a function other than a VF.
 func (v *vfItem) holds(index int) bool {
 	if v.all {
 		return true
@@ -86,8 +85,7 @@ func (v *vfItem) holds(index int) bool {
 	return false
 }
 
-// naming returns the item that counts for a PF: the first one with its name, whatever the case (getItem, same
-// file).
+// naming returns the first item with the name of a PF, ignoring case (getItem, same file).
 func naming(items []vfItem, pf string) (*vfItem, bool) {
 	for i := range items {
 		if strings.EqualFold(items[i].pf, pf) {

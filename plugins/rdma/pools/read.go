@@ -15,10 +15,10 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
-// ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys
-// are matched whatever their case (the SR-IOV network operator writes "IsRdma"), unknown ones are ignored
-// with a warning. An error is one sentence that names the file and, where there is one, the resource and the
-// key. What makes the stock plugin leave out a single resource is a warning here too, unless nothing is left.
+// ReadConfig reads a configuration file with the semantics of encoding/json, like the stock plugin: keys
+// match regardless of case (the SR-IOV network operator writes "IsRdma"), unknown keys are ignored with a
+// warning. An error is one sentence with the file and, if applicable, the resource and the key. A mistake for
+// which the stock plugin skips one resource is a warning, unless no resource remains.
 func ReadConfig(path string) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -35,14 +35,14 @@ func ReadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// Default is the configuration of a node that has none: all VFs with RDMA, and the NICs with RDMA that have
-// none, as one resource.
+// Default returns the configuration of a node without a file: all VFs with RDMA, and NICs with RDMA but
+// without VFs, as one resource.
 func Default() *Config {
 	const builtIn = `{"resourceList": [{"resourceName": "rdma_vf", "resourcePrefix": "tandem.dev", ` +
 		`"selectors": {"isRdma": true}}]}`
 	c, err := parseConfig("(built in)", []byte(builtIn))
 	if err != nil {
-		panic(err) // it is a constant
+		panic(err) // the text is a constant
 	}
 	return c
 }
@@ -77,7 +77,7 @@ func parseConfig(file string, content []byte) (*Config, error) {
 	return c, nil
 }
 
-// add checks the resource at a position of the list and appends it, or warns why it is left out.
+// add checks the resource at a position of the list and appends it, or warns why the resource is skipped.
 func (c *Config) add(position int, raw json.RawMessage) error {
 	var r struct {
 		ResourceConfig
@@ -118,11 +118,11 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	return nil
 }
 
-// A key of selectors is easily written into the resource, and the other way round.
+// Keys of selectors are often written into the resource, and vice versa.
 var intoSelectors = place{keysOf(reflect.TypeFor[Selector]()), "put it into selectors"}
 
-// parseSelectors reads the key "selectors": one object, or a list of them. Without it, every function is
-// selected.
+// parseSelectors parses the key "selectors": one object, or a list of objects. Without the key, every
+// function is selected.
 func parseSelectors(t DeviceType, raw json.RawMessage) ([]Selector, error) {
 	objects, err := selectorObjects(raw)
 	if err != nil {
@@ -137,7 +137,7 @@ func parseSelectors(t DeviceType, raw json.RawMessage) ([]Selector, error) {
 	return selectors, nil
 }
 
-// selectorObjects splits what selectors says into its objects: one empty object where it is missing.
+// selectorObjects splits the key "selectors" into objects: one empty object if the key is missing.
 func selectorObjects(raw json.RawMessage) ([]json.RawMessage, error) {
 	switch raw = bytes.TrimSpace(raw); {
 	case len(raw) == 0, string(raw) == "null":
@@ -158,10 +158,10 @@ func selectorObjects(raw json.RawMessage) ([]json.RawMessage, error) {
 	return objects, nil
 }
 
-// besideThem is where a key of a resource belongs that was written into its selectors.
+// besideThem is the place of a resource's key that was written into its selectors.
 var besideThem = place{keysOf(reflect.TypeFor[ResourceConfig]()), "put it beside selectors, not into it"}
 
-// selectorWarnings tells what in a resource's selectors has no effect, or less than was meant.
+// selectorWarnings warns of settings in a resource's selectors without the intended effect.
 func selectorWarnings(t DeviceType, selectors []Selector, raw json.RawMessage) (warnings []string) {
 	if objects, err := selectorObjects(raw); err == nil {
 		known := reflect.TypeOf((&Selector{}).keys(t)).Elem()

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// ResourceConfig is one element of resourceList or configList: which devices one resource name stands for.
+// ResourceConfig is an element of resourceList or configList: a resource name and its devices.
 type ResourceConfig struct {
 	Name            string                       `json:"resourceName"`
-	Prefix          string                       `json:"resourcePrefix"` // "" takes the daemon's
+	Prefix          string                       `json:"resourcePrefix"` // "" for that of the daemon
 	DeviceType      DeviceType                   `json:"deviceType"`
-	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
+	ExcludeTopology bool                         `json:"excludeTopology"` // do not publish the NUMA node
 	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
-	// of AMD's network device plugin, which runs "nicctl clear rdma" on bare metal unless this is true; here
-	// that is never done
+	// of AMD's network device plugin, which runs "nicctl clear rdma" on bare metal unless this is true; Tandem
+	// never runs nicctl
 	NoDeviceConfig bool `json:"disableDeviceConfig"`
-	// one that selects is enough; never empty
+	// alternatives; never empty
 	Selectors []Selector `json:"-"`
 
-	// The keys that the stock plugin does not have are read apart: a mistake in them costs them alone.
+	// Keys that the stock plugin lacks are parsed separately, so that mistakes affect nothing else.
 	Health `json:"-"`
 	Tandem Tandem `json:"-"` // key "tandem"
 
@@ -31,54 +31,55 @@ type ResourceConfig struct {
 	firstReplica int
 }
 
-// Health says which signs of a device's health count beyond its being there. All are opt-in: a VF passes
-// traffic to other VFs of its PF while the PF has no carrier, and the stock plugin looks at none of them. The
-// first two keys are those of its pull request 640, the last one is that of AMD's network device plugin.
+// Health has the optional signs of a device's health besides its existence. All are opt-in: a VF passes
+// traffic to other VFs of its PF while the PF has no carrier, and the stock plugin checks none of them. The
+// first two keys are those of the stock plugin's pull request 640, the last one is that of AMD's network
+// device plugin.
 type Health struct {
 	CheckPF bool `json:"checkHealthOnPf"` // unhealthy while the PF's netdev has no carrier
-	// accepted; a device that is gone is unhealthy in any case
+	// accepted; a missing device is always unhealthy
 	CheckDevice bool `json:"checkHealthOnDeviceExist"`
 	CheckPort   bool `json:"checkHealthOnRdmaPort"` // unhealthy while port 1 of the RDMA device is not active
-	// unhealthy while the metrics exporter says so
+	// unhealthy while the metrics exporter reports so
 	CheckExporter bool `json:"enableExporterHealthCheck"`
 }
 
-// Tandem are the keys of a resource that the stock plugin does not have, and ignores: what a container is
-// told of its pairs. All of it is opt-in, and this plugin alone tells it: of equal names from two plugins the
-// kubelet keeps either.
+// Tandem are the keys of a resource that the stock plugin ignores: the description of pairs for the
+// container. All are opt-in, and only this plugin provides them: of equal names from two plugins the kubelet
+// keeps either.
 type Tandem struct {
 	Pairs bool `json:"pairs"` // mount /run/tandem/pairs.json, a coordination.PairsFile
-	// Alias is for PCIDEVICE_… a second time under a name that shells can read: other characters than letters
-	// and digits are _.
+	// Alias adds PCIDEVICE_… under a name that shells can read, with _ for characters other than letters and
+	// digits.
 	Alias     bool     `json:"alias"`
 	Variables []string `json:"variables"` // some of PairVariables
-	// AllHCAs gives a container all HCAs of a pool of shared ones, whichever it was given, as the RDMA shared
-	// device plugin does: for pods that ask for one and mean all.
+	// AllHCAs gives a container all HCAs of a pool of shared HCAs, like the RDMA shared device plugin: for pods
+	// that request one and expect all.
 	AllHCAs bool `json:"allHCAs"`
 }
 
-// PairVariables are the variables that can be asked for, sorted. Package grants has what each of them says.
+// PairVariables are the supported variables, sorted. Package grants documents their contents.
 var PairVariables = []string{
 	"NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "UCX_NET_DEVICES",
 	"VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS",
 }
 
-// stockName is what the stock plugin accepts, and ends over anything else (pkg/utils/utils.go,
+// stockName matches the names that the stock plugin accepts; it exits on other names (pkg/utils/utils.go,
 // ValidResourceName).
 var stockName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
-// MaxName is the longest name part of a resource that the kubelet accepts (qualifiedNameMaxLength in
+// MaxName is the maximum length of a resource's name part for the kubelet (qualifiedNameMaxLength in
 // k8s.io/apimachinery/pkg/util/validation).
 const MaxName = 63
 
-// maxPrefix is the longest name that a domain may have (IsDNS1123Subdomain, same place), less the "requests."
-// that Kubernetes puts before it to count a resource.
+// maxPrefix is the maximum length of a domain (IsDNS1123Subdomain, same place), less the "requests." that
+// Kubernetes prepends to count a resource.
 const maxPrefix = 253 - len("requests.")
 
-// resourcePrefix is what the kubelet accepts before the slash (IsDNS1123Subdomain, same place).
+// resourcePrefix matches the prefixes that the kubelet accepts (IsDNS1123Subdomain, same place).
 var resourcePrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
-// checkName finds what the kubelet would refuse (IsQualifiedName, same place): that resource alone.
+// checkName returns an error for a name that the kubelet would reject (IsQualifiedName, same place).
 func (r *ResourceConfig) checkName() error {
 	switch {
 	case len(r.Name) > MaxName:
@@ -94,7 +95,8 @@ func (r *ResourceConfig) checkName() error {
 	}
 }
 
-// checkSelectors refuses what the stock plugin refuses (ValidConfig of its device providers).
+// checkSelectors returns an error for selectors that the stock plugin rejects (ValidConfig of its device
+// providers).
 func (r *ResourceConfig) checkSelectors() error {
 	for _, s := range r.Selectors {
 		if s.IsRDMA && s.VDPAType != "" {

@@ -2,7 +2,7 @@
 
 package pools
 
-// DeviceType is a kind of device that a resource can be made of.
+// DeviceType is a kind of devices in a resource.
 type DeviceType string
 
 // The device types of the stock plugin.
@@ -12,11 +12,11 @@ const (
 	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions of network functions
 )
 
-// SharedHCA is the device type of what configList offers: an HCA, a network function with an RDMA device,
-// that several containers use at a time. No resource of resourceList can name it.
+// SharedHCA is the device type of configList: an HCA, that is a network function with an RDMA device, that
+// several containers use at a time. resourceList cannot use this type.
 const SharedHCA DeviceType = "sharedHCA"
 
-// devices is the device type in words.
+// devices returns the device type in words.
 func (t DeviceType) devices() string {
 	if t == AuxNetDevice {
 		return "sub-function"
@@ -24,9 +24,9 @@ func (t DeviceType) devices() string {
 	return "VF with a driver"
 }
 
-// Selector says which devices belong to a resource: those that meet every condition it has. A list is a
-// condition that is met by any of its values; an empty one is none. The keys are those of pkg/types/types.go
-// of the stock plugin; which of them count depends on the device type, the others are ignored.
+// Selector selects the devices that fulfil all of its conditions. Any value of a list fulfils the condition;
+// an empty list is no condition. The keys are those of pkg/types/types.go of the stock plugin; each device
+// type uses some and ignores the others.
 type Selector struct {
 	functionSelector
 	addressSelector
@@ -37,8 +37,8 @@ type Selector struct {
 	ifNames []string // the function's own first netdev; of SharedHCA
 }
 
-// functionSelector has the conditions for any device; those of a sub-function are about the function it hangs
-// on. Values are compared as sysfs prints them: lower case, four digits, without 0x.
+// functionSelector has the conditions for any device; for a sub-function they apply to its parent. Values are
+// compared in the format of sysfs: lower case, four digits, without 0x.
 type functionSelector struct {
 	Vendors []string `json:"vendors"`
 	Devices []string `json:"devices"`
@@ -74,7 +74,7 @@ type sfSelector struct {
 	AuxTypes []string `json:"auxTypes"` // sf
 }
 
-// keys is the part of the selector that counts for a device type, to be read from JSON.
+// keys returns the part of the selector for a device type, as a target for JSON.
 func (s *Selector) keys(t DeviceType) any {
 	switch t {
 	case Accelerator:

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// What the RDMA shared device plugin does where its configuration says nothing: rdmaHcaResourcePrefix and
-// defaultPeriodicUpdateInterval in pkg/resources/resources_manager.go.
+// Defaults of the RDMA shared device plugin: rdmaHcaResourcePrefix and defaultPeriodicUpdateInterval in
+// pkg/resources/resources_manager.go.
 const (
 	sharedPrefix   = "rdma"
 	sharedInterval = 60 // seconds
@@ -26,7 +26,7 @@ type sharedList struct {
 	Interval   *int              `json:"periodicUpdateInterval"` // seconds; 0 for never
 }
 
-// sharedResource is one element of configList (UserConfig, same place), with the keys that are this plugin's.
+// sharedResource is an element of configList (UserConfig, same place), with Tandem's additional keys.
 type sharedResource struct {
 	Name       string          `json:"resourceName"`
 	Prefix     string          `json:"resourcePrefix"`
@@ -38,7 +38,7 @@ type sharedResource struct {
 	Health     `json:"-"`
 }
 
-// sharedSelector has the conditions for an HCA (Selectors, same place). All lists have to be met, each by any
+// sharedSelector has the conditions for an HCA (Selectors, same place). Every list must be fulfilled, by any
 // of its values.
 type sharedSelector struct {
 	Vendors   []string `json:"vendors"`
@@ -48,7 +48,7 @@ type sharedSelector struct {
 	LinkTypes []string `json:"linkTypes"`
 }
 
-// A key of selectors is easily written into the resource, and the other way round.
+// Keys of selectors are often written into the resource, and vice versa.
 var (
 	intoSharedSelectors = place{keysOf(reflect.TypeFor[sharedSelector]()), "put it into selectors"}
 	besideSharedOnes    = place{
@@ -56,8 +56,7 @@ var (
 	}
 )
 
-// addShared adds the resources of configList. What is wrong with one of them ends the stock plugin in
-// failure.
+// addShared adds the resources of configList. Mistakes in them make the stock plugin exit with a failure.
 func (c *Config) addShared(list sharedList) error {
 	if list.ConfigList == nil {
 		return nil
@@ -126,8 +125,8 @@ func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, 
 	return r, nil
 }
 
-// selector is what selects the HCAs of the resource. As in ValidateConfigs of the stock plugin one of
-// selectors and devices has to be there, and not both.
+// selector returns the selector of the resource's HCAs. As in ValidateConfigs of the stock plugin exactly one
+// of selectors and devices is required.
 func (s *sharedResource) selector(c *Config, name string) (Selector, error) {
 	var keys sharedSelector
 	if len(s.Selectors) > 0 {

@@ -9,46 +9,45 @@ import (
 	"strings"
 )
 
-// Choice is what one selector of a resource made of the devices that may be meant by it: see bench.likely.
-// Those that an earlier selector of the same resource took are left out.
+// Choice is the result of one selector of a resource on the devices that the selector may mean: see
+// bench.likely. Devices of earlier selectors of the same resource are omitted.
 type Choice struct {
 	Resource string // its full name
 	Selector int    // its place in the resource, from 1
-	Of       int    // selectors of the resource
+	Of       int    // number of selectors of the resource
 	Selected int
 	Rejected int
-	Reasons  []Reason // in the order in which conditions are looked at
-	Nearest  []Miss   // the devices that failed a single condition, one for each, the most telling first
+	Reasons  []Reason // in the order of the checks
+	Nearest  []Miss   // devices that failed a single condition, one per condition, the most telling first
 }
 
-// Reason is a condition that devices do not meet.
+// Reason is a condition that devices do not fulfil.
 type Reason struct {
-	Key   string // of the selector, or one of the words that reasons have which are not of its making
+	Key   string // of the selector, or one of the other reasons
 	Count int    // of devices
-	Alone int    // of those, that fail nothing else
+	Alone int    // of those, without another reason
 }
 
-// Miss is a device that was rejected for one reason alone.
+// Miss is a device that was rejected for a single reason.
 type Miss struct {
 	Device string // ID, of a shared HCA its address
 	Why    string // "pfNames: want ens1#0-3, it has ens1#4"
-	More   int    // devices that were rejected for the same reason alone
+	More   int    // further devices that were rejected for the same single reason
 }
 
-// Explain says what became of the machine's devices in the resources of a configuration, selector by
-// selector, in their order. Its errors are those of Find.
+// Explain returns the result of each selector of a configuration, in order. Its errors are those of Find.
 func (f Finder) Explain(c *Config) ([]Choice, error) {
 	s, err := f.survey(c)
 	if err != nil {
 		return nil, err
 	}
-	owners := map[string]string{} // resources of devices that are taken
+	owners := map[string]string{} // resources of claimed devices
 	var choices []Choice
 	all := slices.Concat(s.candidates, s.unbound())
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		for k := range r.Selectors {
-			b := bench{resource: r, name: s.names[i], selector: &r.Selectors[k], needed: s.needed, owners: owners}
+			b := matcher{resource: r, name: s.names[i], selector: &r.Selectors[k], needed: s.needed, owners: owners}
 			choice := b.judge(all)
 			choice.Selector, choice.Of = k+1, len(r.Selectors)
 			choices = append(choices, choice)
@@ -57,7 +56,7 @@ func (f Finder) Explain(c *Config) ([]Choice, error) {
 	return choices, nil
 }
 
-// unbound are the functions without a driver, which are no candidates: of VFs that is a common mistake.
+// unbound returns the functions without a driver, which are no candidates: a common mistake for VFs.
 func (s *survey) unbound() (list []*function) {
 	for d := range s.machine.tree.Devices() {
 		if d.Driver == "" {
@@ -67,14 +66,14 @@ func (s *survey) unbound() (list []*function) {
 	return list
 }
 
-// tally counts devices that were rejected for one reason.
+// tally counts the devices that were rejected for one reason.
 type tally struct {
 	Reason
 	nearest Miss
-	meant   bool // it is of the kind that the resource mostly has
+	meant   bool // of the resource's usual kind
 }
 
-func (b *bench) judge(all []*function) Choice {
+func (b *matcher) judge(all []*function) Choice {
 	choice := Choice{Resource: b.name}
 	tallies := map[string]*tally{}
 	for _, f := range all {
@@ -98,7 +97,8 @@ func (b *bench) judge(all []*function) Choice {
 	return choice
 }
 
-// count takes the first device for the nearest miss, of those that the resource mostly has if there is one.
+// count records a rejected device. The nearest miss is the first device, preferably of the resource's usual
+// kind.
 func (t *tally) count(id, why string, alone, meant bool) {
 	t.Count++
 	if !alone {
@@ -110,9 +110,8 @@ func (t *tally) count(id, why string, alone, meant bool) {
 	}
 }
 
-// conclude sorts what was counted. The nearest misses are those of the reason that most devices have alone:
-// where so many would be there but for one condition, that is most probably the mistake. What the selector
-// names and does not get comes first, what it does not name last.
+// conclude sorts the counts. The nearest misses belong to the reason that is most often the single one, as it
+// is most probably the mistake. Devices named by the selector come first, others last.
 func (c *Choice) conclude(tallies map[string]*tally) {
 	var alone []*tally
 	for _, key := range reasons {
@@ -134,7 +133,7 @@ func (c *Choice) conclude(tallies map[string]*tally) {
 	}
 }
 
-// rank is how much a reason tells about a device that fails nothing else; 0 is most.
+// rank rates a single reason by how telling it is; 0 is the most telling.
 func rank(key string) int {
 	switch {
 	case key == reasonTaken:
@@ -146,7 +145,7 @@ func rank(key string) int {
 	}
 }
 
-// Summary says who rejected how many: "vendors 8 (5 alone), isRdma 3"; "" where nobody did.
+// Summary returns the counts by reason: "vendors 8 (5 alone), isRdma 3"; "" for none.
 func (c Choice) Summary() string {
 	var said []string
 	for _, r := range c.Reasons {
@@ -159,7 +158,7 @@ func (c Choice) Summary() string {
 	return strings.Join(said, ", ")
 }
 
-// String is for people: the device and what it failed.
+// String returns the device and its reason, for people.
 func (m Miss) String() string {
 	more := ""
 	if m.More > 0 {

@@ -14,10 +14,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// live asks /sys by sriovnet, which the stock plugin and the CNI plugins ask, so that all of a node's
-// programs have the same answers. Where sriovnet has none, Files do: it takes no domain of more than four
-// digits, and does not list a folder that changes while it looks. Representors are of Files alone, which list
-// the folders of a PF once where sriovnet lists them for each VF.
+// live reads /sys through sriovnet, like the stock plugin and the CNI plugins, so that all programs of a node
+// get the same answers. If sriovnet fails, Files answers: sriovnet supports only domains of four digits, and
+// cannot list a folder that changes meanwhile. Representors come from Files, which lists the folders of a PF
+// once, while sriovnet lists them for each VF.
 type live struct{ Files }
 
 func newLive(sys fs.FS) live {

@@ -15,13 +15,13 @@ import (
 
 // SRIOV returns the kernel's SR-IOV facts of a function. Each call reads the machine.
 type SRIOV interface {
-	// Uplink is the netdev of a PF in switchdev mode that is its port, and not a representor; "" in any other
-	// mode. That of a VF is its PF's.
+	// Uplink returns the netdev of a PF in switchdev mode that is its port, not a representor, and for a VF that
+	// of its PF; "" in any other mode.
 	Uplink(a topology.Address) string
-	// Representors are the netdevs that stand for the VFs of a PF in switchdev mode, by the address of the VF;
-	// none in any other mode.
+	// Representors returns the netdevs that represent the VFs of a PF in switchdev mode, by the address of the
+	// VF; none in any other mode.
 	Representors(pf topology.Address) map[string]string
-	// Netdevs are those of a function or, where aux is its name, of one of its auxiliary devices, sorted.
+	// Netdevs returns the netdevs of a function, or of one of its auxiliary devices if aux names one, sorted.
 	Netdevs(a topology.Address, aux string) []string
 	// VFIO reports whether a function is bound to vfio-pci.
 	VFIO(a topology.Address) bool
@@ -41,13 +41,13 @@ func At(root string, sys fs.FS) SRIOV {
 // Files reads the facts from any sysfs root.
 type Files struct{ Sys fs.FS }
 
-// pf is that of a VF; false for anything else.
+// pf returns the PF of a VF, or false for other functions.
 func (f Files) pf(vf topology.Address) (topology.Address, bool) {
 	pf, err := topology.ParseAddress(Link(f.Sys, File(vf, "", "physfn")))
 	return pf, err == nil
 }
 
-// Indexes are the indexes of all VFs of a PF by their addresses. Where a link is missing its index is too.
+// Indexes returns the indexes of a PF's VFs by address. VFs without a link are missing.
 func Indexes(sys fs.FS, pf topology.Address) map[string]int {
 	indexes := map[string]int{}
 	for _, name := range Names(sys, File(pf, "")) {
@@ -75,7 +75,8 @@ func (f Files) Uplink(a topology.Address) string {
 	})
 }
 
-// port is the first netdev of a PF that is the wanted port, by its folder and its phys_port_name.
+// port returns the first netdev of a PF for which is returns true, given the netdev's folder and
+// phys_port_name.
 func (f Files) port(pf topology.Address, is func(netdev, port string) bool) string {
 	for _, name := range Names(f.Sys, File(pf, "", "net")) {
 		netdev := File(pf, "", "net", name)

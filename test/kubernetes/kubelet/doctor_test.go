@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -70,7 +71,7 @@ func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
 						t.Skip("no NIC that can have VFs, or no CPUs recorded")
 					}
 					n.KubeletDir = t.TempDir()
-					config := doctor.NewDropIn + "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
+					config := fix.NewDropIn + "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
 					if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(config), 0o600); err != nil {
 						t.Fatal(err)
 					}
@@ -243,12 +244,12 @@ topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "false"}
 featureGates: {}
 kubeReserved: {cpu: 500m, memory: 1Gi}
 `,
-	"nothing": doctor.NewDropIn,
-	"reserved by a cgroup": doctor.NewDropIn + `systemReserved: {memory: 2Gi}
+	"nothing": fix.NewDropIn,
+	"reserved by a cgroup": fix.NewDropIn + `systemReserved: {memory: 2Gi}
 systemReservedCgroup: /system.slice
 enforceNodeAllocatable: [pods, system-reserved]
 `,
-	"an option that there is not": doctor.NewDropIn + "topologyManagerPolicyOptions: {near: \"true\"}\n",
+	"an option that there is not": fix.NewDropIn + "topologyManagerPolicyOptions: {near: \"true\"}\n",
 	"JSON of a cloud": `{
   "kind": "KubeletConfiguration",
   "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -278,13 +279,13 @@ func TestFixWritesWhatTheKubeletTakes(t *testing.T) {
 			if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(before), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refused := doctor.Fix(io.Discard, n, doctor.Change{Apply: true, StaticCPUs: staticCPUs})
-			patch := doctor.NewDropIn + "topologyManagerPolicy: restricted\n"
+			refused := fix.Run(io.Discard, n.Kubelet(), fix.Change{Apply: true, StaticCPUs: staticCPUs})
+			patch := fix.NewDropIn + "topologyManagerPolicy: restricted\n"
 			if staticCPUs {
 				patch += "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n"
 			}
 			if refused == nil {
-				content, err := os.ReadFile(filepath.Join(n.ConfigDir, doctor.DropIn))
+				content, err := os.ReadFile(filepath.Join(n.ConfigDir, fix.DropIn))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -338,9 +339,9 @@ func TestFixOnManyNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := doctor.Node{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
-	file := filepath.Join(n.ConfigDir, doctor.DropIn)
-	if err := errors.Join(os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(doctor.NewDropIn), 0o600),
-		doctor.Fix(io.Discard, n, doctor.Change{Apply: true})); err != nil {
+	file := filepath.Join(n.ConfigDir, fix.DropIn)
+	if err := errors.Join(os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(fix.NewDropIn), 0o600),
+		fix.Run(io.Discard, n.Kubelet(), fix.Change{Apply: true})); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(file)
@@ -350,7 +351,7 @@ func TestFixOnManyNodes(t *testing.T) {
 	if err := takes(t, n, decode(t, string(content))); err != nil {
 		t.Errorf("%v\n%s", err, content)
 	}
-	without := decode(t, doctor.NewDropIn+"topologyManagerPolicy: restricted\n"+
+	without := decode(t, fix.NewDropIn+"topologyManagerPolicy: restricted\n"+
 		"topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}\n")
 	if err := takes(t, n, without); err == nil {
 		t.Error("the kubelet takes 34 NUMA nodes without the option")

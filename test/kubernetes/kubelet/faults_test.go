@@ -3,7 +3,9 @@
 package kubelet_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -360,11 +362,17 @@ func (c *chaos) corruptRunFolder() {
 	c.corrupted = true
 	c.eachInRunFolder(func(name string) {
 		info, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return // a daemon has put a file in place of another
+		}
 		c.must(err)
 		if !info.Mode().IsRegular() || info.Size() == 0 {
 			return
 		}
 		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
 		c.must(err)
 		defer file.Close()
 		from := c.random.Int64N(info.Size())

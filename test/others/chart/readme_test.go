@@ -18,16 +18,16 @@ import (
 
 const readmeHead = `# Chart tandem
 
-A container's GPUs and RDMA VFs on the same PCIe switch, on an unmodified kubelet. How to install and upgrade
-it is told in [Install](https://github.com/tandem-k8s/tandem/blob/main/docs/install.md) and
-[Releases](https://github.com/tandem-k8s/tandem/blob/main/docs/release.md).
+Places a container's GPUs and RDMA VFs on the same PCIe switch, with an unmodified kubelet.
+[Install](https://github.com/tandem-k8s/tandem/blob/main/docs/install.md) and
+[Releases](https://github.com/tandem-k8s/tandem/blob/main/docs/release.md) describe installation and upgrades.
 
-"helm test" starts a Job that asks for GPUs and VFs, and fails unless all of its pairs are on one switch. The
-folder presets has values by name, to be given with -f.
+"helm test" starts a Job that requests GPUs and VFs, and fails unless each of its pairs is on one switch. The
+directory presets contains values for common configurations, to be passed with -f.
 
 ## Values
 
-In the folder test/others/chart "go test -run README -update ." makes this table from values.yaml.
+"go test -run README -update ." in the directory test/others/chart generates this table from values.yaml.
 
 | Value | Default | |
 |---|---|---|

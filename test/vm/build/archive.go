@@ -12,7 +12,7 @@ import (
 	"path"
 )
 
-// packed is one file of an archive: the content of a file here, or text.
+// packed is a file of an archive: a copy of a local file, or text.
 type packed struct {
 	name string // without the leading slash
 	from string
@@ -27,7 +27,7 @@ func (p packed) content() ([]byte, error) {
 	return os.ReadFile(p.from)
 }
 
-// writeArchive writes files into an archive of one of the formats below.
+// writeArchive writes files into an archive of a format.
 func writeArchive(to string, files []packed, format func(io.Writer, []packed) error) error {
 	out, err := os.Create(to)
 	if err != nil {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build makes what the machine and its cluster are started from: Debian's packages, the programs of
-// Kubernetes and what a user has beside them, the guest's disk and its initial RAM disk, and the files that
-// are laid over its root.
+// Package build makes the inputs of the machine and its cluster: Debian's packages, the programs of
+// Kubernetes and of users, the guest's disk and its initial RAM disk, and the overlay of its root.
 package build
 
 import (
@@ -10,15 +9,15 @@ import (
 	"time"
 )
 
-// Options say what is made beside what every run takes, and with what.
+// Options select optional parts and inputs.
 type Options struct {
 	Bin        string // folder with Tandem's own programs
-	User       bool   // with what a user has beside kubectl
+	User       bool   // with a user's tools besides kubectl
 	Node       string // the guest's name
 	Kubeconfig string // the guest's kubelet's
 }
 
-// All makes everything that needs the network, and what it takes of Tandem's own.
+// All makes all parts that need the network, and Tandem's own.
 func (c *Cache) All(ctx context.Context, o Options) error {
 	if err := c.packages(ctx); err != nil {
 		return err
@@ -57,7 +56,7 @@ func (c *Cache) All(ctx context.Context, o Options) error {
 	})
 }
 
-// Missing reports what would have to be downloaded or built for long, "" for nothing.
+// Missing returns a part that would need a download or a long build, or "".
 func (c *Cache) Missing() (string, error) {
 	if !c.has("packages", packagesKey) || !c.has("root", packagesKey) {
 		return "packages", nil

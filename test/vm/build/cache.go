@@ -13,18 +13,18 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// Cache keeps what was made before. A thing is made again when its key changes: what it is made of.
+// Cache keeps the parts made before. A part is rebuilt when its key, a description of its inputs, changes.
 type Cache struct {
 	Dir string // absolute
 	*host.Progress
 }
 
-// Path is that of a file in the folder.
+// Path returns the path of a file in the folder.
 func (c *Cache) Path(elements ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elements...)...)
 }
 
-// Lock keeps the folder for this process until what it returns is closed, or is collected as garbage.
+// Lock locks the folder for this process until the returned file is closed or garbage-collected.
 func (c *Cache) Lock() (*os.File, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (c *Cache) has(thing, key string) bool {
 	return err == nil && string(known) == key
 }
 
-// make makes a thing unless it is there. What broke off half-way is made again, from what it left.
+// make makes a part unless it exists. An interrupted build continues from its remains.
 func (c *Cache) make(
 	ctx context.Context, thing, key string, limit time.Duration, do func(context.Context) error,
 ) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// rootDisk packs root, the kubelet, containerd and Multus into an ext4 file system of which a run changes
-// nothing. mke2fs makes it without mounting.
+// rootDisk packs root, the kubelet, containerd and Multus into an ext4 file system that runs never modify.
+// mke2fs makes it without mounting.
 func (c *Cache) rootDisk(ctx context.Context) error {
 	key, err := hashFiles(c.Path("root.key"), c.Path("kubernetes.key"), c.Path("containerd.key"),
 		c.Path("multus.key"))
@@ -57,7 +57,7 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	return os.WriteFile(to, content, mode)
 }
 
-// initramfs is the guest's program and the modules of its disk.
+// initramfs packs the guest's program and the modules of its disk.
 func (c *Cache) initramfs(ctx context.Context) error {
 	kernel, err := c.KernelVersion()
 	if err != nil {

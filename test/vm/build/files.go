@@ -29,14 +29,14 @@ var multusConfig string
 //go:embed etc/cni.conflist
 var cniConfig string
 
-// cpuConfig is what the owner of a node with GPUs would add. A machine with a plain kubelet has neither.
+// cpuConfig is a setting of the owner of a node with GPUs. A machine with a plain kubelet lacks it.
 const cpuConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
 	"kind: KubeletConfiguration\ncpuManagerPolicy: static\n"
 
-// shippedKubeletConfig is what users drop into their kubelet's configuration folder.
+// shippedKubeletConfig is the file for the kubelet's drop-in folder.
 const shippedKubeletConfig = "deployments/kubelet/config.yaml"
 
-// guestFiles packs what is laid over the guest's root when it boots.
+// guestFiles packs the overlay of the guest's root.
 func (c *Cache) guestFiles(bin, node, kubeconfig string) error {
 	pause := c.Path("pause.tar")
 	if err := c.pauseImage(pause); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// What Debian provides. Nothing is installed on the host: packages are unpacked into one folder, which is the
-// guest's root file system, and from which QEMU, etcd, mke2fs and depmod run here.
+// Debian's packages. Nothing is installed on the host: packages are unpacked into one folder, the guest's
+// root file system, from which QEMU, etcd, mke2fs and depmod run here.
 const (
-	// igb with SR-IOV came with QEMU 8, in Debian 12 there is 7.2
+	// igb with SR-IOV came with QEMU 8; Debian 12 has 7.2
 	backports = "qemu-system-x86 linux-image-amd64"
 	stable    = "runc containernetworking-plugins mount busybox-static etcd-server e2fsprogs " +
 		"kmod iproute2"
@@ -25,8 +25,7 @@ const (
 	packagesKey = backports + "\n" + stable
 )
 
-// fetchPackages downloads the packages with all that they depend on, as apt resolves it for a machine that
-// has none.
+// fetchPackages downloads the packages with all dependencies, as resolved by apt for an empty machine.
 func (c *Cache) fetchPackages(ctx context.Context) error {
 	config, err := c.aptConfig()
 	if err != nil {
@@ -48,8 +47,8 @@ func (c *Cache) fetchPackages(ctx context.Context) error {
 	return apt(append([]string{"install", "--download-only"}, strings.Fields(stable)...)...)
 }
 
-// aptConfig writes a configuration that keeps apt within the cache: its lists, its downloads, and a status
-// file in which no package is installed. Sources are the machine's own, with backports beside them.
+// aptConfig writes a configuration that keeps apt within the cache: its lists, its downloads, and an empty
+// status file. The sources are the machine's own, with backports.
 func (c *Cache) aptConfig() (string, error) {
 	dir := c.Path("apt")
 	for _, sub := range []string{"lists/partial", "archives/partial", "sources"} {
@@ -86,8 +85,8 @@ APT::Sandbox::User "root";
 	return filepath.Join(dir, "apt.conf"), nil
 }
 
-// unpackPackages lays all packages into root. Where both suites gave a version of one, the later is laid over
-// the earlier.
+// unpackPackages unpacks all packages into root. Of two versions of a package, the later one is unpacked
+// last.
 func (c *Cache) unpackPackages(ctx context.Context) error {
 	root := c.Path("root")
 	if err := os.RemoveAll(root); err != nil {
@@ -97,7 +96,7 @@ func (c *Cache) unpackPackages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, file := range packages { // ascending by name, and so by version
+	for _, file := range packages { // sorted by name, and so by version
 		if _, err := host.Run(ctx, exec.Command("dpkg-deb", "-x", file, root)); err != nil {
 			return err
 		}
@@ -105,7 +104,7 @@ func (c *Cache) unpackPackages(ctx context.Context) error {
 	return c.completeRoot(ctx, root)
 }
 
-// completeRoot does what the packages' scripts would have done, as far as a node needs it.
+// completeRoot replaces the packages' scripts, as far as a node needs them.
 func (c *Cache) completeRoot(ctx context.Context, root string) error {
 	applets, err := host.Run(ctx, exec.Command(filepath.Join(root, "bin/busybox"), "--list"))
 	if err != nil {
@@ -150,13 +149,13 @@ func (c *Cache) packages(ctx context.Context) error {
 	return c.make(ctx, "root", packagesKey, 10*time.Minute, c.unpackPackages)
 }
 
-// Tool is a program of the packages, run where they were unpacked: by their own loader, with their own
+// Tool returns a command that runs a program of the packages from their folder: with their own loader and
 // libraries.
 func (c *Cache) Tool(program string, args ...string) *exec.Cmd {
 	return c.toolAs(program, filepath.Base(program), args...)
 }
 
-// toolAs is a tool that goes by what it is called.
+// toolAs is Tool for a program that depends on its own name.
 func (c *Cache) toolAs(program, name string, args ...string) *exec.Cmd {
 	root := c.Path("root")
 	libraries := filepath.Join(root, "lib/x86_64-linux-gnu") + ":" +

@@ -18,16 +18,16 @@ import (
 // components are the programs of Kubernetes, named as their folders in k8s.io/kubernetes/cmd.
 var components = []string{"kubelet", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl"}
 
-// containerPrograms are containerd's: the daemon, what stays with a container, and its command line.
+// containerPrograms are containerd's: the daemon, the shim of a container, and the command line.
 var containerPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
-// Modules of this repository that programs are built from.
+// Modules of this repository with programs.
 const (
 	kubernetesModule = "test/vm/kubernetes"
 	schedulerModule  = "cmd/tandem-scheduler"
 )
 
-// Modules of others, whose programs are built as their maintainers released them.
+// External modules, whose programs are built as released.
 const (
 	containerdModule = "github.com/containerd/containerd/v2@v2.2.1"
 	multusModule     = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4@v4.2.3"
@@ -61,7 +61,7 @@ func (c *Cache) kubernetes(ctx context.Context) error {
 	})
 }
 
-// containerd builds the container runtime: Debian 12's is too old for CDI, by which DRA drivers give devices.
+// containerd builds the container runtime: Debian 12's version lacks CDI, which DRA drivers need.
 func (c *Cache) containerd(ctx context.Context) error {
 	return c.make(ctx, "containerd", containerdModule, 20*time.Minute, func(ctx context.Context) error {
 		if err := os.MkdirAll(c.Path("containerd"), 0o755); err != nil {
@@ -83,9 +83,9 @@ func (c *Cache) multus(ctx context.Context) error {
 	})
 }
 
-// released builds a program in cmd of a module of others, in the module's own folder: with the versions, and
-// the sums of them, that its maintainers released it with. "go install" would do the same, but asks the
-// module registry for the list of all versions too, which not every registry has.
+// released builds a program in cmd of an external module, in the module's own folder: with the versions and
+// checksums of its release. "go install" would do the same, but also requests the list of all versions from
+// the module registry, which some registries lack.
 func (c *Cache) released(ctx context.Context, module, program, to string) error {
 	dir, err := c.download(ctx, module)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *Cache) scheduler(ctx context.Context) error {
 		"-tags=kubernetes136")
 }
 
-// guestPrograms builds what runs in the machine and is the test's own.
+// guestPrograms builds the test's own programs for the machine.
 func (c *Cache) guestPrograms(ctx context.Context) error {
 	for _, program := range []string{"guest", "pause"} {
 		if err := goBuild(ctx, "test/vm", "./"+program, c.Path(program), "-s -w"); err != nil {
@@ -133,7 +133,7 @@ func (c *Cache) guestPrograms(ctx context.Context) error {
 	return nil
 }
 
-// Image is the name of Tandem's image as it is imported into the guest.
+// Image is the name of Tandem's image in the guest.
 const Image = "registry.example/tandem:v1"
 
 // image packs Tandem's image as "make image" does, with the shell of the node's packages: this host may have
@@ -144,7 +144,7 @@ func (c *Cache) image(ctx context.Context, bin string) error {
 	return err
 }
 
-// kubernetesKey is what the components are made of.
+// kubernetesKey returns the key of the components.
 func kubernetesKey() (string, error) {
 	return hashFiles(kubernetesModule+"/go.mod", kubernetesModule+"/go.sum")
 }

@@ -12,8 +12,8 @@ import (
 // operator is the module of the Prometheus operator, whose kinds the chart and deployments/monitoring use.
 const operator = "github.com/prometheus-operator/prometheus-operator@v0.93.1"
 
-// user makes what a user has beside kubectl: Helm, kubectl's plugin, and in the cluster the Prometheus
-// operator's kinds.
+// user makes a user's tools besides kubectl: Helm, kubectl's plugin, and the Prometheus operator's CRDs for
+// the cluster.
 func (c *Cache) user(ctx context.Context, bin string) error {
 	err := c.make(ctx, "user", helmModule+" "+operator, 20*time.Minute, func(ctx context.Context) error {
 		if err := os.MkdirAll(c.Path("user/crds"), 0o755); err != nil {
@@ -30,7 +30,7 @@ func (c *Cache) user(ctx context.Context, bin string) error {
 	return c.plugin(bin)
 }
 
-// plugin puts Tandem's own program where kubectl finds it as its plugin.
+// plugin installs Tandem's program as kubectl's plugin.
 func (c *Cache) plugin(bin string) error {
 	link := c.Path("user/kubectl-tandem")
 	if err := os.RemoveAll(link); err != nil {

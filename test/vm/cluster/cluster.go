@@ -14,21 +14,20 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// Cluster is the control plane. It runs on the host: there its programs run many times faster than in an
-// emulated machine, and it stays while machines come and go. All of it is in a network namespace of its own,
-// with the guest's address on its loopback, so that the API server reaches the kubelet where the node says it
-// is.
+// Cluster is the control plane. It runs on the host, many times faster than in an emulated machine, and
+// survives machines. It has a network namespace of its own, with the guest's address on its loopback, so that
+// the API server reaches the kubelet at the node's address.
 type Cluster struct {
 	cache    *build.Cache
 	services []*host.Service
 }
 
-// component is a program of the control plane, or kubectl.
+// component returns a command of the control plane, or kubectl.
 func (k *Cluster) component(name string, args ...string) *exec.Cmd {
 	return exec.Command(k.cache.Path("kubernetes", name), args...)
 }
 
-// Kubectl does what a user would do, with the text for its standard input.
+// Kubectl runs kubectl with a text for its standard input, and returns its output.
 func (k *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := k.kubectl(args)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -40,7 +39,7 @@ func (k *Cluster) kubectl(args []string) *exec.Cmd {
 	return k.component("kubectl", append([]string{"--kubeconfig=" + k.cache.Path("run/admin")}, args...)...)
 }
 
-// retry asks the API server until it agrees.
+// retry repeats a kubectl command until it succeeds.
 func (k *Cluster) retry(ctx context.Context, args ...string) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
@@ -57,7 +56,7 @@ func (k *Cluster) retry(ctx context.Context, args ...string) error {
 	}
 }
 
-// Follow reads what kubectl prints, as it prints it, until read returns, and ends kubectl.
+// Follow passes kubectl's output to read as it is printed, and ends kubectl when read returns.
 func (k *Cluster) Follow(ctx context.Context, read func(io.Reader) error, args ...string) error {
 	cmd := k.kubectl(args)
 	output, err := cmd.StdoutPipe()
@@ -71,6 +70,6 @@ func (k *Cluster) Follow(ctx context.Context, read func(io.Reader) error, args .
 	defer stop()
 	err = read(output)
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // with the error that it was killed
+	_ = cmd.Wait() // the error is the kill
 	return err
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// ServiceIP is the address at which pods find the API server: the first of its Services'.
+// ServiceIP is the API server's address for pods: the first one for Services.
 const ServiceIP = "10.96.0.1"
 
 // Start starts etcd, API server, scheduler and controllers, and waits until the API server is ready.
@@ -48,7 +48,7 @@ func Start(ctx context.Context, c *build.Cache) (*Cluster, error) {
 		return k, err
 	}
 	scheduler := k.component("kube-scheduler", "--kubeconfig="+run+"/scheduler", "--leader-elect=false")
-	// A node that reboots in emulation is away for longer than the controllers would wait.
+	// A reboot in emulation takes longer than the controllers' default patience.
 	manager := k.component("kube-controller-manager", "--kubeconfig="+run+"/manager", "--leader-elect=false",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file="+key, "--root-ca-file="+run+"/certificates/apiserver.crt",
@@ -80,7 +80,7 @@ func (k *Cluster) writeFiles() error {
 	return nil
 }
 
-// start starts a service and, where an address is given, waits until it listens there.
+// start starts a service and, given an address, waits until it listens there.
 func (k *Cluster) start(name string, cmd *exec.Cmd, address string) error {
 	s, err := host.StartService(cmd, k.cache.Path("run", name+".log"))
 	if err != nil {

@@ -18,23 +18,23 @@ import (
 // Driver is the DaemonSet of the DRA driver, and its program.
 const Driver = "tandem-dra"
 
-// driverName is what the driver is called in the API.
+// driverName is the driver's name in the API.
 const driverName = "tandem.dev"
 
-// ApplyDriver applies one of the folders below deploy that have the DRA driver.
+// ApplyDriver applies one of the folders below deploy with the DRA driver.
 func (n *Node) ApplyDriver(ctx context.Context, deploy string) error {
 	_, err := n.Kubectl(ctx, "", "apply", "-k", "test/vm/deploy/"+deploy)
 	return err
 }
 
-// RemoveDriver removes what the folder "dra" has, and waits until the driver's pods are gone.
+// RemoveDriver removes the objects of the folder "dra", and waits until the driver's pods are gone.
 func (n *Node) RemoveDriver(ctx context.Context) error {
 	_, err := n.Kubectl(ctx, "", "delete", "-k", "test/vm/deploy/dra", "--cascade=foreground", "--timeout=5m")
 	return err
 }
 
-// RestartKubelet does so, and waits until it knows the driver anew. A kubelet that has had device plugins
-// looks at their devices for pods that ask for the same resources by DRA, and refuses them.
+// RestartKubelet restarts the kubelet, and waits until the driver has registered again. A kubelet with former
+// device plugins checks their devices for pods that request the same resources by DRA, and refuses the pods.
 func (n *Node) RestartKubelet(ctx context.Context) error {
 	before, err := n.Registrations(ctx)
 	if err != nil {
@@ -46,8 +46,7 @@ func (n *Node) RestartKubelet(ctx context.Context) error {
 	return errors.Join(n.RegisteredAfter(ctx, before, Driver), n.Publishes(ctx))
 }
 
-// Publishes waits until the API server knows all pairs of the node, all its GPUs, and the VFs that are in no
-// pair.
+// Publishes waits until the API server has all pairs of the node, all its GPUs, and the VFs outside pairs.
 func (n *Node) Publishes(ctx context.Context) error {
 	gpus := n.Shape.GPUs()
 	want := map[string]int{"pair": gpus, "gpu": gpus, "vf": n.VFs() - gpus}
@@ -82,8 +81,8 @@ func (n *Node) published(ctx context.Context) (map[string]int, error) {
 	return count, nil
 }
 
-// AgreeOnClaims waits until the API server's claims, what the driver tells and the CDI specifications of the
-// node say the same, and reports what they do not agree on. Claims go some time after their pods.
+// AgreeOnClaims waits until the API server's claims, the driver's data and the CDI specifications of the node
+// agree, and returns the differences. Claims are deleted some time after their pods.
 func (n *Node) AgreeOnClaims(ctx context.Context) error {
 	return until(ctx, func() error {
 		allocated, err := n.allocated(ctx)
@@ -104,7 +103,7 @@ func (n *Node) AgreeOnClaims(ctx context.Context) error {
 	})
 }
 
-// allocated are the names of the claims with devices of the driver, by UID.
+// allocated returns the names of the claims with devices of the driver, by UID.
 func (k *Cluster) allocated(ctx context.Context) (map[string]string, error) {
 	output, err := k.Kubectl(ctx, "", "get", "resourceclaims", "--all-namespaces", "-o", "json")
 	if err != nil {
@@ -123,7 +122,7 @@ func (k *Cluster) allocated(ctx context.Context) (map[string]string, error) {
 	return claims, nil
 }
 
-// claimsOf are the UIDs in the names of the driver's CDI specifications.
+// claimsOf returns the UIDs in the names of the driver's CDI specifications.
 func claimsOf(files string) (uids []string) {
 	for file := range strings.FieldsSeq(files) {
 		if uid, ok := strings.CutPrefix(file, driverName+"-claim_"); ok {
@@ -133,7 +132,7 @@ func claimsOf(files string) (uids []string) {
 	return uids
 }
 
-// ownersOf are the names of the claims that own devices.
+// ownersOf returns the names of the claims that own devices.
 func ownersOf(h holdings) (claims []string) {
 	for _, owner := range h {
 		if _, claim, ok := strings.Cut(owner, "/claim "); ok {
@@ -143,7 +142,7 @@ func ownersOf(h holdings) (claims []string) {
 	return claims
 }
 
-// differ reports where two sets are not the same.
+// differ returns the difference of two sets as an error.
 func differ(what string, want, got []string) error {
 	slices.Sort(want)
 	slices.Sort(got)
@@ -156,7 +155,7 @@ func differ(what string, want, got []string) error {
 // patience is how long two sides may take to say the same.
 const patience = 2 * time.Minute
 
-// until asks every second until there is no error, for as long as patience lasts, and returns the last one.
+// until retries every second until success or for patience, and returns the last error.
 func until(ctx context.Context, ask func() error) error {
 	limit := time.After(patience)
 	ticker := time.NewTicker(time.Second)

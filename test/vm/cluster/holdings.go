@@ -12,7 +12,7 @@ import (
 // holdings are owners by device, "namespace/pod/container" by "resource id".
 type holdings map[string]string
 
-// fromKubelet is what PodResources lists.
+// fromKubelet returns the holdings in PodResources.
 func (n *Node) fromKubelet(ctx context.Context) (holdings, error) {
 	output, err := n.Run(ctx, "guest podresources")
 	if err != nil {
@@ -46,7 +46,7 @@ func (n *Node) fromKubelet(ctx context.Context) (holdings, error) {
 	return h, nil
 }
 
-// fromLedger is what tandem status tells, and how many devices that can be used there are of each resource.
+// fromLedger returns the holdings in tandem status, and the number of usable devices of each resource.
 func (n *Node) fromLedger(ctx context.Context) (holdings, map[string]int, error) {
 	output, err := n.Run(ctx, "tandem status -o json")
 	if err != nil {
@@ -75,9 +75,8 @@ func (n *Node) fromLedger(ctx context.Context) (holdings, map[string]int, error)
 	return h, count, nil
 }
 
-// Agree reports what PodResources, the ledger and the API server's node status do not agree on. The ledger
-// learns from the kubelet's next question that a pod is gone, and may learn late who an owner is: both are no
-// disagreement.
+// Agree returns the differences between PodResources, the ledger and the API server's node status. The ledger
+// learns of a pod's end from the kubelet's next call, and may learn an owner late: neither is a difference.
 func (n *Node) Agree(ctx context.Context) error {
 	kubelet, err := n.fromKubelet(ctx)
 	if err != nil {

@@ -22,10 +22,10 @@ type Node struct {
 	*machine.VM
 	Shape    machine.Shape
 	VFsPerPF int
-	pool     string // resource of the VFs, as who installed the plugins names it; "" for VFResource
+	pool     string // resource of the VFs in the operator's installation; "" for VFResource
 }
 
-// VFs is how many the node has.
+// VFs returns the node's number of VFs.
 func (n *Node) VFs() int { return n.Shape.GPUs() * n.VFsPerPF }
 
 func (n *Node) vfResource() string { return cmp.Or(n.pool, VFResource) }
@@ -36,7 +36,7 @@ func (n *Node) Title() string { return fmt.Sprintf("%s, %d VFs per PF", n.Shape.
 // Daemons are the DaemonSets of Tandem, and their programs.
 var Daemons = []string{"tandem-gpu", "tandem-rdma"}
 
-// Labels by which a node is in a mode (docs/dra.md).
+// Labels for the mode of a node (docs/dra.md).
 const (
 	ModePlugins = "tandem.dev/mode=device-plugin"
 	ModeDRA     = "tandem.dev/mode=dra"
@@ -45,7 +45,7 @@ const (
 // StandIn is the DaemonSet of deploy/stand-in.
 const StandIn = "stock"
 
-// ready waits until the API server knows the node and it is ready.
+// ready waits until the node is ready.
 func (n *Node) ready(ctx context.Context) error {
 	for _, condition := range []string{"create", "condition=Ready"} {
 		_, err := n.Kubectl(ctx, "", "wait", "--for="+condition, "--timeout=5m", "node/"+NodeName)
@@ -56,7 +56,7 @@ func (n *Node) ready(ctx context.Context) error {
 	return nil
 }
 
-// Install applies one of the folders below deploy as a user would, and waits until both daemons offer their
+// Install applies one of the folders below deploy like a user, and waits until both daemons offer their
 // devices.
 func (n *Node) Install(ctx context.Context, deploy string) error {
 	if err := n.ready(ctx); err != nil {
@@ -85,7 +85,7 @@ func (n *Node) Install(ctx context.Context, deploy string) error {
 	}
 	for _, daemon := range Daemons {
 		if before[daemon] != after[daemon] {
-			continue // it is being replaced
+			continue // being replaced
 		}
 		_, err := n.Kubectl(ctx, "", "-n", "kube-system", "rollout", "restart", "daemonset/"+daemon)
 		if err != nil {
@@ -95,8 +95,8 @@ func (n *Node) Install(ctx context.Context, deploy string) error {
 	return errors.Join(n.RegisteredAfter(ctx, registered, Daemons...), n.OffersAll(ctx))
 }
 
-// generations are those of the DaemonSets: a change of the ConfigMap alone makes no new one, and restarts
-// nothing.
+// generations returns the generations of the DaemonSets: a change of the ConfigMap alone changes none, and
+// restarts nothing.
 func (n *Node) generations(ctx context.Context) (map[string]string, error) {
 	output, err := n.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonsets",
 		"-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.generation}{"\n"}{end}`)
@@ -111,7 +111,7 @@ func (n *Node) generations(ctx context.Context) (map[string]string, error) {
 	return generations, nil
 }
 
-// Offers waits until the API server knows the node with so many devices.
+// Offers waits until the node has the given number of devices.
 func (n *Node) Offers(ctx context.Context, resource string, count int) error {
 	path := fmt.Sprintf("{.status.allocatable.%s}", strings.ReplaceAll(resource, ".", `\.`))
 	_, err := n.Kubectl(ctx, "", "wait", "--timeout=5m",
@@ -141,8 +141,8 @@ func (n *Node) RollOut(ctx context.Context, daemons ...string) error {
 	return n.RegisteredAfter(ctx, before, daemons...)
 }
 
-// Registrations are the log lines with which the plugins and the driver last said that the kubelet knows
-// them, "" where there is none.
+// Registrations returns the last log lines of the plugins and the driver about their registration, "" for
+// none.
 func (n *Node) Registrations(ctx context.Context) (map[string]string, error) {
 	daemons := slices.Concat([]string{StandIn, Driver}, Daemons, ofOperators())
 	output, err := n.Run(ctx, "for daemon in "+strings.Join(daemons, " ")+`; do
@@ -161,7 +161,7 @@ func (n *Node) Registrations(ctx context.Context) (map[string]string, error) {
 	return last, nil
 }
 
-// RegisteredAfter waits until the kubelet knows daemons anew.
+// RegisteredAfter waits until daemons have registered again.
 func (n *Node) RegisteredAfter(ctx context.Context, before map[string]string, which ...string) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -179,8 +179,7 @@ func (n *Node) RegisteredAfter(ctx context.Context, before map[string]string, wh
 	}
 }
 
-// LateAnswers counts what the daemons say of answers that were not there in time. The logs of daemons that
-// are no more are gone.
+// LateAnswers counts the log lines about late answers. The logs of deleted daemons are gone.
 func (n *Node) LateAnswers(ctx context.Context) (int, error) {
 	output, err := n.Run(ctx, "cat /var/log/pods/*/*/*.log 2>/dev/null |"+
 		" grep -c -e 'no answer in time' -e DeadlineExceeded -e source=local; true")
@@ -190,7 +189,7 @@ func (n *Node) LateAnswers(ctx context.Context) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(output))
 }
 
-// Decisions counts the coordinator's decisions by the source that told who asks.
+// Decisions counts the coordinator's decisions by the source that identified the container.
 func (n *Node) Decisions(ctx context.Context) (map[string]int, error) {
 	lines, err := n.Run(ctx, "cat /var/log/pods/*/*/*.log 2>/dev/null |"+
 		" grep -e msg=prefer | grep -e source=coordinator; true")
@@ -202,7 +201,7 @@ func (n *Node) Decisions(ctx context.Context) (map[string]int, error) {
 
 var toldBy = regexp.MustCompile(`told by ([a-z-]+)`)
 
-// sources counts lines of a log by what told who asks, as their reason has it; "" where nothing told.
+// sources counts log lines by the source in their reason, "" for none.
 func sources(lines string) map[string]int {
 	count := map[string]int{}
 	for line := range strings.Lines(lines) {

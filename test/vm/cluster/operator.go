@@ -16,36 +16,36 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/build"
 )
 
-// operator is one that deploys a stock plugin and is told to take Tandem's image for it.
+// operator deploys a stock plugin, and is configured to use Tandem's image instead.
 type operator struct {
 	namespace, daemonSet string
 	spec                 string // file with its pod
 	config               string // ConfigMap that the pod mounts, with a key for each node; "" for none
 }
 
-// NVIDIA's is not among them: it names devices to the container runtime by CDI alone, and what it tells of
-// them is made of a real driver's files.
+// NVIDIA's operator is absent: it passes devices to the container runtime by CDI alone, and its
+// specifications come from a real driver's files.
 var operators = []operator{
 	{"kube-amd-gpu", "default-device-plugin", "amd-gpu-operator.yaml", ""},
 	{"sriov-network-operator", "sriov-device-plugin", "sriov-network-operator.yaml", "vfs"},
 }
 
-// operatorSpecs is where the image's own test has the pods.
+// operatorSpecs is the folder with the pods of the image's own test.
 const operatorSpecs = "deployments/release/image/testdata"
 
-// What the SR-IOV network operator makes of a SriovNetworkNodePolicy for ConnectX-7 with isRdma and
-// excludeTopology (createDevicePluginResource of k8snetworkplumbingwg/sriov-network-operator), and the name
-// that the pool has with the operator's prefix.
+// The result of the SR-IOV network operator for a SriovNetworkNodePolicy for ConnectX-7 with isRdma and
+// excludeTopology (createDevicePluginResource of k8snetworkplumbingwg/sriov-network-operator), and the pool's
+// name with the operator's prefix.
 const (
 	policyConfig = `{"resourceList": [{"resourceName": "rdma_vf", "excludeTopology": true, ` +
 		`"selectors": {"vendors": ["15b3"], "devices": ["101e"], "isRdma": true}}]}`
 	policyResource = "openshift.io/rdma_vf"
 )
 
-// sysroot is what the guest has containers see for their /sys (guest/identity.go).
+// sysroot is the guest's /sys for containers (guest/identity.go).
 const sysroot = "/run/sysroot"
 
-// manifest is what operators apply, with the pods of a folder.
+// manifest returns the objects that operators apply, with the pods of a folder.
 func manifest(operators []operator, specs string) (string, error) {
 	var items []any
 	for _, o := range operators {
@@ -59,8 +59,7 @@ func manifest(operators []operator, specs string) (string, error) {
 	return string(content), err
 }
 
-// pod is an operator's with Tandem's image. Where it mounts the node's sysfs, that is the one with the
-// machine's names.
+// pod returns an operator's pod with Tandem's image. Its mount of sysfs is the tree with the machine's names.
 func (o operator) pod(specs string) (spec corev1.PodSpec, err error) {
 	file := filepath.Join(specs, o.spec)
 	content, err := os.ReadFile(file)
@@ -81,7 +80,7 @@ func (o operator) pod(specs string) (spec corev1.PodSpec, err error) {
 	return spec, nil
 }
 
-// objects are the namespace of an operator, the ConfigMap of its pod and the DaemonSet.
+// objects returns the namespace of an operator, the ConfigMap of its pod and the DaemonSet.
 func (o operator) objects(pod corev1.PodSpec) []any {
 	objects := []any{&corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},

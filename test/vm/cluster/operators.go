@@ -43,7 +43,7 @@ func (n *Node) InstallOperators(ctx context.Context) error {
 	return errors.Join(n.RegisteredAfter(ctx, registered, ofOperators()...), n.OffersAll(ctx))
 }
 
-// ofOperators are the operators' DaemonSets.
+// ofOperators returns the operators' DaemonSets.
 func ofOperators() (names []string) {
 	for _, o := range operators {
 		names = append(names, o.daemonSet)
@@ -51,7 +51,7 @@ func ofOperators() (names []string) {
 	return names
 }
 
-// RemoveOperators waits until nothing of what they applied is left.
+// RemoveOperators waits until nothing that they applied is left.
 func (n *Node) RemoveOperators(ctx context.Context) error {
 	args := []string{"delete", "--timeout=5m", "namespace"}
 	for _, o := range operators {
@@ -61,8 +61,8 @@ func (n *Node) RemoveOperators(ctx context.Context) error {
 	return err
 }
 
-// Met reports where the operators' plugins do not see each other: in one of their pods, or in the folder of
-// the node where they can meet without a mount for it.
+// Met returns an error if the operators' plugins do not see each other: in one of their pods, or in the
+// folder of the node that both can use without a mount.
 func (n *Node) Met(ctx context.Context) error {
 	said, err := n.Run(ctx, "tandem status -o json --run-dir=/var/lib/kubelet/device-plugins/tandem")
 	if err == nil {
@@ -84,7 +84,7 @@ func (n *Node) Met(ctx context.Context) error {
 	return nil
 }
 
-// connected reports which of the resources has no plugin, as tandem status says.
+// connected returns an error if tandem status shows a resource without a plugin.
 func connected(said string, resources ...string) error {
 	var status struct {
 		Resources []struct {

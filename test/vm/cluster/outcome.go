@@ -13,15 +13,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Outcome is what became of a pod.
+// Outcome is the result of a pod.
 type Outcome struct {
-	Reason     string // why it was refused, "" where it was admitted
+	Reason     string // reason of the refusal; "" if admitted
 	Message    string
 	Containers []View // as the asks, in their order
 	Took       time.Duration
 }
 
-// Create makes a pod and waits until all its containers have had their look, or it has failed.
+// Create creates a pod and waits until all its containers have reported, or it has failed.
 func (n *Node) Create(ctx context.Context, p Pod) (*Outcome, error) {
 	start := time.Now()
 	if err := n.Submit(ctx, p); err != nil {
@@ -30,7 +30,7 @@ func (n *Node) Create(ctx context.Context, p Pod) (*Outcome, error) {
 	return n.See(ctx, p, start)
 }
 
-// Submit makes a pod.
+// Submit creates a pod.
 func (n *Node) Submit(ctx context.Context, p Pod) error {
 	manifest, err := json.Marshal(p.manifest(n.Shape.Resource, n.vfResource()))
 	if err != nil {
@@ -40,13 +40,13 @@ func (n *Node) Submit(ctx context.Context, p Pod) error {
 	return err
 }
 
-// Decided waits until the kubelet has admitted or refused a pod, and says which.
+// Decided waits for the kubelet's verdict on a pod and returns it.
 func (k *Cluster) Decided(ctx context.Context, name string) (admitted bool, err error) {
 	pod, err := k.WatchPod(ctx, name, func(p *corev1.Pod) bool { return p.Status.StartTime != nil })
 	return err == nil && pod.Status.Phase != corev1.PodFailed, err
 }
 
-// See waits until all containers of a pod that was made then have had their look, or it has failed.
+// See waits until all containers of a pod created at the time made have reported, or it has failed.
 func (k *Cluster) See(ctx context.Context, p Pod, made time.Time) (*Outcome, error) {
 	pod, err := k.WatchPod(ctx, p.Name, func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodFailed
@@ -112,7 +112,7 @@ func (k *Cluster) Remove(ctx context.Context, names ...string) error {
 	return err
 }
 
-// WatchPod follows a pod until it is as wanted.
+// WatchPod watches a pod until wanted returns true.
 func (k *Cluster) WatchPod(
 	ctx context.Context, name string, wanted func(*corev1.Pod) bool,
 ) (*corev1.Pod, error) {
@@ -131,7 +131,7 @@ func (k *Cluster) WatchPod(
 	return &pod, nil
 }
 
-// State is how a pod is: its phase and how often its container was started again.
+// State returns a pod's phase and the number of restarts of its container.
 func (k *Cluster) State(ctx context.Context, name string) (string, error) {
 	pod, err := k.WatchPod(ctx, name, func(*corev1.Pod) bool { return true })
 	if err != nil {

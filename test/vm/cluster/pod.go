@@ -12,19 +12,19 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/build"
 )
 
-// VFResource is that of the VFs, as deployments/base names it.
+// VFResource is the resource of the VFs in deployments/base.
 const VFResource = "tandem.dev/rdma_vf"
 
-// Pod is what is created.
+// Pod is a pod to create.
 type Pod struct {
 	Name     string
 	Asks     []Ask
 	Networks string // of Multus, "" for none
-	// who chooses the node, "" for the cluster's own scheduler
+	// scheduler of the pod, "" for the cluster's default
 	Scheduler string
 }
 
-// Ask is what one container wants.
+// Ask is the request of one container.
 type Ask struct {
 	GPUs, VFs int
 	Init      bool
@@ -35,30 +35,30 @@ type Ask struct {
 // Way is how a container asks for GPUs and VFs.
 type Way int
 
-// The ways, as docs/dra.md has them. By pairs it gets as many VFs as GPUs.
+// Ways of requests, as in docs/dra.md. By pairs a container gets as many VFs as GPUs.
 const (
-	ByResources Way = iota // one for GPUs and one for VFs
-	ByTemplate             // a claim, made from one of deployments/dra/claim-templates
+	ByResources Way = iota // a resource for GPUs and one for VFs
+	ByTemplate             // a claim from deployments/dra/claim-templates
 	ByPair                 // the resource tandem.dev/pair
 )
 
-// pairResource is what a class of devices has for its extended resource.
+// pairResource is the extended resource of a device class.
 const pairResource = "tandem.dev/pair"
 
 func (a Ask) String() string { return fmt.Sprintf("%d+%d", a.GPUs, a.VFs) }
 
-// Has reports whether there are devices for b. Has, Plus and Minus know devices only.
+// Has reports whether b fits. Has, Plus and Minus consider devices only.
 func (a Ask) Has(b Ask) bool { return a.GPUs >= b.GPUs && a.VFs >= b.VFs }
 
-// Plus is both together.
+// Plus returns the sum.
 func (a Ask) Plus(b Ask) Ask { return Ask{GPUs: a.GPUs + b.GPUs, VFs: a.VFs + b.VFs} }
 
-// Minus is what is left without b.
+// Minus returns the rest without b.
 func (a Ask) Minus(b Ask) Ask { return Ask{GPUs: a.GPUs - b.GPUs, VFs: a.VFs - b.VFs} }
 
-// look is what a container does: it writes where sysfs has the devices that it was given, the GPUs as their
-// device nodes show (NVIDIA's: as the environment lists them and the driver tells), the VFs as the
-// environment lists them, and what tandem verify says of them. Lines begin with a word.
+// look is a container's script: it prints the sysfs paths of its devices, of GPUs by device nodes (NVIDIA's
+// by environment and driver), of VFs by environment, and the result of tandem verify. Each line begins with a
+// keyword.
 const look = `
 for node in /dev/dri/renderD*; do
 	[ -e $node ] && echo "gpu ${node##*/} $(readlink -f /sys/class/drm/${node##*/}/device)"
@@ -79,7 +79,7 @@ echo "verify $?"
 %s`
 
 func (a Ask) container(name, gpuResource, vfResource string) corev1.Container {
-	then := "trap exit TERM; sleep 1000000 & wait" // a first process that only sleeps has to be killed
+	then := "trap exit TERM; sleep 1000000 & wait" // a first process that only sleeps would have to be killed
 	if a.Init {
 		then = "exit 0"
 	}

@@ -16,10 +16,11 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// Scheduler is the name that pods give who want tandem-scheduler.
+// Scheduler is the scheduler name of pods for tandem-scheduler.
 const Scheduler = "tandem-scheduler"
 
-// StartScheduler starts tandem-scheduler beside the cluster's own scheduler. What it returns ends it.
+// StartScheduler starts tandem-scheduler next to the cluster's default scheduler. The returned function ends
+// it.
 func (k *Cluster) StartScheduler() (stop func(), err error) {
 	file := k.cache.Path("run", Scheduler+".yaml")
 	config, err := k.schedulerConfig()
@@ -37,7 +38,8 @@ func (k *Cluster) StartScheduler() (stop func(), err error) {
 	return s.Stop, nil
 }
 
-// schedulerConfig is the one in deployments/scheduler, for a scheduler that is alone and outside the cluster.
+// schedulerConfig returns the configuration in deployments/scheduler, for a single scheduler outside the
+// cluster.
 func (k *Cluster) schedulerConfig() ([]byte, error) {
 	content, err := os.ReadFile("deployments/scheduler/config.yaml")
 	if err != nil {
@@ -56,7 +58,7 @@ func (k *Cluster) schedulerConfig() ([]byte, error) {
 	return yaml.Marshal(config)
 }
 
-// Left waits until the node has published that its free devices make so many same-switch pairs.
+// Left waits until the node has published this many same-switch pairs of free devices.
 func (k *Cluster) Left(ctx context.Context, pairs int) error {
 	for _, condition := range []string{"create", "jsonpath={.spec.summary.freePairs}=" + fmt.Sprint(pairs)} {
 		_, err := k.Kubectl(ctx, "", "wait", "--timeout=2m", "nodetopology/"+NodeName, "--for="+condition)
@@ -67,7 +69,7 @@ func (k *Cluster) Left(ctx context.Context, pairs int) error {
 	return nil
 }
 
-// Waits waits until a scheduler has said of a pod why it finds no node for it, and returns the sentence.
+// Waits waits until a scheduler reports why a pod is unschedulable, and returns the message.
 func (k *Cluster) Waits(ctx context.Context, name string) (string, error) {
 	pod, err := k.WatchPod(ctx, name, func(p *corev1.Pod) bool {
 		return unscheduled(p) != "" || p.Spec.NodeName != ""

@@ -7,7 +7,7 @@ import "fmt"
 // NodeName is the node's.
 const NodeName = "node"
 
-// Tokens of the users; nothing else can reach the API server.
+// Tokens of the users; others cannot reach the API server.
 const (
 	adminToken     = "admin"
 	nodeToken      = "node"
@@ -31,5 +31,5 @@ current-context: vm
 `, server, token)
 }
 
-// NodeKubeconfig is what the node's kubelet reaches the API server with.
+// NodeKubeconfig returns the kubeconfig of the node's kubelet.
 func NodeKubeconfig() string { return kubeconfig("https://10.0.2.2", nodeToken) }

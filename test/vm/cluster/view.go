@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// View is what a container saw.
+// View is a container's view of its devices.
 type View struct {
-	GPUs, VFs []string // where they are: paths below /sys
+	GPUs, VFs []string // paths below /sys
 	Verified  bool
 	Verdict   string // the last line of tandem verify
 }
@@ -36,7 +36,7 @@ func (k *Cluster) look(ctx context.Context, pod, container string) (*View, error
 	return v, nil
 }
 
-// read takes one line and reports whether it was the last.
+// read parses one line and reports whether it was the last.
 func (v *View) read(line string) bool {
 	word, rest, _ := strings.Cut(line, " ")
 	_, path, _ := strings.Cut(rest, " ")
@@ -56,8 +56,8 @@ func (v *View) read(line string) bool {
 	return false
 }
 
-// Pairs counts the pairs on one switch that the container's devices can make, by their paths alone. What
-// Tandem says of distances is not asked.
+// Pairs counts the possible pairs on one switch of the container's devices by their paths, independently of
+// Tandem's distances.
 func (v *View) Pairs() int {
 	gpus := map[string]int{}
 	for _, path := range v.GPUs {
@@ -73,8 +73,7 @@ func (v *View) Pairs() int {
 	return pairs
 }
 
-// switchOf is the part of a device's path that is the way to its switch: host bridge, root port, upstream
-// port.
+// switchOf returns the part of a device's path up to its switch: host bridge, root port, upstream port.
 func switchOf(path string) string {
 	elements := strings.Split(path, "/") // "", sys, devices, pci0000:20, 0000:20:00.0, 0000:21:00.0, …
 	return strings.Join(elements[:min(6, len(elements))], "/")

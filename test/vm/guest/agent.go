@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// serveAgent runs what the host sends, a shell's script for a request, and answers with all that it prints;
-// how it ended is in the trailer.
+// serveAgent runs the host's scripts, one per request, and answers with their output; the exit status is in
+// the trailer.
 func serveAgent() error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// mi300x makes the function that a render node hangs on an MI300X: as amdgpu shows it, and amdkfd.
+// mi300x turns the parent function of a render node into an MI300X, in the files of amdgpu and amdkfd.
 func (l *identity) mi300x(render string, index, count int) {
 	function := l.place(filepath.Dir(filepath.Dir(render))) // devices/pci…/<address>
 	address := filepath.Base(function)
@@ -21,7 +21,7 @@ func (l *identity) mi300x(render string, index, count int) {
 	}
 	l.link(function+"/driver", "bus/pci/drivers/amdgpu")
 	l.link("bus/pci/drivers/amdgpu/"+address, function)
-	// The bridge pair that the card brings.
+	// The card's bridge pair.
 	l.file(filepath.Dir(function)+"/vendor", "0x1002")
 	l.file(filepath.Dir(function)+"/device", "0x1501")
 	l.file(filepath.Dir(filepath.Dir(function))+"/vendor", "0x1022")

@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// sysroot is /sys as it would be if the display devices were GPUs and the NICs ConnectX-7: the real sysfs,
-// with files that differ laid over it. Containers get it for their /sys (node.go).
+// sysroot is /sys with GPUs in place of the display devices and ConnectX-7 in place of the NICs: an overlay
+// of the real sysfs. It is the /sys of containers (node.go).
 const (
 	sysroot = "/run/sysroot"
 	layer   = "/run/identity" // on a tmpfs
 )
 
-// layIdentity lays files over the real sysfs and makes the device nodes that no driver here has.
+// layIdentity writes the overlay, and creates the device nodes of missing drivers.
 func layIdentity() error {
 	l := &identity{dir: layer + "/upper"}
 	gpus, err := filepath.Glob("/sys/bus/pci/drivers/virtio-pci/0*/drm/renderD*")
@@ -61,9 +61,9 @@ func layIdentity() error {
 	return character("/dev/kfd", 0)
 }
 
-// character makes a device node that nothing opens.
+// character creates a device node without a driver.
 func character(name string, minor int) error {
-	const anyMajor = 240 // of those for local use
+	const anyMajor = 240 // one for local use
 	err := syscall.Mknod(name, syscall.S_IFCHR|0o666, anyMajor<<8|minor)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -83,7 +83,7 @@ func (l *identity) file(name, content string) {
 	l.keep(os.WriteFile(name, []byte(content+"\n"), 0o644))
 }
 
-// link makes a relative link, as sysfs does, to what is or will be there.
+// link makes a relative link as in sysfs; the target need not exist yet.
 func (l *identity) link(name, target string) {
 	relative, err := filepath.Rel(filepath.Dir(name), target)
 	l.keep(err)
@@ -98,14 +98,15 @@ func (l *identity) keep(err error) {
 	}
 }
 
-// place is where a path really is, below /sys.
+// place returns the real path of a path below /sys.
 func (l *identity) place(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	l.keep(err)
 	return strings.TrimPrefix(real, "/sys/")
 }
 
-// nic makes a function Mellanox's, and hangs the RDMA devices over its netdevs on it.
+// nic turns a function into Mellanox's, and makes the function the parent of the RDMA devices over its
+// netdevs.
 func (l *identity) nic(function, product string) {
 	place := l.place(function)
 	l.file(place+"/vendor", "0x15b3")
@@ -129,7 +130,7 @@ func (l *identity) nic(function, product string) {
 	}
 }
 
-// nodes hangs the character devices of an RDMA device on the function.
+// nodes makes the function the parent of an RDMA device's character devices.
 func (l *identity) nodes(place, device string) {
 	for _, class := range []string{"infiniband_verbs", "infiniband_mad"} {
 		files, err := filepath.Glob("/sys/class/" + class + "/*/ibdev")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command guest is what runs in the virtual machine of test/vm before and beside the node's own programs: its
-// first process. It makes the machine a node with GPUs and RDMA VFs (identity.go), starts containerd and the
-// kubelet, starts them again when they end, and runs scripts for the host (agent.go). With an argument it is
-// one of the small programs below.
+// Command guest runs in the virtual machine of test/vm besides the node's own programs: it is the first
+// process. It makes the machine a node with GPUs and RDMA VFs (identity.go), starts containerd and the
+// kubelet, restarts them when they end, and runs scripts for the host (agent.go). With an argument it is one
+// of the small programs below.
 package main
 
 import (
@@ -15,9 +15,9 @@ import (
 
 func main() {
 	programs := map[string]func() error{
-		"podresources": printPodResources, // what the kubelet says
-		"rdma":         createRDMA,        // for VFs that were made again
-		"runtime":      completeContainer, // what NVIDIA's container runtime does
+		"podresources": printPodResources, // PodResources as JSON
+		"rdma":         createRDMA,        // for recreated VFs
+		"runtime":      completeContainer, // NVIDIA's container runtime
 		"stock":        serveStock,        // the stand-in for the stock plugins
 	}
 	program, ok := programs[os.Args[len(os.Args)-1]]
@@ -30,8 +30,7 @@ func main() {
 	}
 }
 
-// boot never returns but with an error: the end of the first process is the kernel's panic, and that is the
-// machine's end.
+// boot returns only with an error: the end of the first process is a kernel panic, which ends the machine.
 func boot() error {
 	start := time.Now()
 	if err := os.Setenv("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
@@ -63,15 +62,14 @@ func boot() error {
 	return serveAgent()
 }
 
-// tell writes a line that the host waits for or shows. It recognises them by their first word.
+// tell writes a line that the host waits for or shows, recognized by its first word.
 func tell(format string, args ...any) {
 	fmt.Fprintf(os.Stdout, "guest: "+format+"\n", args...)
 }
 
-// told is what the host says under a name on the kernel's command line, as in tandem.vfs=4; "" where it says
-// nothing.
+// told returns the host's value of a name on the kernel's command line, as in tandem.vfs=4, or "".
 func told(name string) string {
-	line, _ := os.ReadFile("/proc/cmdline") // without it nothing was said
+	line, _ := os.ReadFile("/proc/cmdline") // an error means no values
 	for word := range strings.FieldsSeq(string(line)) {
 		if value, ok := strings.CutPrefix(word, "tandem."+name+"="); ok {
 			return value

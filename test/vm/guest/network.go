@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What QEMU's user network gives a guest.
+// Addresses in QEMU's user network.
 const (
 	address = "10.0.2.15/24"
 	gateway = "10.0.2.2" // the host's loopback
 )
 
 func setUpNetwork() error {
-	// Pods have addresses of QEMU's network, for which the guest answers: so they reach the API server.
+	// Pods have addresses of QEMU's network, for which the guest answers, so that they reach the API server.
 	for _, setting := range []string{"ip_forward", "conf/all/proxy_arp"} {
 		if err := os.WriteFile("/proc/sys/net/ipv4/"+setting, []byte("1"), 0o644); err != nil {
 			return err
@@ -40,8 +40,8 @@ func setUpNetwork() error {
 	if err != nil {
 		return err
 	}
-	// Else the kernel makes all RDMA devices once more for every network namespace, with 1024 GIDs each, which
-	// takes a second here.
+	// Otherwise the kernel adds all RDMA devices to every network namespace, with 1024 GIDs each, which takes a
+	// second here.
 	if err := netlink.RdmaSystemSetNetnsMode("exclusive"); err != nil {
 		return fmt.Errorf("keep RDMA devices in their network namespace: %w", err)
 	}
@@ -53,7 +53,7 @@ func setUpNetwork() error {
 	)
 }
 
-// createVFs makes as many VFs on every NIC as the host says, or as the node's owner wants since.
+// createVFs creates VFs on every NIC, by default as many as the host requests.
 func createVFs() error {
 	number := told("vfs")
 	if wanted, err := os.ReadFile("/etc/vfs"); err == nil {
@@ -66,15 +66,15 @@ func createVFs() error {
 	if err != nil {
 		return err
 	}
-	var all errgroup.Group // the kernel takes its time for every one
+	var all errgroup.Group // each takes the kernel some time
 	for _, file := range files {
 		all.Go(func() error { return os.WriteFile(file, []byte(number), 0o644) })
 	}
 	return all.Wait()
 }
 
-// createRDMA puts a software RDMA device over every NIC and VF that has none, under the names that mlx5 would
-// give: NICs first. VFs that were made again get the names that they had.
+// createRDMA creates a software RDMA device over every NIC and VF without one, with mlx5's names: NICs first.
+// Recreated VFs get their former names.
 func createRDMA() error {
 	number := 0
 	for _, driver := range []string{"igb", "igbvf"} {

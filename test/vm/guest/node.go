@@ -18,9 +18,8 @@ import (
 
 const containerdSocket = "/run/containerd/containerd.sock"
 
-// startContainerd starts it and has it import the images. Every container gets sysroot where the runtime's
-// own specification has a sysfs: manifests are used as they are shipped, and see the machine that the
-// identity makes.
+// startContainerd starts containerd and imports the images. Every container gets sysroot in place of the
+// default specification's sysfs, so that unmodified manifests see the machine of the identity.
 func startContainerd() error {
 	if err := writeBaseSpec("/etc/containerd/base.json"); err != nil {
 		return err
@@ -33,7 +32,7 @@ func startContainerd() error {
 	return nil
 }
 
-// imported gets what became of the images.
+// imported receives the result of the import.
 var imported = make(chan error, 1)
 
 func waitForImages() error { return <-imported }
@@ -71,7 +70,7 @@ func writeBaseSpec(file string) error {
 	return os.WriteFile(file, content, 0o644)
 }
 
-// importImages does once what a registry would do; after a reboot they are there.
+// importImages imports the images once, in place of a registry; they survive reboots.
 func importImages() error {
 	const done = "/var/lib/containerd/imported"
 	if _, err := os.Stat(done); err == nil {
@@ -98,7 +97,7 @@ func startKubelet() error {
 
 func waitForKubelet() error { return waitFor("/var/lib/kubelet/device-plugins/kubelet.sock") }
 
-// supervise starts a program, and again whenever it ends; its output is kept in /var/log.
+// supervise starts a program, and restarts it whenever it ends; its output goes to /var/log.
 func supervise(name string, args ...string) {
 	go func() {
 		for {
@@ -117,8 +116,7 @@ func supervise(name string, args ...string) {
 	}()
 }
 
-// waitFor waits until a file is there. Folders are made on the way to it, so that there is nothing else to
-// watch.
+// waitFor polls until a file exists. Its folders appear meanwhile too, so there is nothing to watch.
 func waitFor(file string) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()

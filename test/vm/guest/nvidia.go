@@ -16,13 +16,13 @@ import (
 
 const nvidia = "nvidia"
 
-// Where the driver is: what its library shows, and what it tells in /proc.
+// Paths of the driver: its library, and its data in /proc.
 const (
 	driver  = "/run/nvidia"
 	library = "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 )
 
-// h100 makes the function that a render node hangs on an H100, as NVIDIA's driver shows it.
+// h100 turns the parent function of a render node into an H100, in the files of NVIDIA's driver.
 func (l *identity) h100(render string) {
 	function := l.place(filepath.Dir(filepath.Dir(render)))
 	for name, content := range map[string]string{"vendor": "0x10de", "device": "0x2330", "class": "0x030200"} {
@@ -32,8 +32,8 @@ func (l *identity) h100(render string) {
 	l.link("bus/pci/drivers/nvidia/"+filepath.Base(function), function)
 }
 
-// installDriver makes what NVIDIA's driver would beside sysfs: device nodes, /proc/driver/nvidia, and what
-// NVML shows.
+// installDriver creates the parts of NVIDIA's driver outside sysfs: device nodes, /proc/driver/nvidia, and
+// NVML's data.
 func installDriver() error {
 	machine, err := nvml.Record(os.DirFS(sysroot))
 	if err != nil {
@@ -61,10 +61,10 @@ func installDriver() error {
 	return machine.Write(driver + "/machine")
 }
 
-// completeContainer gives a container that is being made what NVIDIA's container runtime gives one whose
-// environment names GPUs: the driver's library and its folder in /proc. It runs as a hook "createContainer"
-// of the OCI runtime specification: in the container's mount namespace, before its root is entered. The
-// device nodes are the plugin's to give.
+// completeContainer mounts the driver's library and its folder in /proc into a new container whose
+// environment names GPUs, like NVIDIA's container runtime. It runs as a hook "createContainer" of the OCI
+// runtime specification: in the container's mount namespace, before pivot_root. Device nodes come from the
+// plugin.
 func completeContainer() error {
 	var state struct{ Bundle string }
 	if err := json.NewDecoder(os.Stdin).Decode(&state); err != nil {
@@ -99,7 +99,7 @@ func completeContainer() error {
 	return nil
 }
 
-// bind mounts a file or a folder onto another, which it makes where it is missing.
+// bind bind-mounts a file or folder, and creates the missing target.
 func bind(from, to string) error {
 	if info, err := os.Stat(from); err != nil {
 		return err

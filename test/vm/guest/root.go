@@ -17,13 +17,13 @@ import (
 	"unsafe"
 )
 
-// Disks, as the host attaches them.
+// Disks attached by the host.
 const (
 	rootDisk  = "/dev/vda" // ext4
-	filesDisk = "/dev/vdb" // a tarball, and nothing else
+	filesDisk = "/dev/vdb" // a raw tarball
 )
 
-// mount makes the folder and mounts onto it.
+// mount creates the folder and mounts onto it.
 func mount(source, target, kind string, flags uintptr, options string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
@@ -34,7 +34,7 @@ func mount(source, target, kind string, flags uintptr, options string) error {
 	return nil
 }
 
-// enterRoot leaves the initial RAM disk, whose folder /modules holds what the disk needs, in order.
+// enterRoot leaves the initial RAM disk, whose folder /modules has the modules for the disk, in order.
 func enterRoot() error {
 	for _, kind := range []string{"devtmpfs:/dev", "proc:/proc", "sysfs:/sys"} {
 		name, target, _ := strings.Cut(kind, ":")
@@ -81,15 +81,14 @@ func mountAll() error {
 			return err
 		}
 	}
-	// The kubelet mounts volumes that containers are to see.
+	// The kubelet mounts volumes that containers must see.
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}
 	return syscall.Sethostname([]byte("node"))
 }
 
-// unpackFiles lays the host's files over the root. After a reboot they are there, as the node's users have
-// changed them.
+// unpackFiles unpacks the host's files over the root, once: changes by the node's users survive reboots.
 func unpackFiles() error {
 	const done = "/var/lib/unpacked"
 	if _, err := os.Stat(done); err == nil {
@@ -140,14 +139,13 @@ func unpackFile(name string, mode fs.FileMode, content io.Reader) error {
 	return errors.Join(err, file.Close())
 }
 
-// modules are those of the node, and those of the stand-ins: virtio-net is loaded first, so its netdev is
-// eth0.
+// modules are those of the node and of the stand-ins. virtio-net comes first, so that its netdev is eth0.
 var modules = []string{
 	"virtio_net", "overlay", "veth", "bridge", "br_netfilter",
 	"virtio_gpu", "igb", "igbvf", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_rxe",
 }
 
-// loadModules follows modules.dep: a line for each module, "file: file…", the last one to be loaded first.
+// loadModules follows modules.dep: a line per module, "file: file…", whose last file is loaded first.
 func loadModules() error {
 	folders, err := filepath.Glob("/lib/modules/*/modules.dep")
 	if err != nil || len(folders) != 1 {
@@ -181,7 +179,7 @@ const (
 	compressedFile = 4   // MODULE_INIT_COMPRESSED_FILE of include/uapi/linux/module.h
 )
 
-// loadModule has the kernel unpack the file.
+// loadModule loads a compressed module file.
 func loadModule(file string) error {
 	module, err := os.Open(file)
 	if err != nil {
@@ -197,8 +195,7 @@ func loadModule(file string) error {
 	return nil
 }
 
-// onlineCPUs starts the CPUs that the command line keeps off at first: starting them late makes the boot
-// faster.
+// onlineCPUs starts the CPUs that the command line keeps offline: a late start makes the boot faster.
 func onlineCPUs() error {
 	files, err := filepath.Glob("/sys/devices/system/cpu/cpu[1-9]*/online")
 	for _, file := range files {

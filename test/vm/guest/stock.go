@@ -16,8 +16,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// serveStock stands in for the stock plugins: the resources that Tandem offers, with the same IDs, and no
-// more than the kubelet asks of a plugin. It registers once, as they do.
+// serveStock stands in for the stock plugins: Tandem's resources with the same IDs, and the required calls
+// only. It registers once, like the stock plugins.
 func serveStock() error {
 	gpus, err := filepath.Glob("/sys/bus/pci/drivers/amdgpu/0*")
 	if err != nil {
@@ -39,7 +39,7 @@ func serveStock() error {
 			return fmt.Errorf("offer %s: %w", plugin.resource, err)
 		}
 	}
-	fmt.Fprintln(os.Stdout, time.Now().Format(time.RFC3339Nano), "msg=registered") // what the host waits for
+	fmt.Fprintln(os.Stdout, time.Now().Format(time.RFC3339Nano), "msg=registered") // for the host
 	return <-ended
 }
 
@@ -75,14 +75,14 @@ func (p *stockPlugin) start(ended chan<- error) error {
 	return err
 }
 
-// GetDevicePluginOptions wants nothing.
+// GetDevicePluginOptions returns no options.
 func (p *stockPlugin) GetDevicePluginOptions(
 	context.Context, *v1beta1.Empty,
 ) (*v1beta1.DevicePluginOptions, error) {
 	return &v1beta1.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch lists the devices by their addresses, once: nothing changes.
+// ListAndWatch sends the devices by their addresses, once: nothing changes.
 func (p *stockPlugin) ListAndWatch(
 	_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse],
 ) error {
@@ -112,7 +112,7 @@ func (p *stockPlugin) Allocate(
 	return response, nil
 }
 
-// giveGPUs gives the node that all GPUs of AMD share where there is one, as AMD's plugin does.
+// giveGPUs adds the node that all AMD GPUs share, if present, like AMD's plugin.
 func giveGPUs(answer *v1beta1.ContainerAllocateResponse, ids []string) error {
 	give := func(node string) {
 		answer.Devices = append(answer.Devices, &v1beta1.DeviceSpec{

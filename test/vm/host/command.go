@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// InFolder is a program that is run there.
+// InFolder returns a command that runs in a folder.
 func InFolder(dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	return cmd
 }
 
-// Run runs a program to its end. What it printed is part of the error where it fails.
+// Run runs a program and returns its output. The error of a failure includes the output.
 func Run(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -33,7 +33,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// Tail is the end of a text.
+// Tail returns the end of a text.
 func Tail(text string, most int) string {
 	text = strings.TrimSpace(text)
 	if len(text) > most {

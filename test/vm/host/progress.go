@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host is what the test does on the machine that it runs on: programs that run to their end, services
-// that run until they are stopped, and stages, each within a limit of time, of which people are told.
+// Package host has the test's activities on the host: commands, services, and stages with time limits and
+// progress messages.
 package host
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Progress tells people what goes on and how long it has taken. Any goroutine may use it.
+// Progress prints messages with the elapsed time. It is safe for concurrent use.
 type Progress struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -30,8 +30,7 @@ func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintf(p.out, "[%4.0f s] %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Stage does one thing within a limit of time. It says so at the start, at the end, and every half minute
-// between.
+// Stage runs do within a time limit. It prints a message at the start, at the end, and every half minute.
 func (p *Progress) Stage(
 	ctx context.Context, name string, limit time.Duration, do func(context.Context) error,
 ) error {

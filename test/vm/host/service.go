@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Service is a program that runs until it is stopped. Its output goes to a file.
+// Service is a program that runs until stopped. Its output goes to a file.
 type Service struct {
 	cmd  *exec.Cmd
 	log  string
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed at its end
 }
 
-// StartService starts a program whose errors, and whose output where it has no other place, go to a new file.
+// StartService starts a program. Its standard error, and its output by default, go to a new file.
 func StartService(cmd *exec.Cmd, log string) (*Service, error) {
 	file, err := os.Create(log)
 	if err != nil {
@@ -34,16 +34,16 @@ func StartService(cmd *exec.Cmd, log string) (*Service, error) {
 	}
 	s := &Service{cmd: cmd, log: log, done: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // whoever needs it sees done
+		_ = cmd.Wait() // the state is in done
 		close(s.done)
 	}()
 	return s, nil
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (s *Service) Done() <-chan struct{} { return s.done }
 
-// Stop asks the program to end, and kills it after a while.
+// Stop signals the program to end, and kills it after a while.
 func (s *Service) Stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -54,7 +54,7 @@ func (s *Service) Stop() {
 	}
 }
 
-// Ended is what to say of a service that should be running.
+// Ended returns the error of a service that should be running.
 func (s *Service) Ended() error {
 	content, err := os.ReadFile(s.log)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// bridges are what is below one root bus. Names are those within it.
+// bridges are the bridges below one root bus. Names are unique there.
 type bridges struct {
 	id     string
-	number int // ports with a slot have one of their own in the machine
+	number int // slots have numbers that are unique in the machine
 	args   []string
 }
 

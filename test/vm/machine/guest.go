@@ -15,10 +15,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// agent is where QEMU forwards to the guest's agent.
+// agent is the address that QEMU forwards to the guest's agent.
 const agent = "http://10.0.2.15:8080"
 
-// Run runs a shell's script in the guest and returns what it printed.
+// Run runs a shell script in the guest and returns its output.
 func (v *VM) Run(ctx context.Context, script string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, agent+"/run", strings.NewReader(script))
 	if err != nil {
@@ -40,8 +40,8 @@ func (v *VM) Run(ctx context.Context, script string) (string, error) {
 	return string(output), nil
 }
 
-// Reboot restarts the machine as its kernel does, and waits until it is ready again. The disk is as it was.
-// The machine is mostly gone before it answers, and then nothing ends the connection.
+// Reboot restarts the machine through its kernel, with the same disk, and waits until it is ready. Usually
+// the machine is gone before its answer, and nothing ends the connection.
 func (v *VM) Reboot(ctx context.Context) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -75,14 +75,14 @@ func (v *VM) Collect(folder string) {
 	}
 }
 
-// Keep keeps what tells why a pod did not get what it should have.
+// Keep saves diagnostics of a pod with wrong devices.
 func (v *VM) Keep(ctx context.Context, pod, file string) {
 	v.progress.Say("  %s is not as it should be: see run/%s", pod, filepath.Base(file))
 	v.write(ctx, "tandem explain "+pod+" 2>&1; tandem status 2>&1; "+podLogs+
 		"; echo == kubelet; cat /var/log/kubelet.log", file)
 }
 
-// write keeps what a script in the guest prints.
+// write saves the output of a script in the guest.
 func (v *VM) write(ctx context.Context, script, file string) {
 	output, err := v.Run(ctx, script)
 	if err == nil {

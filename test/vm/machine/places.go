@@ -19,8 +19,8 @@ const findDevices = `for device in /sys/bus/pci/drivers/virtio-pci/0*/drm /sys/b
 	echo $function $(cat $function/numa_node)
 done`
 
-// Places are the path below /sys of every GPU and NIC of the machine, with the bridges above it, and its NUMA
-// node, sorted.
+// Places returns the paths below /sys of every GPU and NIC of the machine, with the bridges above it, and its
+// NUMA node, sorted.
 func (v *VM) Places(ctx context.Context) ([]string, error) {
 	output, err := v.Run(ctx, findDevices)
 	if err != nil {
@@ -31,7 +31,7 @@ func (v *VM) Places(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// ServerPlaces are the same of a server of test/machines.
+// ServerPlaces returns the same for a server of test/machines.
 func ServerPlaces(server string) ([]string, error) {
 	machine, err := machines.Load(server, 0)
 	if err != nil {

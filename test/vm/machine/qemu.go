@@ -12,26 +12,26 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/build"
 )
 
-// Settings are what the machine's owner has set before it boots.
+// Settings are the owner's settings before the boot.
 type Settings struct {
-	VFsPerPF     int  // until the owner wants others
+	VFsPerPF     int  // the owner may change the number later
 	PlainKubelet bool // starts with nothing but its own configuration
 }
 
-// cpu is all that can be emulated but for what makes emulation slower: instructions that copy a byte at a
-// time, a fifth level of page tables, protection that every system call switches, and wide registers, which
-// every change of process has to save.
+// cpu has all features that can be emulated, except those that slow emulation down: instructions that copy a
+// byte at a time, a fifth level of page tables, protection switched by every system call, and wide registers,
+// saved at every process switch.
 const cpu = "max,erms=off,fsrm=off,la57=off,smap=off,smep=off,umip=off,pku=off,xsave=off"
 
-// kernelWords are for a machine that is quickly there. The kernel tries once to find room for what the
-// firmware left (pci=realloc=off): that suffices for the VFs, and it would try for 20 s to find more for I/O
-// ports. The last two lines leave out what costs much in emulation and is not looked at.
+// kernelWords make the boot fast. pci=realloc=off limits the kernel to one attempt to find room for devices
+// that the firmware left out: this suffices for the VFs, and the kernel would spend 20 s on I/O ports. The
+// last two lines disable features that are expensive in emulation and not tested.
 const kernelWords = "console=ttyS0 panic=-1 quiet random.trust_cpu=on nokaslr pci=realloc=off maxcpus=1 " +
 	"mitigations=off lsm= audit=0 psi=0 " +
 	"init_on_alloc=0 transparent_hugepage=never clearcpuid=rep_good "
 
-// isolated leaves the last CPU of each socket to containers that have CPUs of their own: all of them would
-// mostly wait for each other, since the host has fewer.
+// isolated reserves the last CPU of each socket for containers with exclusive CPUs. All CPUs would mostly
+// wait for each other, since the host has fewer.
 func isolated() string {
 	var last []string
 	for n := range sockets {
@@ -40,9 +40,9 @@ func isolated() string {
 	return "isolcpus=" + strings.Join(last, ",") + " "
 }
 
-// qemu makes the command line of a machine.
+// qemu returns the command line of a machine.
 func qemu(c *build.Cache, s Shape, o Settings) *exec.Cmd {
-	kernel, _ := c.KernelVersion() // it was built from
+	kernel, _ := c.KernelVersion() // built from the same kernel
 	share := c.Path("root/usr/share")
 	words := fmt.Sprintf("tandem.vfs=%d tandem.gpus=%s", o.VFsPerPF, s.vendor)
 	if o.PlainKubelet {
@@ -52,7 +52,7 @@ func qemu(c *build.Cache, s Shape, o Settings) *exec.Cmd {
 		"-L", share + "/qemu", "-L", share + "/seabios", "-L", c.Path("root/usr/lib/ipxe/qemu"),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
 		"-accel", "tcg,thread=multi", "-cpu", cpu,
-		// else QEMU lays out the memory of every CPU anew whenever a window of a bridge is changed
+		// otherwise QEMU rebuilds the memory map of every CPU whenever a bridge window changes
 		"-machine", "q35,smm=off",
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d", sockets*cores, sockets, cores), "-m",
 		strconv.Itoa(memory) + "M",
@@ -85,14 +85,14 @@ func qemu(c *build.Cache, s Shape, o Settings) *exec.Cmd {
 	return cmd
 }
 
-// slower is how much slower than the host's the guest's clock is. An emulated CPU is more than ten times
-// slower than a server's, and waits for its turn on a busy host; with a clock that is slower too, time limits
-// of 100 ms mean more nearly what they mean on a server.
+// slower is the factor by which the guest's clock is slowed down. An emulated CPU is more than ten times
+// slower than a server's, and waits for its turn on a busy host; a slower clock makes time limits of 100 ms
+// closer to those on a server.
 const slower = 3
 
-// slowClock tells the guest's kernel that the CPU's counter, which is the host's, is faster than it is. What
-// would contradict it is switched off (arch/x86/kernel/tsc.c and apic/apic.c). It is "" where the host does
-// not tell.
+// slowClock returns kernel parameters with a too high frequency of the CPU's counter, which is the host's.
+// They disable the checks that would contradict (arch/x86/kernel/tsc.c and apic/apic.c). It returns "" if the
+// host's frequency is unknown.
 func slowClock() string {
 	content, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

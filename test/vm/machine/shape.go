@@ -8,25 +8,25 @@ import "strconv"
 const (
 	sockets = 2
 	cores   = 2    // of a socket; more wait for each other, since the host has no more
-	memory  = 2560 // MiB; from 2816 on the firmware runs out of room for so many bridges below 4 GiB
+	memory  = 2560 // MiB; from 2816 on the firmware lacks room below 4 GiB for so many bridges
 )
 
-// Shape is how a kind of server is built. Below every root bus there is one switch.
+// Shape is the construction of a kind of server, with one switch below every root bus.
 type Shape struct {
 	Name      string
-	Server    string // of test/machines whose tree it has; "" for one of its own
+	Server    string // machine in test/machines with the same tree; "" for none
 	Resource  string // of the GPUs
-	vendor    string // what the guest makes of its display devices: amd or nvidia
+	vendor    string // identity of the display devices: amd or nvidia
 	buses     []int  // root bus of every switch, the same number of them on each socket
 	perSwitch int    // GPUs, and as many NICs
 	below     func(b *bridges, n int)
 }
 
-// GPUs is how many it has, and as many NICs.
+// GPUs returns the number of GPUs, which is also the number of NICs.
 func (s Shape) GPUs() int { return len(s.buses) * s.perSwitch }
 
-// MI300X has the tree of a server with eight MI300X, to the bus numbers: one GPU and one NIC share a switch,
-// each behind a switch further down, and the card brings two bridges of its own.
+// MI300X has the tree of a server with eight MI300X, including bus numbers: one GPU and one NIC share a
+// switch, each behind a further switch, and the card contains two bridges.
 var MI300X = Shape{
 	Name: "MI300X", Server: "oci-mi300x-derived", Resource: "amd.com/gpu", vendor: "amd",
 	buses: []int{0x07, 0x25, 0x3c, 0x53, 0x81, 0xa0, 0xb8, 0xd0}, perSwitch: 1,

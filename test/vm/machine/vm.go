@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine is a server under QEMU: how it is built, its boot and its console, commands in the guest,
-// and what is kept of its logs.
+// Package machine is a server under QEMU: its construction, its boot and its console, commands in the guest,
+// and its logs.
 package machine
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// VM is the machine while it is on.
+// VM is a running machine.
 type VM struct {
 	service  *host.Service
 	progress *host.Progress
 	ready    chan struct{} // gets a token whenever the guest's agent starts to listen
 }
 
-// PowerOn starts the machine and waits until its kubelet and its agent run. What it says goes to logs in a
+// PowerOn starts the machine and waits until its kubelet and its agent run. Its console goes to logs in a
 // folder.
 func PowerOn(ctx context.Context, c *build.Cache, s Shape, o Settings, folder string) (*VM, error) {
 	console, log, err := os.Pipe()
@@ -44,7 +44,7 @@ func PowerOn(ctx context.Context, c *build.Cache, s Shape, o Settings, folder st
 	return v, v.waitReady(ctx)
 }
 
-// read keeps what the console says and shows what the guest's first process says.
+// read logs the console and shows the lines of the guest's first process.
 func (v *VM) read(console io.ReadCloser, file string) {
 	defer console.Close()
 	log, err := os.Create(file)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause is the container of the sandboxes of test/vm: it waits to be told to end, and reaps, since
-// with a shared process namespace it is every process's last parent. Every pod of the emulated machine starts
-// it, so it is a small program of its own.
+// Command pause is the container of test/vm's sandboxes: it waits for a signal to end, and reaps processes,
+// because with a shared process namespace it is their last parent. Every pod of the emulated machine starts
+// it, so it is a small separate program.
 package main
 
 import (

@@ -9,12 +9,11 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// tries is how often a pod is created whose pairs are not as they should be because an answer came late. A
-// plugin has 100 ms, which an emulated machine on a busy host does not always keep; what comes late is said
-// in the result.
+// tries limits the attempts to create a pod with wrong pairs because of a late answer. A plugin has 100 ms,
+// which an emulated machine on a busy host does not always keep; the result includes late answers.
 const tries = 10
 
-// try creates a scenario's pod, judges what became of it, and returns the pod.
+// try creates a scenario's pod, judges its outcome, and returns the pod.
 func (t *tester) try(ctx context.Context, s setup, c scenario) (name string, err error) {
 	name, o, late, err := t.admit(ctx, s, c)
 	if err == nil {
@@ -26,8 +25,8 @@ func (t *tester) try(ctx context.Context, s setup, c scenario) (name string, err
 	return name, err
 }
 
-// admit creates a pod, and again where it was not as it should be because an answer was late. Late is how
-// often that was. Every try has a name of its own, as the pods of a ReplicaSet have.
+// admit creates a pod, and repeats after a wrong outcome with a late answer; late is the number of
+// repetitions. Every attempt has a name of its own, like the pods of a ReplicaSet.
 func (t *tester) admit(
 	ctx context.Context, s setup, c scenario,
 ) (name string, o *cluster.Outcome, late int, err error) {
@@ -50,8 +49,8 @@ func (t *tester) admit(
 	return name, o, late, err
 }
 
-// unlessLate does something, and again where it did not end well and the daemons say that an answer was late
-// meanwhile. Late is how often that was.
+// unlessLate calls try, and repeats after a failure with a late answer in the daemons' logs; late is the
+// number of repetitions.
 func (t *tester) unlessLate(
 	ctx context.Context, source, what string, try func() (good bool, err error),
 ) (late int, err error) {
@@ -72,8 +71,8 @@ func (t *tester) unlessLate(
 	}
 }
 
-// lateAnswers counts the answers of daemons that were not there in time so far, and the decisions for which
-// those of a source were not, which is "" where none has to tell.
+// lateAnswers counts the daemons' late answers so far, and the decisions without the required source of pod
+// requests, if source is not "".
 func (t *tester) lateAnswers(ctx context.Context, source string) (int, error) {
 	late, err := t.node.LateAnswers(ctx)
 	if err != nil || source == "" {

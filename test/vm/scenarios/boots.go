@@ -10,17 +10,17 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/machine"
 )
 
-// Options choose what is tried.
+// Options select the tests.
 type Options struct {
-	Short      bool   // one boot with few pods
+	Short      bool   // a single boot with few pods
 	Admissions int    // random ones
-	Machine    string // only the one of this name, in any case; "" for all
-	VFs        int    // only phases with so many VFs per PF; 0 for all
+	Machine    string // name of the only machine, in any case; "" for all
+	VFs        int    // only phases with this number of VFs per PF; 0 for all
 	Setup      string // only set-ups with this in their name, and nothing beside their scenarios; "" for all
 	Walk       bool   // only a new user's way through the documents
 }
 
-// server is a kind of machine, and what is shipped for it.
+// server is a kind of machine, with its deployment.
 type server struct {
 	machine.Shape
 	deploy string // folder below deploy
@@ -32,36 +32,37 @@ var (
 	h100   = server{machine.H100, "nvidia", "deployments/examples/nvidia-4x4.yaml"}
 )
 
-// boot is a server that is switched on once.
+// boot is one start of a server.
 type boot struct {
 	server
 	plain   bool // its kubelet starts with nothing but its owner's configuration, and a new user walks
-	example bool // the shipped example is tried; where a new user walks it is part of that
+	example bool // test the shipped example; part of a new user's walk
 	phases  []phase
 }
 
-// phase is what is tried between two boots. Its last set-up goes through more than its scenarios. Without
-// set-ups there is the walk alone.
+// phase has the tests between two boots. Its last set-up has more than its scenarios. Without set-ups there
+// is only the walk.
 type phase struct {
 	vfsPerPF int
-	thorough bool // what takes longer is tried: faults and random admissions
-	multus   bool // so is Multus
+	thorough bool // include long tests: faults and random admissions
+	multus   bool // include Multus
 	setups   []setup
 }
 
-// byOperators is Tandem as operators of the stock plugins start it: nothing is changed but the image.
+// byOperators is Tandem as started by operators of the stock plugins, with only the image changed.
 var byOperators = setup{
 	name:      "Tandem, by AMD's GPU operator and the SR-IOV network operator",
 	operators: true,
 	tandem:    true,
 	scenarios: []scenario{
 		pair(4), pair(8),
-		// Of two plugins that do not see each other one would begin with the second switch, one with the first.
+		// Of two plugins that do not see each other, one would start with the second switch, the other with the
+		// first.
 		{name: "two containers, 1 GPU and 2+2", asks: []cluster.Ask{{GPUs: 1}, {GPUs: 2, VFs: 2}}},
 	},
 }
 
-// boots are those that the options ask for.
+// boots returns the boots selected by the options.
 func boots(o Options) []boot {
 	list := everything()
 	if o.Short {
@@ -75,7 +76,7 @@ func boots(o Options) []boot {
 	})
 }
 
-// choose leaves a boot what the options ask for.
+// choose reduces a boot to the selection of the options.
 func (b *boot) choose(o Options) {
 	if o.Setup != "" {
 		b.plain, b.example = false, false
@@ -112,7 +113,7 @@ func everything() []boot {
 	}
 	known := slices.Clone(telling)
 	for i := range known {
-		known[i].limit = "" // it is the kubelet that tells
+		known[i].limit = "" // the kubelet identifies the container
 	}
 	intent := setup{
 		name:      "Tandem, told by the kubelet",

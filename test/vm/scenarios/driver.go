@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// byDriver is the node in mode dra, to which it comes as docs/dra.md says.
+// byDriver is a node in DRA mode, set up as in docs/dra.md.
 var byDriver = setup{
 	name:   "Tandem, by tandem-dra",
 	driver: true,
@@ -20,11 +20,11 @@ var byDriver = setup{
 	scenarios: []scenario{
 		asked(4, cluster.ByTemplate), asked(8, cluster.ByTemplate),
 		asked(4, cluster.ByPair), asked(8, cluster.ByPair),
-		asked(4, cluster.ByResources), // as a pod that nobody has changed
+		asked(4, cluster.ByResources), // an unchanged pod
 	},
 }
 
-// asked is a pod with so many pairs, in one of the ways of mode dra.
+// asked returns a pod with n pairs, requested in one of the ways of DRA mode.
 func asked(n int, way cluster.Way) scenario {
 	c := pair(n)
 	c.asks[0].Way = way
@@ -36,8 +36,8 @@ func asked(n int, way cluster.Way) scenario {
 	return c
 }
 
-// intoDRA moves the node from the device plugins to mode dra, back, and to it again, as docs/dra.md says.
-// Pods of before have to live on each time, with their devices, and new ones have to get other ones.
+// intoDRA moves the node from the device plugins to DRA mode, back, and to DRA mode again, as in docs/dra.md.
+// Existing pods must survive each move with their devices, and new ones must get other devices.
 func (t *tester) intoDRA(ctx context.Context, s setup) error {
 	if err := t.Stage(ctx, "install both modes: "+t.title(s), 10*time.Minute, func(ctx context.Context) error {
 		return errors.Join(t.node.Install(ctx, "device-plugin"), t.node.ApplyDriver(ctx, "dra"))
@@ -48,7 +48,7 @@ func (t *tester) intoDRA(ctx context.Context, s setup) error {
 		"from the device plugins to mode dra, then 4+4 by a claim", cluster.ModeDRA,
 		[]string{cluster.Driver}, cluster.Daemons, t.node.Publishes, asked(4, cluster.ByTemplate),
 	}
-	// What the claim has is unhealthy for the kubelet.
+	// The devices of the claim are unhealthy for the kubelet.
 	back := move{
 		"from mode dra to the device plugins, then 2+2", cluster.ModePlugins,
 		cluster.Daemons, []string{cluster.Driver}, t.offersButClaimed(4), pair(2),
@@ -84,8 +84,7 @@ func (t *tester) intoDRA(ctx context.Context, s setup) error {
 	return nil
 }
 
-// offersButClaimed waits until the API server knows the node with all devices but those of so many pairs that
-// a claim has.
+// offersButClaimed waits until the node has all devices except those of the claims' pairs.
 func (t *tester) offersButClaimed(pairs int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return errors.Join(t.node.Offers(ctx, t.node.Shape.Resource, t.node.Shape.GPUs()-pairs),
@@ -93,8 +92,8 @@ func (t *tester) offersButClaimed(pairs int) func(context.Context) error {
 	}
 }
 
-// drained adds a row on the end of a pod with a claim on a node that is in the mode of device plugins: the
-// driver takes the claim back and does nothing else, and the plugins have all devices again.
+// drained adds a row on the end of a pod with a claim on a node in device plugin mode: the driver unprepares
+// the claim and does nothing else, and the plugins have all devices again.
 func (t *tester) drained(ctx context.Context, s setup, h holder) error {
 	start := time.Now()
 	if err := t.node.ApplyDriver(ctx, "drain"); err != nil {
@@ -111,7 +110,7 @@ func (t *tester) drained(ctx context.Context, s setup, h holder) error {
 	return ctx.Err()
 }
 
-// beyondScenarios is what else is tried in mode dra: faults under a pod, and a reboot.
+// beyondScenarios runs further tests of DRA mode: faults under a pod, and a reboot.
 func (t *tester) beyondScenarios(ctx context.Context, s setup) error {
 	if err := t.suffer(ctx, s, driverFaults...); err != nil {
 		return err
@@ -121,8 +120,8 @@ func (t *tester) beyondScenarios(ctx context.Context, s setup) error {
 	})
 }
 
-// rebooted adds a row on a pod with a claim under which the node reboots: its containers start again with
-// what they had, which the driver writes anew.
+// rebooted adds a row on a pod with a claim during a reboot of the node: its containers restart with the same
+// devices, for which the driver writes new files.
 func (t *tester) rebooted(ctx context.Context, s setup) error {
 	h, err := t.hold(ctx, s.pair(2))
 	if err != nil {

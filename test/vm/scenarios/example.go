@@ -15,8 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// example applies the Job that docs/install.md tells users to try last, waits until it has ended and reads
-// what it printed, as a user would.
+// example applies the last Job of docs/install.md, waits for its end and reads its output, like a user.
 func (t *tester) example(ctx context.Context, s setup, job string) error {
 	content, err := os.ReadFile(job)
 	if err != nil {
@@ -42,7 +41,7 @@ func (t *tester) example(ctx context.Context, s setup, job string) error {
 	return nil
 }
 
-// runJob returns what the Job printed, and removes it.
+// runJob returns the Job's output, and removes the Job.
 func (t *tester) runJob(ctx context.Context, file, manifest string) (string, error) {
 	if _, err := t.node.Kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
 		return "", err

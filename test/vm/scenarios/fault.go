@@ -11,12 +11,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// fault is something that happens to the node while a pod runs.
+// fault is an event on the node while a pod runs.
 type fault struct {
 	name string
 	do   func(context.Context, *cluster.Node) error
-	anew []string // daemons that the kubelet has to know anew after it
-	next int      // pairs of the pod that comes then
+	anew []string // daemons that must register with the kubelet again
+	next int      // pairs of the next pod
 }
 
 var faults = []fault{
@@ -29,7 +29,7 @@ var faults = []fault{
 	{"clock ten minutes back", inGuest(setClock("- 600")), nil, 2},
 }
 
-// driverFaults are those of a node in mode dra.
+// driverFaults are the faults of a node in DRA mode.
 var driverFaults = []fault{
 	{"kill -9 of tandem-dra", inGuest("kill -9 $(pidof tandem-dra)"), []string{cluster.Driver}, 2},
 	{"kubelet restart", inGuest("systemctl restart kubelet"), []string{cluster.Driver}, 2},
@@ -52,15 +52,14 @@ func rollOut(daemons ...string) func(context.Context, *cluster.Node) error {
 	return func(ctx context.Context, n *cluster.Node) error { return n.RollOut(ctx, daemons...) }
 }
 
-// lastNIC is the one whose VFs are taken last.
+// lastNIC is the NIC whose VFs are allocated last.
 const lastNIC = "$(ls -d /sys/bus/pci/drivers/igb/0* | tail -n 1)"
 
-// settle has the containers' view of sysfs forget what is gone, which an overlay remembers. Then it tells of
-// a change: of an RDMA device that comes late the kernel would, if the device were the NIC's own.
+// settle drops removed files from the overlay's caches, so that containers no longer see them. Then it sends
+// a uevent: the kernel would send one for a late RDMA device if the device belonged to the NIC.
 const settle = " &&\necho 2 >/proc/sys/vm/drop_caches && echo change >" + lastNIC + "/uevent"
 
-// remakeVFs takes all VFs of a NIC away and makes them again, as it is when their number is changed, or
-// fewer.
+// remakeVFs removes all VFs of a NIC and recreates them, possibly fewer, as for a change of their number.
 func remakeVFs(fewer int) func(context.Context, *cluster.Node) error {
 	return func(ctx context.Context, n *cluster.Node) error {
 		if _, err := n.Run(ctx, "echo 0 >"+lastNIC+"/sriov_numvfs"+settle); err != nil {
@@ -77,8 +76,8 @@ func remakeVFs(fewer int) func(context.Context, *cluster.Node) error {
 	}
 }
 
-// suffer has faults happen, one after the other, while a pod with two pairs runs. That pod has to live on,
-// with its devices, and a new one after each has to get pairs of what is left.
+// suffer causes faults one after the other while a pod with two pairs runs. The pod must survive with its
+// devices, and a new pod after each fault must get pairs of the remaining devices.
 func (t *tester) suffer(ctx context.Context, s setup, list ...fault) error {
 	holder := t.podName()
 	if _, err := t.node.Create(ctx, s.pair(2).pod(holder)); err != nil {
@@ -98,7 +97,7 @@ func (t *tester) suffer(ctx context.Context, s setup, list ...fault) error {
 	return errors.Join(gone(), t.node.Remove(ctx, holder))
 }
 
-// sufferOne returns the pod that came after the fault.
+// sufferOne returns the pod created after the fault.
 func (t *tester) sufferOne(
 	ctx context.Context, s setup, f fault, holder string, gone func() error,
 ) (next string, err error) {
@@ -136,9 +135,9 @@ func (t *tester) sufferOne(
 	return next, t.agreed(ctx, s, "after "+f.name)
 }
 
-// restart reboots the node under a pod, with so many VFs per PF from then on, and looks at the next pod. The
-// first is the kubelet's: it admits the pods that it had again when it starts, before any plugin is there,
-// and refuses those with devices, whoever's the plugin is.
+// restart reboots the node under a pod, with a new number of VFs per PF, and checks the next pod. The running
+// pod depends on the kubelet: at its start, the kubelet admits its pods before any plugin has registered, and
+// refuses those with devices of any plugin.
 func (t *tester) restart(ctx context.Context, s setup, vfsPerPF int) error {
 	holder := t.podName()
 	if _, err := t.node.Create(ctx, pair(2).pod(holder)); err != nil {

@@ -14,11 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// multus has Multus make the networks of a pod that asks for two of them, each with a VF. Which VF each has
-// is what Multus learns from the kubelet and from tandem-rdma's files: they have to be those that the
-// container has.
+// multus creates a pod with two Multus networks, each with a VF. Multus learns the VFs from the kubelet and
+// from tandem-rdma's files: they must be the container's.
 func (t *tester) multus(ctx context.Context, s setup) error {
-	const definition = "test/vm/deploy/multus/definition.yaml" // before what is of this kind
+	const definition = "test/vm/deploy/multus/definition.yaml" // must precede its objects
 	for _, args := range [][]string{
 		{"apply", "-f", definition},
 		{"wait", "--for=condition=Established", "--timeout=1m", "-f", definition},
@@ -60,7 +59,7 @@ func (t *tester) multus(ctx context.Context, s setup) error {
 	return errors.Join(err, t.node.Remove(ctx, name))
 }
 
-// networks are the PCI addresses that Multus writes into a pod's status for its networks.
+// networks returns the PCI addresses in Multus' network status of a pod.
 func (t *tester) networks(ctx context.Context, name string) ([]string, error) {
 	pod, err := t.node.WatchPod(ctx, name, func(*corev1.Pod) bool { return true })
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// published is the node that publishes itself, and tandem-scheduler beside the cluster's own scheduler.
+// published is a node with a publication, and tandem-scheduler next to the default scheduler.
 var published = setup{
 	name:      "Tandem, published, with tandem-scheduler",
 	deploy:    "published",
@@ -23,24 +23,23 @@ var published = setup{
 	scenarios: []scenario{sent(pair(4)), sent(pair(8))},
 }
 
-// sent is a scenario whose node tandem-scheduler chooses.
+// sent returns a scenario with tandem-scheduler.
 func sent(c scenario) scenario {
 	c.scheduler = cluster.Scheduler
 	c.name += " by tandem-scheduler"
 	return c
 }
 
-// scheduled is what else is tried with tandem-scheduler: a pod that the kubelet would refuse, and what the
-// node publishes.
+// scheduled runs further tests of tandem-scheduler: a pod that the kubelet would refuse, and the node's
+// publication.
 func (t *tester) scheduled(ctx context.Context, s setup) error {
 	return t.Stage(ctx, "a pod that waits for room", 15*time.Minute, func(ctx context.Context) error {
 		return t.waited(ctx, s)
 	})
 }
 
-// waited has two pods leave a GPU free on each socket. A pod of two pairs is refused there, by the kubelet
-// where the cluster's own scheduler sends it, and waits where tandem-scheduler knows. It starts when one of
-// the two has gone.
+// waited creates two pods that leave a GPU free on each socket. The kubelet refuses a pod of two pairs from
+// the default scheduler; with tandem-scheduler it waits, and starts when one of the two pods is gone.
 func (t *tester) waited(ctx context.Context, s setup) error {
 	first, err := t.hold(ctx, sent(pair(3)))
 	if err != nil {
@@ -78,7 +77,7 @@ func (t *tester) waited(ctx context.Context, s setup) error {
 	return t.node.Remove(ctx, second.pod, pod.Name)
 }
 
-// looked adds a row on what kubectl shows of the node when so many same-switch pairs are left.
+// looked adds a row on kubectl's output for the node with the given number of same-switch pairs left.
 func (t *tester) looked(ctx context.Context, s setup, pairs int) error {
 	r := Row{Setup: t.title(s), Scenario: fmt.Sprintf("kubectl get, with %d pairs left", pairs)}
 	start := time.Now()
@@ -106,7 +105,7 @@ func (t *tester) looked(ctx context.Context, s setup, pairs int) error {
 	return nil
 }
 
-// zones counts those of the node's NodeResourceTopology by type.
+// zones counts the zones of the node's NodeResourceTopology by type.
 func (t *tester) zones(ctx context.Context) (map[string]int, error) {
 	output, err := t.node.Kubectl(ctx, "", "get", "noderesourcetopologies", cluster.NodeName, "-o", "json")
 	if err != nil {

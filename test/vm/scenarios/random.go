@@ -15,17 +15,17 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// randomSizes are what the pods of random ask for, each as likely as the others.
+// randomSizes are the requests of random pods, all equally likely.
 var randomSizes = []cluster.Ask{
 	{GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2}, {GPUs: 4, VFs: 4}, {GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2},
 	{GPUs: 1}, {VFs: 1},
 }
 
-// wave is how many pods come at a time at the most, which the kubelet admits one after the other.
+// wave is the maximum number of pods created at a time, which the kubelet admits one after the other.
 const wave = 3
 
-// random admits pods of random sizes, a few at a time, after others have gone, and counts pairs. What the
-// kubelet refuses because no NUMA node has enough left is no fault.
+// random admits pods of random sizes, a few at a time, after the removal of others, and counts pairs.
+// Refusals because no NUMA node has enough free devices are no fault.
 func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	start := time.Now()
 	whole := cluster.Ask{GPUs: t.node.Shape.GPUs(), VFs: t.node.VFs()}
@@ -52,9 +52,9 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	return t.node.Remove(ctx, slices.Collect(maps.Keys(c.live))...)
 }
 
-// crowd is the pods of random. While the newest start and look, others leave to make room for the next; but
-// nobody could foresee where a pod gets GPUs if another ended in the midst of its admission, which takes so
-// long here that it would happen.
+// crowd has the pods of random. While the newest ones start, others leave to make room for the next. They do
+// not leave earlier, because the end of a pod during another's admission, which is slow here, would make that
+// pod's GPUs unpredictable.
 type crowd struct {
 	*tester
 	setup  setup
@@ -66,21 +66,21 @@ type crowd struct {
 	count  tally
 }
 
-// admission is a pod that came, and what became of it.
+// admission is a created pod with its outcome.
 type admission struct {
 	pod      string
 	want     cluster.Ask
 	made     time.Time
 	admitted bool
 	outcome  *cluster.Outcome
-	late     int // tries in which an answer came late
+	late     int // attempts with a late answer
 }
 
 func (a *admission) scenario() scenario {
 	return scenario{name: a.want.String(), asks: []cluster.Ask{a.want}}
 }
 
-// next has others leave, and then a few come.
+// next removes some pods, and then creates a few.
 func (c *crowd) next(ctx context.Context, most int) error {
 	wants, sum := chooseComing(c.dice, most, c.whole)
 	if err := c.settle(ctx, chooseLeaving(c.dice, c.live, c.free(), sum)); err != nil {
@@ -121,7 +121,7 @@ func (c *crowd) leave(ctx context.Context, leaving []string) error {
 	return c.node.Remove(ctx, leaving...)
 }
 
-// settle has pods leave while the newest look, and counts these.
+// settle removes pods while the newest ones report, and counts the latter.
 func (c *crowd) settle(ctx context.Context, leaving []string) error {
 	group, together := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.leave(together, leaving) })
@@ -152,8 +152,7 @@ func (c *crowd) settle(ctx context.Context, leaving []string) error {
 	return c.node.Remove(ctx, refused...)
 }
 
-// again has those of the newest come once more, one after the other, that are not as they should be while an
-// answer came late.
+// again repeats those of the newest pods, one after the other, that are wrong after a late answer.
 func (c *crowd) again(ctx context.Context) error {
 	late, err := c.lateAnswers(ctx, c.setup.source)
 	if err != nil {
@@ -187,7 +186,7 @@ func (c *crowd) again(ctx context.Context) error {
 	return nil
 }
 
-// free is what no pod has.
+// free returns the devices without a pod.
 func (c *crowd) free() cluster.Ask {
 	free := c.whole
 	for _, held := range c.live {
@@ -201,7 +200,7 @@ func (c *crowd) free() cluster.Ask {
 	return free
 }
 
-// tally is what random counts.
+// tally counts the results of random.
 type tally struct {
 	admitted, refused, pairs, wanted, late int
 	problem                                string // "" for none
@@ -227,7 +226,7 @@ func (c *tally) add(a *admission) {
 	c.wanted += min(a.want.GPUs, a.want.VFs)
 }
 
-// chooseComing is what comes next, as many as fit on an empty machine, and what they take together.
+// chooseComing returns the next requests, as many as fit on an empty machine, and their sum.
 func chooseComing(dice *rand.Rand, most int, whole cluster.Ask) (wants []cluster.Ask, sum cluster.Ask) {
 	for range most {
 		want := randomSizes[dice.IntN(len(randomSizes))]
@@ -239,7 +238,7 @@ func chooseComing(dice *rand.Rand, most int, whole cluster.Ask) (wants []cluster
 	return wants, sum
 }
 
-// chooseLeaving names the pods that go: as many as it takes to make room, and one in four of the others.
+// chooseLeaving returns the pods to remove: as many as necessary for room, and one in four of the others.
 func chooseLeaving(dice *rand.Rand, live map[string]cluster.Ask, free, want cluster.Ask) (leaving []string) {
 	for name, held := range live { // in map order: chance too
 		if free.Has(want) && dice.IntN(4) > 0 {

@@ -12,16 +12,16 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// Row is one line of the result. Its exported fields and its methods are the columns.
+// Row is a row of the result. Its exported fields and its methods are the columns.
 type Row struct {
 	Setup, Scenario string
-	Problem         string           // what is wrong; "" for nothing
-	outcome         *cluster.Outcome // of a pod; nil for what is no pod
+	Problem         string           // the fault; "" for none
+	outcome         *cluster.Outcome // of a pod; nil without a pod
 	note            string
 	took            time.Duration
 }
 
-// Kubelet is what the kubelet did.
+// Kubelet returns the kubelet's verdict.
 func (r Row) Kubelet() string {
 	switch {
 	case r.outcome == nil:
@@ -33,7 +33,7 @@ func (r Row) Kubelet() string {
 	}
 }
 
-// Saw is what the containers saw, and what is to be said beside it.
+// Saw returns the containers' views, with notes.
 func (r Row) Saw() string {
 	var parts []string
 	if r.outcome != nil {
@@ -59,7 +59,7 @@ func addresses(what string, paths []string) string {
 	return strings.Join(list, " ")
 }
 
-// Pairs is how many of the pairs that a container could have are on one switch.
+// Pairs returns the number of pairs on one switch of a container's possible pairs.
 func (r Row) Pairs() string {
 	var list []string
 	if r.outcome != nil {
@@ -72,7 +72,7 @@ func (r Row) Pairs() string {
 	return strings.Join(list, " ")
 }
 
-// Verdict is what tandem verify said.
+// Verdict returns the result of tandem verify.
 func (r Row) Verdict() string {
 	if r.outcome == nil {
 		return ""
@@ -90,7 +90,7 @@ func (r Row) Verdict() string {
 	return strings.Join(list, " ")
 }
 
-// Seconds is how long it took.
+// Seconds returns the duration.
 func (r Row) Seconds() string {
 	took := r.took
 	if r.outcome != nil {
@@ -99,12 +99,12 @@ func (r Row) Seconds() string {
 	return fmt.Sprintf("%.1f", took.Seconds())
 }
 
-// join puts notes together, those that there are.
+// join joins the notes that are not empty.
 func join(notes ...string) string {
 	return strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
 }
 
-// lastLine is what is noted of what a program printed.
+// lastLine returns the last line of a program's output, for a note.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]

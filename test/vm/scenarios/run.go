@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenarios is what is tried on machines of a cluster: pods, faults, installations, and a new user's
-// way through the documents.
+// Package scenarios has the tests on machines of a cluster: pods, faults, installations, and a new user's way
+// through the documents.
 package scenarios
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/machine"
 )
 
-// Run tries all that the options ask for, and says where that is not as it should be. What is found goes to
-// report as it is found: all rows so far.
+// Run runs all selected tests and returns an error for failures. It calls report with all rows so far after
+// each result.
 func Run(ctx context.Context, c *build.Cache, o Options, report func([]Row) error) error {
 	all := boots(o)
 	if len(all) == 0 {
@@ -44,7 +44,7 @@ func Run(ctx context.Context, c *build.Cache, o Options, report func([]Row) erro
 	return errors.Join(err, t.failed())
 }
 
-// boot goes through all that is to be tried on one machine.
+// boot runs all tests of one machine.
 func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, admissions int) error {
 	settings := machine.Settings{VFsPerPF: b.phases[0].vfsPerPF, PlainKubelet: b.plain}
 	t.node = &cluster.Node{Cluster: k, Shape: b.Shape, VFsPerPF: settings.VFsPerPF}
@@ -91,8 +91,8 @@ func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, admission
 	return nil
 }
 
-// compareTree adds a row on whether the machine's GPUs and NICs are where those of the recorded server are:
-// at the same addresses, below the same bridges, on the same NUMA nodes.
+// compareTree adds a row that compares the places of the machine's GPUs and NICs with those of the recorded
+// server: addresses, bridges and NUMA nodes.
 func (t *tester) compareTree(ctx context.Context, server string) error {
 	start := time.Now()
 	got, err := t.node.Places(ctx)
@@ -114,8 +114,7 @@ func (t *tester) compareTree(ctx context.Context, server string) error {
 	return nil
 }
 
-// phase goes through the set-ups of the first of the phases that are left, and starts the node again for the
-// next one, if there is one.
+// phase runs the set-ups of the first remaining phase, and reboots the node for the next one, if any.
 func (t *tester) phase(ctx context.Context, b boot, left []phase, admissions int) error {
 	p := left[0]
 	if len(p.setups) == 0 {
@@ -140,7 +139,7 @@ func (t *tester) phase(ctx context.Context, b boot, left []phase, admissions int
 	})
 }
 
-// walkThrough is for the machine whose owner has only begun.
+// walkThrough runs the walk on a machine with an unconfigured kubelet.
 func (t *tester) walkThrough(ctx context.Context, b boot, part string) error {
 	if !b.plain {
 		return nil
@@ -149,7 +148,7 @@ func (t *tester) walkThrough(ctx context.Context, b boot, part string) error {
 	return t.Stage(ctx, "the documents, "+part, 20*time.Minute, walk)
 }
 
-// setup goes through the scenarios of one set-up.
+// setup runs the scenarios of one set-up.
 func (t *tester) setup(ctx context.Context, s setup) error {
 	if err := t.install(ctx, s); err != nil {
 		return err
@@ -193,7 +192,7 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 	}
 }
 
-// install has the node run as a set-up says.
+// install configures the node for a set-up.
 func (t *tester) install(ctx context.Context, s setup) error {
 	if s.driver {
 		return t.intoDRA(ctx, s)
@@ -206,9 +205,9 @@ func (t *tester) install(ctx context.Context, s setup) error {
 	})
 }
 
-// scenarios tries those of a set-up, one after the other.
+// scenarios runs the scenarios of a set-up, one after the other.
 func (t *tester) scenarios(ctx context.Context, s setup) error {
-	// waits until the pod of the scenario before has gone, while the next one comes
+	// waits until the pod of the previous scenario is gone, while the next one starts
 	gone := func() error { return nil }
 	for _, c := range s.scenarios {
 		if err := t.Stage(ctx, c.name, 15*time.Minute, func(stage context.Context) error {
@@ -223,7 +222,7 @@ func (t *tester) scenarios(ctx context.Context, s setup) error {
 	return gone()
 }
 
-// more is what the last set-up of a phase goes through beside its scenarios.
+// more runs the further tests of a phase's last set-up.
 func (t *tester) more(ctx context.Context, b boot, p phase, s setup, admissions int) error {
 	type step struct {
 		name  string

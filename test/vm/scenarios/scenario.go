@@ -9,14 +9,14 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// scenario is a pod, and what has to become of it.
+// scenario is a pod with its expected outcome.
 type scenario struct {
 	name      string
 	asks      []cluster.Ask
 	networks  string // of Multus, "" for none
-	scheduler string // that chooses the node, "" for the cluster's own
-	refused   string // the kubelet's reason; "" where it has to be admitted
-	limit     string // why pairs may be far from each other all the same; "" where they may not
+	scheduler string // scheduler of the pod, "" for the default
+	refused   string // the kubelet's reason; "" for an admission
+	limit     string // reason for which pairs may be distant; "" if they must not be
 }
 
 func (c scenario) pod(name string) cluster.Pod {
@@ -30,9 +30,9 @@ type setup struct {
 	operators bool   // instead of deploy, operators of the stock plugins start Tandem's image
 	driver    bool   // instead of deploy, the node moves to mode dra
 	scheduler bool   // tandem-scheduler runs beside the cluster's own
-	tandem    bool   // every pair has to be on one switch
+	tandem    bool   // require all pairs on one switch
 	pairsFile bool   // containers have a pairs.json
-	source    string // that has to tell what containers want, "" for whichever does
+	source    string // required source of pod requests, "" for any
 	scenarios []scenario
 }
 
@@ -43,7 +43,7 @@ func pair(n int) scenario {
 	return scenario{name: a.String(), asks: []cluster.Ask{a}}
 }
 
-// pair is a pod with so many pairs, as a set-up's pods ask for them.
+// pair returns a pod with n pairs, requested as in the set-up.
 func (s setup) pair(n int) scenario {
 	if s.driver {
 		return asked(n, cluster.ByTemplate)
@@ -51,7 +51,7 @@ func (s setup) pair(n int) scenario {
 	return pair(n)
 }
 
-// refusedPair is one that the kubelet refuses even on an empty node.
+// refusedPair returns a pod that the kubelet refuses even on an empty node.
 func refusedPair(n int) scenario {
 	s := pair(n)
 	s.refused = topologyAffinity
@@ -64,22 +64,22 @@ var kinds = []scenario{
 	{name: "Guaranteed, 1 CPU and 2+2", asks: []cluster.Ask{{GPUs: 2, VFs: 2, CPUs: 1}}},
 }
 
-// telling are those of which it helps to know the whole request.
+// telling are scenarios that depend on knowledge of the whole request.
 var telling = []scenario{
 	{name: "two containers, 2+2 and 1+1", asks: []cluster.Ask{{GPUs: 2, VFs: 2}, {GPUs: 1, VFs: 1}}},
 	{
 		name: "init container 2+2, then 2+2",
 		asks: []cluster.Ask{{GPUs: 2, VFs: 2, Init: true}, {GPUs: 2, VFs: 2}},
 	},
-	// CPU 0 is the system's, so that these two are on the second socket, and GPUs with them. A VF without a NUMA
-	// hint that is asked for before the GPU is chosen where GPUs alone would go: on the first.
+	// CPU 0 is the system's, so these two CPUs are on the second socket, and so are the GPUs. A VF without a
+	// NUMA hint that is requested before the GPU is placed for GPUs alone: on the first socket.
 	{
 		name: "Guaranteed, 2 CPUs and 2+2", asks: []cluster.Ask{{GPUs: 2, VFs: 2, CPUs: 2}},
 		limit: "Tandem does not foresee which socket has the CPUs",
 	},
 }
 
-// judge says what is wrong with an outcome, "" for nothing.
+// judge returns the fault of an outcome, "" for none.
 func judge(s setup, c scenario, o *cluster.Outcome) string {
 	switch {
 	case o.Reason != c.refused:

@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// swap moves the node to the stand-in for the stock plugins and back to Tandem, as docs/deployers.md
-// says. Pods of before have to live on each time, with their devices, and new ones have to get theirs.
+// swap moves the node to the stand-in for the stock plugins and back to Tandem, as in docs/deployers.md.
+// Existing pods must survive each move with their devices, and new ones must get devices.
 func (t *tester) swap(ctx context.Context, s setup) error {
 	if _, err := t.node.Kubectl(ctx, "", "apply", "-k", "test/vm/deploy/stand-in"); err != nil {
 		return err
@@ -46,22 +46,22 @@ func (t *tester) swap(ctx context.Context, s setup) error {
 		t.agreed(ctx, s, "after the stock plugins"), err, t.node.Remove(ctx, ofTandem.pod, ofStock.pod, next.pod))
 }
 
-// move is a label of the node by which some plugins come and others go.
+// move is a change of a label of the node that exchanges plugins.
 type move struct {
 	name, label string
 	come, gone  []string // DaemonSets
-	// offers waits until the API server knows what there is then; nil where that are all GPUs and VFs.
+	// waits for the offered devices after the move; nil for all GPUs and VFs
 	offers func(context.Context) error
-	next   scenario // what is asked for then
+	next   scenario // the pod after the move
 }
 
-// holder is a pod that lives on, and what it saw.
+// holder is a surviving pod with its view.
 type holder struct {
 	pod string
 	saw *cluster.Outcome
 }
 
-// hold creates a pod that lives on.
+// hold creates a pod that keeps running.
 func (t *tester) hold(ctx context.Context, c scenario) (holder, error) {
 	h := holder{pod: t.podName()}
 	var err error
@@ -69,7 +69,7 @@ func (t *tester) hold(ctx context.Context, c scenario) (holder, error) {
 	return h, err
 }
 
-// shared is a device that two pods have, "" where there is none.
+// shared returns a device of two pods, or "".
 func shared(pods []holder) string {
 	owners := map[string]string{}
 	for _, p := range pods {
@@ -85,8 +85,8 @@ func shared(pods []holder) string {
 	return ""
 }
 
-// moved adds a row on one move, with the pod that is created then and is returned. Pods of before have to be
-// what they were, and to have their devices for themselves.
+// moved adds a row on one move, and returns the pod created after it. Existing pods must be unchanged, and
+// share no device.
 func (t *tester) moved(
 	ctx context.Context, s, judged setup, m move, before ...holder,
 ) (next holder, err error) {

@@ -15,13 +15,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// tester goes through the machines and keeps what it found.
+// tester runs the tests of all machines and collects the results.
 type tester struct {
 	*build.Cache
-	report func([]Row) error // of all rows so far
+	report func([]Row) error // called with all rows so far
 	node   *cluster.Node
 	rows   []Row
-	pods   atomic.Int64 // created so far
+	pods   atomic.Int64 // number of pods so far
 }
 
 func (t *tester) podName() string { return fmt.Sprintf("pod-%d", t.pods.Add(1)) }
@@ -40,7 +40,7 @@ func (t *tester) add(r Row) {
 	}
 }
 
-// failed counts what is not as it should be.
+// failed returns an error with the number of failures.
 func (t *tester) failed() error {
 	failures := 0
 	for _, r := range t.rows {
@@ -56,15 +56,15 @@ func (t *tester) failed() error {
 
 func (t *tester) title(s setup) string { return t.node.Title() + ": " + s.name }
 
-// removing begins to remove a pod, and returns what waits until it is gone.
+// removing starts the removal of a pod, and returns a function that waits until the pod is gone.
 func (t *tester) removing(ctx context.Context, name string) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- t.node.Remove(ctx, name) }()
 	return func() error { return <-done }
 }
 
-// told adds a row on which sources told who asks when a plugin was asked: the set-up's most times. One that
-// is late is passed over for the next one, and an emulated machine is slow.
+// told adds a row on the sources that identified the containers of calls: the set-up's source must be the
+// most frequent. A late source is replaced by the next one, and an emulated machine is slow.
 func (t *tester) told(ctx context.Context, s setup) error {
 	start := time.Now()
 	count, err := t.node.Decisions(ctx)
@@ -97,8 +97,8 @@ func (t *tester) met(ctx context.Context, s setup) {
 	t.add(r)
 }
 
-// agreed adds a row on whether the kubelet, the ledger and the API server say the same; in mode dra, claims,
-// what the driver tells and the CDI specifications.
+// agreed adds a row on the agreement of the kubelet, the ledger and the API server; in DRA mode, of claims,
+// the driver's data and the CDI specifications.
 func (t *tester) agreed(ctx context.Context, s setup, when string) error {
 	start := time.Now()
 	r := Row{Setup: t.title(s), Scenario: "PodResources, node status and ledger " + when, note: "agree"}

@@ -15,10 +15,10 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// userFolder is where the user's copy of the repository is.
+// userFolder is the user's copy of the repository.
 const userFolder = "run/user"
 
-// asUser runs a shell's script where a user has kubectl and helm, and deployments.
+// asUser runs a shell script in the user's folder, with kubectl, helm and deployments.
 func (t *tester) asUser(ctx context.Context, script string) (string, error) {
 	cmd := host.InFolder(t.Path(userFolder), "sh", "-c", script)
 	cmd.Env = []string{
@@ -29,8 +29,7 @@ func (t *tester) asUser(ctx context.Context, script string) (string, error) {
 	return string(output), err
 }
 
-// layOutUser copies what a user works with, with the image's name put in where documents and files
-// say so.
+// layOutUser copies the user's files, with the image's name inserted in documents and manifests.
 func (t *tester) layOutUser() error {
 	name, tag, _ := strings.Cut(build.Image, ":")
 	own := strings.NewReplacer(

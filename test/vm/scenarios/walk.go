@@ -21,12 +21,12 @@ var walkText string
 
 // Markers of the commands in walk.txt.
 const (
-	documented = '$' // the documents have it
-	beside     = '+' // where kubectl is
+	documented = '$' // in the documents
+	beside     = '+' // on the machine with kubectl
 	onNode     = '@'
 )
 
-// walkStep is one command of walk.txt.
+// walkStep is a command of walk.txt.
 type walkStep struct {
 	marker  rune
 	command string
@@ -34,7 +34,7 @@ type walkStep struct {
 	prints  []string
 }
 
-// walkBlock is what belongs together.
+// walkBlock is a block of related commands.
 type walkBlock []walkStep
 
 // parseWalk reads the parts of walk.txt by their names.
@@ -74,7 +74,7 @@ func parseWalk(text string) (map[string][]walkBlock, error) {
 	return parts, nil
 }
 
-// walk goes one part of a new user's way, and adds a row for every command of the documents'.
+// walk runs one part of the walk, and adds a row for every command of the documents.
 func (t *tester) walk(ctx context.Context, part string) error {
 	parts, err := parseWalk(walkText)
 	if err != nil {
@@ -91,8 +91,7 @@ func (t *tester) walk(ctx context.Context, part string) error {
 	return nil
 }
 
-// walkBlock goes through a block, and again from its start where it did not end as it should because an
-// answer was late.
+// walkBlock runs a block, and repeats it after a failure with a late answer.
 func (t *tester) walkBlock(ctx context.Context, block walkBlock) error {
 	var rows []Row
 	late, err := t.unlessLate(ctx, "", block[0].command, func() (good bool, err error) {
@@ -130,8 +129,7 @@ func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []Row, go
 	return rows, true, nil
 }
 
-// blanks are what the documents leave open, as a shell finds it; and how long an emulated node may take to
-// answer, which is longer than a server.
+// blanks fills in the documents' placeholders for a shell, and longer timeouts for the slow emulated node.
 var blanks = strings.NewReplacer(
 	"kubectl tandem ", "kubectl tandem --timeout=2m ",
 	"NODE...", cluster.NodeName,
@@ -140,7 +138,7 @@ var blanks = strings.NewReplacer(
 	"pod NAME", `pod $(kubectl get pod -o jsonpath='{.items[0].metadata.name}')`,
 )
 
-// walkStep runs one command and says what is wrong with how it ended.
+// walkStep runs one command and returns a problem with its end.
 func (t *tester) walkStep(ctx context.Context, s walkStep) (printed, problem string, err error) {
 	script := "{ " + blanks.Replace(s.command) + "\n} 2>&1; code=$?; echo; echo $code"
 	if s.marker == onNode || strings.HasPrefix(s.command, "tandem ") {
@@ -167,10 +165,10 @@ func (t *tester) walkStep(ctx context.Context, s walkStep) (printed, problem str
 	return printed, "", nil
 }
 
-// seesIdentity gives the rest of a script the machine for its /sys that containers have.
+// seesIdentity runs the rest of a script with the containers' /sys.
 const seesIdentity = "exec unshare -m sh <<'END'\nmount --rbind /run/sysroot /sys\n"
 
-// keep writes what a command printed into a file, for whoever wants to see it whole.
+// keep appends a command's complete output to a file.
 func (t *tester) keep(command, printed string) error {
 	file, err := os.OpenFile(t.Path("run/walk.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {

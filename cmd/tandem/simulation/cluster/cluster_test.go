@@ -34,7 +34,7 @@ func config(t testing.TB, preset string, vfs int) Config {
 	}
 }
 
-// A scheduler that knows the kubelet's verdict is never refused; the others are.
+// A scheduler with the kubelet's verdict is never refused; the others are.
 func TestWhoKnowsTheVerdictIsNotRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestWhoKnowsTheVerdictIsNotRefused(t *testing.T) {
 	}
 }
 
-// The pair-aware choice has the most pairs.
+// The pair-aware choice makes the most pairs.
 func TestTandemSchedulerMakesMostPairs(t *testing.T) {
 	t.Parallel()
 	c := config(t, "A", 1)
@@ -76,7 +76,7 @@ func TestTandemSchedulerMakesMostPairs(t *testing.T) {
 	}
 }
 
-// A report depends on the configuration alone, and says for people what it says for programs.
+// A report depends on the configuration alone, and has the same content for people and for programs.
 func TestReportIsTheSameAgain(t *testing.T) {
 	t.Parallel()
 	c := config(t, "C", 2)

@@ -12,28 +12,28 @@ import (
 // Limit is how many pods of a job the kubelet refuses before the job is lost (backoffLimit of a Job).
 const Limit = 6
 
-// Config says what to simulate.
+// Config configures a simulation.
 type Config struct {
 	Node       *world.Node
-	Nodes      int // how many of it
+	Nodes      int // number of nodes, all like Node
 	Rules      world.Rules
 	Mix        world.Mix
-	Loads      []float64                      // offered: GPUs that jobs would have if none waited, percent
-	Burst      int                            // equal pods that come at once
-	GPUFirst   float64                        // probability that the kubelet asks for the GPUs first
+	Loads      []float64                      // offered load: allocated GPUs if no job waited, percent
+	Burst      int                            // number of equal pods per arrival
+	GPUFirst   float64                        // probability that the kubelet asks for GPUs first
 	Choose     func(*world.Node) world.Prefer // how devices are chosen on a node
 	Schedulers []Scheduler
 	Seed       uint64
 	Seeds      int
 	Warmup     int // pods before counting starts
-	Arrivals   int // pods that count
+	Arrivals   int // measured pods
 
-	// Progress is told how many of all trials are done, if it is not nil. It is called from several goroutines,
-	// one at a time.
+	// Progress, if not nil, receives the number of finished trials. Calls come from several goroutines, but
+	// never concurrently.
 	Progress func(done, all int)
 }
 
-// Check finds what is wrong with a configuration, the node aside.
+// Check returns an error for an invalid configuration; it does not check the node.
 func (c *Config) Check() error {
 	switch {
 	case c.Nodes < 1 || c.Nodes > 5000:
@@ -51,8 +51,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// rate is how many pods come in an hour where so many percent of the GPUs are asked for; an error where the
-// mix asks for none.
+// rate returns the arrivals of pods per hour for a load in percent, or an error if the mix requests no GPUs.
 func (c *Config) rate(load float64) (float64, error) {
 	gpus, weights := 0.0, 0.0
 	for _, s := range c.Mix {

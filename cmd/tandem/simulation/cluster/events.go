@@ -8,20 +8,20 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// event is the end of a pod, or a new pod for one that was refused.
+// event is the end of a pod, or the creation of a pod in place of a refused one.
 type event struct {
 	at        float64
 	pod       *pod
-	ends      *node // where the pod ran; nil for a new pod
+	ends      *node // node of the ended pod; nil for a new pod
 	container world.Container
 }
 
-// events are those to come.
+// events are the pending events.
 type events struct{ list eventHeap }
 
 func (e *events) add(one event) { heap.Push(&e.list, one) }
 
-// next takes the first event that is not after a time.
+// next removes and returns the first event, if it is not after until.
 func (e *events) next(until float64) (event, bool) {
 	if len(e.list) == 0 || e.list[0].at > until {
 		return event{}, false

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Report is what a simulation of a cluster found.
+// Report is the result of a simulation of a cluster.
 type Report struct {
 	Version         document.V1  `json:"version"`
 	Node            string       `json:"node"`
@@ -31,32 +31,32 @@ type Report struct {
 	Loads           []Load       `json:"loads"`
 }
 
-// Load is what came of one load.
+// Load is the result of one load.
 type Load struct {
 	Load       float64  `json:"load"` // offered, percent of the GPUs
 	Schedulers []Result `json:"schedulers"`
 }
 
-// Result is what came of one scheduler.
+// Result is the result of one scheduler.
 type Result struct {
 	Name    string  `json:"name"`
 	Title   string  `json:"title"`
 	Figures Figures `json:"figures"`
 }
 
-// Figures are means over the seeds; null where there was nothing to count.
+// Figures are means over the seeds; null without a value.
 type Figures struct {
-	Refusals *report.Estimate `json:"refusals"` // pods that the kubelet refused, for each job
-	Hit      *report.Estimate `json:"hit"`      // jobs of which a pod was refused, percent
-	Lost     *report.Estimate `json:"lost"`     // jobs that gave up, percent
-	PIX      *report.Estimate `json:"pix"`      // pairs on one switch, of all pairs asked for, percent
+	Refusals *report.Estimate `json:"refusals"` // pods that the kubelet refused, per job
+	Hit      *report.Estimate `json:"hit"`      // jobs with a refused pod, percent
+	Lost     *report.Estimate `json:"lost"`     // failed jobs, percent
+	PIX      *report.Estimate `json:"pix"`      // pairs on one switch, share of requested pairs, percent
 	Full     *report.Estimate `json:"full"`     // containers with all pairs on one switch, percent
 	Busy     *report.Estimate `json:"busy"`     // GPUs in use, mean over time, percent
-	Wait     *report.Estimate `json:"wait"`     // minutes from coming to running, where a job runs for an hour
-	Waiting  *report.Estimate `json:"waiting"`  // jobs that wait when the last one has come, percent
+	Wait     *report.Estimate `json:"wait"`     // minutes from arrival to start, for jobs of an hour
+	Waiting  *report.Estimate `json:"waiting"`  // jobs that wait after the last arrival, percent
 }
 
-// figures is how many there are.
+// figures is the number of Figures.
 const figures = 8
 
 func newReport(c *Config) *Report {
@@ -78,7 +78,7 @@ wait          minutes until a job runs, where jobs run for an hour on average
 waiting       jobs that wait at the end: the kubelet would refuse them, or there is no room
 `
 
-// Table is for people.
+// Table returns a table for people.
 func (r *Report) Table() []byte {
 	var out bytes.Buffer
 	hidden := ""
@@ -105,7 +105,7 @@ func (r *Report) Table() []byte {
 	return out.Bytes()
 }
 
-// fine writes a figure that is mostly below 1.
+// fine formats a figure that is usually below 1.
 func fine(e *report.Estimate) string {
 	switch {
 	case e == nil:

@@ -40,7 +40,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 // samples are figures by scheduler and seed.
 type samples [][][figures]float64
 
-// playAll plays all seeds of one load, of which so many were done before.
+// playAll plays all seeds of one load; before is the number of finished trials.
 func (c *Config) playAll(ctx context.Context, rate float64, before int) (samples, error) {
 	found := make(samples, len(c.Schedulers))
 	for i := range found {
@@ -71,7 +71,7 @@ func (c *Config) playAll(ctx context.Context, rate float64, before int) (samples
 	return found, group.Wait()
 }
 
-// summary sums one load up.
+// summary summarizes one load.
 func (c *Config) summary(load float64, found samples) Load {
 	l := Load{Load: load}
 	for i, s := range c.Schedulers {

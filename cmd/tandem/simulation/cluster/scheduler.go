@@ -18,11 +18,11 @@ type Scheduler struct {
 	Title string // for people
 	// passes reports whether a node with enough free devices passes the filter.
 	passes func(*view) bool
-	// better is above 0 where the first of two nodes is, 0 where both are as good.
+	// better returns a positive number if a is the better node, 0 if both are equal.
 	better func(a, b *view) int
 }
 
-// Schedulers are all of them, in the order of the tables.
+// Schedulers returns all schedulers, in the order of the tables.
 func Schedulers() []Scheduler {
 	return []Scheduler{
 		{"least", "default scheduler, LeastAllocated", anyNode, func(a, b *view) int { return -packed(a, b) }},
@@ -37,7 +37,7 @@ func Schedulers() []Scheduler {
 	}
 }
 
-// SchedulerNames are their names.
+// SchedulerNames returns the names of all schedulers.
 func SchedulerNames() []string {
 	var names []string
 	for _, s := range Schedulers() {
@@ -65,8 +65,8 @@ func FindSchedulers(names []string) ([]Scheduler, error) {
 
 func anyNode(*view) bool { return true }
 
-// packed is above 0 where the first node has the smaller share of what the pod asks for free
-// (NodeResourcesFit, the resources of the request having equal weight).
+// packed returns a positive number if a has the smaller free share of the requested resources, all with equal
+// weight (NodeResourcesFit).
 func packed(a, b *view) int { return cmp.Compare(b.freeShare(), a.freeShare()) }
 
 func (v *view) freeShare() float64 {

@@ -6,14 +6,14 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// tally counts what becomes of the pods of one trial.
+// tally counts the outcomes of the pods of one trial.
 type tally struct {
 	node     *world.Node
 	counting bool
 
 	jobs, refusals, hit, lost, waiting int // waiting: when the last pod came
 	started                            int
-	wanted, pix, paired, full          int // pairs, those on one switch; containers of pairs, those with all
+	wanted, pix, paired, full          int // pairs, those on one switch; containers with pairs, those full
 	waited                             float64
 	time, busy                         float64 // integrals: 1, share of GPUs in use
 }
@@ -56,7 +56,7 @@ func (t *tally) admitted(p *pod, c world.Container, now float64) {
 	}
 }
 
-// figures are in the order of [Figures]; NaN where there is nothing to take a part of.
+// figures returns the figures in the order of [Figures], NaN for those without a value.
 func (t *tally) figures() [figures]float64 {
 	return [figures]float64{
 		float64(t.refusals) / float64(t.jobs),

@@ -9,13 +9,13 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// A job's holding time is an hour on average; these are the Job controller's waits before it makes a new pod.
+// The Job controller's waits before it creates a new pod, in mean holding times (an hour).
 const (
 	firstRetry = 10.0 / 3600
 	lastRetry  = 360.0 / 3600
 )
 
-// pod is a job's pod, with all that became of those before it.
+// pod is a job's current pod, with the history of the job.
 type pod struct {
 	number  int // of its arrival
 	what    int // index into the mix
@@ -25,13 +25,13 @@ type pod struct {
 	counts  bool
 }
 
-// arrival is a pod that comes.
+// arrival is the arrival of a pod.
 type arrival struct {
 	at, holds float64
 	what      int
 }
 
-// newStream draws the arrivals of one seed: bursts of equal pods, whose holding times differ.
+// newStream draws the arrivals of one seed: bursts of equal pods with different holding times.
 func newStream(c *Config, rate float64, number int) []arrival {
 	rng := rand.New(rand.NewPCG(c.Seed, uint64(number)))
 	list := make([]arrival, 0, c.Warmup+c.Arrivals)
@@ -46,7 +46,7 @@ func newStream(c *Config, rate float64, number int) []arrival {
 	return list
 }
 
-// node is one of the cluster, as the scheduler sees it for each request of the mix.
+// node is a node of the cluster, with the scheduler's view for each request of the mix.
 type node struct {
 	state *world.State
 	views []*view
@@ -106,7 +106,7 @@ func (t *trial) play(stream []arrival) tally {
 	return t.tally
 }
 
-// advance lets time pass: pods end, and others are made for those that were refused.
+// advance processes the events up to a time: pods end, and Jobs replace refused pods.
 func (t *trial) advance(to float64) {
 	for {
 		e, ok := t.events.next(to)
@@ -131,7 +131,7 @@ func (t *trial) pass(to float64) {
 	t.now = to
 }
 
-// try chooses a node for a pod and sends it there; where none passes it waits.
+// try sends a pod to the best node, or lets the pod wait if no node passes.
 func (t *trial) try(p *pod) {
 	if best := t.best(p); best != nil {
 		t.send(p, best)
@@ -140,7 +140,7 @@ func (t *trial) try(p *pod) {
 	}
 }
 
-// best is the best node that passes, a random one of those that are equally good.
+// best returns the best node that passes, a random one if several are equal, or nil.
 func (t *trial) best(p *pod) *node {
 	var best *node
 	equals := 0
@@ -168,7 +168,7 @@ func (t *trial) passes(p *pod, n *node) bool {
 	return n.state.Fits(t.config.Mix[p.what].Request) && t.scheduler.passes(n.views[p.what])
 }
 
-// send has the kubelet of a node admit a pod.
+// send admits a pod to a node.
 func (t *trial) send(p *pod, n *node) {
 	first := world.VF
 	if t.rng.Float64() < t.config.GPUFirst {
@@ -185,7 +185,7 @@ func (t *trial) send(p *pod, n *node) {
 	t.events.add(event{at: t.now + p.holds, pod: p, ends: n, container: c})
 }
 
-// refused has the Job make another pod later, unless it gives up.
+// refused schedules the Job's next pod, unless the Job gives up.
 func (t *trial) refused(p *pod) {
 	p.refused++
 	t.tally.refused(p)
@@ -195,7 +195,7 @@ func (t *trial) refused(p *pod) {
 	}
 }
 
-// roomOn tries the pods that wait, in the order in which they came, on the one node that has changed.
+// roomOn tries the waiting pods, in the order of their arrival, on a node that has changed.
 func (t *trial) roomOn(n *node) {
 	waiting := t.waiting
 	t.waiting = nil

@@ -10,8 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// view is a node as a scheduler sees it for one request. What it has worked out counts until the node
-// changes.
+// view is a node as a scheduler sees it for one request, with results cached until the node changes.
 type view struct {
 	state   *world.State
 	prefer  world.Prefer
@@ -22,10 +21,10 @@ type view struct {
 	width   int
 }
 
-// renew forgets what was worked out: the node has changed.
+// renew clears the cached results after a change of the node.
 func (v *view) renew() { v.verdict, v.offered, v.width = nil, nil, 0 }
 
-// admitted is the kubelet's verdict.
+// admitted returns the kubelet's verdict.
 func (v *view) admitted() bool {
 	if v.verdict == nil {
 		_, admitted := v.state.Affinity(v.request)
@@ -34,8 +33,8 @@ func (v *view) admitted() bool {
 	return *v.verdict
 }
 
-// nodes is the smallest number of NUMA nodes whose free devices are enough; all of them where a kind is told
-// without nodes, since then no node lists it.
+// nodes returns the smallest number of NUMA nodes with enough free devices, or all of them if a kind is
+// announced without NUMA nodes.
 func (v *view) nodes() int {
 	if v.width > 0 {
 		return v.width
@@ -55,7 +54,7 @@ func (v *view) nodes() int {
 	return v.width
 }
 
-// offer is what the node would make of the request: the pod is admitted, looked at, and taken away again.
+// offer returns the node's offer: it admits the pod, rates the node, and removes the pod.
 func (v *view) offer() rank.Offer {
 	if v.offered != nil {
 		return *v.offered
@@ -76,10 +75,10 @@ func (v *view) offer() rank.Offer {
 	return o
 }
 
-// room is what the free devices make room for.
+// room returns the room in the free devices.
 func room(s *world.State) rank.Room {
 	n := s.Node
-	pairs := make(hints.PerNode, len(n.NUMA)+1) // the last for switches whose node is not known
+	pairs := make(hints.PerNode, len(n.NUMA)+1) // the last is for switches with an unknown node
 	seen := make([]bool, n.Switches)
 	for _, d := range n.Devices[world.GPU] {
 		if d.Switch < 0 || seen[d.Switch] {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package locality says how near GPUs are to each other by PCIe, and chooses them as the vendor's device
-// plugin does.
+// Package locality scores the distances of GPUs by PCIe, and chooses GPUs like the vendor's device plugin.
 package locality
 
 import (
@@ -10,15 +9,14 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// pairScore is what the vendor's policy gives two GPUs for where they are in the PCI tree: the more, the
-// nearer.
+// pairScore is the vendor policy's score of two GPUs by their distance in the PCI tree: higher is nearer.
 var pairScore = [topology.Levels]int{
 	topology.PIX: 50, topology.PXB: 40, topology.PHB: 30, topology.NODE: 20, topology.SYS: 10,
 }
 
-// Scores tell of every two GPUs of a node how near they are in the PCI tree; a GPU is its index. Direct links
-// are left out: they are the same between all GPUs of one NVSwitch, and the vendor's policy does not see them
-// there. They never change.
+// Scores has the score of every two GPUs of a node, by index. Direct links do not count: they are equal
+// between all GPUs of one NVSwitch, and the vendor's policy does not see them in that case. Scores are
+// immutable.
 type Scores [][]int
 
 // New works the scores out.
@@ -35,7 +33,7 @@ func New(tree *topology.Tree, gpus []topology.Address) Scores {
 	return scores
 }
 
-// Of is how near the GPUs of a set are to each other, summed up over all pairs.
+// Of returns the sum of the scores over all pairs of a set of GPUs.
 func (s Scores) Of(gpus []int) int {
 	sum := 0
 	for i, a := range gpus {
@@ -46,8 +44,8 @@ func (s Scores) Of(gpus []int) int {
 	return sum
 }
 
-// nearest finds the best score that so many of these GPUs can have, exactly where the sets are few, else by
-// adding GPU after GPU to each of them in turn.
+// nearest returns the best score of size of the GPUs: the exact one for few sets, else by greedy extension
+// from each GPU.
 func (s Scores) nearest(gpus []int, size int) (score int, sets [][]int) {
 	if size == 0 || size > len(gpus) {
 		return 0, nil
@@ -67,7 +65,7 @@ func (s Scores) nearest(gpus []int, size int) (score int, sets [][]int) {
 	return score, sets
 }
 
-const mostTies = 1000 // of equally good sets, from which one is drawn
+const mostTies = 1000 // limit of equally good sets, from which one is drawn
 
 func (s Scores) grow(gpus []int, size int) (score int, sets [][]int) {
 	score = -1
@@ -95,16 +93,16 @@ func (s Scores) grow(gpus []int, size int) (score int, sets [][]int) {
 	return score, sets
 }
 
-// Best finds the best scores of sets of GPUs and remembers them. It is not for use at the same time.
+// Best caches the best scores of sets of GPUs. It is not safe for concurrent use.
 type Best struct {
 	scores Scores
 	memo   map[setKey]int
 }
 
-// NewBest remembers nothing yet.
+// NewBest returns an empty Best.
 func NewBest(s Scores) *Best { return &Best{s, map[setKey]int{}} }
 
-// Of is the best score that so many of these GPUs can have. It sorts the list.
+// Of returns the best score of size of the GPUs. It sorts the list.
 func (b *Best) Of(gpus []int, size int) int {
 	slices.Sort(gpus)
 	key := setKey{keyOf(gpus), size}

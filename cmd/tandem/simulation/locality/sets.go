@@ -4,7 +4,7 @@ package locality
 
 import "slices"
 
-// EachSet visits all sets of so many elements of a list; the set is valid during the visit only.
+// EachSet visits all subsets of a size; a set is valid only during its visit.
 func EachSet(list []int, size int, visit func(set []int)) {
 	set := make([]int, 0, size)
 	var step func(from int)
@@ -25,7 +25,7 @@ func EachSet(list []int, size int, visit func(set []int)) {
 // mostSets is how many sets are gone through: 16 GPUs have 12,870 of 8.
 const mostSets = 20_000
 
-// combinations is how many sets of k elements n elements have, or something above mostSets.
+// combinations returns the number of sets of k of n elements, or a number above mostSets.
 func combinations(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {
@@ -36,7 +36,7 @@ func combinations(n, k int) int {
 	return c
 }
 
-// setKey is a question: which GPUs, how many of them.
+// setKey is the key of a result: the GPUs and the size.
 type setKey struct {
 	gpus string
 	size int
@@ -47,7 +47,7 @@ func without(list, some []int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(i int) bool { return slices.Contains(some, i) })
 }
 
-// keyOf makes a map key of a list.
+// keyOf returns a map key for a list.
 func keyOf(list []int) string {
 	key := make([]byte, 0, 2*len(list))
 	for _, i := range list {

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// Vendor chooses GPUs as the best-effort policy of NVIDIA's device plugin does: it parts the free GPUs into
-// sets of the size that is asked for, finds the parting whose sets score best in all, and takes the best set
-// of it. Ties are drawn: the list that the kubelet passes has a random order.
+// Vendor chooses GPUs like the best-effort policy of NVIDIA's device plugin: it partitions the free GPUs into
+// sets of the requested size, finds the partition with the best total score, and takes its best set. Ties are
+// random, because the kubelet's list has a random order.
 type Vendor struct {
 	scores Scores
 	memo   map[setKey][][]int
 }
 
-// NewVendor makes one for the GPUs of a node. It is not for use at the same time.
+// NewVendor returns a Vendor for the GPUs of a node. It is not safe for concurrent use.
 func NewVendor(s Scores) *Vendor { return &Vendor{scores: s, memo: map[setKey][][]int{}} }
 
-// Choose takes so many of the GPUs, as the policy does.
+// Choose returns size of the GPUs, as the policy chooses them.
 func (v *Vendor) Choose(available []int, size int, rng *rand.Rand) []int {
 	key := setKey{keyOf(available), size}
 	sets, ok := v.memo[key]
@@ -29,11 +29,12 @@ func (v *Vendor) Choose(available []int, size int, rng *rand.Rand) []int {
 	return sets[rng.IntN(len(sets))]
 }
 
-// mostParted is the most GPUs for which the partings are gone through one by one; 12 have 10,395 of pairs.
-// The policy itself takes seconds to minutes for more; the best set alone stands for it there.
+// mostParted is the maximum number of GPUs for an enumeration of all partitions; 12 GPUs have 10,395
+// partitions into pairs. The policy itself takes seconds to minutes for more GPUs; here the best set
+// approximates the policy.
 const mostParted = 10
 
-// sets lists the sets that the policy can answer, each as often as it is the answer.
+// sets returns the possible answers of the policy, each as often as it is the answer.
 func (v *Vendor) sets(available []int, size int) [][]int {
 	if len(available) > mostParted || size == 1 {
 		_, sets := v.scores.nearest(available, size)
@@ -61,7 +62,7 @@ func (v *Vendor) sets(available []int, size int) [][]int {
 	return sets
 }
 
-// part visits all partings into sets of a size; what is left over makes one smaller set.
+// part visits all partitions into sets of a size; the remainder makes one smaller set.
 func (v *Vendor) part(available []int, size int, visit func(parting [][]int)) {
 	var step func(rest []int, parting [][]int)
 	step = func(rest []int, parting [][]int) {

@@ -21,7 +21,7 @@ const (
 	barHeight  = 11
 )
 
-// chartStyle makes the chart fit the page that shows it, light or dark.
+// chartStyle adapts the chart to a light or dark page.
 const chartStyle = `<style>
 .page{fill:#ffffff}text{font:13px system-ui,sans-serif;fill:#1f2328}.title{font-size:16px;font-weight:600}.quiet{fill:#59636e;font-size:12px}
 .grid{stroke:#d1d9e0}.pix{fill:#0969da}.full{fill:#8250df}.ci{stroke:#1f2328;stroke-width:1.5}.ahead{stroke:#cf222e;stroke-width:2;stroke-dasharray:4 3}
@@ -30,8 +30,8 @@ const chartStyle = `<style>
 </style>
 `
 
-// SVG draws the report: for every load and way of choosing the pairs on one switch and the containers fully
-// paired, with their confidence intervals. The picture needs nothing beside it.
+// SVG draws the report as a self-contained picture: pairs on one switch and fully paired containers for every
+// load and way of choosing, with confidence intervals.
 func (r *Report) SVG() []byte {
 	height := headHeight
 	for i := range r.Loads {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestChartLegend: the line of what is possible is in the legend where the chart has one.
+// TestChartLegend: the legend has the line of the bound if the chart has one.
 func TestChartLegend(t *testing.T) {
 	t.Parallel()
 	for _, bound := range []*Estimate{nil, {Mean: 50}} {

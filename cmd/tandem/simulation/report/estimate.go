@@ -13,7 +13,7 @@ type Estimate struct {
 	CI   *float64 `json:"ci"` // null for a single seed
 }
 
-// Mean is nil where no seed has a value; seeds without one (NaN) do not count.
+// Mean returns the mean over the seeds without NaN, or nil if there are none.
 func Mean(values []float64) *Estimate {
 	n, sum := 0, 0.0
 	for _, v := range values {
@@ -40,7 +40,7 @@ func Mean(values []float64) *Estimate {
 	return e
 }
 
-// String writes it with as many digits as its interval is worth, "-" where there is none.
+// String formats the estimate with the significant digits of its interval, "-" for nil.
 func (e *Estimate) String() string {
 	switch {
 	case e == nil:
@@ -54,8 +54,8 @@ func (e *Estimate) String() string {
 	}
 }
 
-// student is the 97.5 % quantile of Student's t distribution: from a table for few degrees of freedom, by the
-// series of Cornish and Fisher beyond, where it is right to three digits.
+// student returns the 97.5 % quantile of Student's t distribution: from a table for few degrees of freedom,
+// else by the series of Cornish and Fisher, to three digits.
 func student(freedom int) float64 {
 	if table := [...]float64{12.706, 4.303, 3.182, 2.776}; freedom <= len(table) {
 		return table[freedom-1]

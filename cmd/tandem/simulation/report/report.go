@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report is what a simulation found, for people as a table and a chart, for programs as JSON.
+// Package report presents the result of a simulation, as a table and a chart for people, and as JSON for
+// programs.
 package report
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Report is what a simulation found.
+// Report is the result of a simulation.
 type Report struct {
 	Version         document.V1  `json:"version"`
 	Node            string       `json:"node"`
@@ -27,18 +28,18 @@ type Report struct {
 	Loads           []Load       `json:"loads"`
 }
 
-// Load is what came of one load.
+// Load is the result of one load.
 type Load struct {
-	Load float64 `json:"load"` // share of GPUs allocated that was aimed at, percent
+	Load float64 `json:"load"` // target share of allocated GPUs, percent
 	Rate float64 `json:"rate"` // arrivals per mean holding time
 	Ways []Way   `json:"ways"`
 
-	// Bound is the PIX share that no choice at all can exceed, even one that knows when every container comes
-	// and goes: for the same admissions on the same NUMA nodes. Null where it cannot be computed.
+	// Bound is the PIX share that no choice can exceed, even with knowledge of all arrivals and departures, for
+	// the same admissions to the same NUMA nodes. Null if unknown.
 	Bound *Estimate `json:"bound"`
 }
 
-// Way is what came of one way of choosing.
+// Way is the result of one way of choosing.
 type Way struct {
 	Name     string    `json:"name"`
 	Title    string    `json:"title"`
@@ -46,7 +47,7 @@ type Way struct {
 	Requests []Request `json:"requests"`
 }
 
-// Request is what came of one request of the mix. Figures that mean nothing for it are null.
+// Request is the result of one request of the mix. Figures without a meaning for the request are null.
 type Request struct {
 	Request world.Request `json:"request"`
 	PIX     *Estimate     `json:"pix"`
@@ -54,16 +55,16 @@ type Request struct {
 	Refused *Estimate     `json:"refused"`
 }
 
-// Figures are percentages, but for Stranded; null where there was nothing to count.
+// Figures are percentages, except Stranded; null without a value.
 type Figures struct {
-	PIX *Estimate `json:"pix"` // pairs on one switch, of all pairs asked for; no VF counts twice
-	// containers with all pairs on one switch, of those that asked for both
+	PIX *Estimate `json:"pix"` // pairs on one switch, of all requested pairs; no VF counts twice
+	// containers with all pairs on one switch, of those with both kinds
 	Full      *Estimate `json:"full"`
 	OwnPF     *Estimate `json:"ownPF"`     // pairs on one switch that share no PF either, of all pairs
 	CrossNUMA *Estimate `json:"crossNUMA"` // pairs across NUMA nodes, of all pairs
-	// containers refused, of those for which there were enough free devices
+	// refused containers, of those with enough free devices
 	Refused *Estimate `json:"refused"`
-	// how near the GPUs are to each other by PCIe, of the best that was free
+	// nearness of the GPUs by PCIe, relative to the best free set
 	Locality *Estimate `json:"locality"`
 	Stranded *Estimate `json:"stranded"` // pairs of free devices that do not share a switch, mean over time
 	Load     *Estimate `json:"load"`     // share of GPUs allocated, mean over time

@@ -12,34 +12,34 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Question is what the kubelet asks when it wants to know which devices are preferred.
+// Question is the kubelet's request for preferred devices.
 type Question struct {
 	Kind      Kind
-	Available []int // ascending; those of Must among them
+	Available []int // ascending, including Must
 	Must      []int
 	Size      int
-	Request   Request    // what the container asks for in all, which the kubelet does not tell
-	Given     [2][]int   // what the container has been given already
-	Mask      hints.Mask // the NUMA nodes of the container, which the kubelet does not tell either
+	Request   Request    // the container's whole request, which the kubelet does not pass
+	Given     [2][]int   // devices that the container has already
+	Mask      hints.Mask // the NUMA nodes of the container, which the kubelet does not pass either
 
 	asked devicemanager.Question
 }
 
-// Prefer answers a question: devices of those available. Where they are too few or others the kubelet picks
-// at random.
+// Prefer returns preferred devices among the available ones. If there are too few, or others, the kubelet
+// picks at random.
 type Prefer func(s *State, q Question, rng *rand.Rand) []int
 
-// Outcome is what became of a container.
+// Outcome is the outcome of an admission.
 type Outcome int
 
-// The outcomes. A container that does not fit would wait in the scheduler; one that is refused has failed.
+// The outcomes. A container that does not fit would wait in the scheduler; a refused one has failed.
 const (
 	DoesNotFit Outcome = iota
 	Refused
 	Admitted
 )
 
-// Admit asks for devices for a container as the kubelet does, one half after the other, and takes them.
+// Admit requests devices for a container like the kubelet, one half after the other, and takes them.
 func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Container, Outcome) {
 	g := &guest{state: s, prefer: prefer, rng: rng, container: Container{Request: r}}
 	if !s.Fits(r) {
@@ -53,7 +53,7 @@ func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Con
 	return g.container, Admitted
 }
 
-// admission is that of a container.
+// admission returns the admission of a container.
 func (s *State) admission(r Request, first Kind, others devicemanager.Others) *devicemanager.Admission {
 	return &devicemanager.Admission{
 		Node: s.devices, Kubelet: devicemanager.Kubelet{Rule: s.rule}, Others: others,
@@ -62,7 +62,7 @@ func (s *State) admission(r Request, first Kind, others devicemanager.Others) *d
 	}
 }
 
-// requests are those of a container, the first kind first.
+// requests returns a container's requests, the first kind first.
 func (r Request) requests(first Kind) devicemanager.Requests {
 	requests := make(devicemanager.Requests, 0, len(Kinds))
 	for _, kind := range [...]Kind{first, first.Other()} {
@@ -73,7 +73,7 @@ func (r Request) requests(first Kind) devicemanager.Requests {
 	return requests
 }
 
-// guest is a container in admission: it answers for the plugins.
+// guest is a container in admission; it answers in place of the plugins.
 type guest struct {
 	state     *State
 	prefer    Prefer
@@ -81,10 +81,10 @@ type guest struct {
 	container Container
 }
 
-// Hints are none: CPUs and memory are not looked at.
+// Hints returns none: CPUs and memory are ignored.
 func (g *guest) Hints(int) []hints.List { return nil }
 
-// Prefer puts a question. By then the container has what it has been given.
+// Prefer answers a question, after taking the devices that the container has got before.
 func (g *guest) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
 	s, kind := g.state, Kind(q.Resource)
 	g.take(kind.Other(), q.Given)
@@ -106,7 +106,7 @@ func (g *guest) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	return picked
 }
 
-// Allocate takes what is not taken yet.
+// Allocate takes the devices that are not yet taken.
 func (g *guest) Allocate(_ int, _ hints.Hint, devices devicemanager.Set) error {
 	for _, kind := range Kinds {
 		g.take(kind, devices)
@@ -124,8 +124,8 @@ func (g *guest) take(kind Kind, devices devicemanager.Set) {
 // FreeDevices lists the free devices of a kind.
 func (s *State) FreeDevices(kind Kind) []int { return s.list(kind, s.free) }
 
-// Offered lists what the kubelet will let a container choose from: devices on its nodes first, then those on
-// other nodes, then those on none that it knows.
+// Offered lists the devices that the kubelet allows for a container: devices on the container's NUMA nodes
+// first, then those on other nodes, then those with unknown nodes.
 func (s *State) Offered(kind Kind, q Question) []int {
 	r := &s.devices.Resources[kind]
 	aligned := r.Aligned(s.free, q.Mask)
@@ -140,8 +140,8 @@ func (s *State) Offered(kind Kind, q Question) []int {
 		s.list(kind, s.free.Difference(hinted)))
 }
 
-// Preference is the request that the coordinator puts to placement where the question comes from a container
-// with the question's Request.
+// Preference returns the coordinator's request to package placement for a question of a container with the
+// question's Request.
 func (q Question) Preference(s *State) placement.Request {
 	view := preference.View{
 		Node: s.devices, Links: s.Node.Links, Free: s.free, Given: q.asked.Given,
@@ -150,7 +150,7 @@ func (q Question) Preference(s *State) placement.Request {
 	return view.Placement(view.Halves(&q.asked, q.Request.requests(q.Kind), nil))
 }
 
-// Chosen lists the devices of a kind that were chosen.
+// Chosen returns the chosen devices of a kind.
 func (s *State) Chosen(kind Kind, choice placement.Choice) []int {
 	return s.list(kind, s.devices.Chosen(choice))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The cases are those that were tried on the kubelet's own managers, on two NUMA nodes with four GPUs each.
+// The cases were tried on the kubelet's own managers, on two NUMA nodes with four GPUs each.
 func TestTopologyManager(t *testing.T) {
 	const both = hints.Mask(3)
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestTopologyManager(t *testing.T) {
 	}
 }
 
-// What a state counts as devices come and go is what the coordinator counts when it is asked.
+// A state's counts after changes equal those of the coordinator at a request.
 func TestRestrictedIsAsPredicted(t *testing.T) {
 	rng := newRand(1)
 	for range 5000 {
@@ -75,7 +75,7 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 		want, wantAdmitted := hints.Restricted.Nodes(demand(s, GPU, r), demand(s, VF, r))
 		mask, admitted := s.Affinity(r)
 		if r.GPUs == 0 && s.rules.ExcludeTopology {
-			continue // nothing to go by: the kubelet names all nodes, which is as good as none
+			continue // no decision: the kubelet returns all nodes, which is equivalent to none
 		}
 		if admitted != wantAdmitted || admitted && mask != want {
 			t.Fatalf("%v of %d+%d free: nodes %v, admitted %t; predicted %v, %t",

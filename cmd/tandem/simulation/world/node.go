@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world is the node that simulated containers come to and leave again: its devices, which of them are
-// free, and the kubelet.
+// Package world models the node of simulated containers: its devices, their allocation, and the kubelet.
 //
-// [State.Admit] admits as the kubelet does (package devicemanager), one resource after the other in random
-// order; each [Question] goes to the way of choosing that is simulated. An answer that is short is filled
-// up at random. Containers have one resource of each kind; CPUs and memory are not looked at.
+// [State.Admit] admits like the kubelet (package devicemanager), one resource after the other in random
+// order; the simulated way of choosing answers each [Question]. A short answer is filled up at random.
+// Containers have one resource of each kind; CPUs and memory are ignored.
 package world
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Kind is one half of a request.
+// Kind is a half of a request.
 type Kind = devicemanager.Kind
 
 // The two kinds of device.
@@ -34,32 +33,31 @@ const (
 // Kinds is for going through both halves.
 var Kinds = devicemanager.Kinds
 
-// Node is a machine to simulate: its devices, and where each of them is. It never changes and may be shared.
+// Node is a machine to simulate: its devices and their places. A Node is immutable and may be shared.
 type Node struct {
 	Name     string
 	Tree     *topology.Tree
 	Links    []topology.Link
 	Devices  [2][]Device // by address; elsewhere a device is an index of its list
 	On       [2][]int    // devices by switch
-	Switches int         // devices on one switch have the same number below this
-	PFs      int         // VFs of one PF have the same number below this
+	Switches int         // the number of a switch is below Switches
+	PFs      int         // the number of a PF is below PFs
 	NUMA     []int       // the numbers of the NUMA nodes, ascending; elsewhere a node is an index of this list
 	Locality locality.Scores
 
-	told     [2]*devicemanager.Node // the kubelet is told these NUMA nodes: all; those of GPUs alone
+	told     [2]*devicemanager.Node // NUMA nodes announced to the kubelet: all; those of GPUs alone
 	switches preference.Switches    // by number
 }
 
-// Device is where a device is, as numbers to count by.
+// Device is a device with numbers for its place.
 type Device struct {
 	placement.Device
-	Switch int // -1 where no switch is above it
+	Switch int // -1 without a switch
 	NUMA   int // index, -1 for unknown
 	PF     int // of a VF
 }
 
-// New makes a node of a tree and the devices on it that containers can ask for. The order of the lists means
-// nothing.
+// New returns the node of a tree and of the devices that containers can request, in any order.
 func New(
 	name string, tree *topology.Tree, gpus, vfs []placement.Device, links []topology.Link,
 ) (*Node, error) {
@@ -102,7 +100,7 @@ func New(
 	return n, nil
 }
 
-// tell makes the devices ready for the kubelet. The resource of a kind has the kind's number.
+// tell announces the devices to the kubelet. The index of a kind's resource is the kind.
 func (n *Node) tell() {
 	for exclude := range n.told {
 		announced := make([]devicemanager.Announcement, len(Kinds))
@@ -140,7 +138,8 @@ func ordered(list []placement.Device) []placement.Device {
 	return sorted
 }
 
-// locate numbers the switch of a device, those met first the lowest, and tells where it is plugged in.
+// locate numbers the switch of a device in order of appearance, and returns the address of the device's PCI
+// function.
 func (n *Node) locate(d placement.Device, switches map[string]int) (Device, topology.Address, error) {
 	function, ok := n.Tree.Device(d.Address)
 	if !ok {
@@ -156,7 +155,7 @@ func (n *Node) locate(d placement.Device, switches map[string]int) (Device, topo
 	return there, function.Function(), nil
 }
 
-// number gives each key the next number when it is first seen.
+// number returns the number of a key, and assigns the next number to a new key.
 func number[K comparable](seen map[K]int, key K) int {
 	i, ok := seen[key]
 	if !ok {
@@ -166,5 +165,5 @@ func number[K comparable](seen map[K]int, key K) int {
 	return i
 }
 
-// Count is how many devices of a kind the node has.
+// Count returns the number of the node's devices of a kind.
 func (n *Node) Count(kind Kind) int { return len(n.Devices[kind]) }

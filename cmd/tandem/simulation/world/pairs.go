@@ -2,8 +2,8 @@
 
 package world
 
-// Pairs is how many GPUs of a container can have a VF of their own on their switch, how many of them on a PF
-// of their own, and how many a VF of their own on their NUMA node.
+// Pairs returns the number of a container's GPUs that can have a VF of their own on their switch, of those
+// with a PF of their own, and of those with a VF of their own on their NUMA node.
 func (n *Node) Pairs(c Container) (pix, own, sameNode int) {
 	type place struct{ gpus, vfs, pfs int }
 	switches, numa := make([]place, n.Switches+1), make([]place, len(n.NUMA)+1) // the first for -1, unknown

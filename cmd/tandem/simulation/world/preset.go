@@ -26,14 +26,15 @@ var presets = map[string]preset{
 	"C": {4, 2, 2, true, "4 switches with 2 GPUs and 2 NICs each, GPUs linked all to all"},
 }
 
-// Presets are the names of the nodes that NewPreset makes.
+// Presets returns the names that NewPreset accepts.
 func Presets() []string { return []string{"A", "B", "C"} }
 
-// AboutPreset says in a few words what a preset is.
+// AboutPreset describes a preset in a few words.
 func AboutPreset(name string) string { return presets[strings.ToUpper(name)].about }
 
-// NewPreset makes one of three common servers with two NUMA nodes: A, a switch for every GPU and NIC as with
-// MI300X; B, two GPUs sharing a switch with one NIC; C, two GPUs and two NICs on every switch, as with H100.
+// NewPreset returns one of three common servers with two NUMA nodes: A, a switch for every GPU and NIC as
+// with MI300X; B, two GPUs sharing a switch with one NIC; C, two GPUs and two NICs on every switch, as with
+// H100.
 func NewPreset(name string, vfsPerPF int) (*Node, error) {
 	p, ok := presets[strings.ToUpper(name)]
 	if !ok {
@@ -62,8 +63,8 @@ func NewPreset(name string, vfsPerPF int) (*Node, error) {
 	return New(strings.ToUpper(name), tree, gpus, vfs, links)
 }
 
-// NewVFs makes VFs of a PF up. Where they are is where it is: nothing else counts. It is an error where there
-// are no numbers for so many, from slot 10 of the PF's bus on.
+// NewVFs returns count invented VFs at the place of a PF. It returns an error if the addresses do not
+// suffice, from slot 10 of the PF's bus on.
 func NewVFs(pf topology.Address, count int) ([]placement.Device, error) {
 	if count > 0xff80-int(pf.Bus)<<8 {
 		return nil, fmt.Errorf("add %d VFs to %s: there is no bus left for so many", count, pf)
@@ -75,15 +76,15 @@ func NewVFs(pf topology.Address, count int) ([]placement.Device, error) {
 	return vfs, nil
 }
 
-// The classes of the functions, as sysfs prints them.
+// The classes of the functions, in the format of sysfs.
 const (
 	bridgeClass  = "0x060400"
 	gpuClass     = "0x120000"
 	networkClass = "0x020000"
 )
 
-// build puts the few files together that the machine's tree is read from: for the i-th switch root complex
-// pciNN:00 with a root port, and below it one bus with the GPUs and the NICs.
+// build returns the few sysfs files of the machine's tree: for the i-th switch root complex pciNN:00 with a
+// root port, and below the port one bus with the GPUs and the NICs.
 func (p preset) build() (
 	machine *recording.Machine, gpus []placement.Device, pfs []topology.Address, err error,
 ) {

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// Request is what a container asks for.
+// Request is a container's request.
 type Request struct{ GPUs, VFs int }
 
-// String writes a request as ParseMix reads it.
+// String returns the request in the format of ParseMix.
 func (r Request) String() string { return fmt.Sprintf("%d+%d", r.GPUs, r.VFs) }
 
-// MarshalText is String, for JSON.
+// MarshalText returns String, for JSON.
 func (r Request) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText parses the format of MarshalText.
 func (r *Request) UnmarshalText(text []byte) error {
 	parsed, err := parseRequest(string(text))
 	*r = parsed
 	return err
 }
 
-// Of is how many devices of a kind it asks for.
+// Of returns the number of requested devices of a kind.
 func (r Request) Of(kind Kind) int {
 	if kind == GPU {
 		return r.GPUs
@@ -35,7 +35,7 @@ func (r Request) Of(kind Kind) int {
 // Both reports whether the container asks for pairs.
 func (r Request) Both() bool { return r.GPUs > 0 && r.VFs > 0 }
 
-// Pairs is how many GPUs can have a VF of their own.
+// Pairs returns the number of GPUs that can have a VF of their own.
 func (r Request) Pairs() int { return min(r.GPUs, r.VFs) }
 
 func parseRequest(s string) (Request, error) {
@@ -48,7 +48,7 @@ func parseRequest(s string) (Request, error) {
 	return Request{g, v}, nil
 }
 
-// Mix is which containers arrive, and how often.
+// Mix is the distribution of requests.
 type Mix []Share
 
 // Share is a request and its weight among all of a mix.
@@ -60,8 +60,7 @@ type Share struct {
 // DefaultMix has pairs of four sizes and three kinds of bystander, all as often.
 const DefaultMix = "1+1,2+2,4+4,8+8,1+0,2+0,0+1"
 
-// ParseMix reads requests separated by commas, each with a weight after a colon where it is not 1:
-// "1+1:3,8+8,1+0:0.5".
+// ParseMix parses comma-separated requests, each with an optional weight after a colon: "1+1:3,8+8,1+0:0.5".
 func ParseMix(s string) (Mix, error) {
 	var mix Mix
 	for part := range strings.SplitSeq(s, ",") {
@@ -81,7 +80,7 @@ func ParseMix(s string) (Mix, error) {
 	return mix, nil
 }
 
-// String writes the mix as ParseMix reads it.
+// String returns the mix in the format of ParseMix.
 func (m Mix) String() string {
 	parts := make([]string, len(m))
 	for i, s := range m {

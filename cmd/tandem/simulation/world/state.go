@@ -9,21 +9,21 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Rules are the kubelet's settings that matter to an admission.
+// Rules are the kubelet's settings for admissions.
 type Rules struct {
 	Policy          hints.Policy
 	ExcludeTopology bool // VFs are announced without NUMA nodes
 }
 
-// State is what is free on a node at a moment.
+// State is the allocation of a node's devices.
 type State struct {
 	Node    *Node
 	rules   Rules
 	rule    hints.Rule
-	devices *devicemanager.Node // as the kubelet is told of them
+	devices *devicemanager.Node // as announced to the kubelet
 	all     devicemanager.Set
 	free    devicemanager.Set
-	by      [2][]int // the container that has a device, while it is taken: its number in the order of admission
+	by      [2][]int // the number of the container that holds a taken device, in order of admission
 	last    int      // of these numbers
 }
 
@@ -45,7 +45,7 @@ func NewState(node *Node, rules Rules) *State {
 	return s
 }
 
-// list are the devices of a kind that are in a set, ascending.
+// list returns the devices of a kind in a set, ascending.
 func (s *State) list(kind Kind, of devicemanager.Set) []int {
 	r := &s.devices.Resources[kind]
 	devices := make([]int, 0, of.Common(r.All))
@@ -72,7 +72,7 @@ func (s *State) take(kind Kind, devices []int) {
 	}
 }
 
-// Take gives devices to a container, whatever the kubelet would say.
+// Take gives devices to a container, without an admission.
 func (s *State) Take(c Container) {
 	s.last++
 	s.take(GPU, c.Devices[GPU])
@@ -86,18 +86,18 @@ func (s *State) Release(c Container) {
 	}
 }
 
-// Stranded is how many pairs the free devices would make were it not for the switches, less those that they
-// do make.
+// Stranded returns the number of pairs that the free devices could make regardless of switches, less those
+// possible on switches.
 func (s *State) Stranded() int { return s.Node.switches.Stranded(s.devices, s.free) }
 
-// Affinity tells the NUMA nodes that the Topology Manager gives a container, and whether it admits it. Under
-// policy none there are no nodes.
+// Affinity returns the NUMA nodes that the Topology Manager gives a container, and whether it admits the
+// container. Under policy none there are no nodes.
 func (s *State) Affinity(r Request) (hints.Mask, bool) {
 	best, admitted := s.admission(r, GPU, nil).Merge(0, r.requests(GPU))
 	return s.mask(best.Nodes), admitted
 }
 
-// mask is all nodes where the Topology Manager has chosen none.
+// mask returns all nodes if the Topology Manager has chosen none.
 func (s *State) mask(nodes hints.Mask) hints.Mask {
 	if nodes == 0 && s.rules.Policy != hints.None {
 		return 1<<len(s.Node.NUMA) - 1
@@ -105,46 +105,46 @@ func (s *State) mask(nodes hints.Mask) hints.Mask {
 	return nodes
 }
 
-// Demand is so many devices of a kind, as the Topology Manager looks at them.
+// Demand returns a demand for count devices of a kind, as the Topology Manager sees it.
 func (s *State) Demand(kind Kind, count int) hints.Demand {
 	return s.devices.Resources[kind].Demand(count, s.free, nil)
 }
 
-// Numbers is a copy that is good for asking how many devices are free where.
+// Numbers returns a copy for counting free devices.
 func (s *State) Numbers() State {
 	c := *s
 	c.free = s.free.Clone()
 	return c
 }
 
-// Fits reports whether there are enough free devices by number.
+// Fits reports whether enough devices are free by number.
 func (s *State) Fits(r Request) bool { return r.GPUs <= s.Free(GPU) && r.VFs <= s.Free(VF) }
 
-// Rules are those of the state's kubelet.
+// Rules returns the rules of the state's kubelet.
 func (s *State) Rules() Rules { return s.rules }
 
 // Taken reports whether a container has a device.
 func (s *State) Taken(kind Kind, i int) bool { return !s.free.Has(s.devices.Resources[kind].First + i) }
 
-// Owner is the number of the container that has a device that is taken. Containers are numbered from 1 in the
-// order in which they come.
+// Owner returns the number of the container that holds a taken device. Containers are numbered from 1 in
+// order of admission.
 func (s *State) Owner(kind Kind, i int) int { return s.by[kind][i] }
 
-// Last is the number of the container that came last; within a question, of the one that is asking.
+// Last returns the number of the last container; within a question, of the container in admission.
 func (s *State) Last() int { return s.last }
 
-// Free is how many devices of a kind are free.
+// Free returns the number of free devices of a kind.
 func (s *State) Free(kind Kind) int { return s.free.Common(s.devices.OfKind[kind]) }
 
-// FreeAt is how many are free on some NUMA nodes.
+// FreeAt returns the number of free devices on some NUMA nodes.
 func (s *State) FreeAt(kind Kind, m hints.Mask) int {
 	return s.devices.Resources[kind].Aligned(s.free, m).Len()
 }
 
-// FreeOn is how many are free on a switch.
+// FreeOn returns the number of free devices on a switch.
 func (s *State) FreeOn(kind Kind, at int) int { return s.free.Common(s.Node.switches[at][kind]) }
 
-// Container is what a container was given: indices of the node's devices.
+// Container has the devices of a container, as indices of the node's devices.
 type Container struct {
 	Request Request
 	Devices [2][]int

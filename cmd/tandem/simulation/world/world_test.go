@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// presetNode makes each node once: it takes milliseconds under the race detector.
+// presetNode caches each node, which takes milliseconds under the race detector.
 func presetNode(t testing.TB, name string, vfsPerPF int) *Node {
 	t.Helper()
 	key := fmt.Sprint(name, vfsPerPF)
@@ -26,7 +26,7 @@ func presetNode(t testing.TB, name string, vfsPerPF int) *Node {
 
 var made sync.Map
 
-// occupy leaves so many GPUs free on the two NUMA nodes.
+// occupy leaves the given numbers of GPUs free on the two NUMA nodes.
 func occupy(s *State, free0, free1 int) {
 	left := [2]int{free0, free1}
 	for i, d := range s.Node.Devices[GPU] {
@@ -51,5 +51,5 @@ func scatter(s *State, rng *rand.Rand, share float64) {
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// nothing prefers nothing.
+// nothing has no preference.
 func nothing(*State, Question, *rand.Rand) []int { return nil }

@@ -13,11 +13,11 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/exporter"
 )
 
-// Socket is where the exporter listens.
+// Socket is the default path of the exporter's socket.
 const Socket = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
 
-// Health returns the health of the GPUs that the exporter watches, by device ID; nil where there is no
-// exporter. Only what it calls unhealthy is: "unknown" is said of a GPU that it does not test.
+// Health returns the health of the GPUs that the exporter monitors, by device ID, or nil without an exporter.
+// Untested GPUs, with the state "unknown", count as healthy.
 func Health(ctx context.Context, socket string) (map[string]bool, error) {
 	answer, err := exporter.Ask(ctx, socket, list)
 	if answer == nil || err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Facts says what the library knows of the cards and of the ways between them.
+// Facts returns the library's data on cards and on the links between them.
 func (l *Library) Facts(ctx context.Context) (amd.Facts, error) {
 	return ask(ctx, l, func() (amd.Facts, error) {
 		facts := amd.Facts{VRAM: map[topology.Address]uint64{}, Weights: map[[2]topology.Address]uint64{}}
@@ -36,8 +36,8 @@ func (l *Library) Facts(ctx context.Context) (amd.Facts, error) {
 	})
 }
 
-// Uncorrectable counts the memory errors of each card that could not be corrected, since its driver was
-// loaded. Cards without ECC are left out.
+// Uncorrectable returns the number of uncorrectable memory errors of each card since its driver was loaded.
+// Cards without ECC are omitted.
 func (l *Library) Uncorrectable(ctx context.Context) (map[topology.Address]uint64, error) {
 	return ask(ctx, l, func() (map[topology.Address]uint64, error) {
 		cards, err := l.cards()
@@ -55,7 +55,7 @@ func (l *Library) Uncorrectable(ctx context.Context) (map[topology.Address]uint6
 	})
 }
 
-// cards finds the handle of every card: of a partitioned one that of its first partition.
+// cards returns the handle of every card; for a partitioned card, that of the first partition.
 func (l *Library) cards() (map[topology.Address]handle, error) {
 	all, err := l.handles()
 	if err != nil {
@@ -79,8 +79,8 @@ func (l *Library) cards() (map[topology.Address]handle, error) {
 	return cards, nil
 }
 
-// Errors is a source of health: a card is unhealthy when its uncorrectable errors have grown since the last
-// question.
+// Errors returns a source of health: a card is unhealthy if its uncorrectable errors have increased since the
+// last query.
 func (l *Library) Errors() amd.Health {
 	var before map[topology.Address]uint64
 	return func(ctx context.Context) (map[string]bool, error) {

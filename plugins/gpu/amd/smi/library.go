@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smi asks AMD's system management library, libamd_smi, where it is installed. It is loaded at run
-// time without cgo, and one that does not answer is left alone: the caller has waited long enough, its thread
-// has not.
+// Package smi queries AMD's system management library, libamd_smi, if installed. It loads the library at run
+// time without cgo. After a call that hangs, the caller returns, the thread stays, and no further call is
+// made until the first one ends.
 //
-// Functions and types are those of amd_smi/amdsmi.h (ROCm/amdsmi), of which only what all its versions agree
-// on is used. The kind of a link is not among that: the numbers for PCI Express and XGMI changed places.
+// Functions and types are those of amd_smi/amdsmi.h (ROCm/amdsmi), limited to the common part of all
+// versions. The type of a link is not in that part: the numbers for PCI Express and XGMI were swapped.
 package smi
 
 import (
@@ -25,13 +25,13 @@ const (
 	memoryVRAM = 0      // AMDSMI_MEM_TYPE_VRAM
 )
 
-// errorCount is amdsmi_error_count_t, counts of 64 bits of which that of uncorrectable errors is the second,
-// with room for what later versions may add.
+// errorCount is amdsmi_error_count_t: 64-bit counters, the second for uncorrectable errors, with room for
+// additions of later versions.
 type errorCount [32]uint64
 
 func (e *errorCount) uncorrectable() uint64 { return e[1] }
 
-// handle is an amdsmi_socket_handle or amdsmi_processor_handle. It is the library's own, no Go pointer.
+// handle is an amdsmi_socket_handle or amdsmi_processor_handle: opaque, and not a Go pointer.
 type handle uintptr
 
 // Library is libamd_smi, loaded.
@@ -49,7 +49,7 @@ type Library struct {
 	linkWeight  func(a, b handle, weight *uint64) int32
 }
 
-// Open loads the library of this name or path, as dlopen finds it. It stays loaded.
+// Open loads the library with a name or path that dlopen accepts. The library stays loaded.
 func Open(name string) (*Library, error) {
 	loaded, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
@@ -76,8 +76,7 @@ func Open(name string) (*Library, error) {
 
 var errBusy = errors.New("libamd_smi has not answered an earlier question yet")
 
-// ask lets a function use the library, and no other at the same time, and waits for its answer until ctx is
-// done.
+// ask calls question, one call at a time per library, and waits for its answer until ctx is done.
 func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (answer T, err error) {
 	if l.turn.Busy() {
 		return answer, errBusy
@@ -106,7 +105,7 @@ func (l *Library) start() error {
 	return nil
 }
 
-// check makes an error of an amdsmi_status_t, which is 0 for success.
+// check converts an amdsmi_status_t, 0 for success, to an error.
 func check(function string, status int32) error {
 	if status != 0 {
 		return fmt.Errorf("%s: status %d", function, uint32(status))
@@ -133,7 +132,7 @@ func (l *Library) handles() ([]handle, error) {
 	return all, nil
 }
 
-// list calls a function that tells how many handles there are when it has no room for them.
+// list calls a function that returns the number of handles if called with no room for handles.
 func list(function string, get func(count *uint32, handles *handle) int32) ([]handle, error) {
 	var count uint32
 	if err := check(function, get(&count, nil)); err != nil || count == 0 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings is what can be said to NVIDIA's own plugin by flag, by environment variable and in its
-// configuration file, all of which are accepted here: which of them counts, what is wrong with it, and what
-// has no effect.
+// Package settings merges the settings of NVIDIA's own plugin, all of which are accepted: flags, environment
+// variables and the configuration file. It applies their precedence, rejects invalid values, and warns of
+// settings without effect.
 package settings
 
 import (
@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// Strategies, as NVIDIA's own plugin spells them: how MIG devices are offered, how containers are given their
-// GPUs and told which, and which GPU the next replica is taken from.
+// Strategies, as in NVIDIA's own plugin: for MIG devices, for the way in which containers get their GPUs and
+// the list of them, and for the GPU of the next replica.
 const (
 	MIGNone   = "none"
 	MIGSingle = "single"
@@ -36,20 +36,19 @@ const (
 
 const defaultAnnotationPrefix = "cdi.k8s.io/"
 
-// Config is the effective configuration: what flags, environment and file say together, in this order of
-// precedence.
+// Config is the effective configuration from flags, environment and file, in this order of precedence.
 type Config struct {
 	MIGStrategy         string
 	FailOnInitError     bool   // without NVML at the start: end with an error, otherwise wait
 	DriverRoot          string // of NVIDIA's driver, on the host
 	HostDevRoot         string // of the device nodes, on the host
-	ContainerDriverRoot string // the driver root as this process sees it
+	ContainerDriverRoot string // the driver root for this process
 	PassDeviceSpecs     bool
 	DeviceList          []string // strategies
 	DeviceID            string
 	GDRCopy, GDS, MOFED bool
 	AnnotationPrefix    string
-	CDIHook             string // path of the program that CDI hooks run
+	CDIHook             string // path of the program for CDI hooks
 	CDIFeatures         []string
 	CDIDisabledHooks    []string
 	SharedPolicy        string
@@ -61,24 +60,24 @@ type Config struct {
 	Sharing             Sharing
 	Xids                IgnoredXids
 	XidRecovery         bool     // a GPU can be healthy again after an Xid
-	Warnings            []string // what was accepted and has no effect, or has one that may surprise
+	Warnings            []string // accepted settings without effect, or with a surprising one
 
-	said map[string]said // by the name of its flag
+	said map[string]origin // by the name of its flag
 }
 
-// said is the value of a setting, and who said so: a flag, a variable or a key of a file, or nobody.
-type said struct{ value, source string }
+// origin is a setting's value and source: a flag, a variable, a key of a file, or "" for a default.
+type origin struct{ value, source string }
 
-// Source is who said what a flag's setting is.
+// Source returns the source of a flag's setting.
 func (c *Config) Source(flag string) string { return c.said[flag].source }
 
-// KubeletDir is the kubelet's folder as the kubelet-socket setting has it; false where nobody made that
-// setting.
+// KubeletDir returns the kubelet's folder from the kubelet-socket setting, or false if that setting is a
+// default.
 func (c *Config) KubeletDir() (string, bool) {
 	return path.Dir(path.Dir(c.KubeletSocket)), c.Source("kubelet-socket") != ""
 }
 
-// LogValue lists what somebody set, and where.
+// LogValue returns the settings other than defaults, with their sources.
 func (c Config) LogValue() slog.Value {
 	var attributes []slog.Attr
 	for _, name := range slices.Sorted(maps.Keys(c.said)) {
@@ -103,7 +102,7 @@ func (c *Config) CDI() (some, all bool) {
 	return some, all
 }
 
-// check says what is wrong with a configuration, in the words of whoever wrote it.
+// check returns an error that names an invalid setting by its source.
 func (c *Config) check() error {
 	if c.HostDevRoot == "" {
 		c.HostDevRoot = c.DriverRoot
@@ -142,7 +141,7 @@ func (c *Config) oneOf(name, value string, known ...string) error {
 		known[last])
 }
 
-// warn collects what deserves a word in the log.
+// warn collects the warnings for the log.
 func (c *Config) warn() {
 	if c.MOFED {
 		c.Warnings = append(c.Warnings, c.Source("mofed-enabled")+

@@ -12,7 +12,7 @@ import (
 )
 
 // file is a configuration file of NVIDIA's own plugin, version v1 (api/config/v1 in
-// NVIDIA/k8s-device-plugin). A key that is not here is ignored as there: useNodeFeatureAPI and gfd are for
+// NVIDIA/k8s-device-plugin). Other keys are ignored as in that plugin: useNodeFeatureAPI and gfd are for
 // another program that reads the same file.
 type file struct {
 	Version string `json:"version"`
@@ -60,10 +60,10 @@ func (i imex) channels() []string {
 	return list
 }
 
-// oneOrMany is a string or a list of them.
+// oneOrMany is a string or a list of strings.
 type oneOrMany []string
 
-// UnmarshalJSON accepts both, and null for nothing said.
+// UnmarshalJSON accepts both, and null for an absent value.
 func (o *oneOrMany) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		return nil
@@ -81,7 +81,7 @@ func (o *oneOrMany) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// version is the only one there is.
+// version is the only supported version.
 const version = "v1"
 
 func readFile(path string) (*file, error) {
@@ -99,7 +99,7 @@ func readFile(path string) (*file, error) {
 	return f, nil
 }
 
-// sharing is what the file says of shared resources, with warnings of what it says without effect.
+// sharing returns the sharing of the file, with warnings of settings without effect.
 func (f *file) sharing(path string) (Sharing, []string, error) {
 	switch {
 	case f.Sharing.MPS != nil:

@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags are the flags of NVIDIA's own plugin, as far as they were given on the command line.
+// Flags are the flags of NVIDIA's own plugin on the command line.
 type Flags struct {
 	settings []setting
-	given    []*given // of every setting
+	given    []*argument // of every setting
 }
 
-// given is what the command line says of one setting. It is a pflag.Value.
-type given struct {
+// argument is one setting on the command line, as a pflag.Value.
+type argument struct {
 	*setting
 	values []string // nil for nothing
 }
@@ -27,7 +27,7 @@ func Register(set *pflag.FlagSet) *Flags {
 	f := &Flags{settings: settings()}
 	for i := range f.settings {
 		s := &f.settings[i]
-		g := &given{setting: s}
+		g := &argument{setting: s}
 		f.given = append(f.given, g)
 		usage := s.usage + " [" + strings.Join(s.env, ", ") + "]"
 		for n, name := range s.names {
@@ -41,8 +41,8 @@ func Register(set *pflag.FlagSet) *Flags {
 	return f
 }
 
-// String returns what holds unless environment or file say something else.
-func (g *given) String() string {
+// String returns the value unless environment or file set another.
+func (g *argument) String() string {
 	if g.setting == nil {
 		return ""
 	}
@@ -52,8 +52,8 @@ func (g *given) String() string {
 	return strings.Join(g.preset, ",")
 }
 
-// Set takes one value from the command line; those of a list add up.
-func (g *given) Set(value string) error {
+// Set adds a value from the command line; a list accumulates values.
+func (g *argument) Set(value string) error {
 	values, err := g.kind.parse(value)
 	if err != nil {
 		return err
@@ -65,10 +65,10 @@ func (g *given) Set(value string) error {
 	return nil
 }
 
-// Type is the word for the kind of value in the help.
-func (g *given) Type() string { return string(g.kind) }
+// Type returns the word for the kind of value in the help.
+func (g *argument) Type() string { return string(g.kind) }
 
-// File is the configuration file that the command line names; "" where it names none.
+// File returns the configuration file of the command line, or "".
 func (f *Flags) File() string {
 	for _, g := range f.given {
 		if g.names[0] == "config-file" && len(g.values) > 0 {
@@ -78,9 +78,9 @@ func (f *Flags) File() string {
 	return ""
 }
 
-// Load puts flags, environment and configuration file together. Called again it reads the file again.
+// Load merges flags, environment and configuration file. Each call rereads the file.
 func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
-	c := Config{said: map[string]said{}}
+	c := Config{said: map[string]origin{}}
 	for i := range f.settings {
 		if err := f.fromOutside(&c, i, env); err != nil {
 			return Config{}, err
@@ -99,7 +99,7 @@ func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 	return c, nil
 }
 
-// fromOutside applies what flag or environment say about a setting, or else its preset.
+// fromOutside applies a setting from flag or environment, else its default.
 func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) error {
 	s := &f.settings[i]
 	if values := f.given[i].values; values != nil {
@@ -122,8 +122,8 @@ func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) e
 	return nil
 }
 
-// fromFile applies what the file says about settings of which nobody else says anything, and what only it can
-// say.
+// fromFile applies the file's values of settings without a flag or variable, and the settings that only the
+// file has.
 func (f *Flags) fromFile(c *Config) error {
 	content, err := readFile(c.File)
 	if err != nil {
@@ -149,8 +149,8 @@ func (f *Flags) fromFile(c *Config) error {
 	return err
 }
 
-// take has a configuration say what somebody said of a setting.
+// take sets a setting and its source.
 func (c *Config) take(s *setting, values []string, source string) {
-	c.said[s.names[0]] = said{strings.Join(values, ","), source}
+	c.said[s.names[0]] = origin{strings.Join(values, ","), source}
 	s.apply(c, values)
 }

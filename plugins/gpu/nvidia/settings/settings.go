@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// setting is one thing that can be said by flag, by environment and mostly in the file too.
+// setting is a setting with a flag, environment variables and usually a key in the file.
 type setting struct {
-	names []string // of the flag; the first one is for people, the others are accepted as well
-	env   []string // the first that is set counts
-	key   string   // in the file, "" where it cannot be said there
+	names []string // of the flag; the first is documented, the others are accepted too
+	env   []string // the first variable that is set counts
+	key   string   // in the file; "" for none
 	usage string
 	kind  kind
-	// preset is what holds when nobody says anything.
+	// preset is the default.
 	preset []string
-	// file returns what the file says, nil for nothing.
+	// file returns the values in the file, nil for none.
 	file func(*file) []string
-	// apply puts the values, which have been checked to be of the kind, in the configuration.
+	// apply stores the values, which have been checked against the kind.
 	apply func(*Config, []string)
 }
 
-// kind is what the values of a setting are.
+// kind is the type of a setting's values.
 type kind string
 
 const (
@@ -37,7 +37,7 @@ func (k kind) parse(value string) ([]string, error) {
 	switch k {
 	case boolean:
 		if value == "" {
-			value = "false" // of a variable that is set to nothing
+			value = "false" // of an empty variable
 		}
 		if _, err := strconv.ParseBool(value); err != nil {
 			return nil, fmt.Errorf("%q is not true or false", value)
@@ -110,22 +110,21 @@ func several(
 	}
 }
 
-// notInFile is for what cannot be said in the file.
+// notInFile is for settings without a key in the file.
 func notInFile(*file) *string { return nil }
 
-// names is short for a list of them.
+// names is short for a list of names.
 func names(list ...string) []string { return list }
 
-// settings are the flags, variables and keys of NVIDIA's own plugin (cmd/nvidia-device-plugin/main.go and
-// api/config/v1/flags.go in NVIDIA/k8s-device-plugin), and what it has none for.
+// settings returns the flags, variables and keys of NVIDIA's own plugin (cmd/nvidia-device-plugin/main.go and
+// api/config/v1/flags.go in NVIDIA/k8s-device-plugin), and Tandem's additions.
 func settings() []setting {
 	return []setting{
 		textual("flags.migStrategy", MIGNone,
 			"how MIG devices are offered: none, single (as nvidia.com/gpu) or mixed (as nvidia.com/mig-<profile>)",
 			names("MIG_STRATEGY"), names("mig-strategy"),
 			func(f *file) *string { return f.Flags.MIGStrategy }, func(c *Config) *string { return &c.MIGStrategy }),
-		// NVIDIA's own plugin has true where nobody says anything, and is started again and again on a node
-		// without GPU.
+		// NVIDIA's own plugin defaults to true, and restarts forever on a node without GPU.
 		truth("flags.failOnInitError", false,
 			"end with an error where NVML cannot be entered at the start, as NVIDIA's own plugin does unless it is "+
 				"told false; by default wait for the driver, offering nothing",
@@ -194,7 +193,7 @@ func settings() []setting {
 		truth("imex.required", false, "end with an error where an IMEX channel is not there",
 			names("IMEX_REQUIRED"), names("imex-required"),
 			func(f *file) *bool { return f.IMEX.Required }, func(c *Config) *bool { return &c.IMEXRequired }),
-		// NVIDIA's own plugin has no such setting: it never takes a GPU for healthy again.
+		// NVIDIA's own plugin has no such setting: broken GPUs stay unhealthy.
 		truth("", false,
 			"take a GPU that had an Xid for healthy again once the driver says that it needs no recovery; "+
 				"otherwise it is unhealthy until the plugin starts anew",

@@ -12,20 +12,20 @@ import (
 const (
 	// Vendor is NVIDIA's prefix of resource names.
 	Vendor = "nvidia.com/"
-	// SharedSuffix is what the name of a shared resource ends with where it is renamed.
+	// SharedSuffix is the end of the name of a renamed shared resource.
 	SharedSuffix = ".shared"
 
 	maxName = 63 // characters of a resource name, NVIDIA's prefix included
 )
 
-// Sharing says which resources are offered several times over.
+// Sharing configures replicas of devices.
 type Sharing struct {
 	Replicas   map[string]int // of every device, by resource name
 	Rename     bool           // shared resources are called <name>.shared
-	RefuseMany bool           // a container may have one replica only
+	RefuseMany bool           // limits a container to one replica
 }
 
-// replicated is what the file says about sharing.
+// replicated is the sharing section of the file.
 type replicated struct {
 	RenameByDefault bool  `json:"renameByDefault"`
 	RefuseMany      *bool `json:"failRequestsGreaterThanOne"`
@@ -37,7 +37,7 @@ type replicated struct {
 	} `json:"resources"`
 }
 
-// sharing makes sense of what the file at a path says, and of what it says without effect.
+// sharing converts the section of the file at a path, with warnings of settings without effect.
 func (r *replicated) sharing(path string) (Sharing, []string, error) {
 	bad := func(format string, args ...any) (Sharing, []string, error) {
 		return Sharing{}, nil, fmt.Errorf("read the configuration %s: %s", path, fmt.Sprintf(format, args...))
@@ -101,7 +101,7 @@ const uuidPattern = `[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`
 var deviceReference = regexp.MustCompile(`^(\d+(:\d+)?|GPU-` + uuidPattern + `|MIG-` + uuidPattern +
 	`|MIG-GPU-` + uuidPattern + `/\d+/\d+)$`)
 
-// checkDevices refuses what NVIDIA's own plugin refuses, although neither of us looks at it.
+// checkDevices rejects the values that NVIDIA's own plugin rejects; neither plugin uses them.
 func checkDevices(devices any) error {
 	switch d := devices.(type) {
 	case nil:

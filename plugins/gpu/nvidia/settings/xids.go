@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// IgnoredXids says which Xids are no reason to take a GPU for broken.
+// IgnoredXids are the Xids that do not mark a GPU as broken.
 type IgnoredXids struct {
 	none      bool // none is ignored
 	all       bool // all are ignored
@@ -28,9 +28,8 @@ var applicationXids = map[uint64]bool{
 	109: true, // context switch timeout
 }
 
-// readXids reads DP_DISABLE_HEALTHCHECKS, Xids to ignore beside those of applications, and
-// DP_ENABLE_HEALTHCHECKS, Xids to look at whatever the other says. Both are lists of numbers, or "all" or
-// "xids" for every one.
+// readXids reads DP_DISABLE_HEALTHCHECKS, Xids to ignore in addition to those of applications, and
+// DP_ENABLE_HEALTHCHECKS, Xids never to ignore. Both are lists of numbers, or "all" or "xids" for every Xid.
 func readXids(env func(string) (string, bool)) IgnoredXids {
 	var x IgnoredXids
 	x.ignored, x.all = x.parse(env, "DP_DISABLE_HEALTHCHECKS")
@@ -71,5 +70,5 @@ func (x IgnoredXids) Ignores(xid uint64) bool {
 	}
 }
 
-// Off reports whether there is nothing to look out for.
+// Off reports whether all Xids are ignored.
 func (x IgnoredXids) Off() bool { return x.all && !x.none && len(x.enabled) == 0 }

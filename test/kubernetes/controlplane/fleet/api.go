@@ -24,10 +24,10 @@ import (
 // namespace has all pods.
 const namespace = "default"
 
-// path is that of the published objects in the API server.
+// path is the path of the published objects in the API server.
 var path = "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Plural
 
-// writers is how many writes are under way at once. Those for one node or pod are made one after the other.
+// writers limits concurrent writes. Writes for one node or pod are sequential.
 const writers = 8
 
 // api writes to the API server.
@@ -48,8 +48,8 @@ func newAPI(client kubernetes.Interface) *api {
 	return a
 }
 
-// start starts the writers. What it returns waits for them to end, after the context has, and says what
-// failed before.
+// start starts the writers. The returned function waits for their end, after ctx is done, and returns the
+// first failure.
 func (a *api) start(ctx context.Context) func() error {
 	a.ctx = ctx
 	var group sync.WaitGroup
@@ -85,7 +85,7 @@ func (a *api) later(key string, write func(context.Context) error) {
 	}
 }
 
-// phase says in a pod's status what has become of it.
+// phase writes a pod's phase to its status.
 func (a *api) phase(pod *v1.Pod, phase v1.PodPhase, reason, message string) {
 	status := v1.PodStatus{Phase: phase, Reason: reason, Message: message}
 	if phase == v1.PodRunning {
@@ -102,7 +102,7 @@ func (a *api) phase(pod *v1.Pod, phase v1.PodPhase, reason, message string) {
 	})
 }
 
-// remove has a pod go that has ended. Who deletes a pod twice finds nothing.
+// remove deletes a pod that has ended. The pod may be gone already.
 func (a *api) remove(pod *v1.Pod) {
 	a.later(pod.Name, func(ctx context.Context) error {
 		err := a.client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0))
@@ -113,7 +113,7 @@ func (a *api) remove(pod *v1.Pod) {
 	})
 }
 
-// publish writes what the pods of a node hold.
+// publish writes the holdings of a node's pods.
 func (a *api) publish(node string, held []v1alpha1.Held) {
 	a.later(node, func(ctx context.Context) error {
 		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"held": held}})
@@ -124,12 +124,12 @@ func (a *api) publish(node string, held []v1alpha1.Held) {
 	})
 }
 
-// create makes a pod.
+// create creates a pod.
 func (a *api) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	return a.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 }
 
-// again makes a pod when its turn comes.
+// again creates a pod when its turn comes.
 func (a *api) again(pod *v1.Pod) {
 	a.later(pod.Name, func(ctx context.Context) error {
 		_, err := a.create(ctx, pod)
@@ -137,7 +137,7 @@ func (a *api) again(pod *v1.Pod) {
 	})
 }
 
-// node makes a node on which pods can be scheduled.
+// node creates a schedulable node.
 func (a *api) node(ctx context.Context, node *v1.Node) error {
 	if _, err := a.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create node %s: %w", node.Name, err)
@@ -145,7 +145,7 @@ func (a *api) node(ctx context.Context, node *v1.Node) error {
 	return nil
 }
 
-// object makes what a node publishes.
+// object creates the object of a node.
 func (a *api) object(ctx context.Context, t *v1alpha1.NodeTopology) error {
 	text, err := json.Marshal(runtime.Object(t))
 	if err != nil {

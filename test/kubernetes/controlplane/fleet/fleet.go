@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet is many nodes of a real control plane. Their kubelets are the model (cluster/verdict): they
-// admit or refuse the pods that are bound to their nodes, say so in the pods' status, end pods after a while,
-// and publish what the pods hold. In the place of a refused pod comes another, as with a Job.
+// Package fleet simulates many nodes of a real control plane. Their kubelets are the model (cluster/verdict):
+// they admit or refuse the pods bound to their nodes, update the pods' status, end pods after a while, and
+// publish the pods' holdings. Another pod replaces each refused one, as with a Job.
 package fleet
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// Options say what the fleet is.
+// Options configure a fleet.
 type Options struct {
 	Nodes    int
 	VFs      int           // for each NIC
-	Full     float64       // part of the GPUs that pods have from the start, on average
+	Full     float64       // mean share of GPUs that pods hold from the start
 	Late     time.Duration // from an admission to its report
-	Restarts time.Duration // from one restart of a kubelet to the next one's; 0 for none
+	Restarts time.Duration // interval between restarts of kubelets; 0 for none
 	Zones    bool          // nodes publish NodeResourceTopology objects too
 }
 
@@ -37,7 +37,7 @@ const restart = 3 * time.Second
 // longer.
 const backoff = time.Second
 
-// Fleet is the nodes. Run owns all that changes.
+// Fleet is a set of nodes. Run's goroutine owns all mutable state.
 type Fleet struct {
 	options Options
 	api     *api
@@ -46,7 +46,7 @@ type Fleet struct {
 	names   []string
 	pods    map[types.UID]*seen
 	busy    integral
-	done    func(Pod) // told of each pod that ended
+	done    func(Pod) // called for each ended pod
 	due     queue
 	bound   chan news
 	calls   chan func()
@@ -58,13 +58,13 @@ type seen struct {
 	result Pod
 }
 
-// news is a pod as an event shows it.
+// news is a pod in an event.
 type news struct {
 	pod *v1.Pod
 	at  time.Time
 }
 
-// Run keeps the nodes until the context ends. It returns when everything that it started has ended.
+// Run runs the nodes until ctx is done. It returns after all its goroutines.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,7 +84,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return written()
 }
 
-// handler tells of pods that are bound, and of those that shall go.
+// handler forwards bound pods, and pods to delete.
 func (f *Fleet) handler(ctx context.Context) cache.ResourceEventHandler {
 	tell := func(object any) {
 		pod := object.(*v1.Pod)
@@ -99,7 +99,7 @@ func (f *Fleet) handler(ctx context.Context) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, now any) { tell(now) }}
 }
 
-// loop does one thing after the other.
+// loop handles one event after the other.
 func (f *Fleet) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -129,7 +129,7 @@ func (f *Fleet) at(after time.Duration, do func()) {
 	heap.Push(&f.due, task{time.Now().Add(after), do})
 }
 
-// receive takes a pod that is bound, once.
+// receive handles a bound pod, once.
 func (f *Fleet) receive(told news) {
 	pod := told.pod
 	n := f.nodes[pod.Spec.NodeName]
@@ -147,7 +147,7 @@ func (f *Fleet) receive(told news) {
 	f.admit(n, pod)
 }
 
-// admit has a pod run for its time, or refuses it.
+// admit runs a pod for its lifetime, or refuses it.
 func (f *Fleet) admit(n *node, pod *v1.Pod) {
 	s := f.pods[pod.UID]
 	v := n.admit(pod, s.result.Bound)
@@ -176,7 +176,7 @@ func (f *Fleet) admit(n *node, pod *v1.Pod) {
 	}
 }
 
-// evict ends a pod that somebody has deleted, and has it go.
+// evict ends and removes a deleted pod.
 func (f *Fleet) evict(pod *v1.Pod) {
 	n := f.nodes[pod.Spec.NodeName]
 	if n == nil {
@@ -198,7 +198,7 @@ func (f *Fleet) report(n *node) {
 	f.zones.report(f.api, n)
 }
 
-// restart takes a kubelet away for a while, then the next one.
+// restart stops a kubelet for a while, then the next one.
 func (f *Fleet) restart(i int) {
 	n := f.nodes[f.names[i%len(f.names)]]
 	n.down = true

@@ -13,26 +13,25 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
-// Arrival is a pod that came to a node.
+// Arrival is a pod that was bound to a node.
 type Arrival struct {
 	Name      string
 	UID       types.UID
-	Devices   int64 // GPUs and VFs that it asks for
+	Devices   int64 // number of requested GPUs and VFs
 	Scheduler string
-	Bound     time.Time // as the node saw it
+	Bound     time.Time // time at the node
 	Admitted  bool
-	Ended     time.Time // zero while it runs
+	Ended     time.Time // zero while the pod runs
 }
 
-// event is what a kubelet has done: it has admitted or refused a pod, or the pod has ended.
+// event is an event at a kubelet: a pod was admitted or refused, or has ended.
 type event struct {
 	arrival *Arrival
 	pod     *v1.Pod
 	end     bool
 }
 
-// Replay tells what the kubelet would have said to a pod, had some of those not come that came before it. Run
-// has to have ended.
+// Replay returns the verdict on a pod without some of the earlier arrivals. Must be called after Run.
 func (f *Fleet) Replay(p Pod, without func(Arrival) bool) verdict.Verdict {
 	n := f.nodes[p.Node]
 	state := n.known.State(nobody)
@@ -49,8 +48,8 @@ func (f *Fleet) Replay(p Pod, without func(Arrival) bool) verdict.Verdict {
 	return verdict.Verdict{Reason: "the pod has not come"}
 }
 
-// Before tells what the kubelet did until it decided on a pod, that with it: the newest of it, a line each.
-// Note says more of what came. Run has to have ended.
+// Before returns the last events at a kubelet up to its decision on a pod, one per line. Note adds text about
+// each arrival. Must be called after Run.
 func (f *Fleet) Before(p Pod, note func(types.UID) string) string {
 	const most = 24
 	var lines []string

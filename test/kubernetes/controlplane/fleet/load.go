@@ -14,23 +14,23 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// Mix is what pods ask for, each as often as the others.
+// Mix has the requests of pods, all equally frequent.
 var Mix = []Wish{
 	{GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2}, {GPUs: 4, VFs: 4}, {GPUs: 8, VFs: 8}, {GPUs: 1}, {GPUs: 2}, {VFs: 1},
 }
 
-// Load is pods that come one after the other, or in bursts.
+// Load is a sequence of pods, one by one or in bursts.
 type Load struct {
 	First      int // number of the first pod
 	Pods       int
-	Burst      int           // so many come at once
-	Every      time.Duration // from one pod to the next, on average
+	Burst      int           // number of pods per arrival
+	Every      time.Duration // mean interval between pods
 	Life       time.Duration // on average
-	Schedulers []string      // for one pod after the other
+	Schedulers []string      // used in turn
 	Seed       uint64
 }
 
-// Fill is the life of pods with which a load uses a part of the GPUs of some nodes.
+// Fill returns the lifetime of pods with which a load uses a share of the GPUs of some nodes.
 func (l Load) Fill(nodes int, part float64) time.Duration {
 	gpus := 0
 	for _, w := range Mix {
@@ -40,10 +40,11 @@ func (l Load) Fill(nodes int, part float64) time.Duration {
 	return time.Duration(part * float64(nodes*server.GPUs) / each * float64(l.Every))
 }
 
-// Warm is how many pods it takes until as many end as come: until the longest of the first ones would.
+// Warm returns the number of pods after which as many pods end as arrive: until the longest of the first ones
+// ends.
 func (l Load) Warm() int { return int(math.Ceil(1.5 * float64(l.Life) / float64(l.Every))) }
 
-// Run makes the pods, and tells of each before it is made. It returns when all are made.
+// Run creates the pods, after a call of told for each. It returns when all are created.
 func (l Load) Run(ctx context.Context, f *Fleet, told func(name string, w Wish)) error {
 	random := rand.New(rand.NewPCG(l.Seed, 0))
 	var group errgroup.Group

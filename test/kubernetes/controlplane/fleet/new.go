@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// New makes the nodes and their objects. The definition of the objects has to be there. Run starts the
-// kubelets; they tell of each pod that they admit or refuse.
+// New creates the nodes and their objects, whose CRD must exist. Run starts the kubelets, which call told for
+// each admitted or refused pod.
 func New(ctx context.Context, client kubernetes.Interface, o Options, told func(Pod)) (*Fleet, error) {
 	f := &Fleet{
 		options: o, api: newAPI(client), nodes: map[string]*node{}, pods: map[types.UID]*seen{}, done: told,
@@ -68,7 +68,7 @@ func New(ctx context.Context, client kubernetes.Interface, o Options, told func(
 	return f, err
 }
 
-// fill puts pods on a node that stay there for ever, until they have the part of the GPUs that they shall.
+// fill admits permanent pods to a node until they hold its share of the GPUs.
 func (f *Fleet) fill(ctx context.Context, n *node, random *rand.Rand) ([]types.UID, error) {
 	var uids []types.UID
 	most := int(math.Round(f.options.Full * server.GPUs * 2 * random.Float64()))
@@ -90,16 +90,16 @@ func (f *Fleet) fill(ctx context.Context, n *node, random *rand.Rand) ([]types.U
 	return uids, nil
 }
 
-// GPUs is how many there are.
+// GPUs returns the number of GPUs.
 func (f *Fleet) GPUs() int { return len(f.nodes) * server.GPUs }
 
-// Create makes a pod.
+// Create creates a pod.
 func (f *Fleet) Create(ctx context.Context, name string, w Wish) error {
 	_, err := f.api.create(ctx, newPod(name, w))
 	return err
 }
 
-// Use is how many GPU-seconds pods had until now. Run has to be running.
+// Use returns the GPU-seconds of pods until now. Must be called while Run runs.
 func (f *Fleet) Use(ctx context.Context) float64 {
 	answer := make(chan float64, 1)
 	call := func() {

@@ -21,10 +21,10 @@ type node struct {
 	known    *verdict.Node
 	state    *verdict.State
 	history  []event
-	held     map[types.UID]v1alpha1.Held // of the pods that run
+	held     map[types.UID]v1alpha1.Held // of running pods
 	arrivals map[types.UID]*Arrival
 	down     bool
-	waiting  []*v1.Pod // that came while the kubelet was down
+	waiting  []*v1.Pod // arrived while the kubelet was down
 	late     bool      // a report is due
 }
 
@@ -35,7 +35,7 @@ func newNode(name string, known *verdict.Node) *node {
 	}
 }
 
-// nobody is on the node.
+// nobody is the filter of present pods of an empty node.
 func nobody(types.UID) bool { return false }
 
 // admit decides on a pod as the kubelet does.
@@ -52,7 +52,7 @@ func (n *node) admit(pod *v1.Pod, bound time.Time) verdict.Verdict {
 	return v
 }
 
-// end takes everything back from a pod, and reports whether it ran.
+// end releases a pod's holdings, and reports whether the pod ran.
 func (n *node) end(uid types.UID) bool {
 	came := n.arrivals[uid]
 	if came == nil {
@@ -66,7 +66,7 @@ func (n *node) end(uid types.UID) bool {
 	return true
 }
 
-// report is what the pods hold, as it is published.
+// report returns the pods' holdings for publication.
 func (n *node) report() []v1alpha1.Held {
 	list := make([]v1alpha1.Held, 0, len(n.held))
 	for _, held := range n.held {
@@ -76,8 +76,8 @@ func (n *node) report() []v1alpha1.Held {
 	return list
 }
 
-// back are the pods that waited for the kubelet, in the order in which it takes them: by the second of their
-// creation (HandlePodAdditions in pkg/kubelet/kubelet.go).
+// back returns the pods that waited for the kubelet, in the kubelet's order: by the second of their creation
+// (HandlePodAdditions in pkg/kubelet/kubelet.go).
 func (n *node) back() []*v1.Pod {
 	pods := n.waiting
 	n.down, n.waiting = false, nil

@@ -26,30 +26,30 @@ const (
 // tries is how often a refused pod is replaced: a Job's backoffLimit.
 const tries = 6
 
-// Pod is what has become of a pod that was bound.
+// Pod is the result of a bound pod.
 type Pod struct {
 	Job, Scheduler, Node string
 	UID                  types.UID
 	Try                  int       // how many pods of the job were refused before
-	Bound                time.Time // as the node saw it
+	Bound                time.Time // time at the node
 	Verdict              verdict.Verdict
 }
 
-// Wish is what a pod asks for.
+// Wish is a pod's request.
 type Wish struct {
 	GPUs, VFs int
 	Life      time.Duration // 0 for ever
 	Scheduler string
 	Priority  string // name of a class; "" for none
-	Node      string // where it is bound already; "" for one to be scheduled
+	Node      string // node of a bound pod; "" for a pod to be scheduled
 }
 
-// newPod makes a Guaranteed pod: there are schedulers that look at NUMA nodes for such pods alone.
+// newPod returns a Guaranteed pod, because some schedulers consider NUMA nodes only for Guaranteed pods.
 func newPod(name string, w Wish) *v1.Pod {
 	pod := server.Pod(name, w.GPUs, w.VFs)
 	asked := pod.Spec.Containers[0].Resources.Requests // the limits are the same
 	asked[v1.ResourceCPU], asked[v1.ResourceMemory] = resource.MustParse("1"), resource.MustParse("1Gi")
-	pod.UID = "" // the API server gives it one
+	pod.UID = "" // set by the API server
 	pod.Labels = map[string]string{jobKey: name}
 	pod.Annotations = map[string]string{lifeKey: w.Life.String(), tryKey: "0"}
 	pod.Spec.SchedulerName, pod.Spec.NodeName = w.Scheduler, w.Node
@@ -57,7 +57,7 @@ func newPod(name string, w Wish) *v1.Pod {
 	return pod
 }
 
-// nextTry is the pod that comes in the place of a refused one, nil when the job is lost.
+// nextTry returns the replacement of a refused pod, or nil if the job has failed.
 func nextTry(pod *v1.Pod) *v1.Pod {
 	next := try(pod) + 1
 	if next > tries {
@@ -83,7 +83,7 @@ func try(pod *v1.Pod) int {
 	return n
 }
 
-// lifetime is how long a pod runs, 0 for ever.
+// lifetime returns the running time of a pod, 0 for no limit.
 func lifetime(pod *v1.Pod) time.Duration {
 	life, err := time.ParseDuration(pod.Annotations[lifeKey])
 	if err != nil {

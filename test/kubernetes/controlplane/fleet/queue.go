@@ -10,7 +10,7 @@ type task struct {
 	do func()
 }
 
-// queue has the next task first (container/heap).
+// queue is a heap with the next task first (container/heap).
 type queue []task
 
 func (q queue) Len() int           { return len(q) }
@@ -18,7 +18,7 @@ func (q queue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
 func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 func (q *queue) Push(x any)        { *q = append(*q, x.(task)) }
 
-// Pop is container/heap's.
+// Pop implements heap.Interface.
 func (q *queue) Pop() any {
 	last := len(*q) - 1
 	t := (*q)[last]
@@ -26,7 +26,7 @@ func (q *queue) Pop() any {
 	return t
 }
 
-// wait is how long the next task has time.
+// wait returns the time until the next task.
 func (q queue) wait(now time.Time) time.Duration {
 	if len(q) == 0 {
 		return time.Hour

@@ -20,8 +20,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// twin is a recorded machine with the switches of a server. The recording does not tell the memory of its
-// NUMA nodes.
+// twin is a recorded machine with the switches of package server. The recording lacks the memory of its NUMA
+// nodes.
 const (
 	twin   = "oci-mi300x-derived"
 	memory = 512 << 30
@@ -32,7 +32,7 @@ type zones struct {
 	empty facts.Facts // of a node without pods
 }
 
-// newZones are those of servers. The devices have the numbers that they have in server.Topology.
+// newZones returns the zones of servers. Devices have the same numbers as in server.Topology.
 func newZones(vfs int) (*zones, error) {
 	f, err := published.Facts(twin, vfs, true, "", published.Restricted)
 	if err != nil {
@@ -48,7 +48,7 @@ func newZones(vfs int) (*zones, error) {
 	return &zones{f}, nil
 }
 
-// write writes what the zones of a node have while pods hold that.
+// write writes the zones of a node with the pods' holdings.
 func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.Held) error {
 	if z == nil {
 		return nil
@@ -65,7 +65,7 @@ func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.
 	return Apply(ctx, a.rest, o)
 }
 
-// Apply makes an object be as it is given, as a node's publisher does.
+// Apply applies an object like a node's publisher.
 func Apply(ctx context.Context, client rest.Interface, o apiserver.Object) error {
 	body, err := json.Marshal(o.Body)
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet is the part of a kubelet that knows dynamic resources: its DRA manager and its plugin
-// watcher as k8s.io/kubernetes ships them, and as much of its pod workers as it takes to prepare the claims
-// of pods that are bound to the node, and to unprepare them before pods are gone. It starts no container.
+// Package kubelet is the part of a kubelet for dynamic resources: the DRA manager and the plugin watcher of
+// k8s.io/kubernetes, and pod workers that prepare the claims of pods bound to the node, and unprepare them
+// before pods are gone. It starts no container.
 package kubelet
 
 import (
@@ -26,13 +26,14 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 )
 
-// Options say of which node it is the kubelet.
+// Options configure a kubelet.
 type Options struct {
 	Node   string
 	Dir    string               // takes the place of /var/lib/kubelet; its path is short, for the sockets in it
 	Client kubernetes.Interface // with the node's rights
-	// Prepared is told of each pod whose claims are prepared, with the IDs of its containers' CDI devices,
-	// before the pod runs, and Ending of each pod before its claims are unprepared. Pods' goroutines call them.
+	// Prepared is called for each pod whose claims are prepared, with the IDs of its containers' CDI devices,
+	// before the pod runs, and Ending for each pod before its claims are unprepared. Both are called
+	// concurrently.
 	Prepared func(pod *v1.Pod, devices map[string][]string)
 	Ending   func(pod *v1.Pod)
 }
@@ -46,11 +47,11 @@ type Kubelet struct {
 	done    sync.WaitGroup
 }
 
-// Registry is the folder, below the kubelet's, in which plugins put their sockets.
+// Registry returns the folder for plugin sockets, below the kubelet's folder.
 func Registry(dir string) string { return filepath.Join(dir, "plugins_registry") }
 
-// Start starts the kubelet of a node that the API server knows. What an earlier one left in the folder is
-// taken over.
+// Start starts the kubelet of a node that the API server knows. It continues with the state of an earlier
+// kubelet in the folder.
 func Start(ctx context.Context, options Options) (*Kubelet, error) {
 	k := &Kubelet{Options: options}
 	for _, dir := range []string{Registry(k.Dir), filepath.Join(k.Dir, "plugins")} {
@@ -76,14 +77,14 @@ func Start(ctx context.Context, options Options) (*Kubelet, error) {
 	return k, nil
 }
 
-// Stop ends the kubelet as the end of its process does: pods stay as they are.
+// Stop ends the kubelet like the end of its process: pods stay as they are.
 func (k *Kubelet) Stop() {
 	k.stop()
 	k.manager.Stop()
 	k.done.Wait()
 }
 
-// node is the node as the API server has it.
+// node returns the node from the API server.
 func (k *Kubelet) node(ctx context.Context) (*v1.Node, error) {
 	return k.Client.CoreV1().Nodes().Get(ctx, k.Node, metav1.GetOptions{})
 }
@@ -91,10 +92,10 @@ func (k *Kubelet) node(ctx context.Context) (*v1.Node, error) {
 // Silence discards the log of the kubelet's code, which is global to a process. Call it first.
 func Silence() { klog.SetLogger(logr.Discard()) }
 
-// again is how long the kubelet waits before it tries anew what failed. The real one waits longer.
+// again is the pause before a retry. The real kubelet waits longer.
 const again = 100 * time.Millisecond
 
-// Until tries until it succeeds or the context ends.
+// Until retries until try succeeds or ctx is done.
 func Until(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(again)
 	defer ticker.Stop()

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pods are the pods of the node, each with a goroutine of its own, which ends when the pod is gone.
+// pods are the node's pods, each with a goroutine that ends when the pod is gone.
 type pods struct {
 	kubelet *Kubelet
 	synced  atomic.Bool // the API server has told of all pods
@@ -30,33 +30,33 @@ type pods struct {
 	prepared []Prepared
 }
 
-// worker has one pod. Its pod is the newest that the API server has told of.
+// worker handles one pod, in its newest known state.
 type worker struct {
 	pod  *v1.Pod       // guarded by pods.mu
-	news chan struct{} // holds one
+	news chan struct{} // capacity 1
 }
 
-// Prepared tells of claims that were prepared for a pod.
+// Prepared describes the preparation of a pod's claims.
 type Prepared struct {
 	Name    string
-	Cached  bool                // an earlier kubelet had prepared them: the driver was not asked
+	Cached  bool                // prepared by an earlier kubelet; the driver was not called
 	Devices map[string][]string // IDs of CDI devices, by container
 	Tries   int
-	At      time.Time     // when they were
+	At      time.Time     // time of the preparation
 	Took    time.Duration // the last try
-	Failed  []string      // what earlier ones said
+	Failed  []string      // errors of earlier attempts
 }
 
 func newPods(k *Kubelet) *pods { return &pods{kubelet: k, known: map[types.UID]*worker{}} }
 
-// Log lists whose claims were prepared so far, pods that are gone among them.
+// Log returns all preparations so far, including those for pods that are gone.
 func (k *Kubelet) Log() []Prepared {
 	k.pods.mu.Lock()
 	defer k.pods.mu.Unlock()
 	return slices.Clone(k.pods.prepared)
 }
 
-// active are the pods that are not gone: their claims are kept.
+// active returns the pods that are not gone, whose claims are kept.
 func (p *pods) active() []*v1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *pods) run(ctx context.Context) {
 			o.FieldSelector = "spec.nodeName=" + p.kubelet.Node
 		}))
 	informer := factory.Core().V1().Pods().Informer()
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails when it is stopped
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails on a stopped informer
 		AddFunc:    func(o any) { p.tell(ctx, o.(*v1.Pod)) },
 		UpdateFunc: func(_, o any) { p.tell(ctx, o.(*v1.Pod)) },
 	})
@@ -85,7 +85,7 @@ func (p *pods) run(ctx context.Context) {
 	p.workers.Wait()
 }
 
-// tell gives a pod's worker the newest state of it.
+// tell passes a pod's newest state to its worker.
 func (p *pods) tell(ctx context.Context, pod *v1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +113,8 @@ func (p *pods) newest(w *worker) *v1.Pod {
 	return w.pod
 }
 
-// work prepares the claims of a pod, says that it runs, waits until it is to go, and unprepares them. It
-// tries until that works: a pod is not gone before.
+// work prepares the claims of a pod, reports the pod as running, waits for its deletion, and unprepares the
+// claims. It retries until success: the pod stays until then.
 func (p *pods) work(ctx context.Context, w *worker) {
 	told := Prepared{}
 	for p.newest(w).DeletionTimestamp == nil {
@@ -168,7 +168,7 @@ func (p *pods) prepare(ctx context.Context, pod *v1.Pod, told *Prepared) error {
 	return nil
 }
 
-// running says of a pod that its containers run.
+// running writes the phase Running to a pod's status.
 func (p *pods) running(ctx context.Context, pod *v1.Pod) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID},
 		"status": v1.PodStatus{Phase: v1.PodRunning}})
@@ -194,7 +194,7 @@ func (p *pods) remove(ctx context.Context, pod *v1.Pod) error {
 	return err
 }
 
-// pause waits before the next try; false when there is none.
+// pause waits before the next attempt; it returns false if ctx is done.
 func pause(ctx context.Context) bool {
 	select {
 	case <-time.After(again):

@@ -15,10 +15,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/podexec"
 )
 
-// Server is what an API server calls on a node: it starts programs in pods, and tells the configuration.
+// Server is a node's server for API servers: it starts programs in pods, and serves the configuration.
 type Server struct {
 	*httptest.Server
-	Address string // of the host that is no loopback, where it has one: else API servers proxy nothing to it
+	Address string // not a loopback address if possible, because API servers do not proxy to loopback
 	Port    int32
 }
 
@@ -45,7 +45,7 @@ func Serve(configuration map[string]any, program podexec.Program) (*Server, erro
 	return s, nil
 }
 
-// address is one of this host that others could reach, or the loopback's.
+// address returns a reachable address of this host, else the loopback address.
 func address() string {
 	addresses, _ := net.InterfaceAddrs() // without any there is the loopback
 	found := ""

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// ApplyChanged applies what is wanted of a folder as ApplyFolder does, after it may have been changed.
+// ApplyChanged applies the wanted objects of a folder like ApplyFolder. The function wanted may change each
+// object.
 func ApplyChanged(
 	ctx context.Context, config *rest.Config, folder, namespace string,
 	wanted func(*unstructured.Unstructured) (bool, error),
@@ -43,7 +44,7 @@ func ApplyChanged(
 
 func build(folder string) ([]*unstructured.Unstructured, error) {
 	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy // namespaces first, as kubectl has them
+	options.Reorder = krusty.ReorderOptionLegacy // namespaces first, like kubectl
 	built, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Served waits until the API server serves a resource, "/apis/GROUP/VERSION/PLURAL": that takes a moment
-// after its definition has been applied.
+// Served waits until the API server serves a resource, "/apis/GROUP/VERSION/PLURAL", which takes a moment
+// after its CRD was applied.
 func Served(ctx context.Context, config *rest.Config, path string) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

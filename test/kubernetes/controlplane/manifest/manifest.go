@@ -23,8 +23,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// ApplyFolder does what "kubectl apply --server-side -k FOLDER" does, in a namespace for what has none of its
-// own.
+// ApplyFolder corresponds to "kubectl apply --server-side -k FOLDER", with a default namespace.
 func ApplyFolder(ctx context.Context, config *rest.Config, folder, namespace string) error {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
@@ -37,7 +36,7 @@ func ApplyFolder(ctx context.Context, config *rest.Config, folder, namespace str
 	return apply(ctx, config, text, namespace)
 }
 
-// ApplyFile does what "kubectl apply --server-side -f FILE" does.
+// ApplyFile corresponds to "kubectl apply --server-side -f FILE".
 func ApplyFile(ctx context.Context, config *rest.Config, file, namespace string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -64,7 +63,7 @@ func apply(ctx context.Context, config *rest.Config, text []byte, namespace stri
 	}
 }
 
-// applier knows where objects belong.
+// applier applies objects at their paths.
 type applier struct {
 	client    dynamic.Interface
 	mapper    meta.RESTMapper

@@ -16,7 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Given is what CDI devices give a container.
+// Given has the devices that CDI devices add to a container.
 type Given struct {
 	GPUs []topology.Address
 	VFs  []topology.Address
@@ -39,10 +39,10 @@ type spec struct {
 	} `json:"devices"`
 }
 
-// gpuSpec is the CDI spec of all of a node's NVIDIA GPUs, which is there as long as the node.
+// gpuSpec is the CDI spec of all NVIDIA GPUs of a node, which always exists.
 const gpuSpec = "k8s.device-plugin.nvidia.com-gpu.json"
 
-// ClaimFiles are the names of the files in the folder of CDI specs that are there for claims.
+// ClaimFiles returns the names of the claims' files in the folder of CDI specs.
 func (m *Machine) ClaimFiles() ([]string, error) {
 	names, err := m.files()
 	return slices.DeleteFunc(names, func(name string) bool { return name == gpuSpec }), err
@@ -60,8 +60,8 @@ func (m *Machine) files() ([]string, error) {
 	return names, err
 }
 
-// Give reads what a container is given by CDI devices, as a container runtime does: every device has to be in
-// a spec, what a spec mounts has to be there.
+// Give resolves CDI devices like a container runtime: every device must be in a spec, and every mounted file
+// must exist.
 func (m *Machine) Give(devices []string) (Given, error) {
 	var given Given
 	names, err := m.files()
@@ -74,7 +74,7 @@ func (m *Machine) Give(devices []string) (Given, error) {
 	for _, name := range names {
 		content, err := os.ReadFile(filepath.Join(m.CDI(), name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // of another claim, which has just been unprepared
+			continue // of another claim, unprepared meanwhile
 		}
 		var s spec
 		if err := errors.Join(err, json.Unmarshal(content, &s)); err != nil {
@@ -114,7 +114,7 @@ func (m *Machine) Give(devices []string) (Given, error) {
 	return given, given.read(m, environment)
 }
 
-// read takes what the environment says.
+// read adds the devices in environment variables.
 func (g *Given) read(m *Machine, environment map[string]string) error {
 	for name, value := range environment {
 		switch {
@@ -143,7 +143,7 @@ func (g *Given) addGPU(gpu topology.Address) {
 	}
 }
 
-// SameSwitch counts the pairs of a GPU and a VF that share a switch, at best.
+// SameSwitch returns the maximum number of pairs of a GPU and a VF on one switch.
 func (m *Machine) SameSwitch(g Given) int {
 	vfs := map[string]int{}
 	for _, vf := range g.VFs {

@@ -17,28 +17,28 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// Daemon is tandem-dra as a process of its own.
+// Daemon is a tandem-dra process.
 type Daemon struct {
 	*host.Service
 	Log     string // file
 	process *os.Process
-	probe   *exec.Cmd // what a kubelet would run to ask whether it is ready
+	probe   *exec.Cmd // a kubelet's readiness probe
 }
 
-// Options say which daemon to start.
+// Options configure a daemon.
 type Options struct {
 	Program    string // tandem-dra
 	Node       string // the node's name
 	Kubeconfig string
-	PodUID     string // of the pod that it would be in; for a rolling update
-	Log        string // file that it writes
+	PodUID     string // UID of its pod; for a rolling update
+	Log        string // file of its log
 	Flags      []string
 }
 
-// Kubelet is the kubelet's folder.
+// Kubelet returns the kubelet's folder.
 func (m *Machine) Kubelet() string { return m.path("kubelet") }
 
-// Folders are the flags of all daemons that say where the machine is.
+// Folders returns the flags of all daemons for the machine's paths.
 func (m *Machine) Folders() []string {
 	return []string{
 		"--sysfs-root=" + m.path("sys"), "--dev-root=" + m.path("dev"), "--kubelet-dir=" + m.Kubelet(),
@@ -46,7 +46,7 @@ func (m *Machine) Folders() []string {
 	}
 }
 
-// StartPlugins starts tandem-gpu and tandem-rdma on the machine, from a folder with both. They die with this
+// StartPlugins starts tandem-gpu and tandem-rdma on the machine, from a folder with both. They end with this
 // process.
 func (m *Machine) StartPlugins(bin string) (started []*host.Service, err error) {
 	for program, flags := range map[string][]string{
@@ -66,10 +66,10 @@ func (m *Machine) StartPlugins(bin string) (started []*host.Service, err error) 
 	return started, nil
 }
 
-// CDI is the folder with the CDI specs.
+// CDI returns the folder with the CDI specs.
 func (m *Machine) CDI() string { return m.path("cdi") }
 
-// Start starts a daemon on the machine. It dies with this process.
+// Start starts a daemon on the machine. It ends with this process.
 func (m *Machine) Start(o Options) (*Daemon, error) {
 	flags := append(m.Folders(), "--devinfo-dir="+m.path("devinfo"), "--cdi-root="+m.CDI(),
 		"--config-file="+m.path("config.json"), "--resource-prefix=tandem.dev", "--log-format=json",
@@ -95,8 +95,8 @@ func (m *Machine) Start(o Options) (*Daemon, error) {
 	}, nil
 }
 
-// Ready asks the daemon whether it is ready, as the readiness probe of its pod does: whoever updates it waits
-// for that before the old one ends.
+// Ready runs the readiness probe of the daemon's pod. A rolling update waits for it before it ends the old
+// pod.
 func (d *Daemon) Ready(ctx context.Context) error {
 	_, err := host.Run(ctx, exec.Command(d.probe.Path, d.probe.Args[1:]...))
 	return err
@@ -116,7 +116,7 @@ func (d *Daemon) Kill() error {
 	return nil
 }
 
-// Prepares tells how long the daemons say that preparing took, by the name of the claim.
+// Prepares returns the durations of preparations from the daemons' logs, by the name of the claim.
 func (m *Machine) Prepares() (map[string]time.Duration, error) {
 	logs, err := filepath.Glob(m.path("*.log"))
 	if err != nil {
@@ -142,7 +142,7 @@ func (m *Machine) Prepares() (map[string]time.Duration, error) {
 	return took, nil
 }
 
-// Text is the end of what the daemon has logged.
+// Text returns the end of the daemon's log.
 func (d *Daemon) Text() string {
 	content, err := os.ReadFile(d.Log)
 	if err != nil {

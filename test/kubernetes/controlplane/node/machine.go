@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is a node with a recorded machine: its files in a folder, and the built DRA driver on them.
+// Package node is a node with a recorded machine: its files in a folder, and the built DRA driver.
 package node
 
 import (
@@ -22,13 +22,13 @@ import (
 // Machine is a recorded machine in a folder.
 type Machine struct {
 	Name string // of the recording
-	Dir  string // its path is short, for the sockets in it
+	Dir  string // short, for the sockets
 	Tree *topology.Tree
-	gpus map[string]topology.Address // by what a container is told: the render node for AMD, the UUID for NVIDIA
+	gpus map[string]topology.Address // by identity in containers: the render node for AMD, the UUID for NVIDIA
 }
 
-// LayOut writes a recorded machine, with this many VFs on each PF whose recording has none, into a folder.
-// The library is the stand-in for NVIDIA's, which machines with NVIDIA GPUs need.
+// LayOut writes a recorded machine into a folder, with the given number of VFs on each PF that was recorded
+// without VFs. Machines with NVIDIA GPUs need the library, a stand-in for NVIDIA's.
 func LayOut(dir, name string, vfs int, library string) (*Machine, error) {
 	recorded, err := machines.Load(name, vfs)
 	if err != nil {
@@ -52,10 +52,10 @@ func LayOut(dir, name string, vfs int, library string) (*Machine, error) {
 
 func (m *Machine) path(name string) string { return filepath.Join(m.Dir, name) }
 
-// NVIDIA tells whose GPUs the machine has: NVIDIA's, or AMD's.
+// NVIDIA reports whether the GPUs are NVIDIA's; otherwise they are AMD's.
 func (m *Machine) NVIDIA() bool { return strings.HasPrefix(m.Name, "nv-") }
 
-// Resource is the name under which the device plugin of the machine's GPUs offers them.
+// Resource returns the resource name of the GPUs in the vendor's device plugin.
 func (m *Machine) Resource() string {
 	if m.NVIDIA() {
 		return "nvidia.com/gpu"
@@ -63,7 +63,7 @@ func (m *Machine) Resource() string {
 	return "amd.com/gpu"
 }
 
-// GPUs is the number of the machine's GPUs or, where they are partitioned, of their partitions.
+// GPUs returns the number of the machine's GPUs, or of their partitions.
 func (m *Machine) GPUs() int { return len(m.gpus) }
 
 // readAMD finds the function behind each render node. A recording with partitions is not read.
@@ -86,7 +86,7 @@ func (m *Machine) readAMD(sys fs.FS) error {
 	return nil
 }
 
-// installNVIDIA puts the stand-in for NVIDIA's library where a driver has its own.
+// installNVIDIA installs the stand-in for NVIDIA's library at the driver's path.
 func (m *Machine) installNVIDIA(sys fs.FS, library string) error {
 	shown, err := nvml.Record(sys)
 	if err != nil {
@@ -102,7 +102,7 @@ func (m *Machine) installNVIDIA(sys fs.FS, library string) error {
 		os.WriteFile(filepath.Join(libraries, "libcuda.so."+shown.Driver), nil, 0o755))
 }
 
-// config offers all VFs of the machine as one resource.
+// config returns a configuration with all VFs of the machine as one resource.
 func (m *Machine) config() []byte {
 	vendors, devices := []string{}, []string{}
 	for device := range m.Tree.Devices() {

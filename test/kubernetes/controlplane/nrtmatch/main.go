@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command nrtmatch is kube-scheduler with the plugin NodeResourceTopologyMatch in, as scheduler-plugins
-// builds it, without the other plugins that it has.
+// Command nrtmatch is kube-scheduler with the plugin NodeResourceTopologyMatch, built like in
+// scheduler-plugins but without its other plugins.
 package main
 
 import (

@@ -26,7 +26,7 @@ const tokens = adminToken + `,admin,1,"system:masters"
 ` + managerToken + `,system:kube-controller-manager,3
 `
 
-// writeFiles writes who may reach the API server, and the key of the service accounts' tokens.
+// writeFiles writes the credentials of the API server, and the key of the service accounts' tokens.
 func (p *Plane) writeFiles() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -64,7 +64,7 @@ func (p *Plane) config(token string) *rest.Config {
 	}
 }
 
-// freePorts finds addresses on which nobody listens now.
+// freePorts returns addresses without a listener.
 func freePorts(count int) ([]string, error) {
 	var addresses []string
 	for range count {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc: USER_HZ, which is 100 wherever Linux runs.
+// tick is the unit of times in /proc: USER_HZ, which is 100 on all Linux architectures.
 const tick = 10 * time.Millisecond
 
-// cpuTime is utime and stime of /proc/PID/stat (proc_pid_stat(5)). They are counted after the program's name,
-// which may hold anything, in brackets.
+// cpuTime returns the sum of utime and stime of /proc/PID/stat (proc_pid_stat(5)). Both follow the program's
+// name in brackets, which may contain any characters.
 func cpuTime(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

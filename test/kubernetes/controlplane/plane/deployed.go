@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// StartDeployed starts a scheduler as manifests have it that were applied: with the configuration in the
-// ConfigMap of its name, and as the service account of its name.
+// StartDeployed starts a scheduler from applied manifests: with the configuration in the ConfigMap of its
+// name, and as the service account of its name.
 func (p *Plane) StartDeployed(name string, flags ...string) {
 	p.t.Helper()
 	ctx, core := p.t.Context(), p.Client(p.Admin()).CoreV1()

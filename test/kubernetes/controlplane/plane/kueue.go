@@ -28,8 +28,8 @@ const (
 	kueueSecret    = "kueue-webhook-server-cert"
 )
 
-// StartKueue applies Kueue's manifests in a folder, starts its manager beside the control plane with the
-// rights that they give it, and waits until it is ready. The manager looks after Jobs alone.
+// StartKueue applies Kueue's manifests in a folder, starts its manager with the permissions from them, and
+// waits until it is ready. The manager handles only Jobs.
 func (p *Plane) StartKueue(manifests string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), startTime)
@@ -79,8 +79,8 @@ featureGates: {VisibilityOnDemand: false}
 `, kueueNamespace, health, webhooks.Addr(), webhooks.Port(), certificates, kueueService, kueueSecret)
 }
 
-// applyKueue applies everything but the manager's Deployment and the API that it would serve. There is no
-// network of pods: the service of the webhooks leads to this host.
+// applyKueue applies all objects except the manager's Deployment and the API that it would serve. Without a
+// pod network, the service of the webhooks leads to this host.
 func applyKueue(ctx context.Context, p *Plane, manifests string, webhooks netip.AddrPort) error {
 	change := func(o *unstructured.Unstructured) (bool, error) {
 		switch o.GetKind() {
@@ -109,12 +109,12 @@ func applyKueue(ctx context.Context, p *Plane, manifests string, webhooks netip.
 	return manifest.ApplyChanged(ctx, p.Admin(), manifests, kueueNamespace, change)
 }
 
-// lead has a webhook called at a port.
+// lead redirects a webhook to a port.
 func lead(webhook map[string]any, to netip.AddrPort) error {
 	return unstructured.SetNestedField(webhook, int64(to.Port()), "clientConfig", "service", "port")
 }
 
-// mountCertificates writes the certificates that the manager makes where a kubelet would mount their Secret.
+// mountCertificates writes the manager's certificates to the mount path of their Secret.
 func mountCertificates(ctx context.Context, client kubernetes.Interface, dir string) error {
 	secret, err := client.CoreV1().Secrets(kueueNamespace).Get(ctx, kueueSecret, metav1.GetOptions{})
 	if err != nil {
@@ -147,7 +147,7 @@ func get(ctx context.Context, url string) error {
 	return nil
 }
 
-// until tries until it works, as long as a program runs.
+// until retries until success, as long as a program runs.
 func (p *Plane) until(ctx context.Context, program string, try func() error) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()

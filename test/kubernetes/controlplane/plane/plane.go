@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plane is a Kubernetes control plane for a test: etcd, API server, scheduler and controllers as
-// their maintainers released them, on ports of the loopback device, in a folder of their own.
+// released, on ports of the loopback device, in a folder of their own.
 package plane
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// Options say which control plane to start.
+// Options configure a control plane.
 type Options struct {
 	Programs string          // folder with etcd, and with a folder for each version of Kubernetes
 	Version  string          // "1.37.1"
-	As       string          // an earlier version that the programs emulate, "1.35"; "" for their own
-	Gates    map[string]bool // feature gates of all programs that differ from the version's defaults
+	As       string          // earlier version to emulate, "1.35"; "" for none
+	Gates    map[string]bool // feature gates of all programs, other than defaults
 	APIs     []string        // on or off, "scheduling.k8s.io/v1beta1=true"
 	Alone    bool            // the API server, without scheduler and controllers
 }
@@ -46,8 +46,8 @@ type Plane struct {
 // startTime bounds the wait for a program to serve: on a busy host the API server takes half a minute.
 const startTime = 3 * time.Minute
 
-// Start starts a control plane that ends with the test. When the test has failed, the logs are kept beside
-// the programs.
+// Start starts a control plane that ends with the test. After a failure the logs are kept next to the
+// programs.
 func Start(t testing.TB, options Options) *Plane {
 	t.Helper()
 	dir, err := makeDir()
@@ -75,8 +75,8 @@ func Start(t testing.TB, options Options) *Plane {
 	return p
 }
 
-// makeDir makes a temporary folder, in memory where that can be had: etcd waits for the disk. Its path is
-// short, for the sockets in it.
+// makeDir returns a temporary folder, in memory if possible, because etcd waits for the disk. Its path is
+// short, for the sockets.
 func makeDir() (string, error) {
 	if dir, err := os.MkdirTemp("/dev/shm", "plane-"); err == nil {
 		return dir, nil
@@ -86,7 +86,7 @@ func makeDir() (string, error) {
 
 func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 
-// End stops all programs, those that were started last first, before the test ends.
+// End stops all programs, in reverse order of their start, before the test ends.
 func (p *Plane) End() {
 	for _, running := range slices.SortedFunc(maps.Values(p.running), func(a, b *program) int {
 		return b.number - a.number
@@ -100,7 +100,7 @@ func (p *Plane) End() {
 	os.RemoveAll(p.dir)
 }
 
-// Keep copies logs of a test that has failed to where the control plane's are.
+// Keep copies logs of a failed test to those of the control plane.
 func (p *Plane) Keep(pattern string) {
 	to := filepath.Join(p.options.Programs, "logs", strings.ReplaceAll(p.t.Name(), "/", "_"))
 	logs, err := filepath.Glob(pattern)
@@ -115,13 +115,13 @@ func (p *Plane) Keep(pattern string) {
 	}
 }
 
-// Version is the version of Kubernetes, "1.37.1".
+// Version returns the version of Kubernetes, "1.37.1".
 func (p *Plane) Version() string { return p.options.Version }
 
-// Admin is who may do everything.
+// Admin returns the configuration of the cluster's administrator.
 func (p *Plane) Admin() *rest.Config { return p.config(adminToken) }
 
-// Node is the kubelet of a node.
+// Node returns the kubelet of a node.
 func (p *Plane) Node(name string) *rest.Config {
 	config := p.Admin()
 	config.Impersonate = rest.ImpersonationConfig{
@@ -130,10 +130,10 @@ func (p *Plane) Node(name string) *rest.Config {
 	return config
 }
 
-// Bearer is whoever has a token.
+// Bearer returns the configuration with a token.
 func (p *Plane) Bearer(token string) *rest.Config { return p.config(token) }
 
-// Kubeconfig writes a file that leads whoever has a token to the API server.
+// Kubeconfig writes a kubeconfig file with a token.
 func (p *Plane) Kubeconfig(token string) string {
 	p.t.Helper()
 	p.starts++
@@ -144,7 +144,7 @@ func (p *Plane) Kubeconfig(token string) string {
 	return file
 }
 
-// Client talks to the API server as fast as it can.
+// Client returns a client without a rate limit.
 func (p *Plane) Client(config *rest.Config) kubernetes.Interface {
 	p.t.Helper()
 	client, err := kubernetes.NewForConfig(config)
@@ -154,7 +154,7 @@ func (p *Plane) Client(config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// features are the flags for the features that all programs have.
+// features returns the flags for the features of all programs.
 func (p *Plane) features() []string {
 	var flags, list []string
 	if p.options.As != "" {
@@ -169,7 +169,7 @@ func (p *Plane) features() []string {
 	return flags
 }
 
-// program is one that runs.
+// program is a running program.
 type program struct {
 	*host.Service
 	number int // of its start

@@ -30,22 +30,22 @@ func (p *Plane) StartServer() {
 		"--endpoint-reconciler-type=none", "--cert-dir="+p.path("certificates"),
 		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC",
 		"--token-auth-file="+p.path("tokens.csv"), "--enable-admission-plugins=NodeRestriction",
-		// No kubelet says that nodes are ready.
+		// No kubelet reports nodes as ready.
 		"--disable-admission-plugins=TaintNodesByCondition",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key,
 		"--service-account-signing-key-file="+key, "--runtime-config="+strings.Join(p.options.APIs, ","))
 	p.waitReady()
 }
 
-// StartScheduler starts the scheduler. It asks the API server as fast as it can.
+// StartScheduler starts the scheduler, with high rate limits.
 func (p *Plane) StartScheduler() {
 	p.t.Helper()
 	p.component("kube-scheduler", "--kubeconfig="+p.path("scheduler"), "--leader-elect=false", "--secure-port=0",
 		"--kube-api-qps=2000", "--kube-api-burst=4000")
 }
 
-// StartSchedulerWith starts a scheduler of that name with profiles, a list in YAML as they are in a
-// KubeSchedulerConfiguration. Everything else in its configuration is as StartScheduler has it.
+// StartSchedulerWith starts a scheduler with a name and with profiles, a YAML list as in a
+// KubeSchedulerConfiguration. Its other settings are those of StartScheduler.
 func (p *Plane) StartSchedulerWith(name, profiles string) {
 	p.t.Helper()
 	p.StartSchedulerFrom(name, `apiVersion: kubescheduler.config.k8s.io/v1
@@ -55,9 +55,8 @@ profiles:
 `+profiles, p.path("scheduler"))
 }
 
-// StartSchedulerFrom starts a scheduler of that name with a KubeSchedulerConfiguration that does not say how
-// to reach the API server: a kubeconfig does. It asks the API server as fast as it can, whatever else the
-// configuration says.
+// StartSchedulerFrom starts a scheduler with a name and a KubeSchedulerConfiguration without client
+// connection, which comes from the kubeconfig. The rate limits of StartScheduler apply to any configuration.
 func (p *Plane) StartSchedulerFrom(name, configuration, kubeconfig string, flags ...string) {
 	p.t.Helper()
 	file := p.path(fmt.Sprintf("%s-%d.yaml", name, p.starts))
@@ -68,7 +67,7 @@ func (p *Plane) StartSchedulerFrom(name, configuration, kubeconfig string, flags
 	p.component(name, slices.Concat([]string{"--config=" + file, "--secure-port=0"}, flags)...)
 }
 
-// StartControllers starts the controllers that matter to claims, pods and their owners.
+// StartControllers starts the controllers for claims, pods and their owners.
 func (p *Plane) StartControllers(more ...string) {
 	p.t.Helper()
 	p.component("kube-controller-manager", "--kubeconfig="+p.path("manager"), "--leader-elect=false",
@@ -91,7 +90,7 @@ func (p *Plane) Stop(name string) {
 	delete(p.running, name)
 }
 
-// Log is what a program that runs has logged.
+// Log returns the log of a running program.
 func (p *Plane) Log(name string) string {
 	p.t.Helper()
 	content, err := os.ReadFile(p.running[name].log)
@@ -101,7 +100,7 @@ func (p *Plane) Log(name string) string {
 	return string(content)
 }
 
-// CPU is how long a program has kept processors busy.
+// CPU returns the CPU time of a program.
 func (p *Plane) CPU(name string) time.Duration {
 	p.t.Helper()
 	spent, err := cpuTime(p.running[name].pid)
@@ -117,7 +116,7 @@ func (p *Plane) component(name string, args ...string) {
 	p.start(name, program, slices.Concat(args, p.features())...)
 }
 
-// start starts a program that dies with this process.
+// start starts a program that ends with this process.
 func (p *Plane) start(name, path string, args ...string) {
 	p.t.Helper()
 	p.starts++
@@ -131,7 +130,7 @@ func (p *Plane) start(name, path string, args ...string) {
 	p.running[name] = &program{Service: service, number: p.starts, pid: cmd.Process.Pid, log: log}
 }
 
-// waitReady waits until the API server has done all that it does at its start.
+// waitReady waits until the API server has finished its start.
 func (p *Plane) waitReady() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)

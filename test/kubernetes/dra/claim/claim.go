@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package claim writes ResourceClaims as people, templates and the scheduler write them.
+// Package claim writes ResourceClaims in the forms of users, templates and the scheduler.
 package claim
 
 import (
@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The classes that claims name, as deployments ships them.
+// The device classes, as deployed.
 const (
 	GPUClass    = "gpu.tandem.dev"
 	VFClass     = "vf.tandem.dev"
@@ -19,7 +19,7 @@ const (
 	BundleClass = "bundle.tandem.dev"
 )
 
-// The attributes that constraints name.
+// The attributes for constraints.
 const (
 	NUMANode   = resourceapi.FullyQualifiedName("resource.kubernetes.io/numaNode")
 	PCIeRoot   = resourceapi.FullyQualifiedName("resource.kubernetes.io/pcieRoot")
@@ -27,19 +27,19 @@ const (
 	Hive       = resourceapi.FullyQualifiedName("tandem.dev/hive")
 )
 
-// Spec is what a claim asks for: counts of devices, each kind in a request of its own, in this order.
+// Spec is a claim's request: counts of devices, each kind in a request of its own, in this order.
 type Spec struct {
 	Pairs, GPUs, VFs, Bundles int
 
-	// Near wants the pairs on one NUMA node if there are enough on one, else anywhere (firstAvailable).
+	// Near prefers all pairs on one NUMA node (firstAvailable).
 	Near bool
-	// Same is an attribute that all pairs have to have in common; "" for none.
+	// Same is an attribute that all pairs must share; "" for none.
 	Same resourceapi.FullyQualifiedName
-	// Distinct wants every pair on a switch of its own.
+	// Distinct requires a separate switch for every pair.
 	Distinct bool
 }
 
-// String is the claim in short, "4 pairs + 1 GPU, near".
+// String returns a short form, "4 pairs + 1 GPU, near".
 func (s Spec) String() string {
 	var parts []string
 	for _, part := range []struct {
@@ -97,16 +97,15 @@ func (s Spec) Claim(name string) *resourceapi.ResourceClaim {
 	return New(name, devices)
 }
 
-// Unchanged is the claim that the scheduler writes for a pod whose container asks for extended
-// resources, in the order of their names. The classes are those of the resources.
+// Unchanged returns the scheduler's claim for a pod whose container requests extended resources, in the order
+// of their names. The classes are those of the resources.
 func Unchanged(name string, gpuClass string, gpus int, vfClass string, vfs int) *resourceapi.ResourceClaim {
 	return New(name, resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{
 		Request("container-0-request-0", gpuClass, gpus), Request("container-0-request-1", vfClass, vfs),
 	}})
 }
 
-// Plain asks for a number of pairs by constraints alone: for each pair a GPU and a VF that have the
-// same switch.
+// Plain requests pairs by constraints alone: for each pair a GPU and a VF with the same switch.
 func Plain(name string, pairs int) *resourceapi.ResourceClaim {
 	return Matched(name, pairs, PCIeSwitch, func(*resourceapi.ExactDeviceRequest) {})
 }
@@ -127,7 +126,7 @@ func Matched(
 	return New(name, devices)
 }
 
-// New is a claim.
+// New returns a claim.
 func New(name string, devices resourceapi.DeviceClaim) *resourceapi.ResourceClaim {
 	return &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package form publishes a machine in the ways that there are beside Tandem's, to compare them with it.
+// Package form publishes a machine in other ways than Tandem, for comparison.
 package form
 
 import (
@@ -18,8 +18,7 @@ import (
 // Capacity is the name of the capacity of a PF, its VFs.
 const Capacity = resourceapi.QualifiedName("vfs")
 
-// Plain publishes each GPU and each VF as a device that says on which switch it is; pairs are for
-// constraints of the claim to find.
+// Plain publishes each GPU and each VF as a device with its switch; the constraints of claims find pairs.
 func Plain(m inventory.Machine) []pool.Slice {
 	devices := gpus(m)
 	for i, vf := range m.VFs {
@@ -28,7 +27,7 @@ func Plain(m inventory.Machine) []pool.Slice {
 	return cut(devices)
 }
 
-// PFs publishes each PF as one device with its VFs as a capacity that claims consume.
+// PFs publishes each PF as one device with its VFs as a consumable capacity.
 func PFs(m inventory.Machine) []pool.Slice {
 	devices := gpus(m)
 	var pfs []topology.Address
@@ -65,8 +64,8 @@ func gpus(m inventory.Machine) []resourceapi.Device {
 	return devices
 }
 
-// device has the attributes of Tandem's own devices that constraints need. What is on no switch has
-// none.
+// device returns a device with the attributes of Tandem's devices that constraints need. A device without a
+// switch has none.
 func device(
 	m inventory.Machine, name string, kind pool.Type, at topology.Address, on string,
 ) resourceapi.Device {
@@ -88,7 +87,7 @@ func device(
 
 func text(s string) resourceapi.DeviceAttribute { return resourceapi.DeviceAttribute{StringValue: &s} }
 
-// cut makes slices of so many devices as a slice can hold.
+// cut splits devices into slices of maximum size.
 func cut(devices []resourceapi.Device) []pool.Slice {
 	var contents []pool.Slice
 	for part := range slices.Chunk(devices, resourceapi.ResourceSliceMaxDevices) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node makes recorded machines to what the DRA driver knows of a node.
+// Package node converts recorded machines to the DRA driver's inventory.
 package node
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Read is a recorded machine with so many VFs on each PF (see machines.Load), all of which are handed
-// out: a PF without VFs is handed out itself.
+// Read returns a recorded machine with vfsPerPF VFs on each PF (see machines.Load), all of which are offered;
+// a PF without VFs is offered itself.
 func Read(name string, vfsPerPF int) (inventory.Machine, error) {
 	recorded, err := machines.Load(name, vfsPerPF)
 	if err != nil {

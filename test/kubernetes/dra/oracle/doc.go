@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oracle judges what the scheduler's allocator does with the devices that a node publishes.
+// Package oracle judges the scheduler's allocations of a node's published devices.
 //
-// It knows the machine, and the rules by which GPUs and VFs are handed out; of what is published it takes
-// only which VF is whose:
+// It uses the machine, and the rules for the assignment of GPUs and VFs; of the published devices it uses
+// only the VFs that belong to each GPU:
 //
-//   - A switch has more VFs than GPUs: each GPU has a VF of its own, which goes with that GPU or stays
-//     where it is. The other VFs are for whoever asks for VFs alone.
-//   - A switch has as many VFs as GPUs, or fewer: any GPU with any VF of the switch is a pair. Where a
-//     node has more sets of them than the scheduler can go through, some pairs only are published, of
-//     each VF one at least.
-//   - Where devices cannot share counters, each GPU has a VF of its own as long as there are some.
+//   - A switch has more VFs than GPUs: each GPU has a VF of its own, which is allocated with that GPU
+//     or not at all. The other VFs are for claims of VFs alone.
+//   - A switch has as many VFs as GPUs, or fewer: any GPU with any VF of the switch is a pair. If a
+//     node has more sets of pairs than the scheduler can search, only some pairs are published, with
+//     each VF in at least one.
+//   - Without shared counters, each GPU has a VF of its own as long as VFs remain.
 //
-// So what a claim could have on a switch follows from counting what is free there, and on the machine from
-// adding switches up. No search through devices is in this, as the allocator's is, and no counters.
+// So the possible allocations on a switch follow from counts of its free devices, and those of the machine
+// from sums over switches. Unlike the allocator, the oracle neither searches through devices nor uses
+// counters.
 package oracle

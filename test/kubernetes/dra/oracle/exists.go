@@ -14,7 +14,7 @@ import (
 // counts are numbers of pairs, GPUs alone, VFs alone and bundles.
 type counts [4]int
 
-// capped is the sum of both, as far as it is wanted.
+// capped returns the sum of both, limited to want.
 func (c counts) capped(more, want counts) counts {
 	for i := range c {
 		c[i] = min(c[i]+more[i], want[i])
@@ -22,10 +22,10 @@ func (c counts) capped(more, want counts) counts {
 	return c
 }
 
-// Exists reports whether what a claim asks for can be had now.
+// Exists reports whether the devices of a claim are available now.
 func (o *Oracle) Exists(s claim.Spec) bool { return o.exists(s, o.groups) }
 
-// Unreserved reports whether it could be had if no VF were reserved, and all pairs were published.
+// Unreserved reports whether they would be available without reserved VFs, and with all pairs published.
 func (o *Oracle) Unreserved(s claim.Spec) bool { return o.exists(s, o.unreserved) }
 
 func (o *Oracle) exists(s claim.Spec, groups []*group) bool {
@@ -55,8 +55,7 @@ func (o *Oracle) exists(s claim.Spec, groups []*group) bool {
 	return false
 }
 
-// choices are the sets of switches that the pairs can come from: one for each value of the attribute
-// that they have to have in common.
+// choices returns the sets of switches for the pairs: one set per value of the shared attribute.
 func choices(s claim.Spec, groups []*group) []func(*group) bool {
 	if s.Same == "" {
 		return []func(*group) bool{func(*group) bool { return true }}
@@ -77,7 +76,7 @@ func choices(s claim.Spec, groups []*group) []func(*group) bool {
 	return list
 }
 
-// value is the attribute that the claim's pairs have to have in common, of the switch's GPUs.
+// value returns the shared attribute of the claim's pairs for the switch's GPUs.
 func (g *group) value(s claim.Spec) (value string, known bool) {
 	switch s.Same {
 	case claim.NUMANode:
@@ -90,8 +89,8 @@ func (g *group) value(s claim.Spec) (value string, known bool) {
 	}
 }
 
-// ways are what can be had of a switch, with so many pairs at the most. What is less than one of them
-// can be had as well.
+// ways returns the maximal combinations of available devices of a switch, with at most the given number of
+// pairs. Smaller combinations are available too.
 func (o *Oracle) ways(g *group, pairs int) []counts {
 	var list []counts
 	for bundles := range subsets(o.untouched(g)) {
@@ -122,7 +121,7 @@ func (o *Oracle) ways(g *group, pairs int) []counts {
 	return list
 }
 
-// untouched are the bundles of which nobody has anything.
+// untouched returns the bundles that are completely free.
 func (o *Oracle) untouched(g *group) (list []pool.Device) {
 	for _, b := range g.bundles {
 		if !slices.ContainsFunc(slices.Concat(b.GPUs, b.VFs), func(id string) bool { return o.holder[id] != "" }) {
@@ -132,7 +131,7 @@ func (o *Oracle) untouched(g *group) (list []pool.Device) {
 	return list
 }
 
-// subsets yields every subset of devices that have nothing in common.
+// subsets yields every subset of disjoint devices.
 func subsets(list []pool.Device) iter.Seq[[]pool.Device] {
 	return func(yield func([]pool.Device) bool) {
 		for mask := range 1 << len(list) {
@@ -162,8 +161,8 @@ func disjoint(list []pool.Device) bool {
 	return true
 }
 
-// matching is how many pairs can be made at a time of what is free: the size of a maximum matching, by
-// augmenting paths.
+// matching returns the maximum number of simultaneous pairs of free devices: the size of a maximum matching,
+// by augmenting paths.
 func matching(pairs map[string][]string, free func(id string) bool) (size int) {
 	partner := map[string]string{} // by VF
 	var augment func(gpu string, seen map[string]bool) bool

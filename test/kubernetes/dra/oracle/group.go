@@ -12,20 +12,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// group is the GPUs and VFs of one switch.
+// group has the GPUs and VFs of one switch.
 type group struct {
-	at      topology.Address // one of its cards
+	at      topology.Address // of one of its cards
 	gpus    []string
 	vfs     []string
-	pairs   map[string][]string // by GPU: the VFs that go with it
-	alone   []string            // VFs that go alone
+	pairs   map[string][]string // by GPU: the VFs that pair with it
+	alone   []string            // VFs outside pairs
 	strict  bool                // VFs go with a GPU or alone, none both ways
 	bundles []pool.Device
 	numa    topology.NUMANode // of its GPUs
 	hive    string            // likewise
 }
 
-// groups sorts GPUs, and those VFs that are published, by switch.
+// groups groups GPUs, and the published VFs, by switch.
 func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
 	var list []*group
 	find := func(at topology.Address) *group {
@@ -55,8 +55,7 @@ func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
 	return list, nil
 }
 
-// assign fills in which VF goes with which GPU, and checks that what is published is what the rules
-// say.
+// assign sets the VFs of each GPU, and checks the published devices against the rules.
 func (g *group) assign(devices map[string]pool.Device, counters, all bool) error {
 	got, gpus := map[pool.Type]int{}, map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
@@ -89,8 +88,8 @@ func (g *group) assign(devices map[string]pool.Device, counters, all bool) error
 	return g.checkVFs()
 }
 
-// want is how many devices of each type the rules say. Where not all pairs are published that there are
-// it is at least one of each VF, and no GPU is in two.
+// want returns the number of devices of each type by the rules. If not all pairs are published, at least one
+// per VF is, and no GPU is in two.
 func (g *group) want(counters, all bool, got map[pool.Type]int) map[pool.Type]int {
 	gpus, vfs := len(g.gpus), len(g.vfs)
 	paired := min(gpus, vfs)
@@ -109,10 +108,10 @@ func (g *group) want(counters, all bool, got map[pool.Type]int) map[pool.Type]in
 	return want
 }
 
-// most is how many sets of pairs of such switches there are on a node whose pairs are all published.
+// most is the maximum number of sets of pairs on a node with all pairs published.
 const most = 1 << 13
 
-// few reports whether the pairs of switches that reserve no VF make so few sets that all are published.
+// few reports whether all pairs of switches without reserved VFs are published, because they make few sets.
 func few(groups []*group) bool {
 	sets := 1
 	for _, g := range groups {
@@ -126,7 +125,7 @@ func few(groups []*group) bool {
 	return true
 }
 
-// matchings is how many sets of pairs there are of GPUs and VFs, each in one pair of a set at the most.
+// matchings returns the number of sets of pairs of GPUs and VFs with each device in at most one pair.
 func matchings(gpus, vfs int) int {
 	if gpus == 0 || vfs == 0 {
 		return 1
@@ -138,7 +137,7 @@ func matchings(gpus, vfs int) int {
 	return without + vfs*matchings(gpus-1, vfs-1)
 }
 
-// checkVFs checks that no VF can be had both ways where none may, and that every VF can be had.
+// checkVFs checks that every VF is published, and none in two forms that exclude each other.
 func (g *group) checkVFs() error {
 	seen := map[string]int{}
 	for _, vfs := range g.pairs {
@@ -163,7 +162,7 @@ func (g *group) checkVFs() error {
 	return nil
 }
 
-// unreserved is the switch if its VFs went with any of its GPUs, or alone.
+// unreserved returns the switch as if any VF could be paired with any GPU, or be allocated alone.
 func (g *group) unreserved() *group {
 	all := *g
 	all.alone, all.strict, all.pairs = g.vfs, false, map[string][]string{}

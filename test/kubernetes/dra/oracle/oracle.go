@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 )
 
-// Oracle is a machine of which claims have some devices.
+// Oracle is a machine with the devices of claims.
 type Oracle struct {
 	machine inventory.Machine
 	devices map[string]pool.Device
@@ -23,12 +23,11 @@ type Oracle struct {
 	// the same without reserved VFs, with all pairs
 	unreserved []*group
 	of         map[string]*group   // by ID of a GPU or VF
-	holder     map[string]string   // by ID: the claim that has it
-	claims     map[string][]string // by claim: the IDs that it has
+	holder     map[string]string   // by ID: the claim that holds it
+	claims     map[string][]string // by claim: the IDs that it holds
 }
 
-// New checks that what is published follows the rules, and is complete, of a machine that nobody has
-// anything of.
+// New checks that the published devices of a free machine follow the rules and are complete.
 func New(m inventory.Machine, options pool.Options, p pool.Pool) (*Oracle, error) {
 	published := map[string]bool{}
 	for _, d := range p.Devices {
@@ -66,7 +65,7 @@ func New(m inventory.Machine, options pool.Options, p pool.Pool) (*Oracle, error
 	return o, nil
 }
 
-// capped checks that so many VFs of each PF are published, or all that there are.
+// capped checks that the maximum number of VFs of each PF is published, or all VFs.
 func capped(m inventory.Machine, most int, published map[string]bool) error {
 	there, here := map[string]int{}, map[string]int{}
 	for _, vf := range m.VFs {
@@ -88,10 +87,10 @@ func capped(m inventory.Machine, most int, published map[string]bool) error {
 	return nil
 }
 
-// vfOf reports whether this is the PF of something, and not what stands for none.
+// vfOf reports whether pf is a PF's address, not the zero address.
 func vfOf(pf string) bool { return pf != "0000:00:00.0" }
 
-// together checks that what is one device is on one switch.
+// together checks that the parts of a device are on one switch.
 func (o *Oracle) together(d pool.Device) error {
 	if d.Type == pool.GPU && len(d.VFs) > 0 || d.Type == pool.VF && len(d.GPUs) > 0 {
 		return fmt.Errorf("%s is a %s and has %v and %v", d.Name, d.Type, d.GPUs, d.VFs)
@@ -108,7 +107,7 @@ func (o *Oracle) together(d pool.Device) error {
 	return nil
 }
 
-// Take gives a claim what the allocator found for it. The error says what is wrong with that.
+// Take assigns the allocator's results to a claim. It returns an error if they break a rule.
 func (o *Oracle) Take(name string, s claim.Spec, results []resourceapi.DeviceRequestAllocationResult) error {
 	given, err := o.given(results)
 	if err != nil {
@@ -135,7 +134,7 @@ func (o *Oracle) Take(name string, s claim.Spec, results []resourceapi.DeviceReq
 	return nil
 }
 
-// Release takes back what a claim has.
+// Release releases the devices of a claim.
 func (o *Oracle) Release(name string) {
 	for _, id := range o.claims[name] {
 		delete(o.holder, id)
@@ -143,12 +142,12 @@ func (o *Oracle) Release(name string) {
 	delete(o.claims, name)
 }
 
-// fits are the types of devices that a request may be given.
+// fits has the allowed types of devices by request.
 var fits = map[string][]pool.Type{
 	"pairs": {pool.Pair, pool.GPUVF}, "gpus": {pool.GPU, pool.GPUVF}, "vfs": {pool.VF}, "bundles": {pool.Bundle},
 }
 
-// given are the devices by request.
+// given returns the devices by request.
 func (o *Oracle) given(
 	results []resourceapi.DeviceRequestAllocationResult,
 ) (map[string][]pool.Device, error) {
@@ -174,7 +173,7 @@ func near(results []resourceapi.DeviceRequestAllocationResult) bool {
 	})
 }
 
-// constrained checks pairs against what the claim says of them beside their number.
+// constrained checks pairs against the claim's constraints.
 func (o *Oracle) constrained(s claim.Spec, pairs []pool.Device, near bool) error {
 	if s.Near && near {
 		s.Same = claim.NUMANode

@@ -14,7 +14,7 @@ import (
 // Classes are the DeviceClasses of a cluster, by name.
 type Classes map[string]*resourceapi.DeviceClass
 
-// List is all of them.
+// List returns all classes.
 func (c Classes) List() ([]*resourceapi.DeviceClass, error) {
 	list := make([]*resourceapi.DeviceClass, 0, len(c))
 	for _, class := range c {
@@ -23,7 +23,7 @@ func (c Classes) List() ([]*resourceapi.DeviceClass, error) {
 	return list, nil
 }
 
-// Get finds one by name.
+// Get returns a class by name.
 func (c Classes) Get(name string) (*resourceapi.DeviceClass, error) {
 	class, ok := c[name]
 	if !ok {
@@ -32,7 +32,7 @@ func (c Classes) Get(name string) (*resourceapi.DeviceClass, error) {
 	return class, nil
 }
 
-// ReadClasses reads the DeviceClasses of a file of manifests. Objects of other kinds are left out.
+// ReadClasses reads the DeviceClasses of a file of manifests, and ignores other objects.
 func ReadClasses(file string) (Classes, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -51,7 +51,7 @@ func ReadClasses(file string) (Classes, error) {
 	return classes, nil
 }
 
-// Of finds the class that has an extended resource.
+// Of returns the class of an extended resource.
 func (c Classes) Of(resource string) (name string, ok bool) {
 	for name, class := range c {
 		if r := class.Spec.ExtendedResourceName; r != nil && *r == resource {

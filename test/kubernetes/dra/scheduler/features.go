@@ -6,10 +6,10 @@ package scheduler
 
 import "k8s.io/dynamic-resource-allocation/structured"
 
-// Minor is the version of Kubernetes whose allocator this is, 1.37.
+// Minor is the Kubernetes version of the allocator, 1.37.
 const Minor = 37
 
-// Defaults are the features of a scheduler of that version whose gates nobody has set
+// Defaults returns the features of that version's scheduler with default gates
 // (pkg/features/kube_features.go).
 func Defaults() structured.Features {
 	return structured.Features{

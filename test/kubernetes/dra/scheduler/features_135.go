@@ -6,11 +6,10 @@ package scheduler
 
 import "k8s.io/dynamic-resource-allocation/structured"
 
-// Minor is the version of Kubernetes whose allocator this is, 1.35. That of 1.34 searches in the same
-// way.
+// Minor is the Kubernetes version of the allocator, 1.35. The search of 1.34 is the same.
 const Minor = 35
 
-// Defaults are the features of a scheduler of that version whose gates nobody has set.
+// Defaults returns the features of that version's scheduler with default gates.
 func Defaults() structured.Features {
 	return structured.Features{AdminAccess: true, PrioritizedList: true}
 }

@@ -6,10 +6,10 @@ package scheduler
 
 import "k8s.io/dynamic-resource-allocation/structured"
 
-// Minor is the version of Kubernetes whose allocator this is, 1.36.
+// Minor is the Kubernetes version of the allocator, 1.36.
 const Minor = 36
 
-// Defaults are the features of a scheduler of that version whose gates nobody has set.
+// Defaults returns the features of that version's scheduler with default gates.
 func Defaults() structured.Features {
 	return structured.Features{
 		AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,

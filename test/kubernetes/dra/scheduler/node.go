@@ -12,11 +12,11 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// NodeName is the name of the node, and of a driver's pool on it.
+// NodeName is the name of the node, and of a driver's pool on the node.
 const NodeName = "node-1"
 
-// Publish makes the ResourceSlices of a driver's pool on the node as the kubeletplugin helper does:
-// numbered names, one generation, the number of slices in each.
+// Publish returns the ResourceSlices of a driver's pool on the node like the kubeletplugin helper: numbered
+// names, one generation, the number of slices in each.
 func Publish(driver string, contents []pool.Slice) []*resourceapi.ResourceSlice {
 	published := make([]*resourceapi.ResourceSlice, len(contents))
 	for i, content := range contents {

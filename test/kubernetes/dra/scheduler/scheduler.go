@@ -29,7 +29,7 @@ type Scheduler struct {
 	allocated structured.AllocatedState
 }
 
-// New makes the scheduler of a cluster with these slices and classes.
+// New returns the scheduler of a cluster with these slices and classes.
 func New(slices []*resourceapi.ResourceSlice, classes Classes, features structured.Features) *Scheduler {
 	return &Scheduler{
 		slices: slices, classes: classes, features: features,
@@ -42,8 +42,8 @@ func New(slices []*resourceapi.ResourceSlice, classes Classes, features structur
 	}
 }
 
-// Allocate finds devices for a claim, and takes nothing; nil where there are none. The search ends with
-// the context, whose error it then returns.
+// Allocate returns devices for a claim, or nil if there are none, and reserves nothing. It returns the error
+// of ctx if the search does not end in time.
 func (s *Scheduler) Allocate(
 	ctx context.Context, claim *resourceapi.ResourceClaim,
 ) (*resourceapi.AllocationResult, error) {
@@ -58,9 +58,8 @@ func (s *Scheduler) Allocate(
 	return &results[0], nil
 }
 
-// Within is Allocate with a search of so many steps at the most, and how many it took. A step is one
-// device that is looked for. Steps are the same on every computer, time is not. Beyond them the error
-// is ErrSteps.
+// Within is Allocate with a limit of steps, and returns the number of steps. A step is the search for one
+// device; unlike time, steps are equal on all machines. Over the limit the error is ErrSteps.
 func (s *Scheduler) Within(
 	most int, claim *resourceapi.ResourceClaim,
 ) (result *resourceapi.AllocationResult, steps int, err error) {
@@ -82,7 +81,7 @@ func (s *Scheduler) Take(result *resourceapi.AllocationResult) {
 	}
 }
 
-// Release gives them back.
+// Release releases the devices of a result.
 func (s *Scheduler) Release(result *resourceapi.AllocationResult) {
 	for _, r := range result.Devices.Results {
 		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
@@ -95,8 +94,8 @@ func (s *Scheduler) Release(result *resourceapi.AllocationResult) {
 	}
 }
 
-// counting is a context that ends after it was asked so many times whether it has ended: the allocator
-// asks once for each device that it looks for.
+// counting is a context that ends after a number of calls of its methods: the allocator makes one call for
+// each device that it searches.
 type counting struct {
 	context.Context
 	left int

@@ -9,24 +9,24 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Side is one half of a container's request: Want devices, all of those held already and the rest out of the
-// free ones. There is one address per device, so partitions of one GPU repeat it.
+// Side is one half of a container's request: Want devices, including all of Held, the rest from Free. Each
+// device has an address, so partitions of one GPU repeat it.
 type Side struct {
 	Held []topology.Address
 	Free []topology.Address
 	Want int
 }
 
-// Of is the half of a container that holds exactly these devices.
+// Of returns the half of a container with exactly these devices.
 func Of(held []topology.Address) Side { return Side{Held: held, Want: len(held)} }
 
-// Reachable returns the best pairs that any choice of devices can give. A device is in one pair at most;
-// where one half is larger, its rest goes without a partner.
+// Reachable returns the best pairs of any choice of devices. Each device is in at most one pair; the rest of
+// a larger half has no partners.
 //
-// It is a matching of the largest total weight in the graph of all GPUs and VFs. A pair of one level weighs
-// more than any number of pairs of the next, so that the largest weight is the best vector. The smaller half
-// is filled up with blanks, partners that count for nothing. Devices that are held and blanks have to be
-// matched: each brings a bonus that outweighs all pairs.
+// The result is a matching of maximum weight in the graph of all GPUs and VFs. A pair of one level weighs
+// more than any number of pairs of the next level, so that maximum weight means the best vector. Blanks,
+// partners of weight 0, fill up the smaller half. Held devices and blanks must be matched: each adds a bonus
+// that exceeds the weight of all pairs.
 func Reachable(gpus, vfs Side, level Level) (Pairs, error) {
 	if err := errors.Join(gpus.check("GPUs"), vfs.check("VFs")); err != nil {
 		return Pairs{}, err
@@ -64,14 +64,14 @@ func (s Side) check(what string) error {
 	return nil
 }
 
-// vertex is a device, or a blank that stands for none.
+// vertex is a device or a blank.
 type vertex struct {
 	address topology.Address
 	must    bool // has to be matched
 	blank   bool
 }
 
-// vertices are the devices of one half, and the blanks that fill it up to size.
+// vertices returns the devices of one half, filled up with blanks to size.
 func (s Side) vertices(size int) []vertex {
 	var all []vertex
 	for _, address := range s.Held {
@@ -86,8 +86,8 @@ func (s Side) vertices(size int) []vertex {
 	return all
 }
 
-// weight is a number with base size+1 and one digit per level, the nearest the most significant. The bonus is
-// the digit above.
+// weight is a number in base size+1 with one digit per level, the nearest the most significant, and the bonus
+// as the digit above.
 func weight(gpu, vf vertex, level Level, size int) int64 {
 	digit := func(n int) int64 {
 		w := int64(1)

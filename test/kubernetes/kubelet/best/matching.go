@@ -7,7 +7,7 @@ import "math"
 // unmatched is the partner of a vertex without one.
 const unmatched = -1
 
-// matching is a matching in a complete bipartite graph that has the largest weight among those of its size.
+// matching is a matching of maximum weight for its size in a complete bipartite graph.
 type matching struct {
 	weight      [][]int64 // [left][right]
 	left, right []int     // the partner of each vertex, or unmatched
@@ -29,9 +29,8 @@ func newMatching(left, right int, weight func(left, right int) int64) *matching 
 	return m
 }
 
-// augment adds one pair by the alternating path that gains the most weight. Beginning with none, that gives
-// the largest weight for every size (Ford and Fulkerson's successive shortest paths, with the longest in
-// their place).
+// augment adds one pair by the alternating path with the largest gain. Starting from an empty matching, each
+// size has maximum weight (Ford and Fulkerson's successive shortest paths, here longest paths).
 func (m *matching) augment() {
 	gain, via := m.paths()
 	end := unmatched
@@ -47,11 +46,11 @@ func (m *matching) augment() {
 	}
 }
 
-// unreached is the gain of a vertex to which no path is known yet.
+// unreached is the gain of a vertex without a known path.
 const unreached = math.MinInt64
 
-// paths finds, for every right vertex, the alternating path from an unmatched left vertex that gains the most
-// weight: what it gains, and the left vertex before the end (Bellman and Ford).
+// paths returns, for every right vertex, the largest gain of an alternating path from an unmatched left
+// vertex, and the left vertex before the end (Bellman and Ford).
 func (m *matching) paths() (gain []int64, via []int) {
 	gain, via = make([]int64, len(m.right)), make([]int, len(m.right))
 	for r := range gain {
@@ -71,8 +70,8 @@ func (m *matching) paths() (gain []int64, via []int) {
 	return gain, via
 }
 
-// gainAt is the gain of the best known path to a left vertex: none for an unmatched one, where paths begin;
-// for a matched one that of its partner, less the weight of their pair, which the path would give up.
+// gainAt returns the gain of the best known path to a left vertex: 0 for an unmatched one, where paths begin;
+// otherwise the gain of its partner less the weight of their pair, which the path would remove.
 func (m *matching) gainAt(l int, gain []int64) int64 {
 	r := m.left[l]
 	switch {

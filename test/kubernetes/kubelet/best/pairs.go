@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package best tells how near to each other the GPUs and VFs of a container could have been at best. It knows
-// the order of distances and nothing of how Tandem chooses, so that it can judge it.
+// Package best computes the nearest possible pairs of a container's GPUs and VFs. It uses only the order of
+// distances, independently of Tandem's choice, which it judges.
 package best
 
 import (
@@ -15,10 +15,10 @@ import (
 // Pairs counts the pairs of a container by distance, the nearest first: #PIX, #PXB, #PHB, #NODE, #SYS, #UNK.
 type Pairs [topology.Levels]int
 
-// Level tells how far apart a GPU and a VF are.
+// Level returns the distance of a GPU and a VF.
 type Level func(gpu, vf topology.Address) topology.Level
 
-// Count counts pairs that are this far apart.
+// Count counts the pairs by distance.
 func Count(levels []topology.Level) Pairs {
 	var pairs Pairs
 	for _, level := range levels {
@@ -27,7 +27,7 @@ func Count(levels []topology.Level) Pairs {
 	return pairs
 }
 
-// Compare is negative where p is better: where it has more of the nearest pairs, or as many and more of the
+// Compare returns a negative number if p is better: more of the nearest pairs, or as many and more of the
 // next nearest.
 func (p Pairs) Compare(q Pairs) int {
 	for level := range p {
@@ -46,7 +46,7 @@ func (p Pairs) Add(q Pairs) Pairs {
 	return p
 }
 
-// String prints what there is, "3 PIX + 1 SYS", or "none".
+// String formats the counts, "3 PIX + 1 SYS", or "none".
 func (p Pairs) String() string {
 	var parts []string
 	for level, count := range p {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows on recorded machines what the pair does: it admits pods through the real kubelet
-// managers and prints which GPUs and VFs a container gets, how far apart they are, and what the same request
-// gets when the two plugins do not coordinate. It exits with 1 unless every placement is the best there is on
-// the NUMA nodes that the kubelet chose.
+// Command demo demonstrates the two plugins on recorded machines: it admits pods through the real kubelet
+// managers and prints a container's GPUs and VFs with their distances, next to those of the same request with
+// uncoordinated plugins. It exits with 1 unless every placement is optimal on the NUMA nodes that the kubelet
+// chose.
 package main
 
 import (
@@ -24,8 +24,8 @@ import (
 )
 
 func main() {
-	// A reader that goes away ("demo | head") must not end the demo before it has cleaned up. The signal is not
-	// waited for either: once it is, sockets whose other side has ended raise it too.
+	// A closed pipe ("demo | head") must not end the demo before its cleanup. The signal is ignored, not
+	// handled: sockets with a closed peer would raise a handled one too.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// run shows the set-ups of the machines that the command line names, all of them by default.
+// run shows the set-ups of the machines on the command line, by default of all machines.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	node.Silence()
 	flags := pflag.NewFlagSet("demo", pflag.ContinueOnError)

@@ -44,7 +44,7 @@ func (p *printer) setup(s setup, r *rig.Rig) {
 		count(r.VFs(), "VF"))
 }
 
-// leftOut says which machines are not shown, and why.
+// leftOut prints the machines that are not shown, and the reason.
 func (p *printer) leftOut(machines []string) {
 	if len(machines) > 0 {
 		p.printf("\n%s\n%s\nNVIDIA GPUs are shown by a stand-in for NVIDIA's library, which is C, "+
@@ -53,7 +53,7 @@ func (p *printer) leftOut(machines []string) {
 	}
 }
 
-// result prints a request: for each order in which the kubelet asked, what the first pod got.
+// result prints a request: the first pod's devices for each order of the kubelet's calls.
 func (p *printer) result(r result) {
 	if r.refused != "" {
 		p.printf("\n  %s\n    %s\n", r.request(), strings.ReplaceAll(r.refused, "\n", "\n    "))
@@ -73,7 +73,7 @@ func (p *printer) result(r result) {
 	}
 }
 
-// fault prints a placement that could have been better, and what the daemons logged of it.
+// fault prints a placement that is not optimal, and the daemons' log of it.
 func (p *printer) fault(placed rig.Placement) {
 	if placed.Pairs == placed.Best {
 		return
@@ -97,13 +97,13 @@ func plural(resource string) string {
 	return "GPUs"
 }
 
-// half is one half of the page: lines with what stands at their end in another colour.
+// half is one half of the page: lines, and their ends in another colour.
 type half struct{ lines, ends []string }
 
 // halfWidth is the width of a line of a half.
 const halfWidth = 46
 
-// block describes what a container found.
+// block describes the devices of a container.
 func (p *printer) block(who string, placed rig.Placement) half {
 	h := half{lines: []string{who + numa(placed.NUMA)}, ends: []string{""}}
 	for i, gpu := range placed.GPUs {
@@ -131,7 +131,7 @@ func numa(nodes []int) string {
 	}
 }
 
-// beside prints two halves side by side, or one below the other where the page is narrow.
+// beside prints two halves side by side, or one below the other on a narrow page.
 func (p *printer) beside(left, right half) {
 	if p.width < 2*halfWidth+8 {
 		p.below(left)
@@ -149,7 +149,7 @@ func (p *printer) below(h half) {
 	}
 }
 
-// column is line i of a half, filled up to its width.
+// column returns line i of a half, padded to its width.
 func (p *printer) column(h half, i int) string {
 	text := h.lines[i] + "  " + h.ends[i]
 	fill := strings.Repeat(" ", max(0, halfWidth-len(text)))
@@ -180,7 +180,7 @@ func isTerminal(out io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// defaultWidth is for output that goes to no terminal.
+// defaultWidth is the width for output other than to a terminal.
 const defaultWidth = 120
 
 func terminalWidth(out io.Writer) int {

@@ -13,8 +13,8 @@ import (
 )
 
 // whyRefused explains why an empty node refuses a request: the restricted policy admits a container only if
-// all its resources want the same NUMA nodes, and a resource wants as few as can hold the request on an empty
-// machine. Any other refusal is an error.
+// all its resources prefer the same NUMA nodes, and a resource prefers the fewest nodes that suffice on an
+// empty machine. It returns an error for any other refusal.
 func whyRefused(r *rig.Rig, rejection *node.Rejection, size int) (string, error) {
 	gpus, vfs := perNode(r.Node.Inventory(r.GPU)), perNode(r.Node.Inventory(rig.VF))
 	g, v := fewest(gpus, size), fewest(vfs, size)
@@ -38,7 +38,7 @@ func perNode(inventory map[string][]int) map[int]int {
 	return count
 }
 
-// fewest is the number of NUMA nodes it takes to hold size devices; 0 where devices have no node.
+// fewest returns the minimum number of NUMA nodes for size devices, 0 for devices without nodes.
 func fewest(perNode map[int]int, size int) int {
 	counts := slices.SortedFunc(maps.Values(perNode), func(a, b int) int { return cmp.Compare(b, a) })
 	for i, count := range counts {
@@ -56,7 +56,7 @@ func nodes(n int) string {
 	return fmt.Sprintf("%d NUMA nodes", n)
 }
 
-// distribution is "each has 4" or "each has 31 to 32".
+// distribution returns text such as "each has 4" or "each has 31 to 32".
 func distribution(perNode map[int]int) string {
 	counts := slices.Sorted(maps.Values(perNode))
 	if counts[0] == counts[len(counts)-1] {

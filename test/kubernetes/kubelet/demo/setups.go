@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
 )
 
-// setup is a machine with its VFs as the demo offers them.
+// setup is a machine with VFs for the demo.
 type setup struct {
 	rig.Setup
 	about string
@@ -17,9 +17,9 @@ type setup struct {
 // sizes are the requests: as many GPUs and as many VFs.
 var sizes = []int{1, 2, 4, 8}
 
-// setups are the recorded machines. Where a machine comes once, it has as many VFs on a NUMA node as GPUs or
-// partitions, or VFs without NUMA hint, so that the restricted policy admits every size; the first one shows
-// what happens otherwise.
+// setups are the recorded machines. Machines in a single set-up have as many VFs on a NUMA node as GPUs or
+// partitions, or VFs without NUMA hint, so that the restricted policy admits every size; the first machine
+// shows the refusals otherwise.
 var setups = []setup{
 	{rig.Setup{Machine: "oci-mi300x-derived", VFsPerPF: 1}, "8 GPUs and 8 NICs, one of each per switch"},
 	{rig.Setup{Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true},

@@ -11,13 +11,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
 )
 
-// result is one request on one set-up.
+// result is the result of one request on one set-up.
 type result struct {
 	setup         setup
 	size          int
 	tandem        trials
 	uncoordinated trials
-	refused       string // why the kubelet refuses it, "" where it was admitted
+	refused       string // reason of the kubelet's refusal; "" if admitted
 }
 
 // show starts a set-up twice, coordinated and not, and puts every request to both.
@@ -53,7 +53,7 @@ func start(ctx context.Context, s setup, coordinated bool) (*rig.Rig, error) {
 	return rig.Start(ctx, s.Setup)
 }
 
-// request puts the same pods to both, one after the other on an empty node.
+// request admits the same pods to both rigs, one after the other on an empty node.
 func request(ctx context.Context, s setup, size int, tandem, uncoordinated *rig.Rig) (result, error) {
 	r := result{setup: s, size: size, tandem: newTrials(), uncoordinated: newTrials()}
 	for i := range maxPods {
@@ -77,15 +77,15 @@ func request(ctx context.Context, s setup, size int, tandem, uncoordinated *rig.
 	return r, fmt.Errorf("%d admissions of %d+%d, and the kubelet asked in one order only", maxPods, size, size)
 }
 
-// pods is how often a request is tried, and more often until the kubelet has asked either resource first, of
-// Tandem and without. The rarer order comes in one admission out of five: a hundred in a row without it would
-// be a fault.
+// pods is the number of trials of a request; more follow until the kubelet has called each resource first, on
+// both rigs. The rarer order comes in one admission out of five: a hundred in a row without it would be a
+// fault.
 const (
 	pods    = 20
 	maxPods = 100
 )
 
-// limits are what a pod asks for.
+// limits returns a pod's requests.
 func limits(r *rig.Rig, size int) map[string]int {
 	limits := map[string]int{r.GPU: size}
 	if r.VFs() > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// request is what the container asked for.
+// request formats the container's request.
 func (r result) request() string {
 	switch {
 	case r.isPaired():
@@ -25,8 +25,7 @@ func (r result) request() string {
 
 func (r result) isPaired() bool { return r.setup.VFsPerPF > 0 }
 
-// summary prints the table and what it comes to, and returns an error unless everything is as good as it can
-// be.
+// summary prints the table and its result, and returns an error unless all placements are optimal.
 func (p *printer) summary(results []result) error {
 	p.printf("\n%s\nThe pairs of all pods of a request, both orders together.\n\n", p.bold("== Summary"))
 	p.table(results)
@@ -67,7 +66,7 @@ func (p *printer) table(results []result) {
 	w.Flush()
 }
 
-// cells are the columns of Tandem, of the uncoordinated pair, and of what is to be said of them.
+// cells returns the columns for Tandem, for the uncoordinated plugins, and for the remark.
 func (r result) cells() string {
 	switch {
 	case r.refused != "":
@@ -84,7 +83,7 @@ func (r result) cells() string {
 	}
 }
 
-// share is "150 of 160 (93.8 %)".
+// share returns text such as "150 of 160 (93.8 %)".
 func share(pairs best.Pairs) string {
 	all := 0
 	for _, count := range pairs {

@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// trials are the placements of pods with the same request, by the resource that the kubelet asked first.
+// trials are the placements of pods with the same request, by the resource of the kubelet's first call.
 type trials struct {
 	first map[string][]rig.Placement
 }
@@ -35,7 +35,7 @@ func (t trials) try(ctx context.Context, r *rig.Rig, size, number int) error {
 	return nil
 }
 
-// orders is how many orders there were in which the kubelet asked.
+// orders returns the number of orders of the kubelet's calls.
 func (t trials) orders() int { return len(t.first) }
 
 // all yields every placement.
@@ -57,7 +57,7 @@ func (t trials) pods() int {
 	return n
 }
 
-// worse counts the pods that could have got better pairs.
+// worse counts the pods that could have had better pairs.
 func (t trials) worse() int {
 	n := 0
 	for placed := range t.all {
@@ -77,7 +77,7 @@ func (t trials) pairs() best.Pairs {
 	return sum
 }
 
-// best adds up the best pairs that all pods could have got.
+// best returns the sum of the best possible pairs of all pods.
 func (t trials) best() best.Pairs {
 	var sum best.Pairs
 	for placed := range t.all {
@@ -86,7 +86,7 @@ func (t trials) best() best.Pairs {
 	return sum
 }
 
-// cards is the average number of cards that the GPUs or partitions of a pod are on.
+// cards returns the mean number of cards of a pod's GPUs or partitions.
 func (t trials) cards() float64 {
 	cards := 0
 	for placed := range t.all {

@@ -9,8 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Rejection is the kubelet's refusal of a pod, as it would stand in the pod's status. Such a pod has failed
-// for good.
+// Rejection is the kubelet's refusal of a pod, as in the pod's status. The pod has failed permanently.
 type Rejection struct {
 	Pod     string
 	Reason  string // "TopologyAffinityError", "UnexpectedAdmissionError"
@@ -21,9 +20,9 @@ func (r *Rejection) Error() string {
 	return fmt.Sprintf("pod %s rejected: %s: %s", r.Pod, r.Reason, r.Message)
 }
 
-// Admit does what HandlePodAdditions in pkg/kubelet/kubelet.go does for one new pod: make it known, then let
-// it pass the admission handlers, one pod at a time. Allocation of all its containers is part of that. The
-// error is a *Rejection.
+// Admit admits a new pod like HandlePodAdditions in pkg/kubelet/kubelet.go: it adds the pod, then calls the
+// admission handlers, including the allocation of all containers, for one pod at a time. The error is a
+// *Rejection.
 func (n *Node) Admit(pod *v1.Pod) error {
 	n.admission.Lock()
 	defer n.admission.Unlock()
@@ -43,11 +42,11 @@ func (n *Node) admit(pod *v1.Pod) error {
 	return nil
 }
 
-// Terminate ends a pod's containers. The kubelet knows it still, as an inactive one. Unlike Remove it may be
-// called at any time, as a container may end at any time.
+// Terminate ends a pod's containers. The kubelet keeps the pod as an inactive one. Unlike Remove, Terminate
+// may be called at any time.
 func (n *Node) Terminate(pod *v1.Pod) { n.pods.deactivate(pod) }
 
-// Remove ends a pod: its containers stop, then the kubelet forgets it. The kubelet calls no plugin for that.
+// Remove ends a pod: its containers stop, then the kubelet forgets the pod, without a call to plugins.
 func (n *Node) Remove(pod *v1.Pod) error {
 	n.admission.Lock()
 	defer n.admission.Unlock()
@@ -66,7 +65,7 @@ func (n *Node) Remove(pod *v1.Pod) error {
 	return nil
 }
 
-// containers are all containers of a pod in the order in which they are admitted.
+// containers returns all containers of a pod in the order of their admission.
 func containers(pod *v1.Pod) []v1.Container {
 	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 }

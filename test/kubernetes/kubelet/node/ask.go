@@ -13,21 +13,21 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 )
 
-// Allocatable is the number of healthy devices of a resource, allocated ones included, as it would stand in
-// the node's status.
+// Allocatable returns the number of healthy devices of a resource, including allocated ones, as in the node's
+// status.
 func (n *Node) Allocatable(resource string) int {
 	quantity := n.allocatable()[v1.ResourceName(resource)]
 	return int(quantity.Value())
 }
 
-// Capacity is the number of devices of a resource, healthy or not, as it would stand in the node's status.
+// Capacity returns the number of devices of a resource, healthy or not, as in the node's status.
 func (n *Node) Capacity(resource string) int {
 	quantity := n.capacity()[v1.ResourceName(resource)]
 	return int(quantity.Value())
 }
 
-// WaitAllocatable waits until a resource has this many healthy devices. The kubelet announces the change to
-// nobody, so this looks every few milliseconds.
+// WaitAllocatable waits until a resource has this many healthy devices. It polls every few milliseconds,
+// because the kubelet sends no notification.
 func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -44,8 +44,8 @@ func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) e
 	}
 }
 
-// Inventory lists the healthy devices of a resource, allocated or not, each with the NUMA nodes that its
-// plugin named.
+// Inventory returns the healthy devices of a resource, allocated or not, each with the NUMA nodes of its
+// hint.
 func (n *Node) Inventory(resource string) map[string][]int {
 	inventory := map[string][]int{}
 	for id, device := range n.healthy()[resource] {
@@ -58,7 +58,7 @@ func (n *Node) Inventory(resource string) map[string][]int {
 	return inventory
 }
 
-// Devices returns the device IDs that a container of an admitted pod holds, by resource, sorted. The kubelet
+// Devices returns the device IDs of a container of an admitted pod, by resource, sorted, because the kubelet
 // keeps no order.
 func (n *Node) Devices(pod *v1.Pod, container string) map[string][]string {
 	held := map[string][]string{}
@@ -69,7 +69,7 @@ func (n *Node) Devices(pod *v1.Pod, container string) map[string][]string {
 }
 
 // Affinity returns the NUMA nodes that the topology manager chose for a container of an admitted pod,
-// ascending; none means that nothing asked for any.
+// ascending; nil means no request for any.
 func (n *Node) Affinity(pod *v1.Pod, container string) []int {
 	affinity := n.affinity(pod, container).NUMANodeAffinity
 	if affinity == nil {
@@ -78,15 +78,15 @@ func (n *Node) Affinity(pod *v1.Pod, container string) []int {
 	return affinity.GetBits()
 }
 
-// Response is what a container gets from the plugins when it is started.
+// Response is the plugins' part of a container's start.
 type Response struct {
 	Env         map[string]string
-	DeviceNodes []string // paths in the container; those of one resource in the order of its plugin
+	DeviceNodes []string // paths in the container, per resource in the order of its plugin
 	Annotations map[string]string
 	Mounts      map[string]string // path on the host by path in the container
 }
 
-// Response returns what the kubelet would hand to the container runtime for a container of an admitted pod.
+// Response returns the kubelet's input to the container runtime for a container of an admitted pod.
 func (n *Node) Response(ctx context.Context, pod *v1.Pod, container string) (Response, error) {
 	i := slices.IndexFunc(containers(pod), func(c v1.Container) bool { return c.Name == container })
 	if i < 0 {

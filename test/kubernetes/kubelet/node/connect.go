@@ -20,8 +20,8 @@ func (c connected) API() v1beta1.DevicePluginClient { return c.DevicePluginClien
 func (c connected) Resource() string                { return c.resource }
 func (c connected) SocketPath() string              { return c.resource }
 
-// Connect makes a plugin known to the device manager that is in this process: what its registration comes to,
-// without a socket. Its ListAndWatch is not called.
+// Connect adds a plugin to the device manager of this process, like a registration but without a socket. The
+// plugin's ListAndWatch is not called.
 func (n *Node) Connect(ctx context.Context, resource string, plugin v1beta1.DevicePluginClient) error {
 	if err := n.devices.PluginConnected(ctx, resource, connected{plugin, resource}); err != nil {
 		return fmt.Errorf("connect plugin of %s: %w", resource, err)
@@ -29,7 +29,7 @@ func (n *Node) Connect(ctx context.Context, resource string, plugin v1beta1.Devi
 	return nil
 }
 
-// Announce is a message of the ListAndWatch of such a plugin: all its devices.
+// Announce sends all devices of such a plugin, like a message of ListAndWatch.
 func (n *Node) Announce(resource string, devices []*v1beta1.Device) {
 	n.devices.PluginListAndWatchReceiver(klog.Background(), resource,
 		&v1beta1.ListAndWatchResponse{Devices: devices})

@@ -16,9 +16,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// cpus is the kubelet's static CPU policy as a provider of hints, with the file cpu_manager_state. What its
-// manager adds, which is to tell the runtime of the CPUs again and again, a node without a runtime does
-// without.
+// cpus is the kubelet's static CPU policy as a provider of hints, with the file cpu_manager_state. It lacks
+// the manager's periodic updates of the container runtime, as the node has no runtime.
 type cpus struct {
 	policy cpumanager.Policy
 	state  state.State
@@ -56,7 +55,7 @@ func (c *cpus) remove(pod *v1.Pod, container string) error {
 	return nil
 }
 
-// cpuProvider is what PodResources asks for CPUs.
+// cpuProvider returns the provider of CPUs for PodResources.
 func (n *Node) cpuProvider() server.CPUsProvider {
 	if n.cpus == nil {
 		return nothing{}
@@ -64,20 +63,20 @@ func (n *Node) cpuProvider() server.CPUsProvider {
 	return n.cpus
 }
 
-// GetAllocatableCPUs is Manager's of the same name in pkg/kubelet/cm/cpumanager.
+// GetAllocatableCPUs corresponds to the method of Manager in pkg/kubelet/cm/cpumanager.
 func (c *cpus) GetAllocatableCPUs() []int64 {
 	return numbers(c.policy.GetAllocatableCPUs(c.state))
 }
 
-// AllocatableCPUs are those that containers can have alone, given away or not; none under the policy none.
+// AllocatableCPUs returns the CPUs that can be exclusive, assigned or not; none under the policy none.
 func (n *Node) AllocatableCPUs() []int64 { return n.cpuProvider().GetAllocatableCPUs() }
 
-// ExclusiveCPUs are those that a container of an admitted pod has alone.
+// ExclusiveCPUs returns the exclusive CPUs of a container of an admitted pod.
 func (n *Node) ExclusiveCPUs(pod *v1.Pod, container string) []int64 {
 	return n.cpus.exclusive(string(pod.UID), container)
 }
 
-// exclusive is Manager.GetExclusiveCPUs.
+// exclusive corresponds to Manager.GetExclusiveCPUs.
 func (c *cpus) exclusive(podUID, container string) []int64 {
 	if c == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// The questions to the kubelet that can be disturbed.
+// The calls to the kubelet that can be disturbed.
 const (
 	List     = "List"     // of PodResources
 	Get      = "Get"      // of PodResources
@@ -18,14 +18,14 @@ const (
 	GetPods  = "GET /pods"
 )
 
-// Disturb calls a function with every question to the kubelet from now on, when its answer is ready and
-// before it is sent. An error is sent instead. The function may be called from several goroutines at once;
-// nil ends it.
+// Disturb makes the node call a function for every later call to the kubelet, between its answer and the
+// sending of the answer. An error replaces the answer. The function may be called concurrently; nil ends the
+// disturbance.
 func (n *Node) Disturb(do func(ctx context.Context, question string) error) {
 	n.disturbance.do.Store(&do)
 }
 
-// disturbance is what is called; of a node, whichever servers it has had.
+// disturbance is the current function, for all servers that a node has had.
 type disturbance struct {
 	do atomic.Pointer[func(context.Context, string) error]
 }

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HTTPS stands in for the kubelet's HTTPS server: GET /pods for whoever has the token (getPods in
-// pkg/kubelet/server/server.go). It keeps its address when the kubelet starts again.
+// HTTPS stands in for the kubelet's HTTPS server: GET /pods with the token (getPods in
+// pkg/kubelet/server/server.go). It keeps its address when the kubelet restarts.
 type HTTPS struct {
 	Address string
 	Token   string
@@ -23,7 +23,7 @@ type HTTPS struct {
 	server  *httptest.Server
 }
 
-// HTTPS is the node's, nil without.
+// HTTPS returns the node's HTTPS server, or nil.
 func (n *Node) HTTPS() *HTTPS { return n.https }
 
 func serveHTTPS(before *HTTPS, pods *pods, d *disturbance) (*HTTPS, error) {
@@ -45,7 +45,7 @@ func serveHTTPS(before *HTTPS, pods *pods, d *disturbance) (*HTTPS, error) {
 			pods.answer(w, r, d)
 		}
 	}))
-	if err := h.server.Listener.Close(); err != nil { // one of its own
+	if err := h.server.Listener.Close(); err != nil { // the original listener
 		return nil, fmt.Errorf("serve HTTPS: %w", err)
 	}
 	h.server.Listener = listener
@@ -56,7 +56,7 @@ func serveHTTPS(before *HTTPS, pods *pods, d *disturbance) (*HTTPS, error) {
 	return h, nil
 }
 
-// answer lists all pods that the kubelet knows, as it encodes them.
+// answer writes all pods of the kubelet, in its encoding.
 func (p *pods) answer(w http.ResponseWriter, r *http.Request, d *disturbance) {
 	list := v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
 	for _, pod := range p.GetPods() {
@@ -75,7 +75,7 @@ func (p *pods) answer(w http.ResponseWriter, r *http.Request, d *disturbance) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // who has gone has no use for it
+	_, _ = w.Write(body) // the client may be gone
 }
 
 func (h *HTTPS) stop() {

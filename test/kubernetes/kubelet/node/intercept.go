@@ -19,14 +19,14 @@ type Call struct {
 	Socket string // the plugin's, without its folder
 }
 
-// The methods that are intercepted.
+// Methods that can be intercepted.
 const (
 	GetPreferredAllocation = "GetPreferredAllocation"
 	Allocate               = "Allocate"
 )
 
-// Intercept calls before and after with every call of the kubelet to a plugin from now on. The kubelet waits
-// for both as it waits for the plugin.
+// Intercept calls before and after around every later call of the kubelet to a plugin. The kubelet waits for
+// both functions.
 func (n *Node) Intercept(before, after func(Call)) {
 	interceptors.mu.Lock()
 	defer interceptors.mu.Unlock()
@@ -35,7 +35,7 @@ func (n *Node) Intercept(before, after func(Call)) {
 
 type interceptor struct{ before, after func(Call) }
 
-// interceptors are those of all nodes of this process, by the folder of the node.
+// interceptors are the interceptors of all nodes of this process, by the folder of the node.
 var interceptors = struct {
 	mu       sync.Mutex
 	byFolder map[string]interceptor
@@ -66,7 +66,7 @@ func intercept(
 	return invoke(ctx, method, request, reply, conn, options...)
 }
 
-// interceptorOf returns that of the node below whose folder a socket is; nil for none.
+// interceptorOf returns the interceptor of the node with a socket, or nil.
 func interceptorOf(socket string) *interceptor {
 	interceptors.mu.Lock()
 	defer interceptors.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/config"
 )
 
-// Version is that of the kubelet whose managers the node has. The files kubelet136.go and kubelet137.go hold
-// all that differs between the two.
+// Version is the version of the node's kubelet managers. The files kubelet136.go and kubelet137.go have all
+// differences between the two.
 const Version = "1.36"
 
 type (
@@ -122,7 +122,7 @@ func (d deviceProvider) GetAllocatableDevices() []*api.ContainerDevices {
 	return containerDevices(d.devices.GetAllocatableDevices())
 }
 
-// nothing answers for a node without static CPU and memory managers and without dynamic resources.
+// nothing is the provider of a node without static CPU and memory managers and without dynamic resources.
 type nothing struct{}
 
 func (nothing) GetCPUs(string, string) []int64                  { return nil }
@@ -133,5 +133,5 @@ func (nothing) GetDynamicResources(*v1.Pod, *v1.Container) []*api.DynamicResourc
 	return nil
 }
 
-// GetCPUs is GetExclusiveCPUs of the CPU manager, as the container manager calls it.
+// GetCPUs corresponds to GetExclusiveCPUs of the CPU manager, as called by the container manager.
 func (c *cpus) GetCPUs(podUID, container string) []int64 { return c.exclusive(podUID, container) }

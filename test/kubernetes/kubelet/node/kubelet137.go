@@ -20,8 +20,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
-// Version is that of the kubelet whose managers the node has. The files kubelet136.go and kubelet137.go hold
-// all that differs between the two.
+// Version is the version of the node's kubelet managers. The files kubelet136.go and kubelet137.go have all
+// differences between the two.
 const Version = "1.37"
 
 type (
@@ -137,7 +137,7 @@ func (d deviceProvider) GetAllocatableDevices(log klog.Logger) []*api.ContainerD
 	return containerDevices(d.devices.GetAllocatableDevices(log))
 }
 
-// nothing answers for a node without static CPU and memory managers and without dynamic resources.
+// nothing is the provider of a node without static CPU and memory managers and without dynamic resources.
 type nothing struct{}
 
 func (nothing) GetCPUs(*v1.Pod, *v1.Container) []int64                  { return nil }
@@ -152,10 +152,10 @@ func (nothing) GetDynamicResources(klog.Logger, *v1.Pod, *v1.Container) []*api.D
 	return nil
 }
 
-// GetCPUs is GetExclusiveCPUs of the CPU manager, as the container manager calls it.
+// GetCPUs corresponds to GetExclusiveCPUs of the CPU manager, as called by the container manager.
 func (c *cpus) GetCPUs(pod *v1.Pod, container *v1.Container) []int64 {
 	return c.exclusive(string(pod.UID), container.Name)
 }
 
-// GetPodCPUs is for resources of a pod as a whole.
+// GetPodCPUs returns none: pod-level resources are not supported.
 func (c *cpus) GetPodCPUs(string) []int64 { return nil }

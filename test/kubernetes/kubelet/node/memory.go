@@ -16,7 +16,7 @@ type memory struct {
 	state  state.State
 }
 
-// newMemory keeps as much of every NUMA node that has memory from containers.
+// newMemory reserves the same amount of memory on every NUMA node with memory.
 func newMemory(
 	dir string, machine *cadvisorMachine, reserved uint64, store topologymanager.Store,
 ) (*memory, error) {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
-// Options say what kind of node to start.
+// Options configure a node.
 type Options struct {
 	NUMA   []NUMA // the machine's NUMA nodes, at least one
 	Policy string // --topology-manager-policy; "restricted" when empty
@@ -36,8 +36,8 @@ type Options struct {
 
 	PodsAPI bool // feature gate PodsAPI
 	HTTPS   bool // the kubelet's HTTPS server
-	// Watcher runs the plugin watcher on the folder plugins_registry, which is not there without it: the kubelet
-	// always does, but plugins see only the folders that are mounted for them.
+	// Watcher runs the plugin watcher on the folder plugins_registry, and creates that folder. A real kubelet
+	// always does, but plugins see only mounted folders.
 	Watcher bool
 }
 
@@ -61,8 +61,8 @@ type Node struct {
 	watcher      *watcher // nil without
 }
 
-// Start starts a node in a folder, which takes the place of /var/lib/kubelet. A checkpoint that an earlier
-// node left there is taken over. The path has to be short: a unix socket address has room for 107 bytes.
+// Start starts a node in a folder that replaces /var/lib/kubelet. It continues from the checkpoint of an
+// earlier node in the folder. The path must be short: a unix socket address has room for 107 bytes.
 func Start(dir string, options Options) (*Node, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func Start(dir string, options Options) (*Node, error) {
 	return n, nil
 }
 
-// Stop ends the node as the end of the kubelet process does: sockets close, pods are not told.
+// Stop ends the node like the end of the kubelet process: sockets close, pods stay.
 func (n *Node) Stop() error {
 	n.podResources.stop()
 	n.stopPodsAPI()
@@ -88,10 +88,10 @@ func (n *Node) Stop() error {
 	return nil
 }
 
-// Restart ends the kubelet and starts it again, with all containers but the init containers still running:
-// the plugins have to register again and the pods are admitted a second time from the checkpoint. The kubelet
-// refuses those pods whose init containers had devices, since no plugin has registered yet and these
-// containers do not run; they are returned.
+// Restart ends the kubelet and starts it again while all containers except init containers run: plugins must
+// register again, and pods are admitted again from the checkpoint. It returns the pods that the kubelet
+// refuses: those whose init containers had devices, because no plugin has registered yet and these containers
+// do not run.
 func (n *Node) Restart() (refused []*v1.Pod, err error) {
 	if err := n.Stop(); err != nil {
 		return nil, err
@@ -180,8 +180,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// policyOptions are --topology-manager-policy-options. The kubelet refuses more than eight NUMA nodes unless
-// told otherwise.
+// policyOptions returns --topology-manager-policy-options. By default the kubelet rejects more than eight
+// NUMA nodes.
 func (o Options) policyOptions() map[string]string {
 	if o.PolicyOptions != nil {
 		return o.PolicyOptions
@@ -192,6 +192,5 @@ func (o Options) policyOptions() map[string]string {
 	}
 }
 
-// Silence discards the log of the kubelet's code, which is global to a process and would fill the terminal.
-// Call it first.
+// Silence discards the log of the kubelet's code, which is global to a process. Call it first.
 func Silence() { klog.SetLogger(logr.Discard()) }

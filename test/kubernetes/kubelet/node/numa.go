@@ -17,22 +17,22 @@ import (
 type NUMA struct {
 	ID        int
 	Distances []uint64 // to every node in ascending order, itself included (10)
-	CPUs      []int    // ascending; none where the machine does not say
-	Cores     [][]int  // the CPUs of each core; where there are none each CPU is a core
+	CPUs      []int    // ascending; empty if unknown
+	Cores     [][]int  // the CPUs of each core; if empty, each CPU is a core
 	Socket    int      // of the CPUs
-	Memory    uint64   // bytes; 0 where the machine does not say
+	Memory    uint64   // bytes; 0 if unknown
 	HugePages uint64   // of the memory, in pages of 2 MiB
 }
 
-// Distances as firmware gives them for one node (ACPI SLIT) and for another, where a machine does not say.
+// Default distances of firmware (ACPI SLIT) to the node itself and to other nodes.
 const (
 	localDistance  = 10
 	remoteDistance = 20
 )
 
-// ReadNUMA describes the NUMA nodes with these numbers. Distances are read from a sysfs root; a recorded
-// machine without them gets those of a machine whose nodes are all equally far apart. Where no node is known
-// there is one: cAdvisor then takes the sockets for nodes (GetNodesInfo in utils/sysinfo/sysinfo.go).
+// ReadNUMA returns the NUMA nodes with these numbers. It reads distances from a sysfs root; for recorded
+// machines without distances all nodes are equally far apart. Without known nodes it returns a single one,
+// because cAdvisor would take sockets for nodes (GetNodesInfo in utils/sysinfo/sysinfo.go).
 func ReadNUMA(sys fs.FS, numbers []int) ([]NUMA, error) {
 	if len(numbers) == 0 {
 		numbers = []int{0}
@@ -55,7 +55,7 @@ func ReadNUMA(sys fs.FS, numbers []int) ([]NUMA, error) {
 	return nodes, nil
 }
 
-// readDistances reads devices/system/node/node<N>/distance; none where there is no such file.
+// readDistances reads devices/system/node/node<N>/distance; nil without the file.
 func readDistances(sys fs.FS, number int) ([]uint64, error) {
 	file := path.Join("devices/system/node", fmt.Sprintf("node%d", number), "distance")
 	text, err := fs.ReadFile(sys, file)
@@ -76,7 +76,7 @@ func readDistances(sys fs.FS, number int) ([]uint64, error) {
 	return distances, nil
 }
 
-// readCPUs reads devices/system/node/node<N>/cpulist; none where there is no such file.
+// readCPUs reads devices/system/node/node<N>/cpulist; nil without the file.
 func readCPUs(sys fs.FS, number int) ([]int, error) {
 	text, err := fs.ReadFile(sys, path.Join("devices/system/node", fmt.Sprintf("node%d", number), "cpulist"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +101,7 @@ func uniformDistances(self, count int) []uint64 {
 	return distances
 }
 
-// cadvisorInfo puts the nodes in the form in which the kubelet gets the machine from cAdvisor.
+// cadvisorInfo converts the nodes to cAdvisor's form of the machine, the kubelet's input.
 func cadvisorInfo(nodes []NUMA) *cadvisorMachine {
 	machine := &cadvisorMachine{}
 	sockets := map[int]bool{}
@@ -121,10 +121,10 @@ func cadvisorInfo(nodes []NUMA) *cadvisorMachine {
 	return machine
 }
 
-// hugePage is the size of one.
+// hugePage is the size of a huge page.
 const hugePage = 2 << 20
 
-// cores are the CPUs by core.
+// cores returns the CPUs by core.
 func (n NUMA) cores() [][]int {
 	if n.Cores != nil {
 		return n.Cores

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// Pod is a new pod with a UID of its own, as the API server would deliver it to the node.
+// Pod returns a new pod with a unique UID, as delivered by the API server.
 func Pod(name string, init, app []v1.Container) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, UID: uuid.NewUUID()},
@@ -17,7 +17,7 @@ func Pod(name string, init, app []v1.Container) *v1.Pod {
 	}
 }
 
-// Container asks for this many devices of each resource, and for one CPU, which no device plugin answers for.
+// Container returns a container that requests devices by resource, and one CPU, which has no device plugin.
 func Container(name string, devices map[string]int) v1.Container {
 	limits := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
 	for name, count := range devices {

@@ -68,7 +68,7 @@ func (p *podResources) stop() {
 	<-p.done
 }
 
-// deviceProvider gives the device manager the form that PodResources wants, as the container manager does
+// deviceProvider converts the device manager's data to the form of PodResources like the container manager
 // (containerDevicesFromResourceDeviceInstances in pkg/kubelet/cm/container_manager.go): one entry per device
 // and NUMA node.
 type deviceProvider struct{ devices *devicemanager.ManagerImpl }

@@ -15,10 +15,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 )
 
-// pods stands in for the pod manager, the pod workers and the status manager: which pods the kubelet knows
-// and which of them are active. A pod is active from before its admission until it has failed or all its
-// containers have stopped; what it held is free only once it is inactive. Lists come in no particular order,
-// as in the kubelet.
+// pods replaces the pod manager, the pod workers and the status manager: it tracks the kubelet's pods and the
+// active ones. A pod is active from before its admission until it has failed or all its containers have
+// stopped; its devices are free only when it is inactive. Lists have no particular order, as in the kubelet.
 type pods struct {
 	ready atomic.Bool // the pod sources have delivered all pods
 
@@ -57,7 +56,7 @@ func (p *pods) GetPods() []*v1.Pod {
 	return slices.Collect(maps.Values(p.known))
 }
 
-// GetActivePods returns the pods whose devices are not free.
+// GetActivePods returns the active pods, whose devices are not free.
 func (p *pods) GetActivePods() []*v1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,8 +88,8 @@ func (p *pods) byUID(uid types.UID) (*v1.Pod, bool) {
 	return pod, ok
 }
 
-// running is what the container runtime would list when the kubelet starts again: the app containers of the
-// active pods.
+// running returns the containers that the container runtime would list when the kubelet restarts: the app
+// containers of the active pods.
 func (p *pods) running() containermap.ContainerMap {
 	running := containermap.NewContainerMap()
 	for _, pod := range p.GetActivePods() {

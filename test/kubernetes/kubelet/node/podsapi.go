@@ -20,8 +20,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
-// servePodsAPI serves as ListenAndServePodsServer in pkg/kubelet/server/server.go does, but can be stopped.
-// Nobody is told of changes (WatchPods).
+// servePodsAPI serves like ListenAndServePodsServer in pkg/kubelet/server/server.go, but can be stopped.
+// WatchPods sends no changes.
 func servePodsAPI(
 	dir string, pods *pods, sources config.SourcesReady, d *disturbance,
 ) (stop func(), err error) {
@@ -51,7 +51,7 @@ func servePodsAPI(
 	return func() { g.Stop(); <-done }, nil
 }
 
-// podManager is the part of the kubelet's that the Pods API asks.
+// podManager is the part of the kubelet's pod manager for the Pods API.
 type podManager struct {
 	pod.Manager
 	pods *pods
@@ -61,8 +61,8 @@ func (m podManager) GetPods() []*v1.Pod { return m.pods.GetPods() }
 
 func (m podManager) GetPodByUID(uid types.UID) (*v1.Pod, bool) { return m.pods.byUID(uid) }
 
-// GetPodStatus is the status manager's: a pod that has been rejected or has ended is failed, before that it
-// has none.
+// GetPodStatus corresponds to the status manager: a rejected or ended pod has failed, other pods have no
+// status.
 func (p *pods) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 )
 
-// Registry is the folder below the node's in which its plugin watcher looks for sockets.
+// Registry returns the plugin watcher's folder, below the node's folder.
 func Registry(dir string) string { return filepath.Join(dir, "plugins_registry") }
 
 // watcher is the kubelet's plugin manager at work.
@@ -22,8 +22,8 @@ type watcher struct {
 	done   chan struct{}
 }
 
-// startWatcher starts it as initializeRuntimeDependentModules in pkg/kubelet/kubelet.go does, for device
-// plugins alone.
+// startWatcher starts the plugin watcher like initializeRuntimeDependentModules in pkg/kubelet/kubelet.go,
+// for device plugins only.
 func startWatcher(dir string, devices *devicemanager.ManagerImpl, sources config.SourcesReady) *watcher {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Background()))
 	w := &watcher{cancel: cancel, done: make(chan struct{})}

@@ -8,17 +8,16 @@ import (
 	"syscall"
 )
 
-// inPod starts a program where the folder of its first argument lies at the path of a pod's service account,
-// which client-go has built in. The host may not have that path: /run is another one in a mount namespace of
-// the program's own, into which mounts of the host come, but none goes out.
+// inPod starts a program with the folder in its first argument at the path of a pod's service account, which
+// is fixed in client-go. The host may lack that path: the program has a mount namespace with another /run,
+// which receives mounts of the host but does not propagate its own.
 const inPod = `account=$1; shift
 mount --make-rslave / && mount -t tmpfs tmpfs /var/run && mkdir -p /var/run/secrets/kubernetes.io &&
 	ln -s "$account" /var/run/secrets/kubernetes.io/serviceaccount && exec "$@"`
 
-// command is a program that finds what a pod's service account is given in a folder; "" is for a program that
-// needs none.
+// command returns a program with a folder as its pod's service account, or without one for "".
 func command(account, path string, args ...string) *exec.Cmd {
-	// A test that dies, even by its own timeout, takes its daemons along.
+	// The daemons end with the test, even after a panic or timeout.
 	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if account != "" {
 		attributes.Cloneflags = syscall.CLONE_NEWNS
@@ -29,8 +28,8 @@ func command(account, path string, args ...string) *exec.Cmd {
 	return command
 }
 
-// CanHaveAccount returns why daemons cannot be given a service account's folder, which takes root; nil if
-// they can.
+// CanHaveAccount returns the reason why daemons cannot have a service account's folder, which needs root, or
+// nil.
 func CanHaveAccount() error {
 	if output, err := command("/", "true").CombinedOutput(); err != nil {
 		return fmt.Errorf("give a program a service account: %w: %s", err, output)

@@ -18,29 +18,29 @@ import (
 // patience is how long a daemon may take to end after SIGTERM.
 const patience = 10 * time.Second
 
-// Daemon is one of the two plugins. It may be killed and started again; its methods are for one goroutine.
+// Daemon is one of the two plugins. It may be killed and restarted. It is not safe for concurrent use.
 type Daemon struct {
 	path      string
 	args      []string
 	variables []string // beside this process's own
-	account   string   // folder with what a pod's service account is given; "" for none
+	account   string   // folder of a pod's service account; "" for none
 	log       *Log
 
 	process *exec.Cmd
 	exited  chan struct{} // closed when the process has ended and its log is read
-	err     error         // why it ended, once exited is closed
+	err     error         // reason of the end, set before exited is closed
 }
 
-// Name is the name of the program.
+// Name returns the name of the program.
 func (d *Daemon) Name() string { return filepath.Base(d.path) }
 
-// Another is a second instance of the daemon, as in a rolling update that starts the new one first. It is not
-// running.
+// Another returns a second instance of the daemon, not running, as in a rolling update that starts the new
+// one first.
 func (d *Daemon) Another() *Daemon {
 	return &Daemon{path: d.path, args: d.args, variables: d.variables, account: d.account, log: d.log}
 }
 
-// From is the daemon as another folder has it built. It is not running.
+// From returns the daemon from another folder of programs, not running.
 func (d *Daemon) From(bin string) *Daemon {
 	other := d.Another()
 	other.path = filepath.Join(bin, d.Name())
@@ -63,7 +63,7 @@ func (d *Daemon) Start() error {
 	return nil
 }
 
-// watch reads the log until the process has closed it, and takes the exit status.
+// watch reads the log until the process closes it, and takes the exit status.
 func (d *Daemon) watch(stderr io.Reader) {
 	defer close(d.exited)
 	var last string
@@ -82,7 +82,7 @@ func (d *Daemon) watch(stderr io.Reader) {
 	}
 }
 
-// Exited is closed when the daemon has ended; Err tells why.
+// Exited returns a channel that is closed when the daemon has ended; Err returns the reason.
 func (d *Daemon) Exited() <-chan struct{} { return d.exited }
 
 // Err waits for the daemon to end and returns an error with the last line of its log, or nil for exit code 0.
@@ -91,11 +91,11 @@ func (d *Daemon) Err() error {
 	return d.err
 }
 
-// Stop asks the daemon to end and waits until it has. Ending with another exit code than 0 is an error, and
-// so is taking long.
+// Stop signals the daemon to end and waits. It returns an error for an exit code other than 0, or after a
+// timeout.
 func (d *Daemon) Stop() error {
 	if err := d.process.Process.Signal(syscall.SIGTERM); err != nil {
-		return d.Err() // it had ended before
+		return d.Err() // already ended
 	}
 	select {
 	case <-d.exited:
@@ -115,10 +115,10 @@ func (d *Daemon) Running() bool {
 	}
 }
 
-// Pause stops the daemon where it is (SIGSTOP), and Resume lets it go on.
+// Pause suspends the daemon (SIGSTOP) until Resume.
 func (d *Daemon) Pause() error { return d.signal(syscall.SIGSTOP) }
 
-// Resume is the end of Pause. A daemon that was not paused goes on as before.
+// Resume ends a Pause, if any.
 func (d *Daemon) Resume() error { return d.signal(syscall.SIGCONT) }
 
 func (d *Daemon) signal(signal syscall.Signal) error {
@@ -134,6 +134,6 @@ func (d *Daemon) Kill() error {
 		return fmt.Errorf("kill %s: %w", d.Name(), err)
 	}
 	<-d.exited
-	d.err = nil // it did as it was told
+	d.err = nil // a requested end
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Line is one line of a daemon's log. Fields that a line does not have are zero.
+// Line is a line of a daemon's log. Missing fields are zero.
 type Line struct {
 	Daemon string `json:"-"`
 	Text   string `json:"-"` // as written
@@ -22,12 +22,12 @@ type Line struct {
 	Resource string    `json:"resource"`
 	Devices  []string  `json:"devices"` // of "allocate", in the order of the answer
 	Chosen   []string  `json:"chosen"`  // of "prefer"
-	Source   string    `json:"source"`  // of "prefer": who chose, "coordinator" or "local"
+	Source   string    `json:"source"`  // of "prefer": the chooser, "coordinator" or "local"
 	Reason   string    `json:"reason"`  // of "prefer": why
 	Address  string    `json:"address"` // of "serve metrics and probes"
 }
 
-// Log is what both daemons have logged so far.
+// Log has the log of both daemons.
 type Log struct {
 	mu    sync.Mutex
 	lines []Line
@@ -36,7 +36,7 @@ type Log struct {
 
 func newLog() *Log { return &Log{grown: make(chan struct{})} }
 
-// add takes a line of a daemon. One that is not JSON, such as a panic, is kept as text alone.
+// add adds a line of a daemon. A line without JSON, such as a panic, has only its text.
 func (l *Log) add(daemon, text string) {
 	line := Line{}
 	if err := json.Unmarshal([]byte(text), &line); err != nil {
@@ -50,7 +50,7 @@ func (l *Log) add(daemon, text string) {
 	l.grown = make(chan struct{})
 }
 
-// Len is the number of lines so far, a position for Since and Wait.
+// Len returns the number of lines, a position for Since and Wait.
 func (l *Log) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *Log) Wait(ctx context.Context, position int, satisfied func([]Line) boo
 	}
 }
 
-// Text is lines as they were written, each with the name of its daemon.
+// Text returns the original lines, each with the name of its daemon.
 func Text(lines []Line) string {
 	var text strings.Builder
 	for _, line := range lines {
@@ -88,7 +88,7 @@ func Text(lines []Line) string {
 	return text.String()
 }
 
-// ToldBy reports whether a source of intent told which container asked.
+// ToldBy reports whether a source of pod requests identified the container.
 func (l Line) ToldBy(source string) bool {
 	return strings.HasPrefix(l.Reason, "default/") && strings.Contains(l.Reason, "; told by "+source)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pair runs the two built daemons as processes of their own, on a machine and a kubelet in folders,
-// and reads what they log.
+// Package pair runs the two built daemons as processes, with the machine and the kubelet in folders, and
+// reads their logs.
 package pair
 
 import (
@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// Options say on what the pair works.
+// Options configure a pair.
 type Options struct {
 	Bin            string // folder with tandem-gpu and tandem-rdma
 	Sysfs          string // the machine, laid out
@@ -20,10 +20,10 @@ type Options struct {
 	Run            string // folder of the coordination socket
 	DevInfo        string // folder of the device-info files for Multus
 	Config         string // SR-IOV config.json
-	ResourcePrefix string // of resources that the config gives none
+	ResourcePrefix string // of resources without a prefix in the config
 	Coordinated    bool   // false: no preferred allocation, as stock plugins
 
-	Flags, Variables       []string // of both, beside those and this process's own variables
+	Flags, Variables       []string // additional ones of both daemons
 	Account                string   // folder with what the service account of their pods is given; "" for none
 	GPUFlags, GPUVariables []string // of tandem-gpu alone
 }
@@ -34,7 +34,7 @@ type Pair struct {
 	Log       *Log // of both, across restarts
 }
 
-// Start starts both daemons. It does not wait for them to register.
+// Start starts both daemons, without waiting for their registration.
 func Start(o Options) (*Pair, error) {
 	common := []string{
 		"--sysfs-root=" + o.Sysfs, "--dev-root=" + o.Dev, "--kubelet-dir=" + o.Kubelet, "--run-dir=" + o.Run,
@@ -63,5 +63,5 @@ func Start(o Options) (*Pair, error) {
 	return p, nil
 }
 
-// Stop asks both daemons to end and waits until they have.
+// Stop signals both daemons to end and waits.
 func (p *Pair) Stop() error { return errors.Join(p.GPU.Stop(), p.RDMA.Stop()) }

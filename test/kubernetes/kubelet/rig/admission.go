@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// admission is what may be given to the containers of a pod while it is admitted.
+// admission has the devices available to a pod's containers during its admission.
 type admission struct {
 	*Rig
 	pod      *v1.Pod
@@ -34,7 +34,7 @@ func newAdmission(r *Rig, pod *v1.Pod) *admission {
 	return a
 }
 
-// placement describes what a container got and judges it.
+// placement describes and judges a container's devices.
 func (a *admission) placement(
 	ctx context.Context, container string, devices map[string][]string,
 ) (Placement, error) {
@@ -73,7 +73,7 @@ func (a *admission) placement(
 	return p, errors.Join(errs[:]...)
 }
 
-// functions counts the PFs that a side's VFs can be of, each VF of another one where there are enough.
+// functions returns the number of PFs of a side's VFs, with each VF on another PF as far as possible.
 func (m *Machine) functions(side best.Side) int {
 	pfs := map[topology.Address]bool{}
 	for _, address := range slices.Concat(side.Held, side.Free) {
@@ -84,8 +84,8 @@ func (m *Machine) functions(side best.Side) int {
 	return min(len(pfs), side.Want)
 }
 
-// checkFree finds devices that another container holds. Whether they are healthy still does not matter: their
-// plugin may have died since.
+// checkFree returns an error for devices that another container holds. Their health does not matter, because
+// their plugin may have ended since.
 func (a *admission) checkFree(devices map[string][]string) error {
 	for resource, ids := range devices {
 		for _, id := range ids {
@@ -103,7 +103,7 @@ func (a *admission) checkFree(devices map[string][]string) error {
 	return nil
 }
 
-// sameDevices compares the devices that the kubelet has on its books with those that the container finds.
+// sameDevices compares the kubelet's devices of a container with those visible in the container.
 func (m *Machine) sameDevices(booked map[string][]string, p Placement) error {
 	for resource, visible := range map[string][]Device{m.GPU: p.GPUs, VF: p.VFs} {
 		var ids []string
@@ -118,8 +118,8 @@ func (m *Machine) sameDevices(booked map[string][]string, p Placement) error {
 	return nil
 }
 
-// side is what the kubelet could have given a container of a resource: all that init containers left, and
-// free devices of the NUMA nodes. Where they left more than wanted, it is a choice among that alone.
+// side returns the kubelet's choice for a container and a resource: all devices of init containers, and free
+// devices of the NUMA nodes; if init containers left more than wanted, only a choice among those.
 func (a *admission) side(resource string, want int, numa []int) best.Side {
 	reusable := a.addressesOf(a.reusable[resource])
 	if len(reusable) > want {
@@ -128,8 +128,8 @@ func (a *admission) side(resource string, want int, numa []int) best.Side {
 	return best.Side{Held: reusable, Free: a.addressesOf(a.aligned(resource, numa)), Want: want}
 }
 
-// aligned are the free devices on the NUMA nodes, or all free ones where the resource has no hints or no node
-// was chosen.
+// aligned returns the free devices on the NUMA nodes, or all free ones for a resource without hints or
+// without chosen nodes.
 func (a *admission) aligned(resource string, numa []int) []string {
 	inventory := a.Node.Inventory(resource)
 	hinted := false
@@ -144,8 +144,8 @@ func (a *admission) aligned(resource string, numa []int) []string {
 	})
 }
 
-// settle books what a container got: it is no longer free, and after an init container the next ones may
-// reuse it.
+// settle records a container's devices: they are no longer free, and those of an init container can be reused
+// by later containers.
 func (a *admission) settle(devices map[string][]string, init bool) {
 	for resource, ids := range devices {
 		taken := func(id string) bool { return slices.Contains(ids, id) }

@@ -13,9 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// readAMD finds the device behind each render node: the name of the device it hangs on,
-// class/drm/<node>/device, is the device ID. For a GPU that is its address; a partition is a platform device,
-// whose card only KFD knows.
+// readAMD returns the device of each render node: the device ID is the name of the parent,
+// class/drm/<node>/device. For a GPU that is its address; a partition is a platform device, whose card is
+// only in KFD.
 func readAMD(sys fs.FS) (map[string]Device, error) {
 	cards, err := readKFD(sys)
 	if err != nil {
@@ -42,7 +42,7 @@ func readAMD(sys fs.FS) (map[string]Device, error) {
 	return gpus, nil
 }
 
-// readKFD reads from class/kfd/kfd/topology/nodes/*/properties which PCI function is behind each render node.
+// readKFD returns the PCI function of each render node, from class/kfd/kfd/topology/nodes/*/properties.
 func readKFD(sys fs.FS) (map[string]topology.Address, error) {
 	files, err := fs.Glob(sys, "class/kfd/kfd/topology/nodes/*/properties")
 	if err != nil {
@@ -62,7 +62,7 @@ func readKFD(sys fs.FS) (map[string]topology.Address, error) {
 	return cards, nil
 }
 
-// parseProperties reads lines of a name and a number; other lines are left out.
+// parseProperties parses lines of a name and a number, and ignores other lines.
 func parseProperties(text string) map[string]uint64 {
 	properties := map[string]uint64{}
 	for line := range strings.Lines(text) {
@@ -82,7 +82,7 @@ func kfdAddress(domain, location uint64) topology.Address {
 	}
 }
 
-// renderNodes are the render nodes that a container is given, in the order of its device nodes.
+// renderNodes returns the render nodes of a container, in the order of its device nodes.
 func renderNodes(response node.Response) []string {
 	var names []string
 	for _, file := range response.DeviceNodes {

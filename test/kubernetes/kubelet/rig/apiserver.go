@@ -26,8 +26,8 @@ import (
 // nodeName is the node's at the API server.
 const nodeName = "node-1"
 
-// APIServer stands in for the cluster's: it lists and watches the pods of one node for whoever has the token,
-// and takes events about them.
+// APIServer stands in for the cluster's API server: with the token, clients can list and watch the pods of
+// one node, and write events.
 type APIServer struct {
 	server *httptest.Server
 	token  string
@@ -35,34 +35,34 @@ type APIServer struct {
 	mu      sync.Mutex
 	wake    chan struct{} // closed when something of this changes
 	pods    map[types.UID]*v1.Pod
-	names   map[types.UID]string // of every pod that there has been
+	names   map[types.UID]string // of all pods so far
 	history []change             // the resource version of a change is its position, from 1
-	oldest  int                  // resource version from which can be watched
-	delay   time.Duration        // of every change on its way to who watches
+	oldest  int                  // oldest resource version for watches
+	delay   time.Duration        // of every change on its way to watches
 	away    bool                 // all requests are refused
-	streams int                  // that are watched
-	random  *rand.Rand           // says which events are refused
+	streams int                  // current number of watches
+	random  *rand.Rand           // decides which events are refused
 	seen    Seen
 }
 
-// change is one of a pod.
+// change is a change of a pod.
 type change struct {
 	kind watch.EventType
 	pod  *v1.Pod
 	at   time.Time
 }
 
-// Seen counts what has happened to those who ask an API server.
+// Seen counts events at an API server.
 type Seen struct {
 	Late    int     // changes on their way while there is a delay
 	Broken  int     // watches
 	Refused int     // requests for pods
 	Taken   int     // events about pods
-	Denied  int     // events about pods that were refused
-	Wrong   []error // events about pods that there never were
+	Denied  int     // refused events
+	Wrong   []error // events about unknown pods
 }
 
-// serveAPI serves until stop. What a pod's service account is given lies in a folder.
+// serveAPI serves until stop, with a folder for the files of a pod's service account.
 func serveAPI(account string) (*APIServer, error) {
 	a := &APIServer{
 		token: "token", wake: make(chan struct{}), pods: map[types.UID]*v1.Pod{}, names: map[types.UID]string{},
@@ -72,7 +72,7 @@ func serveAPI(account string) (*APIServer, error) {
 	a.history = []change{{}} // no resource version is 0
 	a.server = httptest.NewUnstartedServer(a)
 	a.server.EnableHTTP2 = true
-	// of connections that are broken
+	// of broken connections
 	a.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	a.server.StartTLS()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
@@ -91,7 +91,8 @@ func serveAPI(account string) (*APIServer, error) {
 	return a, nil
 }
 
-// variables tell a process where the API server is, as the kubelet tells every container.
+// variables returns the environment variables with the API server's address, as set by the kubelet in every
+// container.
 func (a *APIServer) variables() []string {
 	address := a.server.Listener.Addr().String()
 	host, port, _ := strings.Cut(address, ":")
@@ -103,17 +104,17 @@ func (a *APIServer) stop() {
 	a.server.Close()
 }
 
-// Bind adds a pod, as the scheduler does when it has chosen the node.
+// Bind adds a pod like the scheduler after its choice of the node.
 func (a *APIServer) Bind(pod *v1.Pod) {
 	shown := pod.DeepCopy()
 	shown.Spec.NodeName, shown.CreationTimestamp, shown.Status.Phase = nodeName, metav1.Now(), v1.PodPending
 	a.apply(watch.Added, shown)
 }
 
-// Delete removes a pod, which need not be there.
+// Delete removes a pod, if it exists.
 func (a *APIServer) Delete(pod *v1.Pod) { a.modify(watch.Deleted, pod, func(*v1.PodStatus) {}) }
 
-// setStatus is what the kubelet's status manager does.
+// setStatus corresponds to the kubelet's status manager.
 func (a *APIServer) setStatus(pod *v1.Pod, set func(*v1.PodStatus)) {
 	a.modify(watch.Modified, pod, set)
 }
@@ -139,7 +140,7 @@ func (a *APIServer) apply(kind watch.EventType, pod *v1.Pod) {
 	})
 }
 
-// changed changes something, and tells all who wait for that.
+// changed applies a change and wakes all waiters.
 func (a *APIServer) changed(do func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,21 +149,21 @@ func (a *APIServer) changed(do func()) {
 	a.wake = make(chan struct{})
 }
 
-// Seen returns what has happened, and a channel that is closed when more has.
+// Seen returns the counts, and a channel that is closed when they change.
 func (a *APIServer) Seen() (Seen, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.seen, a.wake
 }
 
-// Streams is how many watches there are, and a channel that is closed when something has changed.
+// Streams returns the number of watches, and a channel that is closed at the next change.
 func (a *APIServer) Streams() (int, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.streams, a.wake
 }
 
-// Delay lets changes come late by so much, from now on.
+// Delay delays changes from now on.
 func (a *APIServer) Delay(by time.Duration) { a.changed(func() { a.delay = by }) }
 
 // Break breaks all connections.
@@ -171,7 +172,7 @@ func (a *APIServer) Break() {
 	a.server.CloseClientConnections()
 }
 
-// Compact forgets old changes: who watches is told that its resource version is too old, and has to list
+// Compact forgets old changes: watches end because their resource version is too old, and clients must list
 // again.
 func (a *APIServer) Compact() {
 	a.changed(func() {
@@ -224,7 +225,7 @@ func (a *APIServer) list() *v1.PodList {
 	return list
 }
 
-// take takes an event about a pod, or refuses it as if the right were missing.
+// take accepts an event about a pod, or refuses it as if permission were missing.
 func (a *APIServer) take(r *http.Request) (answer object) {
 	event := &v1.Event{}
 	body, err := io.ReadAll(r.Body)

@@ -11,13 +11,12 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// vfEnv is the variable in which the SR-IOV plugin lists a container's VFs: the resource name in upper case,
-// dots and slashes replaced.
+// vfEnv is the SR-IOV plugin's variable with a container's VFs: the resource name in upper case, with dots
+// and slashes replaced.
 var vfEnv = "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_").Replace(VF))
 
-// visibleGPUs are the GPUs that a container finds, in their order there: AMD's in that of the render nodes
-// among its device nodes, NVIDIA's in that of their addresses, whatever the order in which its runtime is
-// told of them.
+// visibleGPUs returns the GPUs in a container, in their order there: for AMD the order of render nodes among
+// the device nodes, for NVIDIA the order of addresses, regardless of the order in NVIDIA_VISIBLE_DEVICES.
 func (m *Machine) visibleGPUs(response node.Response) ([]Device, error) {
 	told := renderNodes(response)
 	if m.GPU == NVIDIA {
@@ -37,7 +36,7 @@ func (m *Machine) visibleGPUs(response node.Response) ([]Device, error) {
 	return gpus, nil
 }
 
-// visibleVFs are the VFs that a container finds, in the order of its environment.
+// visibleVFs returns the VFs in a container, in the order of its environment.
 func visibleVFs(response node.Response) ([]Device, error) {
 	list := response.Env[vfEnv]
 	if list == "" {

@@ -30,8 +30,8 @@ func (r *Rig) Status(ctx context.Context) (*api.StatusResponse, error) {
 	return status, nil
 }
 
-// waitJoined waits until both daemons have joined the coordination. The socket announces that to nobody, so
-// this asks every few milliseconds.
+// waitJoined waits until both daemons have joined the coordination. It polls every few milliseconds, because
+// the socket sends no notification.
 func (r *Rig) waitJoined(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

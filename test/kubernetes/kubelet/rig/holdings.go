@@ -12,8 +12,8 @@ import (
 // holding names a device of a resource.
 type holding struct{ resource, id string }
 
-// holdings says which pod holds which device. They are kept apart from the kubelet's own records, so that a
-// device with two owners is found.
+// holdings maps devices to the pods that hold them, independently of the kubelet's records, to detect devices
+// with two owners.
 type holdings map[holding]*v1.Pod
 
 func (h holdings) take(pod *v1.Pod, devices map[string][]string) {
@@ -24,7 +24,7 @@ func (h holdings) take(pod *v1.Pod, devices map[string][]string) {
 	}
 }
 
-// release forgets all that a pod holds.
+// release removes the holdings of a pod.
 func (h holdings) release(uid types.UID) {
 	for device, owner := range h {
 		if owner.UID == uid {
@@ -33,7 +33,7 @@ func (h holdings) release(uid types.UID) {
 	}
 }
 
-// Owners returns which device of a resource is held by which pod, by the pod's name.
+// Owners returns the names of pods by the devices of a resource that they hold.
 func (r *Rig) Owners(resource string) map[string]string {
 	owners := map[string]string{}
 	for device, pod := range r.held {
@@ -44,8 +44,8 @@ func (r *Rig) Owners(resource string) map[string]string {
 	return owners
 }
 
-// HeldAndGone is the number of VFs that are not there, and that the kubelet's checkpoint shows with a
-// container: a pod has them, or one had them that ended since the kubelet wrote it.
+// HeldAndGone returns the number of missing VFs with a container in the kubelet's checkpoint: of a pod that
+// exists, or has ended since the last write of the checkpoint.
 func (r *Rig) HeldAndGone() (int, error) {
 	written, err := kubelet.ReadCheckpoint(r.path("kubelet"))
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *Rig) HeldAndGone() (int, error) {
 	return count, nil
 }
 
-// Free is the number of healthy devices of a resource that no pod holds.
+// Free returns the number of healthy devices of a resource that no pod holds.
 func (r *Rig) Free(resource string) int {
 	free := 0
 	for id := range r.Node.Inventory(resource) {

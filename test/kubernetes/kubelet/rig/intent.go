@@ -11,16 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// noIntent is the value of Setup.Intent for no source at all.
+// noIntent is the value of Setup.Intent for no source.
 const noIntent = "none"
 
-// asksHTTPS reports whether the daemons ask the kubelet's HTTPS server what pods want.
+// asksHTTPS reports whether the daemons query the kubelet's HTTPS server for pod requests.
 func (r *Rig) asksHTTPS() bool { return strings.Contains(r.setup.Intent, "kubelet") }
 
 // asksAPIServer reports whether the daemons ask the API server.
 func (r *Rig) asksAPIServer() bool { return strings.Contains(r.setup.Intent, "api-server") }
 
-// intentFlags are the daemons' flags that say how to know what pods want.
+// intentFlags returns the daemons' flags for sources of pod requests.
 func (r *Rig) intentFlags() ([]string, error) {
 	switch r.setup.Intent {
 	case "":
@@ -42,8 +42,8 @@ func (r *Rig) intentFlags() ([]string, error) {
 		errors.Join(os.WriteFile(token, []byte(https.Token), 0o600), os.WriteFile(ca, https.CA, 0o644))
 }
 
-// startAPIServer starts the API server if it is a source of intent. It returns the folder of the daemons'
-// service account, and what they find in their environment.
+// startAPIServer starts the API server if it is a source of pod requests. It returns the folder of the
+// daemons' service account, and their environment variables.
 func (r *Rig) startAPIServer() (account string, variables []string, err error) {
 	if !r.asksAPIServer() {
 		return "", nil, nil
@@ -55,8 +55,7 @@ func (r *Rig) startAPIServer() (account string, variables []string, err error) {
 	return account, r.API.variables(), nil
 }
 
-// admit lets the node admit a pod. The API server has it before, and learns from the kubelet what became of
-// it.
+// admit admits a pod to the node. The API server gets the pod before, and the result from the kubelet.
 func (r *Rig) admit(pod *v1.Pod) error {
 	if r.API == nil {
 		return r.Node.Admit(pod)

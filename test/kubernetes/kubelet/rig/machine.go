@@ -11,8 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The resources that pods ask for. The names of the GPUs are the vendors' own, that of the VFs comes from
-// sriovConfig.
+// The requested resources. The names of GPUs are the vendors', the name of VFs comes from sriovConfig.
 const (
 	AMD            = "amd.com/gpu"
 	NVIDIA         = "nvidia.com/gpu"
@@ -21,20 +20,19 @@ const (
 	vfName         = "rdma_vf"
 )
 
-// Device is a device as the kubelet knows it, and where it is.
+// Device is a device of the kubelet with its place.
 type Device struct {
 	ID      string
-	Address topology.Address // of a partition, that of its card
+	Address topology.Address // of a partition, the card's address
 	Node    string           // of a GPU: its device node, "renderD128" or "nvidia0"
 	Name    string           // of a GPU, for people: its address or, of a partition, the device ID
 }
 
-// Machine is what a rig has to know of its machine to judge placements. It is read apart from the daemons'
-// own code.
+// Machine has the data of a machine for judging placements, read independently of the daemons' code.
 type Machine struct {
 	Tree *topology.Tree
 	GPU  string            // the resource name of its GPUs, AMD or NVIDIA
-	gpus map[string]Device // by what a container is told: the render node for AMD, the UUID for NVIDIA
+	gpus map[string]Device // by identity in containers: the render node for AMD, the UUID for NVIDIA
 	vfs  []*topology.Device
 
 	address map[string]topology.Address // of every GPU and VF, by device ID
@@ -66,18 +64,18 @@ func readMachine(sys fs.FS, resource string) (*Machine, error) {
 	return m, nil
 }
 
-// GPUs is the number of the machine's GPUs or, where they are partitioned, partitions.
+// GPUs returns the number of the machine's GPUs, or of their partitions.
 func (m *Machine) GPUs() int { return len(m.gpus) }
 
-// VFs is the number of the machine's VFs.
+// VFs returns the number of the machine's VFs.
 func (m *Machine) VFs() int { return len(m.vfs) }
 
-// Level tells how far apart a GPU and a VF are.
+// Level returns the distance of a GPU and a VF.
 func (m *Machine) Level(gpu, vf topology.Address) topology.Level {
 	return m.Tree.Distance(gpu, vf).Level
 }
 
-// sriovConfig offers all VFs of the machine, the decoys among them, as one resource.
+// sriovConfig returns a configuration with all VFs of the machine, including the decoys, as one resource.
 func (m *Machine) sriovConfig(excludeTopology bool) []byte {
 	type selectors struct {
 		Vendors []string `json:"vendors"`
@@ -108,7 +106,7 @@ func (m *Machine) sriovConfig(excludeTopology bool) []byte {
 	return text
 }
 
-// addressesOf says where devices are, one address per device: partitions of a card repeat it.
+// addressesOf returns an address per device, so that partitions of a card repeat its address.
 func (m *Machine) addressesOf(ids []string) []topology.Address {
 	var list []topology.Address
 	for _, id := range ids {
@@ -125,5 +123,5 @@ func addresses(devices []Device) []topology.Address {
 	return list
 }
 
-// CPUsOfANode is how many CPUs a NUMA node of the machine has.
+// CPUsOfANode returns the number of CPUs of a NUMA node.
 func (r *Rig) CPUsOfANode() int { return len(r.numa[0].CPUs) }

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
-// readNVIDIA finds the GPUs that the NVML stand-in shows for a machine.
+// readNVIDIA returns the GPUs that the NVML stand-in reports for a machine.
 func readNVIDIA(sys fs.FS) (map[string]Device, error) {
 	shown, err := nvml.Record(sys)
 	if err != nil {
@@ -29,13 +29,13 @@ func readNVIDIA(sys fs.FS) (map[string]Device, error) {
 	return gpus, nil
 }
 
-// uuids are the GPUs that NVIDIA's container runtime is told to give a container.
+// uuids returns the GPUs that NVIDIA's container runtime would add to a container.
 func uuids(response node.Response) []string {
 	return strings.FieldsFunc(response.Env["NVIDIA_VISIBLE_DEVICES"], func(r rune) bool { return r == ',' })
 }
 
-// installNVML makes a driver root with the stand-in in it, and returns the flags and variables by which
-// tandem-gpu finds it, and the stand-in the machine.
+// installNVML installs the stand-in in a driver root, and returns the flags and variables with its path for
+// tandem-gpu, and with the machine for the stand-in.
 func (r *Rig) installNVML() (flags, variables []string, err error) {
 	if r.setup.NVML == "" {
 		return nil, nil, errors.New("install NVML: the set-up names no stand-in for it")

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// pairsMount and mapping are where a container is told of its pairs.
+// pairsMount and mapping are a container's path and variable with its pairs.
 const (
 	pairsMount = "/run/tandem/pairs.json"
 	mapping    = "VLLM_GPU_NIC_PCIE_MAPPING"
@@ -25,11 +25,11 @@ type tandem struct {
 	Variables []string `json:"variables"`
 }
 
-// told is what every container with VFs is told.
+// told is the requested description of pairs for every container with VFs.
 var told = tandem{Pairs: true, Variables: []string{mapping, "NCCL_IB_HCA"}}
 
-// told checks what a container is told of its pairs at the moment at which the kubelet would start it: its
-// pairs file names exactly its devices and pairs them as well as they can be, and its variables say the same.
+// told checks the description of a container's pairs at the time when the kubelet would start it: the pairs
+// file contains exactly its devices in the best possible pairs, and the variables agree.
 func (a *admission) told(p *Placement, response node.Response) {
 	pairs, err := a.pairs(p, response)
 	p.PairsFile, p.Told = err, err == nil && mapped(pairs, strings.Split(response.Env[mapping], ","))
@@ -74,7 +74,7 @@ func (a *admission) pairs(p *Placement, response node.Response) ([]pairs.Pair, e
 	return told.Pairs, nil
 }
 
-// mapped reports whether a mapping names for every GPU a VF that serves it, or that serves another partition
+// mapped reports whether the mapping has for every GPU a VF that serves it, or that serves another partition
 // of its card: both have one address, and so one entry.
 func mapped(all []pairs.Pair, entries []string) bool {
 	for _, pair := range all {

@@ -15,33 +15,33 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Placement is what one container of an admitted pod got.
+// Placement has the devices of one container of an admitted pod.
 type Placement struct {
 	Container string
-	NUMA      []int    // nodes that the topology manager chose; none where no device has a hint
-	Asked     []string // its resources in the order in which the kubelet allocated them
-	GPUs, VFs []Device // in the order in which the container finds them
+	NUMA      []int    // chosen by the topology manager; none without hints
+	Asked     []string // its resources in the order of the kubelet's allocations
+	GPUs, VFs []Device // in the container's order
 
 	Levels  []topology.Level // how far its first GPU is from its first VF, and so on
 	Pairs   best.Pairs       // how many there are of each level
-	Matched best.Pairs       // the best that can be made of these devices in any order
-	Best    best.Pairs       // the best of all devices that were free on the NUMA nodes
+	Matched best.Pairs       // the best pairs of these devices in any order
+	Best    best.Pairs       // the best pairs of all free devices on the NUMA nodes
 	ForGPUs best.Pairs       // the best of all such VFs for these GPUs
 	ForVFs  best.Pairs       // the best of all such GPUs for these VFs
 	PFs     int              // of how many PFs the VFs could have been
 
-	PairsFile error // what is wrong with its pairs file
+	PairsFile error // fault of its pairs file
 	Told      bool  // nothing is, and its variables name the same pairs
 
-	Log []pair.Line // what the daemons logged while the pod was admitted
+	Log []pair.Line // the daemons' log during the admission
 }
 
 // IsPaired reports whether the container has both GPUs and VFs.
 func (p Placement) IsPaired() bool { return len(p.GPUs) > 0 && len(p.VFs) > 0 }
 
-// Admit lets the node admit a pod and returns a placement for each container with devices, in the order of
-// admission. A refusal by the kubelet is a *node.Rejection. Any other error means that kubelet, daemons or
-// rig contradict each other.
+// Admit admits a pod and returns a placement for each container with devices, in the order of admission. A
+// refusal by the kubelet is a *node.Rejection. Any other error is a contradiction between kubelet, daemons
+// and rig.
 func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	position, start := r.Pair.Log.Len(), time.Now()
 	if err := r.admit(pod); err != nil {
@@ -58,8 +58,8 @@ func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	return placements, nil
 }
 
-// AdmitBlind is Admit for when the daemons or the kubelet may die meanwhile: it finds devices with two owners
-// and judges nothing.
+// AdmitBlind is Admit for times when daemons or the kubelet may end: it only checks for devices with two
+// owners.
 func (r *Rig) AdmitBlind(pod *v1.Pod) error {
 	if err := r.admit(pod); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (r *Rig) AdmitBlind(pod *v1.Pod) error {
 	return nil
 }
 
-// Release notes that a pod has ended. Remove does that too.
+// Release records the end of a pod. Remove includes it.
 func (r *Rig) Release(pod *v1.Pod) {
 	r.held.release(pod.UID)
 	if r.API != nil {
@@ -91,7 +91,7 @@ func (r *Rig) Remove(pod *v1.Pod) error {
 	return err
 }
 
-// place judges what every container got.
+// place judges the placements of all containers.
 func (r *Rig) place(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	var placements []Placement
 	err := r.eachContainer(pod, func(a *admission, c v1.Container, devices map[string][]string) error {
@@ -121,8 +121,8 @@ func (r *Rig) eachContainer(
 	return nil
 }
 
-// readLog finds in the daemons' logs in which order the kubelet allocated the resources of each container.
-// Admissions are serial, so the lines in the order of time are those of the containers one after the other.
+// readLog reads the order in which the kubelet allocated the resources of each container from the daemons'
+// logs. Admissions are serial, so the lines in order of time are in order of containers.
 func (r *Rig) readLog(ctx context.Context, placements []Placement, position int, start time.Time) error {
 	want := 0
 	for _, p := range placements {
@@ -143,7 +143,7 @@ func (r *Rig) readLog(ctx context.Context, placements []Placement, position int,
 	return nil
 }
 
-// allocations are the resources that the kubelet allocated since then, in the order of time.
+// allocations returns the resources that the kubelet has allocated since a time, in order of time.
 func allocations(lines []pair.Line, since time.Time) []string {
 	var allocated []pair.Line
 	for _, line := range lines {
@@ -159,7 +159,7 @@ func allocations(lines []pair.Line, since time.Time) []string {
 	return resources
 }
 
-// resources is the number of resources the container holds devices of.
+// resources returns the number of resources with devices in the container.
 func (p Placement) resources() int {
 	n := 0
 	for _, devices := range [][]Device{p.GPUs, p.VFs} {

@@ -11,9 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/best"
 )
 
-// CouldHave returns the first container of a pod that did not get all that it asks for, since the pod was
-// refused in an Allocate, and the best pairs of the devices that were free on its NUMA nodes. Call it before
-// the pod is removed.
+// CouldHave returns the first container with missing devices of a pod that was refused in an Allocate, and
+// the best pairs of the devices that were free on its NUMA nodes. Must be called before the pod is removed.
 func (r *Rig) CouldHave(pod *v1.Pod) (container string, pairs best.Pairs, err error) {
 	a := newAdmission(r, pod)
 	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rig puts a whole node together for tests and the demo: a recorded machine laid out in a folder, the
-// real kubelet managers on it (package node) and the two built daemons (package pair). It admits pods and
-// tells, for every container, what it got, what it could have got at best, and in which order the kubelet
-// asked.
+// Package rig is a complete node for tests and the demo: a recorded machine laid out in a folder, the real
+// kubelet managers on it (package node) and the two built daemons (package pair). It admits pods and returns,
+// for every container, its devices, the best possible pairs, and the order of the kubelet's allocations.
 package rig
 
 import (
@@ -27,20 +26,20 @@ import (
 type Setup struct {
 	Bin             string // folder with the built daemons
 	Machine         string // a name of test/machines
-	VFsPerPF        int    // for PFs whose recording has none
+	VFsPerPF        int    // for PFs recorded without VFs
 	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
-	PodsAPI         bool   // the kubelet says what its pods want
+	PodsAPI         bool   // the kubelet serves the Pods API
 	Intent          string // the daemons' --intent, "none" for no source; their default when empty
-	Pulse           bool   // the daemon of AMD's GPUs looks at them every second
+	Pulse           bool   // AMD's daemon rediscovers GPUs every second
 	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
 	ReservedCPUs    string // takes the kubelet's static CPU policy
-	RunDir          string // of the coordination socket; one of the rig's own when empty
-	Watched         bool   // the GPUs' daemon serves metrics and probes, at a port that it logs
+	RunDir          string // of the coordination socket; "" for the rig's default
+	Watched         bool   // the GPU daemon serves metrics and probes, at a port in its log
 	NVML            string // the stand-in for NVIDIA's library, for machines with NVIDIA GPUs
 }
 
-// GPU is the resource name of the machine's GPUs, AMD or NVIDIA; the machine's own name tells.
+// GPU returns the resource name of the machine's GPUs, AMD or NVIDIA, according to the machine's name.
 func (s Setup) GPU() string {
 	if strings.HasPrefix(s.Machine, "nv-") {
 		return NVIDIA
@@ -48,7 +47,7 @@ func (s Setup) GPU() string {
 	return AMD
 }
 
-// String is the machine and how many VFs it has.
+// String returns the machine and its number of VFs.
 func (s Setup) String() string {
 	vfs, hint := fmt.Sprint(s.VFsPerPF, " VFs per PF"), ""
 	switch s.VFsPerPF {
@@ -68,20 +67,19 @@ type Rig struct {
 	*Machine
 	Node  *node.Node
 	Pair  *pair.Pair
-	API   *APIServer // nil unless it is a source of intent
+	API   *APIServer // nil unless it is a source of pod requests
 	numa  []node.NUMA
 	dir   string
 	setup Setup
 	held  holdings
-	gone  map[string]bool // VFs that are not there at the moment
+	gone  map[string]bool // VFs that are currently missing
 }
 
-// startTime bounds the wait for the daemons to register: it takes a fraction of a second unless something is
-// wrong.
+// startTime limits the wait for the daemons' registration, which normally takes a fraction of a second.
 const startTime = 20 * time.Second
 
-// Start lays the machine out in a temporary folder and starts node and pair on it. It returns when the
-// kubelet knows all devices.
+// Start lays out the machine in a temporary folder and starts node and pair. It returns when the kubelet has
+// all devices.
 func Start(ctx context.Context, setup Setup) (*Rig, error) {
 	dir, err := makeDir()
 	if err != nil {
@@ -94,8 +92,8 @@ func Start(ctx context.Context, setup Setup) (*Rig, error) {
 	return r, nil
 }
 
-// makeDir makes a temporary folder, in memory where that can be had: a machine is thousands of small files.
-// It does not follow $TMPDIR, since a unix socket's path must stay below 108 bytes.
+// makeDir returns a temporary folder, in memory if possible, because a machine is thousands of small files.
+// It ignores $TMPDIR, because a unix socket's path must stay below 108 bytes.
 func makeDir() (string, error) {
 	if dir, err := os.MkdirTemp("/dev/shm", "tandem-"); err == nil {
 		return dir, nil
@@ -181,7 +179,7 @@ func (r *Rig) start(ctx context.Context) error {
 	return r.WaitReady(ctx)
 }
 
-// layOut makes the folders: the machine's sysfs, its device nodes, and the SR-IOV config.
+// layOut creates the folders: the machine's sysfs, its device nodes, and the SR-IOV config.
 func (r *Rig) layOut() error {
 	recorded, err := machines.Load(r.setup.Machine, r.setup.VFsPerPF)
 	if err != nil {
@@ -201,8 +199,8 @@ func (r *Rig) layOut() error {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.dir, name) }
 
-// WaitReady waits until the kubelet knows all devices of the machine and, where they coordinate, both daemons
-// know of each other.
+// WaitReady waits until the kubelet has all devices of the machine and, if coordinated, both daemons have
+// joined.
 func (r *Rig) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -235,10 +233,10 @@ func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCau
 	}
 }
 
-// PluginSockets is the folder with the daemons' sockets for the kubelet.
+// PluginSockets returns the folder with the daemons' sockets for the kubelet.
 func (r *Rig) PluginSockets() string { return r.socketFolder(r.setup.Watcher) }
 
-// OtherSockets is the folder for them that this rig does not use.
+// OtherSockets returns the folder for sockets that this rig does not use.
 func (r *Rig) OtherSockets() string { return r.socketFolder(!r.setup.Watcher) }
 
 func (r *Rig) socketFolder(watcher bool) string {
@@ -248,11 +246,11 @@ func (r *Rig) socketFolder(watcher bool) string {
 	return filepath.Join(r.path("kubelet"), "device-plugins")
 }
 
-// Sys is the machine's sysfs.
+// Sys returns the machine's sysfs.
 func (r *Rig) Sys() fs.FS { return os.DirFS(r.path("sys")) }
 
-// KubeletDir is the kubelet's folder.
+// KubeletDir returns the kubelet's folder.
 func (r *Rig) KubeletDir() string { return r.path("kubelet") }
 
-// RunDir is the folder of the coordination socket.
+// RunDir returns the folder of the coordination socket.
 func (r *Rig) RunDir() string { return cmp.Or(r.setup.RunDir, r.path("run")) }

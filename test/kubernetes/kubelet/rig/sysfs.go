@@ -15,10 +15,10 @@ import (
 // The machine is a folder, and what a driver or the kernel would take out of sysfs is moved to another one
 // for a while.
 
-// away is what is not in a machine's sysfs at the moment: where it was, by where it is.
+// away has the parts moved out of a machine's sysfs.
 type away struct {
 	rig   *Rig
-	moved []string // below sysfs, in the order in which it went
+	moved []string // below sysfs, in order of removal
 	dir   string
 }
 
@@ -27,7 +27,7 @@ func (r *Rig) takeAway() (*away, error) {
 	return &away{rig: r, dir: dir}, err
 }
 
-// move takes a file, folder or link away, if it is there.
+// move moves a file, folder or link away, if it exists.
 func (a *away) move(name string) error {
 	err := os.Rename(a.rig.path(filepath.Join("sys", name)), a.place(len(a.moved)))
 	switch {
@@ -42,7 +42,7 @@ func (a *away) move(name string) error {
 
 func (a *away) place(i int) string { return filepath.Join(a.dir, strconv.Itoa(i)) }
 
-// back puts all back, in the order in which it went.
+// back restores all parts, in order of removal.
 func (a *away) back() error {
 	var errs []error
 	for i, name := range a.moved {
@@ -54,14 +54,14 @@ func (a *away) back() error {
 
 const pciDevices = "bus/pci/devices"
 
-// LowerVFs leaves every PF this many VFs, as if sriov_numvfs had been written anew, whoever holds the others.
-// Back makes them as many as before.
+// LowerVFs reduces every PF to this many VFs, as after a write to sriov_numvfs, regardless of holders. Back
+// restores them.
 func (r *Rig) LowerVFs(perPF int) (back func() error, err error) {
 	a, err := r.takeAway()
 	if err != nil {
 		return nil, err
 	}
-	numbers := map[string]int{} // of VFs that a PF has had
+	numbers := map[string]int{} // previous number of VFs by PF
 	for _, vf := range r.vfs {
 		pf := filepath.Join(pciDevices, vf.PF.String())
 		link := filepath.Join(pf, fmt.Sprint("virtfn", numbers[pf]))
@@ -79,7 +79,7 @@ func (r *Rig) LowerVFs(perPF int) (back func() error, err error) {
 	}, r.countVFs(numbers, perPF)
 }
 
-// countVFs writes how many VFs there are: all of each PF, but no more than so many.
+// countVFs writes the number of VFs of each PF, at most most.
 func (r *Rig) countVFs(numbers map[string]int, most int) error {
 	for pf, number := range numbers {
 		file := r.path(filepath.Join("sys", pf, "sriov_numvfs"))
@@ -90,8 +90,8 @@ func (r *Rig) countVFs(numbers map[string]int, most int) error {
 	return nil
 }
 
-// function takes a VF away: what names it, then its folder, and last its link below bus/pci, which daemons
-// look at.
+// function removes a VF: the references to it, then its folder, and last its link below bus/pci, which
+// daemons watch.
 func (a *away) function(vf *topology.Device, ofPF string) error {
 	name := vf.Address.String()
 	dir := filepath.Join(pciDevices, name)
@@ -119,7 +119,7 @@ func (a *away) function(vf *topology.Device, ofPF string) error {
 	return nil
 }
 
-// UnloadGPUDriver takes out of sysfs what amdgpu puts there ("rmmod amdgpu"). Back loads it again.
+// UnloadGPUDriver removes the files of amdgpu from sysfs ("rmmod amdgpu"). Back restores them.
 func (r *Rig) UnloadGPUDriver() (back func() error, err error) {
 	const driver = "bus/pci/drivers/amdgpu"
 	a, err := r.takeAway()

@@ -26,7 +26,7 @@ var codecs = func() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 }()
 
-// encodingFor is the encoding that a request wants best: protobuf or, where it does not say so, JSON.
+// encodingFor returns the preferred encoding of a request: protobuf, or JSON by default.
 func encodingFor(r *http.Request) runtime.SerializerInfo {
 	wanted := runtime.ContentTypeJSON
 	if strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
@@ -49,17 +49,17 @@ func failure(code int32, reason metav1.StatusReason) *metav1.Status {
 	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: string(reason)}
 }
 
-// respond answers a request that is not a watch.
+// respond answers a request other than a watch.
 func respond(w http.ResponseWriter, r *http.Request, answer object) {
 	encoding := encodingFor(r)
 	w.Header().Set("Content-Type", encoding.MediaType)
 	if status, failed := answer.(*metav1.Status); failed {
 		w.WriteHeader(int(status.Code))
 	}
-	_ = encoder(encoding.Serializer).Encode(answer, w) // who has gone has no use for it
+	_ = encoder(encoding.Serializer).Encode(answer, w) // the client may be gone
 }
 
-// watcher is one who watches.
+// watcher is a client's watch.
 type watcher struct {
 	r       *http.Request
 	objects runtime.Encoder
@@ -67,8 +67,7 @@ type watcher struct {
 	flush   func()
 }
 
-// watch streams the changes from a resource version on or, where the request wants that, all pods that there
-// are first.
+// watch streams the changes after a resource version; on request, all present pods come first.
 func (a *APIServer) watch(w http.ResponseWriter, r *http.Request) {
 	encoding := encodingFor(r)
 	w.Header().Set("Content-Type", encoding.MediaType+";stream=watch")
@@ -90,7 +89,7 @@ func (a *APIServer) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendAll sends what there is, and that it was all. It returns the resource version.
+// sendAll sends all present pods, then a bookmark. It returns the resource version.
 func (s watcher) sendAll(list *v1.PodList) (version int, err error) {
 	for i := range list.Items {
 		if err := s.send(watch.Added, &list.Items[i]); err != nil {
@@ -121,7 +120,7 @@ func (s watcher) send(kind watch.EventType, what object) error {
 	return nil
 }
 
-// sendNext sends the change after a resource version when its time has come, and returns which that was.
+// sendNext sends the change after a resource version when its delay has passed, and returns its version.
 func (a *APIServer) sendNext(s watcher, version int) (sent int, err error) {
 	for noted := false; ; {
 		a.mu.Lock()
@@ -149,7 +148,7 @@ func (a *APIServer) sendNext(s watcher, version int) (sent int, err error) {
 	}
 }
 
-// wait waits until something has changed, or for so long at most, if that is bounded.
+// wait waits for a change, at most for most if bounded.
 func (s watcher) wait(wake <-chan struct{}, bounded bool, most time.Duration) error {
 	var timeout <-chan time.Time
 	if bounded {

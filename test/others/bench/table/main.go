@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command table reads the results of the benchmarks beside it and prints what benchstat has no table for: how
-// many times as long NVIDIA's policy takes, how long Tandem takes for anything, and how that grows with the
+// Command table reads the results of the benchmarks in the parent folder and prints what benchstat cannot:
+// the ratio of NVIDIA's policy to Tandem, Tandem's times, and their growth with the size of the node.
 // node.
 //
 //	go test -bench . | go run ./table
@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// write writes the tables for which there are results.
+// write writes the tables with results.
 func write(w io.Writer, in io.Reader) error {
 	r, err := read(in)
 	if err != nil {
@@ -81,8 +81,7 @@ func writeAny(w io.Writer, r results) {
 	}
 }
 
-// writeGrowth puts node sizes side by side, with the power of the size that the time grows by, and draws
-// them.
+// writeGrowth prints times by size of the node, with the exponent of their growth, and a plot.
 func writeGrowth(w io.Writer, r results) {
 	columns := map[name]map[int]float64{} // time by tree and request, then by GPUs
 	sizes := map[int]bool{}
@@ -116,7 +115,7 @@ func writeGrowth(w io.Writer, r results) {
 	writePlot(w, drawn)
 }
 
-// power is the slope of the line through the logarithms.
+// power returns the slope of the line through the logarithms.
 func power(times map[int]float64) float64 {
 	var n, x, y, xx, xy float64
 	for size, t := range times {
@@ -150,7 +149,7 @@ type unit struct {
 	name string
 }
 
-// scaled writes a figure in the largest unit of which there is one at least.
+// scaled formats a value in the largest unit in which it is at least 1.
 func scaled(x float64, units []unit) string {
 	if x == 0 {
 		return "-"

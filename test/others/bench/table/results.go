@@ -17,10 +17,10 @@ type results map[name]map[string]float64
 // name is a benchmark's name, "Choose/gpus=16/size=3/by=tandem".
 type name string
 
-// processors is what the testing package appends to a name.
+// processors matches the testing package's suffix of a name.
 var processors = regexp.MustCompile(`-\d+$`)
 
-// read reads the lines of benchmarks, "BenchmarkName-2 100 1234 ns/op 56 B/op", and leaves out all others.
+// read reads the lines of benchmarks, "BenchmarkName-2 100 1234 ns/op 56 B/op", and ignores other lines.
 func read(in io.Reader) (results, error) {
 	samples := map[name]map[string][]float64{}
 	lines := bufio.NewScanner(in)
@@ -50,8 +50,8 @@ func read(in io.Reader) (results, error) {
 	return r, lines.Err()
 }
 
-// names lists the names that a benchmark has results for, in their natural order; if a key is given, those
-// alone that have this value for it, without it.
+// names lists the names with results of a benchmark, in natural order. With a key, it lists only names with
+// this value for the key, and removes the key.
 func (r results) names(benchmark, key, value string) []name {
 	var list []name
 	for n := range r {
@@ -82,7 +82,7 @@ func (n name) compare(m name) int {
 		})
 }
 
-// get is the value of a key, "" where the name has none.
+// get returns the value of a key, "" if absent.
 func (n name) get(key string) string {
 	for part := range strings.SplitSeq(string(n), "/") {
 		if k, value, ok := strings.Cut(part, "="); ok && k == key {
@@ -92,7 +92,7 @@ func (n name) get(key string) string {
 	return ""
 }
 
-// number is a value that is a number, 0 where it is not.
+// number returns a numeric value, 0 for other values.
 func (n name) number(key string) int {
 	i, err := strconv.Atoi(n.get(key))
 	if err != nil {
@@ -110,7 +110,7 @@ func (n name) without(key string) name {
 	}), "/"))
 }
 
-// question is what is asked: the keys and values.
+// question returns the keys and values.
 func (n name) question() string {
 	_, question, _ := strings.Cut(string(n), "/")
 	return strings.ReplaceAll(question, "/", " ")

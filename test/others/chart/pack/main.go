@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pack packs the Helm chart as "helm package" does, in the version of a program: the same chart and
-// the same program give the same bytes. It is part of "make release".
+// Command pack packs the Helm chart like "helm package", with the version of a program: equal inputs give
+// equal bytes. It is part of "make release".
 package main
 
 import (
@@ -39,7 +39,7 @@ func run(chart, program, out string) error {
 	}
 	_, made := version.Source(info)
 	own := version.Of(info)
-	file, err := os.Create(filepath.Join(out, "tandem-"+own+".tgz")) // helm's name for it
+	file, err := os.Create(filepath.Join(out, "tandem-"+own+".tgz")) // helm's naming
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func run(chart, program, out string) error {
 	return err
 }
 
-// pack writes a chart as one of a version. All files have one time, the Unix epoch where that is zero.
+// pack writes a chart with a version. All files have the time made, the Unix epoch if zero.
 func pack(w io.Writer, dir, version string, made time.Time) error {
 	c, err := loader.Load(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func pack(w io.Writer, dir, version string, made time.Time) error {
 	if err != nil {
 		return fmt.Errorf("write Chart.yaml: %w", err)
 	}
-	zipped, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // the level is one of gzip's
+	zipped, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // the level is valid
 	packed := tar.NewWriter(zipped)
 	for _, f := range c.Raw {
 		content := f.Data

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release writes the manifests of the Helm chart for who has no Helm: kubectl apply -f release.yaml.
+// Command release writes the manifests of the Helm chart for use without Helm: kubectl apply -f release.yaml.
 package main
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/others/chart/render"
 )
 
-// choice is what the command line says.
+// choice has the values of the command line.
 type choice struct {
 	chart, namespace string
 	kubernetes       string // the version
 	files, settings  []string
-	texts            []string // settings that are no numbers, whatever they look like
+	texts            []string // settings that are always strings
 }
 
 func main() {

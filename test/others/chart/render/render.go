@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Release is the name of the release that is rendered.
+// Release is the name of the rendered release.
 const Release = "tandem"
 
-// tests is where a chart has what "helm test" starts.
+// tests is the folder of a chart's objects for "helm test".
 const tests = "templates/tests/"
 
-// Newest is the newest version of Kubernetes that the chart is for.
+// Newest is the newest supported version of Kubernetes.
 const Newest = "v1.37.0"
 
 // mutatingPolicy is a kind of the API server from version mutating on.
@@ -31,9 +31,9 @@ const mutatingPolicy = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 
 var mutating = version.MajorMinor(1, 36)
 
-// Files renders the chart in a folder, as it is installed in a namespace of a cluster of this version with
-// these values, and returns the templates' output by "<chart>/templates/<file>". Values that the chart's
-// schema refuses are an error; the chart is returned all the same.
+// Files renders the chart in a folder, for a namespace of a cluster of this version with these values, and
+// returns the templates' output by "<chart>/templates/<file>". Values that violate the chart's schema are an
+// error; the chart is returned too.
 func Files(
 	dir, namespace, kubeVersion string, values map[string]any,
 ) (*chart.Chart, map[string]string, error) {
@@ -48,7 +48,7 @@ func Files(
 		return c, nil, fmt.Errorf("read the version %q of Kubernetes: %w", kubeVersion, err)
 	}
 	capabilities.KubeVersion = *kubernetes
-	// Helm's own list has no kinds; that of an API server does.
+	// Unlike an API server's list, Helm's own list has no kinds.
 	if v, err := version.ParseGeneric(kubernetes.Version); err == nil && v.AtLeast(mutating) {
 		capabilities.APIVersions = append(capabilities.APIVersions, mutatingPolicy)
 	}
@@ -60,8 +60,8 @@ func Files(
 	return c, files, err
 }
 
-// Manifests puts the output of Files together in the order of the templates. Empty ones, notes and what "helm
-// test" starts are left out.
+// Manifests joins the output of Files in the order of the templates, without empty output, notes and objects
+// for "helm test".
 func Manifests(c *chart.Chart, files map[string]string) string {
 	var out strings.Builder
 	for _, template := range c.Templates {
@@ -73,7 +73,7 @@ func Manifests(c *chart.Chart, files map[string]string) string {
 	return out.String()
 }
 
-// Values reads files as Helm does with -f: what a later one says counts.
+// Values reads files like Helm's -f: later files take precedence.
 func Values(files ...string) (map[string]any, error) {
 	all := map[string]any{}
 	for _, file := range files {

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+)
+
+// Logging are the flags for the log.
+type Logging struct {
+	LogFormat LogFormat
+	LogLevel  slog.Level
+
+	glog glogFlags
+}
+
+// register adds the flags to a set.
+func (l *Logging) register(set *pflag.FlagSet) {
+	set.TextVar(&l.LogFormat, "log-format", Text, "text or json")
+	set.TextVar(&l.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	l.glog.register(set)
+}
+
+// LogFormat is how log lines are written.
+type LogFormat string
+
+// The two formats.
+const (
+	Text LogFormat = "text"
+	JSON LogFormat = "json"
+)
+
+// MarshalText returns the format as the flag spells the format.
+func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
+
+// UnmarshalText accepts "text" and "json".
+func (f *LogFormat) UnmarshalText(text []byte) error {
+	switch format := LogFormat(text); format {
+	case Text, JSON:
+		*f = format
+		return nil
+	default:
+		return fmt.Errorf("want %s or %s", Text, JSON)
+	}
+}
+
+// Logger returns the daemon's logger: one line per decision, in the format and from the level of the flags.
+func Logger(f Flags, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: onlyErrors}
+	if f.LogFormat == JSON {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// onlyErrors omits an attribute "error" without an error, which would print as "error=<nil>".
+func onlyErrors(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == "error" && a.Value.Any() == nil {
+		return slog.Attr{}
+	}
+	return a
+}

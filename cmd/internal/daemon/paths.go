@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology/nccl"
+)
+
+// Paths are the flags for the files of a node. The folders default to those of a live node; tests and tools
+// set them to a recorded machine and to a kubelet's folder elsewhere.
+type Paths struct {
+	SysfsRoot    string
+	DevRoot      string
+	KubeletDir   string
+	RunDir       string
+	TopologyFile string
+}
+
+// register adds the flags to a set.
+func (p *Paths) register(set *pflag.FlagSet) {
+	set.StringVar(&p.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	set.StringVar(&p.DevRoot, "dev-root", "/dev", "folder with the device nodes")
+	set.StringVar(&p.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
+	set.StringVar(&p.RunDir, "run-dir", "",
+		"folder of the coordination socket, shared by both daemons "+
+			"(default device-plugins/tandem in --kubelet-dir, which the pods of both mount, whoever deploys them)")
+	set.StringVar(&p.TopologyFile, "topology-file", "",
+		"topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, "+
+			"on a machine whose sysfs does not: a guest with a flat PCI tree")
+}
+
+// Sysfs returns the folder to read the machine from.
+func (p Paths) Sysfs() (fs.FS, error) { return openRoot("--sysfs-root", p.SysfsRoot) }
+
+// Dev returns the folder with the device nodes.
+func (p Paths) Dev() (fs.FS, error) { return openRoot("--dev-root", p.DevRoot) }
+
+func openRoot(flag, dir string) (fs.FS, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", flag, err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("open %s: %s is not a folder", flag, dir)
+	}
+	return os.DirFS(dir), nil
+}
+
+// Topology returns the file with the places of devices, or nil if the flags name none.
+func (p Paths) Topology() (*nccl.File, error) {
+	if p.TopologyFile == "" {
+		return nil, nil
+	}
+	file, err := nccl.Load(p.TopologyFile)
+	if err != nil {
+		return nil, fmt.Errorf("use --topology-file: %w", err)
+	}
+	return file, nil
+}
+
+// RunFolder returns the folder of the coordination socket: --run-dir, else a folder below the kubelet's that
+// every device plugin pod mounts.
+func (p Paths) RunFolder() string { return cmp.Or(p.RunDir, coordination.RunDir(p.KubeletDir)) }

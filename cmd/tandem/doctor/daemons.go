@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+)
+
+// daemons are Tandem's daemons on the node, by the run folders in which they meet.
+type daemons struct {
+	runDir, usualDir string
+	unusable         string   // why the daemons cannot meet in the run folder
+	others           []string // run folders in which others serve besides the daemons of this one
+	held             []string // lock files of the modes
+	modes            map[mode.Mode]bool
+	lost             []string // resources whose devices the kubelet does not have
+}
+
+func (n Node) readDaemons(a *access) daemons {
+	d := daemons{runDir: n.RunDir, usualDir: coordination.RunDir(n.KubeletDir), modes: map[mode.Mode]bool{}}
+	dirs := append(coordination.RunDirs(n.KubeletDir), n.RunDir)
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		for _, m := range mode.Running(dir) {
+			d.modes[m] = true
+			d.held = append(d.held, mode.Path(dir, m)+" is held")
+		}
+	}
+	d.unusable = a.unusable(n.RunDir)
+	if n.Mode == mode.DRA || dial(coordination.SocketPath(n.RunDir)) != nil {
+		return d
+	}
+	for _, other := range coordination.RunDirs(n.KubeletDir) {
+		if other != n.RunDir && dial(coordination.SocketPath(other)) == nil {
+			d.others = append(d.others, other)
+		}
+	}
+	d.lost = n.lostTwice()
+	return d
+}
+
+// unusable says why the daemons cannot meet in their run folder: the folder has to be root's alone, which the
+// daemons see to if they can, and who looks may be a daemon's user.
+func (a *access) unusable(runDir string) string {
+	info, err := os.Lstat(runDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // the daemons make the folder
+		return ""
+	case a.denied(runDir, err):
+		return ""
+	case err != nil:
+		return err.Error()
+	case !info.IsDir():
+		return fmt.Sprintf("%s is no folder: %s", runDir, info.Mode())
+	case owner(info) != os.Geteuid() && owner(info) != 0:
+		return fmt.Sprintf("%s is owned by user %d", runDir, owner(info))
+	}
+	socket := coordination.SocketPath(runDir)
+	if err := coordination.CheckSocketPlace(socket); err != nil && !a.denied(socket, err) {
+		return err.Error()
+	}
+	return ""
+}
+
+func owner(info fs.FileInfo) int {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return -1
+}
+
+// askTimeout limits the questions to the running daemons and to the kubelet.
+const askTimeout = 5 * time.Second
+
+// lostTwice compares the devices of the running daemons with those of the kubelet, and again where they
+// differ: a list may be on its way.
+func (n Node) lostTwice() []string {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	pods, err := kubelet.NewPodResources(n.KubeletDir)
+	if err != nil {
+		return nil // kubeletSockets tells
+	}
+	defer pods.Close()
+	lost := n.lost(ctx, pods)
+	if len(lost) > 0 {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+		lost = n.lost(ctx, pods)
+	}
+	return lost
+}
+
+// lost says for each resource how the kubelet's healthy devices differ from those of the daemon. A daemon or
+// a kubelet without an answer has no difference.
+func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string) {
+	status, err := coordination.Status(ctx, n.RunDir)
+	if err != nil {
+		return nil
+	}
+	has, err := pods.Allocatable(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, r := range status.GetResources() {
+		offered, kept := 0, 0
+		for _, d := range r.GetDevices() {
+			if !d.GetDevice().GetHealthy() {
+				continue
+			}
+			offered++
+			if slices.Contains(has[r.GetName()], d.GetDevice().GetId()) {
+				kept++
+			}
+		}
+		if others := len(has[r.GetName()]) - kept; r.GetConnected() && (kept < offered || others > 0) {
+			lost = append(lost, fmt.Sprintf("%s: the kubelet has %d of the %d healthy devices that are offered, "+
+				"and %d others", r.GetName(), kept, offered, others))
+		}
+	}
+	return lost
+}
+
+// lostDevices finds resources that the kubelet takes from another plugin.
+func lostDevices(d daemons) []Finding {
+	if len(d.lost) == 0 {
+		return nil
+	}
+	return []Finding{{
+		ID: "kubelet-devices", Severity: Error,
+		Summary:  "The kubelet does not go by the devices that Tandem offers.",
+		Evidence: d.lost,
+		Why: "A plugin that registers the same resource later takes its place. When it goes, " +
+			"a kubelet before 1.37 has no devices any more, and a later one keeps the list of the plugin " +
+			"that is gone.",
+		Fix: []string{
+			"remove the other plugin from this node: docs/deployers.md has the order for its chart, " +
+				"YAML or operator",
+			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that " +
+				"resource on this node",
+		},
+	}}
+}
+
+// runFolder finds a folder in which the daemons cannot meet.
+func runFolder(d daemons) []Finding {
+	if d.unusable == "" {
+		return nil
+	}
+	return []Finding{{
+		ID: "run-folder", Severity: Error,
+		Summary:  "The two daemons cannot meet in their folder.",
+		Evidence: []string{d.unusable},
+		Why:      "Each of them then chooses for itself, and pairs are a matter of luck.",
+		Fix:      []string{"rm -r " + d.runDir + ": the daemons make it anew; or another runDir"},
+	}}
+}
+
+// runFolders finds daemons that serve each other in folders of their own.
+func runFolders(d daemons) (findings []Finding) {
+	for _, other := range d.others {
+		findings = append(findings, Finding{
+			ID: "run-folders", Severity: Error,
+			Summary:  "The two daemons do not meet.",
+			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", d.runDir, other)},
+			Why:      "Each of them chooses for itself, and pairs are a matter of luck.",
+			Fix: []string{
+				"tell both the same --run-dir, or none: they meet in " + d.usualDir + " then",
+			},
+		})
+	}
+	return findings
+}
+
+// bothModes finds device plugins next to the DRA driver. They keep each other away, unless they were told
+// different folders at a time when neither could see the other's.
+func bothModes(d daemons) []Finding {
+	if len(d.modes) < 2 {
+		return nil
+	}
+	return []Finding{{
+		ID: "modes", Severity: Error,
+		Summary:  "Device plugins and the DRA driver both hand out this node's devices.",
+		Evidence: d.held,
+		Why:      "A device can be given to two pods.",
+		Fix: []string{
+			"take one of them off this node: docs/dra.md has the order; tell all the same --run-dir",
+		},
+	}}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fix writes the settings that a kubelet lacks into a file of Tandem's own in the kubelet's folder of
+// drop-ins, and removes the file. It changes no file of another owner.
+package fix
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+)
+
+// Change is a request to [Run].
+type Change struct {
+	Apply      bool // write the settings, besides showing them
+	StaticCPUs bool // give guaranteed containers CPUs of their own
+}
+
+// Run shows the settings that the kubelet lacks and, on request, writes them into Tandem's file. For a kubelet
+// without a folder of drop-ins Run shows how the settings get to the kubelet, and applying them is an error.
+func Run(out io.Writer, n managers.Node, c Change) error {
+	return fixer{out, n, settings.OpenFolder}.fix(c)
+}
+
+// RollBack removes Tandem's file.
+func RollBack(out io.Writer, n managers.Node) error {
+	return fixer{out, n, settings.OpenFolder}.rollBack()
+}
+
+func (x fixer) fix(c Change) error {
+	if x.node.Mode == mode.DRA {
+		x.printf("This node is in the mode of DRA, in which the kubelet's managers align no devices: " +
+			"the configuration needs no change.\n")
+		return nil
+	}
+	p, err := x.node.Process()
+	if err != nil {
+		return err
+	}
+	now, err := x.node.Read(p, nil)
+	if err != nil {
+		return fmt.Errorf("read the kubelet's configuration: %w", err)
+	}
+	own := ownFile(now.At)
+	staticCPUs := c.StaticCPUs || own != "" && now.Origin("cpuManagerPolicy") == own
+	if len(lacking(now, staticCPUs)) == 0 {
+		x.printf("The configuration of the kubelet needs no change (%s).\n", now.Sources())
+		return x.finish(now, c.Apply, false)
+	}
+	content, after, err := x.plan(p, cmp.Or(own, "these settings"), staticCPUs)
+	if err != nil {
+		return err
+	}
+	if own == "" {
+		return x.explain(now, after, content, c.Apply)
+	}
+	x.printf("%s:\n\n%s\n", own, content)
+	x.remarks(after)
+	if !c.Apply {
+		x.printf("Nothing was changed. Drain the node, then: %s && systemctl restart kubelet\n", c.command())
+		return nil
+	}
+	if err := x.replace(after, content); err != nil {
+		return err
+	}
+	x.printf("Changed: %s is Tandem's own file.\n", own)
+	x.printf("The way back: tandem doctor --rollback-kubelet%s\n", x.places(after.At))
+	return x.finish(after, true, true)
+}
+
+// plan returns Tandem's file, and the settings with the file in place. Settings that the kubelet would refuse,
+// or that would still lack some, are an error.
+func (x fixer) plan(
+	p settings.Process, file string, staticCPUs bool,
+) (content []byte, after managers.Facts, err error) {
+	base, err := x.node.Read(p, settings.Overlay{file: nil})
+	if err != nil {
+		return nil, after, fmt.Errorf("read the kubelet's configuration: %w", err)
+	}
+	content = dropIn(base, staticCPUs)
+	if after, err = x.node.Read(p, settings.Overlay{file: content}); err != nil {
+		return nil, after, fmt.Errorf("read the kubelet's configuration with %s: %w", file, err)
+	}
+	return content, after, accepted(after, file, staticCPUs)
+}
+
+// command returns the command that applies a change.
+func (c Change) command() string {
+	flags := ""
+	if c.StaticCPUs {
+		flags = " --static-cpus"
+	}
+	return "tandem doctor --fix-kubelet" + flags + " --apply"
+}
+
+// places returns flags for files in unusual places: a dead kubelet has no command line to read them from.
+func (x fixer) places(at settings.Files) string {
+	flags := " --kubelet-config-dir=" + at.Dir
+	if at.Config != "" && at.Config != settings.Default(x.node.KubeletDir) {
+		flags += " --kubelet-config=" + at.Config
+	}
+	if x.node.KubeletDir != kubelet.DefaultDir {
+		flags += " --kubelet-dir=" + x.node.KubeletDir
+	}
+	return flags
+}
+
+// remarks prints consequences of the settings that are easily overlooked.
+func (x fixer) remarks(after managers.Facts) {
+	if after.CPUPolicy != managers.Static {
+		kept := "those that are reserved"
+		if !after.Reserves() {
+			kept = after.FirstCPUs()
+		}
+		x.printf("CPUs stay as they are: cpuManagerPolicy is %s. With --static-cpus guaranteed containers get "+
+			"CPUs of their own, on the NUMA nodes of their devices, and the system keeps %s.\n",
+			after.CPUPolicy, kept)
+	}
+	if after.PolicyOptions[managers.MaxNodes] != "" {
+		x.printf("The option %s takes Kubernetes 1.31 or later.\n", managers.MaxNodes)
+	}
+}
+
+// explain shows the settings to the owner of the kubelet's configuration.
+func (x fixer) explain(now, after managers.Facts, content []byte, apply bool) error {
+	config := cmp.Or(now.At.Config, "its command line")
+	x.printf("The kubelet has no folder of drop-ins (--config-dir), and %s is not Tandem's to change. "+
+		"These settings are missing there:\n\n%s\n", config, bytes.TrimPrefix(content, []byte(madeBy)))
+	x.remarks(after)
+	x.printf(`Either give the kubelet such a folder (Kubernetes 1.30 or later) and run this command again; with kubeadm:
+  mkdir -p /etc/kubernetes/kubelet.conf.d
+  KUBELET_EXTRA_ARGS=--config-dir=/etc/kubernetes/kubelet.conf.d   in /etc/default/kubelet or /etc/sysconfig/kubelet
+or add the settings where the file comes from:
+  kubeadm              the ConfigMap kubelet-config in kube-system, then on the node: kubeadm upgrade node phase kubelet-config
+  Ansible and others   the template of %s
+  machine configuration  as Talos' machine.kubelet.extraConfig or OpenShift's KubeletConfig
+Then, on the drained node: %s
+`, config, managers.Restarted(x.removals(after)...))
+	if apply {
+		return errors.New(
+			"change the kubelet's configuration: it has no folder of drop-ins, and nothing was changed")
+	}
+	return nil
+}
+
+// rollBack finds the folder on the command line of the running kubelet, or in a flag of doctor.
+func (x fixer) rollBack() error {
+	p, err := x.node.Process()
+	if err != nil {
+		return err
+	}
+	at := x.node.Files(p)
+	if at.Dir == "" {
+		return errors.New("roll back: it is not known where the kubelet has its drop-ins: " +
+			"name the folder (--kubelet-config-dir)")
+	}
+	own := ownFile(at)
+	after, unread := x.node.Read(p, settings.Overlay{own: nil})
+	switch err := x.replace(after, nil); {
+	case errors.Is(err, fs.ErrNotExist):
+		x.printf("There is no %s.\n", own)
+	case err != nil:
+		return err
+	default:
+		x.printf("%s is gone.\n", own)
+		return errors.Join(x.finish(after, true, true), unread)
+	}
+	after.Changed = append(after.Changed, p.ChangedSince(x.node.Now, at.Dir)...)
+	return errors.Join(x.finish(after, true, false), unread)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// degradedLinks finds slow PCIe links. A GPU lowers the speed of its link while idle: of GPUs the width alone
+// counts.
+func degradedLinks(h hardware) []Finding {
+	var list []string
+	for _, d := range h.gpus {
+		if l := d.PCIe; l.Width > 0 && l.Width < l.MaxWidth {
+			list = append(list, fmt.Sprintf("GPU %s: x%d of x%d", d.Address, l.Width, l.MaxWidth))
+		}
+	}
+	for _, d := range h.pfs {
+		if l := d.PCIe; l.Degraded() {
+			list = append(list,
+				fmt.Sprintf("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth))
+		}
+	}
+	return finding.Of(list, Finding{
+		ID: "degraded-link", Severity: Warning,
+		Summary: fmt.Sprintf("%s slower than it could be.", finding.CountAre(len(list), "PCIe link")),
+		Why:     "Traffic between GPU and NIC has a fraction of the bandwidth; Tandem takes such NICs last.",
+		Fix: []string{
+			"reseat the card or its riser, look for AER errors (dmesg), and read current_link_speed again",
+		},
+	})
+}
+
+// redirects finds switch ports that send the traffic between GPU and NIC up to the root complex and back (ACS
+// P2P request or completion redirect), although both share the switch.
+func redirects(h hardware) []Finding {
+	var list []string
+	for _, port := range h.ports {
+		if port.ACS == topology.ACSRedirect {
+			list = append(list, fmt.Sprintf("switch port %s: ACS redirects requests or completions", port.Address))
+		}
+	}
+	ports := "1 switch port redirects"
+	if len(list) > 1 {
+		ports = fmt.Sprintf("%d switch ports redirect", len(list))
+	}
+	return finding.Of(list, Finding{
+		ID: "acs-redirect", Severity: Warning,
+		Summary: ports + " traffic between GPUs and NICs to the root complex (ACS).",
+		Why: "Although they share a switch, every transfer goes up to the CPU and back: GPUDirect " +
+			"RDMA is slow.",
+		Fix: []string{
+			"on bare metal: ACS off in the BIOS, or at every start: setpci -s PORT ECAP_ACS+0x6.w=0000",
+			"machines that pass devices to guests need ACS: there use ATS and the direct translated bit",
+		},
+	})
+}
+
+// unreadRedirects finds switch ports whose ACS the kernel hides.
+func unreadRedirects(h hardware) []Finding {
+	var list []string
+	for _, port := range h.ports {
+		if port.ACS == topology.ACSUnknown && port.hasConfig {
+			list = append(list, fmt.Sprintf(
+				"switch port %s: its configuration space is hidden beyond the first 64 bytes", port.Address))
+		}
+	}
+	return finding.Of(list, Finding{
+		ID: "acs-redirect", Severity: Unknown,
+		Summary: "Whether switches redirect traffic to the root complex (ACS) cannot be told.",
+		Why:     "Redirected traffic goes up to the CPU and back, even where GPU and NIC share a switch.",
+		Fix: []string{
+			"run tandem doctor with CAP_SYS_ADMIN: the kernel shows others the first 64 bytes of the " +
+				"configuration space",
+		},
+	})
+}

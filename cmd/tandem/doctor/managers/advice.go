@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managers
+
+import (
+	"fmt"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+)
+
+// Advice checks settings with which the kubelet starts.
+func Advice(f Facts) []finding.Finding {
+	return finding.Judge(f, topologyPolicy, topologyScope, closestNodes, cpuManager, wholeNodesReserved,
+		oldSettings)
+}
+
+func topologyPolicy(f Facts) []finding.Finding {
+	advice := finding.Finding{
+		ID: "topology-policy", Severity: finding.Warning,
+		Summary:  fmt.Sprintf("The kubelet's topologyManagerPolicy is %s.", f.Policy),
+		Evidence: []string{f.Says("topologyManagerPolicy", f.Policy)},
+		Fix:      []string{orConfigure + "topologyManagerPolicy: restricted"},
+	}
+	switch f.Policy {
+	case "none":
+		advice.Severity = finding.Error
+		advice.Why = "GPUs, VFs and CPUs of a container are not kept on one NUMA node, and a container is " +
+			"admitted even where its GPUs and VFs cannot be near each other."
+	case "best-effort":
+		advice.Why = "A container is admitted even where its GPUs and VFs have to come from different NUMA " +
+			"nodes; then no pair is on one switch."
+	case "single-numa-node":
+		advice.Why = "A container that needs the GPUs of more than one NUMA node is always refused."
+	default:
+		return nil
+	}
+	return []finding.Finding{advice}
+}
+
+func topologyScope(f Facts) []finding.Finding {
+	if f.Scope != "pod" || f.Policy == "none" {
+		return nil
+	}
+	return []finding.Finding{{
+		ID: "topology-scope", Severity: finding.Warning,
+		Summary:  fmt.Sprintf("The kubelet's topologyManagerScope is %s.", f.Scope),
+		Evidence: []string{f.Says("topologyManagerScope", f.Scope)},
+		Why: "All containers of a pod have to fit the same smallest set of NUMA nodes together: pods with " +
+			"sidecars that have CPUs or devices are refused more often, and no pair becomes nearer.",
+		Fix: []string{orConfigure + "topologyManagerScope: container"},
+	}}
+}
+
+// closestNodes counts more than two nodes: between two there is only one distance.
+func closestNodes(f Facts) []finding.Finding {
+	if f.Policy == "none" || f.NUMANodes <= 2 || f.PolicyOptions[PreferClosest] == "true" {
+		return nil
+	}
+	return []finding.Finding{{
+		ID: "closest-nodes", Severity: finding.Warning,
+		Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+
+			"and there are %d.", f.NUMANodes),
+		Evidence: []string{
+			f.optionsSay(), finding.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
+		},
+		Why: "A container that needs two nodes gets those with the lowest numbers, which may be on two sockets.",
+		Fix: []string{orConfigure + "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}"},
+	}}
+}
+
+func cpuManager(f Facts) []finding.Finding {
+	if f.CPUPolicy != "none" {
+		return nil
+	}
+	return []finding.Finding{{
+		ID: "cpu-manager", Severity: finding.Warning,
+		Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
+		Evidence: []string{f.Says("cpuManagerPolicy", f.CPUPolicy)},
+		Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
+		Fix: []string{fixKubelet + " --static-cpus, or in the kubelet's configuration: cpuManagerPolicy: static, " +
+			"with reservedSystemCPUs"},
+	}}
+}
+
+// wholeNodesReserved finds NUMA nodes without a CPU for containers. Which CPUs an amount takes is unknown.
+func wholeNodesReserved(f Facts) (findings []finding.Finding) {
+	reserved, err := f.Reserved()
+	if f.CPUPolicy != Static || f.ReservedCPUs == "" || err != nil {
+		return nil
+	}
+	for number, set := range f.CPUs {
+		if len(set) == 0 || len(set.Without(reserved)) > 0 {
+			continue
+		}
+		findings = append(findings, finding.Finding{
+			ID: "reserved-cpus", Severity: finding.Error,
+			Summary: fmt.Sprintf("All CPUs of NUMA node %d are reserved for the system.", number),
+			Evidence: []string{
+				f.Says("reservedSystemCPUs", f.ReservedCPUs), fmt.Sprintf("node %d has the CPUs %s", number, set),
+			},
+			Why: "No guaranteed pod can have its CPUs where the GPUs and VFs of that node are: those are lost " +
+				"to such pods.",
+			Fix: []string{"spread reservedSystemCPUs over all nodes: \"" + f.FirstCPUs() + "\""},
+		})
+	}
+	return findings
+}
+
+// oldSettings finds files that changed after the kubelet has read them at its start.
+func oldSettings(f Facts) []finding.Finding {
+	var evidence []string
+	for _, file := range f.Changed {
+		evidence = append(evidence, file+" is younger than the kubelet's process")
+	}
+	return finding.Of(evidence, finding.Finding{
+		ID: "kubelet-restart", Severity: finding.Warning,
+		Summary: "The kubelet was started before its configuration was changed.",
+		Why:     "It may still run with other settings than those that this report is about.",
+		Fix:     []string{"drain the node, then: systemctl restart kubelet"},
+	})
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package managers judges a kubelet's settings as the kubelet's Topology, CPU and Memory Managers do. With a
+// finding of [Refusals], or with one of [Facts.StaleStates], the kubelet does not start; with one of [Advice]
+// the kubelet starts, and pods lose near pairs.
+package managers
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Node is a node as its kubelet sees it: the kubelet's files, and the machine.
+type Node struct {
+	Sys        fs.FS // sysfs; nil for none
+	Tree       *topology.Tree
+	KubeletDir string
+	ProcRoot   string    // for the kubelet's command line; "" for none
+	Config     string    // file with the configuration; "" for the file of the command line
+	ConfigDir  string    // folder with drop-ins; "" for the folder of the command line
+	Now        time.Time // to compare the age of files with the age of the kubelet's process
+	Mode       mode.Mode // in the mode of DRA the managers align no devices
+}
+
+// Facts are the kubelet's settings, and the parts of the machine to which they refer.
+type Facts struct {
+	settings.Settings
+	At        settings.Files
+	NUMANodes int
+	CPUs      map[int]topology.CPUSet // by NUMA node
+	Changed   []string                // files of the settings that are younger than the kubelet
+}
+
+// Process finds the kubelet's process. With a folder of drop-ins that a flag names, doctor needs no process,
+// and none is no error.
+func (n Node) Process() (settings.Process, error) {
+	p, err := settings.FindProcess(n.ProcRoot)
+	if n.ConfigDir != "" {
+		err = nil
+	}
+	return p, err
+}
+
+// Files returns where a process has the settings.
+func (n Node) Files(p settings.Process) settings.Files {
+	return p.Files(settings.Files{Config: n.Config, Dir: n.ConfigDir}, n.KubeletDir)
+}
+
+// Read reads the kubelet's settings, with the files of the overlay in place.
+func (n Node) Read(p settings.Process, overlay settings.Overlay) (f Facts, err error) {
+	f.At = n.Files(p)
+	if f.Settings, err = settings.Read(f.At, p.Flags, overlay); err != nil {
+		return f, err
+	}
+	if n.Sys != nil {
+		f.CPUs = topology.CPUs(n.Sys)
+	}
+	if n.Tree != nil {
+		f.NUMANodes = len(n.Tree.NUMANodes())
+	}
+	f.Changed = p.ChangedSince(n.Now, f.Files...)
+	return f, nil
+}
+
+// Reserved returns the CPUs that no container gets: the named ones or, of an amount, the lowest. Which CPUs
+// the static policy takes of an amount depends on cores and sockets (takeByTopology in
+// pkg/kubelet/cm/cpumanager): rely on their number on a NUMA node alone.
+func (f Facts) Reserved() (topology.CPUSet, error) {
+	if f.ReservedCPUs != "" {
+		return topology.ParseCPUSet(f.ReservedCPUs)
+	}
+	set, all := topology.CPUSet{}, f.AllCPUs()
+	for n, amount := 0, f.ReservedAmount(); len(set) < amount && len(set) < len(all); n++ {
+		if all[n] {
+			set[n] = true
+		}
+	}
+	return set, nil
+}
+
+// Reserves reports whether CPUs are reserved, by name or by amount.
+func (f Facts) Reserves() bool { return f.ReservedCPUs != "" || f.ReservedAmount() > 0 }
+
+// AllCPUs returns every CPU of the node.
+func (f Facts) AllCPUs() topology.CPUSet {
+	all := topology.CPUSet{}
+	for _, set := range f.CPUs {
+		maps.Copy(all, set)
+	}
+	return all
+}
+
+// FirstCPUs returns the first CPU of every NUMA node: those to reserve for the system.
+func (f Facts) FirstCPUs() string {
+	set := topology.CPUSet{}
+	for _, list := range f.CPUs {
+		for n := 0; len(list) > 0; n++ {
+			if list[n] {
+				set[n] = true
+				break
+			}
+		}
+	}
+	if len(set) == 0 {
+		return "0"
+	}
+	return set.String()
+}
+
+// The options of the Topology Manager (pkg/kubelet/cm/topologymanager/policy_options.go).
+const (
+	PreferClosest = "prefer-closest-numa-nodes"
+	MaxNodes      = "max-allowable-numa-nodes"
+)
+
+// AllowedNodes returns the number of NUMA nodes that the kubelet allows (maxAllowableNUMANodes in
+// pkg/kubelet/cm/topologymanager).
+func (f Facts) AllowedNodes() int {
+	allowed, _ := strconv.Atoi(f.PolicyOptions[MaxNodes]) // none is 0
+	return max(hints.MaxNodes, allowed)
+}
+
+// optionsSay returns the evidence for an option of the Topology Manager.
+func (f Facts) optionsSay() string {
+	return f.Says("topologyManagerPolicyOptions", fmt.Sprint(f.PolicyOptions))
+}
+
+// The values that Tandem needs or advises.
+const (
+	Restricted = "restricted"
+	Container  = "container"
+	Static     = "static"
+)
+
+// The commands that mend most settings.
+const (
+	fixKubelet  = "tandem doctor --fix-kubelet"
+	orConfigure = fixKubelet + ", or in the kubelet's configuration: "
+)
+
+// Restarted returns the commands with which a kubelet takes over a new configuration.
+func Restarted(commands ...string) string {
+	return strings.Join(append(append([]string{"systemctl stop kubelet"}, commands...),
+		"systemctl start kubelet"), " && ")
+}

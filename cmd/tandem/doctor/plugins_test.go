@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+)
+
+// TestPlugins: what the running plugins say of themselves is found; nothing where all is well or none runs.
+func TestPlugins(t *testing.T) {
+	for _, c := range []struct {
+		plugins Plugins
+		want    string // the IDs
+	}{
+		{Plugins{}, ""},
+		{Plugins{Unoffered: "8 GPUs of NVIDIA's on PCI"}, "error gpus-not-offered;"},
+		{Plugins{Unenforced: "no source answers"}, "warning alignment-not-enforced;"},
+	} {
+		var found strings.Builder
+		for _, f := range finding.Judge(c.plugins, unofferedGPUs, unenforced) {
+			found.WriteString(string(f.Severity) + " " + f.ID + ";")
+			if len(f.Evidence) != 1 || len(f.Fix) == 0 {
+				t.Errorf("%s: evidence %q, fix %q", f.ID, f.Evidence, f.Fix)
+			}
+		}
+		if got := found.String(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.plugins, got, c.want)
+		}
+	}
+	if got := AskPlugins(t.Context(), t.TempDir(), nil); got != (Plugins{}) {
+		t.Errorf("where none runs: %+v", got)
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package holders
+
+import "github.com/tandem-k8s/tandem/coordination/kubelet"
+
+// podNames are the names of pods by UID: the checkpoint has only UIDs, List only names.
+type podNames struct {
+	*listing
+	told   *Pods            // by a request source; may be nil
+	known  map[string]Known // from earlier searches
+	looked bool             // List was read before
+	life   string           // of the kubelet of that List
+	single []kubelet.Pod    // the pods of a listing that is no List; nil for a List
+
+	after   map[string]string // UIDs of pods in List, to the UIDs that an outdated source lists
+	learned map[string]Known  // for the next search
+}
+
+// isComplete reports whether the told pods are all living pods.
+func (n *podNames) isComplete() bool { return n.told != nil && n.told.All }
+
+// isTold reports whether a request source lists a pod.
+func (n *podNames) isTold(uid string) bool {
+	if n.told == nil {
+		return false
+	}
+	_, told := n.told.Names[uid]
+	return told
+}
+
+// uidOf returns the UID of a pod, "" if unknown.
+func (n *podNames) uidOf(pod kubelet.Pod) string {
+	if n.told != nil {
+		for uid, name := range n.told.Names {
+			if name == pod {
+				return uid
+			}
+		}
+	}
+	return ""
+}
+
+// isKnown reports whether an earlier search has seen a pod.
+func (n *podNames) isKnown(uid string) bool {
+	_, known := n.known[uid]
+	return known
+}
+
+// isSameKubelet reports whether the kubelet of the listing has answered an earlier List, and therefore listed
+// all pods of that time: any newer pod was admitted since.
+func (n *podNames) isSameKubelet() bool {
+	return n.View != nil && n.single == nil && n.looked && n.life == n.View.Life
+}
+
+// assign sets the pods of recorded containers: by the request source, by an earlier search, or by a container
+// in List of the same name with the same devices, unless the kubelet has given these devices since.
+func (n *podNames) assign(containers []*Holder, since *record) {
+	pods, taken := n.given()
+	if n.View != nil && !n.isComplete() {
+		for _, h := range containers {
+			n.match(h, since, pods, taken)
+		}
+	}
+	for _, h := range containers {
+		if h.Pod == (kubelet.Pod{}) {
+			h.Pod = pods[h.UID]
+		}
+	}
+}
+
+// given returns the pods by UID of the request source and of earlier searches, and the pods of the source.
+func (n *podNames) given() (pods map[string]kubelet.Pod, taken map[kubelet.Pod]bool) {
+	pods, taken = map[string]kubelet.Pod{}, map[kubelet.Pod]bool{}
+	if n.told != nil {
+		for uid, pod := range n.told.Names {
+			pods[uid], taken[pod] = pod, true
+		}
+	}
+	for uid, known := range n.known {
+		if pods[uid] == (kubelet.Pod{}) {
+			pods[uid] = known.Pod
+		}
+	}
+	return pods, taken
+}
+
+// match matches a recorded container with a container in List.
+func (n *podNames) match(h *Holder, since *record, pods map[string]kubelet.Pod, taken map[kubelet.Pod]bool) {
+	for name, ids := range h.Devices {
+		if len(ids) == 0 || h.UID == "" {
+			continue
+		}
+		c, shown := n.holders[device{name, ids[0]}]
+		before := ""
+		if taken[c.Pod] {
+			before = n.outdated(c.Pod, h.UID)
+		}
+		if shown && c.Name == h.Name && (!taken[c.Pod] || before != "") && pods[h.UID] == (kubelet.Pod{}) &&
+			equal(h.Devices, n.Containers[c]) && !h.has(since.isGiven) {
+			pods[h.UID], taken[c.Pod], n.after[h.UID] = c.Pod, true, before
+		}
+	}
+}
+
+// outdated returns the UID that a request source lists for a pod's name, if the source is outdated: the
+// source listed that UID before the checkpoint had the given UID. Returns "" otherwise.
+func (n *podNames) outdated(pod kubelet.Pod, uid string) string {
+	told := n.uidOf(pod)
+	if told == "" || n.told.All || n.isKnown(uid) || !n.isKnown(told) {
+		return ""
+	}
+	return told
+}
+
+// learn stores the name of a recorded container's pod.
+func (n *podNames) learn(uid string, pod kubelet.Pod, alive bool) {
+	if _, done := n.learned[uid]; !done && uid != "" {
+		n.learned[uid] = n.next(uid, pod, alive)
+	}
+}
+
+// learnTold stores the names of the request source: the names remain known when the source no longer lists a
+// pod and the kubelet has written down the pod's devices.
+func (n *podNames) learnTold() {
+	if n.told == nil {
+		return
+	}
+	for uid, pod := range n.told.Names {
+		if _, done := n.learned[uid]; !done {
+			n.learned[uid] = n.next(uid, pod, true)
+		}
+	}
+}
+
+// next returns the knowledge about a pod for the next search.
+func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
+	known := n.known[uid]
+	if known.Pod != pod {
+		known = Known{Pod: pod, After: n.after[uid]}
+	}
+	known.Told = known.Told || n.isTold(uid)
+	switch {
+	case !alive:
+	case n.View != nil && n.pods[pod]:
+		known.Listed, known.Life, known.Containers = true, n.View.Life, n.apps[pod]
+	case pod == kubelet.Pod{} && !n.isKnown(uid) && n.looked && (n.View == nil || n.life == n.View.Life):
+		known.Life, known.Admitted = n.life, true
+	}
+	return known
+}

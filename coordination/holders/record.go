@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package holders
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// record is the kubelet's checkpoint with the Allocates since.
+type record struct {
+	checkpoint *kubelet.Checkpoint // nil if unreadable
+	before     Holders             // instead of an unreadable checkpoint
+	allocates  []Allocate
+}
+
+// containers returns the recorded containers, or the holders of the last search if the checkpoint is
+// unreadable.
+func (r *record) containers() (all []*Holder) {
+	if r.checkpoint == nil {
+		for _, h := range r.before {
+			h.Open = false
+			all = append(all, &h)
+		}
+		return all
+	}
+	for key, devices := range r.checkpoint.Containers() {
+		uid, name, _ := strings.Cut(key, "/")
+		all = append(all, &Holder{UID: uid, Name: name, Devices: devices})
+	}
+	slices.SortFunc(all, func(a, b *Holder) int {
+		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// identity returns the checkpoint's identity, zero if unreadable.
+func (r *record) identity() kubelet.Identity {
+	if r.checkpoint == nil {
+		return kubelet.Identity{}
+	}
+	return r.checkpoint.Identity
+}
+
+// isShared reports whether the checkpoint has a device several times.
+func (r *record) isShared(d device) bool {
+	return r.checkpoint != nil && len(r.checkpoint.Holders(d.resource, []string{d.id})) > 1
+}
+
+// isGiven reports whether the kubelet has given a device to any container since the checkpoint: to the next
+// container of the same pod, or to a later pod.
+func (r *record) isGiven(d device) bool {
+	return slices.ContainsFunc(r.allocates, func(a Allocate) bool {
+		return a.Recorded == r.identity() && a.gives(d)
+	})
+}
+
+// isGivenAway reports whether the kubelet has given a device of a recorded container to another pod since the
+// checkpoint.
+func (r *record) isGivenAway(h *Holder, d device) bool {
+	return r.checkpoint != nil && slices.ContainsFunc(r.allocates, func(a Allocate) bool {
+		another := a.Anew || a.UID != "" && a.UID != h.UID
+		return another && a.Recorded == r.identity() && a.gives(d)
+	})
+}
+
+// isWritten reports whether the checkpoint was written after an Allocate. A container has all its devices
+// when the kubelet writes the checkpoint.
+func (r *record) isWritten(a Allocate) bool {
+	return r.checkpoint != nil && a.Recorded != (kubelet.Identity{}) && a.Recorded != r.checkpoint.Identity
+}
