@@ -201,7 +201,7 @@ func TestWithoutInotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil ||
-		strings.Count(stderr.String(), "cannot watch the kubelet's folder") != 1 {
+		strings.Count(stderr.String(), "inotify not available: polling") != 1 {
 		t.Errorf("ended with %v:\n%s", err, stderr)
 	}
 }

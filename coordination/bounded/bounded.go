@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounded limits the time of calls that may never return: of a disk, a library or a plugin that
-// hangs. The caller continues without a result, and a hanging call occupies one goroutine, however often it
-// is repeated.
+// Package bounded limits the time of calls that may never return, such as reads from a hanging disk. The
+// caller continues without a result, and a hanging call occupies one goroutine regardless of the number of
+// callers.
 package bounded
 
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
 var (
@@ -32,6 +36,7 @@ func (t Turn) Await(ctx context.Context) error {
 	return nil
 }
 
+// take waits for the turn. The holder returns the turn with a receive.
 func (t Turn) take(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
@@ -74,5 +79,30 @@ func Wait[T any](ctx context.Context, results <-chan Result[T]) (none T, err err
 		return r.Value, r.Err
 	default:
 		return none, ErrLate
+	}
+}
+
+// ErrHangs means that a read took too long.
+var ErrHangs = errors.New("reading does not end; is the disk all right?")
+
+// Read returns a function that calls read with a time limit. At most one read is in progress: while one
+// hangs, other callers wait for it. A panic in read is returned as an error.
+func Read[T any](log *slog.Logger, limit time.Duration, read func() (T, error)) func() (T, error) {
+	turn := make(Turn, 1)
+	surviving := func() (value T, err error) {
+		err = survive.Do(log, func() (err error) {
+			value, err = read()
+			return err
+		})
+		return value, err
+	}
+	return func() (none T, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		value, err := Wait(ctx, Go(ctx, turn, surviving))
+		if errors.Is(err, ErrBusy) || errors.Is(err, ErrLate) {
+			return none, ErrHangs
+		}
+		return value, err
 	}
 }

@@ -4,9 +4,9 @@ package bounded
 
 import "time"
 
-// Question is the maximum duration of a kubelet call. The kubelet has no deadline of its own and starts no
-// other pod during the call (pkg/kubelet/cm/devicemanager/endpoint.go). The code that spends the time divides
-// it; each part lies within the part above with less indentation:
+// Question is the maximum duration of a kubelet call. The kubelet has no deadline and starts no other pod
+// during the call (pkg/kubelet/cm/devicemanager/endpoint.go). Each part of the time lies within the part
+// above with less indentation:
 //
 //	Question        from the kubelet's call to the answer
 //	  Alone           time after which the plugin computes its own choice as a fallback

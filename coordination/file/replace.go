@@ -16,7 +16,7 @@ func Replace(file string, content []byte, mode os.FileMode) error {
 	return replace(file, content, mode, func(*os.File) error { return nil })
 }
 
-// ReplaceDurably is Replace with durability: when it returns, the file survives a power failure.
+// ReplaceDurably is Replace with durability: after a successful return the file survives a power failure.
 func ReplaceDurably(file string, content []byte, mode os.FileMode) error {
 	if err := replace(file, content, mode, (*os.File).Sync); err != nil {
 		return err

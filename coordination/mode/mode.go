@@ -4,8 +4,8 @@
 //
 // Every daemon holds a lock file of its mode in the run directory, shared with daemons of the same mode: the
 // two device plugins, or two DRA drivers during an update. A daemon first takes its own lock and then checks
-// the lock of the other mode, so that of two daemons that start at the same time at least one sees the other.
-// The kernel releases the lock when the process ends.
+// the lock of the other mode. If two daemons start at the same time, at least one detects the conflict. The
+// kernel releases the lock when the process ends.
 package mode
 
 import (
@@ -26,7 +26,8 @@ const (
 	DRA          Mode = "dra"
 )
 
-// Driver is the name of the DRA driver; its directory below the kubelet's is plugins/<Driver>.
+// Driver is the name of the DRA driver. The driver's directory is plugins/<Driver> in the kubelet's
+// directory.
 const Driver = "tandem.dev"
 
 // Modes lists all modes.

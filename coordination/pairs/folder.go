@@ -15,11 +15,11 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// unclaimed is the minimum lifetime of a pairs file that the kubelet's checkpoint does not contain: it may
-// belong to a container in admission.
+// unclaimed is the minimum lifetime of a pairs file outside the kubelet's checkpoint: the file may belong to
+// a container in admission.
 const unclaimed = 10 * time.Minute
 
-// Folder is the directory of a node's pairs files. The Folder writes all files, except those of containers
+// Folder is the directory of a node's pairs files. The Folder writes all files, except files of containers
 // that got VFs while no coordinator answered.
 type Folder struct {
 	path string
@@ -30,10 +30,10 @@ type Folder struct {
 // NewFolder returns the folder at a path. The directory need not exist.
 func NewFolder(path string, log *slog.Logger) *Folder { return &Folder{path: path, log: log} }
 
-// Complete writes all devices of a container into its pairs files. All files of the container have the same
-// content, because the kubelet mounts only one of them. The VF names are those of the Allocate. Complete
-// reads the container's devices after it has the lock, so the last write contains all devices. It logs errors
-// and returns false if a file is not written.
+// Complete writes all devices of a container into its pairs files, with the VF names of the Allocate. All
+// files of the container have the same content, because the kubelet mounts only one file. Complete reads the
+// container's devices under the lock, so that the last write contains all devices. Complete logs errors and
+// returns false if a file is not written.
 func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all func() []Device) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,9 +48,8 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 	return complete
 }
 
-// Tidy restores the pairs files of existing containers and removes those of former containers. A boot removes
-// the files, not the containers: the kubelet restarts them with its stored answers. The existing containers
-// are those of the kubelet's checkpoint, if it is readable.
+// Tidy restores the pairs files of containers in the kubelet's checkpoint and removes the files of former
+// containers. A boot removes the files, but the kubelet restarts the containers with its stored answers.
 func (f *Folder) Tidy(
 	tree *topology.Tree, containers []kubelet.Granted, devices func(kubelet.Devices) []Device,
 ) {

@@ -15,8 +15,8 @@ import (
 // panicked is the error of a panic for the caller, on either side of a socket.
 var panicked = status.New(codes.Internal, "internal error")
 
-// Do calls a function. It logs a panic with its stack and returns it as an error for which [Panicked] reports
-// true.
+// Do calls a function and returns its error. Do logs a panic with the stack and returns an error for which
+// [Panicked] reports true.
 //
 // Every goroutine of the coordination with nontrivial work runs it in Do.
 func Do(log *slog.Logger, work func() error) (err error) {

@@ -6,16 +6,17 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// sumsFile has the checksums of all artefacts, in the format of "sha256sum -c".
+// sumsFile contains the checksums of all artefacts in the format of "sha256sum -c".
 const sumsFile = "SHA256SUMS"
 
-// archive writes the files into tandem_VERSION_linux_ARCH.tar.gz.
+// archive writes the archive of a build.
 func (r release) archive(b build, files []file) error {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
@@ -42,11 +43,12 @@ func (r release) archive(b build, files []file) error {
 	return os.WriteFile(r.path(r.archiveName(b)), compressed(packed.Bytes()), 0o644)
 }
 
+// archiveName returns tandem_VERSION_linux_ARCH.tar.gz.
 func (r release) archiveName(b build) string {
 	return fmt.Sprintf("tandem_%s_linux_%s.tar.gz", r.version, b.arch)
 }
 
-// checksums writes the checksums of all files in a folder to a file there, and returns them.
+// checksums writes the checksums of all files in a directory to sumsFile there, and returns the content.
 func checksums(dir string) (string, error) {
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
@@ -64,4 +66,48 @@ func checksums(dir string) (string, error) {
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), entry.Name())
 	}
 	return sums.String(), os.WriteFile(filepath.Join(dir, sumsFile), []byte(sums.String()), 0o644)
+}
+
+// krewFile is the manifest of the kubectl plugin for the package manager Krew
+// (https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest).
+const krewFile = "krew.yaml"
+
+// downloads is the URL of an archive, by version and file name.
+const downloads = "https://github.com/tandem-k8s/tandem/releases/download/v%s/%s"
+
+// writeKrew writes the manifest for existing archives. The JSON is valid YAML.
+func (r release) writeKrew() error {
+	var platforms []any
+	for _, b := range r.builds {
+		content, err := os.ReadFile(r.path(r.archiveName(b)))
+		if err != nil {
+			return fmt.Errorf("sum the archive for Krew: %w", err)
+		}
+		platforms = append(platforms, map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]string{"os": "linux", "arch": b.arch}},
+			"uri":      fmt.Sprintf(downloads, r.version, r.archiveName(b)),
+			"sha256":   fmt.Sprintf("%x", sha256.Sum256(content)),
+			"files": []any{
+				map[string]string{"from": "tandem", "to": "."}, map[string]string{"from": "LICENSE", "to": "."},
+			},
+			"bin": "tandem", // Krew makes the link kubectl-tandem to it
+		})
+	}
+	manifest, err := json.MarshalIndent(map[string]any{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin",
+		"metadata": map[string]string{"name": "tandem"},
+		"spec": map[string]any{
+			"version":          "v" + r.version,
+			"homepage":         "https://github.com/tandem-k8s/tandem",
+			"shortDescription": "Show GPUs and RDMA VFs on the same PCIe switch",
+			"description": "Asks Tandem's daemons on the nodes of a cluster: what is free, why " +
+				"a pod got its devices, and what " +
+				"stands between a node and GPUs and VFs on the same PCIe switch.",
+			"platforms": platforms,
+		},
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.path(krewFile), append(manifest, '\n'), 0o644)
 }

@@ -14,8 +14,9 @@ import (
 	"slices"
 )
 
-// known are external programs in the image, by file name, with the pattern of their version in the file.
-var known = map[string]struct {
+// thirdParty lists the third-party programs in the image by file name, with a pattern for the version in the
+// file.
+var thirdParty = map[string]struct {
 	part
 	version *regexp.Regexp
 }{
@@ -27,8 +28,9 @@ var known = map[string]struct {
 	},
 }
 
-// baseOf returns the external programs in the layers of an image's tarball; none for "".
-func baseOf(image string) (parts []part, err error) {
+// imageParts returns the third-party programs in the layers of an image. Without a tarball ("") it returns
+// none.
+func imageParts(image string) (parts []part, err error) {
 	if image == "" {
 		return nil, nil
 	}
@@ -42,7 +44,7 @@ func baseOf(image string) (parts []part, err error) {
 			return err
 		}
 		return each(layer, func(name string, r io.Reader) error {
-			own, ok := known[path.Base(name)]
+			program, ok := thirdParty[path.Base(name)]
 			if !ok {
 				return nil
 			}
@@ -50,8 +52,8 @@ func baseOf(image string) (parts []part, err error) {
 			if err != nil {
 				return err
 			}
-			found := own.part
-			if v := own.version.FindSubmatch(content); v != nil {
+			found := program.part
+			if v := program.version.FindSubmatch(content); v != nil {
 				found.version = string(v[1])
 			}
 			if !slices.Contains(parts, found) {
@@ -63,17 +65,18 @@ func baseOf(image string) (parts []part, err error) {
 	return parts, err
 }
 
-func eachFile(tarball string, look func(name string, r io.Reader) error) error {
+// eachFile calls visit for each regular file of a tarball.
+func eachFile(tarball string, visit func(name string, r io.Reader) error) error {
 	in, err := os.Open(tarball)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	return each(in, look)
+	return each(in, visit)
 }
 
-// each looks at the regular files of a tarball.
-func each(in io.Reader, look func(name string, r io.Reader) error) error {
+// each calls visit for each regular file of a tar stream.
+func each(in io.Reader, visit func(name string, r io.Reader) error) error {
 	for r := tar.NewReader(in); ; {
 		header, err := r.Next()
 		switch {
@@ -82,7 +85,7 @@ func each(in io.Reader, look func(name string, r io.Reader) error) error {
 		case err != nil:
 			return err
 		case header.Typeflag == tar.TypeReg:
-			if err := look(header.Name, r); err != nil {
+			if err := visit(header.Name, r); err != nil {
 				return err
 			}
 		}

@@ -9,20 +9,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
-// file is a file of an archive and of a package.
+// file is one file of an archive and of a package.
 type file struct {
-	name      string // in the archive; "" for none
-	installed string // by a package; "" likewise
-	packager  string // "deb" or "rpm" for a file of one kind of package; "" for both
+	name      string // in the archive; "" if the archive omits the file
+	installed string // path in a package; "" if packages omit the file
+	packager  string // "deb" or "rpm" if only one format has the file; "" for both
 	program   bool
-	link      string // target of a link in the same folder; "" for none
+	link      string // target of a symbolic link in the same directory; "" for none
 	content   []byte
 }
 
-// extras returns the files that are equal on every architecture.
+// extras returns the files that are equal on all architectures.
 func (r release) extras() ([]file, error) {
 	tandem := filepath.Join(r.builds[0].dir, "tandem")
 	var files []file
@@ -36,7 +37,7 @@ func (r release) extras() ([]file, error) {
 			return nil, err
 		}
 		files = append(files, file{name: "completions/" + shell.file, installed: shell.installed, content: content})
-		if shell.name == "zsh" { // Debian's has a place of its own
+		if shell.name == "zsh" { // Debian uses a directory of its own
 			files[len(files)-1].packager = "rpm"
 			files = append(files, file{
 				installed: "/usr/share/zsh/vendor-completions/_tandem", packager: "deb", content: content,
@@ -69,7 +70,7 @@ func (r release) contents(b build, extras []file) ([]file, error) {
 		return nil, fmt.Errorf("read the program: %w", err)
 	}
 	own := file{name: "tandem", installed: "/usr/bin/tandem", program: true, content: program}
-	// The names under which kubectl finds the plugin and its completion.
+	// kubectl runs the plugin under the first name, and its shell completion under the second.
 	plugin := file{name: "kubectl-tandem", installed: "/usr/bin/kubectl-tandem", program: true, link: "tandem"}
 	completer := file{
 		name: "kubectl_complete-tandem", installed: "/usr/bin/kubectl_complete-tandem",
@@ -96,11 +97,51 @@ func output(program string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// compressed returns a text in gzip's format, without name and time.
+// compressed returns the gzip format of a text, without name and time.
 func compressed(text []byte) []byte {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
-	_, _ = w.Write(text)                                    // memory has no write errors
+	_, _ = w.Write(text)                                    // a bytes.Buffer returns no errors
 	_ = w.Close()
 	return out.Bytes()
+}
+
+var command = regexp.MustCompile(`(?m)^  ([a-z]+) {2,}\S`)
+
+// manual returns the manual page of tandem, made from the help of the program and its commands.
+func (r release) manual(tandem string) ([]byte, error) {
+	help, err := output(tandem, "--help")
+	if err != nil {
+		return nil, err
+	}
+	var page bytes.Buffer
+	fmt.Fprintf(&page, ".TH TANDEM 1 %q %q\n", r.made.Format("2006-01-02"), "Tandem "+r.version)
+	page.WriteString(".SH NAME\ntandem \\- show, record and plan GPUs and RDMA VFs on the same PCIe switch\n")
+	section(&page, "DESCRIPTION", help)
+	_, list, _ := bytes.Cut(help, []byte("Available Commands:\n"))
+	list, _, _ = bytes.Cut(list, []byte("\n\n"))
+	for _, found := range command.FindAllSubmatch(list, -1) {
+		name := string(found[1])
+		text, err := output(tandem, name, "--help")
+		if err != nil {
+			return nil, err
+		}
+		section(&page, "tandem "+name, text)
+	}
+	return page.Bytes(), nil
+}
+
+var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`)
+
+// section adds a text verbatim. A zero-width character before lines that look like roff requests escapes
+// these.
+func section(page *bytes.Buffer, title string, text []byte) {
+	fmt.Fprintf(page, ".SH %q\n.nf\n", strings.ToUpper(title))
+	for line := range strings.Lines(strings.TrimSpace(string(text)) + "\n") {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			page.WriteString(`\&`)
+		}
+		page.WriteString(roff.Replace(line))
+	}
+	page.WriteString(".fi\n")
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release makes the parts of a release besides image and chart: archives and packages of the program
-// tandem, an SBOM, and the checksums of all files in the folder. Equal inputs give equal bytes. It is part of
-// "make release".
+// Command release makes the artefacts of a release except image and chart: archives and packages of the
+// program tandem, a Krew manifest, an SBOM, and the checksums of all artefacts. Builds are reproducible.
+// "make release" runs the command.
 package main
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// release is a version of Tandem, built from one commit.
+// release is a version of Tandem from one commit.
 type release struct {
-	out     string // folder of the artefacts
-	root    string // of the repository
-	image   string // the image's tarball; "" for none
+	out     string // directory of the artefacts
+	root    string // root of the repository
+	image   string // tarball of the image; "" for none
 	version string
-	made    time.Time // when the commit was; the time of every file
+	made    time.Time // time of the commit and of all files
 	builds  []build
 }
 
-// build has the programs of one architecture.
+// build is a directory with the programs of one architecture.
 type build struct{ dir, arch string }
 
 func main() {
@@ -41,11 +41,11 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	set := flag.NewFlagSet("release", flag.ContinueOnError)
-	bins := set.String("bin", "", "folders with the programs, of one architecture each, with commas between; "+
-		"this machine's first")
+	bins := set.String("bin", "", "comma-separated directories with the programs of one architecture each, "+
+		"the architecture of this machine first")
 	image := set.String("image", "", "tarball of the image, for the SBOM")
-	root := set.String("root", "../..", "folder of the repository")
-	out := set.String("out", "", "folder to write into, with what has been made already")
+	root := set.String("root", "../..", "root of the repository")
+	out := set.String("out", "", "output directory, which may contain other artefacts")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -74,7 +74,8 @@ func run(args []string, stdout io.Writer) error {
 	return err
 }
 
-// newRelease reads the common version from the programs.
+// newRelease reads version, commit time and architectures from the programs. It returns an error if the
+// versions differ.
 func newRelease(root, out, image string, bins []string) (release, error) {
 	r := release{root: root, out: out, image: image}
 	for _, dir := range bins {
@@ -96,7 +97,7 @@ func newRelease(root, out, image string, bins []string) (release, error) {
 		}
 		r.version, r.builds = own, append(r.builds, b)
 		if _, r.made = version.Source(info); r.made.IsZero() {
-			r.made = time.Unix(0, 0).UTC() // for a build from a tarball: any constant time
+			r.made = time.Unix(0, 0).UTC() // built without a commit, for example from a tarball
 		}
 	}
 	return r, os.MkdirAll(out, 0o755)

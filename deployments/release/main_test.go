@@ -175,7 +175,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{[]string{"--bin", empty, "--out", empty}, "run make build"},
 		{[]string{"--bin", bin(t), "--out", t.TempDir(), "--root", empty}, "read LICENSE"},
-		{[]string{"--bin", bin(t), "--out", t.TempDir(), "--image", empty}, "look what is in the image"},
+		{[]string{"--bin", bin(t), "--out", t.TempDir(), "--image", empty}, "read the image"},
 	} {
 		if err := run(c.args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("release %q: %v, want %q", c.args, err, c.want)

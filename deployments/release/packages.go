@@ -14,7 +14,7 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm" // registers the format
 )
 
-// pack writes the packages for Debian and Red Hat, with their usual file names.
+// pack writes the deb and rpm packages of a build, under the conventional file names.
 func (r release) pack(b build, contents []file) error {
 	dir, err := os.MkdirTemp("", "tandem-release-")
 	if err != nil {
@@ -62,7 +62,7 @@ func (r release) packAs(format string, b build, list files.Contents) error {
 		Description: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
 	})
 	info.Contents = list
-	info.RPM.BuildHost = "tandem" // not the name of whatever machine this is
+	info.RPM.BuildHost = "tandem" // reproducible, unlike the host name
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// programs are all programs of a release.
+// programs lists all programs of a release.
 var programs = []string{
 	"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager", "tandem-scheduler",
 }
@@ -32,15 +32,15 @@ const (
 // part is a component of Tandem.
 type part struct{ name, version, licence, purl string }
 
-// writeSBOM writes what is in the programs and in the image, as SPDX 2.3.
+// writeSBOM writes the components of programs and image as SPDX 2.3.
 func (r release) writeSBOM() error {
 	modules, commit, err := r.modules()
 	if err != nil {
 		return err
 	}
-	base, err := baseOf(r.image)
+	base, err := imageParts(r.image)
 	if err != nil {
-		return fmt.Errorf("look what is in the image: %w", err)
+		return fmt.Errorf("read the image: %w", err)
 	}
 	out, err := os.Create(r.path(fmt.Sprintf("tandem_%s.spdx.json", r.version)))
 	if err != nil {
@@ -53,13 +53,13 @@ func (r release) writeSBOM() error {
 	return err
 }
 
-// modules returns the Go modules of all programs, sorted, and Tandem's commit.
+// modules returns the Go modules of all programs, sorted, and the commit of Tandem.
 func (r release) modules() (parts []part, commit string, err error) {
 	for _, b := range r.builds {
 		for _, program := range programs {
 			info, err := buildinfo.ReadFile(filepath.Join(b.dir, program))
 			if err != nil {
-				return nil, "", fmt.Errorf("read what is in %s: %w; run make build tandem-scheduler", program, err)
+				return nil, "", fmt.Errorf("read modules of %s: %w; run make build tandem-scheduler", program, err)
 			}
 			commit, _ = version.Source(info)
 			parts = append(parts, part{
@@ -84,7 +84,7 @@ func ofModule(m *debug.Module) part {
 	return part{m.Path, m.Version, unknown, "pkg:golang/" + m.Path + "@" + m.Version}
 }
 
-// document returns the SBOM of Tandem, the modules in its programs, and the other parts of the image.
+// document returns the SBOM: Tandem, the modules of the programs, and the third-party programs of the image.
 func (r release) document(commit string, modules, base []part) *spdx.Document {
 	document := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",

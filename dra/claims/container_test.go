@@ -50,8 +50,10 @@ func (n *node) verified(edits specs.ContainerEdits, gpus, vfs int) {
 		if g.Vendor == "nvidia" {
 			write(filepath.Join("proc/driver/nvidia/gpus", g.Card.String(), "information"),
 				fmt.Sprintf("GPU UUID: %s\nDevice Minor: %d\n", g.ID, minor))
-			if slices.Contains(visible, g.ID) { // NVIDIA's runtime adds the device node
-				write(fmt.Sprintf("dev/nvidia%d", minor), "")
+			if slices.Contains(visible, g.ID) { // NVIDIA's runtime adds the device nodes
+				for _, node := range []string{fmt.Sprintf("nvidia%d", minor), "nvidiactl", "nvidia-uvm"} {
+					write("dev/"+node, "")
+				}
 			}
 		}
 	}

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs finds the commands in the documents, so that tests can run every one of them. Its own tests
-// check other parts that become stale: links, snippets of YAML and JSON, flags, paths, the size of README.
+// Package docs finds the commands in the documents, so that tests can run all of them. The package's own tests
+// check links, YAML and JSON snippets, flags, paths and the size of README.
 //
-// A command begins with one of [Programs]: on a line of a block of shell ("sh"), after "$ " on a line of a
-// console, on an indented line, or in backquotes with at least one argument.
+// A command begins with one of [Programs], in one of these places:
+//
+//   - a line of a shell block ("sh")
+//   - a line of a console block, after "$ "
+//   - an indented line
+//   - backquotes, with at least one argument
 package docs
 
 import (
@@ -16,7 +20,7 @@ import (
 	"strings"
 )
 
-// Files returns the documents below the root of the repository: README.md first, then the others sorted.
+// Files returns the documents of a repository, sorted, README.md first.
 func Files(root string) ([]string, error) {
 	files := []string{"README.md", "CONTRIBUTING.md", "deployments/monitoring/METRICS.md"}
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -27,7 +31,7 @@ func Files(root string) ([]string, error) {
 	return files, err
 }
 
-// Programs are the programs that documents may mention, with the test that runs each.
+// Programs maps each program that documents may mention to the test of its commands.
 var Programs = map[string]string{
 	"tandem":                      "cmd/tandem/readme_test.go",
 	"tandem-gpu":                  "test/others/chart/chart_test.go",
@@ -44,29 +48,28 @@ var Programs = map[string]string{
 	"tar":                         "deployments/release/docs_test.go",
 }
 
-// Command is a command with its arguments, split like in a shell, without sudo and the folder of a built
-// program.
+// Command is a command, split like by a shell, without sudo and without the directory of a built program.
 type Command struct {
 	Where   string // "README.md:12"
 	Program string
 	Args    []string
-	Into    string // file of redirected output; "" for none
-	Output  string // expected output in a console; "" for none
+	Into    string // the file to which output is redirected, "" for none
+	Output  string // the output in a console block; "" for none
 }
 
-// String returns the command for people.
+// String returns the place and the command, for error messages.
 func (c Command) String() string {
 	return fmt.Sprintf("%s: %s %s", c.Where, c.Program, strings.Join(c.Args, " "))
 }
 
-// Of returns the commands of one program in all documents below the root of the repository.
+// Of returns the commands of a program in all documents of a repository.
 func Of(root, program string) ([]Command, error) {
 	all, err := All(root)
 	return slices.DeleteFunc(all, func(c Command) bool { return c.Program != program }), err
 }
 
-// All returns the commands of all documents. It returns an error if a block of shell has a program outside
-// Programs.
+// All returns the commands in all documents of a repository. All returns an error if a shell block contains a
+// program that is not in Programs.
 func All(root string) (all []Command, err error) {
 	files, err := Files(root)
 	if err != nil {
@@ -88,13 +91,13 @@ func All(root string) (all []Command, err error) {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// Parse returns the commands on a line of shell.
+// Parse returns the commands of a shell line.
 func Parse(line string) []Command {
 	commands, _ := split("", line)
 	return commands
 }
 
-// find goes through the lines of a document.
+// find returns the commands of a document.
 func find(file, text string) (all []Command, err error) {
 	lines := strings.Split(text, "\n")
 	fence, fenced := "", false
@@ -116,7 +119,7 @@ func find(file, text string) (all []Command, err error) {
 			commands, whole := split(where, command)
 			for ; !whole; commands, whole = split(where, command) {
 				if i++; i == len(lines) {
-					return nil, fmt.Errorf("%s: a command without an end", where)
+					return nil, fmt.Errorf("%s: incomplete command", where)
 				}
 				command += "\n" + lines[i]
 			}
@@ -136,7 +139,7 @@ func unknown(c Command) bool {
 	return !known
 }
 
-// spans returns the commands in backquotes on a line of text. A program's name alone is no command.
+// spans returns the commands in backquotes on a line of text. A program without arguments is not a command.
 func spans(where, line string) (all []Command) {
 	for _, span := range quoted.FindAllStringSubmatch(line, -1) {
 		commands, _ := split(where, span[1])
@@ -146,8 +149,8 @@ func spans(where, line string) (all []Command) {
 	return all
 }
 
-// split handles quotes, comments, redirections, "&&" and "|" like a shell, as far as the documents use them;
-// whole is false if the command continues on the next line.
+// split splits a text like a shell, as far as the documents need: quotes, comments, redirections, "&&" and "|".
+// The result whole is false if the command continues on the next line.
 func split(where, text string) (all []Command, whole bool) {
 	var words []string
 	var word strings.Builder
@@ -201,7 +204,7 @@ func split(where, text string) (all []Command, whole bool) {
 	return all, true
 }
 
-// command returns a command of words, or false without words.
+// command returns the command of some words, or false if there are no words.
 func command(where string, words []string) (Command, bool) {
 	into := ""
 	words = slices.DeleteFunc(words, func(word string) bool {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelettest is the kubelet's side of the device plugin API for tests: a Registration server on a
-// real unix socket with the kubelet's callbacks. It makes no decisions; the real managers are in
-// test/kubernetes/kubelet.
+// Package kubelettest implements the kubelet's side of the device plugin API for tests: a Registration server
+// on a unix socket that calls registered plugins like the kubelet. The package makes no allocation decisions;
+// test/kubernetes/kubelet uses the real managers.
 package kubelettest
 
 import (
@@ -22,7 +22,7 @@ import (
 // Limit is the timeout of Await.
 const Limit = 30 * time.Second
 
-// Await receives from c, or fails the test after Limit.
+// Await receives from c. It fails the test after Limit or if c is closed.
 func Await[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {
@@ -37,7 +37,7 @@ func Await[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// Dir returns a kubelet folder with a path short enough for sockets, removed after the test.
+// Dir creates a kubelet directory with a path short enough for sockets and removes it after the test.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k")
@@ -51,7 +51,7 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Plugins returns the folder with the sockets below a kubelet folder.
+// Plugins returns the directory of device plugin sockets in a kubelet directory.
 func Plugins(dir string) string { return filepath.Join(dir, "device-plugins") }
 
 // Kubelet is a running fake kubelet.
@@ -65,15 +65,15 @@ type Kubelet struct {
 	refuse chan error
 }
 
-// Start removes all sockets, like the kubelet at its start, and accepts registrations until the test ends or
-// Stop.
+// Start removes all sockets, like the kubelet at its start, and accepts registrations until the end of the
+// test or Stop.
 func Start(t testing.TB, dir string) *Kubelet {
 	t.Helper()
 	removeSockets(t, Plugins(dir))
 	return Rejoin(t, dir)
 }
 
-// Rejoin is Start for a kubelet that keeps the sockets in its folder.
+// Rejoin is Start without the removal of sockets.
 func Rejoin(t testing.TB, dir string) *Kubelet {
 	t.Helper()
 	k := &Kubelet{Plugins: make(chan *Plugin, 64), t: t, dir: dir, refuse: make(chan error, 64)}
@@ -106,8 +106,8 @@ func (k *Kubelet) Recreate() {
 // Refuse makes the next registration fail.
 func (k *Kubelet) Refuse(err error) { k.refuse <- err }
 
-// Stop ends the kubelet like a crash: its socket stays without a listener. Unreceived plugins are
-// disconnected.
+// Stop ends the kubelet like a crash: the socket file remains. Stop closes plugins not yet received from
+// Plugins.
 func (k *Kubelet) Stop() {
 	k.server.Stop()
 	for {
@@ -120,7 +120,8 @@ func (k *Kubelet) Stop() {
 	}
 }
 
-// Register calls the plugin back before it answers, then requests the devices, like the kubelet.
+// Register implements the Registration service. Like the kubelet, Register calls the plugin before it
+// returns.
 func (k *Kubelet) Register(ctx context.Context, request *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
 	select {
 	case err := <-k.refuse:

@@ -18,19 +18,19 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Plugin is a registered device plugin, as the kubelet sees it.
+// Plugin is a registered device plugin.
 type Plugin struct {
-	Request *v1beta1.RegisterRequest // for a plugin found by the watcher: its own data in that form
-	Socket  string                   // its path
+	Request *v1beta1.RegisterRequest // for a plugin of the watcher, converted from its PluginInfo
+	Socket  string                   // path
 	Options *v1beta1.DevicePluginOptions
 	Client  v1beta1.DevicePluginClient
-	Lists   <-chan []*v1beta1.Device // every device list; closed when the stream ends
+	Lists   <-chan []*v1beta1.Device // all device lists; closed at the end of the stream
 
 	conn   *grpc.ClientConn
 	cancel context.CancelFunc
 }
 
-// connect calls a plugin back and asks for its devices.
+// connect connects to a plugin and opens its device list stream.
 func connect(ctx context.Context, socket string, request *v1beta1.RegisterRequest) (*Plugin, error) {
 	conn, err := dial(socket)
 	if err != nil {
@@ -52,7 +52,7 @@ func connect(ctx context.Context, socket string, request *v1beta1.RegisterReques
 	return p, nil
 }
 
-// dial retries quickly: a socket exists before it has a listener.
+// dial returns a connection that retries soon: the socket file exists a moment before the plugin listens.
 func dial(socket string) (*grpc.ClientConn, error) {
 	soon := grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -64,7 +64,7 @@ func dial(socket string) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(soon))
 }
 
-// AwaitRemoved waits until the plugin has taken its socket away.
+// AwaitRemoved waits until the plugin has removed its socket.
 func (p *Plugin) AwaitRemoved(t testing.TB) {
 	t.Helper()
 	folder, err := fsnotify.NewWatcher()
@@ -83,7 +83,7 @@ func (p *Plugin) AwaitRemoved(t testing.TB) {
 	}
 }
 
-// Watch opens a further device list stream, until ctx is done.
+// Watch opens another device list stream until ctx is done.
 func (p *Plugin) Watch(ctx context.Context) (<-chan []*v1beta1.Device, error) {
 	stream, err := p.Client.ListAndWatch(ctx, &v1beta1.Empty{})
 	if err != nil {
@@ -103,10 +103,10 @@ func (p *Plugin) Watch(ctx context.Context) (<-chan []*v1beta1.Device, error) {
 	return lists, nil
 }
 
-// EndStream ends the device list stream that was opened at registration and keeps the connection.
+// EndStream ends the device list stream of the registration and keeps the connection.
 func (p *Plugin) EndStream() { p.cancel() }
 
-// Close lets the plugin go.
+// Close ends the stream and the connection.
 func (p *Plugin) Close() {
 	p.cancel()
 	_ = p.conn.Close()

@@ -16,12 +16,12 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Registry returns the plugin watcher's folder below a kubelet folder.
+// Registry returns the directory of the plugin watcher in a kubelet directory.
 func Registry(dir string) string { return filepath.Join(dir, "plugins_registry") }
 
 // Watcher is a running plugin watcher.
 type Watcher struct {
-	Plugins chan *Plugin // all plugins found
+	Plugins chan *Plugin // all registered plugins
 
 	t      *testing.T
 	events *fsnotify.Watcher
@@ -31,8 +31,8 @@ type Watcher struct {
 	refuse chan string
 }
 
-// StartWatcher creates the registry folder if necessary, and connects to all present and new sockets in it
-// until the test ends.
+// StartWatcher creates the registry directory and registers the plugins of all existing and new sockets until
+// the end of the test.
 func StartWatcher(t *testing.T, dir string) *Watcher {
 	t.Helper()
 	if err := os.MkdirAll(Registry(dir), 0o750); err != nil {
@@ -45,19 +45,19 @@ func StartWatcher(t *testing.T, dir string) *Watcher {
 	if err := events.Add(Registry(dir)); err != nil {
 		t.Fatal(err)
 	}
-	there, err := filepath.Glob(filepath.Join(Registry(dir), "*"))
+	existing, err := filepath.Glob(filepath.Join(Registry(dir), "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &Watcher{Plugins: make(chan *Plugin, 64), t: t, events: events, refuse: make(chan string, 64)}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.work.Go(func() {
-		for _, socket := range there {
-			w.work.Go(func() { w.find(socket) })
+		for _, socket := range existing {
+			w.work.Go(func() { w.register(socket) })
 		}
 		for event := range events.Events {
 			if event.Has(fsnotify.Create) {
-				w.work.Go(func() { w.find(event.Name) })
+				w.work.Go(func() { w.register(event.Name) })
 			}
 		}
 	})
@@ -65,7 +65,7 @@ func StartWatcher(t *testing.T, dir string) *Watcher {
 	return w
 }
 
-// Stop ends the watcher. Found plugins stay connected.
+// Stop ends the watcher. Registered plugins stay connected.
 func (w *Watcher) Stop() {
 	w.cancel()
 	_ = w.events.Close()
@@ -75,13 +75,13 @@ func (w *Watcher) Stop() {
 // Refuse makes the watcher refuse the next plugin.
 func (w *Watcher) Refuse(why string) { w.refuse <- why }
 
-// answerTime limits the answer of a socket, as in the kubelet (dialTimeoutDuration in
-// pkg/kubelet/pluginmanager/operationexecutor). A socket exists before it has a listener.
+// answerTime is the timeout of a socket, as in the kubelet (dialTimeoutDuration in
+// pkg/kubelet/pluginmanager/operationexecutor). The socket file exists before the plugin listens.
 const answerTime = 10 * time.Second
 
-// find handles a socket like the kubelet: it requests the plugin's data, calls the plugin and reports the
-// result. Sockets are handled concurrently, so a dead one delays no other.
-func (w *Watcher) find(socket string) {
+// register registers the plugin of a socket like the kubelet: GetInfo, calls to the plugin,
+// NotifyRegistrationStatus. Each socket has a goroutine, so that a dead socket does not delay others.
+func (w *Watcher) register(socket string) {
 	ctx, cancel := context.WithTimeout(w.ctx, answerTime)
 	defer cancel()
 	conn, err := dial(socket)

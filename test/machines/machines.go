@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machines holds recorded machines: real GPU servers, and two composed of several recordings, as
-// files of package recording. The comments at the head of each file name its origin and its invented parts.
+// Package machines holds recorded machines as files of package recording: real GPU servers, and two machines
+// combined from several recordings. Comments at the head of each file state its origin and any invented
+// parts.
 //
-// expect.json holds, for every GPU, the distance of the nearest RDMA functions and their list, computed
-// independently of this repository's code.
+// expect.json lists the nearest RDMA functions of each GPU and their distance, computed independently of the
+// code of this repository.
 package machines
 
 import (
@@ -33,8 +34,8 @@ func Names() []string {
 	return names
 }
 
-// Load returns a machine with this many VFs on each of its RDMA-capable PFs. A machine that was recorded with
-// VFs gets no further ones.
+// Load returns a machine with the given number of VFs on each RDMA-capable PF. A machine recorded with VFs
+// keeps the recorded VFs.
 func Load(name string, vfsPerPF int) (*recording.Machine, error) {
 	text, err := files.ReadFile(name + ".txt")
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// vfDevice is the device ID of VFs by vendor: of mlx5 (mlx5_core_pci_table in
-// drivers/net/ethernet/mellanox/mlx5/core/main.c) and of Thor 2 (bnxt_pci_tbl in
-// drivers/net/ethernet/broadcom/bnxt/bnxt.c). Other VFs have the ID of their PF.
+// vfDevice maps a vendor to the device ID of its VFs: mlx5 (mlx5_core_pci_table in
+// drivers/net/ethernet/mellanox/mlx5/core/main.c) and Thor 2 (bnxt_pci_tbl in
+// drivers/net/ethernet/broadcom/bnxt/bnxt.c). VFs of other vendors have the ID of their PF.
 var vfDevice = map[uint16]string{0x15b3: "0x101e", 0x14e4: "0x1819"}
 
-// fewestVFs is the minimum of sriov_totalvfs, the factory setting of ConnectX cards. It determines the first
-// address of a second port's VFs.
+// fewestVFs is the minimum of sriov_totalvfs, the factory setting of ConnectX cards. The addresses of the VFs
+// of a second port depend on sriov_totalvfs.
 const fewestVFs = 16
 
-// addVFs adds VFs like the kernel after writes to sriov_numvfs of each PF in turn (pci_iov_add_virtfn in
+// addVFs adds VFs to each PF, like the kernel after a write to sriov_numvfs (pci_iov_add_virtfn in
 // drivers/pci/iov.c).
 func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
 	tree, err := topology.Read(machine.FS())
@@ -53,12 +53,13 @@ func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
 	return a.Machine()
 }
 
-// adder adds VFs. It continues the machine-wide numbers of names: mlx5_, bnxt_re, uverbs, umad, issm.
+// adder adds VFs. Names with machine-wide numbers (mlx5_, bnxt_re, uverbs, umad, issm) continue the existing
+// numbers.
 type adder struct {
 	*recording.Builder
 	sys   fs.FS
-	total int
-	next  map[string]int
+	total int            // sriov_totalvfs
+	next  map[string]int // the next number by name prefix
 }
 
 var numbered = regexp.MustCompile(`^(mlx5_|bnxt_re|uverbs|umad|issm)(\d+)$`)
@@ -81,7 +82,7 @@ func (a *adder) number(prefix string) string {
 	return prefix + strconv.Itoa(n)
 }
 
-// functions adds the VFs of one PF. The VFs of a card follow its PFs, those of the first port first.
+// functions adds the VFs of a PF. The addresses of a card's VFs follow those of its PFs, first port first.
 func (a *adder) functions(pf *topology.Device, pfs []*topology.Device, count int) error {
 	var ports []topology.Address
 	for _, other := range pfs {
@@ -115,12 +116,12 @@ func sameSlot(a, b topology.Address) bool {
 	return a == b
 }
 
-// after returns the address this many functions after function 0 of the PF's slot, across devices as with
-// ARI, and across buses (pci_iov_virtfn_bus and pci_iov_virtfn_devfn).
+// after returns the address at an offset from function 0 of the PF's slot, across devices (ARI) and buses
+// (pci_iov_virtfn_bus and pci_iov_virtfn_devfn).
 func after(pf topology.Address, functions int) (topology.Address, error) {
 	routing := int(pf.Bus)<<8 + int(pf.Device)<<3 + functions
 	if routing > 0xffff {
-		return topology.Address{}, errors.New("there is no bus left for so many")
+		return topology.Address{}, errors.New("no bus number left")
 	}
 	return topology.Address{
 		Domain: pf.Domain, Bus: uint8(routing >> 8), Device: uint8(routing>>3) & 0x1f, Function: uint8(routing) & 7,
@@ -134,7 +135,7 @@ func (a *adder) place(address topology.Address) (string, error) {
 	return path.Join(path.Dir(link), target), err
 }
 
-// function adds one VF next to its PF.
+// function adds a VF next to its PF.
 func (a *adder) function(pf *topology.Device, pfDir string, index int, vf topology.Address) error {
 	dir := path.Join(path.Dir(pfDir), vf.String())
 	a.Link("bus/pci/devices/"+vf.String(), "../../../"+dir)
@@ -154,7 +155,7 @@ func (a *adder) function(pf *topology.Device, pfDir string, index int, vf topolo
 	return errors.Join(err, a.rdma(pfDir, pf.RDMA[0], dir, index))
 }
 
-// port matches the part of a PF's netdev name that the names of VFs lack (systemd.net-naming-scheme(7):
+// port matches the port of a PF's netdev name, which netdev names of VFs omit (systemd.net-naming-scheme(7):
 // n<port>, v<number>).
 var port = regexp.MustCompile(`np\d+$`)
 
@@ -164,7 +165,7 @@ func (a *adder) netdev(pfDir, pfName, dir string, index int) error {
 	return a.copy(pfDir+"/net/"+pfName, dir+"/net/"+name, "type", "carrier", "operstate", "speed")
 }
 
-// rdma adds the RDMA device, and the same character devices as the PF's.
+// rdma adds an RDMA device with the kinds of character devices that the PF has.
 func (a *adder) rdma(pfDir, pfName, dir string, index int) error {
 	name := fmt.Sprintf("%sv%d", pfName, index)
 	if m := numbered.FindStringSubmatch(pfName); m != nil {
@@ -188,12 +189,12 @@ func (a *adder) rdma(pfDir, pfName, dir string, index int) error {
 		"state", "phys_state", "link_layer", "rate", "pkeys/0")
 }
 
-// class adds the link below class to a class device of the function.
+// class adds the link in /sys/class to a class device of the function.
 func (a *adder) class(class, name, dir string) {
 	a.Link(path.Join("class", class, name), "../../"+path.Join(dir, class, name))
 }
 
-// copy copies existing files between directories.
+// copy copies existing files from one directory to another.
 func (a *adder) copy(from, to string, names ...string) error {
 	for _, name := range names {
 		content, err := fs.ReadFile(a.sys, path.Join(from, name))

@@ -19,7 +19,7 @@ type entry struct {
 	DeviceIDs                           map[int][]string
 }
 
-// write writes the kubelet's state to the checkpoint.
+// write writes the devices of all containers to the checkpoint.
 func (k *Kubelet) write() error {
 	var content struct {
 		Data struct {

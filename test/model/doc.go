@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model is a model of the kubelet's device manager and Topology Manager, for tests of the
-// coordinator: it admits random pods with init containers, sidecars and several containers, and shows them in
-// PodResources, in the pods of a source of pod requests and in the device checkpoint, like the kubelet
-// (pkg/kubelet/cm/devicemanager/manager.go of 1.36).
+// Package model is a model of the kubelet's device manager and Topology Manager for tests of the coordinator
+// (pkg/kubelet/cm/devicemanager/manager.go of 1.36). The model admits random pods with init containers,
+// sidecars and several containers, and publishes the pods in PodResources, in the Pods API and in the device
+// checkpoint.
 //
-// It includes the difficult behaviour of the kubelet:
+// The model includes the behaviour of the kubelet that makes its state hard to follow:
 //
-//   - the resources of a container come in random order, without a question if there is no choice;
-//   - devices of init containers go to later containers, first and without a question, and the rest
-//     stays with the pod for its life; PodResources shows no init container;
-//   - a pod can fail during the admission of a container: its devices become free without a notification
-//     when the devices of ended pods are collected, at the next admission or List;
-//   - the checkpoint is written when a container has all its devices, and when a plugin's list changes;
-//     devices of ended pods stay in it until the next write;
-//   - the kubelet restarts: it reads its checkpoint and lists its pods one by one; until all have come it
-//     collects nothing, and the Pods API does not answer.
+//   - The resources of a container come in random order. Without a choice the kubelet does not call
+//     GetPreferredAllocation.
+//   - Later containers reuse the devices of init containers first, without GetPreferredAllocation. Unused
+//     devices stay with the pod until the pod ends. PodResources omits init containers.
+//   - The kubelet may fail a pod between two resources of a container. It frees the devices of ended pods at
+//     the next admission or List, without a notification.
+//   - The kubelet writes the checkpoint when a container has all its devices and when the device list of a
+//     plugin changes. Devices of ended pods stay in the checkpoint until the next write.
+//   - After a restart, the kubelet reads its checkpoint and lists its pods one by one. Until all pods are
+//     listed, the kubelet frees no devices and the Pods API does not answer.
 //
-// Holders returns the true holder of each device, as a reference for others. The real kubelet managers are in
-// test/kubernetes/kubelet.
+// [Kubelet.Holders] returns the true holder of each device. The package test/kubernetes/kubelet uses the real
+// kubelet.
 package model

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// The requested resources.
+// Resources that pods request.
 const (
 	GPUs = "amd.com/gpu"
 	VFs  = "nvidia.com/vf"
@@ -32,50 +32,50 @@ type Question struct {
 	Size                   int
 }
 
-// Plugins receive the kubelet's calls, for one container after the other.
+// Plugins implements the device plugins of the node.
 type Plugins interface {
 	// Prefer answers GetPreferredAllocation.
 	Prefer(*Pod, *Container, Question) []string
-	// Allocate receives the kubelet's choice. It returns false to refuse the devices, which fails the pod.
+	// Allocate answers Allocate. The result false means an error, which fails the pod.
 	Allocate(pod *Pod, container *Container, resource string, ids []string) bool
 }
 
-// Trouble is how often something goes wrong, from 0 to 1.
+// Trouble holds the probabilities of faults, from 0 to 1.
 type Trouble struct {
-	Fail   float64 // the kubelet fails a pod amid a container
-	Change float64 // a plugin's list changes amid a container
-	End    float64 // a pod ends while another is admitted
+	Fail   float64 // the kubelet fails a pod between two resources of a container
+	Change float64 // a plugin's device list changes after an Allocate
+	End    float64 // another pod ends during an admission
 }
 
-// Kubelet is a model of a kubelet. It is not safe for concurrent use, except Tell, List and Get, which
-// plugins may call concurrently.
+// Kubelet is a model of a kubelet. Tell, List and Get are safe for concurrent use with each other; other
+// methods are not.
 type Kubelet struct {
-	Devices map[string][]device.Device // by resource; all healthy
-	None    bool                       // topologyManagerPolicy is none; otherwise restricted
+	Devices map[string][]device.Device // healthy devices by resource
+	None    bool                       // topologyManagerPolicy is none instead of restricted
 	Trouble Trouble
 	Now     func() time.Time
-	Trace   []string // log of events, for people
+	Trace   []string // log of events
 
-	answers sync.Mutex // List changes the state that the others read
+	answers sync.Mutex // serializes Tell, List and Get: List frees devices
 
 	dir     string
 	random  *rand.Rand
 	uids    int
 	pods    []*Pod
 	held    map[holder]kubelet.Devices // the kubelet's podDevices
-	written map[holder]kubelet.Devices // contents of the checkpoint
-	ready   bool                       // all pods have returned since the start
-	lives   int                        // number of starts
+	written map[holder]kubelet.Devices // devices in the checkpoint
+	ready   bool                       // all pods are listed since the last start
+	lives   int                        // number of restarts
 }
 
-// holder is a container in the kubelet's books.
+// holder identifies a container with devices.
 type holder struct{ uid, container string }
 
 func (h holder) compare(other holder) int {
 	return cmp.Or(cmp.Compare(h.uid, other.uid), cmp.Compare(h.container, other.container))
 }
 
-// New returns a kubelet with its checkpoint below a folder.
+// New returns a kubelet with its checkpoint below a directory.
 func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet, error) {
 	k := &Kubelet{
 		Devices: devices, Now: time.Now, dir: dir, random: rand.New(rand.NewPCG(seed, 7)),
@@ -84,22 +84,22 @@ func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet,
 	return k, k.write()
 }
 
-// Pods returns the pods that have not ended, in order of admission.
+// Pods returns the pods that have not ended, in the order of their admission.
 func (k *Kubelet) Pods() []*Pod {
 	return slices.DeleteFunc(slices.Clone(k.pods), func(p *Pod) bool { return p.ended })
 }
 
-// Tell returns the pods for a source of pod requests, or false while the kubelet does not answer yet.
-func (k *Kubelet) Tell() (pods []intent.Pod, told bool) {
+// Tell returns the kubelet's pods for a source of intent, and false until the kubelet is ready.
+func (k *Kubelet) Tell() (pods []intent.Pod, ready bool) {
 	k.answers.Lock()
 	defer k.answers.Unlock()
 	for _, p := range k.Pods() {
-		pods = append(pods, p.told())
+		pods = append(pods, p.intent())
 	}
 	return pods, k.ready
 }
 
-// List is List of PodResources, which collects the devices of ended pods.
+// List returns the answer of PodResources List and frees the devices of ended pods.
 func (k *Kubelet) List() kubelet.View {
 	k.answers.Lock()
 	defer k.answers.Unlock()
@@ -107,7 +107,7 @@ func (k *Kubelet) List() kubelet.View {
 	return k.view(func(*Pod) bool { return true })
 }
 
-// Get is Get of PodResources.
+// Get returns the answer of PodResources Get.
 func (k *Kubelet) Get(pod kubelet.Pod) kubelet.View {
 	k.answers.Lock()
 	defer k.answers.Unlock()
@@ -138,7 +138,7 @@ func clone(devices kubelet.Devices) kubelet.Devices {
 	return copied
 }
 
-// Holders returns the true holders of a resource's devices.
+// Holders returns the true holder of each device of a resource.
 func (k *Kubelet) Holders(resource string) map[string]*Pod {
 	holders := map[string]*Pod{}
 	for _, p := range k.Pods() {
@@ -151,7 +151,8 @@ func (k *Kubelet) Holders(resource string) map[string]*Pod {
 	return holders
 }
 
-// Booked returns the devices of a resource that the kubelet considers in use, including those of ended pods.
+// Booked returns the devices of a resource that the kubelet considers allocated, including those of ended
+// pods.
 func (k *Kubelet) Booked(resource string) map[string]bool {
 	booked := map[string]bool{}
 	for _, devices := range k.held {
@@ -162,7 +163,8 @@ func (k *Kubelet) Booked(resource string) map[string]bool {
 	return booked
 }
 
-// OfInit reports whether a pod holds a device only because an init container got it.
+// OfInit reports whether no app container or sidecar of a pod has the device, so that only an init container
+// can have it.
 func (k *Kubelet) OfInit(p *Pod, resource, id string) bool {
 	for _, c := range p.Containers {
 		if c.Role != intent.Init && slices.Contains(c.Devices[resource], id) {
@@ -180,7 +182,7 @@ func (k *Kubelet) free(resource string) []device.Device {
 	})
 }
 
-// collect releases the devices of ended pods (UpdateAllocatedDevices).
+// collect frees the devices of ended pods (UpdateAllocatedDevices).
 func (k *Kubelet) collect() {
 	if !k.ready {
 		return
@@ -193,23 +195,23 @@ func (k *Kubelet) collect() {
 	k.pods = k.Pods()
 }
 
-// End ends a pod: its containers have stopped. There is no notification.
+// End ends a pod without a notification.
 func (k *Kubelet) End(p *Pod) {
 	k.trace("%s ends", p.Name)
 	p.ended = true
 }
 
-// Start starts half of the admitted pods.
+// Start starts each admitted pod with a probability of one half.
 func (k *Kubelet) Start() {
 	for _, p := range k.pods {
 		p.started = p.started || k.random.IntN(2) == 0
 	}
 }
 
-// Restart restarts the kubelet from its checkpoint. Its pods return one by one by Return; pods that it failed
-// do not.
+// Restart restarts the kubelet from its checkpoint. [Kubelet.Return] lists its pods again, except failed
+// pods.
 func (k *Kubelet) Restart() {
-	k.trace("the kubelet starts anew")
+	k.trace("the kubelet restarts")
 	k.pods, k.ready, k.lives = k.Pods(), false, k.lives+1
 	clear(k.held)
 	for of, devices := range k.written {
@@ -220,7 +222,7 @@ func (k *Kubelet) Restart() {
 	}
 }
 
-// Return adds the next pod of a restarted kubelet, or completes the list.
+// Return makes a restarted kubelet list one more pod; after the last pod the kubelet is ready.
 func (k *Kubelet) Return() {
 	i := slices.IndexFunc(k.pods, func(p *Pod) bool { return !p.listed })
 	if i < 0 {
@@ -231,13 +233,12 @@ func (k *Kubelet) Return() {
 	k.pods[i].listed = true
 }
 
-// Ready reports whether all pods have come since the kubelet started.
+// Ready reports whether all pods are listed since the kubelet's start.
 func (k *Kubelet) Ready() bool { return k.ready }
 
 var errRefused = errors.New("refused")
 
-// Admit admits a pod with plugins. After an error the pod has failed with the devices of its containers so
-// far.
+// Admit admits a pod. After an error the pod has failed, but its containers still have their devices.
 func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
 	k.uids++
 	p.UID, p.created, p.listed = fmt.Sprint("uid-", k.uids), k.Now(), true
@@ -255,7 +256,7 @@ func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
 	return nil
 }
 
-// admit admits one container.
+// admit allocates the devices of a container.
 func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 	if !k.None {
 		k.collect()
@@ -273,7 +274,7 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 	k.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for i, name := range names {
 		if i > 0 && k.happens(k.Trouble.Fail) {
-			return errors.New("failed amid the container")
+			return errors.New("failed between two resources")
 		}
 		if others := k.others(p); k.happens(k.Trouble.End) && len(others) > 0 {
 			k.End(others[k.random.IntN(len(others))])
@@ -301,7 +302,7 @@ func (k *Kubelet) others(one *Pod) []*Pod {
 
 func (k *Kubelet) happens(chance float64) bool { return k.random.Float64() < chance }
 
-// nodes returns the Topology Manager's choice.
+// nodes returns the NUMA nodes that the Topology Manager chooses; nil for policy none.
 func (k *Kubelet) nodes(p *Pod, c *Container) ([]int, error) {
 	if k.None {
 		return nil, nil
@@ -328,7 +329,7 @@ func (k *Kubelet) nodes(p *Pod, c *Container) ([]int, error) {
 	return mask.Numbers(), nil
 }
 
-// aligned returns the free devices on NUMA nodes, or all free devices for nil.
+// aligned returns the free devices on NUMA nodes, or all free devices if nodes is nil.
 func (k *Kubelet) aligned(name string, nodes []int) []string {
 	var ids []string
 	for _, d := range k.free(name) {
@@ -339,7 +340,7 @@ func (k *Kubelet) aligned(name string, nodes []int) []string {
 	return ids
 }
 
-// allocate allocates a container's devices of a resource (devicesToAllocate and Allocate).
+// allocate allocates the requested devices of a resource (devicesToAllocate and Allocate).
 func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugins Plugins) error {
 	count := c.Requests[name]
 	var ids []string
@@ -393,7 +394,7 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugi
 	return nil
 }
 
-// short formats devices, for people.
+// short returns a short text of devices.
 func short(name string, ids []string) string {
 	return name + " " + strings.Join(slices.Sorted(slices.Values(ids)), " ")
 }

@@ -23,8 +23,8 @@ type Pod struct {
 	created time.Time
 	started bool
 	ended   bool
-	listed  bool                       // a kubelet that has just started has not taken in all of its pods
-	reuse   map[string]map[string]bool // by resource: devices of init containers for later containers
+	listed  bool                       // false after a restart until Return
+	reuse   map[string]map[string]bool // reusable devices of init containers, by resource
 }
 
 // Container is a container of a pod.
@@ -32,19 +32,17 @@ type Container struct {
 	Name     string
 	Role     intent.Role
 	Requests map[string]int
-	Devices  kubelet.Devices // held devices
+	Devices  kubelet.Devices // allocated devices
 
-	// the kubelet's questions for the container, in order; Reused if it got a device of an init container
-	Asked  []string
-	Reused bool
-	// the free devices on its NUMA nodes, by resource, before its admission
-	Choice map[string][]string
+	Asked  []string            // resources with a GetPreferredAllocation, in that order
+	Reused bool                // the container got a device of an init container
+	Choice map[string][]string // free devices on the NUMA nodes at admission, by resource
 }
 
-// Of returns a container's full name.
+// Of returns the full name of a container.
 func (p *Pod) Of(c *Container) kubelet.Container { return kubelet.Container{Pod: p.Pod, Name: c.Name} }
 
-// Inherits reports whether a container of a pod has to take over devices of the pod's init containers.
+// Inherits reports whether a container of the pod reuses devices of init containers.
 func (p *Pod) Inherits(c *Container) bool {
 	for name := range c.Requests {
 		if len(p.reuse[name]) > 0 {
@@ -54,7 +52,7 @@ func (p *Pod) Inherits(c *Container) bool {
 	return c.Reused
 }
 
-// String formats a pod's request.
+// String returns the requests of the pod.
 func (p *Pod) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %s", p.Name, p.UID, p.Alignment)
@@ -64,8 +62,8 @@ func (p *Pod) String() string {
 	return text.String()
 }
 
-// told returns a pod in the form of a source of pod requests.
-func (p *Pod) told() intent.Pod {
+// intent returns the pod in the form of a source of intent.
+func (p *Pod) intent() intent.Pod {
 	pod := intent.Pod{
 		Pod: p.Pod, UID: p.UID, Created: p.created.Truncate(time.Second), Started: p.started,
 		Alignment: p.Alignment,
@@ -77,14 +75,14 @@ func (p *Pod) told() intent.Pod {
 	return pod
 }
 
-// kinds are the containers before the first app container of random pods.
+// kinds lists the containers before the first app container of random pods.
 var kinds = [][]intent.Role{
 	nil, nil, nil, nil,
 	{intent.Init}, {intent.Sidecar}, {intent.Init, intent.Sidecar}, {intent.Sidecar, intent.Init},
 }
 
-// wishes are the numbers of GPUs and VFs of random containers.
-var wishes = [][2]int{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 0}, {2, 1}, {1, 2}}
+// requests lists the numbers of GPUs and VFs of random containers.
+var requests = [][2]int{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 0}, {2, 1}, {1, 2}}
 
 // Random returns a random pod. One of five requires alignment.
 func (k *Kubelet) Random() *Pod {
@@ -93,8 +91,8 @@ func (k *Kubelet) Random() *Pod {
 		p.Alignment = intent.Required
 	}
 	add := func(name string, role intent.Role) {
-		w := wishes[k.random.IntN(len(wishes))]
-		c := &Container{Name: name, Role: role, Requests: map[string]int{GPUs: w[0], VFs: w[1]}}
+		r := requests[k.random.IntN(len(requests))]
+		c := &Container{Name: name, Role: role, Requests: map[string]int{GPUs: r[0], VFs: r[1]}}
 		maps.DeleteFunc(c.Requests, func(_ string, n int) bool { return n == 0 })
 		p.Containers = append(p.Containers, c)
 	}
@@ -108,7 +106,7 @@ func (k *Kubelet) Random() *Pod {
 	return p
 }
 
-// name returns a name without a current pod; half of the names repeat.
+// name returns an unused pod name, in half of the cases the name of a former pod.
 func (k *Kubelet) name() string {
 	again := fmt.Sprint("again-", k.random.IntN(8))
 	taken := slices.ContainsFunc(k.pods, func(p *Pod) bool { return p.Name == again })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package programs builds Tandem's programs for tests. The packages of a test run share the programs in
-// bin/test: the go command does not relink current programs, so only the first test waits for the linker.
+// Package programs builds Tandem's programs for tests. All packages share the programs in bin/test. The go
+// command links only outdated programs, so that only the first test waits.
 package programs
 
 import (
@@ -21,10 +21,10 @@ var (
 	built = map[string]bool{}
 )
 
-// Build builds programs of the folder cmd from the packages that "make test" has compiled, and returns the
-// folder of the programs. "make build" links some programs without the C library, which would compile most
-// packages again; the tests of the image run those. Other processes may build and start the same programs at
-// the same time.
+// Build builds programs of the directory cmd and returns the directory of the results. Build uses the
+// packages that "make test" has compiled. "make build" links some programs without the C library, which would
+// compile most packages again; the tests of the image cover these programs. Other processes may call Build
+// and start the same programs at the same time.
 func Build(t testing.TB, names ...string) (folder string) {
 	t.Helper()
 	mu.Lock()
@@ -34,8 +34,8 @@ func Build(t testing.TB, names ...string) (folder string) {
 		t.Fatal(err)
 	}
 	folder = filepath.Join(root, "bin", "test")
-	if len(built) == 0 { // once is enough: the go command caches the results of a process as one
-		if err := lookAt(root); err != nil {
+	if len(built) == 0 { // once for each test process
+		if err := openSources(root); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,9 +51,8 @@ func Build(t testing.TB, names ...string) (folder string) {
 	return folder
 }
 
-// build links a program in a folder from which no program is started, one process at a time, and renames it
-// into place: the go command may overwrite a file in place, and a program started at that time would be
-// incomplete.
+// build links a program in a separate directory, under a lock, and publishes the result by a rename. The go
+// command may overwrite a file in place, so a concurrent start would fail.
 func build(root, folder, name string) error {
 	linked := filepath.Join(folder, "link", name)
 	if err := os.MkdirAll(filepath.Dir(linked), 0o755); err != nil {
@@ -63,7 +62,7 @@ func build(root, folder, name string) error {
 	if err != nil {
 		return fmt.Errorf("build %s: %w", name, err)
 	}
-	defer lock.Close() // also unlocks
+	defer lock.Close() // releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("build %s: lock %s: %w", name, lock.Name(), err)
 	}
@@ -76,7 +75,7 @@ func build(root, folder, name string) error {
 	return publish(linked, filepath.Join(folder, name))
 }
 
-// publish copies a linked program into place, if it is new.
+// publish copies a linked program to its final path, unless the copy exists.
 func publish(linked, program string) error {
 	newest, err := os.Stat(linked)
 	if err != nil {
@@ -100,9 +99,9 @@ func publish(linked, program string) error {
 	return os.Rename(copied, program)
 }
 
-// lookAt opens the folders of the programs' sources, so that the go command reruns the test after a change of
-// the programs instead of using its cached result.
-func lookAt(root string) error {
+// openSources opens the directories of all sources. The go command caches the result of a test until a file
+// changes that the test has opened, so a change of the programs invalidates the result.
+func openSources(root string) error {
 	for _, file := range []string{"go.mod", "go.sum"} {
 		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
 			return err
@@ -113,13 +112,13 @@ func lookAt(root string) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("look at the sources of the programs: %w", err)
+			return fmt.Errorf("open the sources of the programs: %w", err)
 		}
 	}
 	return nil
 }
 
-// repository returns the root of the repository, a parent of the test's working directory.
+// repository returns the root of the repository above the working directory.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *treeBuilder) pooled(pools []solver.Pool, of *side, i, resource int, t s
 	l := &pools[k]
 	l.Held += t.Held
 	l.Most++
-	b.devices[l.Number] = joined(b.devices[l.Number], of.devices, i)
+	b.devices[l.Number] = appendDevice(b.devices[l.Number], of.devices, i)
 	return pools
 }
 

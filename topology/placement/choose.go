@@ -43,11 +43,11 @@ type attempt struct {
 
 // prepare builds the tree of places of a request.
 func prepare(t *topology.Tree, r Request, steps int) (*attempt, error) {
-	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
+	gpus, err := normalize(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
 	if err != nil {
 		return nil, err
 	}
-	vfs, err := ready(r.VFs, r.Spare.VFs, r.Taken.VFs, "VFs")
+	vfs, err := normalize(r.VFs, r.Spare.VFs, r.Taken.VFs, "VFs")
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (a *attempt) choice(optimal bool) Choice {
 		m := newMatcher(p, &s.Shares)
 		m.match(p.root)
 		c.Pairs, redirected = m.pairs, m.redirected
-		inOrder(p.tree, c.Pairs, c.VFs)
+		sortPairs(p.tree, c.Pairs, c.VFs)
 	}
 	c.Reason = c.reason(&s.Shares, p, redirected)
 	return c
@@ -108,7 +108,7 @@ func PairsOf(t *topology.Tree, gpus, vfs []Device) []Pair {
 		GPUs: []Half{{Count: len(gpus), Held: gpus}}, VFs: []Half{{Count: len(vfs), Held: vfs}},
 	})
 	if err != nil {
-		return nil // cannot be: all is decided
+		return nil // impossible: no device has to be chosen
 	}
 	return c.Pairs
 }
@@ -118,21 +118,21 @@ func PairsOf(t *topology.Tree, gpus, vfs []Device) []Pair {
 func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
-		marked, err := markFor(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, steps)
+		marked, err := markFor(t, Request{[]Half{next(r.GPUs, i)}, mergeHalves(r.VFs), r.Links, r.Spare, r.Taken}, steps)
 		if err != nil {
 			return Choice{}, err
 		}
-		r.GPUs[i], r.Spare.GPUs = h.settled(marked.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
+		r.GPUs[i], r.Spare.GPUs = h.withChosen(marked.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
 	}
 	r.Links = nil // links have no influence on the pairs
 	for i, h := range r.VFs {
-		marked, err := markFor(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}, steps)
+		marked, err := markFor(t, Request{mergeHalves(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}, steps)
 		if err != nil {
 			return Choice{}, err
 		}
-		r.VFs[i], r.Spare.VFs = h.settled(marked.VFs), slices.Concat(r.Spare.VFs, h.Free)
+		r.VFs[i], r.Spare.VFs = h.withChosen(marked.VFs), slices.Concat(r.Spare.VFs, h.Free)
 	}
-	r.GPUs, r.VFs = merged(r.GPUs), merged(r.VFs)
+	r.GPUs, r.VFs = mergeHalves(r.GPUs), mergeHalves(r.VFs)
 	c, err := choose(t, r, steps)
 	c.Optimal = false
 	return c, err
@@ -151,12 +151,12 @@ func markFor(t *topology.Tree, r Request, steps int) (Devices, error) {
 // next returns the i-th half together with the held devices of the others.
 func next(halves []Half, i int) Half {
 	h := halves[i]
-	held := merged(halves)[0].Held
+	held := mergeHalves(halves)[0].Held
 	return Half{Count: len(held) + h.Count - len(h.Held), Held: held, Free: h.Free}
 }
 
-// settled returns the half with its share of the chosen devices as held devices.
-func (h Half) settled(chosen []Device) Half {
+// withChosen returns the half with its share of the chosen devices as held devices.
+func (h Half) withChosen(chosen []Device) Half {
 	own := make(map[string]bool, len(h.Held)+len(h.Free))
 	for _, d := range slices.Concat(h.Held, h.Free) {
 		own[d.ID] = true
@@ -166,8 +166,8 @@ func (h Half) settled(chosen []Device) Half {
 	}
 }
 
-// merged merges several halves into one.
-func merged(halves []Half) []Half {
+// mergeHalves merges several halves into one.
+func mergeHalves(halves []Half) []Half {
 	var all Half
 	for _, h := range halves {
 		all.Count += h.Count

@@ -26,7 +26,7 @@ func (o *oracle) order(gpus, vfs []Device) []int {
 	root := &area{}
 	resources := 0
 	for kind, halves := range [][]Half{o.r.GPUs, o.r.VFs} {
-		for _, h := range inOneOrder(halves) {
+		for _, h := range sortHalves(halves) {
 			if h.Count == 0 {
 				continue
 			}

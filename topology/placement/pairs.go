@@ -40,9 +40,9 @@ func (m *matcher) match(n *solver.Place) {
 	fromGPUs, fromVFs := len(m.gpus), len(m.vfs)
 	if n.Kind == solver.Group {
 		m.devices = m.places.takenGPUs(n, m.devices[:0])
-		m.gpus = inTurns(m.gpus, m.devices, m.PerGPU, n.Chosen.Extras*min(m.GPUExtra, 1))
+		m.gpus = appendUnits(m.gpus, m.devices, m.PerGPU, n.Chosen.Extras*min(m.GPUExtra, 1))
 		m.devices = m.places.takenVFs(n, m.devices[:0])
-		m.vfs = inTurns(m.vfs, m.devices, m.PerVF, n.Chosen.Extras*min(m.VFExtra, 1))
+		m.vfs = appendUnits(m.vfs, m.devices, m.PerVF, n.Chosen.Extras*min(m.VFExtra, 1))
 	} else {
 		for _, child := range n.Children {
 			m.match(child)
@@ -66,9 +66,9 @@ func compareUnits(a, b unit) int {
 	return compareDevices(a.device, b.device)
 }
 
-// inTurns appends the units of devices that are each in the given number of pairs, and the first few in one
-// more.
-func inTurns(units []unit, devices []Device, each, extras int) []unit {
+// appendUnits appends the units of devices that are each in the given number of pairs, and the first few in
+// one more.
+func appendUnits(units []unit, devices []Device, each, extras int) []unit {
 	slices.SortFunc(devices, compareDevices)
 	for i, d := range devices {
 		turns := each
@@ -82,15 +82,15 @@ func inTurns(units []unit, devices []Device, each, extras int) []unit {
 	return units
 }
 
-// inOrder sorts pairs in the order that Choose documents, and the VFs in the order of the pairs.
-func inOrder(t *topology.Tree, pairs []Pair, vfs []Device) {
+// sortPairs sorts pairs in the order that Choose documents, and the VFs in the order of the pairs.
+func sortPairs(t *topology.Tree, pairs []Pair, vfs []Device) {
 	for i := range pairs {
 		pairs[i].Distance = t.Distance(pairs[i].GPU.Address, pairs[i].VF.Address)
 	}
 	slices.SortFunc(pairs, func(a, b Pair) int {
 		return cmp.Or(compareDevices(a.GPU, b.GPU), a.Distance.Compare(b.Distance), compareDevices(a.VF, b.VF))
 	})
-	round(pairs)
+	sortRounds(pairs)
 	if len(vfs) == len(pairs) {
 		for i, p := range pairs {
 			vfs[i] = p.VF
@@ -106,9 +106,9 @@ func inOrder(t *topology.Tree, pairs []Pair, vfs []Device) {
 	}
 }
 
-// round sorts pairs by rounds: the first pair of each GPU, then the second pair of each GPU that has one, and
-// so on.
-func round(pairs []Pair) {
+// sortRounds sorts pairs by rounds: the first pair of each GPU, then the second pair of each GPU that has
+// one, and so on.
+func sortRounds(pairs []Pair) {
 	byGPU := slices.Clone(pairs)
 	var turns, from []int // turns: the round of each pair; from: the first position of each round
 	for i := range byGPU {

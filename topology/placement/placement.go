@@ -27,8 +27,8 @@ type Devices struct {
 	GPUs, VFs []Device
 }
 
-// Request is the complete input. The order of its lists has no meaning. A device in several lists is held if
-// it is in Held, otherwise may be chosen if it is in Free, otherwise is spare if it is in Spare.
+// Request is the complete input. The order of lists has no meaning. For a device in several lists, Held takes
+// precedence over Free, Free over Spare, and Spare over Taken.
 type Request struct {
 	GPUs, VFs []Half          // one for each requested resource; none if no resource of the kind is requested
 	Links     []topology.Link // direct links between GPUs

@@ -7,17 +7,16 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// rails selects the VFs of PFs with a fixed number of VFs: VFs of one index on many PFs, as NCCL expects of
-// rails and planes. The index that most PFs can give is taken from all of them, the lowest index if several
-// are equal, and so on. With held VFs included, no other selection has an index on more PFs, then a lower
-// such index, then a next index on more PFs, and so on.
+// rails selects the VFs of PFs, for a decided number of VFs per PF: VFs of one index on many PFs, as NCCL
+// expects of rails and planes. Greedily, the index available on most PFs is selected on all of these, the
+// lowest index of equals first. With held VFs included, the result is the best by criterion 9 of the package.
 type rails struct {
-	pools  []railed
+	pools  []railPool
 	counts []int32 // by index: number of PFs that can give it
 }
 
-// railed is a pool that gives VFs.
-type railed struct {
+// railPool is a pool that gives VFs.
+type railPool struct {
 	*solver.Pool
 	devices []Device
 	picked  int     // the first picked devices are selected, including held ones
@@ -31,7 +30,7 @@ func (p *places) alignRails() {
 	if p.pfsTaken() < 2 {
 		return // the lowest VFs are in front
 	}
-	r := rails{pools: make([]railed, 0, len(p.pfs))}
+	r := rails{pools: make([]railPool, 0, len(p.pfs))}
 	indices := 0
 	for _, f := range p.pfs {
 		var vfs []topology.Address
@@ -40,7 +39,7 @@ func (p *places) alignRails() {
 		}
 		for i := range f.Pools {
 			if l := &f.Pools[i]; l.Taken > 0 {
-				r.pools = append(r.pools, railed{
+				r.pools = append(r.pools, railPool{
 					Pool: l, devices: p.devices[l.Number], picked: l.Held, indices: p.numbers.take(l.Most),
 				})
 				r.pools[len(r.pools)-1].setIndices(vfs)
@@ -55,7 +54,7 @@ func (p *places) alignRails() {
 
 // setIndices finds the index of each device in the list of a PF's VFs. Both lists ascend, so the search
 // continues after the previous match.
-func (f *railed) setIndices(vfs []topology.Address) {
+func (f *railPool) setIndices(vfs []topology.Address) {
 	next := 0
 	for i, d := range f.devices {
 		f.indices[i] = noIndex
@@ -72,7 +71,7 @@ func (f *railed) setIndices(vfs []topology.Address) {
 
 // gives reports whether the pool can give its i-th device: a held device, or a free device if more are
 // needed.
-func (f *railed) gives(i int) bool {
+func (f *railPool) gives(i int) bool {
 	return f.indices[i] != noIndex && (i < f.Held || f.picked < f.Taken)
 }
 
@@ -106,7 +105,7 @@ func (r *rails) pick() bool {
 }
 
 // take selects the VF with an index, if the pool can give it.
-func (f *railed) take(index int32) {
+func (f *railPool) take(index int32) {
 	for i := range f.indices {
 		if f.indices[i] != index || !f.gives(i) {
 			continue

@@ -26,12 +26,12 @@ type part struct {
 	tally    solver.Tally
 }
 
-// ready normalizes halves, so that later steps do not depend on the order of the lists. Of several devices
-// with one ID it keeps a held device, otherwise one that may be chosen, otherwise the device with the lowest
-// address. If no device of a resource is requested, its free devices count as spare.
-func ready(halves []Half, spare, taken []Device, what string) (side, error) {
+// normalize normalizes halves, so that later steps do not depend on the order of the lists. Of several
+// devices with one ID it keeps a held device, otherwise one that may be chosen, otherwise the device with the
+// lowest address. If no device of a resource is requested, its free devices count as spare.
+func normalize(halves []Half, spare, taken []Device, what string) (side, error) {
 	if len(halves) > 1 {
-		halves = inOneOrder(halves)
+		halves = sortHalves(halves)
 	}
 	n := len(spare) + len(taken)
 	for _, h := range halves {
@@ -58,20 +58,20 @@ func ready(halves []Half, spare, taken []Device, what string) (side, error) {
 	return s, nil
 }
 
-// inOneOrder sorts halves by their lowest device. Halves without requested devices come last.
-func inOneOrder(halves []Half) []Half {
-	type keyed struct {
+// sortHalves sorts halves by their lowest device. Halves without requested devices come last.
+func sortHalves(halves []Half) []Half {
+	type keyedHalf struct {
 		Half
 		lowest Device
 	}
-	all := make([]keyed, len(halves))
+	all := make([]keyedHalf, len(halves))
 	for i, h := range halves {
 		all[i].Half = h
 		if devices := slices.Concat(h.Held, h.Free); len(devices) > 0 {
 			all[i].lowest = slices.MinFunc(devices, compareDevices)
 		}
 	}
-	slices.SortFunc(all, func(a, b keyed) int {
+	slices.SortFunc(all, func(a, b keyedHalf) int {
 		return cmp.Or(compareDevices(a.lowest, b.lowest), cmp.Compare(a.Count, b.Count),
 			cmp.Compare(len(a.Held), len(b.Held)))
 	})
@@ -147,9 +147,9 @@ func (s *side) add(list []Device, p part, seen map[string]struct{}) int {
 	return len(kept)
 }
 
-// joined appends the i-th device of a list to some of its devices. If those are directly before the i-th
-// device it copies nothing.
-func joined(some, all []Device, i int) []Device {
+// appendDevice appends the i-th device of a list to some of its devices. If those are directly before the
+// i-th device it copies nothing.
+func appendDevice(some, all []Device, i int) []Device {
 	switch n := len(some); {
 	case n == 0:
 		return all[i : i+1 : i+1]

@@ -8,23 +8,24 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 )
 
-// file is a file of the image: a copy of a local file, a text, or a link.
+// file is one file of the image: a copy of a local file, a text, or a symbolic link.
 type file struct {
-	name string // without the leading slash
-	from string // path here
-	text string
-	link string
+	name string // path without the leading slash
+	from string // path of the local file; "" for none
+	text string // content without a local file
+	link string // target of a symbolic link; "" for none
 }
 
-// applets are the programs in busybox, as few as possible. Wrappers of the stock plugins (the NVIDIA and AMD
-// GPU operators) call sh, cat, grep, lsmod and sleep; the Jobs in deployments/examples env, ls and sort;
-// people who inspect devices readlink.
+// applets lists the busybox programs in the image. The wrappers of the stock plugins (NVIDIA and AMD GPU
+// operators) call sh, cat, grep, lsmod and sleep; the Jobs in deployments/examples call env, ls and sort;
+// readlink is for people.
 var applets = []string{"sh", "cat", "grep", "lsmod", "sleep", "env", "ls", "sort", "readlink"}
 
-// contents returns the layers of the image: the base, and the programs.
+// contents returns the layers of the image: the base files and the programs.
 func contents(bin, busybox string) (layers [][]file, err error) {
 	base, err := baseFiles(bin, busybox)
 	if err != nil {
@@ -33,14 +34,14 @@ func contents(bin, busybox string) (layers [][]file, err error) {
 	return [][]file{base, programFiles(bin)}, nil
 }
 
-// baseFiles returns the base of the programs: a shell and, for dynamically linked programs, glibc.
+// baseFiles returns a shell and, if a program is dynamically linked, glibc.
 func baseFiles(bin, busybox string) ([]file, error) {
 	switch interpreter, err := loader(busybox); {
 	case err != nil:
 		return nil, fmt.Errorf("find a shell: %w; install the Debian package busybox-static, "+
 			"or name a static busybox with --busybox", err)
 	case interpreter != "":
-		return nil, fmt.Errorf("find a shell: %s is no static program; install the Debian package busybox-static, "+
+		return nil, fmt.Errorf("find a shell: %s is not static; install the Debian package busybox-static, "+
 			"or name a static busybox with --busybox", busybox)
 	}
 	if err := sameArchitecture(busybox, filepath.Join(bin, "tandem-gpu")); err != nil {
@@ -50,7 +51,7 @@ func baseFiles(bin, busybox string) ([]file, error) {
 	for _, applet := range applets {
 		files = append(files, file{name: "bin/" + applet, link: "busybox"})
 	}
-	// Mount points on a read-only root; passwd has the owner of the files.
+	// passwd names root as the owner of files.
 	files = append(files, file{name: "etc/passwd", text: "root:x:0:0:root:/root:/bin/sh\n"})
 	for _, program := range programFiles(bin) {
 		if program.from == "" {
@@ -70,25 +71,24 @@ func baseFiles(bin, busybox string) ([]file, error) {
 //go:embed entrypoint.sh
 var entrypointScript string
 
-// programFiles returns the programs under their own names, and under the names by which operators call the
-// stock plugins.
+// programFiles returns the programs, with links for the names by which operators call the stock plugins.
 func programFiles(bin string) []file {
 	return []file{
 		{name: "usr/bin/tandem", from: filepath.Join(bin, "tandem")},
 		{name: "usr/bin/tandem-gpu", from: filepath.Join(bin, "tandem-gpu")},
 		{name: "usr/bin/tandem-rdma", from: filepath.Join(bin, "tandem-rdma")},
 		{name: "usr/bin/tandem-dra", from: filepath.Join(bin, "tandem-dra")},
-		// NVIDIA's GPU operator and chart take both from one image: config-manager signals the process of this
-		// name, and GPU feature discovery, after a change of the node's configuration.
+		// NVIDIA's GPU operator and chart take both from one image: config-manager signals the process
+		// nvidia-device-plugin, and GPU feature discovery, when the configuration of the node changes.
 		{name: "usr/bin/config-manager", from: filepath.Join(bin, "config-manager")},
 		{name: "usr/bin/nvidia-device-plugin", link: "tandem-gpu"},
-		// AMD's GPU operator, and its manifest with health: "./k8s-device-plugin" in /root.
+		// AMD's GPU operator and health manifest: "./k8s-device-plugin" in /root.
 		{name: "root/k8s-device-plugin", link: "../usr/bin/tandem-gpu"},
-		// Called at the end of the scripts in the SR-IOV plugin's image and in AMD's.
+		// The entry points of the SR-IOV plugin's image and of AMD's.
 		{name: "usr/bin/sriovdp", link: "tandem-rdma"},
 		// NVIDIA's network operator, for the shared RDMA plugin.
 		{name: "bin/k8s-rdma-shared-dp", link: "../usr/bin/tandem-rdma"},
-		// For manifests without a command.
+		// Manifests without a command.
 		{name: "entrypoint.sh", text: entrypointScript},
 	}
 }
@@ -101,7 +101,7 @@ func (f file) content() ([]byte, error) {
 	return os.ReadFile(f.from)
 }
 
-// mode of files: all but texts for reading are programs and libraries.
+// mode returns the permissions of the file. All files except passwd are programs and libraries.
 func (f file) mode() os.FileMode {
 	if f.name == "etc/passwd" {
 		return 0o644
@@ -109,7 +109,7 @@ func (f file) mode() os.FileMode {
 	return 0o755
 }
 
-// folders returns the folders of the files, parents first.
+// folders returns the directories of the files, parents first.
 func folders(files []file) []string {
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -125,8 +125,8 @@ func folders(files []file) []string {
 	return list
 }
 
-// unpacked returns the size of all files.
-func unpacked(layers ...[]file) int64 {
+// unpackedSize returns the size of all files in bytes.
+func unpackedSize(layers ...[]file) int64 {
 	var size int64
 	for _, files := range layers {
 		for _, f := range files {
@@ -136,4 +136,49 @@ func unpacked(layers ...[]file) int64 {
 		}
 	}
 	return size
+}
+
+// writeRoot creates a directory with the files of the image and their permissions, for a build of the image
+// with a container engine. An existing directory is an error.
+func writeRoot(dir, bin, busybox string) error {
+	layers, err := contents(bin, busybox)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil { // stale files must not get into the image
+		return fmt.Errorf("make the root: %w", err)
+	}
+	files := slices.Concat(layers...)
+	for _, folder := range folders(files) {
+		if err := writeFolder(filepath.Join(dir, folder)); err != nil {
+			return fmt.Errorf("write the folder %s: %w", folder, err)
+		}
+	}
+	for _, f := range files {
+		if err := f.write(filepath.Join(dir, f.name)); err != nil {
+			return fmt.Errorf("write the file %s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+func writeFolder(path string) error {
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755) // regardless of the umask
+}
+
+func (f file) write(path string) error {
+	if f.link != "" {
+		return os.Symlink(f.link, path)
+	}
+	content, err := f.content()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, content, f.mode()); err != nil {
+		return err
+	}
+	return os.Chmod(path, f.mode()) // regardless of the umask
 }

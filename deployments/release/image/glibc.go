@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// soNames are the glibc libraries that a GPU vendor's library (libnvidia-ml.so.1) needs when a program opens
-// it. The program itself does not list them.
+// soNames lists the libraries of glibc that vendors' libraries such as libnvidia-ml.so.1 need. Programs open
+// these at run time and do not list their needs.
 var soNames = []string{"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"}
 
-// crossFolders are Debian's folders of glibc for another architecture, for cross compilers, with the folder
-// that the loader in them searches: that of the architecture's own machines.
+// crossFolders maps another architecture to Debian's directory of its glibc for cross compilers (from), and
+// to the directory in which its loader searches for libraries (to).
 var crossFolders = map[string]struct{ from, to string }{
 	"amd64": {"/usr/x86_64-linux-gnu/lib", "lib/x86_64-linux-gnu"},
 	"arm64": {"/usr/aarch64-linux-gnu/lib", "lib/aarch64-linux-gnu"},
 }
 
-// glibc returns this machine's glibc for a dynamically linked program, nothing for a static one. The files
-// keep their paths, which are compiled into the loader.
+// glibc returns the glibc files that a program needs; none for a static program. The paths in the image are
+// those of this machine, because the loader searches fixed directories.
 func glibc(program string) ([]file, error) {
 	interpreter, err := loader(program)
 	if err != nil || interpreter == "" {
@@ -44,7 +44,8 @@ func glibc(program string) ([]file, error) {
 	return files, nil
 }
 
-// findLoader returns the path of a program's loader on this machine, and the loader's folder of libraries.
+// findLoader returns the path of a program's loader on this machine, and the directory in the image in which
+// the loader searches for libraries.
 func findLoader(program, interpreter string) (real, folder string, err error) {
 	arch, err := architecture(program)
 	if err != nil {
@@ -58,7 +59,7 @@ func findLoader(program, interpreter string) (real, folder string, err error) {
 	return real, cross.to, err
 }
 
-// loader returns the program's interpreter, "/lib64/ld-linux-x86-64.so.2", or "" for a static program.
+// loader returns the interpreter of a program, "/lib64/ld-linux-x86-64.so.2"; "" for a static program.
 func loader(program string) (string, error) {
 	binary, err := os.Open(program)
 	if err != nil {
@@ -94,11 +95,11 @@ func architecture(program string) (string, error) {
 	case elf.EM_AARCH64:
 		return "arm64", nil
 	default:
-		return "", fmt.Errorf("read %s: it is for %s; want x86-64 or arm64", program, headers.Machine)
+		return "", fmt.Errorf("read %s: want x86-64 or arm64, not %s", program, headers.Machine)
 	}
 }
 
-// sameArchitecture returns an error if a shell and a program have different architectures.
+// sameArchitecture returns an error if busybox and a program have different architectures.
 func sameArchitecture(busybox, program string) error {
 	has, err := architecture(busybox)
 	if err != nil {

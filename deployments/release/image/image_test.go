@@ -260,7 +260,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{[]string{"--bin", empty, "--busybox", static, "--tarball", empty + "/i.tar"}, "run make build"},
 		{[]string{"--bin", bin, "--busybox", empty + "/none"}, "install the Debian package busybox-static"},
-		{[]string{"--bin", bin, "--busybox", "/bin/true"}, "/bin/true is no static program"},
+		{[]string{"--bin", bin, "--busybox", "/bin/true"}, "/bin/true is not static"},
 		{[]string{"--bin", bin, "--busybox", static, "--root", empty}, "file exists"},
 		{[]string{"--bin", bin + "," + bin, "--busybox", static + "," + static, "--root", empty + "/root"},
 			"want one with --root"},

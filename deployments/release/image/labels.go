@@ -12,14 +12,14 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// Keys of the OCI image specification (annotations.md there).
+// Keys of the OCI image specification (annotations.md).
 const (
 	labelVersion  = "org.opencontainers.image.version"
 	labelRevision = "org.opencontainers.image.revision"
 )
 
-// labelsOf returns the labels of the image of the programs in some folders, with their source revision. All
-// programs must have one version.
+// labelsOf returns the labels of the image with the programs of some directories. All programs must have one
+// version.
 func labelsOf(folders []string) (map[string]string, error) {
 	labels := map[string]string{
 		"org.opencontainers.image.title":         "tandem",
@@ -33,12 +33,12 @@ func labelsOf(folders []string) (map[string]string, error) {
 	for _, folder := range folders {
 		programs = append(programs, filepath.Join(folder, "tandem"))
 	}
-	return labels, ofSource(labels, programs, "make build")
+	return labels, addSource(labels, programs, "make build")
 }
 
-// ofSource adds the version and source revision of programs. All must have one version; build is the advice
-// if it cannot be read.
-func ofSource(labels map[string]string, programs []string, build string) error {
+// addSource adds the version and commit of programs to labels. All programs must have one version. An error
+// for an unreadable program contains the build command.
+func addSource(labels map[string]string, programs []string, build string) error {
 	for i, program := range programs {
 		info, err := buildinfo.ReadFile(program)
 		if err != nil {
@@ -57,7 +57,7 @@ func ofSource(labels map[string]string, programs []string, build string) error {
 	return nil
 }
 
-// withTag returns the name of the image with a tag, by default the version.
+// withTag returns the name of the image, with the tag of the version if the name has no tag.
 func withTag(name string, labels map[string]string) string {
 	if strings.Contains(path.Base(name), ":") {
 		return name

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image packs the programs of a folder into a container image, a tarball that containerd, Docker,
-// Podman and kind import, without any container engine. Equal inputs give equal digests. "make image" runs
-// this command. With --root it only writes the files of the image, which the Dockerfile copies.
+// Command image packs the programs of a directory into a container image without a container engine. The
+// result is a tarball for containerd, Docker, Podman and kind. Builds are reproducible. With --root the
+// command writes only the files of the image, for the Dockerfile. "make image" runs the command.
 package main
 
 import (
@@ -26,17 +26,16 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	set := flag.NewFlagSet("image", flag.ContinueOnError)
-	bins := set.String("bin", "", "folder with tandem, tandem-gpu, tandem-rdma, tandem-dra and config-manager; "+
-		"several, with commas between, of one architecture each")
-	shells := set.String("busybox", "/bin/busybox", "static busybox, of the Debian package busybox-static; "+
-		"as many as folders, in the same order")
-	tag := set.String("tag", "tandem", "name of the image; without a tag behind a colon "+
-		"it gets that of the version")
-	scheduler := set.String("scheduler", "", "tandem-scheduler, for an image that has nothing else; "+
-		"several, with commas between, of one architecture each")
-	tarball := set.String("tarball", "", "file to write the image to")
-	root := set.String("root", "", "folder to make and to write the files of the image to, "+
-		"in place of the image itself; for one architecture")
+	bins := set.String("bin", "", "comma-separated directories with tandem, tandem-gpu, tandem-rdma, "+
+		"tandem-dra and config-manager, one directory for each architecture")
+	shells := set.String("busybox", "/bin/busybox", "comma-separated static busybox programs (Debian package "+
+		"busybox-static), one for each directory of --bin")
+	tag := set.String("tag", "tandem", "name of the image; without a tag (NAME:TAG) the tag is the version")
+	scheduler := set.String("scheduler", "", "comma-separated tandem-scheduler programs, one for each "+
+		"architecture, for an image with only tandem-scheduler")
+	tarball := set.String("tarball", "", "output file of the image")
+	root := set.String("root", "", "new directory for the files of the image, instead of the image; "+
+		"for one architecture")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func run(args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		images, content = append(images, image), content+unpacked(layers...)
+		images, content = append(images, image), content+unpackedSize(layers...)
 	}
 	size, digest, err := writeTarball(*tarball, reference, labels, images)
 	if err != nil {
@@ -84,4 +83,47 @@ func run(args []string, stdout io.Writer) error {
 	fmt.Fprintf(stdout, "%s\n%s@%s\n", *tarball, reference, digest)
 	fmt.Fprintf(stdout, "%.1f MB unpacked, %.1f MB to pull\n", float64(content)/1e6, float64(size)/1e6)
 	return nil
+}
+
+// packScheduler writes an image with only tandem-scheduler, which runs on other nodes than the plugins and is
+// larger than all plugins together.
+func packScheduler(programs []string, tag, tarball string, stdout io.Writer) error {
+	labels, err := schedulerLabels(programs)
+	if err != nil {
+		return err
+	}
+	var images []v1.Image
+	for _, program := range programs {
+		image, err := schedulerImage(program, labels)
+		if err != nil {
+			return err
+		}
+		images = append(images, image)
+	}
+	reference := withTag(tag, labels)
+	size, digest, err := writeTarball(tarball, reference, labels, images)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s\n%s@%s\n%.1f MB to pull\n", tarball, reference, digest, float64(size)/1e6)
+	return nil
+}
+
+func schedulerImage(program string, labels map[string]string) (v1.Image, error) {
+	return newImage(program, v1.Config{
+		Env: []string{"PATH=/usr/bin"}, Entrypoint: []string{"tandem-scheduler"}, User: "65532", Labels: labels,
+	}, []file{
+		{name: "etc/passwd", text: "nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"},
+		{name: "usr/bin/tandem-scheduler", from: program},
+	})
+}
+
+func schedulerLabels(programs []string) (map[string]string, error) {
+	labels := map[string]string{
+		"org.opencontainers.image.title":       "tandem-scheduler",
+		"org.opencontainers.image.description": "kube-scheduler with Tandem's plugin",
+		"org.opencontainers.image.source":      "https://github.com/tandem-k8s/tandem",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+	}
+	return labels, addSource(labels, programs, "make tandem-scheduler")
 }

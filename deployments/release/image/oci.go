@@ -15,24 +15,24 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// entrypoint is the command of containers without one in their manifest: it distinguishes manifests of GPUs
-// from those of VFs.
+// entrypoint is the default command of the image. The script distinguishes manifests for GPUs from manifests
+// for VFs.
 var entrypoint = []string{"/entrypoint.sh"}
 
-// environment is the environment of every program in the image.
+// environment is the environment of all programs in the image.
 var environment = []string{
 	"PATH=/usr/bin:/bin",
-	// The kubelet calls a plugin sequentially, but Go would run as many threads as the node has CPUs: on 256
-	// CPUs that costs half as much memory again and ten times the threads. Only the environment sets the limit
-	// early enough (GOMAXPROCS in the documentation of package runtime).
+	// The kubelet calls a plugin sequentially. Without a limit on a node with 256 CPUs, a plugin would use 50 %
+	// more memory and ten times as many threads. The Go runtime needs GOMAXPROCS at the start of the process.
 	"GOMAXPROCS=2",
-	// NVIDIA's container runtime adds the driver's library to containers with these variables. NVIDIA's static
-	// manifests rely on the image to set them (deployments/container/Dockerfile in NVIDIA/k8s-device-plugin).
+	// With these variables, NVIDIA's container runtime adds the driver's library to a container. NVIDIA's static
+	// manifests rely on the image for the variables (deployments/container/Dockerfile in
+	// NVIDIA/k8s-device-plugin).
 	"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 }
 
-// newImage returns an image for the architecture of a program in it, with the container's settings and one
-// layer per list of files.
+// newImage returns an image with the architecture of a program, the settings of the container, and one layer
+// for each list of files.
 func newImage(program string, container v1.Config, layers ...[]file) (v1.Image, error) {
 	arch, err := architecture(program)
 	if err != nil {
@@ -62,8 +62,7 @@ func emptyImage() v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
-// newLayer packs files in the order of the list, without owners and times: the same files give the same
-// layer.
+// newLayer returns a layer with files in the order of the list, without owners and times.
 func newLayer(files []file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)

@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// writeTarball writes an OCI image layout as a tarball, with the manifest of older Docker versions, and
-// returns its size and the digest of the image. Several images make one image for several architectures, with
-// labels as its annotations.
+// writeTarball writes an OCI image layout as a tarball, with the manifest of older Docker versions. It
+// returns the size of the content in bytes and the digest of the image. For several architectures, the
+// tarball has an index of the images, annotated with the labels.
 func writeTarball(
 	to, tag string, labels map[string]string, images []v1.Image,
 ) (size int64, digest v1.Hash, err error) {
@@ -36,14 +36,14 @@ func writeTarball(
 	if digest, err = writeLayout(dir, reference, labels, images); err != nil {
 		return 0, digest, err
 	}
-	if err := writeDockerManifest(dir, tag, images[0]); err != nil { // Docker's format has one architecture
+	if err := writeDockerManifest(dir, tag, images[0]); err != nil { // supports one architecture
 		return 0, digest, err
 	}
 	size, err = pack(dir, to)
 	return size, digest, err
 }
 
-// writeLayout writes an OCI image layout into a folder: of an image, or of an index of several.
+// writeLayout writes the OCI image layout of an image, or of an index of several images, into a directory.
 func writeLayout(
 	dir string, reference name.Tag, labels map[string]string, images []v1.Image,
 ) (v1.Hash, error) {
@@ -71,15 +71,15 @@ func writeLayout(
 			Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()},
 		})
 	}
-	index = mutate.Annotations(index, labels).(v1.ImageIndex) // of an index Annotations makes an index
+	index = mutate.Annotations(index, labels).(v1.ImageIndex) // Annotations keeps the type
 	if err := oci.AppendIndex(index, names); err != nil {
 		return v1.Hash{}, err
 	}
 	return index.Digest()
 }
 
-// containerdName returns the image name of containerd and the kubelet, which use docker.io in place of
-// index.docker.io: pods would not find an image imported under the latter.
+// containerdName returns the name of an image for containerd and the kubelet: docker.io instead of
+// index.docker.io. Pods do not find an image imported under index.docker.io.
 func containerdName(tag name.Tag) string {
 	if tag.RegistryStr() == name.DefaultRegistry {
 		return "docker.io/" + tag.RepositoryStr() + ":" + tag.TagStr()
@@ -87,7 +87,7 @@ func containerdName(tag name.Tag) string {
 	return tag.Name()
 }
 
-// writeDockerManifest writes manifest.json for "docker load" of all versions.
+// writeDockerManifest writes manifest.json, which all versions of "docker load" support.
 func writeDockerManifest(dir, tag string, image v1.Image) error {
 	manifest, err := image.Manifest()
 	if err != nil {
@@ -110,7 +110,7 @@ func writeDockerManifest(dir, tag string, image v1.Image) error {
 	return os.WriteFile(filepath.Join(dir, "manifest.json"), content, 0o644)
 }
 
-// pack writes the files of a folder into a tarball, in the order of their names.
+// pack writes the files of a directory to a tarball by name, and returns their size in bytes.
 func pack(dir, to string) (size int64, err error) {
 	out, err := os.Create(to)
 	if err != nil {

@@ -24,11 +24,11 @@ func newCardSet(cards []*Place, links []Link) cardSet {
 	}
 	for a := range cards {
 		for b := range a {
-			c.near[a*n+b] = meeting(cards[a], cards[b]).apart(noLink)
+			c.near[a*n+b] = meeting(cards[a], cards[b]).distance(noLink)
 		}
 	}
 	for _, l := range links {
-		c.near[l.b*n+l.a] = meeting(cards[l.a], cards[l.b]).apart(l.link)
+		c.near[l.b*n+l.a] = meeting(cards[l.a], cards[l.b]).distance(l.link)
 	}
 	for a := n - 1; a >= 0; a-- {
 		c.rest[a] = c.rest[a+1]

@@ -124,10 +124,9 @@ func (m *merge) slot(c Counts) *int32 {
 	return &m.slots[i]
 }
 
-// combine keeps the entry that results from two entries, unless it exceeds the limit or costs more than
-// another entry with the same counts. Of two entries with the same cost it keeps the one that takes less from
-// the last child: fewer GPUs, then fewer VFs, then fewer extras. The lowest addresses are therefore taken
-// first.
+// combine keeps the sum of two entries within the limit, unless an entry with the same counts is cheaper. Of
+// equal costs, combine keeps the entry with less from the last child (fewer GPUs, then fewer VFs, then fewer
+// extras), so that the lowest addresses are taken first.
 func (m *merge) combine(i, j int32) {
 	a, b := &m.entries[i], &m.entries[j]
 	t := Counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}

@@ -22,9 +22,9 @@ const (
 	linkShift    = 32
 )
 
-// apart returns the distance of two GPUs that meet at a place and have the given distance by links. By PCI
+// distance returns the distance of two GPUs that meet at a place and have the given distance by links. By PCI
 // Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer.
-func (n *Place) apart(link int64) int64 {
+func (n *Place) distance(link int64) int64 {
 	d := levelStep * int64(n.Level)
 	if n.Level == topology.PXB {
 		d -= int64(min(n.Depth, levelStep-1))
@@ -48,11 +48,11 @@ func NewLink(a, b *Place, hops, count int) Link {
 	}
 }
 
-// measure sets for every place the distance of two GPUs that meet there. This requires that all of them have
-// the same distance: without links, with links between all GPUs, or within hives that are places. It returns
-// the links if they do not follow the tree, otherwise nil.
+// measure sets for every place the distance of two GPUs that meet there. All such GPUs must have the same
+// distance: without links, with links between all GPUs, or within hives that are places. If links do not
+// follow the tree, measure returns the links, otherwise nil.
 func measure(root *Place, cards []*Place, links []Link) (irregular []Link) {
-	links = each(links)
+	links = uniqueLinks(links)
 	for _, l := range links {
 		meet := cards[l.a].Parent
 		for meet.cardHigh <= l.b {
@@ -84,8 +84,8 @@ func (n *Place) numberCards(cards []*Place) []*Place {
 	return cards
 }
 
-// each returns every link once; of duplicates it keeps the best.
-func each(links []Link) []Link {
+// uniqueLinks returns the links without duplicates, of which the shortest remains.
+func uniqueLinks(links []Link) []Link {
 	slices.SortFunc(links, func(x, y Link) int {
 		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.link, y.link))
 	})
@@ -107,6 +107,6 @@ func (n *Place) settleNear() bool {
 	if n.links == 0 {
 		n.link = noLink
 	}
-	n.near = n.apart(n.link)
+	n.near = n.distance(n.link)
 	return regular && (n.links == 0 || n.links == crossing)
 }

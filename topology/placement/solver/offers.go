@@ -90,11 +90,11 @@ func (o *offering) of(pools []Pool, fields []field) []offer {
 		}
 		offers = more
 	}
-	inOfferOrder(offers)
+	sortOffers(offers)
 	return offers
 }
 
-func inOfferOrder(offers []offer) {
+func sortOffers(offers []offer) {
 	slices.SortFunc(offers, func(a, b offer) int {
 		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.mix, b.mix))
 	})
@@ -133,7 +133,7 @@ func (o *offering) stage(n *Place) {
 				}
 			}
 		}
-		inOfferOrder(stage)
+		sortOffers(stage)
 		n.stages = append(n.stages, stage)
 		n.offers = stage
 	}
