@@ -5,7 +5,7 @@
 #   deployments/kubelet/roll.sh fix NODE...     or: roll.sh back NODE...
 #
 # It stops at the first node that does not get well, and leaves that one cordoned. KUBECTL and DRAIN can say more, as in
-# DRAIN='--ignore-daemonsets --delete-emptydir-data'.
+# DRAIN='--ignore-daemonsets --delete-emptydir-data'; READY is how long a pod may take (5m).
 set -eu
 kubectl=${KUBECTL:-kubectl} drain=${DRAIN:---ignore-daemonsets --timeout=30m}
 usage() {
@@ -28,7 +28,7 @@ for node in "$@"; do
 		[ $looks -lt 60 ] || { echo "no pod tandem-kubelet-$action comes to $node" >&2; exit 1; }
 		sleep "${PAUSE:-2}"
 	done
-	$kubectl wait $pod --for=condition=Ready --timeout=5m
+	$kubectl wait $pod --for=condition=Ready --timeout="${READY:-5m}"
 	$kubectl wait node "$node" --for=condition=Ready --timeout=5m
 	$kubectl uncordon "$node"
 done
