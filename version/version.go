@@ -42,8 +42,8 @@ func Of(info *debug.BuildInfo) string {
 	return own + "+" + strings.Join(build, ".")
 }
 
-// Source returns the commit of a program and the time of the commit, as recorded by the go command; "" and the
-// zero time without a record.
+// Source returns the commit of a program and the time of the commit, as recorded by the go command; "" and
+// the zero time without a record.
 func Source(info *debug.BuildInfo) (commit string, made time.Time) {
 	made, _ = time.Parse(time.RFC3339, setting(info, "vcs.time")) // the zero time on error
 	return setting(info, "vcs.revision"), made

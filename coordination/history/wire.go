@@ -89,8 +89,8 @@ func Save(decisions []Decision) []Saved {
 	return saved
 }
 
-// Restore replaces the decisions of an empty log by those that an earlier server saved. If the saved decisions
-// are invalid, Restore returns an error and the log stays empty.
+// Restore replaces the decisions of an empty log by those that an earlier server saved. If the saved
+// decisions are invalid, Restore returns an error and the log stays empty.
 func (d *Log) Restore(saved []Saved) error {
 	restored := Log{Lives: d.Lives}
 	if len(saved) > Most {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package intent reads the requests of this node's pods: the names of the pods, and the number of devices of
-// each resource for each container, before the kubelet admits the pods. The kubelet's calls to a device plugin
-// do not contain the request.
+// each resource for each container, before the kubelet admits the pods. The kubelet's calls to a device
+// plugin do not contain the request.
 //
 // # Sources
 //
@@ -21,9 +21,9 @@
 //
 // Without any source the order and the time of the questions remain ([Inference]).
 //
-// The default sources, pods-api and podresources, cost nothing and need no permission. After a failure a source
-// is skipped for a pause, longer each time ([Sources.Pods]), and the next best source answers. Every decision
-// names the source.
+// The default sources, pods-api and podresources, cost nothing and need no permission. After a failure a
+// source is skipped for a pause, longer each time ([Sources.Pods]), and the next best source answers. Every
+// decision names the source.
 //
 // # Kubernetes' types stay here
 //

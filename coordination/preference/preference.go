@@ -85,8 +85,8 @@ func (v *View) held(r devicemanager.Request) devicemanager.Set {
 }
 
 // nodes returns the NUMA nodes of the container's devices: the nodes of the offered devices or, for devices
-// without NUMA node (excludeTopology), the nodes that policy restricted chooses. If no nodes have both devices
-// and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the container.
+// without NUMA node (excludeTopology), the nodes that policy restricted chooses. If no nodes have both
+// devices and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the container.
 func (v *View) nodes(
 	q *devicemanager.Question, requests devicemanager.Requests, cpus *hints.Demand,
 ) (nodes hints.Mask, admitted bool) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs finds the commands in the documents, so that tests can run all of them. The package's own tests
-// check links, YAML and JSON snippets, flags, paths and the size of README.
+// Package docs finds the commands in the documents, so that tests can run all of them. The package's own
+// tests check links, YAML and JSON snippets, flags, paths and the size of README.
 //
 // A command begins with one of [Programs], in one of these places:
 //
@@ -149,8 +149,8 @@ func spans(where, line string) (all []Command) {
 	return all
 }
 
-// split splits a text like a shell, as far as the documents need: quotes, comments, redirections, "&&" and "|".
-// The result whole is false if the command continues on the next line.
+// split splits a text like a shell, as far as the documents need: quotes, comments, redirections, "&&" and
+// "|". The result whole is false if the command continues on the next line.
 func split(where, text string) (all []Command, whole bool) {
 	var words []string
 	var word strings.Builder

@@ -177,8 +177,8 @@ func runFolders(d daemons) (findings []Finding) {
 	return findings
 }
 
-// bothModes finds device plugins next to the DRA driver. Each keeps the other away, but not from a folder that
-// was invisible at the start.
+// bothModes finds device plugins next to the DRA driver. Each keeps the other away, but not from a folder
+// that was invisible at the start.
 func bothModes(d daemons) []Finding {
 	return finding.When(len(d.modes) > 1, Finding{
 		ID: "modes", Severity: Error,
