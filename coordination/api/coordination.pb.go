@@ -30,8 +30,7 @@ type Announcement struct {
 	Devices  []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
 	Links    []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
 	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol
-	// The devices of an Allocate that the plugin has now answered. Such a message announces nothing and has no
-	// answer.
+	// The devices of an Allocate that the plugin has now answered. Such a message announces nothing and has no answer.
 	Returned      []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -964,8 +963,7 @@ type DeviceStatus struct {
 	Owner     *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`        // absent where it is free or not known
 	Switch    string                 `protobuf:"bytes,4,opt,name=switch,proto3" json:"switch,omitempty"`      // the topmost bridge that it shares with another card, or the host bridge ("pci0000:80")
 	Stranded  bool                   `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"` // free, and no device of the other kind is free on its switch
-	// Whose container has ended: the device is free for people, and the kubelet has it as given until it needs
-	// some.
+	// Whose container has ended: the device is free for people, and the kubelet has it as given until it needs some.
 	Ended         *Owner `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1626,8 +1624,8 @@ type PairRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Devices  []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"` // as reported with Allocated
-	// A pairs file that the container will see; "" for none. The server writes it: with the VFs now, and with
-	// the GPUs too, now or before it answers the Allocated that reports them.
+	// A pairs file that the container will see; "" for none. The server writes it: with the VFs now, and with the GPUs too,
+	// now or before it answers the Allocated that reports them.
 	File          string    `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
 	Vfs           []*PairVF `protobuf:"bytes,4,rep,name=vfs,proto3" json:"vfs,omitempty"` // what the file says of the VFs, in their order
 	unknownFields protoimpl.UnknownFields

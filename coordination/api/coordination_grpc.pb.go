@@ -31,18 +31,17 @@ const (
 
 // CoordinationClient is the client API for Coordination service.
 //
-// For semantics around ctx use and closing/ending streaming RPCs, please refer to
-// https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people. The DRA
-// driver, beside which there are no plugins, answers Status and Explain alone.
+// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people. The DRA driver, beside
+// which there are no plugins, answers Status and Explain alone.
 type CoordinationClient interface {
-	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced
-	// of it before. The server answers once, when it is ready to be asked, and again for each announcement, in
-	// their order, when it goes by it.
+	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced of it
+	// before. The server answers once, when it is ready to be asked, and again for each announcement, in their order, when
+	// it goes by it.
 	Join(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Announcement, Welcome], error)
-	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan
-	// for the half of the container's request that has not been asked yet.
+	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan for
+	// the half of the container's request that has not been asked yet.
 	Prefer(ctx context.Context, in *PreferRequest, opts ...grpc.CallOption) (*PreferResponse, error)
 	// Allocated reports what the kubelet took. It can be refused.
 	Allocated(ctx context.Context, in *AllocatedRequest, opts ...grpc.CallOption) (*AllocatedResponse, error)
@@ -50,8 +49,7 @@ type CoordinationClient interface {
 	Pair(ctx context.Context, in *PairRequest, opts ...grpc.CallOption) (*PairResponse, error)
 	// Status tells everything the server knows.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to
-	// tell, and why.
+	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to tell, and why.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 }
 
@@ -73,8 +71,7 @@ func (c *coordinationClient) Join(ctx context.Context, opts ...grpc.CallOption) 
 	return x, nil
 }
 
-// This type alias is provided for backwards compatibility with existing code that references the prior
-// non-generic stream type by name.
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Coordination_JoinClient = grpc.BidiStreamingClient[Announcement, Welcome]
 
 func (c *coordinationClient) Prefer(ctx context.Context, in *PreferRequest, opts ...grpc.CallOption) (*PreferResponse, error) {
@@ -131,15 +128,15 @@ func (c *coordinationClient) Explain(ctx context.Context, in *ExplainRequest, op
 // All implementations must embed UnimplementedCoordinationServer
 // for forward compatibility.
 //
-// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people. The DRA
-// driver, beside which there are no plugins, answers Status and Explain alone.
+// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people. The DRA driver, beside
+// which there are no plugins, answers Status and Explain alone.
 type CoordinationServer interface {
-	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced
-	// of it before. The server answers once, when it is ready to be asked, and again for each announcement, in
-	// their order, when it goes by it.
+	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced of it
+	// before. The server answers once, when it is ready to be asked, and again for each announcement, in their order, when
+	// it goes by it.
 	Join(grpc.BidiStreamingServer[Announcement, Welcome]) error
-	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan
-	// for the half of the container's request that has not been asked yet.
+	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan for
+	// the half of the container's request that has not been asked yet.
 	Prefer(context.Context, *PreferRequest) (*PreferResponse, error)
 	// Allocated reports what the kubelet took. It can be refused.
 	Allocated(context.Context, *AllocatedRequest) (*AllocatedResponse, error)
@@ -147,8 +144,7 @@ type CoordinationServer interface {
 	Pair(context.Context, *PairRequest) (*PairResponse, error)
 	// Status tells everything the server knows.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to
-	// tell, and why.
+	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to tell, and why.
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	mustEmbedUnimplementedCoordinationServer()
 }
@@ -203,8 +199,7 @@ func _Coordination_Join_Handler(srv interface{}, stream grpc.ServerStream) error
 	return srv.(CoordinationServer).Join(&grpc.GenericServerStream[Announcement, Welcome]{ServerStream: stream})
 }
 
-// This type alias is provided for backwards compatibility with existing code that references the prior
-// non-generic stream type by name.
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Coordination_JoinServer = grpc.BidiStreamingServer[Announcement, Welcome]
 
 func _Coordination_Prefer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
