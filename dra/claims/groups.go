@@ -71,7 +71,9 @@ func requests(claims []*resourceapi.ResourceClaim) []requestKey {
 func plain(claims []*resourceapi.ResourceClaim) bool {
 	all := requests(claims)
 	return len(all) < 2 || len(claims) == 1 && isExtended(claims[0]) &&
-		!slices.ContainsFunc(all, func(a requestKey) bool { return ordinal(a) == "" || ordinal(a) != ordinal(all[0]) })
+		!slices.ContainsFunc(all, func(a requestKey) bool {
+			return ordinal(a) == "" || ordinal(a) != ordinal(all[0])
+		})
 }
 
 // group determines the groups of claims of some pods. If no container is known to use a claim for extended

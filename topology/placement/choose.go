@@ -118,7 +118,8 @@ func PairsOf(t *topology.Tree, gpus, vfs []Device) []Pair {
 func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
-		marked, err := markFor(t, Request{[]Half{next(r.GPUs, i)}, mergeHalves(r.VFs), r.Links, r.Spare, r.Taken}, steps)
+		part := Request{[]Half{next(r.GPUs, i)}, mergeHalves(r.VFs), r.Links, r.Spare, r.Taken}
+		marked, err := markFor(t, part, steps)
 		if err != nil {
 			return Choice{}, err
 		}
@@ -126,7 +127,8 @@ func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 	}
 	r.Links = nil // links have no influence on the pairs
 	for i, h := range r.VFs {
-		marked, err := markFor(t, Request{mergeHalves(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}, steps)
+		part := Request{mergeHalves(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}
+		marked, err := markFor(t, part, steps)
 		if err != nil {
 			return Choice{}, err
 		}

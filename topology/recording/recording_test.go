@@ -113,7 +113,10 @@ func TestParseErrors(t *testing.T) {
 		{"text after the end", "# tandem machine v1\nend 0 entries\n[a]\n",
 			`line 3: unexpected "[a]" after the last line`},
 		{"file twice", "# tandem machine v1\n[a]\nx = 1\nx = 2\nend 3 entries\n", `line 4: a/x is defined twice`},
-		{"file and link", "# tandem machine v1\n[a]\nx = 1\nx -> y\nend 3 entries\n", `line 4: a/x is defined twice`},
+		{
+			"file and link", "# tandem machine v1\n[a]\nx = 1\nx -> y\nend 3 entries\n",
+			`line 4: a/x is defined twice`,
+		},
 		{"directory twice", "# tandem machine v1\n[a]\n[a]\nend 2 entries\n", `line 3: a is defined twice`},
 		{"file and directory", "# tandem machine v1\n[a]\nx = 1\n[a/x]\nend 3 entries\n",
 			`line 4: a/x: x is not a directory`},
