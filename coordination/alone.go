@@ -56,8 +56,8 @@ func (c *chooser) place(half, other placement.Half) (placement.Choice, error) {
 	return placement.Choose(c.machine.newest(), request)
 }
 
-// otherHalf returns the container's devices of the other kind, and as many more as the requested number: the
-// container may take over devices of an init container, or may not be the container of the last allocation.
+// otherHalf returns the container's devices of the other kind, and more up to the requested number: the
+// container may reuse devices of an init container, or may not be the container of the last allocation.
 // Allocated devices of the other plugin are unknown here, so VFs are chosen as if all GPUs of the machine
 // were free. GPUs are chosen independently of VFs.
 func (c *chooser) otherHalf(size int) placement.Half {
@@ -79,7 +79,7 @@ func (c *chooser) otherHalf(size int) placement.Half {
 	return half
 }
 
-// ofKind returns the devices of a choice that are of this resource's kind.
+// ofKind returns the devices of this resource's kind in a choice.
 func (c *chooser) ofKind(choice placement.Choice) []string {
 	devices := choice.GPUs
 	if c.kind == device.VF {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coordination makes one decision of the kubelet's separate questions.
+// Package coordination combines the kubelet's separate questions into one decision.
 //
-// For a container with GPUs and VFs the kubelet asks each plugin on its own, in random order, and says
-// neither for which container nor what else it wants. Both plugins pass the question on to one coordinator,
-// which chooses the devices of all resources at once, answers for the resource that was asked, and keeps the
-// rest as a plan.
+// For a container with GPUs and VFs the kubelet asks each plugin separately, in random order, without the
+// name and the other requests of the container. Both plugins forward the question to one coordinator. The
+// coordinator chooses the devices of all resources together, answers for the resource of the question, and
+// keeps the rest as a plan.
 //
 //	kubelet ── GetPreferredAllocation ──▶ tandem-gpu ── Prefer ──▶ coordinator: who asks? what is free?
 //	        ◀─ four GPUs ──────────────── tandem-gpu ◀─ four GPUs ─┘            plan: four VFs
@@ -13,79 +13,79 @@
 //	kubelet ── GetPreferredAllocation ──▶ tandem-rdma ─ Prefer ──▶ coordinator: the same container; VFs
 //	kubelet ── Allocate ────────────────▶ tandem-rdma ─ Allocated ▶ coordinator: the order of the VFs
 //
-// This package is the plugins' side and the socket. What is decided, and how, is in package admission.
+// This package is the plugins' side and the socket. The decisions are in package admission.
 //
 // # Who serves
 //
-// Each plugin is a [Node]: a client of <run-dir>/coordination.sock and, while it holds <run-dir>/lock
-// (flock), its server. When the holder dies the kernel gives the lock up, the other plugin takes it and both
-// announce their devices anew. There is no third process and no order of start.
+// Each plugin is a [Node]: a client of <run-dir>/coordination.sock and, while the plugin holds <run-dir>/lock
+// (flock), the server. When the holder dies the kernel releases the lock, the other plugin takes the lock,
+// and both announce their devices to the new server. No third process exists, and the order of start is free.
 //
-// A plugin announces its devices over Join ([Member.Publish]), tells the kubelet of them once the server goes
-// by them ([Member.AwaitTaken]), asks Prefer ([Member.Prefer]) and reports Allocated ([Member.Allocated]).
+// A plugin announces devices over Join ([Member.Publish]), reports the devices to the kubelet when the server
+// uses the announcement ([Member.AwaitTaken]), asks Prefer ([Member.Prefer]) and reports Allocated
+// ([Member.Allocated]).
 //
-// A server ends in order: it turns its own plugins away, answers what is in flight, decides nothing any more,
-// and writes its file then. Whoever serves next goes on from there. The kubelet's checkpoint also tells a
-// plugin that starts anew where the devices are that have vanished and that the kubelet still needs: they
-// stay listed, as unhealthy ([Node.Listed]).
+// A server ends in order: open calls are answered, decisions end, and the file is written. The lock is
+// released after the write, so that the next server continues from the newest state. The kubelet's checkpoint
+// also shows a restarted plugin the vanished devices that the kubelet still needs: these devices remain
+// listed, as unhealthy ([Node.Listed]).
 //
-// # When something is away
+// # Failures
 //
-// It changes the quality of a placement, never its success, and so does a mistake of ours: a panic costs one
-// answer, one source or one server, and never the daemon (package survive). Without the server a plugin makes
-// the best choice that it can make alone (alone.go): by the PCI tree, and by what the other plugin gave last,
-// which it reads in the run folder (handout.go). Without PodResources the coordinator judges by time, and a
-// question is answered within 100 ms either way: a peer that hangs costs 80 ms, the kubelet's sockets 50, a
-// file 25; only the handout may take a second. A run folder that cannot be used ends the start with a
-// sentence; one that is full, read-only or removed later costs one line in the log, and the checkpoint or the
-// other plugin until it is back.
+// A failure changes the quality of a placement, never the success. Tandem's own faults are no exception: a
+// panic costs one answer, one source or one server, and never the daemon (package survive). Without the
+// server a plugin chooses alone (alone.go): by the PCI tree, and by the last allocation of the other plugin,
+// from a file in the run directory (handout.go). Without PodResources the coordinator judges by time. A
+// question is always answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25;
+// only the handout may take a second. An unusable run directory ends the start with advice; a directory that
+// is full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until
+// the directory is usable.
 //
-// Two versions of Tandem work together while the major number of their protocol is the same (version.go);
-// otherwise each places devices alone and says so.
+// Two versions of Tandem work together if the major numbers of their protocols are equal (protocol.go);
+// otherwise each places devices alone and logs the reason.
 //
-// # What is kept
+// # State
 //
-// Each thing that survives a call is a copy of a source. These are: what it is a copy of, what bounds it,
-// when it is made anew, and what counts where it and its source differ.
+// All state that survives a call is a copy of a source. For each copy: the source, the limit, the time of the
+// update, and the precedence if copy and source differ.
 //
-//   - Member.announcement: the plugin's devices; resources.MaxDevices; with each Publish; the plugin's word.
-//   - Node.machine: sysfs; the machine; with announcements; sysfs, where it can be read.
-//   - Member.last, handout file: the last Allocate; one of a kind; with each Allocate; left out after 10
-//     s.
-//   - Node.returned: Allocates that ended; maxCalls; with each join; open for a second at most.
-//   - Node.foreign, joined: the stream; one; with each attempt to join; the server's word.
-//   - intent's failure and pause of a source: its last answer; a minute; with the next; it is asked again.
-//   - intent's watcher: API server's pods; pods of the node; by watch and list; it frees nothing alone, and
-//     fails while the API server refuses to list them.
-//   - kubelet.CheckpointReader: device checkpoint; one file; when its content changes; the file.
-//   - resources: announcements; resources.MaxResources of MaxDevices; with each announcement; what is held
-//     stays, unhealthy, and so does what is of a plugin that is gone when another of its kind announces.
-//   - own Allocates: what plugins report; one a resource, 256 without checkpoint; over with the next
+//   - announcement.latest: the plugin's devices; resources.MaxDevices; each Publish; the plugin.
+//   - machine: sysfs; the machine; announcements; sysfs, if readable.
+//   - handouts.current, handout file: the last Allocate; one of a kind; each Allocate; ignored after 10 s.
+//   - membership.returned: ended Allocates; maxCalls; each join; open for at most a second.
+//   - membership.foreign, joined: the stream; one; each attempt to join; the server.
+//   - intent's failure and pause of a source: the last answer; a minute; the next answer; the source.
+//   - intent's watcher: the API server's pods; pods of the node; watch and list; frees no device alone, and
+//     fails while the API server refuses access.
+//   - kubelet.CheckpointReader: device checkpoint; one file; changes of the content; the file.
+//   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices with holders
+//     remain, unhealthy, as do devices of a disconnected plugin when another plugin of the kind announces.
+//   - own Allocates: the plugins' reports; one a resource, 256 without checkpoint; over with the next
 //     checkpoint; the checkpoint, then List.
-//   - found: who held what at the last question; 4,096 holders beside the checkpoint's; with each question;
-//     the kubelet's records. Nobody is refused by it alone.
-//   - known: names of UIDs, as List or a source has told; pods of checkpoint and source; with each
-//     question; never changes for a UID.
-//   - listing: the last List; pods of the node; with each List; List.
-//   - plan: a choice; one, planTTL; with each question; what the kubelet allocates.
-//   - last: the container of the last Allocate; one; with each Allocate; the checkpoint.
-//   - inflight.Allocates: open Allocates; a second; with a plugin's word; List is not read.
+//   - found: the holders at the last question; 4,096 besides the checkpoint's; each question; the kubelet's
+//     records. Not a sufficient reason to refuse a container.
+//   - known: names of UIDs, by List or a request source; pods of checkpoint and source; each question; never
+//     changes for a UID.
+//   - listing: the last List; pods of the node; each List; List.
+//   - plan: a choice; one, planTTL; each question; the kubelet's allocation.
+//   - last: the container of the last Allocate; one; each Allocate; the checkpoint.
+//   - inflight.Allocates: open Allocates; a second; the plugin's report; List is not read.
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
-//   - history, for people: decisions; history.Most; never; nobody decides by it.
-//   - coordinator.json: all of the above but found; store.MaxSize; after each change; read once, at a start.
+//   - history, for people: decisions; history.Most; never; without influence on decisions.
+//   - coordinator.json: all of the above except found; store.MaxSize; each change; read once, at a start.
 //   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint.
 //
-// Who holds what is no state: package holders finds it at each question, in the kubelet's device checkpoint
-// and List, by the pods that live and the own Allocates that the kubelet has not written down yet. A question
-// that the plan foresees needs no look. A server that starts goes on from coordinator.json, unless it is of
-// another boot; an Allocate in it is over where the checkpoint has been written since.
+// The holders of devices are no state: at each question package holders finds the holders in the kubelet's
+// device checkpoint and List, by the living pods and the own Allocates that the kubelet has not written down
+// yet. A question that the plan foresees needs no search. A starting server continues from coordinator.json,
+// unless the file is of another boot; an Allocate in the file is over if the checkpoint was written since.
 //
-// An absence tells something only in a list that is known to be whole. A kubelet that has just started lists
-// its pods one by one: what List has not shown yet since then is not free. The checkpoint, once it has been
-// written again, and a device that the kubelet offers tell that it is, and the kubelet's own list of pods.
+// An absence has a meaning only in a complete list. A restarted kubelet lists pods one by one: devices that
+// List does not show yet are not free. The list is complete once the kubelet has written the checkpoint
+// again, or offers a device, or by the kubelet's own list of pods.
 //
-// # Who may talk
+// # Access
 //
-// Root and our own user: the folder has mode 0700, the socket 0600, and both sides check who the other is
-// (credentials.go). What they may send, how much at a time and how many of them is bounded (limits.go).
+// Only root and the plugins' user have access: the directory has mode 0700, the socket 0600, and both sides
+// check the peer (credentials.go). The size, the rate and the number of messages are limited (protocol.go).
 package coordination

@@ -28,8 +28,8 @@ type handout struct {
 // second half immediately, within a fraction of this time on the busiest machine.
 const handoutTTL = 10 * time.Second
 
-// handoutLimit is the timeout of a write or read. The directory is in memory, where both take microseconds;
-// on a busy machine they can take longer, and a timeout that is too short loses a pair.
+// handoutLimit is the timeout of a write or read. The directory is in memory, where both take microseconds,
+// on a busy machine longer; a short timeout loses a pair.
 const handoutLimit = time.Second
 
 // handoutFile returns the handout file of a kind.

@@ -13,9 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// machine is the PCI tree of the last read. Reading a node with a thousand VFs takes a tenth of a second of
-// CPU time, so every change is read only once: by the plugin that scans for its devices, or because of an
-// announcement.
+// machine is the PCI tree of the last read. A read of a node with a thousand VFs takes a tenth of a second of
+// CPU time, so every change is read only once: by the plugin's scan for devices, or after an announcement.
 type machine struct {
 	root string
 	file *nccl.File // may be nil
@@ -52,9 +51,9 @@ func (m *machine) newest() *topology.Tree {
 	return m.tree
 }
 
-// refresh makes the tree at least as recent as an announcement. Devices change with the machine, so the tree
-// is read again after an announcement of another process; this process's plugins read the tree themselves, or
-// announce a device that is not in it.
+// refresh makes the tree at least as recent as an announcement. Devices change with the machine, so another
+// process's announcement causes a read. This process's plugins read the tree themselves, so that only an
+// announcement of a device outside the tree causes a read.
 func (m *machine) refresh(a device.Announcement) error {
 	if a.Own && covers(m.newest(), a.Devices) {
 		return nil

@@ -85,8 +85,8 @@ func CheckSocketPlace(name string) error {
 // PrepareRunDir creates the run directory if necessary and checks that the directory is usable.
 func PrepareRunDir(runDir string) error { return checkRunDir(runDir) }
 
-// prepareRunDir creates the run directory if necessary, and checks that it belongs to this user and that no
-// other user can enter it.
+// prepareRunDir creates the run directory if necessary, and makes sure that only this user owns and can enter
+// the directory.
 func prepareRunDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unusable(dir, err)
@@ -115,7 +115,7 @@ func unusable(dir string, err error) error {
 		"another --run-dir", dir, err)
 }
 
-// checkRunDir prepares the run directory and checks that the lock and the socket can be created in it.
+// checkRunDir prepares the run directory and checks that the lock and the socket can be created.
 func checkRunDir(dir string) error {
 	if err := prepareRunDir(dir); err != nil {
 		return err

@@ -4,20 +4,20 @@ package hints
 
 import "github.com/tandem-k8s/tandem/topology"
 
-// Demand is one resource of a container as the Topology Manager looks at it.
+// Demand is the Topology Manager's view of one resource of a container.
 type Demand struct {
-	Count  int     // devices wanted
-	Named  bool    // the container names the resource: of one of which it wants 0 the kubelet wants one node
-	All    PerNode // every device of the resource, allocated and unhealthy ones too
-	Free   PerNode // those that can be had now, the Reused ones among them
-	Reused PerNode // those that are taken over from an init container: the nodes must have them all
+	Count  int     // requested devices
+	Named  bool    // the container names the resource: for a request of 0 the kubelet prefers one node
+	All    PerNode // all devices of the resource, including allocated and unhealthy devices
+	Free   PerNode // available devices, including Reused
+	Reused PerNode // devices of an init container; the nodes must contain all
 }
 
-// PerNode is a number of devices on each NUMA node, the index being the number of the node. Beyond its end
-// there are none.
+// PerNode is the number of devices on each NUMA node, by the number of the node. Nodes beyond the end have
+// none.
 type PerNode []int
 
-// Add counts a device. One whose node is unknown, or has a number that no [Mask] has, counts on no node.
+// Add counts a device. A device with an unknown node, or with a number beyond [Mask], counts on no node.
 func (p *PerNode) Add(node topology.NUMANode) {
 	n, known := node.Number()
 	if !known || n > 63 {
@@ -29,7 +29,7 @@ func (p *PerNode) Add(node topology.NUMANode) {
 	(*p)[n]++
 }
 
-// On is the number of devices on some nodes.
+// On returns the number of devices on some nodes.
 func (p PerNode) On(m Mask) int {
 	sum := 0
 	for i, n := range p {
@@ -40,7 +40,7 @@ func (p PerNode) On(m Mask) int {
 	return sum
 }
 
-// nodes are those that have any device.
+// nodes returns the nodes with devices.
 func (p PerNode) nodes() Mask {
 	var m Mask
 	for i, n := range p {
@@ -51,10 +51,10 @@ func (p PerNode) nodes() Mask {
 	return m
 }
 
-// CPUs is the demand of a container that is to have so many CPUs alone, under the static CPU policy
-// (generateCPUTopologyHints in pkg/kubelet/cm/cpumanager/policy_static.go). Nodes are the CPUs of every NUMA
-// node, free those that can be had now. The policy's options are not looked at, nor what an init container
-// hands on.
+// CPUs returns the demand of a container with exclusive CPUs under the static CPU policy
+// (generateCPUTopologyHints in pkg/kubelet/cm/cpumanager/policy_static.go). The arguments are the number, the
+// CPUs of every NUMA node, and the available CPUs. The policy's options and the CPUs of init containers are
+// ignored.
 func CPUs(count int, nodes map[int]topology.CPUSet, free topology.CPUSet) Demand {
 	d := Demand{Count: count}
 	for number, set := range nodes {

@@ -11,14 +11,14 @@ import (
 // pkg/kubelet/cm/topologymanager/bitmask.
 type Mask uint64
 
-// MaxNodes is the number of NUMA nodes up to which all sets of nodes are tried. The kubelet refuses to start
-// with more unless it is told otherwise (max-allowable-numa-nodes).
+// MaxNodes is the default limit of NUMA nodes, since the kubelet tries all sets of nodes. With more nodes the
+// kubelet does not start, unless the option max-allowable-numa-nodes permits more.
 const MaxNodes = 8
 
-// Count is the number of nodes in the set.
+// Count returns the number of nodes in the set.
 func (m Mask) Count() int { return bits.OnesCount64(uint64(m)) }
 
-// Numbers lists the nodes in the set, ascending; nil for none.
+// Numbers returns the nodes in the set, ascending; nil for none.
 func (m Mask) Numbers() []int {
 	var numbers []int
 	for ; m != 0; m &= m - 1 {
@@ -27,7 +27,7 @@ func (m Mask) Numbers() []int {
 	return numbers
 }
 
-// Narrower is bitmask.IsNarrowerThan of the kubelet: fewer nodes, then lower numbers.
+// Narrower reports the same as bitmask.IsNarrowerThan of the kubelet: fewer nodes, then lower numbers.
 func (m Mask) Narrower(than Mask) bool {
 	if a, b := m.Count(), than.Count(); a != b {
 		return a < b
@@ -35,10 +35,34 @@ func (m Mask) Narrower(than Mask) bool {
 	return m < than
 }
 
-// subsets are all sets of nodes of this one but the empty one.
+// subsets iterates over all subsets except the empty set.
 func (m Mask) subsets() iter.Seq[Mask] {
 	return func(yield func(Mask) bool) {
 		for s := -m & m; s != 0 && yield(s); s = (s - m) & m {
 		}
 	}
+}
+
+// Hint is a set of NUMA nodes with which a manager of the kubelet can serve a container (TopologyHint in
+// pkg/kubelet/cm/topologymanager). Nodes is 0 for a hint without affinity.
+type Hint struct {
+	Nodes     Mask
+	Preferred bool
+}
+
+// List contains the hints of the kubelet's CPU or memory manager for one resource. As in the kubelet, nil is
+// no preference, and an empty list permits no set of nodes. A hint without affinity is the only hint of a
+// list.
+type List []Hint
+
+// indifferent reports whether any set of nodes is acceptable.
+func (l List) indifferent() bool { return l == nil || len(l) == 1 && l[0] == Hint{Preferred: true} }
+
+// nodes returns the nodes of all hints.
+func (l List) nodes() Mask {
+	var m Mask
+	for _, h := range l {
+		m |= h.Nodes
+	}
+	return m
 }

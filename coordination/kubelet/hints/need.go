@@ -4,13 +4,13 @@ package hints
 
 import "slices"
 
-// need is a resource that has a say: a demand for devices that have NUMA nodes, or hints that a manager of
-// the kubelet has computed.
+// need is a resource with influence: a demand for devices with NUMA nodes, or the hints of a manager of the
+// kubelet.
 type need struct {
 	Demand
 	list  List // nil for a demand
-	nodes Mask // that have any device, free or not; of a list, all that its hints name
-	width int  // the smallest number of nodes whose devices, free or not, are enough
+	nodes Mask // nodes with devices, free or not, or of the hints of a list
+	width int  // the smallest number of nodes with enough devices, free or not
 }
 
 func (n *need) measure() {
@@ -22,7 +22,7 @@ func (n *need) measure() {
 	}
 }
 
-// hints are the sets of nodes with enough free devices.
+// hints returns the sets of nodes with enough free devices.
 func (n *need) hints() []Mask {
 	var hints []Mask
 	for _, h := range n.list {
@@ -41,7 +41,7 @@ func (n *need) hints() []Mask {
 	return hints
 }
 
-// eachPreferred visits the hints that are preferred.
+// eachPreferred visits the preferred hints.
 func (n *need) eachPreferred(visit func(Mask)) {
 	for _, h := range n.list {
 		if h.Preferred && h.Nodes != 0 {
@@ -67,8 +67,7 @@ func (n *need) prefers(m Mask) bool {
 
 func (n *need) met(m Mask) bool { return n.Free.On(m) >= n.Count && n.Reused.On(n.nodes&^m) == 0 }
 
-// meet lists what a set of the one list and a set of the other have in common, each once; the second list
-// where the first is nil.
+// meet returns the distinct intersections of a set of each list, or the second list if the first is nil.
 func meet(sets, others []Mask) []Mask {
 	if sets == nil {
 		return others

@@ -1,31 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package hints computes the kubelet's choice of NUMA nodes for a container, or the rejection.
+//
+// The rule follows pkg/kubelet/cm/topologymanager (policy.go, policy_restricted.go, policy_best_effort.go,
+// policy_single_numa_node.go, numa_info.go) and devicemanager/topology_hints.go. A hint of a resource is a
+// set of NUMA nodes with enough free devices; the preferred hints have as few nodes as all devices, free or
+// not, permit. If all resources prefer a common set, the container gets the narrowest common set. Otherwise
+// policy restricted rejects the container, and best-effort intersects one hint of every resource. Policy
+// single-numa-node uses only preferred hints of one node. Exclusive CPUs of a container are a demand like
+// devices; the hints of the kubelet's other managers are a [List].
 package hints
 
-// Rule is how the Topology Manager of a node decides: its policy with the options, and the machine.
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy is a Topology Manager policy of the kubelet.
+type Policy string
+
+// The kubelet's policies.
+const (
+	Restricted     Policy = "restricted"
+	BestEffort     Policy = "best-effort"
+	SingleNUMANode Policy = "single-numa-node"
+	None           Policy = "none"
+)
+
+// ParsePolicy parses a policy in the kubelet's spelling.
+func ParsePolicy(s string) (Policy, error) {
+	known := []string{string(Restricted), string(BestEffort), string(SingleNUMANode), string(None)}
+	if !slices.Contains(known, s) {
+		return "", fmt.Errorf("parse policy %q: want %s", s, strings.Join(known, ", "))
+	}
+	return Policy(s), nil
+}
+
+// Nodes returns the same as [Rule.Nodes] for a rule with only a policy.
+func (p Policy) Nodes(demands ...Demand) (Mask, bool) { return Rule{Policy: p}.Nodes(demands) }
+
+// Rule is the rule of a node's Topology Manager: the policy with the options, and the machine.
 type Rule struct {
 	Policy Policy
-	// Machine are the NUMA nodes of the machine. Devices on others count as the kubelet counts them: they are
-	// nowhere. 0 stands for all nodes that devices are on.
+	// Machine are the NUMA nodes of the machine; 0 means all nodes with devices. As in the kubelet, devices on
+	// other nodes count on no node.
 	Machine Mask
-	// Distances are those between nodes, by their numbers, where the option prefer-closest-numa-nodes is on; nil
-	// where it is not.
+	// Distances are the distances between nodes, by number, for the option prefer-closest-numa-nodes; nil
+	// without.
 	Distances [][]int
-	// MaxNodes is the option max-allowable-numa-nodes; 0 stands for [MaxNodes].
+	// MaxNodes is the option max-allowable-numa-nodes; 0 means [MaxNodes].
 	MaxNodes int
 }
 
-// Nodes tells which NUMA nodes a container is given that has these demands, and hints of other managers, or
-// false where it is refused. The nodes are 0 where any will do: under policy none, where no resource has a
-// device with a node, under best-effort where the hints have nothing in common, and under single-numa-node
-// where the machine has one node alone. The kubelet then means all nodes of the machine. Where there are more
-// nodes than MaxNodes all is refused: such a kubelet does not start.
+// Nodes returns the NUMA nodes for a container with demands and with hints of other managers, or false for a
+// rejection. The result is 0, for all nodes of the machine,
+//
+//   - under policy none;
+//   - if no resource has a device with a node;
+//   - under best-effort if the hints have nothing in common;
+//   - under single-numa-node if the machine has only one node.
+//
+// With more nodes than MaxNodes every container is rejected: the kubelet does not start.
 func (r Rule) Nodes(demands []Demand, lists ...List) (Mask, bool) {
 	best, admitted := r.Merge(demands, lists...)
 	return best.Nodes, admitted
 }
 
-// Merge is Nodes, and tells whether all resources prefer these nodes.
+// Merge returns the same as Nodes, and whether all resources prefer these nodes.
 func (r Rule) Merge(demands []Demand, lists ...List) (best Hint, admitted bool) {
 	if r.Policy == None {
 		return Hint{}, true
@@ -60,7 +102,7 @@ func (r Rule) Merge(demands []Demand, lists ...List) (best Hint, admitted bool) 
 	}
 }
 
-// need is what the Topology Manager sees of a demand, false for what has no say.
+// need returns the Topology Manager's view of a demand, false for a demand without influence.
 func (r Rule) need(d Demand) (need, bool) {
 	nodes := d.All.nodes()
 	if nodes == 0 || d.Count == 0 && !d.Named {
@@ -74,7 +116,7 @@ func (r Rule) need(d Demand) (need, bool) {
 	return n, true
 }
 
-// tooMany reports whether the kubelet would not start with these NUMA nodes.
+// tooMany reports whether the number of NUMA nodes exceeds the limit.
 func (r Rule) tooMany(needs []need) bool {
 	all := r.Machine
 	if all == 0 {
@@ -89,7 +131,7 @@ func (r Rule) tooMany(needs []need) bool {
 	return all.Count() > most
 }
 
-// agreed is the best set of nodes that all resources prefer, 0 for none.
+// agreed returns the best set of nodes that all resources prefer, 0 for none.
 func (r Rule) agreed(needs []need) Mask {
 	best := Mask(0)
 	needs[0].eachPreferred(func(m Mask) {
@@ -106,11 +148,11 @@ func (r Rule) agreed(needs []need) Mask {
 	return best
 }
 
-// compromise is what HintMerger of the kubelet makes of hints that are not all preferred or not the same: of
-// all that one hint of every resource can have in common, as many nodes as the resource needs that needs
-// most; else fewer, but as many as can be; else the narrowest. A resource without a hint does not mind.
+// compromise returns the result of the kubelet's HintMerger for hints that differ or are not all preferred.
+// Among the intersections of one hint of every resource, the best has as many nodes as the widest demand
+// needs; else fewer, but as many as possible; else the fewest. A resource without a hint has no influence.
 func (r Rule) compromise(needs []need) Mask {
-	var common []Mask // what one hint of every resource so far can have in common
+	var common []Mask // intersections of one hint of every resource so far
 	most := 0         // BestNonPreferredAffinityCount
 	for i := range needs {
 		hints := needs[i].hints()
@@ -139,9 +181,9 @@ func (r Rule) compromise(needs []need) Mask {
 	return best
 }
 
-// closer reports whether the kubelet takes one set of nodes rather than another of which it thinks as highly
-// (CompareNUMAAffinityMasks): the narrower one, of those with as many nodes the one whose nodes are closer to
-// each other where that is asked for, then the one with lower numbers.
+// closer reports whether the kubelet prefers a set of nodes to another set of the same rank
+// (CompareNUMAAffinityMasks): by fewer nodes, then by the average distance with prefer-closest-numa-nodes,
+// then by lower numbers.
 func (r Rule) closer(m, than Mask) bool {
 	if r.Distances != nil && r.Policy != SingleNUMANode && m.Count() == than.Count() {
 		if a, b := r.average(m), r.average(than); a != b {
@@ -151,8 +193,8 @@ func (r Rule) closer(m, than Mask) bool {
 	return m.Narrower(than)
 }
 
-// average is CalculateAverageFor in pkg/kubelet/cm/topologymanager/numa_info.go: each node is as far from
-// itself as the firmware says.
+// average returns the same as CalculateAverageFor in pkg/kubelet/cm/topologymanager/numa_info.go, including
+// the firmware's distance of each node from itself.
 func (r Rule) average(m Mask) float64 {
 	numbers, sum := m.Numbers(), 0
 	for _, a := range numbers {
@@ -165,8 +207,8 @@ func (r Rule) average(m Mask) float64 {
 	return float64(sum) / float64(len(numbers)*len(numbers))
 }
 
-// Width is the smallest number of NUMA nodes whose devices, free or not, are enough for a demand: that is how
-// many it prefers. It is 0 for a demand that has no say.
+// Width returns the preferred number of NUMA nodes for a demand: the smallest number of nodes with enough
+// devices, free or not. The result is 0 for a demand without influence.
 func (r Rule) Width(d Demand) int {
 	n, _ := r.need(d)
 	return n.width
