@@ -17,6 +17,7 @@ import (
 // committedState is the state of the last commit, with the history of commits.
 type committedState struct {
 	now   func() time.Time
+	began time.Time
 	state atomic.Pointer[state]
 
 	mu        sync.Mutex // held during a decision, never during I/O
@@ -89,13 +90,22 @@ func (c *committedState) signalAnnouncement() {
 	})
 }
 
-// checkAnnounced returns an error for a question about devices not announced, with the channel for the next
-// announcement.
+// checkAnnounced returns the channel for the next announcement if a question has to wait: the devices of the
+// question are not announced, which is an error, or plugins are joining. Returns nil otherwise.
 func (c *committedState) checkAnnounced(q asking.Question) (announced <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.current().checkAnnounced(q); err == nil {
+	if err = c.current().checkAnnounced(q); err == nil && !c.isJoining() {
 		return nil, nil
 	}
 	return c.nextAnnouncement(), err
+}
+
+// joinTime is the time after a takeover in which questions wait for the plugins of the earlier server. A
+// plugin that does not come in time delays no question later.
+const joinTime = time.Second
+
+// isJoining reports whether a plugin of the earlier server is expected to announce its devices soon.
+func (c *committedState) isJoining() bool {
+	return c.now().Sub(c.began) < joinTime && c.current().resources.Restored()
 }

@@ -24,7 +24,6 @@ type Coordinator struct {
 	reader *reader
 	store  *store.Store[savedState]
 	pairs  *pairs.Folder
-	began  time.Time
 }
 
 // New returns a coordinator that continues from the file of an earlier coordinator in the run folder.
@@ -44,7 +43,7 @@ func newCoordinator(
 	config *Config, saved *store.Store[savedState], folder *pairs.Folder, tree *topology.Tree,
 	now func() time.Time,
 ) *Coordinator {
-	committed := &committedState{now: now}
+	committed := &committedState{now: now, began: now()}
 	committed.state.Store(newState(tree))
 	committed.history.Lives = func(resource, id string) bool {
 		return !committed.current().books().isFree(resource, id)
@@ -52,7 +51,7 @@ func newCoordinator(
 	reader := &reader{Config: config, inFlight: inflight.New(now)}
 	return &Coordinator{
 		Config: config, committedState: committed, inspector: &inspector{reader: reader, committed: committed},
-		reader: reader, store: saved, pairs: folder, began: now(),
+		reader: reader, store: saved, pairs: folder,
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
@@ -33,7 +32,6 @@ func (c *Coordinator) prefer(
 	if err := c.awaitAnnounced(ctx, q); err != nil {
 		return nil, "", err
 	}
-	c.awaitRestored(ctx)
 	asked := c.now() // before List, which may wait for the kubelet's limiter
 	for {
 		before := c.current()
@@ -54,16 +52,18 @@ func (c *Coordinator) prefer(
 	}
 }
 
-// awaitAnnounced waits for the announcement of a question's devices, or returns an error, before the kubelet
-// is read. Resources are never removed, therefore an announced resource stays announced.
+// awaitAnnounced waits, before the kubelet is read, for the announcement of a question's devices and, after a
+// takeover, for the plugins of the earlier server: until their announcement, their devices are unhealthy.
+// Returns an error if the devices of the question are not announced in time. Resources are never removed,
+// therefore an announced resource stays announced.
 func (c *Coordinator) awaitAnnounced(ctx context.Context, q asking.Question) error {
 	announced, err := c.checkAnnounced(q)
-	if err == nil {
+	if announced == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, bounded.Announced)
 	defer cancel()
-	for err != nil {
+	for announced != nil {
 		select {
 		case <-announced:
 			announced, err = c.checkAnnounced(q)
@@ -72,27 +72,4 @@ func (c *Coordinator) awaitAnnounced(ctx context.Context, q asking.Question) err
 		}
 	}
 	return nil
-}
-
-// joinTime is the time after a takeover in which a question waits for the plugins that the earlier server
-// had.
-const joinTime = time.Second
-
-// awaitRestored waits, after a takeover, until all plugins of the earlier server have announced their
-// devices: the devices of the other half would count as unhealthy. A plugin that does not come in time delays
-// no question later.
-func (c *Coordinator) awaitRestored(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, bounded.Announced)
-	defer cancel()
-	for c.now().Sub(c.began) < joinTime && ctx.Err() == nil {
-		var announced <-chan struct{}
-		c.locked(func() { announced = c.nextAnnouncement() })
-		if !c.current().resources.Restored() {
-			return
-		}
-		select {
-		case <-announced:
-		case <-ctx.Done():
-		}
-	}
 }
