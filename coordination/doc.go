@@ -59,13 +59,14 @@
 //     fails while the API server refuses access.
 //   - kubelet.CheckpointReader: device checkpoint; one file; changes of the content; the file.
 //   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices with holders
-//     remain, unhealthy, as do devices of a disconnected plugin when another plugin of the kind announces.
+//     remain, unhealthy, as do devices of a disconnected plugin when another plugin of the kind announces,
+//     and devices of an earlier server until their plugin announces.
 //   - own Allocates: the plugins' reports; one a resource, 256 without checkpoint; over with the next
 //     checkpoint; the checkpoint, then List.
 //   - found: the holders at the last question; 4,096 besides the checkpoint's; each question; the kubelet's
 //     records. Not a sufficient reason to refuse a container.
 //   - known: names of UIDs, by List or a request source; pods of checkpoint and source; each question; never
-//     changes for a UID.
+//     changes for a UID. A UID that the API server listed before the checkpoint had the pod is a predecessor.
 //   - listing: the last List; pods of the node; each List; List.
 //   - plan: a choice; one, planTTL; each question; the kubelet's allocation.
 //   - last: the container of the last Allocate; one; each Allocate; the checkpoint.

@@ -54,7 +54,6 @@ type storm struct {
 	outdated      []intent.Pod // pods of an API server that is behind; nil if the API server is not
 	happened      map[string]int
 	admitted      int
-	steps         int
 	questions     int // of the kubelet
 }
 
@@ -85,7 +84,7 @@ func newStorm(t *testing.T, seed uint64, source intent.Source) *storm {
 		}
 		return recorded()
 	}
-	// The coordinator reads this source beside the others: the chances are drawn before each question.
+	// The coordinator reads this source in parallel to others, so its faults begin before a question (disturb).
 	c.Pods = func(ctx context.Context) (intent.Answer, bool) {
 		answer, told := pods(ctx)
 		if s.outdated != nil && source == intent.APIServer {
@@ -101,7 +100,7 @@ func (s *storm) fails(what string) bool {
 	if !s.raging || s.reads.Float64() >= chanceOfReadFault {
 		return false
 	}
-	s.note("%s", what)
+	s.note(what)
 	return true
 }
 
@@ -109,8 +108,7 @@ func (s *storm) fails(what string) bool {
 func (s *storm) strikes(chance float64) bool { return s.raging && s.faults.Float64() < chance }
 
 // note counts a fault and tells of the fault.
-func (s *storm) note(format string, args ...any) {
-	what := fmt.Sprintf(format, args...)
+func (s *storm) note(what string) {
 	s.happened[what]++
 	s.kubelet.Trace = append(s.kubelet.Trace, "fault: "+what)
 }
@@ -318,7 +316,7 @@ func TestFaultsHeal(t *testing.T) {
 			t.Run(fmt.Sprintf("source %q, seed %d", source, seed), func(t *testing.T) {
 				t.Parallel()
 				s := newStorm(t, seed, source)
-				for s.steps = 0; s.steps < runSteps && !t.Failed(); s.steps += stormSteps + calmSteps {
+				for steps := 0; steps < runSteps && !t.Failed(); steps += stormSteps + calmSteps {
 					s.rage(stormSteps)
 					s.settle()
 					for range calmSteps {

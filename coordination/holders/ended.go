@@ -91,7 +91,7 @@ func (e *ended) isAbsent(h *Holder) bool {
 	switch known := e.known[h.UID]; {
 	case e.View == nil || e.pods[h.Pod]:
 		return false
-	case e.told != nil && e.single == nil && known.Told && !e.isTold(h.UID):
+	case e.told != nil && e.single == nil && known.Told && !e.isTold(h.UID): // both lists lack the pod
 		return true
 	case e.single != nil:
 		return slices.Contains(e.single, h.Pod)
@@ -112,5 +112,5 @@ func (e *ended) hasSuccessor(h *Holder) bool {
 		return false
 	}
 	successor := e.uidOf(h.Pod)
-	return successor != "" && successor != e.after[h.UID] && successor != e.known[h.UID].After
+	return successor != "" && successor != e.predecessor(h.UID)
 }

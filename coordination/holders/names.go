@@ -113,6 +113,14 @@ func (n *podNames) outdated(pod kubelet.Pod, uid string) string {
 	return told
 }
 
+// predecessor returns the UID of the earlier pod of the same name that an outdated source lists, "" for none.
+func (n *podNames) predecessor(uid string) string {
+	if after := n.after[uid]; after != "" {
+		return after
+	}
+	return n.known[uid].After
+}
+
 // learn stores the name of a recorded container's pod.
 func (n *podNames) learn(uid string, pod kubelet.Pod, alive bool) {
 	if _, done := n.learned[uid]; !done && uid != "" {
