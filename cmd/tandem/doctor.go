@@ -26,8 +26,8 @@ type examiner struct {
 	config  string // of the VFs
 	format  output
 	fix     fixer
-	pools   selection // what config selects
-	refused int       // how many pods lie on the node refused; less than 0 to ask the kubelet
+	pools   selection // of config
+	refused int       // number of refused pods on the node; less than 0: by the kubelet
 }
 
 const doctorExitCodes = `  3  there is an error or a warning

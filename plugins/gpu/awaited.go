@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// NVMLRemedy says how NVIDIA's library gets to the plugin, for people.
+// NVMLRemedy explains how NVIDIA's library reaches the plugin, for people.
 const NVMLRemedy = "install NVIDIA's driver, or let the pod of the plugin see it: make nvidia the pod's " +
 	"container runtime (Helm: gpu.runtimeClassName), or mount the driver's root at --driver-root-ctr-path " +
 	"(Helm: gpu.driverRoot, and gpu.deviceListStrategy=cdi-cri for containers without NVIDIA's runtime)"
@@ -18,15 +18,14 @@ const NVMLRemedy = "install NVIDIA's driver, or let the pod of the plugin see it
 // passthrough is the driver of devices assigned to virtual machines.
 const passthrough = "vfio-pci"
 
-// Awaited are the GPUs for whose driver a plugin waits: those of a vendor on PCI, except those bound to
-// vfio-pci. A node without such GPUs has nothing to wait for.
+// Awaited are the GPUs with a driver that a plugin waits for: the GPUs of a vendor on PCI, except GPUs bound
+// to vfio-pci. On a node without such GPUs the plugin waits for no driver.
 type Awaited struct {
 	Vendor string // AMD or NVIDIA; "" for none
 	Cards  []*topology.Device
 }
 
-// AwaitedIn returns the awaited GPUs of a tree. With an empty vendor, it returns those of the vendor with
-// more GPUs.
+// AwaitedIn returns the awaited GPUs of a tree. An empty vendor stands for the vendor with more GPUs.
 func AwaitedIn(tree *topology.Tree, vendor string) Awaited {
 	cards := map[string][]*topology.Device{}
 	for d := range tree.Devices() {
@@ -60,8 +59,8 @@ func (a Awaited) String() string {
 		strings.ToUpper(a.Vendor), first, a.Cards[0].Address, driver)
 }
 
-// Loading reports whether a kernel module is being loaded, so that it may not yet have bound all of its
-// devices (show_initstate in kernel/module/sysfs.c). It returns false for absent and built-in modules.
+// Loading reports whether a kernel module is being loaded, and may not have bound all devices yet
+// (show_initstate in kernel/module/sysfs.c). Returns false for absent and built-in modules.
 func Loading(sys fs.FS, module string) bool {
 	state, err := fs.ReadFile(sys, "module/"+module+"/initstate")
 	return err == nil && strings.TrimSpace(string(state)) == "coming"

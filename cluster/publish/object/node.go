@@ -64,9 +64,9 @@ func memoryReserved(f facts.Facts) []v1alpha1.MemoryReserved {
 	return all
 }
 
-// held returns the devices, CPUs and memory of pods. It omits devices that no plugin announces, because they
-// have no number. A container with only such devices is listed without devices, so that it does not count as
-// on its way to the node.
+// held returns the devices, CPUs and memory of pods. Devices without an announcement have no number and are
+// omitted. A container with only such devices is listed without devices, and so does not count as on the way
+// to the node.
 func held(f facts.Facts, n numbered) []v1alpha1.Held {
 	pods := map[string]map[string]*v1alpha1.Container{}
 	of := func(c facts.Container) *v1alpha1.Container {

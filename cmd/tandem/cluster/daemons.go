@@ -15,13 +15,13 @@ import (
 // Daemon is the pod of one of Tandem's daemons.
 type Daemon struct {
 	Namespace, Pod, Node string
-	Container            string            // that the daemon is in
-	Flags                map[string]string // of the daemon, without dashes: where the folders of the node are
-	Trouble              string            // why it cannot be asked; "" where its container runs
+	Container            string            // of the daemon
+	Flags                map[string]string // of the daemon, without dashes: the folders of the node
+	Trouble              string            // the reason why the daemon cannot answer; "" if the container runs
 }
 
-// byNode are the daemons of pods that have a node. Those of one node are sorted: first those that run, then
-// by name.
+// byNode returns the daemons of pods with a node. The daemons of a node are sorted: running daemons first,
+// then by name.
 func byNode(pods []corev1.Pod) map[string][]Daemon {
 	nodes := map[string][]Daemon{}
 	for i := range pods {
@@ -50,8 +50,8 @@ func compare(a, b bool) int {
 	}
 }
 
-// newDaemon reads a pod. The daemon is in the container that starts one of Tandem's programs, else in the
-// first.
+// newDaemon returns the daemon of a pod: in the container that starts a program of Tandem, else in the first
+// container.
 func newDaemon(pod *corev1.Pod) (d Daemon, ok bool) {
 	if pod.Spec.NodeName == "" || len(pod.Spec.Containers) == 0 {
 		return Daemon{}, false
@@ -67,7 +67,7 @@ func newDaemon(pod *corev1.Pod) (d Daemon, ok bool) {
 	}
 	for _, arg := range slices.Concat(container.Command, container.Args) {
 		name, value, isFlag := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		// What the kubelet replaces in it cannot be told from here.
+		// Variables that the kubelet replaces are unknown here.
 		if isFlag && strings.HasPrefix(arg, "-") && !strings.Contains(value, "$(") {
 			d.Flags[name] = value
 		}
@@ -75,7 +75,7 @@ func newDaemon(pod *corev1.Pod) (d Daemon, ok bool) {
 	return d, true
 }
 
-// trouble says why no program can be started in a container; "" where one can.
+// trouble returns the reason why no program can start in a container, "" for a running container.
 func trouble(pod *corev1.Pod, container string) string {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name != container {
@@ -95,7 +95,7 @@ func trouble(pod *corev1.Pod, container string) string {
 	return fmt.Sprintf("the pod is %s", cmp.Or(pod.Status.Phase, corev1.PodPending))
 }
 
-// prefer puts the daemons that have a flag first: tandem-rdma alone knows the configuration of VFs.
+// prefer puts the daemons with a flag first: only tandem-rdma knows the configuration of VFs.
 func prefer(daemons []Daemon, flag string) []Daemon {
 	sorted := slices.Clone(daemons)
 	slices.SortStableFunc(sorted, func(a, b Daemon) int {
@@ -104,7 +104,7 @@ func prefer(daemons []Daemon, flag string) []Daemon {
 	return sorted
 }
 
-// flags passes some of the daemon's flags on to a command, by the names that the command has for them.
+// flags returns some of the daemon's flags for a command, by the command's names.
 func (d Daemon) flags(names map[string]string) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if value, ok := d.Flags[name]; ok {

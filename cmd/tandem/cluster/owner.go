@@ -17,12 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Daemons lists the daemons by node.
+// Daemons returns the daemons by node.
 func (c *Cluster) Daemons(ctx context.Context) (map[string][]Daemon, error) {
 	return c.daemons(ctx, "")
 }
 
-// daemons lists the daemons of one node, or with "" of all nodes.
+// daemons returns the daemons of a node, or with "" of all nodes.
 func (c *Cluster) daemons(ctx context.Context, node string) (map[string][]Daemon, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -57,17 +57,17 @@ func on(node string) string {
 
 // release is the DaemonSets of Tandem in one namespace.
 //
-// Anybody who may create a pod can give it the labels, the name and the owner reference of a daemon, and
-// anybody who may create a DaemonSet can have one with the labels. So a pod counts only if a DaemonSet of the
-// release has made it, if the DaemonSet has pods, and if the pod itself mounts a folder of the node, as each
-// daemon does: Pod Security refuses that to tenants, and who may do it can have the node anyway. All
-// DaemonSets have to be in the namespace that the caller names, or in the only one that has some.
+// A user with the right to create pods can set the labels, the name and the owner reference of a daemon, and
+// a user with the right to create DaemonSets the labels. A pod therefore counts only if created by a
+// DaemonSet of the release with pods, and if the pod mounts a folder of the node, as each daemon does: Pod
+// Security denies hostPath volumes to tenants, and a user with that right can access the node anyway. All
+// DaemonSets are in the namespace named by the caller, or in the only namespace with such DaemonSets.
 type release struct {
 	namespace string
 	sets      map[types.UID]bool
 }
 
-// release finds the DaemonSets.
+// release returns the DaemonSets of Tandem.
 func (c *Cluster) release(ctx context.Context) (release, error) {
 	found, err := c.daemonSets(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Cluster) release(ctx context.Context) (release, error) {
 	return release{namespaces[0], sets[namespaces[0]]}, nil
 }
 
-// where is the place that is searched, for people.
+// where returns the searched place, for people.
 func (c *Cluster) where() string {
 	if c.options.Daemons == "" {
 		return "all namespaces"
@@ -101,7 +101,7 @@ func (c *Cluster) where() string {
 	return "namespace " + c.options.Daemons
 }
 
-// daemonSets lists those that have pods and whose pods could be daemons.
+// daemonSets returns the DaemonSets with pods that can be daemons.
 func (c *Cluster) daemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
 	selector, err := labels.Parse(c.options.Selector)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Cluster) daemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
 	}), nil
 }
 
-// made reports whether the release has made a pod.
+// made reports whether a DaemonSet of the release has created a pod.
 func (r release) made(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() &&

@@ -19,18 +19,18 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// timeout is how long to wait for the plugins: they answer in milliseconds.
+// timeout limits a question to the plugins, which answer in milliseconds.
 const timeout = 5 * time.Second
 
-// AskStatus asks the plugins whose run folder this is, "" for one that is found, for all that they know. It
-// waits 5 seconds at most.
+// AskStatus returns the status of the plugins of a run directory; with "" AskStatus finds the directory. The
+// time limit is 5 seconds.
 func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return coordination.Status(ctx, runFolder(runDir))
 }
 
-// Now is what the plugins know at this moment; nil where they do not answer.
+// Now returns the current status of the plugins, nil without an answer.
 func Now(ctx context.Context, runDir string) *Status {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
@@ -47,8 +47,8 @@ func runFolder(runDir string) string {
 	return coordination.FindRunDir(kubelet.DefaultDir)
 }
 
-// AskDecisions asks them what they decided for a pod and why; an empty namespace or container means any, and
-// without a pod it is all that is known. It waits 5 seconds at most.
+// AskDecisions returns the decisions for a pod; an empty namespace or container means any, and an empty pod
+// all decisions. The time limit is 5 seconds.
 func AskDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -59,7 +59,7 @@ func AskDecisions(ctx context.Context, runDir, namespace, pod, container string)
 	return newDecisions(answer), nil
 }
 
-// Pods are the pods of which decisions are known, as namespace/pod, sorted.
+// Pods returns the pods with known decisions as namespace/pod, sorted.
 func Pods(ctx context.Context, runDir string) ([]string, error) {
 	decisions, err := AskDecisions(ctx, runDir, "", "", "")
 	if err != nil {
@@ -74,8 +74,8 @@ func Pods(ctx context.Context, runDir string) ([]string, error) {
 	return pods, nil
 }
 
-// Look asks the plugins and the kubelet how the node is, and looks at the machine for GPUs that no plugin
-// offers. It fails where no plugin answers; a kubelet that does not is part of the answer.
+// Look returns the status by the plugins and the kubelet, with a note for GPUs of the machine that no plugin
+// offers. Returns an error if no plugin answers; the status of a silent kubelet is part of the result.
 func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
@@ -94,14 +94,14 @@ func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, erro
 	return s, nil
 }
 
-// AskKubelet adds what the kubelet itself says: whether it is there, and which resources it goes by. It waits
-// a second at most. The kubelet frees nothing because it is asked.
+// AskKubelet adds the kubelet's state and the resources known to the kubelet. The time limit is a second. The
+// question frees no device.
 func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	devices, state := askKubelet(ctx, dir)
 	s.Kubelet = &state
-	if devices == nil || s.isDRA() { // the kubelet allocates nothing then
+	if devices == nil || s.isDRA() { // in mode DRA the kubelet allocates no device
 		return
 	}
 	for i := range s.Resources {
@@ -110,21 +110,21 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 		healthy := slices.ContainsFunc(r.Devices, func(d Device) bool {
 			return d.State != unhealthy && d.State != allocatedUnhealthy
 		})
-		if registered || healthy { // it tells of healthy devices alone
+		if registered || healthy { // the kubelet lists only healthy devices
 			r.Registered = &registered
 		}
 	}
 }
 
-// OffersGPUs reports whether a plugin that is there offers GPUs.
+// OffersGPUs reports whether a connected plugin offers GPUs.
 func (s Status) OffersGPUs() bool {
 	return slices.ContainsFunc(s.Resources, func(r Resource) bool {
 		return r.Connected && r.Kind == string(device.GPU)
 	})
 }
 
-// Unoffered says which GPUs of a machine wait for a plugin, and for what that may wait; "" for none, or where
-// the machine cannot be read.
+// Unoffered names the GPUs of a machine without a plugin, and the software that the plugin may wait for.
+// Returns "" without such GPUs, or if the machine is unreadable.
 func Unoffered(sys fs.FS) string {
 	tree, err := topology.Read(sys)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// apart is a GPU whose container has no VF for it on the GPU's switch.
+// apart is a GPU of a container without a VF of the container on the GPU's switch.
 type apart struct {
 	gpu  Device
-	free []Device // VFs on the switch that a container can get now
-	held []Device // those that another container has
+	free []Device // VFs on the switch without a container
+	held []Device // VFs on the switch of other containers
 	all  int      // VFs on the switch
 }
 
-// containersOf are the containers of decisions, as namespace/pod/container, each once.
+// containersOf returns the containers of decisions as namespace/pod/container, without duplicates.
 func containersOf(decisions []Decision) []string {
 	var names []string
 	for _, d := range decisions {
@@ -33,8 +33,9 @@ func containersOf(decisions []Decision) []string {
 	return names
 }
 
-// reasons says why a container is degraded or was refused, by what is on the node now: of each GPU without VF
-// its switch, its NUMA node and who has the VFs there; and one next step. Of others it says nothing.
+// reasons explains a degraded or refused container by the present state of the node: for each GPU without a
+// VF the switch, the NUMA node and the owners of the VFs there; and one next step. Returns nothing for other
+// containers.
 func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decision) {
 	gpus, vfs := s.held(container)
 	verb := "is degraded"
@@ -64,7 +65,7 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 	fmt.Fprintf(out, "   next: %s\n", next(container, list))
 }
 
-// next is the step that helps most: the first GPU decides, since all have to have a VF.
+// next returns the most helpful step, by the first GPU: each GPU needs a VF.
 func next(container string, list []apart) string {
 	pod := container[:max(0, strings.LastIndex(container, "/"))]
 	for _, a := range list {
@@ -82,7 +83,7 @@ func next(container string, list []apart) string {
 	return fmt.Sprintf("VFs are free on these switches now: create %s again", pod)
 }
 
-// held are the devices that a container has.
+// held returns the devices of a container.
 func (s Status) held(container string) (gpus, vfs []Device) {
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {
@@ -98,8 +99,8 @@ func (s Status) held(container string) (gpus, vfs []Device) {
 	return gpus, vfs
 }
 
-// missing are the GPUs of a container of which its VFs on the same switch are too few. A container without
-// VFs wants no pairs.
+// missing returns the GPUs of a container with too few VFs of the container on their switches. A container
+// without VFs requests no pairs.
 func missing(gpus, vfs []Device) []Device {
 	if len(vfs) == 0 {
 		return nil
@@ -108,7 +109,7 @@ func missing(gpus, vfs []Device) []Device {
 	for _, vf := range vfs {
 		left[vf.Switch]++
 	}
-	shared := len(vfs) < len(gpus) // then a VF serves several GPUs
+	shared := len(vfs) < len(gpus) // a VF serves several GPUs
 	return slices.DeleteFunc(slices.Clone(gpus), func(gpu Device) bool {
 		has := left[gpu.Switch] > 0 && topology.IsSwitch(gpu.Switch)
 		if has && !shared {
@@ -118,14 +119,14 @@ func missing(gpus, vfs []Device) []Device {
 	})
 }
 
-// far are the VFs of a container on whose switch it has no GPU.
+// far returns the VFs of a container without a GPU of the container on their switches.
 func far(gpus, vfs []Device) []Device {
 	return slices.DeleteFunc(slices.Clone(vfs), func(vf Device) bool {
 		return slices.ContainsFunc(gpus, func(gpu Device) bool { return gpu.Switch == vf.Switch })
 	})
 }
 
-// lastRefusal is the newest decision for a container where it refused; nil where it was not.
+// lastRefusal returns the newest decision for a container if a refusal, else nil.
 func lastRefusal(container string, decisions []Decision) *Decision {
 	for _, d := range slices.Backward(decisions) {
 		if d.Container == container {
@@ -138,7 +139,7 @@ func lastRefusal(container string, decisions []Decision) *Decision {
 	return nil
 }
 
-// farGPUs are the GPUs of the pairs that were chosen last for a container, and are not on one switch.
+// farGPUs returns the GPUs of the pairs of the last choice for a container that are not on one switch.
 func farGPUs(container string, decisions []Decision) []string {
 	for _, d := range slices.Backward(decisions) {
 		if d.Container != container || len(d.Pairs) == 0 {
@@ -155,7 +156,7 @@ func farGPUs(container string, decisions []Decision) []string {
 	return nil
 }
 
-// named are the GPUs with these IDs.
+// named returns the GPUs with these IDs.
 func (s Status) named(ids []string) []Device {
 	var found []Device
 	for _, r := range s.Resources {
@@ -168,7 +169,7 @@ func (s Status) named(ids []string) []Device {
 	return found
 }
 
-// around looks at the VFs on the switch of a GPU, other than those that its container has.
+// around returns the VFs on the switch of a GPU, without the VFs of the GPU's container.
 func (s Status) around(gpu Device, container string) apart {
 	a := apart{gpu: gpu}
 	for _, r := range s.rows() {

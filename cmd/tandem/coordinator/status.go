@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coordinator asks the running plugins over their socket, and puts what they answer into words: JSON
-// for programs, tables and pictures for people.
+// Package coordinator asks the running plugins over their socket, and renders the answers: JSON for programs,
+// tables and pictures for people.
 package coordinator
 
 import (
@@ -17,45 +17,45 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// Status is what the coordinator knows, as -o json prints it.
+// Status is the coordinator's status, as printed by -o json.
 type Status struct {
 	Version   document.V1 `json:"version"`
-	PID       int64       `json:"pid"`      // of the plugin that serves
-	Protocol  string      `json:"protocol"` // of the plugin that serves
+	PID       int64       `json:"pid"`      // of the serving plugin
+	Protocol  string      `json:"protocol"` // of the serving plugin
 	Mode      string      `json:"mode"`     // of the node: "device-plugin" or "dra"
 	Plugins   []Plugin    `json:"plugins"`
 	Resources []Resource  `json:"resources"`
-	// by resource: kept for the second half of a container that is being admitted
+	// by resource: reserved for the second half of the container in admission
 	Plan     map[string][]string `json:"plan,omitempty"`
 	Totals   Totals              `json:"totals"`
 	Degraded []Degraded          `json:"degraded,omitempty"` // by container
-	// what the kubelet itself says; nil where it was not asked
+	// the kubelet's own answer; nil without a question
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
-	// whether containers are refused whose pairs are not all on one switch; nil where the plugin does not say
+	// the policy for pairs that are not on one switch; nil if the plugin reports none
 	Alignment *Alignment `json:"alignment,omitempty"`
-	Notes     []string   `json:"notes,omitempty"` // what the daemon goes without, and why
+	Notes     []string   `json:"notes,omitempty"` // limitations of the daemon, with reasons
 }
 
-// Plugin is one of the two processes.
+// Plugin is a plugin's process.
 type Plugin struct {
-	PID       int64    `json:"pid"` // 0 where it cannot be seen from the serving one
+	PID       int64    `json:"pid"` // 0 if invisible to the serving plugin
 	Role      string   `json:"role"`
 	Protocol  string   `json:"protocol"`
 	Version   string   `json:"version,omitempty"` // of the program
 	Resources []string `json:"resources"`
 }
 
-// Resource is what the kubelet knows devices by.
+// Resource is an extended resource with its devices.
 type Resource struct {
 	Name      string   `json:"name"`
 	Kind      string   `json:"kind"`
-	Connected bool     `json:"connected"` // its plugin is there now
+	Connected bool     `json:"connected"` // the plugin of the resource is connected
 	Devices   []Device `json:"devices"`
-	// whether the kubelet goes by the devices of the resource; nil where that is not known
+	// whether the kubelet knows the devices of the resource; nil if unknown
 	Registered *bool `json:"registered,omitempty"`
 }
 
-// NewStatus is the answer to a question for all devices.
+// NewStatus returns the status of an answer.
 func NewStatus(answer *api.StatusResponse) Status {
 	s := Status{
 		PID: answer.GetPid(), Protocol: protocolText(answer.GetProtocol(), answer.GetMinor()),
@@ -91,12 +91,12 @@ func NewStatus(answer *api.StatusResponse) Status {
 	return s
 }
 
-// isDRA reports whether the node is in the mode of DRA.
+// isDRA reports whether the node is in mode DRA.
 func (s Status) isDRA() bool { return s.Mode == string(mode.DRA) }
 
 func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", major, minor) }
 
-// rows are the devices of all resources by switch; within one they keep their order.
+// rows returns the devices of all resources by switch, in the order of the resources.
 func (s Status) rows() []row {
 	var rows []row
 	for _, r := range s.Resources {
@@ -108,7 +108,7 @@ func (s Status) rows() []row {
 	return rows
 }
 
-// Devices names all that the plugins have.
+// Devices returns all devices of the plugins.
 func (s Status) Devices() string {
 	var all strings.Builder
 	for _, row := range s.rows() {
@@ -117,12 +117,12 @@ func (s Status) Devices() string {
 	return all.String()
 }
 
-// Alignment says whether containers are refused whose pairs are not all on one switch.
+// Alignment is the policy for containers with pairs that are not on one switch.
 type Alignment struct {
 	Policy      string `json:"policy"`           // of pods without annotation: "preferred" or "required"
 	Annotations bool   `json:"annotations"`      // tandem.dev/alignment of pods is enforced
-	Source      string `json:"source,omitempty"` // that reads it
-	Why         string `json:"why,omitempty"`    // it is not enforced
+	Source      string `json:"source,omitempty"` // of the annotations
+	Why         string `json:"why,omitempty"`    // annotations are not enforced
 }
 
 func alignmentOf(answer *api.StatusResponse) *Alignment {
@@ -133,7 +133,7 @@ func alignmentOf(answer *api.StatusResponse) *Alignment {
 	return &Alignment{a.GetPolicy(), a.GetAnnotations(), a.GetSource(), a.GetWhy()}
 }
 
-// Unenforced says that the annotation of pods is not enforced, and why; "" where it is, or nobody tells.
+// Unenforced returns the reason why annotations are not enforced, "" if enforced or unknown.
 func (a *Alignment) Unenforced() string {
 	if a == nil || a.Annotations {
 		return ""
