@@ -5,22 +5,15 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -131,77 +124,4 @@ func unenforced(p Plugins) []Finding {
 			"else docs/tune.md, near pairs as a condition",
 		},
 	})
-}
-
-// Refused are pods that the kubelet of a node has refused for their NUMA nodes, and that nobody has deleted.
-type Refused struct {
-	Number  int
-	Seen    []string // evidence: the names, or the source of the number
-	Unknown string   // why the number is unknown; the other fields mean nothing then
-}
-
-// refusal is the kubelet's reason (ErrorTopologyAffinity in pkg/kubelet/cm/topologymanager).
-const refusal = "TopologyAffinityError"
-
-// kubeletTimeout limits the question to the kubelet, which answers in milliseconds.
-const kubeletTimeout = 5 * time.Second
-
-// IsRefused reports whether the kubelet has refused a pod for its NUMA nodes.
-func IsRefused(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodFailed && p.Status.Reason == refusal
-}
-
-// AskRefused asks the kubelet for its pods. The caller needs root's rights alone.
-func AskRefused(ctx context.Context, kubeletDir string) Refused {
-	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
-	defer cancel()
-	pods, err := kubelet.ListPods(ctx, kubeletDir)
-	if err != nil {
-		return Refused{Unknown: err.Error()}
-	}
-	var r Refused
-	for i := range pods {
-		if IsRefused(&pods[i]) {
-			r.Seen = append(r.Seen, pods[i].Namespace+"/"+pods[i].Name)
-		}
-	}
-	slices.Sort(r.Seen)
-	r.Number = len(r.Seen)
-	return r
-}
-
-// CountedRefused returns a number of pods that the API server has counted.
-func CountedRefused(number int) Refused {
-	return Refused{Number: number, Seen: []string{
-		"kubectl get pods -A --field-selector status.phase=Failed,spec.nodeName=NODE lists them",
-	}}
-}
-
-// packing repeats the measurement of refused pods in docs/performance.md.
-const packing = "Where 60 % of the GPUs are busy, 9.5 % of jobs have a refused pod with bin packing " +
-	"(MostAllocated), and 0.3 % where pods are spread (simulated: docs/performance.md)."
-
-// refusedPods finds refused pods: the scheduler counted free devices, wherever on the node these were.
-func refusedPods(r Refused) []Finding {
-	return finding.When(r.Number > 0, Finding{
-		ID: "refused-pods", Severity: Warning,
-		Summary: fmt.Sprintf("%s still there that this kubelet refused: %s.",
-			finding.CountAre(r.Number, "pod"), refusal),
-		Evidence: finding.Some(r.Seen),
-		Why: "The default scheduler counts devices and does not know NUMA nodes. " + packing +
-			" Nobody but the pods' owners removes them before a cluster has 12,500 pods that have ended.",
-		Fix: []string{
-			"tandem-scheduler, which sends no pod where the kubelet will refuse it: scheduler.enabled in the chart",
-			"or have the default scheduler spread pods (LeastAllocated) instead of packing them",
-			"the descheduler removes those that are there: deployments/descheduler/values.yaml",
-		},
-	})
-}
-
-// uncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else "".
-func uncounted(r Refused, policy string) string {
-	if r.Number > 0 || r.Unknown == "" || policy != managers.Restricted && policy != "single-numa-node" {
-		return ""
-	}
-	return "Pods that this kubelet has refused could not be counted: " + r.Unknown + ". " + packing
 }
