@@ -44,6 +44,8 @@ func main() {
 	flag.StringVar(&o.Setup, "setup", "",
 		`only set-ups with this in their name, as in "operator", and nothing beside their pods`)
 	flag.BoolVar(&o.Walk, "walk", false, "only a new user's way through README and docs")
+	flag.BoolVar(&o.Shell, "shell", false,
+		"no tests: a shell with kubectl and helm beside one machine whose kubelet has only its owner's settings")
 	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
