@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -82,7 +83,15 @@ func (l *looker) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	_, err = cmd.OutOrStdout().Write(shown)
+	return l.print(cmd.OutOrStdout(), shown)
+}
+
+// print writes the result of look, folded for the terminal that out writes to.
+func (l *looker) print(out io.Writer, shown []byte) error {
+	if l.format.format != asJSON {
+		shown = fold(shown, columns(out))
+	}
+	_, err := out.Write(shown)
 	return err
 }
 
