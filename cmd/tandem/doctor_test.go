@@ -75,7 +75,7 @@ var faults = []struct {
 		"single-numa-node"},
 	{"policy misspelt", func(s *sick) { s.kubelet("restricted", "strict") }, "topology-policy", "strict"},
 	{"policy by the kubelet's flag", func(s *sick) {
-		s.process("812", "/usr/bin/kubelet", "--topology_manager_policy=none", "--v", "2",
+		s.process("7", "/usr/bin/kubelet", "--topology_manager_policy=none", "--v", "2",
 			"--config="+s.path("kubelet/config.yaml"))
 	}, "topology-policy", "--topology-manager-policy"},
 	{"policy in a drop-in", func(s *sick) {

@@ -26,6 +26,7 @@ func KubeletDir(procRoot string) string {
 type kubeletFacts struct {
 	managers.Facts
 	process string    // why no process is known to be the kubelet
+	noFlags bool      // the settings are those of the usual file, and no process tells of its flags
 	config  string    // why the configuration cannot be read
 	stale   []Finding // of state files of other settings
 	judged  bool      // the settings are known, and the managers align devices
@@ -44,6 +45,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	if k.judged = k.Read && n.Mode != mode.DRA; !k.judged {
 		return k
 	}
+	k.noFlags = p.PID == "" && n.Config == ""
 	stale, closed := k.StaleStates(n.KubeletDir)
 	for _, s := range stale {
 		k.stale = append(k.stale, s.Finding)
@@ -66,6 +68,15 @@ func unknownProcess(k kubeletFacts) []Finding {
 			"name its files: --kubelet-config, --kubelet-config-dir",
 		},
 	})
+}
+
+// unreadFlags is a remark about settings that a command line may override; else "".
+func unreadFlags(k kubeletFacts) string {
+	if !k.noFlags {
+		return ""
+	}
+	return "No process of the kubelet is visible here, and its flags are unknown: the settings are those of " +
+		k.At.Config + " alone. On the node, as root, tandem doctor reads the flags as well."
 }
 
 func unreadConfig(k kubeletFacts) []Finding {
