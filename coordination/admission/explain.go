@@ -69,8 +69,7 @@ func (i *inspector) explain(ctx context.Context, name podName) ([]*api.Decision,
 	var ours bool
 	i.committed.locked(func() {
 		log := &i.committed.history
-		log.Resolve(view)
-		found, containers = log.Of(name.accepts), containersOf(log, name, view)
+		found, containers = log.Of(view, name.accepts), containersOf(log, name, view)
 		ours = showsDevices(i.committed.current().resources, view, name.accepts)
 	})
 	switch {
@@ -125,7 +124,7 @@ func containersOf(log *history.Log, name podName, view kubelet.View) []string {
 	for container := range view.Containers {
 		known[container.Name] = true
 	}
-	for _, e := range log.Of(pod.accepts) {
+	for _, e := range log.Of(view, pod.accepts) {
 		known[e.Container.Name] = true
 	}
 	return slices.Sorted(maps.Keys(known))

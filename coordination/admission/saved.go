@@ -41,6 +41,7 @@ type savedContainer struct {
 	Exact    bool               `json:"exact,omitempty"`
 	Requests map[string]int     `json:"requests,omitempty"`
 	Align    intent.Alignment   `json:"alignment,omitempty"`
+	Others   []intent.Alignment `json:"others,omitempty"`
 	Pods     []kubelet.Pod      `json:"pods,omitempty"`
 	Devices  kubelet.Devices    `json:"devices"`
 	Newest   string             `json:"newest,omitempty"`
@@ -106,8 +107,8 @@ func saveContainer(c *asking.Container) *savedContainer {
 	}
 	if a := c.Asker; a != nil {
 		owner := a.Container()
-		k.Source, k.UID, k.Owner, k.Exact, k.Requests, k.Align = a.Source, a.UID, &owner, a.Exact, a.Requests,
-			a.Alignment
+		k.Source, k.UID, k.Owner, k.Exact, k.Requests = a.Source, a.UID, &owner, a.Exact, a.Requests
+		k.Align, k.Others = a.Alignment, a.Others
 	}
 	return k
 }
@@ -123,7 +124,7 @@ func (k *savedContainer) restore() *asking.Container {
 	}
 	c.Asker = &asking.Asker{
 		Source: k.Source, Pod: k.Owner.Pod, UID: k.UID, Name: k.Owner.Name, Requests: k.Requests,
-		Alignment: k.Align, Exact: k.Exact, Pods: k.Pods,
+		Alignment: k.Align, Others: k.Others, Exact: k.Exact, Pods: k.Pods,
 	}
 	return c
 }
