@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
 
@@ -102,7 +102,7 @@ func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
 	for i, name := range of.Pods {
 		pod, err := o.client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
 		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != of.PodUIDs[i]
-		if !isGone && (err != nil || !holders.HasEnded(pod)) {
+		if !isGone && (err != nil || !kubelet.HasEnded(pod)) {
 			return true
 		}
 	}

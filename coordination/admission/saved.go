@@ -41,7 +41,7 @@ type savedContainer struct {
 	Exact    bool               `json:"exact,omitempty"`
 	Requests map[string]int     `json:"requests,omitempty"`
 	Align    intent.Alignment   `json:"alignment,omitempty"`
-	Others   []intent.Alignment `json:"others,omitempty"`
+	Others   []string           `json:"others,omitempty"` // alignments, "" for none
 	Pods     []kubelet.Pod      `json:"pods,omitempty"`
 	Devices  kubelet.Devices    `json:"devices"`
 	Newest   string             `json:"newest,omitempty"`
@@ -108,7 +108,10 @@ func saveContainer(c *asking.Container) *savedContainer {
 	if a := c.Asker; a != nil {
 		owner := a.Container()
 		k.Source, k.UID, k.Owner, k.Exact, k.Requests = a.Source, a.UID, &owner, a.Exact, a.Requests
-		k.Align, k.Others = a.Alignment, a.Others
+		k.Align = a.Alignment
+		for _, alignment := range a.Others {
+			k.Others = append(k.Others, string(alignment))
+		}
 	}
 	return k
 }
@@ -124,7 +127,10 @@ func (k *savedContainer) restore() *asking.Container {
 	}
 	c.Asker = &asking.Asker{
 		Source: k.Source, Pod: k.Owner.Pod, UID: k.UID, Name: k.Owner.Name, Requests: k.Requests,
-		Alignment: k.Align, Others: k.Others, Exact: k.Exact, Pods: k.Pods,
+		Alignment: k.Align, Exact: k.Exact, Pods: k.Pods,
+	}
+	for _, alignment := range k.Others {
+		c.Asker.Others = append(c.Asker.Others, intent.Alignment(alignment))
 	}
 	return c
 }
