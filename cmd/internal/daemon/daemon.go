@@ -97,7 +97,7 @@ func execute(
 	}
 	flags.LogLevel = flags.glog.level(set, flags.LogLevel)
 	log := Logger(*flags, stderr)
-	log.Info("start", "version", version.Text(), "config", config(set))
+	log.Info("started", "version", version.Text(), "config", config(set))
 	if err := flags.watched(ctx, set.Name(), log, run); err != nil && !stopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
 		if exit := (*ExitError)(nil); errors.As(err, &exit) {
@@ -105,7 +105,7 @@ func execute(
 		}
 		return exitError
 	}
-	log.Info("stop", "cause", context.Cause(ctx))
+	log.Info("stopped", "cause", context.Cause(ctx))
 	return exitOK
 }
 

@@ -62,7 +62,7 @@ func (f *Flags) openEvents(name string, log *slog.Logger) error {
 	case source:
 		return fmt.Errorf("--intent=%s: %w", intent.APIServer, err)
 	default:
-		log.Warn("no events are written on pods", "error", err)
+		log.Warn("events on pods are disabled", "error", err)
 	}
 	return nil
 }

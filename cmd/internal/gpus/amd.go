@@ -63,7 +63,7 @@ func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
 	const name = "libamd_smi"
 	library, err := smi.Open(f.Library)
 	if err != nil {
-		log.Info("read AMD GPUs from sysfs alone", "reason", err)
+		log.Info("AMD SMI library not used; reading AMD GPUs from sysfs only", "reason", err)
 		return
 	}
 	backend.Consult(name, library)

@@ -94,7 +94,7 @@ func memory(config *pools.Config) string {
 func held(kubeletDir string, log *slog.Logger) map[string][]string {
 	containers, err := kubelet.ReadGranted(kubeletDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("cannot tell which devices containers hold", "error", err)
+		log.Warn("devices of containers not read", "error", err)
 		return nil
 	}
 	devices := map[string][]string{}
