@@ -32,8 +32,8 @@ const (
 
 const exitCodes = `Exit codes:
   0  ended by SIGINT, SIGTERM or SIGQUIT
-  1  cannot work: the last line on standard error says why and what to do
-  2  the command line is wrong
+  1  failure: the last line on standard error names the reason and a remedy
+  2  invalid command line
 `
 
 // Help is the text of a daemon's --help around the list of its flags, with the daemon's own exit code and
