@@ -128,13 +128,13 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	return verdict(found.Findings)
 }
 
-// modeText says that the node is in the mode of DRA, where other things stand in the way.
+// modeText returns a note for a node in DRA mode, or nil.
 func modeText(m mode.Mode) []byte {
 	if m != mode.DRA {
 		return nil
 	}
-	return []byte("This node is in the mode of DRA: the scheduler allocates, and what the kubelet's managers " +
-		"align is not looked at.\n\n")
+	return []byte("This node is in DRA mode: the scheduler allocates devices, and the settings of the " +
+		"kubelet's managers are not checked.\n\n")
 }
 
 func remarkText(remark string) []byte {

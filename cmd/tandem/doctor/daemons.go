@@ -139,12 +139,12 @@ func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []stri
 func lostDevices(d daemons) []Finding {
 	return finding.Of(d.lost, Finding{
 		ID: "kubelet-devices", Severity: Error,
-		Summary: "The kubelet does not go by the devices that Tandem offers.",
-		Why: "A plugin that registers the same resource later takes its place. When it goes, " +
-			"a kubelet before 1.37 has no devices any more, and a later one keeps the list of the plugin " +
+		Summary: "The kubelet does not use the devices that Tandem offers.",
+		Why: "Another plugin that registers the same resource later replaces Tandem's. When that plugin ends, " +
+			"a kubelet before 1.37 has no devices, and a later kubelet keeps the list of the plugin " +
 			"that is gone.",
 		Fix: []string{
-			"remove the other plugin from this node: docs/deployers.md has the order for its chart, " +
+			"remove the other plugin from this node: docs/deployers.md has the steps for its chart, " +
 				"YAML or operator",
 			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that " +
 				"resource on this node",
@@ -156,10 +156,10 @@ func lostDevices(d daemons) []Finding {
 func runFolder(d daemons) []Finding {
 	return finding.When(d.unusable != "", Finding{
 		ID: "run-folder", Severity: Error,
-		Summary:  "The two daemons cannot meet in their folder.",
+		Summary:  "The two daemons cannot use their run folder.",
 		Evidence: []string{d.unusable},
-		Why:      "Each of them then chooses for itself, and pairs are a matter of luck.",
-		Fix:      []string{"rm -r " + d.runDir + ": the daemons make it anew; or another runDir"},
+		Why:      "Each daemon then chooses independently, so that same-switch pairs occur only by chance.",
+		Fix:      []string{"rm -r " + d.runDir + ": the daemons create it again; or set another runDir"},
 	})
 }
 
@@ -168,10 +168,10 @@ func runFolders(d daemons) (findings []Finding) {
 	for _, other := range d.others {
 		findings = append(findings, Finding{
 			ID: "run-folders", Severity: Error,
-			Summary:  "The two daemons do not meet.",
+			Summary:  "The two daemons use different run folders.",
 			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", d.runDir, other)},
-			Why:      "Each of them chooses for itself, and pairs are a matter of luck.",
-			Fix:      []string{"tell both the same --run-dir, or none: they meet in " + d.usualDir + " then"},
+			Why:      "Each daemon chooses independently, so that same-switch pairs occur only by chance.",
+			Fix:      []string{"set the same --run-dir for both, or omit the flag to use the default " + d.usualDir},
 		})
 	}
 	return findings
@@ -182,11 +182,11 @@ func runFolders(d daemons) (findings []Finding) {
 func bothModes(d daemons) []Finding {
 	return finding.When(len(d.modes) > 1, Finding{
 		ID: "modes", Severity: Error,
-		Summary:  "Device plugins and the DRA driver both hand out this node's devices.",
+		Summary:  "Device plugins and the DRA driver both allocate this node's devices.",
 		Evidence: d.held,
-		Why:      "A device can be given to two pods.",
+		Why:      "A device can be allocated to two pods.",
 		Fix: []string{
-			"take one of them off this node: docs/dra.md has the order; tell all the same --run-dir",
+			"remove one of them from this node (docs/dra.md has the steps); set the same --run-dir for all daemons",
 		},
 	})
 }

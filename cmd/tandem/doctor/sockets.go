@@ -105,12 +105,12 @@ func (n Node) unreachedDriver(a *access) string {
 func registration(s sockets) []Finding {
 	return finding.When(s.registration != "", Finding{
 		ID: "kubelet-socket", Severity: Error,
-		Summary:  "The kubelet does not take registrations of device plugins.",
+		Summary:  "The kubelet does not accept registrations of device plugins.",
 		Evidence: []string{s.registration},
-		Why:      "Without it no plugin can offer anything.",
+		Why:      "Without registration no device plugin can offer devices.",
 		Fix: []string{
 			"systemctl status kubelet",
-			"where the kubelet has another --root-dir: kubeletDir in the chart, --kubelet-dir for the daemons and " +
+			"if the kubelet has another --root-dir: set kubeletDir in the chart, --kubelet-dir for the daemons and " +
 				"for tandem doctor",
 		},
 	})
@@ -120,12 +120,12 @@ func registration(s sockets) []Finding {
 func podResources(s sockets) []Finding {
 	return finding.When(s.podResources != "", Finding{
 		ID: "pod-resources", Severity: Warning,
-		Summary:  "The kubelet does not tell which pod holds which devices.",
+		Summary:  "The kubelet does not report the devices of pods (PodResources).",
 		Evidence: []string{s.podResources},
-		Why: "Tandem then cannot tell when devices have become free, nor which pod is asking, " +
-			"and guesses from the order of questions.",
+		Why: "Tandem then learns neither of released devices nor of the requesting pod, " +
+			"and infers both from the order of the kubelet's calls.",
 		Fix: []string{
-			"look for KubeletPodResources: false among the kubelet's feature gates (before Kubernetes 1.28)",
+			"check the kubelet's feature gates for KubeletPodResources=false (before Kubernetes 1.28)",
 		},
 	})
 }
@@ -137,10 +137,10 @@ func stockPlugins(s sockets) (findings []Finding) {
 			ID: "stock-plugin", Severity: Error,
 			Summary:  fmt.Sprintf("%s is running on this node.", stock.plugin),
 			Evidence: []string{"somebody listens on " + stock.path},
-			Why: "Two plugins that offer one resource hand out the same devices to different pods; " +
-				"and when the one ends, the other is signed off (up to Kubernetes 1.36).",
+			Why: "Two plugins for one resource allocate the same devices to different pods; " +
+				"and when one plugin ends, the kubelet also removes the other (up to Kubernetes 1.36).",
 			Fix: []string{
-				"remove it from this node before Tandem comes: docs/deployers.md has the order for its chart, " +
+				"remove it from this node before you install Tandem: docs/deployers.md has the steps for its chart, " +
 					"YAML or operator",
 			},
 		})
@@ -154,9 +154,9 @@ func draSocket(s sockets) []Finding {
 		ID: "dra-socket", Severity: Error,
 		Summary:  "The kubelet cannot find the DRA driver.",
 		Evidence: []string{s.draDriver},
-		Why:      "No pod with a claim starts on this node, and none of them ends.",
+		Why:      "No pod with a claim can start or terminate on this node.",
 		Fix: []string{
-			"look at the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
+			"check the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
 		},
 	})
 }
@@ -169,7 +169,7 @@ func draGates(notes []string) []Finding {
 	return finding.Of(off, Finding{
 		ID: "dra-gates", Severity: Warning,
 		Summary: "The API server lacks features for pairs.",
-		Why:     "Tandem publishes a simpler form then: pairs stay on one switch, and more devices stay idle.",
+		Why:     "Tandem then publishes a simpler form: pairs are still on one switch, but more devices stay idle.",
 		Fix: []string{
 			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true " +
 				"for kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",

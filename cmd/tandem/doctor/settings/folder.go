@@ -46,7 +46,7 @@ func OpenFolder(path string) (Folder, error) {
 	}
 	if err != nil {
 		root.Close()
-		return nil, fmt.Errorf("lock %s, which another tandem doctor may be changing: %w", path, err)
+		return nil, fmt.Errorf("lock %s, possibly in use by another tandem doctor: %w", path, err)
 	}
 	return &heldFolder{path, root, self}, nil
 }
@@ -84,13 +84,13 @@ func ownFolder(info fs.FileInfo) error {
 	othersWrite := info.Mode().Perm()&0o002 != 0 || info.Mode().Perm()&0o020 != 0 && owner.Gid != 0
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return errors.New("a link is not followed: name the folder that it leads to")
+		return errors.New("the folder is a symbolic link: name its target instead")
 	case !info.IsDir():
 		return errors.New("it is no folder")
 	case owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to user %d, who can change it", owner.Uid)
+		return fmt.Errorf("the file belongs to user %d, who can change it", owner.Uid)
 	case othersWrite && info.Mode()&fs.ModeSticky == 0:
-		return errors.New("others than root can write to it")
+		return errors.New("users other than root can write to the file")
 	}
 	return nil
 }

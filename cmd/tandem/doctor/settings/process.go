@@ -43,12 +43,12 @@ func FindProcess(procRoot string) (Process, error) {
 		if err := trust(procRoot, dir); err == nil {
 			found = append(found, dir)
 		} else if !errors.Is(err, fs.ErrNotExist) { // else it has ended
-			refused = append(refused, fmt.Sprintf("process %s calls itself kubelet, and %v", filepath.Base(dir), err))
+			refused = append(refused, fmt.Sprintf("process %s has the name kubelet, but %v", filepath.Base(dir), err))
 		}
 	}
 	switch {
 	case len(found) > 1:
-		return Process{}, fmt.Errorf("find the kubelet: %d processes are one: %s",
+		return Process{}, fmt.Errorf("find the kubelet: %d processes match: %s",
 			len(found), strings.Join(found, ", "))
 	case len(found) == 1:
 		return readProcess(procRoot, found[0])
@@ -78,7 +78,7 @@ func trust(procRoot, dir string) error {
 		case err != nil:
 			return fmt.Errorf("its namespaces cannot be read: %w", err)
 		case own != first:
-			return fmt.Errorf("it is in a %s namespace of its own, not the node's: a container", namespace)
+			return fmt.Errorf("it runs in a container: its %s namespace is not the node's", namespace)
 		}
 	}
 	return nil
