@@ -105,7 +105,7 @@ func (e *election) turn() {
 // restart would help. Waits at most until ctx is done.
 func (e *election) alive(ctx context.Context) error {
 	if beat := e.beat.Load(); beat != nil && time.Since(*beat) > stuck {
-		return fmt.Errorf("the election of the coordination server has hung since %s", beat.Format(time.RFC3339))
+		return fmt.Errorf("the election of the coordination server hangs since %s", beat.Format(time.RFC3339))
 	}
 	if own := e.serving.Load(); own != nil {
 		return own.coordinator.Alive(ctx)

@@ -39,7 +39,7 @@ func newMembership(client api.CoordinationClient, log *slog.Logger) *membership 
 }
 
 // errForeign means that a server exists and must not be called.
-var errForeign = errors.New("the server speaks another protocol")
+var errForeign = errors.New("the server has another protocol version")
 
 // server returns the server for members' calls.
 func (m *membership) server() (api.CoordinationClient, error) {

@@ -216,7 +216,7 @@ var faults = []struct {
 	}, "device-gone", "0000:0c:00.7"},
 	{"run folder is a file", func(s *sick) { s.write("run", "") }, "run-folder", "no folder"},
 	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder",
-		"something else than a socket"},
+		"is not a socket"},
 
 	{"refused pods", func(s *sick) {
 		s.pods = []corev1.Pod{

@@ -201,7 +201,8 @@ func read[T any](dir string) (value T, boot string, err error) {
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() ||
 		int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return value, "", fmt.Errorf("trust %s: it has to be a file of user %d that nobody else can write",
+		return value, "", fmt.Errorf("trust %s: the path has to be a regular file of user %d, "+
+			"without write permission for other users",
 			name, os.Geteuid())
 	}
 	if info.Size() > MaxSize {

@@ -42,8 +42,8 @@ func damagedCheckpoint(c checkpoint) []Finding {
 		ID: "checkpoint", Severity: Warning,
 		Summary:  "The kubelet's device checkpoint cannot be read.",
 		Evidence: []string{c.damage},
-		Why: "Without other sources, Tandem identifies containers by the checkpoint. A kubelet that cannot read the " +
-			"checkpoint forgets all allocations at its next start.",
+		Why: "Without other sources, Tandem identifies containers by the checkpoint. A kubelet that cannot read " +
+			"the checkpoint forgets all allocations at its next start.",
 		Fix: []string{"drain the node, then: " + managers.Restarted("rm "+c.path)},
 	})
 }

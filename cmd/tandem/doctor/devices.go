@@ -145,7 +145,7 @@ func unreadRedirects(h hardware) []Finding {
 		ID: "acs-redirect", Severity: Unknown,
 		Summary: "Redirection of traffic to the root complex (ACS) is unknown.",
 		Why:     "Redirected traffic crosses the CPU's root complex, even if the GPU and the NIC share a switch.",
-		Fix: []string{"run tandem doctor with CAP_SYS_ADMIN: without it only the first 64 bytes are readable of the " +
-			"configuration space"},
+		Fix: []string{"run tandem doctor with CAP_SYS_ADMIN: without it only the first 64 bytes are " +
+			"readable of the configuration space"},
 	})
 }

@@ -73,7 +73,7 @@ func unreadConfig(k kubeletFacts) []Finding {
 		ID: "kubelet-config", Severity: Unknown,
 		Summary:  "The kubelet's configuration cannot be read.",
 		Evidence: []string{k.config},
-		Why:      "The configuration decides whether the GPUs and VFs of a container come from the same NUMA nodes.",
+		Why:      "The configuration decides whether a container's GPUs and VFs come from the same NUMA nodes.",
 		Fix: []string{
 			"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)",
 		},

@@ -22,8 +22,8 @@ func refusedShapes(s shapes) []Finding {
 		Why:      "If only some GPUs have a NUMA node, the kubelet counts only these GPUs, which are too few.",
 	}
 	if slices.ContainsFunc(s.VFs, hasNode) {
-		f.Why = "Policy restricted requires the smallest possible set of NUMA nodes for each resource, and the same " +
-			"set for GPUs and VFs; here the VFs fit on fewer nodes than the GPUs, or the reverse."
+		f.Why = "Policy restricted requires the smallest possible set of NUMA nodes for each resource, and the " +
+			"same set for GPUs and VFs; here the VFs fit on fewer nodes than the GPUs, or the reverse."
 		f.Fix = append(f.Fix,
 			`"excludeTopology": true in the pool of VFs (config.json, or SriovNetworkNodePolicy): `+
 				"Tandem then selects the VFs. Disadvantage: the kubelet does not see NUMA nodes without free VFs, and a "+

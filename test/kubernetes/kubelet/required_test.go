@@ -97,7 +97,8 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 // choosesApart reports whether a plugin has chosen devices without the other plugin, whose version is
 // different: only by chance the other half of the container is then on the same switches.
 func choosesApart(line pair.Line) bool {
-	return line.Message == "preferred" && line.Source == "local" && strings.Contains(line.Text, "another protocol")
+	return line.Message == "preferred" && line.Source == "local" &&
+		strings.Contains(line.Text, "another protocol version")
 }
 
 // checkAligned judges a container that has been admitted, of which the daemons were told that its pod asks
