@@ -144,7 +144,7 @@ func remarkText(remark string) []byte {
 	return []byte(remark + "\n\n")
 }
 
-// verdict is nil where nothing was found.
+// verdict returns the error for the exit code, or nil without findings.
 func verdict(findings []doctor.Finding) error {
 	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
 	switch {
@@ -157,7 +157,7 @@ func verdict(findings []doctor.Finding) error {
 	}
 }
 
-// read takes the machine over, with what is offered there.
+// read reads the machine and the offered devices.
 func (x *examiner) read(ctx context.Context) error {
 	n, err := x.readMachine()
 	if err != nil {
@@ -177,7 +177,7 @@ func (x *examiner) read(ctx context.Context) error {
 	return nil
 }
 
-// readMachine takes the machine over from sysfs.
+// readMachine reads the machine from sysfs.
 func (x *examiner) readMachine() (*machine.Node, error) {
 	n, err := machine.Read(&x.from)
 	if err != nil {
@@ -187,8 +187,8 @@ func (x *examiner) readMachine() (*machine.Node, error) {
 	return n, nil
 }
 
-// readVFs are the VFs that the configuration selects, or those that the running tandem-rdma offers, or those
-// of all NICs with RDMA: a guess, and why it is one.
+// readVFs returns the VFs of the configuration, or of the running tandem-rdma, or of all NICs with RDMA. The
+// last case is a guess, and readVFs returns the reason.
 func (x *examiner) readVFs(
 	ctx context.Context, n *machine.Node,
 ) (vfs []doctor.Device, guess string, err error) {
@@ -221,7 +221,7 @@ func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove the file that --apply wrote")
 }
 
-// run does what the flags say; false where they say nothing.
+// run executes the flags; false without flags.
 func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 	switch {
 	case f.fix && f.rollback:

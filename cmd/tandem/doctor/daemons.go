@@ -18,14 +18,14 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// daemons are Tandem's daemons on the node, by the run folders in which they meet.
+// daemons are Tandem's daemons on the node, by run folder.
 type daemons struct {
 	runDir, usualDir string
-	unusable         string   // why the daemons cannot meet in the run folder
-	others           []string // other run folders in which a daemon serves
+	unusable         string   // reason why the daemons cannot use the run folder
+	others           []string // other run folders with a serving daemon
 	held             []string // lock files of the modes
 	modes            map[mode.Mode]bool
-	lost             []string // resources with devices that the kubelet has not, or has from elsewhere
+	lost             []string // resources with devices that the kubelet lacks or has from another plugin
 }
 
 func (n Node) readDaemons(a *access) daemons {
@@ -51,12 +51,12 @@ func (n Node) readDaemons(a *access) daemons {
 	return d
 }
 
-// unusable says why the daemons cannot meet in their run folder: the folder has to be root's alone, or the
-// caller's, who may be the user of the daemons.
+// unusable returns the reason why the daemons cannot use their run folder: only root, or the caller as the
+// daemons' user, may have access to the folder.
 func (a *access) unusable(runDir string) string {
 	info, err := os.Lstat(runDir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // the daemons make the folder
+	case errors.Is(err, fs.ErrNotExist): // the daemons create the folder
 		return ""
 	case a.denied(runDir, err):
 		return ""
@@ -84,14 +84,14 @@ func owner(info fs.FileInfo) int {
 // askTimeout limits the questions to the running daemons and to the kubelet.
 const askTimeout = 5 * time.Second
 
-// lostTwice compares the devices of the running daemons with the kubelet's and, after a difference, once
-// more: a list may be on the way.
+// lostTwice compares the devices of the running daemons with the kubelet's, and repeats the comparison after
+// a difference, because a list may be in transit.
 func (n Node) lostTwice() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	pods, err := kubelet.NewPodResources(n.KubeletDir)
 	if err != nil {
-		return nil // [registration] tells
+		return nil // [registration] reports the error
 	}
 	defer pods.Close()
 	lost := n.lost(ctx, pods)
@@ -105,8 +105,8 @@ func (n Node) lostTwice() []string {
 	return lost
 }
 
-// lost returns for each resource the difference between the healthy devices of the daemon and the kubelet's.
-// Without an answer of both there is no difference.
+// lost returns the difference between the healthy devices of the daemon and of the kubelet, by resource. Both
+// have to answer.
 func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string) {
 	status, err := coordination.Status(ctx, n.RunDir)
 	if err != nil {
@@ -135,7 +135,7 @@ func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []stri
 	return lost
 }
 
-// lostDevices finds resources that the kubelet takes from another plugin.
+// lostDevices finds resources for which the kubelet uses another plugin.
 func lostDevices(d daemons) []Finding {
 	return finding.Of(d.lost, Finding{
 		ID: "kubelet-devices", Severity: Error,
@@ -152,7 +152,7 @@ func lostDevices(d daemons) []Finding {
 	})
 }
 
-// runFolder finds a folder in which the daemons cannot meet.
+// runFolder finds an unusable run folder.
 func runFolder(d daemons) []Finding {
 	return finding.When(d.unusable != "", Finding{
 		ID: "run-folder", Severity: Error,
@@ -163,7 +163,7 @@ func runFolder(d daemons) []Finding {
 	})
 }
 
-// runFolders finds daemons that serve each other in folders of their own.
+// runFolders finds daemons with different run folders.
 func runFolders(d daemons) (findings []Finding) {
 	for _, other := range d.others {
 		findings = append(findings, Finding{
@@ -177,8 +177,8 @@ func runFolders(d daemons) (findings []Finding) {
 	return findings
 }
 
-// bothModes finds device plugins next to the DRA driver. Each keeps the other away, but not from a folder
-// that was invisible at the start.
+// bothModes finds device plugins next to the DRA driver. The lock of a mode prevents both, except with run
+// folders that were invisible at the start.
 func bothModes(d daemons) []Finding {
 	return finding.When(len(d.modes) > 1, Finding{
 		ID: "modes", Severity: Error,

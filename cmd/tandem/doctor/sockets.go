@@ -17,15 +17,15 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// sockets has the reasons why nobody answers on sockets of the kubelet and of plugins; "" for an answer.
+// sockets contains the errors of the kubelet's and the plugins' sockets; "" for a socket that answers.
 type sockets struct {
-	registration string // where plugins register
-	podResources string // where Tandem asks for the devices of pods; not tried without registration
-	draDriver    string // where the kubelet finds the DRA driver
+	registration string // registration of plugins
+	podResources string // devices of pods; not tried without registration
+	draDriver    string // socket at which the kubelet finds the DRA driver
 	stock        []stockSocket
 }
 
-// stockSocket is the socket of a running plugin whose place Tandem takes.
+// stockSocket is the socket of a running plugin that Tandem replaces.
 type stockSocket struct{ plugin, path string }
 
 func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
@@ -35,7 +35,7 @@ func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
 		return s
 	}
 	s.registration = a.unreached(filepath.Join(n.KubeletDir, "device-plugins", "kubelet.sock"))
-	if s.registration == "" { // else the reason is the same
+	if s.registration == "" { // otherwise the reason is the same
 		s.podResources = a.unreached(kubelet.PodResourcesSocket(n.KubeletDir))
 	}
 	return s
@@ -44,7 +44,7 @@ func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
 func (n Node) stockSockets(a *access, resources []string) (stock []stockSocket) {
 	for _, folder := range []string{"device-plugins", "plugins_registry"} {
 		dir := filepath.Join(n.KubeletDir, folder)
-		entries, err := os.ReadDir(dir) // not every node has the second folder
+		entries, err := os.ReadDir(dir) // the second folder is optional
 		a.denied(dir, err)
 		for _, entry := range entries {
 			plugin := stockPlugin(entry.Name(), resources)
@@ -62,10 +62,10 @@ func (n Node) stockSockets(a *access, resources []string) (stock []stockSocket) 
 	return stock
 }
 
-// ownSocket matches Tandem's name for a socket: the resource, and a part that is new every time.
+// ownSocket matches the name of Tandem's sockets: the resource and a random part.
 var ownSocket = regexp.MustCompile(`-[A-Z2-7]{12}\.sock$`)
 
-// stockPlugin names the plugin that makes a socket of this name, "" for other sockets.
+// stockPlugin returns the plugin that creates sockets with this name, "" for none.
 func stockPlugin(socket string, resources []string) string {
 	if ownSocket.MatchString(socket) {
 		return ""
@@ -83,7 +83,7 @@ func stockPlugin(socket string, resources []string) string {
 	return ""
 }
 
-// unreachedDriver says why the kubelet does not find the DRA driver.
+// unreachedDriver returns the reason why the kubelet does not find the DRA driver.
 func (n Node) unreachedDriver(a *access) string {
 	dir := filepath.Join(n.KubeletDir, "plugins_registry")
 	entries, err := os.ReadDir(dir)
@@ -101,7 +101,7 @@ func (n Node) unreachedDriver(a *access) string {
 	return unreached
 }
 
-// registration finds a kubelet with which no plugin can register.
+// registration finds a kubelet that accepts no registrations.
 func registration(s sockets) []Finding {
 	return finding.When(s.registration != "", Finding{
 		ID: "kubelet-socket", Severity: Error,
@@ -130,7 +130,7 @@ func podResources(s sockets) []Finding {
 	})
 }
 
-// stockPlugins finds running plugins whose place Tandem takes.
+// stockPlugins finds running plugins that Tandem replaces.
 func stockPlugins(s sockets) (findings []Finding) {
 	for _, stock := range s.stock {
 		findings = append(findings, Finding{
@@ -161,7 +161,7 @@ func draSocket(s sockets) []Finding {
 	})
 }
 
-// draGates finds feature gates that the DRA driver goes without; fewer are published then.
+// draGates finds missing feature gates of the DRA driver.
 func draGates(notes []string) []Finding {
 	off := slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
 		return !strings.HasPrefix(note, "feature gate ")
