@@ -86,7 +86,7 @@ func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
 	}
 	prepared, err := h.preparer.Prepared()
 	if err != nil {
-		h.complaints.complain("the health of devices that are not published is not told", err)
+		h.complaints.complain("health of unpublished devices not reported", err)
 	}
 	for _, claim := range prepared {
 		for _, given := range claim.Devices {

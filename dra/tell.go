@@ -75,7 +75,7 @@ func (t *teller) resources(v *view) []*api.Resource {
 func (t *teller) taken() map[string]*api.Owner {
 	prepared, err := t.preparer.Prepared()
 	if err != nil {
-		t.complaints.complain("nobody is told who holds which device", err)
+		t.complaints.complain("prepared claims not read; status lacks the holders of devices", err)
 	}
 	taken := map[string]*api.Owner{}
 	for _, c := range prepared {

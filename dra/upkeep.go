@@ -112,7 +112,7 @@ func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
 // unprepare unprepares an orphan, and reports success.
 func (o *orphanCollector) unprepare(ctx context.Context, c claims.Claim) bool {
 	log := o.service.config.Log
-	log.Warn("a prepared claim exists no more, and the kubelet has not given it back: it is taken back",
+	log.Warn("unpreparing a claim that no longer exists and that the kubelet did not unprepare",
 		"claim", c.Namespace+"/"+c.Name, "uid", c.UID)
 	answers, err := o.service.UnprepareResourceClaims(ctx, []kubeletplugin.NamespacedObject{{
 		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID,

@@ -92,12 +92,12 @@ func (k *keeper) tell(err error) {
 	case k.complaint:
 	case works:
 		k.notes.put(k.sink.Name(), "")
-		log.Info("the node is published again")
+		log.Info("publication of this node works again")
 	default:
 		k.notes.put(k.sink.Name(), fmt.Sprintf(
-			"what is published of this node by %s is not up to date since %s: %v", k.sink.Name(),
+			"publication of this node by %s is outdated since %s: %v", k.sink.Name(),
 			time.Now().Format(time.RFC3339), err))
-		log.Warn("what is published of this node is not up to date", "error", err)
+		log.Warn("publication of this node is outdated; retrying", "error", err)
 	}
 	if k.complaint = now; now == works {
 		k.pause = 0

@@ -64,7 +64,7 @@ func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	}
 	switch {
 	case len(hinted) == 0:
-		return fmt.Sprintf("no NUMA nodes have the CPUs and memory that are asked for; policy %s refuses others",
+		return fmt.Sprintf("no NUMA nodes have the requested CPUs and memory; policy %s refuses others",
 			rule.Policy)
 	case never && most.nodes != least.nodes:
 		sentence := fmt.Sprintf("%s needed for %s, %s with hints need %d: never admitted under %s",
@@ -83,7 +83,7 @@ func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	}
 	sentence := where + t.list(hinted) + " free"
 	if t.managers != nil {
-		sentence += " with the CPUs and memory that are asked for"
+		sentence += " with the requested CPUs and memory"
 	}
 	return sentence + fmt.Sprintf("; policy %s refuses more nodes", rule.Policy)
 }

@@ -160,7 +160,7 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	next.ids = 2
 	c.state.Store(next)
 	if err := c.history.Restore(k.Decisions); err != nil {
-		log.Warn("forget earlier decisions: they are for people alone", "error", err)
+		log.Warn("history of decisions not restored", "error", err)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (c *committedState) restoreHolders(recorded func() (kubelet.Checkpoint, err
 	if now, err := recorded(); err == nil {
 		sources.Recorded = &now
 	} else {
-		log.Info("go on without the kubelet's device checkpoint", "error", err)
+		log.Info("device checkpoint of the kubelet not read", "error", err)
 	}
 	var found holders.Holders
 	found, s.allocates = holders.Find(sources)

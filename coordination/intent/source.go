@@ -161,16 +161,16 @@ func (s *source) note(err error) {
 	s.answered, s.failure = true, err
 	switch {
 	case err == nil && s.pause > 0:
-		s.log.Info("source of intent works again", "source", s.name)
+		s.log.Info("source of intent available again", "source", s.name)
 		fallthrough
 	case err == nil:
 		s.pause, s.retry = 0, time.Time{}
 		return
 	case s.pause == 0 && errors.Is(err, kubelet.ErrNoPodsAPI):
-		s.log.Info("this kubelet has no Pods API: do without it, and look for it now and then",
+		s.log.Info("Pods API not available; retrying",
 			"source", s.name, "reason", err)
 	case s.pause == 0:
-		s.log.Warn("source of intent does not work: do without it, and try it again now and then",
+		s.log.Warn("source of intent not available; retrying",
 			"source", s.name, "error", err)
 	}
 	s.pause = min(max(2*s.pause, firstPause), maxPause)

@@ -110,5 +110,5 @@ func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Gra
 		f.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)
 		return
 	}
-	f.log.Info("restore pairs", "container", container.Container, "file", file)
+	f.log.Info("restored pairs file", "container", container.Container, "file", file)
 }

@@ -98,7 +98,7 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 func (g *GPUs) refresh() {
 	found, err := g.backend.Discover()
 	if err != nil {
-		g.complain("keep the GPUs as they were", err)
+		g.complain("GPUs not read; using the last known GPUs", err)
 		return
 	}
 	g.report(found.Notes)
@@ -113,7 +113,7 @@ func (g *GPUs) refresh() {
 	newest, err := g.backend.Links()
 	g.behind = err != nil
 	if err != nil {
-		g.complain("keep the links between GPUs as they were", err)
+		g.complain("links between GPUs not read; using the last known links", err)
 	} else {
 		links, g.complaint = newest, ""
 	}

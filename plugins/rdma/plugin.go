@@ -107,7 +107,7 @@ func (p *Plugin) keepSpec(ctx context.Context) {
 		pool, _ := p.vfs.latest(p.name)
 		err := p.spec.Write(p.host, pool, given)
 		if text := fmt.Sprint(err); err != nil && text != complaint {
-			p.log.Error("containers may not get device nodes", "error", err)
+			p.log.Error("CDI spec not written; containers may lack device nodes", "error", err)
 		}
 		complaint = fmt.Sprint(err)
 		select {
@@ -125,10 +125,10 @@ func (p *Plugin) keepSpec(ctx context.Context) {
 // Allocate for their devices again.
 func (p *Plugin) prepare(pool pools.Pool) {
 	if err := p.spec.Write(p.host, pool, nil); err != nil {
-		p.log.Error("containers may not get device nodes", "error", err)
+		p.log.Error("CDI spec not written; containers may lack device nodes", "error", err)
 	}
 	if err := p.host.RestoreDevinfo(pool); err != nil {
-		p.log.Warn("Multus may not find devices of pods that run on", "error", err)
+		p.log.Warn("device-info files of running pods not restored; Multus may not find their devices", "error", err)
 	}
 }
 
@@ -211,7 +211,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 		return container.Edits{}, err
 	}
 	p.pair(ctx, pool, order, &edits)
-	p.log.Info("allocate", "devices", order, to)
+	p.log.Info("allocated", "devices", order, to)
 	return edits, nil
 }
 
@@ -243,7 +243,7 @@ func (p *Plugin) pair(ctx context.Context, pool pools.Pool, order []string, edit
 	}
 	served, written := p.member.Pair(ctx, pairs.VFs, pairs.File)
 	if err := pairs.Mount(written, edits); err != nil {
-		p.log.Error("a container is not told of pairs", "error", err)
+		p.log.Error("pairs file of a container not mounted", "error", err)
 	}
 	pairs.Tell(served, edits)
 }

@@ -258,7 +258,7 @@ func TestAllocateLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const line = `level=INFO msg=allocate resource=intel.com/a devices="[0000:81:00.2 0000:81:00.1]"`
+	const line = `level=INFO msg=allocated resource=intel.com/a devices="[0000:81:00.2 0000:81:00.1]"`
 	if diff := cmp.Diff(line+"\n"+line+" container=team/train-0/worker\n", log.String()); diff != "" {
 		t.Error(diff)
 	}

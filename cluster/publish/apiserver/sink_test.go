@@ -42,7 +42,7 @@ func TestOthersObject(t *testing.T) {
 			t.Errorf("written %v, %v", written, err)
 		}
 	}
-	if len(s.writes) > 0 || strings.Count(log.String(), "leave alone") != 1 {
+	if len(s.writes) > 0 || strings.Count(log.String(), "not replacing an object") != 1 {
 		t.Errorf("%d writes, log:\n%s", len(s.writes), log)
 	}
 	delete(s.objects, zonesOfA)

@@ -143,12 +143,12 @@ func (r *Reader) works(subject string, err error) bool {
 
 // consequences are the effects of unreadable subjects.
 var consequences = map[string]string{
-	"checkpoint": "what pods hold is not published",
-	"configuration": "the kubelet's policy is not published, so that no scheduler can tell what it will " +
-		"refuse; name its file with --kubelet-config, or let it be asked with --kubelet-address",
-	"configz":       "publish the kubelet's configuration as its file has it, without its flags",
-	CPUStateFile:    "the CPUs that containers have are not published",
-	MemoryStateFile: "the memory that containers have is not published",
+	"checkpoint": "devices of pods not read and not published",
+	"configuration": "kubelet configuration not read; schedulers cannot predict rejections; set --kubelet-config " +
+		"to the file, or --kubelet-address to query the kubelet",
+	"configz":       "kubelet not queried; publishing the configuration from the file, without the kubelet's flags",
+	CPUStateFile:    "CPUs of containers not read and not published",
+	MemoryStateFile: "memory of containers not read and not published",
 }
 
 func container(name string) Container {

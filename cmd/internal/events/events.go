@@ -191,7 +191,7 @@ func (s *Sender) send(ctx context.Context, event *corev1.Event) {
 	s.config.Count(Failed)
 	if text := err.Error(); text != s.failed {
 		s.failed = text
-		s.config.Log.Warn("an event about a pod was not taken",
+		s.config.Log.Warn("event on a pod not written",
 			"pod", event.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", err)
 	}
 }

@@ -59,10 +59,10 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 func unknownProcess(k kubeletFacts) []Finding {
 	return finding.When(k.process != "", Finding{
 		ID: "kubelet-process", Severity: Unknown,
-		Summary:  "The kubelet that runs on this node cannot be told from other processes.",
+		Summary:  "The process of this node's kubelet cannot be identified.",
 		Evidence: []string{k.process},
-		Why: "Anybody can name a process so. Files and flags of such a process are not read; those of the " +
-			"kubelet are taken from their usual place.",
+		Why: "Any user can start a process with the name kubelet, so that its flags and files are not read; the " +
+			"kubelet's files are read at their default paths.",
 		Fix: []string{
 			"run tandem doctor in the namespaces in which the kubelet runs",
 			"name its files: --kubelet-config, --kubelet-config-dir",
@@ -84,7 +84,7 @@ func unreadConfig(k kubeletFacts) []Finding {
 		ID: "kubelet-config", Severity: Unknown,
 		Summary:  "The kubelet's configuration cannot be read.",
 		Evidence: []string{k.config},
-		Why:      "It decides whether GPUs and VFs of a container come from the same NUMA nodes at all.",
+		Why:      "The configuration decides whether a container's GPUs and VFs come from the same NUMA nodes.",
 		Fix: []string{
 			"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)",
 		},
