@@ -60,7 +60,7 @@ func Enter(own Mode, runDir string, others ...string) (leave func(), err error) 
 	if err != nil {
 		return nil, fmt.Errorf("enter mode %s: %w", own, err)
 	}
-	// A process that checks the lock holds it exclusively for a moment, so Enter waits.
+	// A process that checks the lock holds the lock exclusively for a moment, so Enter waits.
 	if err := flock(file, syscall.LOCK_SH); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("enter mode %s: lock %s: %w", own, name, err)
@@ -82,8 +82,14 @@ func Running(runDir string) []Mode {
 	return slices.DeleteFunc(slices.Clone(Modes), func(m Mode) bool { return !held(Path(runDir, m)) })
 }
 
-// held reports whether a process holds a lock.
+// held reports whether a daemon holds a lock. A check holds the lock exclusively for a moment, so checks take
+// turns: otherwise a check takes another check for a daemon. The lock of the directory makes the turns, because
+// the DRA driver has no right to write to a run directory in the kubelet's directory.
 func held(name string) bool {
+	if turn, err := os.Open(filepath.Dir(name)); err == nil {
+		defer turn.Close() // after the file
+		_ = flock(turn, syscall.LOCK_EX)
+	}
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return false

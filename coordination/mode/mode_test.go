@@ -155,6 +155,29 @@ func TestBothAtOnce(t *testing.T) {
 	}
 }
 
+// TestChecksAtOnce: after a migration the lock file of the other mode remains, and no process holds the lock.
+// Daemons that start at the same time check the lock at the same time, and none is refused.
+func TestChecksAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(mode.Path(dir, mode.DRA), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var starts sync.WaitGroup
+	for range 2 {
+		starts.Go(func() {
+			for range 5000 {
+				leave, err := mode.Enter(mode.DevicePlugin, dir)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				leave()
+			}
+		})
+	}
+	starts.Wait()
+}
+
 func TestFolderThatIsNot(t *testing.T) {
 	if _, err := mode.Enter(mode.DRA, filepath.Join(t.TempDir(), "none")); err == nil ||
 		!strings.Contains(err.Error(), "enter mode dra") {

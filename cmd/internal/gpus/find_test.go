@@ -3,6 +3,8 @@
 package gpus
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -24,5 +26,25 @@ func TestVendors(t *testing.T) {
 	}
 	if nvidia, ok := gpu.MakerOf(gpu.NVIDIA); !ok || nvidia.Program != StockNVIDIA {
 		t.Errorf("NVIDIA's plugin is %q in the table", nvidia.Program)
+	}
+}
+
+// TestSeveralDrivers: the error names the driver of each vendor whose driver is in use, and a flag for each.
+func TestSeveralDrivers(t *testing.T) {
+	makers := gpu.Makers
+	t.Cleanup(func() { gpu.Makers = makers })
+	gpu.Makers = append(slices.Clone(makers), gpu.Maker{Vendor: "third", Driver: "thirdgpu"})
+	sys := fstest.MapFS{}
+	for _, m := range gpu.Makers {
+		sys["bus/pci/drivers/"+m.Driver+"/0000:01:00.0"] = &fstest.MapFile{}
+	}
+	_, err := Detect(sys, "tandem-gpu", vendorAuto)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, m := range gpu.Makers {
+		if text := err.Error(); !strings.Contains(text, m.Driver) || !strings.Contains(text, "--vendor="+m.Vendor) {
+			t.Errorf("%s is not in %q", m.Vendor, text)
+		}
 	}
 }

@@ -71,9 +71,19 @@ func Detect(sys fs.FS, program, flag string) (string, error) {
 	case 1:
 		return bound[0].Vendor, nil
 	default:
-		return "", fmt.Errorf("find GPUs: the drivers %s and %s are both in use: say which GPUs to offer "+
-			"with --vendor=%s or --vendor=%s", bound[0].Driver, bound[1].Driver, bound[0].Vendor, bound[1].Vendor)
+		return "", ambiguous(bound)
 	}
+}
+
+// ambiguous returns the error for a node on which the drivers of several vendors are in use.
+func ambiguous(bound []gpu.Maker) error {
+	var drivers, flags []string
+	for _, m := range bound {
+		drivers = append(drivers, m.Driver)
+		flags = append(flags, "--vendor="+m.Vendor)
+	}
+	return fmt.Errorf("find GPUs: the drivers %s are in use: say which GPUs to offer with %s",
+		strings.Join(drivers, " and "), strings.Join(flags, " or "))
 }
 
 // binds reports whether a PCI driver has bound a device and has finished loading.

@@ -63,7 +63,7 @@ func gpuDrivers(h hardware) []Finding {
 		Summary: fmt.Sprintf("%s not driven by %s.", finding.CountAre(len(list), "GPU"), named(driverOf)),
 		Why:     "A container cannot use it, and it is not offered.",
 		Fix: []string{
-			"modprobe amdgpu (or nvidia), and take the GPU from a driver for virtual machines (driver_override)",
+			"modprobe " + named(driverOf) + ", and take the GPU from a driver for virtual machines (driver_override)",
 		},
 	})
 }
@@ -75,8 +75,7 @@ func deviceNodes(h hardware) []Finding {
 		Summary: fmt.Sprintf("%s missing.", finding.CountAre(len(h.missing), "device node")),
 		Why:     "Containers with the device cannot open it.",
 		Fix: []string{
-			"modprobe the node's module (amdgpu, nvidia, ib_uverbs or rdma_ucm); NVIDIA's nodes are created by " +
-				"nvidia-modprobe",
+			nodesFix(),
 			"in a container: --dev-root with the node's /dev, as in --dev-root=/host/dev",
 		},
 	})

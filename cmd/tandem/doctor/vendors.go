@@ -16,6 +16,7 @@ type vendor struct {
 	driver  string // of its PCI functions
 	control string // device node that all of its GPUs share
 	render  bool   // each GPU has a render node
+	maker   string // program that makes the device nodes; "" if the driver does
 	// whether a socket in the kubelet's folder is that of the vendor's own device plugin
 	socket func(name string) bool
 }
@@ -27,7 +28,7 @@ var vendors = []vendor{
 		socket: func(name string) bool { return strings.HasPrefix(name, "amd.com_") },
 	},
 	{
-		title: "NVIDIA", driver: "nvidia", control: "nvidiactl",
+		title: "NVIDIA", driver: "nvidia", control: "nvidiactl", maker: "nvidia-modprobe",
 		// internal/plugin/server.go there
 		socket: func(name string) bool { return strings.HasPrefix(name, "nvidia-") && path.Ext(name) == ".sock" },
 	},
@@ -49,6 +50,20 @@ func named(name func(vendor) string) string {
 		names = append(names, name(v))
 	}
 	return strings.Join(names, " or ")
+}
+
+// nodesFix returns the remedy for missing device nodes: the modules to load, and the programs that make nodes.
+func nodesFix() string {
+	var modules []string
+	makers := ""
+	for _, v := range vendors {
+		modules = append(modules, v.driver)
+		if v.maker != "" {
+			makers += "; " + v.title + "'s nodes are made by " + v.maker
+		}
+	}
+	modules = append(modules, "ib_uverbs", "rdma_ucm")
+	return "modprobe " + strings.Join(modules, ", ") + ": the one whose node it is" + makers
 }
 
 func titleOf(v vendor) string  { return v.title }

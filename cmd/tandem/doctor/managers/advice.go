@@ -4,6 +4,8 @@ package managers
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 )
@@ -80,7 +82,8 @@ func wholeNodesReserved(f Facts) (findings []finding.Finding) {
 	if f.CPUPolicy != Static || f.ReservedCPUs == "" || err != nil {
 		return nil
 	}
-	for number, set := range f.CPUs {
+	for _, number := range slices.Sorted(maps.Keys(f.CPUs)) {
+		set := f.CPUs[number]
 		if len(set) == 0 || len(set.Without(reserved)) > 0 {
 			continue
 		}

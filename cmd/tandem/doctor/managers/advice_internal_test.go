@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package managers
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// TestWholeNodesReserved: the findings are in the order of the NUMA nodes, in every run.
+func TestWholeNodesReserved(t *testing.T) {
+	t.Parallel()
+	f := Facts{
+		Settings: settings.Settings{CPUPolicy: Static, ReservedCPUs: "0-63"}, CPUs: map[int]topology.CPUSet{},
+	}
+	const nodes = 64
+	for number := range nodes {
+		f.CPUs[number] = topology.CPUSet{number: true}
+	}
+	findings := wholeNodesReserved(f)
+	if len(findings) != nodes {
+		t.Fatalf("%d findings", len(findings))
+	}
+	for number, found := range findings {
+		if want := fmt.Sprintf("All CPUs of NUMA node %d are reserved for the system.", number); found.Summary != want {
+			t.Errorf("finding %d is %q", number, found.Summary)
+		}
+	}
+}
