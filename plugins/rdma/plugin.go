@@ -66,6 +66,12 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 	return g.Wait()
 }
 
+// newest returns the current devices.
+func (p *Plugin) newest() pools.Pool {
+	pool, _ := p.vfs.latest(p.name)
+	return pool
+}
+
 // tell publishes the devices until ctx is done.
 func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) {
 	for {
@@ -104,8 +110,7 @@ func (p *Plugin) keepSpec(ctx context.Context) {
 	complaint := ""
 	for given := map[string]*grants.Grant(nil); ; {
 		looked := p.vfs.nextLook()
-		pool, _ := p.vfs.latest(p.name)
-		err := p.spec.Write(p.host, pool, given)
+		err := p.spec.Write(p.host, p.newest, given)
 		if text := fmt.Sprint(err); err != nil && text != complaint {
 			p.log.Error("containers may not get device nodes", "error", err)
 		}
@@ -124,7 +129,7 @@ func (p *Plugin) keepSpec(ctx context.Context) {
 // prepare restores files that running pods refer to and that a boot removed: the kubelet does not call
 // Allocate for their devices again.
 func (p *Plugin) prepare(pool pools.Pool) {
-	if err := p.spec.Write(p.host, pool, nil); err != nil {
+	if err := p.spec.Write(p.host, p.newest, nil); err != nil {
 		p.log.Error("containers may not get device nodes", "error", err)
 	}
 	if err := p.host.RestoreDevinfo(pool); err != nil {
@@ -196,7 +201,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	beside := pool.Beside(ids)
 	given, err := p.give(pool, slices.Concat(ids, beside))
 	if err == nil {
-		err = p.spec.Write(p.host, pool, given)
+		err = p.spec.Write(p.host, p.newest, given)
 	}
 	if err != nil {
 		return container.Edits{}, fmt.Errorf("allocate %s: %w", p.name, err)
