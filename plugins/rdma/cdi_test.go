@@ -223,7 +223,7 @@ func TestCDISpecIsKept(t *testing.T) {
 			if err := harm(); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(specPause)
+			<-time.After(filesPause)
 			want(what, string(whole))
 		}
 		for class, node := range map[string]string{"infiniband_mad": "umad", "infiniband_verbs": "uverbs"} {
