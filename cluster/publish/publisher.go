@@ -80,6 +80,7 @@ func (p *Publisher) Notes() []string { return p.notes.all() }
 // recovers and calls Publish again. Until then Notes says that the publications are not up to date.
 func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced) error {
 	var all sync.WaitGroup
+	defer p.notes.put(stale, "")
 	defer p.noteFailure(ctx)
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,6 +107,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 			read.Enforced = enforcement.Enforced()
 			newest.put(read)
 			p.notes.put(failure, "")
+			p.noteStale(read.Stale)
 		}
 		select {
 		case <-ctx.Done():
@@ -125,8 +127,20 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	return nil
 }
 
-// failure is the subject of the note about a failed Publish. It is the name of no sink.
-const failure = ""
+// Subjects of notes besides the names of sinks: a failed Publish, and stale facts.
+const (
+	failure = "failure"
+	stale   = "stale"
+)
+
+// noteStale notes that published assignments of pods are those of an earlier time.
+func (p *Publisher) noteStale(reason error) {
+	text := ""
+	if reason != nil {
+		text = fmt.Sprintf("devices, CPUs and memory of pods are published as known before: %v", reason)
+	}
+	p.notes.put(stale, text)
+}
 
 // noteFailure notes the end of Publish before the end of ctx.
 func (p *Publisher) noteFailure(ctx context.Context) {

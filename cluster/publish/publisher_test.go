@@ -33,8 +33,40 @@ func (unused) Name() string                                     { return "tandem
 func (unused) Write(context.Context, facts.Facts) (bool, error) { return false, errors.New("unused") }
 func (unused) Forget()                                          {}
 
-// A panic ends Publish with all its work, so that the caller can call Publish again; until then a note says that
-// the publication is not up to date.
+// knowing is a target that is written if the facts are known.
+type knowing struct{ unused }
+
+func (knowing) Write(_ context.Context, f facts.Facts) (bool, error) {
+	return f.Unread == nil, f.Unread
+}
+
+// A target with unknown content waits for other facts, says so, and is written at once with them.
+func TestUnreadFactsAreAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		attempts := 0
+		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) { attempts++ }}
+		k := keeper{
+			Config: &config, sink: knowing{}, newest: &cell{changed: make(chan struct{})}, notes: &notes{},
+		}
+		go k.keep(ctx)
+		k.newest.put(facts.Facts{Unread: facts.ErrUnread})
+		<-time.After(time.Hour)
+		all := k.notes.all()
+		if attempts != 1 || len(all) != 1 || !strings.Contains(all[0], facts.ErrUnread.Error()) {
+			t.Errorf("%d attempts, notes %q", attempts, all)
+		}
+		k.newest.put(facts.Facts{})
+		synctest.Wait()
+		if all := k.notes.all(); attempts != 2 || len(all) > 0 {
+			t.Errorf("%d attempts, notes %q", attempts, all)
+		}
+	})
+}
+
+// A panic ends Publish with all its work, so that the caller can call Publish again; until then a note says
+// that the publication is not up to date.
 func TestPublishEndsAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
