@@ -203,11 +203,12 @@ func (g *gates) watch(ctx context.Context, complaints *complaints, changed func(
 		before := g.features()
 		err := g.ask(ctx)
 		pause := gatesPause
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
+		}
+		complaints.report("what the cluster can do is as it was known before", err)
+		switch {
 		case err != nil:
-			complaints.complain("what the cluster can do is as it was known before", err)
 			if !before.Known {
 				pause = gatesRetry
 			}
