@@ -203,11 +203,12 @@ func (g *gates) watch(ctx context.Context, complaints *complaints, changed func(
 		before := g.features()
 		err := g.ask(ctx)
 		pause := gatesPause
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
+		}
+		complaints.report("features of the cluster not read; using the last known features", err)
+		switch {
 		case err != nil:
-			complaints.complain("features of the cluster not read; using the last known features", err)
 			if !before.Known {
 				pause = gatesRetry
 			}

@@ -90,8 +90,8 @@ func deviceNames(devices []kubeletplugin.Device) []string {
 // wait for the API server.
 func (s *claimService) writeStatus(state claims.State, list []*resourceapi.ResourceClaim) {
 	prepared, err := s.preparer.Prepared()
+	s.complaints.report("statuses of claims lack their devices", err)
 	if err != nil {
-		s.complaints.complain("statuses of claims lack their devices", err)
 		return
 	}
 	for _, claim := range list {

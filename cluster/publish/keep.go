@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
@@ -50,7 +51,7 @@ func (k *keeper) keep(ctx context.Context) {
 				return
 			}
 			k.tell(err)
-			if err != nil {
+			if err != nil && complaintOf(err) != unread { // only other facts help then
 				k.rest(ctx, err)
 				continue // with the newest facts of that time
 			}
@@ -83,6 +84,7 @@ const (
 	works complaint = iota
 	refused
 	unreached
+	unread // the content is not known
 )
 
 // tell logs the begin, the change and the end of a failure.
@@ -109,6 +111,8 @@ func complaintOf(err error) complaint {
 	switch {
 	case err == nil:
 		return works
+	case errors.Is(err, facts.ErrUnread):
+		return unread
 	case errors.As(err, &answered):
 		return refused
 	default:

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
@@ -224,6 +226,31 @@ func TestDevinfoIsRenewed(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the folder has %d files, %v; want the one", len(entries), err)
 	}
+}
+
+// A removed device-info file of an idle machine returns while the plugin runs, also without CDI: Multus reads
+// the file again when a container restarts.
+func TestDevinfoIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := offered(t, rdmaVF(), nil, "intel.com", resources(rdmaPool))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Watch(ctx, func([]deviceplugin.Device) {}) }()
+		synctest.Wait()
+		file := p.host.DevinfoPath(p.name, "0000:86:02.3")
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(filesPause)
+		synctest.Wait()
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Accelerators are nothing that Multus knows of.
