@@ -158,7 +158,8 @@ func TestManyOnTheirWayToTheLargestMachine(t *testing.T) {
 		there = append(there, server.Pod(fmt.Sprint("comes-", i), i+1, i+1))
 	}
 	before, _ := cost(t)
-	if v := object.observation(on("a", there...)).verdict(server.Pod("new", 1, 1), "wish"); v.Reason != overtaken {
+	v := object.observation(on("a", there...)).verdict(server.Pod("new", 1, 1), "wish")
+	if v.Reason != overtaken {
 		t.Errorf("verdict %+v", v)
 	}
 	if after, _ := cost(t); after-before > 5*time.Second {

@@ -18,8 +18,8 @@ import (
 // way will be admitted, or where there are too many orders to tell.
 const overtaken = "another pod is on its way to the node, and one of the two may find its devices taken"
 
-// observation is a version of a node's object with the pods of one generation of the NodeInfo. Another version
-// or generation needs another observation.
+// observation is a version of a node's object with the pods of one generation of the NodeInfo. Another
+// version or generation needs another observation.
 type observation struct {
 	generation int64
 	class      *class // of the node after the admission of inFlight
@@ -72,8 +72,8 @@ func (s *observation) before() *verdict.State {
 	return s.node.State(func(types.UID) bool { return true })
 }
 
-// verdict returns the kubelet's verdict on a pod that is sent now. Pods on their way may be admitted before or
-// after the pod, and before or after others end. In every order the kubelet must admit the pod, and must not
+// verdict returns the kubelet's verdict on a pod that is sent now. Pods on their way may be admitted before
+// or after the pod, and before or after others end. In every order the kubelet must admit the pod, and must not
 // refuse another pod because of it.
 func (s *observation) verdict(pod *v1.Pod, wish request) verdict.Verdict {
 	v, known := s.class.verdicts.find(wish)
