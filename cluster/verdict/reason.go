@@ -13,10 +13,7 @@ import (
 // reason returns the reason of a refusal as one sentence for people.
 func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 	sentence := ""
-	shortage := r.Shortage
-	if r.Err == nil && shortage == nil {
-		shortage = t.Shortage(r.Requests, r.Container >= 0)
-	}
+	shortage := t.shortage(r)
 	switch {
 	case r.Err != nil:
 		sentence = r.Err.Error()
@@ -29,6 +26,14 @@ func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 		sentence = fmt.Sprintf("container %s: %s", t.wishes.containers[r.Container].Name, sentence)
 	}
 	return sentence
+}
+
+// shortage returns the shortage of devices that causes a refusal, or nil.
+func (t *trial) shortage(r *devicemanager.Refusal) *devicemanager.Shortage {
+	if r.Err != nil || r.Shortage != nil {
+		return r.Shortage
+	}
+	return t.Shortage(r.Requests, r.Container >= 0)
 }
 
 // short describes a shortage of devices.
