@@ -17,8 +17,8 @@ const filesPause = 5 * time.Second
 
 // Effects of files that cannot be written.
 const (
-	noSpec    = "containers may not get device nodes"
-	noDevinfo = "Multus may not find devices of pods that run on"
+	noSpec    = "CDI spec not written; containers may lack device nodes"
+	noDevinfo = "device-info files of running pods not restored; Multus may not find their devices"
 )
 
 // keepFiles maintains the CDI spec and the device-info files until ctx is done. Binding a driver renumbers
