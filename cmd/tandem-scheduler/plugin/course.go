@@ -70,7 +70,7 @@ func stepsOf(gone []types.UID, inFlight []*v1.Pod) (steps []step) {
 		steps = append(steps, step{end: uid})
 	}
 	for _, pod := range inFlight {
-		wish, err := wishOf(pod)
+		wish, err := hashRequest(pod)
 		if err != nil {
 			wish = "" // equal to none
 		}

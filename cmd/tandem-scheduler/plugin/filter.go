@@ -29,7 +29,7 @@ func (p *Plugin) PreFilter(
 	if !p.asksForDevices(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	text, err := wishOf(pod)
+	text, err := hashRequest(pod)
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("read what pod %s asks for: %w", pod.Name, err))
 	}
@@ -79,7 +79,7 @@ func (p *Plugin) Filter(
 func read(state fwk.CycleState) (request, error) {
 	data, err := state.Read(stateKey)
 	if err != nil {
-		return "", fmt.Errorf("read the pod's wish: %w", err)
+		return "", fmt.Errorf("read the pod's request: %w", err)
 	}
 	return data.(request), nil
 }

@@ -53,7 +53,7 @@ func survive(t testing.TB, what string, o *v1alpha1.NodeTopology) bool {
 		if object.refusal() != nil {
 			break
 		}
-		wish, err := wishOf(pod)
+		wish, err := hashRequest(pod)
 		if err != nil {
 			t.Fatal(err)
 		}

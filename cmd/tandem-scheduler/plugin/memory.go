@@ -100,13 +100,13 @@ func (s *observation) before() *verdict.State {
 	return s.node.State(func(types.UID) bool { return true })
 }
 
-// wishes limits the cached pod requests per node.
-const wishes = 64
+// maxAnswers limits the cached pod requests per node.
+const maxAnswers = 64
 
 func (s *observation) answer(pod *v1.Pod, wish request) *answer {
 	a := s.answers[wish]
 	if a == nil {
-		if len(s.answers) >= wishes {
+		if len(s.answers) >= maxAnswers {
 			clear(s.answers)
 		}
 		a = &answer{verdict: s.ask(pod)}

@@ -33,8 +33,8 @@ func kubeletUID(pod *v1.Pod) types.UID {
 	return pod.UID
 }
 
-// wish is the part of a pod on which a verdict depends. Pods with equal wishes get equal verdicts.
-type wish struct {
+// requestFields are the fields of a pod on which a verdict depends. Equal fields result in equal verdicts.
+type requestFields struct {
 	Alignment  string                             `json:"alignment,omitempty"`
 	Resources  *v1.ResourceRequirements           `json:"resources,omitempty"`
 	Claims     *v1.PodExtendedResourceClaimStatus `json:"claims,omitempty"`
@@ -49,9 +49,9 @@ type container struct {
 	Restart   *v1.ContainerRestartPolicy `json:"restart,omitempty"`
 }
 
-// wishOf returns a hash of a pod's wish.
-func wishOf(pod *v1.Pod) (string, error) {
-	w := wish{
+// hashRequest returns a hash of a pod's requestFields.
+func hashRequest(pod *v1.Pod) (string, error) {
+	w := requestFields{
 		Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,
 		Claims: pod.Status.ExtendedResourceClaimStatus, Init: len(pod.Spec.InitContainers),
 		Overhead: pod.Spec.Overhead,
