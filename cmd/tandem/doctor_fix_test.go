@@ -111,7 +111,7 @@ func TestFixKubelet(t *testing.T) {
 		t.Errorf("a dry run changed something (-before +after):\n%s", diff)
 	}
 	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied,
-		"The way back: tandem doctor --rollback-kubelet --kubelet-config-dir=ROOT/kubelet.d "+
+		"To undo the change: tandem doctor --rollback-kubelet --kubelet-config-dir=ROOT/kubelet.d "+
 			"--kubelet-dir=ROOT/kubelet\n") ||
 		!strings.HasSuffix(applied, "Now: systemctl restart kubelet\n") || strings.Contains(applied, "Removed") {
 		t.Errorf("told:\n%s", applied)
@@ -267,6 +267,7 @@ func TestFixKubeletUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"belong to --fix-kubelet": {"--apply"}, "--static-cpus belong": {"--static-cpus", "--rollback-kubelet"},
 		"exclude each other": {"--fix-kubelet", "--rollback-kubelet"}, "want 0 or more": {"--cpus", "-1"},
+		"--last belongs to --rollback-kubelet": {"--last"},
 	} {
 		if code, _, stderr := run(s.command(args...)...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%q: exit code %d; %q, want %q", args, code, stderr, want)
@@ -445,7 +446,7 @@ func TestFixKubeletWayBack(t *testing.T) {
 	s.check(os.Rename(s.path("kubelet/config.yaml"), s.path("elsewhere.yaml")))
 	s.process("7", "kubelet", "--config", s.path("elsewhere.yaml"), "--config-dir", s.path("kubelet.d"))
 	_, told, _ := strings.Cut(s.succeeds("--fix-kubelet", "--apply", "--static-cpus"),
-		"The way back: tandem doctor ")
+		"To undo the change: tandem doctor ")
 	s.cpuState("static", s.allCPUs())
 	s.remove("proc/7")
 	told, _, _ = strings.Cut(strings.ReplaceAll(told, "ROOT", s.root), "\n")
