@@ -21,7 +21,8 @@ import (
 
 // busybox stands in for the image's: nsenter runs on a node that is a folder, timeout (of wget) tells how its
 // kubelet is. The kubelet dies of the first restart where the file "dies" says so, and its process is gone
-// too where "kills" does. One that is restarted is young.
+// too where "kills" does. One that is restarted is young. The script is killed before or after the first
+// restart where "interrupted-before" or "interrupted-after" says so.
 const busybox = `#!/bin/sh
 case $1 in
 timeout) [ -e NODE/dead ] && [ ! -e NODE/liar ] || echo ok ;;
@@ -31,12 +32,15 @@ nsenter)
 	shift
 	case "$*" in
 	"systemctl restart kubelet")
+		[ ! -e NODE/interrupted-before ] || { rm NODE/interrupted-before; kill -9 $PPID; exit 1; }
 		echo restart >>NODE/log
 		rm -f NODE/dead
 		[ ! -e NODE/dies ] || mv NODE/dies NODE/dead
 		echo 5.00 1.00 >NODE/proc/uptime
 		[ ! -e NODE/kills ] || rm -r NODE/proc NODE/kills
+		[ ! -e NODE/interrupted-after ] || { rm NODE/interrupted-after; kill -9 $PPID; }
 		;;
+	rm\ *) exec "$@" ;;
 	"systemctl is-active --quiet kubelet") [ ! -e NODE/dead ] || exit 3 ;;
 	/proc/*/root/usr/bin/tandem\ *)
 		shift
@@ -163,6 +167,7 @@ func (n *kubeletNode) check(
 
 const (
 	fix, back = "tandem doctor --fix-kubelet --apply\n", "tandem doctor --rollback-kubelet\n"
+	undo      = "tandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins --kubelet-dir=/kubelet\n"
 	restart   = "restart\n"
 )
 
@@ -174,10 +179,10 @@ func TestKubeletOfNode(t *testing.T) {
 	n.check("fix", n.run, expect{true, true, fix})
 	n.check("back", n.run, expect{true, false, back + restart})
 	n.check("back", n.run, expect{true, false, back})
+	n.settled()
 	n.write("dies", "")
 	n.write("kills", "") // and its command line is gone with it
-	n.check("fix", n.run, expect{false, false, fix +
-		"restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins --kubelet-dir=/kubelet\nrestart\n"})
+	n.check("fix", n.run, expect{false, false, fix + restart + undo + restart})
 }
 
 // Any pod in the node's network can answer where a dead kubelet did.
@@ -185,8 +190,7 @@ func TestLiarOfNode(t *testing.T) {
 	n := newKubeletNode(t)
 	n.write("dies", "")
 	n.write("liar", "")
-	n.check("fix", n.run, expect{false, false, fix +
-		"restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins --kubelet-dir=/kubelet\nrestart\n"})
+	n.check("fix", n.run, expect{false, false, fix + restart + undo + restart})
 }
 
 // The virtual machine has no systemd, and what stands in for it knows all that the script says.
@@ -250,6 +254,94 @@ func TestInterruptedOfNode(t *testing.T) {
 	if state := n.read("kubelet/cpu_manager_state"); state != "" {
 		t.Errorf("the state of the other policy is still there: %s", state)
 	}
+}
+
+// A kubelet that does not bear further settings gets the file from before these settings again.
+func TestEarlierFileOfNode(t *testing.T) {
+	n := newKubeletNode(t)
+	n.check("fix", n.run, expect{true, true, fix + restart})
+	before := n.read(own)
+	n.flags = "--static-cpus"
+	n.write("dies", "")
+	n.write("kills", "")
+	said := n.check("fix", n.run, expect{false, true, "tandem doctor --fix-kubelet --static-cpus --apply\nrestart\n" +
+		"tandem doctor --rollback-kubelet --last --kubelet-config-dir=/drop-ins --kubelet-dir=/kubelet\nrestart\n"})
+	if diff := cmp.Diff(before, n.read(own)); diff != "" ||
+		!strings.Contains(said, "It is well again with its old settings.") {
+		t.Errorf("said:\n%s\n%s (-before +after):\n%s", said, own, diff)
+	}
+	n.settled()
+}
+
+// settled checks that nothing of a change is left to undo.
+func (n *kubeletNode) settled() {
+	n.t.Helper()
+	if left, err := filepath.Glob(n.path(own) + ".*"); err != nil || len(left) > 0 {
+		n.t.Errorf("there are %q, %v", left, err)
+	}
+}
+
+// A kubelet without a configuration file, by flags and an empty folder of drop-ins alone, is restarted after
+// its settings are taken away.
+func TestNodeWithoutFile(t *testing.T) {
+	n := newKubeletNode(t)
+	for _, file := range []string{"kubelet/config.yaml", "drop-ins/10-cloud.conf"} {
+		if err := os.Remove(n.path(file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.process("--config-dir", n.path("drop-ins"))
+	n.write("dies", "")
+	n.write("kills", "")
+	done, said, log := n.run("fix")
+	const want = fix + restart + undo + restart
+	if done || log != want || !strings.Contains(said, "It is well again with its old settings.") {
+		t.Errorf("ready %t\n%s\nlog:\n%s, want\n%s", done, said, log, want)
+	}
+	n.settled()
+}
+
+// A pod that is killed before or after the restart leaves settings that the kubelet may not bear. The next pod
+// undoes the change then, whether there was a file before or not.
+func TestUndoOfInterrupted(t *testing.T) {
+	for _, at := range []string{"interrupted-before", "interrupted-after"} {
+		for _, earlier := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/earlier file %t", at, earlier), func(t *testing.T) {
+				n := newKubeletNode(t)
+				if earlier {
+					n.check("fix", n.run, expect{true, true, fix + restart})
+					n.flags = "--static-cpus"
+				}
+				before := n.read(own)
+				n.write(at, "")
+				n.write("dies", "")
+				if done, said, _ := n.run("fix"); done || n.read(own) == before {
+					t.Fatalf("ready %t\n%s", done, said)
+				}
+				if at == "interrupted-before" {
+					n.write("proc/uptime", "3600.00 1.00\n") // it still runs with its old settings
+				}
+				n.flags = ""
+				done, said, log := n.run("fix")
+				if diff := cmp.Diff(before, n.read(own)); done || diff != "" ||
+					!strings.Contains(said, "It is well again with its old settings.") {
+					t.Errorf("ready %t\n%s\nlog:\n%s\n%s (-before +after):\n%s", done, said, log, own, diff)
+				}
+				n.settled()
+			})
+		}
+	}
+}
+
+// After an interruption, a kubelet that bears the settings keeps them: there is nothing to undo any more.
+func TestWellAfterInterruption(t *testing.T) {
+	n := newKubeletNode(t)
+	n.write("interrupted-after", "")
+	if done, said, _ := n.run("fix"); done {
+		t.Fatalf("ready\n%s", said)
+	}
+	n.check("fix", n.run, expect{true, true, fix})
+	n.settled()
 }
 
 // Where nothing can be written nothing is restarted.

@@ -208,8 +208,8 @@ func (x *examiner) readVFs(
 
 // fixer changes the kubelet's configuration.
 type fixer struct {
-	fix, rollback bool
-	change        fix.Change
+	fix, rollback, last bool
+	change              fix.Change
 }
 
 func (f *fixer) register(flags *pflag.FlagSet) {
@@ -219,6 +219,8 @@ func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.change.StaticCPUs, "static-cpus", false, "with --fix-kubelet: also set cpuManagerPolicy "+
 		"static, and reserve a CPU of each NUMA node for the system unless CPUs are already reserved")
 	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove the file that --apply wrote")
+	flags.BoolVar(&f.last, "last", false, "with --rollback-kubelet: undo only the last change of the file; "+
+		"possible until the kubelet is well with the change")
 }
 
 // run executes the flags; false without flags.
@@ -228,9 +230,11 @@ func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 		return true, usage("--fix-kubelet and --rollback-kubelet exclude each other")
 	case f.change != fix.Change{} && !f.fix:
 		return true, usage("--apply and --static-cpus belong to --fix-kubelet")
+	case f.last && !f.rollback:
+		return true, usage("--last belongs to --rollback-kubelet")
 	case f.rollback:
 		x.node.Sys = os.DirFS(x.from.SysfsRoot) // the devices do not matter
-		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet)
+		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet, f.last)
 	case f.fix:
 		if _, err := x.readMachine(); err != nil {
 			return true, err

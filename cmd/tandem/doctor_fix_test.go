@@ -267,6 +267,7 @@ func TestFixKubeletUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"belong to --fix-kubelet": {"--apply"}, "--static-cpus belong": {"--static-cpus", "--rollback-kubelet"},
 		"exclude each other": {"--fix-kubelet", "--rollback-kubelet"}, "want 0 or more": {"--cpus", "-1"},
+		"--last belongs to --rollback-kubelet": {"--last"},
 	} {
 		if code, _, stderr := run(s.command(args...)...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%q: exit code %d; %q, want %q", args, code, stderr, want)

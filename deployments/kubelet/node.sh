@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs in the pods of the DaemonSets on their node. "node.sh fix FILE" gives the kubelet the settings that it lacks, with the flags in FLAGS,
 # "node.sh back FILE" takes them away. Both restart the kubelet if that is needed, and make FILE when the kubelet is well. A kubelet that
-# does not become well after a change loses the change again; then the pod stays unready and its log says so. HEALTHZ is the URL of the
-# kubelet's health where its configuration has another healthzPort or healthzBindAddress.
+# does not become well after a fix gets the file from before the fix again, or none; then the pod stays unready and its log says so. The
+# content from before is next to the file until the kubelet is well, so the next pod can still undo the fix of a pod that was killed. HEALTHZ
+# is the URL of the kubelet's health where its configuration has another healthzPort or healthzBindAddress.
 #
 # A pod tries once. When its container is started again the node may have work: delete the pod on the drained node, as roll.sh does.
 set -u
@@ -33,28 +34,34 @@ well() {
 	done
 }
 
-# change runs tandem doctor with these flags and restarts the kubelet where it says that this is needed. Then back is what undoes it: a
-# kubelet that is dead does not tell any more where its drop-ins are.
-back=
+# change runs tandem doctor with these flags and restarts the kubelet where the output says that this is needed: a kubelet that is ill even
+# if tandem doctor failed behind that line. Then undo has the flags that undo the change, because a kubelet that is dead does not tell where
+# its drop-ins are, and before is the file to remove once the kubelet is well.
+ill='' undo='' before=''
 change() {
 	said=$(on_node "$tandem" doctor "$@" 2>&1)
 	code=$?
 	echo "$said"
-	[ $code = 0 ] || return 1
+	undo=$(echo "$said" | busybox sed -n 's/^To undo the change: tandem doctor //p')
+	before=$(echo "$said" | busybox sed -n 's/^Once the kubelet is well: rm //p')
+	[ $code = 0 ] || [ -n "$ill" ] || return 1
 	case $said in
-	*"Now: systemctl restart kubelet"*)
-		back=$(echo "$said" | busybox sed -n 's/^The way back: tandem doctor //p')
-		on_node systemctl restart kubelet
-		;;
+	*"Now: systemctl restart kubelet"*) on_node systemctl restart kubelet ;;
 	esac
+	return $code
 }
 
 case $1 in
 fix)
-	change --fix-kubelet ${FLAGS-} --apply && well && : >"$2" && exit 0
-	if [ -n "$back" ]; then
+	if change --fix-kubelet ${FLAGS-} --apply && well; then
+		[ -z "$before" ] || on_node rm -f "$before"
+		: >"$2"
+		exit
+	fi
+	if [ -n "$undo" ]; then
 		echo "The kubelet is not well: taking its new settings away."
-		change $back && well && echo "It is well again with its old settings."
+		ill=yes
+		change $undo && well && echo "It is well again with its old settings."
 	fi
 	;;
 back)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fix writes the settings that a kubelet lacks into a file of Tandem's own in the kubelet's folder of
-// drop-ins, and removes the file. It changes no file of another owner.
+// drop-ins, and removes the file. It changes no file of another owner. Until the kubelet is well with a change,
+// the content from before the change is next to the file, for [RollBack].
 package fix
 
 import (
@@ -31,9 +32,10 @@ func Run(out io.Writer, n managers.Kubelet, c Change) error {
 	return fixer{out, n, settings.OpenFolder}.fix(c)
 }
 
-// RollBack removes Tandem's file.
-func RollBack(out io.Writer, n managers.Kubelet) error {
-	return fixer{out, n, settings.OpenFolder}.rollBack()
+// RollBack removes Tandem's file. With last, RollBack undoes the last change only: Tandem's file has the content
+// from before the change again.
+func RollBack(out io.Writer, n managers.Kubelet, last bool) error {
+	return fixer{out, n, settings.OpenFolder}.rollBack(last)
 }
 
 func (x fixer) fix(c Change) error {
@@ -50,10 +52,18 @@ func (x fixer) fix(c Change) error {
 	if err != nil {
 		return fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
+	if c.Apply {
+		if err := x.settle(p, now); err != nil {
+			return err
+		}
+	}
 	own := ownFile(now.At)
 	staticCPUs := c.StaticCPUs || own != "" && now.Origin("cpuManagerPolicy") == own
 	if len(lacking(now, staticCPUs)) == 0 {
 		x.printf("The configuration of the kubelet needs no change (%s).\n", now.Sources())
+		if c.Apply {
+			x.wayBack(now.At)
+		}
 		return x.finish(now, c.Apply, false)
 	}
 	content, after, err := x.plan(p, cmp.Or(own, "these settings"), staticCPUs)
@@ -69,11 +79,11 @@ func (x fixer) fix(c Change) error {
 		x.printf("Nothing was changed. Drain the node, then: %s && systemctl restart kubelet\n", c.command())
 		return nil
 	}
-	if err := x.replace(after, content); err != nil {
+	if err := x.change(after, content); err != nil {
 		return err
 	}
 	x.printf("Wrote %s.\n", own)
-	x.printf("To undo the change: tandem doctor --rollback-kubelet%s\n", x.places(after.At))
+	x.wayBack(after.At)
 	return x.finish(after, true, true)
 }
 
@@ -153,7 +163,7 @@ Then, on the drained node: %s
 }
 
 // rollBack finds the folder on the command line of the running kubelet, or in a flag of doctor.
-func (x fixer) rollBack() error {
+func (x fixer) rollBack(last bool) error {
 	p, err := x.node.Process()
 	if err != nil {
 		return err
@@ -163,17 +173,27 @@ func (x fixer) rollBack() error {
 		return errors.New("roll back: the kubelet's folder of drop-ins is unknown: " +
 			"set --kubelet-config-dir")
 	}
-	own := ownFile(at)
-	after, unread := x.node.Read(p, settings.Overlay{own: nil})
-	switch err := x.replace(after, nil); {
+	own, content := ownFile(at), []byte(nil)
+	if last {
+		if content, err = x.earlier(at.Dir); err != nil {
+			return fmt.Errorf("roll back the last change: %w", err)
+		}
+	}
+	after, unread := x.node.Read(p, settings.Overlay{own: content})
+	changed := true
+	switch err := x.replace(after, content); {
 	case errors.Is(err, fs.ErrNotExist):
 		x.printf("There is no %s.\n", own)
+		after.Changed, changed = append(after.Changed, p.ChangedSince(x.node.Now, at.Dir)...), false
 	case err != nil:
 		return err
-	default:
+	case content == nil:
 		x.printf("%s is gone.\n", own)
-		return errors.Join(x.finish(after, true, true), unread)
+	default:
+		x.printf("%s is as before the last change.\n", own)
 	}
-	after.Changed = append(after.Changed, p.ChangedSince(x.node.Now, at.Dir)...)
-	return errors.Join(x.finish(after, true, false), unread)
+	if err := x.finish(after, true, changed); err != nil {
+		return errors.Join(err, unread)
+	}
+	return errors.Join(x.forget(at.Dir), unread)
 }

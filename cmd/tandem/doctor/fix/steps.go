@@ -23,9 +23,6 @@ type fixer struct {
 
 func (x fixer) printf(format string, args ...any) { fmt.Fprintf(x.out, format, args...) }
 
-// staged is the name of Tandem's file before the rename into place: the kubelet reads names in .conf alone.
-const staged = DropIn + ".new"
-
 // replace puts content in the place of Tandem's file; nil removes the file. Whenever replace is interrupted,
 // the kubelet starts with the files on the disk, and the next run does the rest:
 //   - the new file is on the disk before anything changes, so that a full or read-only disk is found first;
@@ -38,27 +35,23 @@ func (x fixer) replace(after managers.Facts, content []byte) (err error) {
 		return err
 	}
 	defer folder.Close()
-	before, err := folder.Read(DropIn)
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !missing {
+	before, err := current(folder, after.At)
+	if err != nil {
 		return err
 	}
-	if !missing && !bytes.HasPrefix(before, []byte(madeBy)) {
-		return fmt.Errorf("%s was not written by Tandem: its first line differs", ownFile(after.At))
-	}
-	if err := stage(folder, content); err != nil {
+	if err := stage(folder, DropIn, content); err != nil {
 		return fmt.Errorf("write %s: %w", ownFile(after.At), err)
 	}
-	if missing && content == nil {
+	if before == nil && content == nil {
 		return fmt.Errorf("remove %s: %w", ownFile(after.At), fs.ErrNotExist)
 	}
 	if err := x.removeStale(after); err != nil {
-		return errors.Join(err, ignoreMissing(folder.Remove(staged)))
+		return errors.Join(err, ignoreMissing(folder.Remove(DropIn+staged)))
 	}
 	if content == nil {
 		err = folder.Remove(DropIn)
 	} else {
-		err = folder.Rename(staged, DropIn)
+		err = folder.Rename(DropIn+staged, DropIn)
 	}
 	if err != nil {
 		return fmt.Errorf("change %s: %w", ownFile(after.At), err)
@@ -66,14 +59,29 @@ func (x fixer) replace(after managers.Facts, content []byte) (err error) {
 	return nil
 }
 
-// stage writes the file under another name, over the file of an interrupted run.
-func stage(folder settings.Folder, content []byte) error {
-	err := ignoreMissing(folder.Remove(staged))
+// current returns the content of Tandem's file, nil for no file. The file of another owner is an error.
+func current(folder settings.Folder, at settings.Files) ([]byte, error) {
+	content, err := folder.Read(DropIn)
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	if !bytes.HasPrefix(content, []byte(madeBy)) {
+		return nil, fmt.Errorf("%s was not written by Tandem: its first line differs", ownFile(at))
+	}
+	return content, nil
+}
+
+// staged is the end of a file's name before the rename into place: the kubelet reads names in .conf alone.
+const staged = ".new"
+
+// stage writes a file under another name, over the file of an interrupted run.
+func stage(folder settings.Folder, name string, content []byte) error {
+	err := ignoreMissing(folder.Remove(name + staged))
 	if err != nil || content == nil {
 		return err
 	}
-	if err := folder.Create(staged, content); err != nil {
-		return errors.Join(err, ignoreMissing(folder.Remove(staged)))
+	if err := folder.Create(name+staged, content); err != nil {
+		return errors.Join(err, ignoreMissing(folder.Remove(name+staged)))
 	}
 	return nil
 }

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,13 +114,18 @@ func TestInterrupted(t *testing.T) {
 		name, policy string
 		seed         func(managers.Kubelet) error
 		run          func(fixer) error
-		inPlace      bool // Tandem's file, at the end
+		atEnd        []string // files in the folder of drop-ins
 	}{
-		{"fix", "none", func(managers.Kubelet) error { return nil }, change, true},
+		{"fix", "none", func(managers.Kubelet) error { return nil }, change, []string{DropIn, earlierDropIn}},
 		{"roll back", managers.Static, func(n managers.Kubelet) error {
 			f, err := n.Read(settings.Process{}, nil)
 			return errors.Join(err, os.WriteFile(ownFile(f.At), dropIn(f, true), 0o600))
-		}, fixer.rollBack, false},
+		}, func(x fixer) error { return x.rollBack(false) }, nil},
+		{"roll back the last change", managers.Static, func(n managers.Kubelet) error {
+			f, err := n.Read(settings.Process{}, nil)
+			return errors.Join(err, os.WriteFile(ownFile(f.At), dropIn(f, true), 0o600),
+				os.WriteFile(filepath.Join(f.At.Dir, earlierDropIn), dropIn(f, false), 0o600))
+		}, func(x fixer) error { return x.rollBack(true) }, []string{DropIn}},
 	} {
 		for name, fault := range map[string]error{
 			"killed": nil, "disk full": syscall.ENOSPC, "read-only": syscall.EROFS,
@@ -149,7 +154,7 @@ func TestInterrupted(t *testing.T) {
 					if err := startable(n); err != nil {
 						t.Errorf("interrupted at step %d: the kubelet does not start: %v", step, err)
 					}
-					finishes(t, n, step, direction.run, direction.inPlace)
+					finishes(t, n, step, direction.run, direction.atEnd)
 				}
 			})
 		}
@@ -157,23 +162,22 @@ func TestInterrupted(t *testing.T) {
 }
 
 // finishes runs a change again, and looks at its end.
-func finishes(t *testing.T, n managers.Kubelet, step int, run func(fixer) error, inPlace bool) {
+func finishes(t *testing.T, n managers.Kubelet, step int, run func(fixer) error, atEnd []string) {
 	t.Helper()
 	var told strings.Builder
 	if err := run(fixer{&told, n, settings.OpenFolder}); err != nil {
 		t.Errorf("after step %d the next run fails: %v", step, err)
 	}
-	f, err := n.Read(settings.Process{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, missing := os.Stat(ownFile(f.At))
-	if inPlace == errors.Is(missing, fs.ErrNotExist) || startable(n) != nil {
-		t.Errorf("after step %d the next run leaves: %v, %v\n%s", step, missing, startable(n), told.String())
+	if err := startable(n); err != nil {
+		t.Errorf("after step %d the next run leaves: %v\n%s", step, err, told.String())
 	}
 	entries, err := os.ReadDir(n.ConfigDir)
-	if left := len(entries); err != nil || inPlace != (left == 1) {
-		t.Errorf("after step %d there are %v, %v", step, entries, err)
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	if err != nil || !slices.Equal(names, atEnd) {
+		t.Errorf("after step %d there are %v, %v, want %v", step, names, err, atEnd)
 	}
 }
 

@@ -117,7 +117,7 @@ func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 		}
 		s.Files = append(s.Files, file)
 	}
-	if s.Read = len(s.Files) > 0 || f.Config == ""; !s.Read {
+	if s.Read = len(s.Files) > 0 || f.Config == "" || f.Guessed && f.Dir != ""; !s.Read {
 		return s, &configuration.FileError{File: f.Config, Err: fs.ErrNotExist}
 	}
 	s.override(flags)
