@@ -65,9 +65,9 @@ func graceOf(pod *corev1.Pod) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// confirmDeleted judges a pod that the API server no longer has. A forced deletion removes the object at once,
-// while containers run for their grace period, and longer if the kubelet cannot reach the API server. The pod
-// has ended after the grace period, if PodResources does not list the pod's devices.
+// confirmDeleted judges a pod that the API server no longer has. A forced deletion removes the object at
+// once, while containers run for their grace period, and longer if the kubelet cannot reach the API server.
+// The pod has ended after the grace period, if PodResources does not list the pod's devices.
 func (r *recordedPods) confirmDeleted(ctx context.Context, recorded kubelet.Checkpoint, uid string) error {
 	pod := r.pods[uid]
 	if pod.Missing.IsZero() {
@@ -79,8 +79,8 @@ func (r *recordedPods) confirmDeleted(ctx context.Context, recorded kubelet.Chec
 	return err
 }
 
-// lists reports whether PodResources lists a pod with the devices of the checkpoint. It uses Get, which changes
-// nothing in the kubelet, unlike List. A kubelet without Get lists nothing.
+// lists reports whether PodResources lists a pod with the devices of the checkpoint. It uses Get, which
+// changes nothing in the kubelet, unlike List. A kubelet without Get lists nothing.
 func (r *recordedPods) lists(ctx context.Context, recorded kubelet.Checkpoint, uid string) (bool, error) {
 	resources, err := kubelet.NewPodResources(r.kubeletDir)
 	if err != nil {

@@ -50,8 +50,8 @@ func newHolderView(config Config, complaints *complaints) *holderView {
 var errUnrecorded = errors.New("it is not known which devices pods have from device plugins: the kubelet's " +
 	"device checkpoint cannot be read")
 
-// update reads the holders of all devices in the checkpoint, and the ends of pods with a machine's devices. It
-// reports whether the holders have changed.
+// update reads the holders of all devices in the checkpoint, and the ends of pods with a machine's devices.
+// It reports whether the holders have changed.
 func (h *holderView) update(ctx context.Context, machine inventory.Machine) (changed bool) {
 	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
 	if errors.Is(err, fs.ErrNotExist) {

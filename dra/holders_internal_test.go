@@ -259,8 +259,8 @@ func TestHeldDeviceComesBack(t *testing.T) {
 	m.holds("its device is back")
 }
 
-// A forced deletion removes a pod from the API server at once. The pod's device is free after the grace period
-// of the containers, and not while the kubelet lists the pod with the device.
+// A forced deletion removes a pod from the API server at once. The pod's device is free after the grace
+// period of the containers, and not while the kubelet lists the pod with the device.
 func TestForcedDeletion(t *testing.T) {
 	m := newMigrating(t)
 	now := time.Now()
