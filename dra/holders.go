@@ -30,14 +30,16 @@ type holderView struct {
 	complaints *complaints
 	recorded   *recordedPods // belongs to the goroutine that calls update
 
-	holders *latest[map[string]string] // by device ID, for people; nil before the first successful read
+	// by device ID, for people; nil before the first successful read. It includes devices that the node lacks at
+	// the moment, because a device can appear between two reads.
+	holders *latest[map[string]string]
 }
 
 func newHolderView(config Config, complaints *complaints) *holderView {
 	return &holderView{
 		kubeletDir: config.KubeletDir, log: config.Log, complaints: complaints,
 		recorded: &recordedPods{
-			client: config.Client, kubeletDir: config.KubeletDir, ownUID: config.PodUID,
+			client: config.Client, kubeletDir: config.KubeletDir, ownUID: config.PodUID, now: time.Now,
 			pods: map[string]recordedPod{},
 		},
 		holders: newLatest(map[string]string(nil)),
@@ -48,19 +50,21 @@ func newHolderView(config Config, complaints *complaints) *holderView {
 var errUnrecorded = errors.New("it is not known which devices pods have from device plugins: the kubelet's " +
 	"device checkpoint cannot be read")
 
-// update reads the holders of a machine's devices. It reports whether they have changed.
+// update reads the holders of all devices in the checkpoint, and the ends of pods with a machine's devices.
+// It reports whether the holders have changed.
 func (h *holderView) update(ctx context.Context, machine inventory.Machine) (changed bool) {
 	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		h.complaints.complain("device checkpoint of the kubelet not read; using the last known holders", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	h.complaints.report("device checkpoint of the kubelet not read; using the last known holders", err)
+	if err != nil {
 		return false
 	}
-	known := deviceIDs(machine)
-	if err := h.recorded.update(ctx, recorded, podsWith(recorded, known)); err != nil {
-		h.complaints.complain("pods of the node not read; using the last known pods", err)
-	}
+	err = h.recorded.update(ctx, recorded, podsWith(recorded, deviceIDs(machine)))
+	h.complaints.report("pods of the node not read; using the last known pods", err)
 	found, _ := holders.Find(holders.Sources{Recorded: &recorded, Pods: h.recorded.living()})
-	before, held := h.holders.get(), heldBy(found, known)
+	before, held := h.holders.get(), heldBy(found)
 	if before != nil && maps.Equal(held, before) {
 		return false
 	}
@@ -83,8 +87,8 @@ func podsWith(recorded kubelet.Checkpoint, known map[string]bool) map[string]boo
 	return pods
 }
 
-// heldBy returns the holders of the node's devices, for people. A replica counts as its device.
-func heldBy(found holders.Holders, known map[string]bool) map[string]string {
+// heldBy returns the holders of devices, for people. A replica counts as its device.
+func heldBy(found holders.Holders) map[string]string {
 	held := map[string]string{}
 	for _, h := range found {
 		who := "a pod with UID " + h.UID
@@ -93,9 +97,7 @@ func heldBy(found holders.Holders, known map[string]bool) map[string]string {
 		}
 		for _, ids := range h.Devices {
 			for _, id := range ids {
-				if id = original(id); known[id] {
-					held[id] = who + ", by a device plugin"
-				}
+				held[original(id)] = who + ", by a device plugin"
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -110,6 +111,19 @@ func (m *migrating) List(
 	return &podresources.ListPodResourcesResponse{PodResources: m.listed}, nil
 }
 
+func (m *migrating) Get(
+	_ context.Context, asked *podresources.GetPodResourcesRequest,
+) (*podresources.GetPodResourcesResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, pod := range m.listed {
+		if pod.Name == asked.PodName {
+			return &podresources.GetPodResourcesResponse{PodResources: pod}, nil
+		}
+	}
+	return nil, fmt.Errorf("pod %s in namespace %s not found", asked.PodName, asked.PodNamespace)
+}
+
 func (m *migrating) ListPods(context.Context, *pods.ListPodsRequest) (*pods.ListPodsResponse, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,10 +185,11 @@ func (m *migrating) holds(what string, want ...string) {
 	for range 5 {
 		m.viewer.holders.update(m.t.Context(), m.machine)
 		var got []string
-		for id, who := range m.viewer.holders.holders.get() {
-			who, _, _ = strings.Cut(who, ", ")
-			who = strings.TrimPrefix(strings.TrimPrefix(who, "pod "), "a pod with ")
-			got = append(got, id+" by "+who)
+		for _, g := range withHolders(m.machine, m.viewer.holders.holders.get()).GPUs {
+			if who, _, _ := strings.Cut(g.Held, ", "); who != "" {
+				who = strings.TrimPrefix(strings.TrimPrefix(who, "pod "), "a pod with ")
+				got = append(got, g.ID+" by "+who)
+			}
 		}
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
@@ -242,6 +257,68 @@ func TestHeldDeviceComesBack(t *testing.T) {
 	m.holds("its device is away")
 	m.machine.GPUs = all
 	m.holds("its device is back")
+}
+
+// A forced deletion removes a pod from the API server at once. The pod's device is free after the grace
+// period of the containers, and not while the kubelet lists the pod with the device.
+func TestForcedDeletion(t *testing.T) {
+	m := newMigrating(t)
+	now := time.Now()
+	m.viewer.holders.recorded.now = func() time.Time { return now }
+	m.record(map[string]string{"1": "a"})
+	pod := podWith("old-0", "1")
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	m.create(pod)
+	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
+	m.holds("while the pod runs", "a by team/old-0")
+	m.remove("old-0")
+	m.holds("after the deletion", "a by team/old-0")
+	now = now.Add(time.Hour)
+	m.holds("while the kubelet lists the pod", "a by team/old-0")
+	m.change(func() { m.listed = nil })
+	m.holds("after that")
+
+	m.record(map[string]string{"2": "a"})
+	pod.UID = "2"
+	m.create(pod)
+	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
+	m.holds("the next pod runs", "a by team/old-0")
+	m.change(func() { m.listed = nil })
+	m.remove("old-0")
+	m.create(podWith("old-0", "3"))
+	m.holds("the grace period has begun", "a by team/old-0")
+	now = now.Add(29 * time.Second)
+	m.holds("nor is it over", "a by team/old-0")
+	now = now.Add(time.Second)
+	m.holds("after the grace period")
+}
+
+// A device that appears late is held from the start by a pod of the checkpoint.
+func TestLateDeviceIsHeld(t *testing.T) {
+	m := newMigrating(t)
+	all := m.machine.GPUs
+	m.machine.GPUs = all[:1]
+	m.record(map[string]string{"1": "b"})
+	m.holds("before the device is there")
+	holders := m.viewer.holders.holders.get()
+	if late := withHolders(inventory.Machine{GPUs: all}, holders).GPUs[1]; late.Held == "" {
+		t.Error("the device of a running pod is free until the next look at the checkpoint")
+	}
+	m.machine.GPUs = all
+	m.holds("and after", "b by UID 1")
+}
+
+// A kubelet with another version of the Pods API is one without: the API server tells which pods have ended.
+func TestOtherVersionOfThePodsAPI(t *testing.T) {
+	m := newMigrating(t)
+	m.serve(filepath.Join(m.config.KubeletDir, "pods-api/pods-api.sock"), func(*grpc.Server) {})
+	m.record(map[string]string{"1": "a"})
+	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
+	m.create(podWith("old-0", "1"))
+	m.holds("while the pod runs", "a by team/old-0")
+	m.change(func() { m.listed = nil })
+	m.remove("old-0")
+	m.holds("after the end")
 }
 
 // PodResources is asked no more than is needed: List is not harmless.

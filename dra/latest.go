@@ -80,7 +80,7 @@ func (c *complaints) report(consequence string, err error) {
 	switch {
 	case err == nil && failed:
 		delete(c.last, consequence)
-		c.log.Info("no longer: "+consequence, "error", before.text)
+		c.log.Info("recovered from: "+consequence, "error", before.text)
 	case err != nil:
 		c.last[consequence] = complaint{err.Error(), time.Now()}
 		if before.text != err.Error() {

@@ -5,15 +5,14 @@ package dra
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
@@ -29,8 +28,9 @@ type recordedPods struct {
 	client     kubernetes.Interface
 	kubeletDir string
 	ownUID     string // UID of the driver's pod, "" if unknown
+	now        func() time.Time
 
-	pods map[string]recordedPod // by UID
+	pods map[string]recordedPod // by UID; includes pods whose devices the node lacks at the moment
 }
 
 // recordedPod contains the known facts about a pod in the checkpoint; the zero value means none.
@@ -38,19 +38,22 @@ type recordedPod struct {
 	Name   kubelet.Pod
 	Static bool // the API server has a mirror object, which users may delete
 	Ended  bool // no container runs or will run
+	// Grace is the time for which containers may run after the pod's deletion from the API server.
+	Grace   time.Duration
+	Missing time.Time // when the API server first lacked the pod; zero while the API server has the pod
 }
 
 // update refreshes names and ends, for the given pods with devices of the node. Absence from a list of a
 // starting kubelet, or of a kubelet without connection to the API server, does not mean that a pod has ended.
-// The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods API the API server
-// is the source. After an error the previous facts remain; an unknown pod counts as running.
+// The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods API, or with another
+// version of it, the API server is the source. After an error the previous facts remain; an unknown pod counts as running.
 func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool) error {
-	all := map[string]bool{} // includes pods whose devices the node lacks at the moment
+	all := map[string]bool{}
 	for container := range recorded.Containers() {
 		all[podOf(container)] = true
 	}
 	maps.DeleteFunc(r.pods, func(uid string, _ recordedPod) bool { return !all[uid] })
-	for uid := range pods {
+	for uid := range all {
 		if _, known := r.pods[uid]; !known {
 			r.pods[uid] = recordedPod{}
 		}
@@ -62,7 +65,7 @@ func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, 
 	defer cancel()
 	listed, err := kubelet.ListPods(ctx, r.kubeletDir)
 	switch {
-	case errors.Is(err, kubelet.ErrNoPodsAPI):
+	case errors.Is(err, kubelet.ErrNoPodsAPI), status.Code(err) == codes.Unimplemented: // or another version
 		return r.confirm(ctx, recorded, pods)
 	case err != nil:
 		return err
@@ -84,47 +87,14 @@ func (r *recordedPods) adopt(listed []corev1.Pod) error {
 	return nil
 }
 
-// confirm asks the API server for pods. The checkpoint contains only UIDs; PodResources gives the name of a
-// UID while the pod lives, and the API server confirms the name.
-func (r *recordedPods) confirm(ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool) error {
-	candidates, err := r.candidates(ctx, recorded)
-	problems := []error{err}
-	for uid := range pods {
-		known := r.pods[uid]
-		confirmed := known != recordedPod{}
-		name := known.Name
-		if !confirmed {
-			name = candidates[uid]
-		}
-		if known.Ended || name.Name == "" {
-			continue
-		}
-		pod, err := r.client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-		switch {
-		case err == nil && string(pod.UID) == uid:
-			r.pods[uid] = recordedPod{Name: name, Ended: kubelet.HasEnded(pod)}
-		case err == nil && pod.Annotations[configHash] == uid:
-			r.pods[uid] = recordedPod{Name: name, Static: true}
-		case err != nil && !apierrors.IsNotFound(err):
-			problems = append(problems, fmt.Errorf("ask for pod %s/%s: %w", name.Namespace, name.Name, err))
-		case confirmed && !known.Static:
-			r.pods[uid] = recordedPod{Name: name, Ended: true}
-		}
-	}
-	return errors.Join(problems...)
-}
-
-// configHash is the annotation of a static pod's mirror object with the UID that the kubelet uses
-// (pkg/kubelet/types/pod_update.go).
-const configHash = "kubernetes.io/config.hash"
-
 // candidates returns names for pods without a name: those that PodResources lists with the same devices. List
 // can make a kubelet assign a device twice during an allocation (see package kubelet), so the call is limited
 // to the time in which a pod has no name.
 func (r *recordedPods) candidates(
-	ctx context.Context, recorded kubelet.Checkpoint,
+	ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool,
 ) (map[string]kubelet.Pod, error) {
-	if !slices.Contains(slices.Collect(maps.Values(r.pods)), recordedPod{}) {
+	unnamed := func(uid string) bool { return r.pods[uid] == recordedPod{} }
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(pods)), unnamed) {
 		return nil, nil
 	}
 	resources, err := kubelet.NewPodResources(r.kubeletDir)
@@ -144,7 +114,7 @@ func (r *recordedPods) candidates(
 	return names, nil
 }
 
-// living returns the pods with devices of the node that are not known to have ended.
+// living returns the pods of the checkpoint that are not known to have ended.
 func (r *recordedPods) living() *holders.Pods {
 	living := &holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
 	for uid, pod := range r.pods {
@@ -159,4 +129,15 @@ func (r *recordedPods) living() *holders.Pods {
 func podOf(container string) string {
 	uid, _, _ := strings.Cut(container, "/")
 	return uid
+}
+
+// containerOf returns the name of a container in the checkpoint.
+func containerOf(container string) string {
+	_, name, _ := strings.Cut(container, "/")
+	return name
+}
+
+// sameDevices compares lists of device IDs in any order.
+func sameDevices(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

@@ -137,36 +137,28 @@ type fileRestorer struct {
 
 // begin restores files at the start.
 func (f *fileRestorer) begin(ctx context.Context) {
-	if err := f.preparer.Restore(ctx, f.newest.get().State); err != nil {
-		f.complaints.complain(filesMissing, err)
-		f.failed.set(err)
-	}
+	err := f.preparer.Restore(ctx, f.newest.get().State)
+	f.complaints.report(filesMissing, err)
+	f.failed.set(err)
 }
 
-// run restores files until ctx is done: after a change of the machine's devices, such as VFs that appear late
-// after a boot, and after the loss of a file.
+// run restores files periodically until ctx is done, and after a change of the machine's devices, such as VFs
+// that appear late after a boot. Each look compares all files of claims with the machine, so that a failed
+// write, a lost file and an outdated file need no notification.
 func (f *fileRestorer) run(ctx context.Context) {
 	tick := time.NewTicker(filesPause)
 	defer tick.Stop()
-	v, changed := f.newest.watch()
-	for looks := v.looks; ; {
+	for {
+		v, changed := f.newest.watch()
+		if err := f.preparer.Repair(ctx, v.State); !errors.Is(err, claims.ErrBusy) && ctx.Err() == nil {
+			f.complaints.report(filesMissing, err)
+			f.failed.set(err)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		case <-tick.C:
 		}
-		v, changed = f.newest.watch()
-		var err error
-		if v.looks != looks || !f.preparer.Complete() {
-			if err = f.preparer.Repair(ctx, v.State); errors.Is(err, claims.ErrBusy) {
-				continue
-			}
-			looks = v.looks
-		}
-		if err != nil && ctx.Err() == nil {
-			f.complaints.complain(filesMissing, err)
-		}
-		f.failed.set(err)
 	}
 }

@@ -3,14 +3,17 @@
 package dra
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"hash/crc32"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -162,6 +165,36 @@ func TestOrphanOfARunningPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	left("another pod has its name", 0)
+}
+
+// Files of claims are compared with the machine periodically, while nothing changes: here a CDI spec that a
+// killed process left behind.
+func TestFilesAreRepairedPeriodically(t *testing.T) {
+	dir, cdiDir, log := t.TempDir(), t.TempDir(), slog.New(slog.DiscardHandler)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		files := &fileRestorer{
+			complaints: newComplaints(log), newest: newLatest(&view{}), failed: newLatest(error(nil)),
+			preparer: claims.New(claims.Options{Dir: dir, CDIDir: cdiDir, Log: log}),
+		}
+		ended := make(chan struct{})
+		go func() { defer close(ended); files.run(ctx) }()
+		synctest.Wait()
+		left := filepath.Join(cdiDir, "tandem.dev-claim_uid-ended.json")
+		for range 2 {
+			if err := os.WriteFile(left, []byte("{}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			checkpointed(t, dir, nil)
+			<-time.After(filesPause)
+			synctest.Wait()
+			if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the file of a claim that has ended: %v", err)
+			}
+		}
+		cancel()
+		<-ended
+	})
 }
 
 // reserved is a prepared claim "train", reserved for pods.

@@ -71,10 +71,11 @@ func (m *composition) restore(c Claim) error {
 	if err == nil {
 		err = m.write(c)
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		return m.files.unrestored(c, err)
 	}
-	return m.files.unrestored(c, err)
+	m.files.restored(c)
+	return nil
 }
 
 // compose determines the environment of containers with the given devices.

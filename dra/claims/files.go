@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -61,6 +62,9 @@ type claimFiles struct {
 	pairsDir string
 	disk     disk
 	log      *slog.Logger
+
+	mu       sync.Mutex
+	outdated map[types.UID]string // reasons for files that could not be restored and are there, as logged
 }
 
 func (f *claimFiles) specPath(claim types.UID) string {
@@ -119,6 +123,7 @@ func (f *claimFiles) remove(gone, left []Claim) error {
 		if err := f.disk.remove(f.specPath(c.UID)); err != nil {
 			return err
 		}
+		f.restored(c)
 		for _, first := range c.firsts() {
 			if len(inGroup(left, first.Group)) > 0 {
 				continue
@@ -132,13 +137,26 @@ func (f *claimFiles) remove(gone, left []Claim) error {
 }
 
 // unrestored returns the error of a prepared claim whose files cannot be written, or nil if all files exist.
+// The next repair tries again.
 func (f *claimFiles) unrestored(c Claim, cause error) error {
 	if missing := f.missing(c); missing != "" {
 		return fmt.Errorf("restore %s of %s: %w", missing, c, cause)
 	}
-	f.log.Warn("a prepared claim keeps its existing CDI spec",
-		"claim", c.Namespace+"/"+c.Name, "error", cause)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if text := cause.Error(); f.outdated[c.UID] != text {
+		f.outdated[c.UID] = text
+		f.log.Warn("a prepared claim keeps its existing CDI spec",
+			"claim", c.Namespace+"/"+c.Name, "error", cause)
+	}
 	return nil
+}
+
+// restored ends the complaint about a claim that unrestored logged.
+func (f *claimFiles) restored(c Claim) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.outdated, c.UID)
 }
 
 // missing returns the name of a missing or incomplete file of a prepared claim, or "": the CDI spec, with all

@@ -325,3 +325,10 @@ func (n *node) prepared(uid types.UID) Claim {
 	}
 	return find(claims, uid)
 }
+
+// Complete reports whether all files exist that were reported to the kubelet.
+func (n *node) Complete() bool {
+	n.t.Helper()
+	known, err := n.Prepared()
+	return err == nil && len(n.files.complete(known)) == len(known)
+}

@@ -35,58 +35,73 @@ func (p *Preparer) Prepare(
 	return answers
 }
 
-// prepare prepares the claims of a pod, under the lock. With an error it returns the claims that are prepared
-// nevertheless.
+// prepare prepares the claims of a pod. With an error it returns the claims that are prepared nevertheless.
+//
+// Rebind waits for the API server, so prepare calls it after the release of the lock. Until Rebind succeeds
+// new claims are recorded and have their files, but the kubelet does not get their names: a repeated call
+// finds them recorded and calls Rebind again, and the end of the pod unprepares them.
 func (p *Preparer) prepare(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
 ) ([]Claim, error) {
-	release, err := lock(p.Dir)
+	kept, fresh, all, err := p.record(state, claims, pods)
 	if err != nil {
-		return nil, err
-	}
-	defer release()
-	known, err := p.store.read()
-	if err != nil {
-		return nil, err
-	}
-	kept, due := split(known, claims)
-	if len(due) > 0 && state.Unread != nil {
-		return p.files.complete(kept), fmt.Errorf("prepare claims: %w", state.Unread)
-	}
-	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
-		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
-	})
-	groups, err := group(claims, pods)
-	if err != nil {
-		return p.files.complete(kept), err
-	}
-	d := newDecision(state, others, groups)
-	fresh, err := p.decide(d, due, others, pods)
-	if err != nil {
-		return p.files.complete(kept), err
-	}
-	all := slices.Concat(others, fresh)
-	m := p.newComposition(d.nodeIndex, all)
-	written, err := m.addAll(kept, fresh)
-	if err == nil {
-		err = conflict(pods, claims, all, m.environments)
-	}
-	if err != nil {
-		return p.files.complete(kept), err
-	}
-	if err := p.commit(m, fresh, written); err != nil {
-		_, undo := p.forget(all, fresh)
-		return p.files.complete(kept), errors.Join(err, undo)
+		return kept, err
 	}
 	given := slices.Concat(kept, fresh)
 	if !redeemed(given...) {
 		return given, nil
 	}
 	if err := p.rebind(ctx, all); err != nil {
-		_, undo := p.forget(all, fresh)
-		return slices.DeleteFunc(kept, func(c Claim) bool { return redeemed(c) }), errors.Join(err, undo)
+		return slices.DeleteFunc(kept, func(c Claim) bool { return redeemed(c) }), err
 	}
 	return given, nil
+}
+
+// record decides about the claims of a pod and writes the decision, under the lock. It returns the claims
+// that were prepared before, the new ones, and all claims of the node. With an error it returns the claims
+// that are prepared nevertheless.
+func (p *Preparer) record(
+	state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
+) (kept, fresh, all []Claim, err error) {
+	release, err := lock(p.Dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer release()
+	known, err := p.store.read()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	kept, due := split(known, claims)
+	failed := func(err error) ([]Claim, []Claim, []Claim, error) { return p.files.complete(kept), nil, nil, err }
+	if len(due) > 0 && state.Unread != nil {
+		return failed(fmt.Errorf("prepare claims: %w", state.Unread))
+	}
+	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
+		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
+	})
+	groups, err := group(claims, pods)
+	if err != nil {
+		return failed(err)
+	}
+	d := newDecision(state, others, groups)
+	if fresh, err = p.decide(d, due, others, pods); err != nil {
+		return failed(err)
+	}
+	all = slices.Concat(others, fresh)
+	m := p.newComposition(d.nodeIndex, all)
+	written, err := m.addAll(kept, fresh)
+	if err == nil {
+		err = conflict(pods, claims, all, m.environments)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	if err := p.commit(m, fresh, written); err != nil {
+		_, undo := p.forget(all, fresh)
+		return failed(errors.Join(err, undo))
+	}
+	return kept, fresh, all, nil
 }
 
 // split separates the prepared claims from the claims that need preparation.
@@ -156,7 +171,7 @@ func (p *Preparer) commit(m *composition, fresh, written []Claim) error {
 func (p *Preparer) Unprepare(
 	ctx context.Context, claims []kubeletplugin.NamespacedObject,
 ) map[types.UID]error {
-	gone, left, err := p.unprepare(claims)
+	gone, left, err := p.unprepare(claims) // without the lock afterwards, as rebind waits
 	answers := make(map[types.UID]error, len(claims))
 	for _, claim := range claims {
 		answers[claim.UID] = err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 )
@@ -47,18 +49,13 @@ func New(options Options) *Preparer {
 	options.Host.CDI = nil // the CDI specs of claims contain the device nodes
 	files := &claimFiles{
 		cdiDir: options.CDIDir, pairsDir: options.Host.PairsDir, disk: files{}, log: options.Log,
+		outdated: map[types.UID]string{},
 	}
 	return &Preparer{options, files, &store{dir: options.Dir, files: files, log: options.Log}}
 }
 
 // Prepared returns the prepared claims, by namespace and name.
 func (p *Preparer) Prepared() ([]Claim, error) { return readCheckpoint(p.Dir) }
-
-// Complete reports whether all files of the prepared claims exist.
-func (p *Preparer) Complete() bool {
-	known, err := readCheckpoint(p.Dir)
-	return err == nil && len(p.files.complete(known)) == len(known)
-}
 
 // Bound returns the devices of prepared claims, in the form of pool.Options:
 //   - the actual VFs, by device of the pool: for a pair its VF, for a VF the assigned VF, and for a single

@@ -90,6 +90,54 @@ func TestComplete(t *testing.T) {
 	n.check(claim)
 }
 
+// An outdated file whose write fails stays, with one line in the log, and the next repair writes it. So it is
+// with a lost device-info file.
+func TestOutdatedFilesAreWrittenLater(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(claim)
+	spec := n.files.specPath(claim.UID)
+	whole, err := os.ReadFile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(spec, append(whole, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		n.during(fails, 1, func() { err = n.Repair(t.Context(), n.state) })
+		if content, unread := os.ReadFile(spec); err != nil || unread != nil || len(content) != len(whole)+1 {
+			t.Errorf("%v, %v: %d bytes", err, unread, len(content))
+		}
+	}
+	if told := strings.Count(n.log.String(), "keeps the CDI spec"); told != 1 {
+		t.Errorf("told %d times: %s", told, n.log)
+	}
+	infos, err := filepath.Glob(filepath.Join(n.Host.DevinfoDir, "*"))
+	if err != nil || len(infos) != 2 {
+		t.Fatalf("device-info files %v, %v", infos, err)
+	}
+	if err := os.Remove(infos[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Repair(t.Context(), n.state); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(spec); err != nil || string(content) != string(whole) {
+		t.Errorf("%v: %s", err, content)
+	}
+	if _, err := os.Stat(infos[0]); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(spec, append(whole, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.during(fails, 1, func() { err = n.Repair(t.Context(), n.state) })
+	if told := strings.Count(n.log.String(), "keeps the CDI spec"); told != 2 {
+		t.Errorf("two failures, told %d times: %s", told, n.log)
+	}
+}
+
 // Whichever write fails while a damaged checkpoint is replaced, and whenever the process dies, running claims
 // keep their files.
 func TestEveryWriteOfADamagedCheckpoint(t *testing.T) {

@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -165,7 +166,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// What cannot be published is not prepared: Multus would take another VF than the container has.
+// What cannot be published is not reported as prepared: Multus would take another VF than the container has.
 func TestNotPublished(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	n.allocate(pool.VF, 1)
@@ -175,7 +176,14 @@ func TestNotPublished(t *testing.T) {
 		!strings.Contains(err.Error(), "API server is away") {
 		t.Errorf("error %v", err)
 	}
+	n.check(claim) // for the next call
+	if err := n.end(claim); err != nil {
+		t.Error(err)
+	}
 	n.check()
+	if err := n.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err; err == nil {
+		t.Error("says that it is prepared, again")
+	}
 	n.refusal = nil
 	n.ready(claim)
 	n.check(claim)
@@ -189,6 +197,29 @@ func TestNotPublished(t *testing.T) {
 		t.Error(err)
 	}
 	n.check()
+}
+
+// Nobody waits for the API server except the pod whose VFs are published.
+func TestRebindHoldsNoLock(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	n.allocate(pool.VF, 1)
+	claim := n.extended("train", [2]int{4, 4})
+	publish, called := n.Rebind, 0
+	n.Rebind = func(ctx context.Context, bound map[string]string) error {
+		called++
+		release, err := tryLock(n.Dir)
+		if err != nil {
+			t.Errorf("while a VF is published: %v", err)
+		} else {
+			release()
+		}
+		return publish(ctx, bound)
+	}
+	n.ready(claim)
+	n.ready(claim)
+	if err := n.end(claim); err != nil || called != 3 {
+		t.Errorf("published %d times: %v", called, err)
+	}
 }
 
 // A reserved VF that is broken is not handed out, and another one not twice for it.
