@@ -162,7 +162,8 @@ func (s *State) refused(w *podRequests, t *trial, refusal *devicemanager.Refusal
 	}
 	onEmpty, always := empty.admit(w, false)
 	v.Never = always != nil
-	if v.Never && t.shortage(refusal) != nil { // pods that end do not help
+	// With required alignment the kubelet reports the shortage or the separated pairs, depending on its order.
+	if v.Never && always.Err == nil && !w.required && t.shortage(refusal) != nil {
 		t, refusal = onEmpty, always
 	}
 	v.Reason = t.reason(refusal, v.Never)
