@@ -22,20 +22,27 @@ func HasEnded(pod *corev1.Pod) bool {
 
 // UIDs returns the kubelet's UIDs of pods, in the order of the list. The API server has a mirror of a static
 // pod, with the UID of the static pod in an annotation (CreateMirrorPod in pkg/kubelet/pod/mirror_client.go).
-// The owner of a mirror is its node. Anybody can annotate a pod: an annotation never yields the UID of
-// another pod in the list.
+// Anybody can annotate a pod: an annotation never yields the UID of another pod in the list.
 func UIDs(list []corev1.Pod) []string {
 	uids, taken := make([]string, len(list)), map[string]bool{}
 	for i := range list {
 		uids[i] = string(list[i].UID)
 		taken[uids[i]] = true
 	}
-	isNode := func(owner metav1.OwnerReference) bool { return owner.APIVersion == "v1" && owner.Kind == "Node" }
 	for i := range list {
-		static := list[i].Annotations[corev1.MirrorPodAnnotationKey]
-		if static != "" && !taken[static] && slices.ContainsFunc(list[i].OwnerReferences, isNode) {
+		if static := StaticUID(&list[i]); static != "" && !taken[static] {
 			uids[i], taken[static] = static, true
 		}
 	}
 	return uids
+}
+
+// StaticUID returns the UID that a mirror names as the UID of its static pod, "" for a pod that is no mirror:
+// the owner of a mirror is its node.
+func StaticUID(pod *corev1.Pod) string {
+	isNode := func(owner metav1.OwnerReference) bool { return owner.APIVersion == "v1" && owner.Kind == "Node" }
+	if !slices.ContainsFunc(pod.OwnerReferences, isNode) {
+		return ""
+	}
+	return pod.Annotations[corev1.MirrorPodAnnotationKey]
 }

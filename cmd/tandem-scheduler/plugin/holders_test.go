@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
@@ -84,6 +85,7 @@ func TestStaticPod(t *testing.T) {
 	r := start(t, topology)
 	mirror, other := server.Pod("static-a", 2, 2), server.Pod("other", 2, 2)
 	mirror.Annotations = map[string]string{v1.MirrorPodAnnotationKey: file}
+	mirror.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a"}}
 	_, got := r.filter(server.Pod("new", 4, 4), on("a", mirror, other), on("a", other))
 	want(t, got[0], fwk.Unschedulable, "no NUMA node has 4 amd.com/gpu")
 	if !got[1].IsSuccess() {
