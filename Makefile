@@ -84,15 +84,15 @@ MEMORY = $(eval MEMORY := $(shell test/tools/tmpdir.sh))$(MEMORY)
 test race $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
 
 .PHONY: test
-test: ## Run the root module's tests in five minutes: the built daemons beside a fake kubelet, a tenth of the random cases
+test: ## Run the root module's tests in five minutes: the built daemons with a fake kubelet, a tenth of the random cases
 	$(PROGRESS) "the first run compiles dependencies; packages are printed in order, so that a slow one holds back those behind it" \
 		go test -short -vet=off -tags $(TAGS) -p $$((2 * $$(nproc))) -timeout 20m ./... # make lint vets; many tests wait
 
 .PHONY: check
-check: $(CHECKS) ## Run what make test shortens or leaves out: the parts below, one after the other
+check: $(CHECKS) ## Run the tests that make test shortens or omits: the check-* targets in sequence
 
 .PHONY: check-own
-check-own: ## Run the tests of the root module, whole and with the race detector
+check-own: ## Run all tests of the root module with the race detector
 	$(PROGRESS) "own packages with the race detector" go test -race -timeout 60m ./...
 
 .PHONY: check-release
@@ -100,11 +100,11 @@ check-release: ## Run the tests of image and release
 	cd deployments/release && $(PROGRESS) "deployments/release; the image is started in pods of many operators" go test -timeout 30m ./...
 
 .PHONY: check-others
-check-others: ## Run the tests beside programs of others: Helm, kustomize, the schemas of Kubernetes, other allocators, Chromium where there is one
+check-others: ## Run the tests with third-party programs: Helm, kustomize, the schemas of Kubernetes, other allocators, Chromium if installed
 	cd test/others && $(PROGRESS) "test/others; Helm takes minutes to compile the first time" go test ./...
 
 .PHONY: check-dra
-check-dra: ## Run the tests around the scheduler's allocators of Kubernetes 1.35 to 1.37
+check-dra: ## Run the tests with the scheduler's allocators of Kubernetes 1.35 to 1.37
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra" go test ./dra/...
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.36" go test $(KUBE36) ./dra -sequences=150
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.35" go test $(KUBE35) ./dra -sequences=150
@@ -114,11 +114,11 @@ check-scheduler: ## Run the tests of tandem-scheduler
 	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test ./...
 
 .PHONY: check-kubelet
-check-kubelet: ## Run the managers of kubelet 1.37 around the built plugins
+check-kubelet: ## Run the tests of the built plugins with the managers of kubelet 1.37
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./kubelet/...
 
 .PHONY: check-kubelet36
-check-kubelet36: ## Run those of kubelet 1.36, with fewer admissions
+check-kubelet36: ## Run the tests of the built plugins with the managers of kubelet 1.36 and fewer admissions
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet, 1.36; $(KUBELET)" go test $(KUBE36) -count=1 -timeout 60m ./kubelet -admissions=60 -chaos=150
 
 # What decides by a machine, and starts no other program.
@@ -126,11 +126,11 @@ ARM := ./topology/... ./coordination/holders ./coordination/resources ./coordina
 	./plugins/rdma/pools ./plugins/rdma/grants ./plugins/gpu/amd ./plugins/gpu/nvidia/settings ./cmd/tandem/doctor/settings
 
 .PHONY: test-arm
-test-arm: ## Run the tests that start no other program as programs for ARM nodes (needs qemu-user-static)
+test-arm: ## Run the tests that start no other program, built for ARM (needs qemu-user-static)
 	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static $(ARM)
 
 .PHONY: browser
-browser: ## Look at the page of "tandem status --serve" with Chromium, write screenshots into bin/browser and those of docs (needs chromium)
+browser: ## Test the page of "tandem status --serve" in Chromium, and write screenshots to bin/browser and docs (needs chromium)
 	cd test/others && go test -count=1 -v ./browser -screenshots=$(BIN)/browser -documents=$(CURDIR)/docs
 
 .PHONY: race
@@ -139,33 +139,33 @@ race: ## Run all tests with the race detector, the kubelet's managers included
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet; $(KUBELET)" go test -race -count=1 -timeout 60m ./kubelet/...
 
 .PHONY: parity
-parity: ## Report which tests show each row of the parity checklist that Tandem must or should fulfil; OUTPUT=json for programs
+parity: ## List the tests of each required row of the parity checklist; OUTPUT=json for programs
 	@mkdir -p $(BIN)
 	@{ go test -json ./...; (cd deployments/release && go test -json ./image); (cd test/others && go test -json ./chart/...); } \
 		>$(BIN)/parity.json || true # what failed is in the report
 	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
 
 .PHONY: chaos
-chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of the real kubelet; SEED (1) repeats a campaign
+chaos: ## Admit ADMISSIONS (10000) pods under faults, half with each version of the real kubelet; SEED (1) selects the campaign
 	cd test/kubernetes && $(PROGRESS) "kubelet 1.36 under faults; $(KUBELET)" \
 		go test $(KUBE36) -count=1 -timeout 2h -v -run '^TestChaos$$' ./kubelet -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 	cd test/kubernetes && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
 		go test -count=1 -timeout 2h -v -run '^TestChaos$$' ./kubelet -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
 .PHONY: simulate-faults
-simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet while calls, reads, the coordinator and the kubelet fail; SEED (1) is the first seed
+simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet; SEED (1) is the first seed
 	$(PROGRESS) "the coordinator under faults" \
 		go test -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
 
 .PHONY: verdicts
-verdicts: ## Compare VERDICTS (100000) of what schedulers are told with those of the real kubelet's managers, for 1.37 and 1.36; SEED (1) repeats
+verdicts: ## Compare VERDICTS (100000) verdicts of tandem-scheduler with the managers of the real kubelet, 1.37 and 1.36; SEED (1) selects the cases
 	cd test/kubernetes && $(PROGRESS) "verdicts of kubelet 1.37; $(KUBELET)" \
 		go test -count=1 -timeout 3h -v -run '^TestVerdictIsTheKubelets$$' ./kubelet -verdicts=$(VERDICTS) -seed=$(SEED)
 	cd test/kubernetes && $(PROGRESS) "verdicts of kubelet 1.36; $(KUBELET)" \
 		go test $(KUBE36) -count=1 -timeout 3h -v -run '^TestVerdictIsTheKubelets$$' ./kubelet -verdicts=$(VERDICTS) -seed=$(SEED)
 
 .PHONY: claims
-claims: ## Allocate SEQUENCES (10000) random sequences of claims with the scheduler's allocators of 1.35 to 1.37, and judge them; SEED (1) repeats
+claims: ## Allocate SEQUENCES (10000) random sequences of claims with the scheduler's allocators of 1.35 to 1.37, and check the results; SEED (1) selects the sequences
 	cd test/kubernetes && go test -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
 	cd test/kubernetes && go test $(KUBE36) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
 	cd test/kubernetes && go test $(KUBE35) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
@@ -190,7 +190,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: bench
-bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) times for BENCHTIME (50ms), beside other allocators; compare with the run before
+bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) times for BENCHTIME (50ms), also with other allocators; compare with the previous run
 	@mkdir -p $(BIN)
 	@! test -f $(BIN)/bench.txt || mv $(BIN)/bench.txt $(BIN)/bench.before.txt
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) ./... | tee $(BIN)/bench.txt
@@ -205,7 +205,7 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 
 # Who waits for the kubelet to be compiled can look at this meanwhile.
 .PHONY: plan
-plan: ## Build tandem alone, within a minute, and show what a container gets on a recorded machine
+plan: ## Build only tandem, within a minute, and show the devices of a container on a recorded machine
 	@$(PROGRESS) "build tandem, a minute the first time" \
 		env CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem
 	@echo "A container asks for 4 GPUs and 4 VFs on a recorded server with eight MI300X. Tandem's plan, the pairs on one switch (PIX) each:"; echo
@@ -221,7 +221,7 @@ demo: plan build $(NVML) ## Show a plan, then place pods on every recorded machi
 	$(BIN)/demo --bin $(BIN) $(addprefix --nvml=,$(NVML))
 
 .PHONY: gpu-check
-gpu-check: build ## Compare what tandem-gpu offers on this machine with what the kernel knows of its NVIDIA GPUs, and record the machine
+gpu-check: build ## Compare the NVIDIA GPUs that tandem-gpu offers on this machine with the kernel's data, and record the machine
 	@set -- /proc/driver/nvidia/gpus/*/information; if ! test -e "$$1"; then \
 		echo "gpu-check: skipped: there is no NVIDIA GPU here (nothing in /proc/driver/nvidia/gpus)"; \
 	else \
@@ -234,7 +234,7 @@ gpu-check: build ## Compare what tandem-gpu offers on this machine with what the
 VM ?= $(BIN)/vm
 
 .PHONY: e2e
-e2e: build nvml ## Boot an emulated GPU node of a real cluster, install the pair on it and look at its pods (root, Debian 12); bin/e2e.html, E2E="--short" for less
+e2e: build nvml ## Boot an emulated GPU node of a real cluster, install the plugins and check the pods (needs root and Debian 12); writes bin/e2e.html; E2E="--short" for a shorter run
 	go build -buildvcs=false -o $(BIN)/e2e ./test/vm
 	$(BIN)/e2e --bin $(BIN) --cache $(VM) $(E2E)
 
@@ -248,17 +248,17 @@ PLANE_FLAGS ?=
 PLANE_TAKES := the control plane takes half an hour to build the first time
 
 .PHONY: controlplane
-controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%)) ## Run tandem-dra around real API servers, schedulers and kubelet DRA managers; PLANE_RUN names tests, PLANE_FLAGS are theirs (-nodes=1000), PLANES (1.36.3 1.37.1) versions
+controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%)) ## Test tandem-dra with real API servers, schedulers and kubelet DRA managers; PLANE_RUN selects tests, PLANE_FLAGS sets their flags (-nodes=1000), PLANES (1.36.3 1.37.1) the versions
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/controlplane; $(KUBELET)" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./controlplane \
 		-programs=$(PLANE) -bin=$(BIN) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
 
 .PHONY: schedulers
-schedulers: $(PLANE)/etcd $(PLANE)/kueue $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%) $(PLANE)/$(version)/nrtmatch) ## Compare the default schedulers and NodeResourceTopologyMatch with tandem-scheduler, before which Kueue stands too, on real control planes with nodes whose kubelets are the model; PLANE_RUN, PLANE_FLAGS (-load=1500, -many=5000 -many-pods=300) and PLANES as for controlplane
+schedulers: $(PLANE)/etcd $(PLANE)/kueue $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%) $(PLANE)/$(version)/nrtmatch) ## Compare the default schedulers and NodeResourceTopologyMatch with tandem-scheduler, also with Kueue, on real control planes with modelled kubelets; PLANE_RUN, PLANE_FLAGS (-load=1500, -many=5000 -many-pods=300) and PLANES as for controlplane
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/controlplane/scheduling" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./controlplane/scheduling \
 		-programs=$(PLANE) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
 
 .PHONY: descheduler
-descheduler: ## Run the descheduler with the policy that the documents give for refused pods
+descheduler: ## Test the descheduler with the documented policy for rejected pods
 	cd test/descheduler && $(PROGRESS) "build the descheduler's plugins" go test -count=1 ./...
 
 $(PLANE)/etcd: test/kubernetes/controlplane/etcd/go.mod test/kubernetes/controlplane/etcd/go.sum
@@ -303,7 +303,7 @@ $(PLANE)/1.37.1/%: test/vm/kubernetes/go.v1.37.mod
 		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1' -o $@ k8s.io/kubernetes/cmd/$*
 
 .PHONY: generate
-generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc)
+generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc 3.21)
 	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/gpu/amd/exporter/*.proto plugins/rdma/exporter/*.proto
 
 # Architectures of nodes beside this machine's. Debian's cross compilers (gcc-aarch64-linux-gnu) build their tandem-gpu; without one it
@@ -314,7 +314,7 @@ CROSS_arm64  := aarch64-linux-gnu-
 commas       = $(shell echo $(1) | tr ' ' ,)
 
 .PHONY: image
-image: build $(ALSO:%=build-%) ## Pack the container image IMAGE:TAG (the version's tag without TAG) into bin/image.tar, for this machine's architecture and those of ALSO=arm64, without a container engine (needs busybox-static)
+image: build $(ALSO:%=build-%) ## Build the container image IMAGE:TAG (default TAG: the version) as bin/image.tar, for this machine's architecture and ALSO=arm64, without a container engine (needs busybox-static)
 	cd deployments/release && go run -buildvcs=false ./image --tag $(IMAGE)$(addprefix :,$(TAG)) --tarball $(BIN)/image.tar \
 		--bin $(call commas,$(BIN) $(ALSO:%=$(BIN)/%)) --busybox $(call commas,$(BUSYBOX) $(foreach arch,$(ALSO),$(BUSYBOX_$(arch))))
 
@@ -339,7 +339,7 @@ THERE     = $(filter-out $(HERE),amd64 arm64)
 SHELLS    = $(BUSYBOX) $(BUSYBOX_$(THERE))
 
 .PHONY: release
-release: release-needs build ## Make a release in bin/release: images, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler)
+release: release-needs build ## Build a release in bin/release: images, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler)
 	$(MAKE) build-$(THERE)
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	cd deployments/release && go run -buildvcs=false ./image --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
@@ -362,17 +362,17 @@ release-needs:
 	@for shell in $(SHELLS); do test -x $$shell || { echo "$$shell is missing: it is in Debian's busybox-static" >&2; exit 1; }; done
 
 .PHONY: image-scheduler
-image-scheduler: tandem-scheduler ## Pack tandem-scheduler into bin/image-scheduler.tar, as IMAGE-scheduler:TAG
+image-scheduler: tandem-scheduler ## Build the image IMAGE-scheduler:TAG of tandem-scheduler as bin/image-scheduler.tar
 	cd deployments/release && go run -buildvcs=false ./image --scheduler $(BIN)/tandem-scheduler --tag $(IMAGE)-scheduler$(addprefix :,$(TAG)) \
 		--tarball $(BIN)/image-scheduler.tar
 
 .PHONY: image-test
-image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)
+image-test: ## Start the programs in the container image's root as operators do (needs root and busybox-static)
 	@test -x $(BUSYBOX) || { echo "$(BUSYBOX) is missing: install the Debian package busybox-static" >&2; exit 1; }
 	cd deployments/release && BUSYBOX=$(BUSYBOX) go test -count=1 ./image
 
 .PHONY: clean
-clean: ## Remove bin; Go's caches stay
+clean: ## Remove bin, but keep Go's caches
 	rm -rf $(BIN)
 
 # The tools are pinned by test/tools/go.mod and built once.
@@ -390,7 +390,7 @@ NAMESPACE    ?= kube-system
 KUBE_VERSION ?= 1.37.0
 
 .PHONY: release.yaml
-release.yaml: ## Write the chart's manifests for IMAGE:TAG (the version's tag without TAG) into bin/release.yaml, for NAMESPACE (kube-system) on KUBE_VERSION (1.37.0); VALUES names files of values
+release.yaml: ## Write the chart's manifests for IMAGE:TAG (default TAG: the version) to bin/release.yaml, for NAMESPACE (kube-system) on KUBE_VERSION (1.37.0); VALUES lists files of values
 	@mkdir -p $(BIN)
 	cd test/others && go run -buildvcs=false ./chart/release --namespace $(NAMESPACE) --kube-version $(KUBE_VERSION) \
 		--set image.repository=$(IMAGE) --set-string image.tag=$(TAG) \

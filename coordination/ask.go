@@ -56,7 +56,7 @@ func call[T any](
 	case codes.Unavailable:
 		return answer, unanswered(runDir)
 	case codes.Unimplemented:
-		return answer, fmt.Errorf("ask %s: the running plugin is of an older version that does not tell this",
+		return answer, fmt.Errorf("ask %s: the running plugin has an older version without this call",
 			SocketPath(runDir))
 	default:
 		return answer, fmt.Errorf("ask %s: %w", SocketPath(runDir), err)
@@ -80,13 +80,13 @@ func unanswered(runDir string) error {
 	socket := SocketPath(runDir)
 	conn, err := net.DialTimeout("unix", socket, time.Second)
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("ask %s: user %d has no right to; be root, or ask in a plugin's pod: %w",
+		return fmt.Errorf("ask %s: user %d has no permission; run the command as root or in a plugin's pod: %w",
 			socket, os.Geteuid(), fs.ErrPermission)
 	}
 	if err == nil {
 		conn.Close()
 	}
-	return fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", socket)
+	return fmt.Errorf("ask %s: no answer; does a plugin with this --run-dir run on this node?", socket)
 }
 
 // Enter puts this process into a mode until leave is called, and prepares the run directory. The error is a

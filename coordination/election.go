@@ -57,7 +57,7 @@ func (e *election) logFailure(err error, complaint string) string {
 		return ""
 	}
 	if err.Error() != complaint {
-		e.config.Log.Error("go on without serving coordination until that is possible",
+		e.config.Log.Error("coordination socket not available; retrying",
 			"run_dir", e.config.RunDir, "error", err)
 	}
 	return err.Error()
@@ -88,7 +88,7 @@ func (e *election) serveIfElected(ctx context.Context) error {
 	if t.coordinator, err = newCoordinator(e.config, e.machine, e.sources, pods); err != nil {
 		return errors.Join(err, listener.Close(), removeSocket(e.config.RunDir))
 	}
-	e.config.Log.Info("serve coordination", "socket", SocketPath(e.config.RunDir))
+	e.config.Log.Info("serving coordination", "socket", SocketPath(e.config.RunDir))
 	return t.serve(ctx, listener, e.serving.Store, e.turn)
 }
 
@@ -105,7 +105,7 @@ func (e *election) turn() {
 // restart would help. Waits at most until ctx is done.
 func (e *election) alive(ctx context.Context) error {
 	if beat := e.beat.Load(); beat != nil && time.Since(*beat) > stuck {
-		return fmt.Errorf("the election of the coordination server has hung since %s", beat.Format(time.RFC3339))
+		return fmt.Errorf("the election of the coordination server hangs since %s", beat.Format(time.RFC3339))
 	}
 	if own := e.serving.Load(); own != nil {
 		return own.coordinator.Alive(ctx)

@@ -39,7 +39,7 @@ func newMembership(client api.CoordinationClient, log *slog.Logger) *membership 
 }
 
 // errForeign means that a server exists and must not be called.
-var errForeign = errors.New("the server speaks another protocol")
+var errForeign = errors.New("the server has another protocol version")
 
 // server returns the server for members' calls.
 func (m *membership) server() (api.CoordinationClient, error) {
@@ -89,12 +89,12 @@ func (m *membership) logLoss(err error, complaint string) string {
 	switch {
 	case status.Code(err) == codes.Unimplemented:
 		if !m.foreign.Swap(true) {
-			m.log.Error("place devices without the other plugin", "reason", reason)
+			m.log.Error("placing devices without the other plugin: protocol versions differ", "reason", reason)
 		}
 		return complaint
 	case isRejection(err):
 		if reason != complaint {
-			m.log.Error("place devices without the other plugin: the server refuses what is announced",
+			m.log.Error("placing devices without the other plugin: the server rejected the announcement",
 				"reason", reason)
 		}
 		return reason
@@ -128,7 +128,7 @@ func (m *membership) join(ctx context.Context) error {
 	if err := other.admits(protocol); err != nil {
 		return status.Error(codes.Unimplemented, err.Error())
 	}
-	m.log.Info("join coordination", "protocol", other.String())
+	m.log.Info("joined coordination", "protocol", other.String())
 	m.foreign.Store(false)
 	m.joined.Store(true)
 	defer m.joined.Store(false)
@@ -182,7 +182,7 @@ func (s *joinStream) run(ctx context.Context) error {
 // announcement beyond the limits is logged and not sent.
 func (s *joinStream) announce(ctx context.Context, a *api.Announcement) error {
 	if err := checkAnnouncement(a); err != nil {
-		s.member.log.Error("place the devices of a resource without the other plugin",
+		s.member.log.Error("placing devices of a resource without the other plugin: the announcement exceeds a limit",
 			"resource", a.GetResource(), "reason", status.Convert(err).Message())
 		return nil
 	}

@@ -100,7 +100,7 @@ func TestMostDevices(t *testing.T) {
 	if held != resources.MaxDevices {
 		t.Errorf("%d devices are held, want %d", held, resources.MaxDevices)
 	}
-	if log.count("set the checkpoint aside") > 0 {
+	if log.count("renamed an unusable checkpoint") > 0 {
 		t.Error("the checkpoint is too long to be read")
 	}
 }

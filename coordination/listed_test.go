@@ -84,7 +84,7 @@ func TestRunDirIsRemoved(t *testing.T) {
 func TestExplainOverTheSocket(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	if _, err := Explain(t.Context(), dir, "team", "train", ""); err == nil ||
-		!strings.Contains(err.Error(), "nobody answers") {
+		!strings.Contains(err.Error(), "no answer") {
 		t.Errorf("nobody serves: %v", err)
 	}
 	node, _ := start(t, dir)
@@ -92,8 +92,8 @@ func TestExplainOverTheSocket(t *testing.T) {
 	member.Publish(oneGPU)
 	await(t, dir, connected(gpus))
 	_, err := Explain(t.Context(), dir, "team", "train", "")
-	if want := "explain pod team/train: it is in none of the last 256 decisions, and this kubelet " +
-		"does not tell"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "explain pod team/train: not among the last 256 decisions, and this kubelet " +
+		"does not report"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("no such pod: %v", err)
 	}
 	if _, err := Explain(t.Context(), dir, "team", "", ""); err == nil ||

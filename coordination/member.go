@@ -33,7 +33,7 @@ type Member struct {
 func (m *Member) Publish(a device.Announcement) {
 	a.Own = true
 	if err := m.chooser.machine.refresh(a); err != nil {
-		m.log.Warn("keep the PCI tree as it was read before", "error", err)
+		m.log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
 	m.announced.publish(a)
 }
@@ -58,13 +58,13 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 	defer cancel()
 	answer, err := m.ask(ctx, available, mustInclude, size)
 	if err == nil {
-		decision.Info("prefer", "chosen", answer.GetDevices(), "source", "coordinator",
+		decision.Info("preferred", "chosen", answer.GetDevices(), "source", "coordinator",
 			"reason", answer.GetReason())
 		return answer.GetDevices()
 	}
 	m.countAlone(admission.PreferCall)
 	chosen, reason := m.chooser.choose(available, mustInclude, size)
-	decision.Warn("prefer", "chosen", chosen, "source", "local", "reason", reason, "error", err)
+	decision.Warn("preferred", "chosen", chosen, "source", "local", "reason", reason, "error", err)
 	return chosen
 }
 
@@ -102,17 +102,17 @@ func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, t
 	defer cancel()
 	answer, err := m.report(ctx, ids)
 	if refusal := answer.GetRefusal(); refusal != "" {
-		m.log.Error("refuse", "devices", ids, "reason", refusal)
+		m.log.Error("rejected allocation", "devices", ids, "reason", refusal)
 		return nil, to, status.Error(codes.FailedPrecondition, refusal)
 	}
 	order = answer.GetDevices()
 	if err != nil {
 		m.countAlone(admission.AllocatedCall)
 		order = m.chooser.inPairOrder(ids)
-		m.log.Warn("list devices without the coordinator", "devices", order, "error", err)
+		m.log.Warn("no answer from the coordinator; ordered devices locally", "devices", order, "error", err)
 	}
 	if err := m.chooser.record(m.announced.locate(ids)); err != nil {
-		m.log.Debug("the other plugin cannot know what was given", "error", err)
+		m.log.Debug("allocation not recorded for the other plugin", "error", err)
 	}
 	if o := answer.GetContainer(); o != nil {
 		to = slog.String("container", o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
@@ -147,7 +147,7 @@ func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs
 	defer cancel()
 	answer, err := m.askPair(ctx, vfs, file)
 	if err != nil {
-		m.log.Warn("the container is not told of pairs", "vfs", len(vfs), "error", err)
+		m.log.Warn("no pairs for the container", "vfs", len(vfs), "error", err)
 		return nil, false
 	}
 	var served []pairs.Served

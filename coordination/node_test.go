@@ -245,7 +245,7 @@ func TestBadRunDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := New(Config{RunDir: base, SysRoot: sysRoot(t)}); err == nil ||
-		!strings.Contains(err.Error(), "remove it") {
+		!strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("file in the socket's place: %v", err)
 	}
 	full := filepath.Join(base, "full")
@@ -257,7 +257,7 @@ func TestBadRunDir(t *testing.T) {
 		!strings.Contains(err.Error(), full) || !strings.Contains(err.Error(), "--run-dir") {
 		t.Errorf("a link in the lock's place: %v", err)
 	}
-	if _, err := listen(base); err == nil || !strings.Contains(err.Error(), "something else than a socket") {
+	if _, err := listen(base); err == nil || !strings.Contains(err.Error(), "is not a socket") {
 		t.Errorf("file in the socket's place: %v", err)
 	}
 }

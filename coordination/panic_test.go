@@ -89,7 +89,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	log, logger := newLog()
 	server, _ := startWith(t, Config{
-		RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "go on without a checkpoint"}),
+		RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "checkpoint not written"}),
 	})
 	gpu := server.Member(gpus, device.GPU)
 	gpu.Publish(threeGPUs)

@@ -30,8 +30,8 @@ func (v version) admits(client version) error {
 	if v.major == client.major {
 		return nil
 	}
-	return fmt.Errorf("the server speaks protocol %s and the client %s: they place devices without each other "+
-		"until both plugins have the same version of Tandem", v, client)
+	return fmt.Errorf("the server has protocol version %s and the client %s; the plugins place devices "+
+		"independently until both have the same version of Tandem", v, client)
 }
 
 // build returns the version of this program, for people.

@@ -48,8 +48,8 @@ func (r remarks) violations(ctx context.Context, resources []*api.Resource) []st
 	var notes []string
 	for _, c := range far {
 		if owner := c.Owner; required[kubelet.Pod{Namespace: owner.GetNamespace(), Name: owner.GetPod()}] {
-			notes = append(notes, fmt.Sprintf("container %s/%s/%s runs with far pairs although alignment is "+
-				"required: it was admitted while nobody could tell; delete the pod to have it decided anew",
+			notes = append(notes, fmt.Sprintf("container %s/%s/%s runs with pairs on different switches although "+
+				"alignment is required: no source was available at its admission; delete the pod to repeat the admission",
 				owner.GetNamespace(), owner.GetPod(), owner.GetContainer()))
 		}
 	}

@@ -77,7 +77,7 @@ func CheckSocketPlace(name string) error {
 	case err != nil:
 		return fmt.Errorf("look at socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("bind %s: something else than a socket is there; remove it", name)
+		return fmt.Errorf("bind %s: the path exists and is not a socket; remove the file", name)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func prepareRunDir(dir string) error {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || !ok || int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("use run folder %s: it has to be a folder owned by user %d, not a link; "+
+		return fmt.Errorf("use run folder %s: the path has to be a folder owned by user %d, not a symbolic link; "+
 			"remove it or choose another --run-dir", dir, os.Geteuid())
 	}
 	if info.Mode().Perm() == 0o700 {

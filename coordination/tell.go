@@ -39,7 +39,8 @@ func Tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) {
 		err := serveTeller(ctx, runDir, teller, log)
 		if err != nil && !errors.Is(err, errLocked) && err.Error() != complaint {
 			complaint = err.Error()
-			log.Error("nobody can ask how the node is until that is possible", "run_dir", runDir, "error", err)
+			log.Error("status socket not available; `tandem status` does not work; retrying",
+				"run_dir", runDir, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -62,7 +63,7 @@ func serveTeller(ctx context.Context, runDir string, teller Teller, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	log.Info("serve status", "socket", SocketPath(runDir))
+	log.Info("serving status", "socket", SocketPath(runDir))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	g := newTransport(tellerServer{teller: teller}, log)

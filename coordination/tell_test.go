@@ -110,7 +110,8 @@ func TestTellTurnsPluginsAway(t *testing.T) {
 		_, joined = stream.Recv()
 	}
 	for _, err := range []error{preferred, allocated, paired, joined} {
-		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "take tandem-dra off") {
+		if status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), "first remove tandem-dra from") {
 			t.Errorf("%v", err)
 		}
 	}

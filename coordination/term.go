@@ -31,7 +31,7 @@ func (t *term) begin(ctx, writing context.Context, checked func()) {
 	t.start(&t.others, func() error { return awaitReplaced(ctx, t.config.RunDir, checked) })
 	t.start(&t.others, func() error {
 		if err := t.sources.Run(ctx); err != nil {
-			t.config.Log.Error("do without the API server", "error", err)
+			t.config.Log.Error("reading pods from the API server failed; not retrying", "error", err)
 		}
 		return nil
 	})
@@ -118,7 +118,7 @@ func publishNode(ctx context.Context, c *Config, plugins Announced) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.Log.Error("publish nothing of this node for a while", "retry_in", publishPause, "error", err)
+		c.Log.Error("publication of this node failed; retrying", "retry_in", publishPause, "error", err)
 		select {
 		case <-time.After(publishPause):
 		case <-ctx.Done():

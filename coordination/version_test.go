@@ -90,7 +90,7 @@ func TestServerOfAnotherVersion(t *testing.T) {
 	node, _ := startWith(t, Config{RunDir: serveOther(t, version{protocol.major + 1, 0}), Log: logger})
 	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
-	log.await(t, "the server speaks protocol 3.0 and the client "+protocol.String())
+	log.await(t, "the server has protocol version 3.0 and the client "+protocol.String())
 	if got := member.Prefer(t.Context(), []string{"gpu0"}, nil, 1); len(got) != 1 {
 		t.Errorf("prefer: %v", got)
 	}

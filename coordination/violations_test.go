@@ -43,7 +43,7 @@ func TestViolations(t *testing.T) {
 			{Name: "amd.com/gpu", Kind: "gpu", Devices: device("0000:08:00.0")},
 			{Name: "tandem.dev/rdma_vf", Kind: "vf", Devices: device("0000:09:00.0")},
 		})
-		if (len(got) == 1) != want || want && !strings.Contains(got[0], "team/train/worker runs with far pairs") {
+		if (len(got) == 1) != want || want && !strings.Contains(got[0], "team/train/worker runs with pairs on") {
 			t.Errorf("%q: %q", text, got)
 		}
 		if err := sources.Close(); err != nil {

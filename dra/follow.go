@@ -106,8 +106,8 @@ func (w *viewer) follow(ctx context.Context, now scan) error {
 		case <-again:
 		}
 		seen, err := w.look()
+		w.complaints.report("devices not read; using the last known devices", err)
 		if again = nil; err != nil {
-			w.complaints.complain("keep the devices as they were found before", err)
 			seen.machine, again = w.machine, time.After(lookRetry)
 		}
 		now, w.machine = seen, seen.machine
@@ -132,8 +132,8 @@ func (w *viewer) update() {
 	last := w.newest.get()
 	now := observation{Gates: w.gates.features(), looks: w.looks, holders: w.holders.holders.get()}
 	now.Bound, now.inUse, now.unread = w.preparer.Bound()
+	w.complaints.report("prepared claims not read; using the last known claims", now.unread)
 	if now.unread != nil {
-		w.complaints.complain("what claims have is as it was known before", now.unread)
 		now.Bound, now.inUse = last.Bound, last.inUse
 		if now.unread = fmt.Errorf("it is not known what claims have: %w", now.unread); now.Bound != nil {
 			now.unread = nil
@@ -154,7 +154,7 @@ func (w *viewer) update() {
 func (w *viewer) logNotes(notes []string) {
 	for _, note := range notes {
 		if !slices.Contains(w.noted, note) {
-			w.config.Log.Warn("published", "note", note)
+			w.config.Log.Warn("note on the published devices", "note", note)
 		}
 	}
 	w.noted = notes

@@ -184,7 +184,7 @@ func (g *gates) try(
 	case err == nil:
 		return kept, nil
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		g.log.Warn("go by the API server's version alone", "error", err)
+		g.log.Warn("features of the API server not probed; deriving them from its version", "error", err)
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("ask the API server what a ResourceSlice can have: %w", err)
@@ -203,11 +203,12 @@ func (g *gates) watch(ctx context.Context, complaints *complaints, changed func(
 		before := g.features()
 		err := g.ask(ctx)
 		pause := gatesPause
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
+		}
+		complaints.report("features of the cluster not read; using the last known features", err)
+		switch {
 		case err != nil:
-			complaints.complain("what the cluster can do is as it was known before", err)
 			if !before.Known {
 				pause = gatesRetry
 			}

@@ -85,9 +85,7 @@ func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
 		tell(name, cause(device, causes))
 	}
 	prepared, err := h.preparer.Prepared()
-	if err != nil {
-		h.complaints.complain("the health of devices that are not published is not told", err)
-	}
+	h.complaints.report("health of unpublished devices not reported", err)
 	for _, claim := range prepared {
 		for _, given := range claim.Devices {
 			if _, published := v.State.Pool.Devices[given.Device]; published {

@@ -52,19 +52,19 @@ var errUnrecorded = errors.New("it is not known which devices pods have from dev
 func (h *holderView) update(ctx context.Context, machine inventory.Machine) (changed bool) {
 	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		h.complaints.complain("who holds devices of device plugins is as it was known before", err)
+		h.complaints.complain("device checkpoint of the kubelet not read; using the last known holders", err)
 		return false
 	}
 	known := deviceIDs(machine)
 	if err := h.recorded.update(ctx, recorded, podsWith(recorded, known)); err != nil {
-		h.complaints.complain("which pods of the kubelet's record have ended is as it was known before", err)
+		h.complaints.complain("pods of the node not read; using the last known pods", err)
 	}
 	found, _ := holders.Find(holders.Sources{Recorded: &recorded, Pods: h.recorded.living()})
 	before, held := h.holders.get(), heldBy(found, known)
 	if before != nil && maps.Equal(held, before) {
 		return false
 	}
-	h.log.Info("devices that pods have from device plugins", "devices", len(held))
+	h.log.Info("read the devices that device plugins gave to pods", "devices", len(held))
 	h.holders.set(held)
 	return !maps.Equal(held, before)
 }

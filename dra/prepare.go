@@ -52,9 +52,9 @@ func (s *claimService) PrepareResourceClaims(
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
 		if err != nil {
 			failed++
-			log.Warn("prepare", "error", err)
+			log.Warn("claim not prepared", "error", err)
 		} else {
-			log.Info("prepare", "devices", deviceNames(answers[claim.UID].Devices))
+			log.Info("prepared", "devices", deviceNames(answers[claim.UID].Devices))
 		}
 	}
 	s.observe(Prepare, took, len(list), failed)
@@ -90,8 +90,8 @@ func deviceNames(devices []kubeletplugin.Device) []string {
 // wait for the API server.
 func (s *claimService) writeStatus(state claims.State, list []*resourceapi.ResourceClaim) {
 	prepared, err := s.preparer.Prepared()
+	s.complaints.report("statuses of claims lack their devices", err)
 	if err != nil {
-		s.complaints.complain("the status of claims does not tell their devices", err)
 		return
 	}
 	for _, claim := range list {
@@ -123,12 +123,12 @@ func (s *claimService) UnprepareResourceClaims(
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
 		if err := answers[claim.UID]; err != nil {
 			failed++
-			log.Warn("unprepare", "error", err)
+			log.Warn("claim not unprepared", "error", err)
 			continue
 		}
 		s.owners.forget(claim.UID)
 		s.statuses.drop(claim.UID)
-		log.Info("unprepare")
+		log.Info("unprepared")
 	}
 	s.observe(Unprepare, took, len(list), failed)
 	s.viewer.changed.send()

@@ -43,7 +43,7 @@ func (p *publisher) publish(ctx context.Context, helper *kubeletplugin.Helper) e
 		resources := p.driverResources(v)
 		if v.isKnown() && (again || !begun || !reflect.DeepEqual(published, resources)) {
 			published, begun = resources, true
-			p.config.Log.Info("publish", "devices", len(v.State.Pool.Devices), "slices", len(v.State.Pool.Slices),
+			p.config.Log.Info("published", "devices", len(v.State.Pool.Devices), "slices", len(v.State.Pool.Slices),
 				"counters", v.Gates.Counters, "taints", v.Gates.Taints)
 			if err := p.hand(ctx, helper, *published.DeepCopy()); err != nil {
 				return err

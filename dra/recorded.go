@@ -102,7 +102,7 @@ func (r *recordedPods) confirm(ctx context.Context, recorded kubelet.Checkpoint,
 		pod, err := r.client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && string(pod.UID) == uid:
-			r.pods[uid] = recordedPod{Name: name, Ended: holders.HasEnded(pod)}
+			r.pods[uid] = recordedPod{Name: name, Ended: kubelet.HasEnded(pod)}
 		case err == nil && pod.Annotations[configHash] == uid:
 			r.pods[uid] = recordedPod{Name: name, Static: true}
 		case err != nil && !apierrors.IsNotFound(err):

@@ -61,7 +61,7 @@ func (s *server) intercept(
 	defer s.calls.active.Done()
 	answer, err := handle(ctx, request)
 	if told, ok := request.(*registerapi.RegistrationStatus); ok && told.GetPluginRegistered() {
-		s.config.Log.Info("the kubelet knows the driver")
+		s.config.Log.Info("registered with the kubelet")
 		if s.config.Observer != nil {
 			s.config.Observer.Registered(pool.Driver)
 		}

@@ -148,9 +148,9 @@ func (s *statuses) one(ctx context.Context, uid types.UID) {
 	case err == nil:
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		// The claim is gone or replaced, or has another allocation.
-		s.log.Debug("the status of a claim is not written", "claim", *claim.Namespace+"/"+*claim.Name, "error", err)
+		s.log.Debug("status of a claim not written", "claim", *claim.Namespace+"/"+*claim.Name, "error", err)
 	case apierrors.IsForbidden(err):
-		s.log.Warn("the status of a claim does not tell its devices", "claim", *claim.Namespace+"/"+*claim.Name,
+		s.log.Warn("status of a claim lacks its devices", "claim", *claim.Namespace+"/"+*claim.Name,
 			"driver", pool.Driver, "error", err)
 	default:
 		s.queue.AddRateLimited(uid)

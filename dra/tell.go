@@ -74,9 +74,7 @@ func (t *teller) resources(v *view) []*api.Resource {
 // taken returns the owners of the devices of claims, by device ID.
 func (t *teller) taken() map[string]*api.Owner {
 	prepared, err := t.preparer.Prepared()
-	if err != nil {
-		t.complaints.complain("nobody is told who holds which device", err)
-	}
+	t.complaints.report("prepared claims not read; status lacks the holders of devices", err)
 	taken := map[string]*api.Owner{}
 	for _, c := range prepared {
 		owner := ownerOf(t.owners.of(c))

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
 
@@ -102,7 +102,7 @@ func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
 	for i, name := range of.Pods {
 		pod, err := o.client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
 		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != of.PodUIDs[i]
-		if !isGone && (err != nil || !holders.HasEnded(pod)) {
+		if !isGone && (err != nil || !kubelet.HasEnded(pod)) {
 			return true
 		}
 	}
@@ -112,7 +112,7 @@ func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
 // unprepare unprepares an orphan, and reports success.
 func (o *orphanCollector) unprepare(ctx context.Context, c claims.Claim) bool {
 	log := o.service.config.Log
-	log.Warn("a prepared claim exists no more, and the kubelet has not given it back: it is taken back",
+	log.Warn("unpreparing a claim that no longer exists and that the kubelet did not unprepare",
 		"claim", c.Namespace+"/"+c.Name, "uid", c.UID)
 	answers, err := o.service.UnprepareResourceClaims(ctx, []kubeletplugin.NamespacedObject{{
 		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID,

@@ -44,7 +44,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-var served = regexp.MustCompile(`msg="serve metrics and probes" address=(\S+)`)
+var served = regexp.MustCompile(`msg="serving metrics and probes" address=(\S+)`)
 
 // addresses are where the daemons serve, as their logs say.
 func (n *node) addresses(t *testing.T) []string {

@@ -82,7 +82,7 @@ func (n *node) lateAnswers(t *testing.T) (count int) {
 			t.Fatal(err)
 		}
 		for _, sign := range []string{
-			"source=local", "without the coordinator", "is not told of pairs", "choose without",
+			"source=local", "no answer from the coordinator", "no pairs for the container", "PodResources not read",
 			"judge who asks without",
 		} {
 			count += strings.Count(string(log), sign)

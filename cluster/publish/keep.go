@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
@@ -50,7 +51,7 @@ func (k *keeper) keep(ctx context.Context) {
 				return
 			}
 			k.tell(err)
-			if err != nil {
+			if err != nil && complaintOf(err) != unread { // only other facts help then
 				k.rest(ctx, err)
 				continue // with the newest facts of that time
 			}
@@ -83,6 +84,7 @@ const (
 	works complaint = iota
 	refused
 	unreached
+	unread // the content is not known
 )
 
 // tell logs the begin, the change and the end of a failure.
@@ -92,12 +94,12 @@ func (k *keeper) tell(err error) {
 	case k.complaint:
 	case works:
 		k.notes.put(k.sink.Name(), "")
-		log.Info("the node is published again")
+		log.Info("publication of this node works again")
 	default:
 		k.notes.put(k.sink.Name(), fmt.Sprintf(
-			"what is published of this node by %s is not up to date since %s: %v", k.sink.Name(),
+			"publication of this node by %s is outdated since %s: %v", k.sink.Name(),
 			time.Now().Format(time.RFC3339), err))
-		log.Warn("what is published of this node is not up to date", "error", err)
+		log.Warn("publication of this node is outdated; retrying", "error", err)
 	}
 	if k.complaint = now; now == works {
 		k.pause = 0
@@ -109,6 +111,8 @@ func complaintOf(err error) complaint {
 	switch {
 	case err == nil:
 		return works
+	case errors.Is(err, facts.ErrUnread):
+		return unread
 	case errors.As(err, &answered):
 		return refused
 	default:

@@ -4,6 +4,7 @@ package publish
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -75,10 +76,15 @@ func New(config Config) *Publisher { return &Publisher{config: config} }
 // Notes returns sentences about failing sinks, by their names.
 func (p *Publisher) Notes() []string { return p.notes.all() }
 
-// Publish keeps all sinks up to date until ctx is done.
+// Publish keeps all sinks up to date until ctx is done. A panic also ends the work for the sinks: the caller
+// recovers and calls Publish again. Until then Notes says that the publications are not up to date.
 func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced) error {
 	var all sync.WaitGroup
+	defer p.notes.put(stale, "")
+	defer p.noteFailure(ctx)
 	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	newest := &cell{changed: make(chan struct{})}
 	for _, sink := range p.config.Sinks {
 		k := keeper{Config: &p.config, sink: sink, newest: newest, notes: &p.notes}
@@ -100,6 +106,8 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced))
 			read.Enforced = enforcement.Enforced()
 			newest.put(read)
+			p.notes.put(failure, "")
+			p.noteStale(read.Stale)
 		}
 		select {
 		case <-ctx.Done():
@@ -117,6 +125,29 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 		p.collect(ctx, events)
 	}
 	return nil
+}
+
+// Subjects of notes besides the names of sinks: a failed Publish, and stale facts.
+const (
+	failure = "failure"
+	stale   = "stale"
+)
+
+// noteStale notes that published assignments of pods are those of an earlier time.
+func (p *Publisher) noteStale(reason error) {
+	text := ""
+	if reason != nil {
+		text = fmt.Sprintf("devices, CPUs and memory of pods are published as known before: %v", reason)
+	}
+	p.notes.put(stale, text)
+}
+
+// noteFailure notes the end of Publish before the end of ctx.
+func (p *Publisher) noteFailure(ctx context.Context) {
+	if ctx.Err() == nil {
+		p.notes.put(failure, fmt.Sprintf("what is published of this node is not up to date since %s: "+
+			"the publisher failed and is started again; its log has the reason", time.Now().Format(time.RFC3339)))
+	}
 }
 
 // collect waits a moment for more changes.

@@ -13,10 +13,7 @@ import (
 // reason returns the reason of a refusal as one sentence for people.
 func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 	sentence := ""
-	shortage := r.Shortage
-	if r.Err == nil && shortage == nil {
-		shortage = t.Shortage(r.Requests, r.Container >= 0)
-	}
+	shortage := t.shortage(r)
 	switch {
 	case r.Err != nil:
 		sentence = r.Err.Error()
@@ -29,6 +26,14 @@ func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 		sentence = fmt.Sprintf("container %s: %s", t.wishes.containers[r.Container].Name, sentence)
 	}
 	return sentence
+}
+
+// shortage returns the shortage of devices that causes a refusal, or nil.
+func (t *trial) shortage(r *devicemanager.Refusal) *devicemanager.Shortage {
+	if r.Err != nil || r.Shortage != nil {
+		return r.Shortage
+	}
+	return t.Shortage(r.Requests, r.Container >= 0)
 }
 
 // short describes a shortage of devices.
@@ -64,7 +69,7 @@ func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	}
 	switch {
 	case len(hinted) == 0:
-		return fmt.Sprintf("no NUMA nodes have the CPUs and memory that are asked for; policy %s refuses others",
+		return fmt.Sprintf("no NUMA nodes have the requested CPUs and memory; policy %s refuses others",
 			rule.Policy)
 	case never && most.nodes != least.nodes:
 		sentence := fmt.Sprintf("%s needed for %s, %s with hints need %d: never admitted under %s",
@@ -83,7 +88,7 @@ func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	}
 	sentence := where + t.list(hinted) + " free"
 	if t.managers != nil {
-		sentence += " with the CPUs and memory that are asked for"
+		sentence += " with the requested CPUs and memory"
 	}
 	return sentence + fmt.Sprintf("; policy %s refuses more nodes", rule.Policy)
 }

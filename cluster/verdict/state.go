@@ -160,8 +160,11 @@ func (s *State) refused(w *wishes, t *trial, refusal *devicemanager.Refusal) Ver
 	if s.node.managers != nil {
 		empty.managers = s.node.managers.Empty()
 	}
-	_, always := empty.admit(w, false)
+	onEmpty, always := empty.admit(w, false)
 	v.Never = always != nil
+	if v.Never && t.shortage(refusal) != nil { // pods that end do not help
+		t, refusal = onEmpty, always
+	}
 	v.Reason = t.reason(refusal, v.Never)
 	return v
 }

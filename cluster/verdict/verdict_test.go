@@ -125,6 +125,10 @@ func TestNever(t *testing.T) {
 	if !v.Never || v.Admitted || v.Reason != want {
 		t.Errorf("got %+v", v)
 	}
+	s.Admit(asking("b", 4, 4))
+	if v := s.Ask(asking("a", 8, 8)); !v.Never || v.Reason != want {
+		t.Errorf("on a half full node: got %+v", v)
+	}
 	s = newNode(t, server(8, false)).State(nobody)
 	if v := s.Admit(asking("a", 8, 8)); !v.Admitted || v.Pairs != 8 {
 		t.Errorf("got %+v", v)

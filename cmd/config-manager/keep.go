@@ -28,7 +28,7 @@ const again = 30 * time.Second
 // run installs the configuration of each value of the label, or only of the first value, until ctx is done.
 // It returns the first error, and the container restarts, unless wait is set.
 func (k *keeper) run(ctx context.Context, labels <-chan string) error {
-	k.log.Info("wait for the label", "node", k.nodeName, "label", k.nodeLabel)
+	k.log.Info("waiting for the label", "node", k.nodeName, "label", k.nodeLabel)
 	var label, told string
 	var retry <-chan time.Time
 	for {
@@ -47,7 +47,7 @@ func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 		default:
 			if retry = time.After(again); err.Error() != told {
 				told = err.Error()
-				k.log.Error("no change until there is a configuration for the label", "error", err)
+				k.log.Error("no configuration for the label; the current configuration stays", "error", err)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func (k *keeper) update(label string) error {
 			return fmt.Errorf("put the configuration in place: %w", err)
 		}
 	}
-	k.log.Info("configuration", "label", label, "file", source, "changed", !there)
+	k.log.Info("configuration selected", "label", label, "file", source, "changed", !there)
 	if !k.send {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (k *keeper) tell() error {
 		if err := syscall.Kill(pid, syscall.Signal(k.signal)); err != nil {
 			return fmt.Errorf("send signal %d to process %d, %s: %w", k.signal, pid, k.process, err)
 		}
-		k.log.Info("send signal", "signal", k.signal, "process", k.process, "pid", pid)
+		k.log.Info("sent signal", "signal", k.signal, "process", k.process, "pid", pid)
 	}
 	return nil
 }

@@ -36,9 +36,9 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "config-manager",
-		Short: "Keep a plugin's configuration the one that a label of the node names",
-		Long: `Link the configuration that a label of the node names to where tandem-gpu or tandem-rdma reads it, and send the plugin a
-signal when the label changes. Flags can be given as variables too: NODE_NAME for --node-name.`,
+		Short: "Select a plugin's configuration by a node label",
+		Long: `Select the configuration of tandem-gpu or tandem-rdma by a node label: create a symbolic link to the configuration, and send the
+plugin a signal when the label changes. Each flag also has an environment variable, for example NODE_NAME for --node-name.`,
 		Version: version.Text(),
 		Args:    cobra.NoArgs,
 		// The last line on standard error names the error.

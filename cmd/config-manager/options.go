@@ -29,25 +29,25 @@ type options struct {
 
 func (o *options) register(set *pflag.FlagSet) {
 	set.SortFlags = false
-	set.BoolVar(&o.oneshot, "oneshot", false, "look at the label once, and end")
+	set.BoolVar(&o.oneshot, "oneshot", false, "apply the label's value once and exit")
 	set.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"file that says where the API server is; without one the pod's service account does")
-	set.StringVar(&o.nodeName, "node-name", "", "the node's name in Kubernetes")
+		"kubeconfig file for the API server (default the in-cluster configuration)")
+	set.StringVar(&o.nodeName, "node-name", "", "name of the Node object")
 	set.StringVar(&o.nodeLabel, "node-label", "nvidia.com/device-plugin.config",
-		"label of the node that names a configuration")
-	set.StringVar(&o.source, "config-file-srcdir", "", "folder with the configurations")
+		"node label whose value is the name of a configuration")
+	set.StringVar(&o.source, "config-file-srcdir", "", "folder of the configurations")
 	set.StringVar(&o.target, "config-file-dst", "",
-		"where the plugin reads its configuration; a link is made there")
-	set.StringVar(&o.preset, "default-config", "", "configuration of a node without the label")
+		"path at which the plugin reads its configuration; created as a symbolic link")
+	set.StringVar(&o.preset, "default-config", "", "name of the configuration for nodes without the label")
 	set.StringSliceVar(&o.fallbacks, "fallback-strategies", nil,
-		"what to try in this order where there is no --default-config either: named (the configuration that is "+
-			"called default), single (the only one), empty (none)")
-	set.BoolVar(&o.send, "send-signal", true, "send a signal to the plugin when its configuration has changed")
-	set.IntVar(&o.signal, "signal", int(syscall.SIGHUP), "number of that signal")
+		"fallbacks, in order, without label and --default-config: named (the configuration with the name "+
+			"default), single (the only configuration), empty (no configuration)")
+	set.BoolVar(&o.send, "send-signal", true, "send a signal to the plugin after a change of the configuration")
+	set.IntVar(&o.signal, "signal", int(syscall.SIGHUP), "number of the signal")
 	set.StringVar(&o.process, "process-to-signal", stockPlugin, "name of the plugin's process")
 	set.BoolVar(&o.wait, "wait-on-error", false,
-		"where a configuration cannot be put in place say why, leave what there is, and look again from time to "+
-			"time and when the label changes, instead of ending with the error")
+		"on an error, keep the current configuration and retry every 30 seconds and after each change of "+
+			"the label, instead of exiting")
 }
 
 // fromEnvironment sets the flags that are not on the command line from their variables. An empty variable

@@ -40,7 +40,7 @@ func (t trees) placed() (*topology.Tree, error) {
 func (o *options) findVFs(t trees, log *slog.Logger) (*rdma.VFs, error) {
 	config, err := pools.ReadConfig(o.vfs.ConfigFile)
 	if errors.Is(err, fs.ErrNotExist) && !o.given("config-file") {
-		log.Info("all VFs with RDMA are published: there is no configuration", "file", o.vfs.ConfigFile)
+		log.Info("no configuration file; publishing all VFs with RDMA", "file", o.vfs.ConfigFile)
 		config, err = pools.Default(), nil
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func (o *options) awaitGPUs(ctx context.Context, found func(), log *slog.Logger)
 		if err == nil {
 			leave()
 		} else {
-			log.Warn("GPUs", "error", err)
+			log.Warn("GPU discovery failed", "error", err)
 		}
 		found()
 		return

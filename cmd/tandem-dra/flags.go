@@ -29,17 +29,19 @@ type options struct {
 
 func (o *options) register(set *pflag.FlagSet) {
 	set.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"file that says how to reach the API server; without it that of the cluster which this is a pod of")
+		"kubeconfig file for the API server (default the in-cluster configuration)")
 	set.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"),
-		"UID of this pod, by default $POD_UID: with it the next pod can start before this one ends, without a gap")
+		"UID of this pod, for rolling updates in which the new pod starts before the old pod ends "+
+			"(default $POD_UID)")
 	set.IntVar(&o.vfsPerPF, "vfs-per-pf", 16,
-		"VFs of a PF that are published at the most, 0 for all: what the scheduler has to look at costs it time")
+		"maximum number of published VFs of a PF, 0 for all; more devices cost scheduling time")
 	set.BoolVar(&o.pairsAsVFs, "pairs-as-vfs", false,
-		"have Multus find the VFs of pairs under the VFs' resource name, so that networks of the device plugins "+
-			"need no change; pods can then not ask for tandem.dev/pair, only for claims")
+		"provide the VFs of pairs to Multus under the VFs' own resource name, so that networks of the "+
+			"device plugins "+
+			"need no change; pods then cannot request the extended resource tandem.dev/pair, only claims")
 	set.BoolVar(&o.drain, "drain", false,
-		"take claims back and do nothing else: for a node that has gone back to the device plugins and on which "+
-			"pods with claims still run")
+		"only unprepare claims, and publish no device; for a node in device-plugin mode with running pods that "+
+			"still have claims")
 	o.RegisterDriver(set)
 	stock := o.gpus.RegisterDriver(set)
 	o.vfs.Register(set, "amd-nic-exporter-socket")

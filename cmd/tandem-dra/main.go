@@ -15,10 +15,10 @@ import (
 )
 
 var help = daemon.Help{
-	About: `tandem-dra publishes a node's GPUs and VFs, and pairs of them that hang on one PCIe switch, as ResourceSlices of the driver
-tandem.dev, and gives pods the devices that the scheduler allocates to their claims (Dynamic Resource Allocation, Kubernetes 1.34
-and later). It takes the place of tandem-gpu and tandem-rdma: a node is in one mode. VFs are selected by the config.json of the
-SR-IOV network device plugin; without that file they are all VFs with RDMA, under the name tandem.dev/rdma_vf.`,
+	About: `tandem-dra is the DRA driver tandem.dev (Dynamic Resource Allocation, Kubernetes 1.34 and later). It publishes the node's GPUs and
+VFs, and pairs of a GPU and a VF on one PCIe switch, as ResourceSlices, and prepares the devices that the scheduler allocates to
+claims. It replaces tandem-gpu and tandem-rdma: a node uses either device plugins or DRA. The config.json of the SR-IOV network
+device plugin selects the VFs; without this file all VFs with RDMA are published as tandem.dev/rdma_vf.`,
 	Examples: `  tandem-dra --node-name=$NODE_NAME
   tandem-dra --config-file=/etc/pcidp/config.json --pulse=30 --log-format=json
   tandem-dra --alignment=required --vfs-per-pf=8
@@ -27,8 +27,8 @@ SR-IOV network device plugin; without that file they are all VFs with RDMA, unde
     --kubeconfig=/tmp/node/kubeconfig --node-name=node-1`,
 	ExitCodes: `Exit codes:
   0  ended by SIGINT, SIGTERM or SIGQUIT
-  1  cannot work: the last line on standard error says why and what to do; the mode of the node is a reason too
-  2  the command line is wrong
+  1  failure, for example if the node is in device-plugin mode: the last line on standard error names the reason and a remedy
+  2  invalid command line
 `,
 }
 

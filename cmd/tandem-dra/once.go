@@ -37,7 +37,7 @@ func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) er
 		defer leave()
 		config.GPUs = found
 	case gpu.IsNoDriver(err):
-		log.Warn("no GPU is published until a driver is there", "reason", err, "look_every", o.gpus.Recheck)
+		log.Warn("no GPU driver; publishing no GPU until a driver is present", "reason", err, "look_every", o.gpus.Recheck)
 		g.Go(func() error {
 			o.awaitGPUs(ctx, restart, log)
 			return nil

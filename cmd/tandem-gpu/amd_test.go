@@ -111,7 +111,7 @@ func TestResourceLeftOut(t *testing.T) {
 	if err := kubelettest.Await(t, result); err != nil {
 		t.Error(err)
 	}
-	if text := log.String(); strings.Count(text, "a resource is left out") != 1 ||
+	if text := log.String(); strings.Count(text, "resource not offered") != 1 ||
 		!strings.Contains(text, "amd.com/a new way_nps1") {
 		t.Errorf("log:\n%s", text)
 	}

@@ -20,17 +20,16 @@ import (
 )
 
 var help = daemon.Help{
-	About: `tandem-gpu offers a node's GPUs to the kubelet. Together with tandem-rdma it gives a container GPUs and VFs that
-hang on the same PCIe switches; alone it chooses among GPUs.`,
+	About: `tandem-gpu is a device plugin for the GPUs of a node. Together with tandem-rdma it assigns GPUs and VFs on the same PCIe
+switches to a container; alone it selects only GPUs.`,
 	Examples: `  tandem-gpu
   tandem-gpu --resource_naming_strategy=mixed --pulse=30 --log-format=json
   tandem-gpu --vendor=nvidia --mig-strategy=mixed --config-file=/config/config.yaml
   tandem-gpu --sysfs-root=/tmp/node/sys --kubelet-dir=/tmp/node/kubelet --run-dir=/tmp/node/run`,
 	ExitCodes: `Exit codes:
   0  ended by SIGINT, SIGTERM or SIGQUIT
-  1  cannot work: the last line on standard error says why and what to do; so it does where one of the strategies of the
-     stock plugins is wrong, which for them is no matter of the command line alone
-  2  the command line is wrong
+  1  failure, or an invalid strategy of the stock plugins: the last line on standard error names the reason and a remedy
+  2  invalid command line
 `,
 }
 

@@ -311,7 +311,7 @@ func TestFileForNVIDIA(t *testing.T) {
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
 	p := execute(t, "tandem-gpu", nil, append(args, "--config-file="+file)...)
 	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
-	if text := p.text(); strings.Count(text, "the configuration file is not read") != 1 {
+	if text := p.text(); strings.Count(text, "configuration file ignored") != 1 {
 		t.Error(text)
 	}
 }

@@ -109,7 +109,7 @@ func ended(p *process) <-chan int {
 // get requests a probe at the address in the process's log.
 func (p *process) get(t *testing.T, path string) (code int, said string) {
 	t.Helper()
-	served := regexp.MustCompile(`msg="serve metrics and probes" address=(\S+)`)
+	served := regexp.MustCompile(`msg="serving metrics and probes" address=(\S+)`)
 	for !served.MatchString(p.text()) {
 		select {
 		case <-p.done:

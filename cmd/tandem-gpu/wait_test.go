@@ -23,7 +23,7 @@ import (
 // machine with GPUs it is not ready, so that a rollout waits. The answer has the reason.
 func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet, why ...string) {
 	t.Helper()
-	const message = "nothing is offered until the driver is there"
+	const message = "no GPU driver; offering no device until a driver is present"
 	for !strings.Contains(p.text(), message) {
 		select {
 		case <-p.done:

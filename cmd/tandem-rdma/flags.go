@@ -26,18 +26,18 @@ type options struct {
 func (o *options) register(set *pflag.FlagSet) {
 	o.Register(set, "amd-exporter-socket")
 	set.BoolVar(&o.useCDI, "use-cdi", false,
-		"give device nodes to containers through CDI, named in an annotation")
+		"add device nodes to containers through CDI annotations")
 	set.BoolVar(&o.cdiDevices, "cdi-devices", false,
-		"with --use-cdi: name them in the field CDIDevices instead, which every kubelet from 1.31 on hands on")
+		"with --use-cdi, use the CDIDevices field instead of annotations; requires kubelet 1.31 or later")
 	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", grants.CDIDirs,
-		"folders of CDI specs; they are written to the last")
+		"folders of CDI specs; specs are written to the last folder")
 	o.registerStock(set)
 }
 
 // registerStock adds the flags of the stock plugin's entrypoint.sh, except those of glog.
 func (o *options) registerStock(set *pflag.FlagSet) {
 	set.StringVar(&o.logDir, "log-dir", "",
-		"accepted for manifests of the stock plugin: logs go to standard error")
+		"ignored; accepted for compatibility with the stock plugin, since logs go to standard error")
 	// Entrypoint and plugin share --log-level; this flag also accepts words.
 	level := set.Lookup("log-level")
 	level.Value = verbosity{level.Value}

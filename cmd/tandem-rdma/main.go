@@ -25,17 +25,15 @@ import (
 )
 
 var help = daemon.Help{
-	About: `tandem-rdma offers a node's VFs to the kubelet, as the config.json of the SR-IOV network device plugin says, and its
-HCAs to be shared, as that of the RDMA shared device plugin (k8s-rdma-shared-dev-plugin) says: the file has a resourceList,
-a configList or both. Together with tandem-gpu it gives a container VFs and GPUs that hang on the same PCIe switches; alone
-it chooses among VFs.`,
+	About: `tandem-rdma is a device plugin for the VFs and shared HCAs of a node. Its configuration file is the config.json of the SR-IOV
+network device plugin (resourceList), of the RDMA shared device plugin k8s-rdma-shared-dev-plugin (configList), or a file with
+both lists. Together with tandem-gpu it assigns VFs and GPUs on the same PCIe switches to a container; alone it selects only VFs.`,
 	Examples: `  tandem-rdma
   tandem-rdma --config-file=/etc/pcidp/config.json --resource-prefix=nvidia.com --log-format=json
   tandem-rdma --sysfs-root=/tmp/node/sys --kubelet-dir=/tmp/node/kubelet --run-dir=/tmp/node/run --devinfo-dir=/tmp/node/devinfo`,
 	ExitCodes: `Exit codes, those of the SR-IOV network device plugin:
-  0  ended by SIGINT, SIGTERM, SIGQUIT or SIGHUP; or there is no configuration that can be read: the last line on standard
-     error says why
-  1  cannot work, or the command line is wrong: the last line on standard error says why and what to do
+  0  ended by SIGINT, SIGTERM, SIGQUIT or SIGHUP, or no readable configuration: the last line on standard error names the reason
+  1  failure, or invalid command line: the last line on standard error names the reason and a remedy
 `,
 	BadUsage: 1,
 	Signals:  []os.Signal{syscall.SIGHUP},

@@ -128,8 +128,8 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("after SIGTERM: %v\n%s", err, stderr)
 	}
 	for _, line := range []string{
-		`msg="no device: resource is not offered until there is one" resource=nvidia.com/nothing`,
-		`msg=allocate resource=nvidia.com/rdma devices=[0000:0c:00.1]`,
+		`msg="resource has no device and is not offered until a device appears" resource=nvidia.com/nothing`,
+		`msg=allocated resource=nvidia.com/rdma devices=[0000:0c:00.1]`,
 	} {
 		if strings.Count(stderr.String(), line) != 1 {
 			t.Errorf("%q is not logged once:\n%s", line, stderr)
@@ -201,7 +201,7 @@ func TestWithoutInotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil ||
-		strings.Count(stderr.String(), "inotify not available: polling") != 1 {
+		strings.Count(stderr.String(), "inotify not available; polling") != 1 {
 		t.Errorf("ended with %v:\n%s", err, stderr)
 	}
 }
@@ -390,7 +390,7 @@ func TestMachineChanges(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	awaitLine(t, log, "join coordination")
+	awaitLine(t, log, "joined coordination")
 	select {
 	case <-kubelet.Plugins:
 		t.Fatal("a resource without a device was registered")

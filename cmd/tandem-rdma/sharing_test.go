@@ -84,7 +84,7 @@ func TestSharedDaemon(t *testing.T) {
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Wait(); err != nil || strings.Contains(stderr.String(), "level=WARN msg=configuration") {
+			if err := cmd.Wait(); err != nil || strings.Contains(stderr.String(), "note on the configuration") {
 				t.Errorf("ended with %v:\n%s", err, stderr)
 			}
 			if diff := cmp.Diff(c.specs, n.files(t, "cdi")); diff != "" { // restarting containers need them

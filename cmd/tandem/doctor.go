@@ -30,36 +30,37 @@ type examiner struct {
 	refused int       // number of refused pods on the node; less than 0: by the kubelet
 }
 
-const doctorExitCodes = `  3  there is an error or a warning
-  4  there is neither, and something could not be read or told (unknown)
+const doctorExitCodes = `  3  errors or warnings found
+  4  no error or warning, but unknown results
 `
 
 func newDoctor() *cobra.Command {
 	x := examiner{format: oneOf(asTable, asJSON)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what stands between this node and GPUs and VFs on the same switch",
-		Long: `Look at this node's hardware, its kubelet's configuration and state, and its sockets, and say what stands between it and
-pods whose GPUs and VFs share a switch: each finding with what was seen, why it matters and how to put it right. Run it as root on
-the node, or in a debug container with the node's processes. It changes nothing.
+		Short: "Find problems that prevent GPUs and VFs on the same switch on this node",
+		Long: `Check this node's hardware, the kubelet's configuration and state, and the plugins' sockets for problems that prevent pods with
+GPUs and VFs on one switch. Each finding has an observation, its effect and a remedy. Run the command as root on the node, or in a
+debug container with the node's PID namespace. The command changes nothing unless --apply or --rollback-kubelet is set.
 
---fix-kubelet shows the settings that the kubelet lacks: those of deployments/kubelet/config.yaml, and CPUs for containers alone only
-with --static-cpus. With --apply it writes them into a file of its own in the kubelet's folder of drop-ins (--config-dir), which
---rollback-kubelet removes. It changes no file that others own: for a kubelet without such a folder it says how the settings get there.
+--fix-kubelet shows the settings that the kubelet lacks: the settings of deployments/kubelet/config.yaml, and with --static-cpus also
+exclusive CPUs for containers. --apply writes the settings to a separate file in the kubelet's folder of drop-ins (--config-dir);
+--rollback-kubelet removes the file, or with --last undoes its last change. No other file is changed: for a kubelet without such a
+folder, the output describes the steps.
 
-Request shapes are judged for an empty node by the kubelet's own rules, for the VFs that config.json selects (--config) and as it
-offers them; without it for those that the running tandem-rdma offers. Where none runs they are those of all NICs with RDMA, each
-with its NUMA node, and the verdict is a guess.
+The shapes of container requests are judged for an empty node with the kubelet's own rules. The VFs are those of --config
+(config.json), or without --config those of the running tandem-rdma. If neither exists, the VFs are all VFs of NICs with RDMA, each
+with its NUMA node, and the verdict is only an estimate.
 
-Of the pools in config.json it tells which devices each selector rejects and why, the device that came nearest, and keys that nobody
-reads, with the right ones: why a VF is not offered. What a container has is judged by what can be seen of it on the node.
+For each pool in config.json, the output shows the devices that a selector rejects, the reason, the closest device, and unknown keys
+with suggestions, to explain why a VF is not offered. Running containers are judged by their data on the node.
 
-A node in the mode of DRA (tandem-dra) is judged as one: by its devices, by what the API server can do with ResourceSlices, and by whether
-the kubelet finds the driver.
+For a node in DRA mode (tandem-dra), the checks cover the devices, the API server's support for ResourceSlices, and the registration
+of the driver with the kubelet.
 
-Pods that the kubelet has refused for their NUMA nodes are counted where the kubelet lists its pods (Kubernetes 1.37 and later).
+The number of pods that the kubelet rejected for their NUMA nodes is available with Kubernetes 1.37 and later.
 
-What may not be read is said, and is not taken for damage. It needs root's rights for all that it looks at.`,
+Unreadable data is reported as unknown, not as a problem. The complete set of checks requires root.`,
 		Example: `  tandem doctor
   tandem doctor --config /etc/pcidp/config.json
   tandem doctor --config /etc/pcidp/config.json --cpus 16 -o json
@@ -79,22 +80,23 @@ What may not be read is said, and is not taken for damage. It needs root's right
 
 func (x *examiner) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&x.from.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
-	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder with the device nodes")
+	flags.StringVar(&x.from.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
+	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder of the device nodes")
 	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "",
-		"the kubelet's root folder (default what its command line says, or "+kubelet.DefaultDir+")")
+		"root folder of the kubelet (default from the kubelet's command line, or "+kubelet.DefaultDir+")")
 	registerRunDir(flags, &x.node.RunDir)
-	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc", "folder where the running kubelet's command line is")
+	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc",
+		"root of procfs, to find the running kubelet's command line")
 	flags.StringVar(&x.node.Config, "kubelet-config", "",
-		"the kubelet's configuration (default what its command line says, or config.yaml in --kubelet-dir)")
+		"kubelet configuration file (default from the kubelet's command line, or config.yaml in --kubelet-dir)")
 	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "",
-		"folder with drop-ins of that configuration (default what its command line says)")
+		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
 	registerTopologyFile(flags, &x.from.TopologyFile)
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
-		"to select VFs (default those that the running tandem-rdma offers)")
-	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
-	flags.IntVar(&x.refused, "refused-pods", -1, "how many pods of this node lie there refused with "+
-		"TopologyAffinityError (default those that the kubelet lists, from Kubernetes 1.37 on)")
+		"to select VFs (default the VFs that the running tandem-rdma offers)")
+	flags.IntVar(&x.node.CPUs, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
+	flags.IntVar(&x.refused, "refused-pods", -1, "number of pods of this node that were rejected with "+
+		"TopologyAffinityError (default the kubelet's own list, with Kubernetes 1.37 and later)")
 	x.format.register(cmd)
 	x.fix.register(flags)
 }
@@ -127,13 +129,13 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	return verdict(found.Findings)
 }
 
-// modeText says that the node is in the mode of DRA, where other things stand in the way.
+// modeText returns a note for a node in DRA mode, or nil.
 func modeText(m mode.Mode) []byte {
 	if m != mode.DRA {
 		return nil
 	}
-	return []byte("This node is in the mode of DRA: the scheduler allocates, and what the kubelet's managers " +
-		"align is not looked at.\n\n")
+	return []byte("This node is in DRA mode: the scheduler allocates devices, and the settings of the " +
+		"kubelet's managers are not checked.\n\n")
 }
 
 func remarkText(remark string) []byte {
@@ -143,7 +145,7 @@ func remarkText(remark string) []byte {
 	return []byte(remark + "\n\n")
 }
 
-// verdict is nil where nothing was found.
+// verdict returns the error for the exit code, or nil without findings.
 func verdict(findings []doctor.Finding) error {
 	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
 	switch {
@@ -156,7 +158,7 @@ func verdict(findings []doctor.Finding) error {
 	}
 }
 
-// read takes the machine over, with what is offered there.
+// read reads the machine and the offered devices.
 func (x *examiner) read(ctx context.Context) error {
 	n, err := x.readMachine()
 	if err != nil {
@@ -176,7 +178,7 @@ func (x *examiner) read(ctx context.Context) error {
 	return nil
 }
 
-// readMachine takes the machine over from sysfs.
+// readMachine reads the machine from sysfs.
 func (x *examiner) readMachine() (*machine.Node, error) {
 	n, err := machine.Read(&x.from)
 	if err != nil {
@@ -186,8 +188,8 @@ func (x *examiner) readMachine() (*machine.Node, error) {
 	return n, nil
 }
 
-// readVFs are the VFs that the configuration selects, or those that the running tandem-rdma offers, or those
-// of all NICs with RDMA: a guess, and why it is one.
+// readVFs returns the VFs of the configuration, or of the running tandem-rdma, or of all NICs with RDMA. The
+// last case is a guess, and readVFs returns the reason.
 func (x *examiner) readVFs(
 	ctx context.Context, n *machine.Node,
 ) (vfs []doctor.Device, guess string, err error) {
@@ -212,17 +214,17 @@ type fixer struct {
 }
 
 func (f *fixer) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.fix, "fix-kubelet", false, "show which settings the kubelet lacks")
-	flags.BoolVar(&f.change.Apply, "apply", false, "with --fix-kubelet: write them into "+fix.DropIn+
+	flags.BoolVar(&f.fix, "fix-kubelet", false, "show the settings that the kubelet lacks")
+	flags.BoolVar(&f.change.Apply, "apply", false, "with --fix-kubelet: write the settings to "+fix.DropIn+
 		" in the kubelet's folder of drop-ins")
-	flags.BoolVar(&f.change.StaticCPUs, "static-cpus", false, "with --fix-kubelet: also cpuManagerPolicy "+
-		"static, with a CPU of each NUMA node reserved for the system unless some are")
-	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove that file")
+	flags.BoolVar(&f.change.StaticCPUs, "static-cpus", false, "with --fix-kubelet: also set cpuManagerPolicy "+
+		"static, and reserve a CPU of each NUMA node for the system unless CPUs are already reserved")
+	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove the file that --apply wrote")
 	flags.BoolVar(&f.last, "last", false, "with --rollback-kubelet: undo only the last change of the file; "+
 		"possible until the kubelet is well with the change")
 }
 
-// run does what the flags say; false where they say nothing.
+// run executes the flags; false without flags.
 func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 	switch {
 	case f.fix && f.rollback:

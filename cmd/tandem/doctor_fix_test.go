@@ -188,7 +188,7 @@ func TestFixKubeletFinishes(t *testing.T) {
 	s.cpuState("none", "") // as if it had not been removed
 	s.write("proc/uptime", "7205.00 1.00\n")
 	if shown := s.succeeds("--fix-kubelet"); !strings.Contains(shown,
-		"has not taken its configuration over yet") ||
+		"does not use its new configuration yet") ||
 		!strings.Contains(shown, "rm ROOT/kubelet/cpu_manager_state") || !s.has("kubelet/cpu_manager_state") {
 		t.Errorf("shown:\n%s", shown)
 	}
@@ -214,7 +214,7 @@ func TestFixKubeletWithoutFolder(t *testing.T) {
 	s.process("7", "kubelet", "--config", s.path("kubelet/config.yaml"))
 	shown := s.succeeds("--fix-kubelet", "--static-cpus")
 	for _, want := range []string{
-		"ROOT/kubelet/config.yaml is not Tandem's to change",
+		"Tandem does not change ROOT/kubelet/config.yaml",
 		"\nkind: KubeletConfiguration\ntopologyManagerPolicy: restricted\n",
 		"kubeadm upgrade node phase kubelet-config", "KUBELET_EXTRA_ARGS=--config-dir=",
 		"systemctl stop kubelet && rm ROOT/kubelet/cpu_manager_state && systemctl start kubelet\n",
@@ -224,7 +224,7 @@ func TestFixKubeletWithoutFolder(t *testing.T) {
 		}
 	}
 	s.fails("no folder of drop-ins, and nothing was changed", "--fix-kubelet", "--apply")
-	s.fails("name the folder (--kubelet-config-dir)", "--rollback-kubelet")
+	s.fails("set --kubelet-config-dir", "--rollback-kubelet")
 	s.write("kubelet/config.yaml", healthyKubelet)
 	s.cpuState("static", s.allCPUs())
 	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied, "needs no change") {
@@ -238,7 +238,7 @@ func TestFixKubeletManyNodes(t *testing.T) {
 	s := unfixed(t)
 	s.write("sys/devices/system/node/online", "0-33\n")
 	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied,
-		"takes Kubernetes 1.31 or later") ||
+		"requires Kubernetes 1.31 or later") ||
 		!strings.Contains(s.read(dropIn), "max-allowable-numa-nodes: \"34\"\n") || !s.starts() {
 		t.Errorf("%s\n%s", applied, s.read(dropIn))
 	}
@@ -287,19 +287,19 @@ func TestFixKubeletRefuses(t *testing.T) {
 	}{
 		{"a flag stands above", func(s *sick) {
 			s.process("7", "kubelet", "--config-dir="+s.path("kubelet.d"), "--topology-manager-policy", "none")
-		}, "topologyManagerPolicy is set by the kubelet's flag --topology-manager-policy, which stands above", nil},
+		}, "topologyManagerPolicy is set by the kubelet's flag --topology-manager-policy, which overrides", nil},
 		{"a drop-in stands above", func(s *sick) {
 			s.write("kubelet.d/99-zone.conf", kubeletKind+"topologyManagerPolicy: none\n")
-		}, "topologyManagerPolicy is set by ROOT/kubelet.d/99-zone.conf, which stands above ROOT/" + dropIn, nil},
+		}, "topologyManagerPolicy is set by ROOT/kubelet.d/99-zone.conf, which overrides ROOT/" + dropIn, nil},
 		{"named CPUs beside a cgroup", func(s *sick) {
 			s.write("kubelet/config.yaml", kubeletKind+"systemReservedCgroup: /system.slice\n")
-		}, "reservedSystemCPUs beside systemReservedCgroup", []string{"--static-cpus"}},
+		}, "reservedSystemCPUs together with systemReservedCgroup", []string{"--static-cpus"}},
 		{"an option that there is not", func(s *sick) {
 			s.write("kubelet.d/10.conf", kubeletKind+"topologyManagerPolicyOptions: {near: \"true\"}\n")
 		}, "there is no such option", nil},
 		{"somebody else's file of that name", func(s *sick) {
 			s.write(dropIn, kubeletKind+"maxPods: 42\n")
-		}, "ROOT/" + dropIn + " is not Tandem's", nil},
+		}, "ROOT/" + dropIn + " was not written by Tandem", nil},
 		{"a link of that name", func(s *sick) {
 			s.write("kubelet/secret", kubeletKind)
 			s.check(os.Symlink(s.path("kubelet/secret"), s.path(dropIn)))
@@ -308,11 +308,11 @@ func TestFixKubeletRefuses(t *testing.T) {
 			s.check(os.Mkdir(s.path("elsewhere"), 0o755))
 			s.check(os.Symlink(s.path("elsewhere"), s.path("link")))
 			s.process("7", "kubelet", "--config-dir="+s.path("link"))
-		}, "ROOT/link: a link is not followed", nil},
+		}, "ROOT/link: the folder is a symbolic link", nil},
 		{"others can write to the folder", func(s *sick) { s.check(os.Chmod(s.path("kubelet.d"), 0o777)) },
-			"ROOT/kubelet.d: others than root can write to it", nil},
+			"ROOT/kubelet.d: users other than root can write to the file", nil},
 		{"others can write to a folder above", func(s *sick) { s.check(os.Chmod(s.root, 0o757)) },
-			"ROOT: others than root can write to it", nil},
+			"ROOT: users other than root can write to the file", nil},
 		{"the state cannot be removed", func(s *sick) {
 			s.remove("kubelet/cpu_manager_state")
 			s.check(os.MkdirAll(s.path("kubelet/cpu_manager_state/x"), 0o755))
@@ -353,7 +353,7 @@ func TestFixKubeletTrusts(t *testing.T) {
 		seed func(s *sick)
 		want string // "" if the kubelet is recognized
 	}{
-		{"two kubelets", func(s *sick) { impostor(s, "8") }, "2 processes are one"},
+		{"two kubelets", func(s *sick) { impostor(s, "8") }, "2 processes match"},
 		{"a user's, beside the kubelet", func(s *sick) {
 			impostor(s, "8")
 			s.write("proc/8/status", "Uid:\t0\t0\t0\t65534\n")
@@ -365,11 +365,11 @@ func TestFixKubeletTrusts(t *testing.T) {
 		{"a user's alone", func(s *sick) {
 			impostor(s, "7")
 			s.write("proc/7/status", "Uid:\t65534\t65534\t65534\t65534\n")
-		}, "process 7 calls itself kubelet, and it is not root's"},
+		}, "process 7 has the name kubelet, but it is not root's"},
 		{"a container's alone", func(s *sick) {
 			impostor(s, "7")
 			s.namespace("proc/7", "mnt:[2]")
-		}, "it is in a mnt namespace of its own, not the node's: a container"},
+		}, "it runs in a container: its mnt namespace is not the node's"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -427,7 +427,7 @@ func TestKubeletWithoutFile(t *testing.T) {
 	s.write("kubelet/config.yaml", healthyKubelet)
 	s.process("7", "kubelet", "--kube-reserved=cpu=1")
 	if shown := s.succeeds("--fix-kubelet"); !strings.Contains(shown,
-		"its command line is not Tandem's to change") ||
+		"Tandem does not change its command line") ||
 		!strings.Contains(shown, "topologyManagerPolicy: restricted\n") {
 		t.Errorf("shown:\n%s", shown)
 	}

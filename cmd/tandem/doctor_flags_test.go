@@ -50,7 +50,7 @@ func TestDoctorKnowsStrictReservation(t *testing.T) {
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.kubelet("reservedSystemCPUs: \"0\"\n",
 		"reservedSystemCPUs: \"0\"\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n")
-	check(t, s.findings(), "cpu-state", "reserved strictly")
+	check(t, s.findings(), "cpu-state", "Strictly reserved")
 	s.cpuState("static", "1-223")
 	if found := s.findings(); len(found) > 0 {
 		t.Errorf("found\n%s", doctor.Report(found))

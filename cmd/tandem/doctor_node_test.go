@@ -92,6 +92,7 @@ func layOut(t *testing.T, sys string) *sick {
 	}
 	s.write("config.json", everyVF)
 	s.write("kubelet/config.yaml", healthyKubelet)
+	s.process("7", "kubelet", "--config="+s.path("kubelet/config.yaml"))
 	s.listen("kubelet/device-plugins/kubelet.sock")
 	s.listen("kubelet/pod-resources/kubelet.sock")
 	s.write("kubelet/memory_manager_state", `{"policyName":"None","machineState":{},"entries":{},"checksum":1}`)

@@ -19,8 +19,8 @@ func TestDoctorCannotCountRefusedPods(t *testing.T) {
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.remove("kubelet/pods-api")
 	code, stdout, stderr := run(s.command()...)
-	if code != exitOK || stderr != "" || !strings.Contains(stdout, "could not be counted: find pods-api") ||
-		!strings.Contains(stdout, "\n\nNothing stands between") {
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, "is unknown: find pods-api") ||
+		!strings.Contains(stdout, "\n\nNo problem prevents") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	for policy, want := range map[string]bool{
@@ -32,6 +32,21 @@ func TestDoctorCannotCountRefusedPods(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &found); err != nil || (found.Remark != "") != want {
 			t.Errorf("policy %s: %v, the remark is %q", policy, err, found.Remark)
 		}
+	}
+}
+
+// TestDoctorWithoutProcess: a container without the host's PIDs sees no kubelet: doctor reports that the flags
+// are unknown, unless the file was named.
+func TestDoctorWithoutProcess(t *testing.T) {
+	t.Parallel()
+	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
+	s.remove("proc")
+	if _, stdout, _ := run(s.command()...); !strings.Contains(stdout, "its flags are unknown: the settings are those of") {
+		t.Error(stdout)
+	}
+	s.with("--kubelet-config", s.path("kubelet/config.yaml"))
+	if _, stdout, _ := run(s.command()...); strings.Contains(stdout, "flags") {
+		t.Error(stdout)
 	}
 }
 
@@ -47,8 +62,8 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 	s.with("--refused-pods", "1")
 	text := string(doctor.Report(s.findings()))
 	for strategy, sentence := range map[string]string{
-		"LeastAllocated": "and % % where pods are spread",
-		"MostAllocated":  "% % of jobs have a refused pod with bin packing",
+		"LeastAllocated": "and % % with spreading",
+		"MostAllocated":  "% % of jobs have a rejected pod with bin packing",
 	} {
 		row := regexp.MustCompile(`(?m)^\| default scheduler, .` + strategy + `.[^|]*\|[^|]*\| ([\d.]+) /`).
 			FindSubmatch(page)

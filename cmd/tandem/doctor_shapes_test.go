@@ -67,7 +67,7 @@ func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 		"without nodes": {noNode, false, "", ""},
 		"with nodes":    {socket, false, string(doctor.Error), "VFs: 16 on node 0, 16 on node 1"},
 		"away": {noNode, true, string(doctor.Unknown),
-			"no --config, and no tandem-rdma is running: these are the VFs of all NICs"},
+			"no --config, and no tandem-rdma is running: assumes that the VFs of all NICs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,7 @@ func TestDoctorIsSilent(t *testing.T) {
 			s := layOut(t, sysfs(t, machine, 4))
 			code, stdout, stderr := run(s.command()...)
 			if code != exitOK || stderr != "" ||
-				stdout != "Nothing stands between this node and GPUs and VFs on the same switch.\n" {
+				stdout != "No problem prevents GPUs and VFs on the same switch on this node.\n" {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})
@@ -75,7 +75,7 @@ var faults = []struct {
 		"single-numa-node"},
 	{"policy misspelt", func(s *sick) { s.kubelet("restricted", "strict") }, "topology-policy", "strict"},
 	{"policy by the kubelet's flag", func(s *sick) {
-		s.process("812", "/usr/bin/kubelet", "--topology_manager_policy=none", "--v", "2",
+		s.process("7", "/usr/bin/kubelet", "--topology_manager_policy=none", "--v", "2",
 			"--config="+s.path("kubelet/config.yaml"))
 	}, "topology-policy", "--topology-manager-policy"},
 	{"policy in a drop-in", func(s *sick) {
@@ -98,7 +98,7 @@ var faults = []struct {
 	{"kubelets of two", func(s *sick) {
 		s.process("7", "kubelet")
 		s.process("8", "kubelet", "--config=/etc/other.yaml")
-	}, "kubelet-process", "2 processes are one"},
+	}, "kubelet-process", "2 processes match"},
 	{"kubelet of a user", func(s *sick) {
 		s.process("7", "kubelet", "--topology-manager-policy=none")
 		s.write("proc/7/status", "Name:\tkubelet\\nUid:\t0\t0\t0\t0\nUid:\t65534\t65534\t65534\t65534\n")
@@ -106,7 +106,7 @@ var faults = []struct {
 	{"kubelet in a container", func(s *sick) {
 		s.process("7", "kubelet", "--topology-manager-policy=none")
 		s.namespace("proc/7", "mnt:[2]")
-	}, "kubelet-process", "in a mnt namespace of its own"},
+	}, "kubelet-process", "its mnt namespace is not the node's"},
 	{"configuration changed, kubelet not restarted", func(s *sick) {
 		s.process("7", "kubelet", "--config", s.path("kubelet/config.yaml"))
 		s.write("proc/uptime", "7205.00 1.00\n") // uptime of two hours
@@ -115,7 +115,7 @@ var faults = []struct {
 		"topology-options", "no such option"},
 	{"reserved CPUs beside a cgroup", func(s *sick) {
 		s.kubelet("reservedSystemCPUs: \"0\"\n", "reservedSystemCPUs: \"0\"\nsystemReservedCgroup: /system.slice\n")
-	}, "reserved-cpus", "beside systemReservedCgroup"},
+	}, "reserved-cpus", "together with systemReservedCgroup"},
 	{"options by a flag, which replace all", func(s *sick) {
 		s.write("sys/devices/system/node/online", "0-9\n")
 		s.kubelet("prefer-closest-numa-nodes: \"true\"", "max-allowable-numa-nodes: \"16\"")
@@ -216,16 +216,16 @@ var faults = []struct {
 	}, "device-gone", "0000:0c:00.7"},
 	{"run folder is a file", func(s *sick) { s.write("run", "") }, "run-folder", "no folder"},
 	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder",
-		"something else than a socket"},
+		"is not a socket"},
 
 	{"refused pods", func(s *sick) {
 		s.pods = []corev1.Pod{
 			failed("team", "train-1", "TopologyAffinityError"), failed("team", "train-0", "TopologyAffinityError"),
 			failed("team", "other", "UnexpectedAdmissionError"), {Status: corev1.PodStatus{Phase: corev1.PodRunning}},
 		}
-	}, "refused-pods", "2 pods are still there"},
+	}, "refused-pods", "2 pods are rejected"},
 	{"refused pods of the API server", func(s *sick) { s.with("--refused-pods", "7") }, "refused-pods",
-		"7 pods are still there"},
+		"7 pods are rejected"},
 
 	{"daemons in two folders", func(s *sick) {
 		s.remove("kubelet/pod-resources") // without a server
@@ -233,7 +233,7 @@ var faults = []struct {
 		runPlugins(s.t, s.path("kubelet/device-plugins/tandem"))
 	}, "pod-resources run-folders", "kubelet/device-plugins/tandem"},
 
-	{"CPUs of another shape", func(s *sick) { s.with("--cpus", "2") }, "refused-shapes", "for 2 CPUs"},
+	{"CPUs of another shape", func(s *sick) { s.with("--cpus", "2") }, "refused-shapes", "with 2 CPUs"},
 	{"pool with VFs of few NICs", func(s *sick) {
 		s.write("config.json", strings.Replace(everyVF, `"isRdma": true`,
 			`"isRdma": true, "rootDevices": ["0000:0c:00.0#0-1", "0000:2a:00.0#0-1"]`, 1))

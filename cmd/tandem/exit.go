@@ -22,9 +22,9 @@ const moreExitCodes = "exit codes"
 
 const exitCodes = `
 Exit codes:
-  0  done
-  1  cannot be done: the last line on standard error says why
-  2  the command line is wrong
+  0  success
+  1  failure: the last line on standard error names the reason
+  2  invalid command line
 {{index .Annotations "` + moreExitCodes + `"}}`
 
 // usageError is an error of the command line.

@@ -15,12 +15,13 @@ func newExplain() *cobra.Command {
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "explain [[NAMESPACE/]POD]",
-		Short: "Tell why a pod's containers got their devices",
-		Long: `Ask the running plugins over their socket what they decided for a pod: what the kubelet asked, in which order, what was
-known of the container and by which source, what was chosen and planned, and what each switch had free at that time and
-would have given alone. Of a container whose pairs are not all on one switch, or that was refused for that, it then says who
-has the VFs beside its GPUs now, and what to do. Without a pod, list all decisions that are known. Those of containers that live are kept when the plugin
-that serves is replaced; of the others the last ones are kept while it runs. It needs the rights of the plugins, root's.`,
+		Short: "Explain the device assignment of a pod's containers",
+		Long: `Query the plugins' decisions for a pod over their socket: the kubelet's calls in order, the data about the container and its
+source, the chosen and the planned devices, and the devices that each switch had free at that time, with the pairs that the switch
+alone allowed. For a container with a pair on different switches, and for a container that was rejected for this reason, the output
+also names the current holders of the VFs next to its GPUs, and a remedy. Without a pod, list all known decisions. Decisions for
+running containers survive a restart of the serving plugin; for ended containers the latest decisions are kept until the restart.
+The command requires root.`,
 		Example: `  tandem explain
   tandem explain train-0
   tandem explain team/train-0 --container worker -o json`,
@@ -53,7 +54,8 @@ that serves is replaced; of the others the last ones are kept while it runs. It 
 	cmd.ValidArgsFunction = first(func(cmd *cobra.Command, _ string) ([]string, error) {
 		return coordinator.Pods(cmd.Context(), runDir)
 	})
-	cmd.Flags().StringVarP(&container, "container", "c", "", "one container of the pod; all without it")
+	cmd.Flags().StringVarP(&container, "container", "c", "",
+		"show only this container of the pod (default all containers)")
 	registerRunDir(cmd.Flags(), &runDir)
 	format.register(cmd)
 	return cmd

@@ -20,7 +20,7 @@ func TestExplainUsage(t *testing.T) {
 		}
 	}
 	if code, _, stderr := run("explain", "train", "--run-dir", t.TempDir()); code != exitError ||
-		!strings.Contains(stderr, "nobody answers") {
+		!strings.Contains(stderr, "no answer") {
 		t.Errorf("no plugin: exit code %d, %q", code, stderr)
 	}
 }

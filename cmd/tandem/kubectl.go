@@ -36,25 +36,26 @@ func program(args []string) (*cobra.Command, []string) {
 func newKubectl() *cobra.Command {
 	root := rooted(&cobra.Command{
 		Use:   asPlugin,
-		Short: "Ask the nodes of a cluster about GPUs and RDMA VFs on the same PCIe switch",
-		Long: `Ask the nodes of a cluster about GPUs and RDMA VFs on the same PCIe switch. It starts the program tandem in the pods of Tandem's
-daemons, as kubectl exec does, with your own rights: to list DaemonSets, to get and list pods, and to get and create pods/exec where the
-daemons are. These are pods that a DaemonSet has made, and that mount folders of the node; no other pod is asked, whatever its labels. If
-DaemonSets like that are in several namespaces, --tandem-namespace has to say which of them is Tandem's.`,
+		Short: "Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch",
+		Long: `Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch. The command runs the program tandem in the pods of
+Tandem's daemons, as kubectl exec does, with your own permissions: list DaemonSets, get and list pods, and get and create pods/exec
+in the namespace of the daemons. Only pods that a DaemonSet owns and that mount folders of the node are queried; labels alone are not
+sufficient. If several namespaces contain such DaemonSets, select one with --tandem-namespace.`,
 		// The command as users type it.
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tandem"},
 	})
 	o := cluster.Options{}
 	flags := root.PersistentFlags()
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig to use (default where kubectl looks)")
-	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default its current one)")
-	flags.StringVarP(&o.Namespace, "namespace", "n", "", "explain: namespace of the pod (default that of the "+
-		"context); status and doctor: the same as --tandem-namespace")
-	flags.StringVar(&o.Daemons, "tandem-namespace", "", "namespace of Tandem's daemons (default the only one "+
-		"that has some)")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file (default the same as kubectl's)")
+	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default the current context)")
+	flags.StringVarP(&o.Namespace, "namespace", "n", "",
+		"explain: namespace of the pod (default the namespace of the context); status and doctor: same as "+
+			"--tandem-namespace")
+	flags.StringVar(&o.Daemons, "tandem-namespace", "",
+		"namespace of Tandem's daemons (default the only namespace with such DaemonSets)")
 	flags.StringVarP(&o.Selector, "selector", "l", cluster.Selector,
-		"labels of the pods of Tandem's daemons, where an operator has made them")
-	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long a node may take to answer")
+		"label selector for the pods of Tandem's daemons, if an operator deploys them")
+	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "maximum time to wait for the answer of a node")
 	root.AddCommand(newClusterStatus(&o), newClusterExplain(&o), newClusterDoctor(&o), newVersion())
 	return root
 }

@@ -17,10 +17,10 @@ func newClusterDoctor(o *cluster.Options) *cobra.Command {
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "doctor NODE",
-		Short: "Say what stands between a node and GPUs and VFs on the same switch",
-		Long: `Start "tandem doctor" in the pod of a daemon on the node. It gets the kubelet's configuration through the API server, where you
-may ask for that (nodes/proxy), and the number of pods that the kubelet has refused; files that are not in the daemon's pod it cannot
-see, and says so. It changes nothing.`,
+		Short: "Find problems that prevent GPUs and VFs on the same switch on a node",
+		Long: `Run "tandem doctor" in the pod of a daemon on the node, with the number of pods that the kubelet rejected, and with the kubelet's
+configuration from the API server if you have permission for nodes/proxy. Files outside the daemon's pod are reported as unknown. The
+command changes nothing.`,
 		Example: `  kubectl tandem doctor gpu-17
   kubectl tandem doctor gpu-17 -o json`,
 		Annotations: map[string]string{moreExitCodes: doctorExitCodes},

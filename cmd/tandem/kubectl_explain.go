@@ -15,9 +15,9 @@ func newClusterExplain(o *cluster.Options) *cobra.Command {
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
-		Short: "Tell why a pod's containers got their devices",
-		Long: `Find the node of a pod, and ask Tandem's daemons there what they decided for it: what the kubelet asked, what was known of the
-container and by which source, the choice, and what each switch had free at that time. It prints what "tandem explain" prints on the node.`,
+		Short: "Explain the device assignment of a pod's containers",
+		Long: `Query Tandem's daemons on the node of a pod for their decisions: the kubelet's calls, the data about the container and its source,
+the chosen devices, and the devices that each switch had free at that time. The output is that of "tandem explain" on the node.`,
 		Example: `  kubectl tandem explain train-0
   kubectl tandem explain team/train-0 --container worker -o json
   kubectl tandem explain team/train-0 --node gpu-17`,
@@ -60,8 +60,9 @@ container and by which source, the choice, and what each switch had free at that
 			return pods, err
 		}),
 	}
-	cmd.Flags().StringVarP(&q.Container, "container", "c", "", "one container of the pod; all without it")
-	cmd.Flags().StringVar(&q.Node, "node", "", "ask this node, for a pod that has gone from it")
+	cmd.Flags().StringVarP(&q.Container, "container", "c", "",
+		"show only this container of the pod (default all containers)")
+	cmd.Flags().StringVar(&q.Node, "node", "", "node of a deleted pod")
 	complete(cmd, "node", nodes(o))
 	format.register(cmd)
 	return cmd

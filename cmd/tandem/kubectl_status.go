@@ -12,12 +12,12 @@ func newClusterStatus(o *cluster.Options) *cobra.Command {
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show all nodes: what is free, and what is not as it should be",
-		Long: `Ask Tandem's daemons on all nodes how they are, at the same time, and show a line for each node: its mode, the GPUs and VFs that
-are free, how many pairs of a GPU and a VF on one switch these still make, containers that did not get such pairs, the daemons' version, and what
-is not as it should be. A node that does not answer has its line too, with the reason.
+		Short: "Show free devices and problems of all nodes",
+		Long: `Query Tandem's daemons on all nodes in parallel, and show a line for each node: the mode, the free GPUs and VFs, the number of
+available pairs (a GPU and a VF on one switch), the number of containers with pairs on different switches, the version of the daemons,
+and problems. If a node does not answer, its line shows the reason.
 
-With -o json every node has all that "tandem status -o json" prints there.`,
+-o json includes the complete output of "tandem status -o json" for each node.`,
 		Example: `  kubectl tandem status
   kubectl tandem status --context training -o json`,
 		Args: noArguments,

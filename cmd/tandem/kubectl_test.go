@@ -150,7 +150,7 @@ func TestClusterDoctor(t *testing.T) {
 			policy)
 		code, stdout, stderr = plugin(kubeconfig, "doctor", "gpu-1", "-o", "json")
 		if code != exitFound && code != exitUnknown || stderr != "" ||
-			!strings.Contains(stdout, "1 pod is still there") || strings.Contains(stdout, `"remark"`) ||
+			!strings.Contains(stdout, "1 pod is rejected") || strings.Contains(stdout, `"remark"`) ||
 			strings.Contains(stdout, `"kubelet-config"`) || strings.Contains(stdout, `"topology-policy"`) != want {
 			t.Errorf("policy %s: exit code %d, %s%s", policy, code, stdout, stderr)
 		}

@@ -61,12 +61,12 @@ func (o *output) register(cmd *cobra.Command) {
 	complete(cmd, "output", fixed(o.formats...))
 }
 
-// write writes an answer as JSON or for people.
+// write writes an answer as JSON or for people, folded for the terminal that w writes to.
 func (o *output) write(w io.Writer, answer any, table func() []byte) error {
 	if o.format == asJSON {
 		return writeJSON(w, answer)
 	}
-	_, err := w.Write(table())
+	_, err := w.Write(fold(table(), columns(w)))
 	return err
 }
 

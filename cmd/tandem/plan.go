@@ -18,13 +18,12 @@ func newPlan() *cobra.Command {
 	format := oneOf(asTable, asJSON, asSVG, asHTML)
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Tell which GPUs and VFs a container would get",
-		Long: `Tell which GPUs and VFs the plugins would prefer for a container that asks for so many, on the NUMA nodes that the
-kubelet's Topology Manager would give it under policy restricted. Without --config the VFs are those of all NICs with
-RDMA, and a NIC that has no VF counts itself; with it they are what the config.json of the SR-IOV network device plugin
-selects, of all its resources together.
+		Short: "Show the GPUs and VFs that a container would get",
+		Long: `Show the GPUs and VFs that the plugins would prefer for a container with this request, on the NUMA nodes that the kubelet's
+Topology Manager would select with the policy restricted. Without --config, the VFs are the VFs of all NICs with RDMA, and a NIC
+without VFs counts as a VF. With --config, the VFs are those of all resources in the config.json of the SR-IOV network device plugin.
 
-With -o svg or html it draws the machine; the two devices of a pair have one colour.`,
+-o svg and -o html draw the machine; the two devices of a pair have the same colour.`,
 		Example: `  tandem plan --gpus 2 --vfs 2
   tandem plan --gpus 4 --vfs 4 --used 0000:11:00.0,0000:0c:00.1 --config /etc/pcidp/config.json
   tandem plan --gpus 8 --vfs 8 --machine test/machines/oci-mi300x-derived.txt -o json
@@ -55,10 +54,11 @@ With -o svg or html it draws the machine; the two devices of a pair have one col
 		},
 	}
 	registerSource(cmd, &from)
-	cmd.Flags().UintVar(&q.GPUs, "gpus", 0, "GPUs wanted; partitions where GPUs are partitioned")
-	cmd.Flags().UintVar(&q.VFs, "vfs", 0, "VFs wanted")
+	cmd.Flags().UintVar(&q.GPUs, "gpus", 0,
+		"number of requested GPUs, or of partitions if the GPUs are partitioned")
+	cmd.Flags().UintVar(&q.VFs, "vfs", 0, "number of requested VFs")
 	cmd.Flags().StringSliceVar(&q.Used, "used", nil,
-		"devices that are taken: addresses, as the kernel or lspci writes them, or IDs of partitions")
+		"devices in use: PCI addresses, as in sysfs or lspci, or IDs of partitions")
 	cmd.Flags().StringVar(&q.Config, "config", "",
 		"config.json of the SR-IOV network device plugin, to select VFs")
 	format.register(cmd)

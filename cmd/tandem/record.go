@@ -22,10 +22,10 @@ func newRecord() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "record",
-		Short: "Write this machine into a text file",
-		Long: `Write what Tandem reads of this machine into a text file: the PCI tree, NUMA nodes, drivers, names of netdevs and RDMA
-devices, GPUs and their links. It needs no privilege: what it may not read is left out and counted. No MAC address,
-GUID, serial number or host name is in the file. It can be read by tandem topo and tandem plan, anywhere.`,
+		Short: "Record this machine in a text file",
+		Long: `Record the data that Tandem reads from this machine in a text file: the PCI tree, NUMA nodes, drivers, names of netdevs and RDMA
+devices, GPUs and their links. No privileges are necessary: unreadable entries are omitted and counted. The file contains no MAC
+address, GUID, serial number or host name. The commands topo and plan read the file on any machine.`,
 		Example: `  tandem record > my-machine.txt
   tandem record -f my-machine.txt
   tandem topo --machine my-machine.txt`,
@@ -42,7 +42,7 @@ GUID, serial number or host name is in the file. It can be read by tandem topo a
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&from.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	cmd.Flags().StringVar(&from.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write (default standard output)")
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file")
 	return cmd

@@ -68,8 +68,9 @@ func TestQuestionsWithoutRights(t *testing.T) {
 		s.close(closed)
 		for _, args := range [][]string{{"status"}, {"explain", "team/train-0"}} {
 			code, stdout, stderr := runAsNobody(t, append(args, "--run-dir", s.path("run"))...)
-			if code != exitError || stdout != "" || !strings.Contains(stderr, "has no right to; be root") ||
-				strings.Contains(stderr, "nobody answers") {
+			if code != exitError || stdout != "" ||
+				!strings.Contains(stderr, "has no permission; run the command as root") ||
+				strings.Contains(stderr, "no answer") {
 				t.Errorf("%s closed: %s: exit code %d, %q, %q", closed, args[0], code, stdout, stderr)
 			}
 		}

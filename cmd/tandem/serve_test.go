@@ -77,7 +77,7 @@ func TestLook(t *testing.T) {
 	v := &viewer{
 		runDir: filepath.Join(dir, "run"), from: machine.Source{SysfsRoot: sys}, palette: picture.Palette{},
 	}
-	if n, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody answers") ||
+	if n, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") ||
 		n == nil || len(n.Cards) != 16 || len(n.Notes) != 1 {
 		t.Errorf("without plugins: %+v, %v", n, err)
 	}

@@ -40,14 +40,14 @@ func newSimulate() *cobra.Command {
 	s := simulate{output: oneOf(asTable, asJSON)}
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Compare ways of choosing on random containers that come and go",
-		Long: `Simulate plays random containers that come to a node and leave it again, with the kubelet's rules of admission, under several
-ways of choosing their GPUs and VFs. All ways get the same arrivals. It tells how many GPUs get a VF of their own on their
-switch, how many containers are refused, and what is left, with 95 % confidence intervals over the seeds.
+		Short: "Compare placement strategies on random containers",
+		Long: `Simulate the arrival and the end of random containers on a node, with the kubelet's admission rules, under several placement
+strategies for GPUs and VFs. All strategies get the same arrivals. The output shows the GPUs with a VF on their own switch,
+the rejected containers, and the remaining free devices, with 95 % confidence intervals over the seeds.
 
-With --nodes it plays a cluster of such nodes, under several schedulers: the kubelet of the node that a scheduler chooses may refuse
-the pod, and its job makes another one. It tells what each scheduler costs in refusals, pairs and waiting. Devices are chosen there as
-Tandem does, or as the one of --ways says.
+--nodes simulates a cluster of such nodes under several schedulers. The kubelet of the scheduled node may reject the pod; the pod's
+Job then creates another pod. The output shows the rejections, pairs and waiting time of each scheduler. Devices are placed with
+Tandem's strategy, or with the only strategy in --ways.
 
 The node is one of three common servers or a recorded machine:
 ` + aboutPresets(),
@@ -76,31 +76,32 @@ func (s *simulate) register(cmd *cobra.Command) {
 	c := &s.config
 	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(world.Presets(), ", "))
 	flags.StringVar(&s.source.Recording, "machine", "",
-		"recorded machine to simulate instead, a file that tandem record wrote")
-	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "VFs on each PF that was not recorded with any")
+		"recorded machine to simulate instead of --node, a file written by tandem record")
+	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "number of VFs on each PF without recorded VFs")
 	flags.StringVar(&s.policy, "policy", string(hints.Restricted),
-		"the kubelet's Topology Manager policy: restricted, best-effort, single-numa-node or none")
+		"Topology Manager policy of the kubelet: restricted, best-effort, single-numa-node or none")
 	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false,
 		"announce VFs without NUMA nodes (excludeTopology)")
 	c.Loads = []float64{30, 60, 90}
 	flags.Var(&numbers{list: &c.Loads}, "load",
-		"shares of the GPUs allocated with the stock pair, in percent; with --nodes, of all GPUs asked for")
+		"percentages of GPUs allocated with the stock plugins; with --nodes, percentages of GPUs requested")
 	flags.StringVar(&s.mix, "mix", world.DefaultMix,
-		"what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
+		"requests of the containers as GPUs+VFs[:WEIGHT], such as 1+1:3; the default weight is 1")
 	flags.StringSliceVar(&s.ways, "ways", nil,
-		"ways of choosing: "+strings.Join(simulation.WayNames(), ", ")+" (default all)")
+		"placement strategies: "+strings.Join(simulation.WayNames(), ", ")+" (default all)")
 	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5,
-		"probability that the kubelet asks for the GPUs before the VFs")
-	flags.IntVar(&s.nodes, "nodes", 0, "play a cluster of so many nodes")
+		"probability that the kubelet allocates the GPUs before the VFs")
+	flags.IntVar(&s.nodes, "nodes", 0, "number of nodes of a simulated cluster; 0 simulates a single node")
 	flags.StringSliceVar(&s.schedulers, "schedulers", nil,
-		"with --nodes: who chooses the node: "+strings.Join(cluster.SchedulerNames(), ", ")+" (default all)")
-	flags.IntVar(&s.burst, "burst", 1, "with --nodes: equal pods that come at once")
-	flags.IntVar(&c.Seeds, "seeds", 150, "streams of arrivals; with --nodes the default is 4")
+		"with --nodes: schedulers: "+strings.Join(cluster.SchedulerNames(), ", ")+" (default all)")
+	flags.IntVar(&s.burst, "burst", 1, "with --nodes: number of identical pods that arrive together")
+	flags.IntVar(&c.Seeds, "seeds", 150, "number of random streams of arrivals; with --nodes the default is 4")
 	flags.IntVar(&c.Arrivals, "arrivals", 1000,
-		"arrivals of a stream that count; with --nodes the default is 5000")
-	flags.IntVar(&c.Warmup, "warmup", 200, "arrivals of a stream before that; with --nodes the default is 1000")
-	flags.Uint64Var(&c.Seed, "seed", 1, "where random numbers start; the same seed gives the same result")
-	flags.StringVar(&s.svg, "svg", "", "file to draw a chart into")
+		"number of counted arrivals of a stream; with --nodes the default is 5000")
+	flags.IntVar(&c.Warmup, "warmup", 200,
+		"number of arrivals before the first counted arrival; with --nodes the default is 1000")
+	flags.Uint64Var(&c.Seed, "seed", 1, "first seed of the random numbers; the same seed gives the same result")
+	flags.StringVar(&s.svg, "svg", "", "output file of a chart in SVG")
 	s.output.register(cmd)
 	completeMachines(cmd)
 	complete(cmd, "node", fixed(world.Presets()...))

@@ -30,10 +30,10 @@ func (p *published) register(flags *pflag.FlagSet) {
 		"with -o resourceslices: config.json of the SR-IOV network device plugin, to select VFs "+
 			"(default all VFs of NICs with RDMA)")
 	flags.BoolVar(&p.noCounters, "no-counters", false,
-		"with -o resourceslices: for Kubernetes 1.34 and 1.35, or without the feature DRAPartitionableDevices: "+
-			"devices share no counters")
+		"with -o resourceslices: omit shared counters, for Kubernetes 1.34 and 1.35 or without the feature gate "+
+			"DRAPartitionableDevices")
 	flags.IntVar(&p.perPF, "vfs-per-pf", pool.DefaultVFsPerPF,
-		"with -o resourceslices: the most VFs of a PF, 0 for all")
+		"with -o resourceslices: maximum number of VFs of a PF, 0 for all")
 }
 
 // check rejects the flags for other formats, and invalid values.

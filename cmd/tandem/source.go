@@ -12,20 +12,21 @@ import (
 // registerSource adds the flags of commands that read this node or a recorded machine.
 func registerSource(cmd *cobra.Command, s *machine.Source) {
 	flags := cmd.Flags()
-	flags.StringVar(&s.Recording, "machine", "", "recorded machine to read, a file that tandem record wrote")
-	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	flags.StringVar(&s.Recording, "machine", "", "recorded machine, a file written by tandem record")
+	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	registerTopologyFile(flags, &s.TopologyFile)
 	completeMachines(cmd)
 }
 
 func registerTopologyFile(flags *pflag.FlagSet, file *string) {
 	flags.StringVar(file, "topology-file", "",
-		"topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, where sysfs does not tell")
+		"NCCL topology file (NCCL_TOPO_FILE) with the PCIe switches, for a guest with a flat PCI tree in sysfs")
 }
 
 func registerRunDir(flags *pflag.FlagSet, dir *string) {
-	flags.StringVar(dir, "run-dir", "", "the plugins' --run-dir (default where one of them answers: "+
-		"device-plugins/tandem in the kubelet's folder, or /run/tandem)")
+	flags.StringVar(dir, "run-dir", "",
+		"--run-dir of the plugins (default the folder in which a plugin answers: "+
+			"device-plugins/tandem in the kubelet's folder, or /run/tandem)")
 }
 
 // checkSource refuses two sources at once.

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -26,19 +27,20 @@ func newStatus() *cobra.Command {
 	l := looker{format: oneOf(asTable, asWide, asJSON)}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Tell what the running plugins know: what is free on which switch, and who has the rest",
-		Long: `Ask the running plugins over their socket how the node is: what is free, how many pairs of a GPU and a VF on the same
-switch that still makes, the plugins and whether the kubelet goes by their resources, containers that did not get such pairs; then a line for
-each switch. What a container has that has ended counts as free. What the devices of a plugin were that is away is stale and counts as not
-free. "?" is what nobody tells. NUMA nodes are those that the kubelet is told, so that a pool with excludeTopology has none.
+		Short: "Show free and allocated devices by switch, and their holders",
+		Long: `Query the status of the node over the socket of the running plugins. The output shows the free devices, the number of available
+pairs (a GPU and a VF on one switch), the plugins and whether their resources are registered with the kubelet, and containers with
+pairs on different switches, followed by a line for each switch. Devices of ended containers count as free. Devices of a disconnected
+plugin are shown as stale and do not count as free. "?" marks unknown values. NUMA nodes are the nodes reported to the kubelet: a pool
+with excludeTopology has none. The command requires root.
 
-With -o wide it lists every device by switch. A device is free, stranded (free, and nothing of the other kind is free on its switch),
-allocated, planned (kept for the second half of a container that is being admitted) or unhealthy. It needs the rights of the plugins, root's.
+-o wide lists every device by switch. A device is free, stranded (free, but without a free device of the other kind on its switch),
+allocated, planned (reserved for the second resource of a container during admission) or unhealthy.
 
-With --watch it shows the same again whenever something has changed, until Ctrl-C.
+--watch repeats the output after each change, until Ctrl-C.
 
-With --serve it shows the same as a page, which follows what happens. The page is for browsers on this host alone, whatever user they
-are of, unless the address says otherwise; from elsewhere a tunnel leads to it (kubectl port-forward, ssh -L).`,
+--serve serves the status as a web page with live updates. By default all users of this host can open the page, but no other host
+can; set another address, or use a tunnel (kubectl port-forward, ssh -L).`,
 		Example: `  tandem status
   tandem status -o wide
   tandem status --watch
@@ -55,13 +57,14 @@ are of, unless the address says otherwise; from elsewhere a tunnel leads to it (
 func (l *looker) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	registerRunDir(flags, &l.runDir)
-	flags.StringVar(&l.kubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
+	flags.StringVar(&l.kubeletDir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
 	l.format.register(cmd)
-	flags.BoolVarP(&l.watch, "watch", "w", false, "show it again whenever something has changed, until Ctrl-C")
+	flags.BoolVarP(&l.watch, "watch", "w", false, "repeat the output after each change, until Ctrl-C")
 	flags.StringVar(&l.serve, "serve", "",
-		"show a page at this address instead, HOST:PORT; without a host 127.0.0.1, with port 0 one that is free")
+		"serve the status as a web page at this address, HOST:PORT; the default host is 127.0.0.1, and port 0 "+
+			"selects a free port")
 	flags.StringVar(&l.from.SysfsRoot, "sysfs-root", "/sys",
-		"folder to read the machine from: with --serve, and for GPUs that no plugin offers")
+		"root of sysfs, for --serve and for GPUs that no plugin offers")
 	registerTopologyFile(flags, &l.from.TopologyFile)
 }
 
@@ -82,7 +85,15 @@ func (l *looker) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	_, err = cmd.OutOrStdout().Write(shown)
+	return l.print(cmd.OutOrStdout(), shown)
+}
+
+// print writes the result of look, folded for the terminal that out writes to.
+func (l *looker) print(out io.Writer, shown []byte) error {
+	if l.format.format != asJSON {
+		shown = fold(shown, columns(out))
+	}
+	_, err := out.Write(shown)
 	return err
 }
 

@@ -84,7 +84,7 @@ func TestHelp(t *testing.T) {
 	for _, command := range []string{"topo", "record", "plan", "verify", "doctor"} {
 		help := succeed(t, command, "--help")
 		for _, want := range []string{
-			"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "Flags:\n", "Exit codes:\n  0  done\n",
+			"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "Flags:\n", "Exit codes:\n  0  success\n",
 		} {
 			if !strings.Contains(help, want) {
 				t.Errorf("tandem %s --help lacks %q:\n%s", command, want, help)
@@ -97,7 +97,7 @@ func TestHelp(t *testing.T) {
 	if help := succeed(t, "topo", "--help"); strings.Contains(help, doctorExitCodes) {
 		t.Errorf("tandem topo --help has doctor's exit codes:\n%s", help)
 	}
-	if overview := succeed(t); !strings.Contains(overview, "  topo        Show how near") {
+	if overview := succeed(t); !strings.Contains(overview, "  topo        Show the distances") {
 		t.Errorf("tandem prints:\n%s", overview)
 	}
 }

@@ -20,16 +20,16 @@ func newTopo() *cobra.Command {
 	format := oneOf(asTable, asJSON, asSVG, asHTML, asNCCL, asSlice)
 	cmd := &cobra.Command{
 		Use:   "topo",
-		Short: "Show how near GPUs and NICs are to each other",
-		Long: `Show the distance of every GPU to every NIC and to every other GPU, in the words of "nvidia-smi topo -m", from sysfs
-alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is. How much memory an
-NVIDIA GPU has is in no file: tandem-gpu tells root, where it runs.
+		Short: "Show the distances between GPUs and NICs",
+		Long: `Show the distance of every GPU to every NIC and to every other GPU, in the terms of "nvidia-smi topo -m". The data comes from
+sysfs only, for AMD and NVIDIA, without a vendor's tools or libraries. VFs have the location of their PF. Sysfs does not contain
+the memory size of NVIDIA GPUs: a running tandem-gpu provides the size to root.
 
-With -o nccl it writes a topology file for NCCL and RCCL (NCCL_TOPO_FILE), of the whole node or of a container's devices. The other way
-round, --topology-file says which devices share a switch where sysfs does not: in guests with a flat PCI tree.
+-o nccl writes a topology file for NCCL and RCCL (NCCL_TOPO_FILE), for the whole node or for a container's devices. Conversely,
+--topology-file reads the PCIe switches from such a file, for guests with a flat PCI tree in sysfs.
 
-With -o resourceslices it writes the ResourceSlices that tandem-dra would publish of the node. How NVIDIA's GPUs are divided is in no file,
-so there they are whole.`,
+-o resourceslices writes the ResourceSlices that tandem-dra would publish for the node. Sysfs does not contain the MIG devices of
+NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 		Example: `  tandem topo
   sudo tandem topo -v
   tandem topo --nearest
@@ -87,12 +87,12 @@ so there they are whole.`,
 	format.register(cmd)
 	registerRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().StringSliceVar(&only, "devices", nil,
-		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for those of the container that this runs in`)
+		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for the devices of the current container`)
 	published.register(cmd.Flags())
-	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
-	cmd.Flags().BoolVar(&nearest, "nearest", false, "show a line for each GPU: the NICs that are nearest to it")
+	cmd.Flags().BoolVar(&all, "all", false, "also show NICs without RDMA")
+	cmd.Flags().BoolVar(&nearest, "nearest", false, "show only the nearest NICs of each GPU")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
-		"show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone "+
-			"can read that)")
+		"also show PCIe links, IOMMU groups, RDMA ports, and the effect of ACS on same-switch pairs (requires "+
+			"root)")
 	return cmd
 }

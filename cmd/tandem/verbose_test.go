@@ -84,8 +84,8 @@ func TestTopoVerbose(t *testing.T) {
 		"NIC0 PCIe 16 GT/s x16 of 32 GT/s x16 no IOMMU group mlx5_0 port 1: DOWN, 400 Gb/sec (4X NDR)",
 		"NIC1 PCIe unknown no IOMMU group mlx5_1 port 1: ACTIVE, 400 Gb/sec (4X NDR)",
 		"GPU0 NIC0 PIX ACS redirect at " + last[len(last)-1] + ": traffic goes through the host bridge",
-		"GPU1 NIC1 PIX no ACS redirect: traffic turns round in the switch",
-		"GPU2 NIC2 PIX ACS unknown: it is not in recordings, and on a node root alone can read it",
+		"GPU1 NIC1 PIX no ACS redirect: traffic stays within the switch",
+		"GPU2 NIC2 PIX ACS unknown: not part of recordings, and readable only by root on a node",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s\n%s", diff, out)

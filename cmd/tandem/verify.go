@@ -18,11 +18,11 @@ func newVerify() *cobra.Command {
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check inside a pod that its GPUs and VFs are on the same switches",
-		Long: `Check, inside a pod, that every GPU of the container has a VF on its own PCIe switch. The VFs are those that the
-environment names (PCIDEVICE_*); the GPUs are those whose device nodes are in /dev/dri (AMD) and /dev (NVIDIA), or those
-that NVIDIA_VISIBLE_DEVICES names. Their places are read from sysfs. What a plugin says is checked, not believed. The
-container needs no privilege; one that is privileged has the device nodes of all GPUs.`,
+		Short: "Verify inside a pod that its GPUs and VFs are on the same switches",
+		Long: `Verify, inside a pod, that every GPU of the container has a VF on its own PCIe switch. The VFs come from the environment
+(PCIDEVICE_*), the GPUs from the device nodes in /dev/dri (AMD) and /dev (NVIDIA), or from NVIDIA_VISIBLE_DEVICES. All locations are
+read from sysfs, independently of the plugins. The container needs no privileges; a privileged container has the device nodes of all
+GPUs.`,
 		Example: `  tandem verify
   tandem verify --gpus 4 --vfs 4
   tandem verify --within PHB -o json`,
@@ -40,20 +40,20 @@ container needs no privilege; one that is privileged has the device nodes of all
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&v.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	cmd.Flags().StringVar(&v.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	registerTopologyFile(cmd.Flags(), &v.Topology)
-	cmd.Flags().StringVar(&v.DevRoot, "dev-root", "/dev", "folder with the device nodes")
+	cmd.Flags().StringVar(&v.DevRoot, "dev-root", "/dev", "folder of the device nodes")
 	cmd.Flags().StringVar(&v.ProcRoot, "proc-root", "/proc",
-		"folder with what NVIDIA's driver tells of its GPUs")
+		"root of procfs, for the GPUs of NVIDIA's driver")
 	cmd.Flags().StringVar(&v.PairsFile, "pairs", "/run/tandem/pairs.json",
-		"file in which the plugins tell the container its pairs; it may be absent")
-	cmd.Flags().IntVar(&v.GPUs, "gpus", -1, "GPUs that there have to be; -1 for one or more")
-	cmd.Flags().IntVar(&v.VFs, "vfs", -1, "VFs that there have to be; -1 for one or more")
+		"pairs file of the container, written by the plugins; optional")
+	cmd.Flags().IntVar(&v.GPUs, "gpus", -1, "required number of GPUs; -1 for one or more")
+	cmd.Flags().IntVar(&v.VFs, "vfs", -1, "required number of VFs; -1 for one or more")
 	cmd.Flags().TextVar(&v.Within, "within", topology.PXB,
-		"farthest distance of a pair that is accepted: PIX, PXB, PHB, NODE or SYS")
+		"maximum accepted distance of a pair: PIX, PXB, PHB, NODE or SYS")
 	complete(cmd, "within", fixed("PIX", "PXB", "PHB", "NODE", "SYS"))
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
-		"fail also when the i-th VF does not pair with the i-th GPU")
+		"also fail unless the i-th VF pairs with the i-th GPU")
 	format.register(cmd)
 	return cmd
 }

@@ -25,8 +25,7 @@ func (l *looker) follow(cmd *cobra.Command) error {
 		if l.format.format != asJSON { // with one document after the other
 			fmt.Fprintf(cmd.OutOrStdout(), "--- %s\n", time.Now().Format(time.TimeOnly))
 		}
-		_, err := cmd.OutOrStdout().Write(shown)
-		return err
+		return l.print(cmd.OutOrStdout(), shown)
 	}
 	return watch(ctx, cmd.ErrOrStderr(), l.look, show)
 }

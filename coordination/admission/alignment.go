@@ -38,14 +38,11 @@ func findMisalignment(b *books, g grant, alignment intent.Alignment) refusal {
 // isRequired reports whether alignment is required for each candidate of a container. Alignment is the
 // default for pods.
 func isRequired(c *asking.Container, alignment intent.Alignment) bool {
-	switch {
-	case c.Asker == nil:
+	if c.Asker == nil {
 		return alignment == intent.Required
-	case !c.Asker.Exact:
-		return false
-	default:
-		return cmp.Or(c.Asker.Alignment, alignment) == intent.Required
 	}
+	permits := func(own intent.Alignment) bool { return cmp.Or(own, alignment) != intent.Required }
+	return !slices.ContainsFunc(c.Asker.Alignments(), permits)
 }
 
 // newMisalignment returns a refusal with the separated pair, the switch of its GPU, and the free VFs there.

@@ -4,9 +4,11 @@ package admission
 
 import (
 	"context"
+	"sync"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
 // Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
@@ -17,8 +19,17 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	o.checkpoint, o.checkpointErr = c.Recorded()
 	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all reads together
 	defer cancel()
-	double := c.reader.findConflict(looking, c.current(), c.now(), name, ids)
-	gone := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)
+	before, now := c.current(), c.now()
+	var double refusal
+	var reads sync.WaitGroup
+	reads.Go(func() {
+		_ = survive.Do(c.Log, func() error { // no refusal after a panic
+			double = c.reader.findConflict(looking, before, now, name, ids)
+			return nil
+		})
+	})
+	gone := c.reader.readRecipient(looking, before, now, name, ids, &o)
+	reads.Wait()
 	err = c.decide(func(tx *transaction) error {
 		refusable := ctx.Err() == nil
 		if double.said != "" && !refusable {

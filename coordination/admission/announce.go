@@ -18,7 +18,7 @@ type Announced struct {
 func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcement) error {
 	defer c.store.Touch()
 	if err := c.Refresh(a); err != nil {
-		c.Log.Warn("keep the PCI tree as it was read before", "error", err)
+		c.Log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
 	c.reader.inFlight.Forget(name)
 	recorded, recordedErr := c.Recorded()

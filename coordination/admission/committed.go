@@ -27,7 +27,7 @@ type committedState struct {
 }
 
 // errClosed reports the end of a server.
-var errClosed = errors.New("this server has ended; the other plugin serves next")
+var errClosed = errors.New("this server has stopped; the other plugin takes over")
 
 // current returns the last committed state.
 func (c *committedState) current() *state { return c.state.Load() }

@@ -69,14 +69,13 @@ func (i *inspector) explain(ctx context.Context, name podName) ([]*api.Decision,
 	var ours bool
 	i.committed.locked(func() {
 		log := &i.committed.history
-		log.Resolve(view)
-		found, containers = log.Of(name.accepts), containersOf(log, name, view)
+		found, containers = log.Of(view, name.accepts), containersOf(log, name, view)
 		ours = showsDevices(i.committed.current().resources, view, name.accepts)
 	})
 	switch {
 	case len(found) > 0:
 	case len(containers) > 0 && name.container != "" && !slices.Contains(containers, name.container):
-		return nil, fmt.Errorf("explain %s: it is none of the containers that are known of this pod: %s",
+		return nil, fmt.Errorf("explain %s: unknown container; the known containers of this pod are %s",
 			name.describe(), strings.Join(containers, ", "))
 	default:
 		return nil, emptyAnswer(name, view, known, ours)
@@ -85,7 +84,7 @@ func (i *inspector) explain(ctx context.Context, name podName) ([]*api.Decision,
 		name.namespace = found[0].Container.Namespace
 		for _, e := range found {
 			if e.Container.Namespace != name.namespace {
-				return nil, fmt.Errorf("explain %s: there is one in %s and one in %s; say NAMESPACE/%[1]s",
+				return nil, fmt.Errorf("explain %s: pods in the namespaces %s and %s have this name; use NAMESPACE/%[1]s",
 					name.pod, name.namespace, e.Container.Namespace)
 			}
 		}
@@ -125,33 +124,33 @@ func containersOf(log *history.Log, name podName, view kubelet.View) []string {
 	for container := range view.Containers {
 		known[container.Name] = true
 	}
-	for _, e := range log.Of(pod.accepts) {
+	for _, e := range log.Of(view, pod.accepts) {
 		known[e.Container.Name] = true
 	}
 	return slices.Sorted(maps.Keys(known))
 }
 
 // unasked explains pods rejected by the kubelet's Topology Manager, which the kubelet lists no longer.
-const unasked = "about a pod with status TopologyAffinityError the kubelet asked no plugin: " +
-	"\"tandem doctor\" says which requests this node refuses"
+const unasked = "for pods with status TopologyAffinityError the kubelet calls no plugin; " +
+	"\"tandem doctor\" shows the requests that this node rejects"
 
 // emptyAnswer returns the reason for an empty answer.
 func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
 	pod := name.describe()
 	switch {
 	case !known:
-		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell "+
-			"about single pods (it does from 1.34 on); %s", pod, history.Most, unasked)
+		return fmt.Errorf("explain %s: not among the last %d decisions, and this kubelet does not report "+
+			"single pods (kubelets report them from 1.34 on); %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0 && name.namespace == "":
-		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and namespace default has no such "+
+		return fmt.Errorf("explain %s: not among the last %d decisions, and namespace default has no such "+
 			"pod on this node; %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0:
-		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions; %s",
+		return fmt.Errorf("explain %s: not among the last %d decisions, and this node has no such pod; %s",
 			pod, history.Most, unasked)
 	case ours:
-		return fmt.Errorf("explain %s: it was decided before the last %d decisions, and what was written down of "+
-			"it is lost: after a boot, or a run folder that was removed", pod, history.Most)
+		return fmt.Errorf("explain %s: the decision is older than the last %d decisions, and its record was lost "+
+			"with a boot or the removal of the run folder", pod, history.Most)
 	default:
-		return errors.New("explain " + pod + ": it holds no device of these plugins")
+		return errors.New("explain " + pod + ": the pod has no device of these plugins")
 	}
 }

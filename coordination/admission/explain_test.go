@@ -76,12 +76,12 @@ func TestNothingToExplain(t *testing.T) {
 	for name, want := range map[podName]string{
 		{"team", "gone", ""}:  "this node has no such pod",
 		{"", "gone", ""}:      "namespace default has no such pod",
-		{"team", "idle", ""}:  "holds no device",
-		{"team", "idle", "c"}: "explain container c of pod team/idle: it holds no device",
+		{"team", "idle", ""}:  "has no device of these plugins",
+		{"team", "idle", "c"}: "explain container c of pod team/idle: the pod has no device",
 		{"team", "train",
-			"x"}: "explain container x of pod team/train: it is none of the containers that are known of " +
-			"this pod: worker",
-		{"team", "train", ""}: "before the last 256 decisions",
+			"x"}: "explain container x of pod team/train: unknown container; the known containers of " +
+			"this pod are worker",
+		{"team", "train", ""}: "older than the last 256 decisions",
 	} {
 		if _, err := a.coordinator.explain(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", name, err, want)
@@ -91,7 +91,7 @@ func TestNothingToExplain(t *testing.T) {
 	a.coordinator.history.Give(a.now,
 		&kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
 	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil ||
-		!strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
+		!strings.HasSuffix(err.Error(), "containers of this pod are init, sidecar") {
 		t.Errorf("a container that neither the kubelet nor a decision knows: %v", err)
 	}
 	a.away = true
@@ -100,7 +100,7 @@ func TestNothingToExplain(t *testing.T) {
 		t.Errorf("kubelet without Get: %v", err)
 	}
 	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil ||
-		!strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
+		!strings.HasSuffix(err.Error(), "containers of this pod are init") {
 		t.Errorf("a container that no decision knows, kubelet without Get: %v", err)
 	}
 	twin := func(namespace string) *kubelet.Container {
@@ -214,5 +214,23 @@ func TestDecisionsThatCannotBeRead(t *testing.T) {
 		if err := log.Restore(saved); err == nil || len(log.All()) > 0 {
 			t.Errorf("%d decisions: %v", len(saved), err)
 		}
+	}
+}
+
+// A query changes nothing: the decision for an unknown container stays one after somebody asked about the pod
+// that has the devices now.
+func TestExplainKeepsTheHistory(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.away = true // no source reports the owner
+	id := a.all[gpus][0].ID
+	a.allocated(gpus, []string{id})
+	a.away = false
+	later := a.add("later")
+	a.pods[later]["c"] = kubelet.Devices{gpus: {id}}
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "later", ""}); err != nil {
+		t.Fatal(err)
+	}
+	if after := a.coordinator.Recent(); len(after) != 1 || after[0].GetContainer() != nil {
+		t.Errorf("a query has changed the decisions: %v", after)
 	}
 }

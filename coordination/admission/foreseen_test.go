@@ -99,7 +99,7 @@ func TestSecondHalfIsChosenAsIfAnew(t *testing.T) {
 			a.keepCheckpoint()
 			a.mixedLoad(60)
 			everyone := func(kubelet.Container) bool { return true }
-			for _, e := range a.coordinator.history.Of(everyone) {
+			for _, e := range a.coordinator.history.Of(kubelet.View{}, everyone) {
 				if !e.Asked {
 					continue
 				}

@@ -58,7 +58,7 @@ func (c *Coordinator) tidyPairs() {
 	switch s := c.current(); {
 	case errors.Is(err, fs.ErrNotExist): // no container ever had devices
 	case err != nil:
-		c.Log.Warn("leave pairs files as they are", "error", err)
+		c.Log.Warn("pairs files of ended containers not removed", "error", err)
 	default:
 		c.pairs.Tidy(s.tree, containers, s.resources.Paired)
 	}

@@ -23,7 +23,7 @@ func (c *Coordinator) Prefer(
 }
 
 // errMoved reports a state newer than the observation.
-var errMoved = errors.New("something was asked or allocated meanwhile")
+var errMoved = errors.New("the state changed during the decision")
 
 // prefer reads, decides and commits, again after a change of the state meanwhile.
 func (c *Coordinator) prefer(
@@ -39,7 +39,7 @@ func (c *Coordinator) prefer(
 		err = c.decide(func(tx *transaction) (err error) {
 			switch {
 			case ctx.Err() != nil:
-				return fmt.Errorf("choose %d of %s: nobody waits any more: %w", q.Size, q.Resource, ctx.Err())
+				return fmt.Errorf("choose %d of %s: the caller no longer waits: %w", q.Size, q.Resource, ctx.Err())
 			case tx.version != before.version:
 				return errMoved
 			}

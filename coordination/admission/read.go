@@ -133,12 +133,12 @@ func (r *reader) readRequests(ctx context.Context) *intent.Answer {
 // readList returns the answer of PodResources List, nil if late or unsafe.
 func (r *reader) readList(ctx context.Context) *kubelet.View {
 	if !r.inFlight.Settle(ctx) {
-		r.Log.Warn("choose without PodResources: another container is being given devices at this moment")
+		r.Log.Warn("PodResources not read during another container's allocation; choosing without PodResources")
 		return nil
 	}
 	view, err := r.Look(ctx)
 	if err != nil {
-		r.Log.Warn("choose without PodResources: who holds what may be out of date", "error", err)
+		r.Log.Warn("PodResources not read; holders of devices may be outdated", "error", err)
 		return nil
 	}
 	return &view
@@ -188,7 +188,7 @@ func (r *reader) readCPUs(ctx context.Context, s *state, q asking.Question, o *o
 	allocatable, err := r.AllocatableCPUs(ctx)
 	switch {
 	case err != nil:
-		r.Log.Warn("choose without knowing where CPUs are free", "error", err)
+		r.Log.Warn("allocatable CPUs not read; choosing without free CPUs", "error", err)
 		return nil
 	case len(allocatable) == 0: // the policy is not static
 		return nil

@@ -47,7 +47,7 @@ func (r *reader) findConflict(
 		view, err := r.Get(ctx, s.pod)
 		if err != nil {
 			if s.owner {
-				r.Log.Error("cannot tell whether the kubelet gives a device out twice: give it",
+				r.Log.Error("duplicate allocation not ruled out; allocating the device",
 					"resource", name, "devices", ids,
 					"owner", s.pod.Namespace+"/"+s.pod.Name, "error", err)
 			}

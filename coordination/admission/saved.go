@@ -41,6 +41,7 @@ type savedContainer struct {
 	Exact    bool               `json:"exact,omitempty"`
 	Requests map[string]int     `json:"requests,omitempty"`
 	Align    intent.Alignment   `json:"alignment,omitempty"`
+	Others   []string           `json:"others,omitempty"` // alignments, "" for none
 	Pods     []kubelet.Pod      `json:"pods,omitempty"`
 	Devices  kubelet.Devices    `json:"devices"`
 	Newest   string             `json:"newest,omitempty"`
@@ -106,8 +107,11 @@ func saveContainer(c *asking.Container) *savedContainer {
 	}
 	if a := c.Asker; a != nil {
 		owner := a.Container()
-		k.Source, k.UID, k.Owner, k.Exact, k.Requests, k.Align = a.Source, a.UID, &owner, a.Exact, a.Requests,
-			a.Alignment
+		k.Source, k.UID, k.Owner, k.Exact, k.Requests = a.Source, a.UID, &owner, a.Exact, a.Requests
+		k.Align = a.Alignment
+		for _, alignment := range a.Others {
+			k.Others = append(k.Others, string(alignment))
+		}
 	}
 	return k
 }
@@ -124,6 +128,9 @@ func (k *savedContainer) restore() *asking.Container {
 	c.Asker = &asking.Asker{
 		Source: k.Source, Pod: k.Owner.Pod, UID: k.UID, Name: k.Owner.Name, Requests: k.Requests,
 		Alignment: k.Align, Exact: k.Exact, Pods: k.Pods,
+	}
+	for _, alignment := range k.Others {
+		c.Asker.Others = append(c.Asker.Others, intent.Alignment(alignment))
 	}
 	return c
 }
@@ -153,7 +160,7 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	next.ids = 2
 	c.state.Store(next)
 	if err := c.history.Restore(k.Decisions); err != nil {
-		log.Warn("forget earlier decisions: they are for people alone", "error", err)
+		log.Warn("history of decisions not restored", "error", err)
 	}
 	return nil
 }
@@ -190,7 +197,7 @@ func (c *committedState) restoreHolders(recorded func() (kubelet.Checkpoint, err
 	if now, err := recorded(); err == nil {
 		sources.Recorded = &now
 	} else {
-		log.Info("go on without the kubelet's device checkpoint", "error", err)
+		log.Info("device checkpoint of the kubelet not read", "error", err)
 	}
 	var found holders.Holders
 	found, s.allocates = holders.Find(sources)

@@ -173,7 +173,7 @@ func (s *state) checkAnnounced(q asking.Question) error {
 	r := s.resources[q.Resource]
 	switch {
 	case r == nil:
-		return fmt.Errorf("choose %s: no plugin has announced it", q.Resource)
+		return fmt.Errorf("choose %s: no plugin has announced the resource", q.Resource)
 	case len(q.Available) > len(r.Devices) || len(q.MustInclude) > len(r.Devices):
 		return fmt.Errorf("choose among %d devices of %s: only %d were announced",
 			len(q.Available), q.Resource, len(r.Devices))

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
 const (
@@ -27,12 +28,32 @@ type inspector struct {
 	cache     surveyCache
 }
 
-// surveyCache is the last survey. The next decision makes the survey stale.
+// surveyCache has the latest survey, which several callers may await. The next decision makes the survey
+// stale. The mutex is not held while the kubelet is read.
 type surveyCache struct {
-	mu   sync.Mutex
-	at   time.Time
-	of   *state
-	last survey
+	mu     sync.Mutex
+	latest *flight
+}
+
+// flight is a survey in progress or done.
+type flight struct {
+	of     *state
+	at     time.Time // of the start
+	done   chan struct{}
+	result survey // after done
+}
+
+// isUsable reports whether a flight is a survey of a state and still in progress, or younger than a lifetime.
+func (f *flight) isUsable(of *state, now time.Time, lifetime time.Duration) bool {
+	if f == nil || f.of != of {
+		return false
+	}
+	select {
+	case <-f.done:
+		return now.Sub(f.at) < lifetime
+	default:
+		return true
+	}
 }
 
 // survey is the holders of devices, ended pods included. The kubelet frees the devices of ended pods at its
@@ -48,22 +69,44 @@ func key(h *holders.Holder) string { return h.UID + " " + h.Pod.Namespace + "/" 
 // hasEnded reports whether the pod of a holder has ended.
 func (s survey) hasEnded(h *holders.Holder) bool { return s.ended[key(h)] }
 
-// cachedSurvey returns the cached survey if of the current state and younger than a lifetime, else a new one.
+// cachedSurvey returns the latest survey if of the current state and younger than a lifetime, else a new one.
+// If ctx is done first, the survey has only the holders of the last decision.
 func (i *inspector) cachedSurvey(ctx context.Context, lifetime time.Duration) survey {
-	i.cache.mu.Lock()
-	defer i.cache.mu.Unlock()
-	if of := i.committed.current(); i.cache.of != of || i.committed.now().Sub(i.cache.at) >= lifetime {
-		ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
-		defer cancel()
-		i.cache.last = i.newSurvey(ctx)
-		i.cache.at, i.cache.of = i.committed.now(), of
+	f := i.fly(ctx, lifetime)
+	select {
+	case <-f.done:
+		return f.result
+	case <-ctx.Done():
+		return survey{found: f.of.found}
 	}
-	return i.cache.last
 }
 
-// newSurvey finds the holders by sources that are safe to read at any time, without PodResources List.
-func (i *inspector) newSurvey(ctx context.Context) (known survey) {
-	s, answer := i.committed.current(), i.reader.readRequests(ctx)
+// fly returns a usable flight, and starts one if there is none. The flight does not end with its first caller.
+func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
+	i.cache.mu.Lock()
+	defer i.cache.mu.Unlock()
+	of, now := i.committed.current(), i.committed.now()
+	if i.cache.latest.isUsable(of, now, lifetime) {
+		return i.cache.latest
+	}
+	f := &flight{of: of, at: now, done: make(chan struct{}), result: survey{found: of.found}}
+	i.cache.latest = f
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		defer close(f.done)
+		ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+		defer cancel()
+		_ = survive.Do(i.reader.Log, func() error { // the holders of the last decision after a panic
+			f.result = i.newSurvey(ctx, of)
+			return nil
+		})
+	}()
+	return f
+}
+
+// newSurvey finds the holders, after the last decision, by sources that are safe to read at any time, without PodResources List.
+func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
+	answer := i.reader.readRequests(ctx)
 	known.found = s.found
 	sources := holders.Sources{Known: s.known, Allocates: s.allocates, Pods: podsOf(answer)}
 	if sources.Pods != nil {

@@ -105,6 +105,8 @@ func pairsOf(b *books, c *asking.Container, sure bool) []placement.Pair {
 	switch {
 	case c.Asker != nil && !c.Complete(func(name string) bool { return b.resources[name] != nil }):
 		return nil
+	case c.Asker != nil && !c.Asker.Exact && len(b.resources.OfKind(device.VF)) > 1:
+		return nil // another candidate may request VFs of further resources
 	case c.Asker == nil && (!sure || len(gpus) == 0 || len(vfs) == 0 ||
 		len(vfs) < len(gpus) && len(b.resources.OfKind(device.VF)) > 1):
 		return nil // VFs of further resources may follow

@@ -30,7 +30,8 @@ type Announcement struct {
 	Devices  []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
 	Links    []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
 	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol
-	// The devices of an Allocate that the plugin has now answered. Such a message announces nothing and has no answer.
+	// The devices of an Allocate call that the plugin has answered. A message with this field announces nothing and gets no
+	// response.
 	Returned      []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -108,12 +109,12 @@ func (x *Announcement) GetReturned() []string {
 	return nil
 }
 
-// Version of this protocol. Versions of one major number understand each other: a minor one only adds.
+// Version of this protocol. Versions with the same major number are compatible: minor versions only add fields.
 type Version struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Major         uint32                 `protobuf:"varint,1,opt,name=major,proto3" json:"major,omitempty"`
 	Minor         uint32                 `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
-	Build         string                 `protobuf:"bytes,3,opt,name=build,proto3" json:"build,omitempty"` // version of the program that speaks it; empty where it does not tell
+	Build         string                 `protobuf:"bytes,3,opt,name=build,proto3" json:"build,omitempty"` // version of the program; empty if unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -173,9 +174,9 @@ type Device struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`            // the kubelet's device ID
 	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`  // PCI function; of a partition, the function of its card
-	Numa          *uint32                `protobuf:"varint,3,opt,name=numa,proto3,oneof" json:"numa,omitempty"` // NUMA node as told to the kubelet; absent where no TopologyInfo is sent
+	Numa          *uint32                `protobuf:"varint,3,opt,name=numa,proto3,oneof" json:"numa,omitempty"` // NUMA node as reported to the kubelet; absent without TopologyInfo
 	Healthy       bool                   `protobuf:"varint,4,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Vram          uint64                 `protobuf:"varint,5,opt,name=vram,proto3" json:"vram,omitempty"` // bytes of its card's memory; 0 where it is not known
+	Vram          uint64                 `protobuf:"varint,5,opt,name=vram,proto3" json:"vram,omitempty"` // bytes of the card's memory; 0 if unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -444,7 +445,7 @@ func (x *PreferRequest) GetSize() uint32 {
 type PreferResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Devices       []string               `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // for the log: what was known, what was chosen
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // for the log: the known request and the choice
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,11 +548,11 @@ func (x *AllocatedRequest) GetDevices() []string {
 
 type AllocatedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The same devices in the order in which the container lists them: its i-th GPU pairs with its i-th VF.
+	// The same devices in the order for the container: the i-th GPU pairs with the i-th VF.
 	Devices []string `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
-	// One sentence for people that says why the container must not have them and what to do; empty: granted.
+	// The reason for a refusal and a remedy, one sentence for people; empty if the devices are granted.
 	Refusal       string `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	Container     *Owner `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"` // that they are for, as far as it is known
+	Container     *Owner `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"` // the recipient of the devices, if known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -651,9 +652,9 @@ type StatusResponse struct {
 	Plan          *Plan                  `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`           // absent when nothing is planned
 	Minor         uint32                 `protobuf:"varint,5,opt,name=minor,proto3" json:"minor,omitempty"`
 	Peers         []*Peer                `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`         // the joined plugins, the serving one among them, by process
-	Mode          string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`           // in which the node is: "device-plugin" or "dra"; empty from plugins that know the first one alone
-	Notes         []string               `protobuf:"bytes,8,rep,name=notes,proto3" json:"notes,omitempty"`         // sentences for people: what the daemon goes without, and why
-	Alignment     *Alignment             `protobuf:"bytes,9,opt,name=alignment,proto3" json:"alignment,omitempty"` // absent from servers that do not say
+	Mode          string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`           // mode of the node: "device-plugin" or "dra"; empty from older plugins without DRA
+	Notes         []string               `protobuf:"bytes,8,rep,name=notes,proto3" json:"notes,omitempty"`         // sentences for people: functions that are unavailable, and the reason
+	Alignment     *Alignment             `protobuf:"bytes,9,opt,name=alignment,proto3" json:"alignment,omitempty"` // absent from older servers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -751,13 +752,13 @@ func (x *StatusResponse) GetAlignment() *Alignment {
 	return nil
 }
 
-// Alignment says whether containers are refused whose pairs are not all on one switch each.
+// Alignment reports whether containers with a pair on two switches are refused.
 type Alignment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`            // of pods without annotation: "preferred" or "required"
-	Annotations   bool                   `protobuf:"varint,2,opt,name=annotations,proto3" json:"annotations,omitempty"` // those of pods are enforced
-	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`            // that reads them; empty where they are not enforced
-	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`                  // they are not enforced; empty where they are
+	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`            // for pods without annotation: "preferred" or "required"
+	Annotations   bool                   `protobuf:"varint,2,opt,name=annotations,proto3" json:"annotations,omitempty"` // annotations of pods are enforced
+	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`            // source of annotations; empty if annotations are not enforced
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`                  // reason why annotations are not enforced; empty if enforced
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -822,7 +823,7 @@ func (x *Alignment) GetWhy() string {
 
 type Peer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // 0 where it is in a PID namespace that the server cannot see
+	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // 0 if the plugin's PID namespace is invisible to the server
 	Serves        bool                   `protobuf:"varint,2,opt,name=serves,proto3" json:"serves,omitempty"`
 	Version       *Version               `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	Resources     []string               `protobuf:"bytes,4,rep,name=resources,proto3" json:"resources,omitempty"`
@@ -892,7 +893,7 @@ type Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Connected     bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"` // its plugin is joined now
+	Connected     bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"` // the plugin is currently joined
 	Devices       []*DeviceStatus        `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`      // sorted by address, then ID
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -960,10 +961,11 @@ type DeviceStatus struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Device    *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
 	Allocated bool                   `protobuf:"varint,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	Owner     *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`        // absent where it is free or not known
-	Switch    string                 `protobuf:"bytes,4,opt,name=switch,proto3" json:"switch,omitempty"`      // the topmost bridge that it shares with another card, or the host bridge ("pci0000:80")
-	Stranded  bool                   `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"` // free, and no device of the other kind is free on its switch
-	// Whose container has ended: the device is free for people, and the kubelet has it as given until it needs some.
+	Owner     *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`        // absent if the device is free or the owner unknown
+	Switch    string                 `protobuf:"bytes,4,opt,name=switch,proto3" json:"switch,omitempty"`      // the topmost bridge shared with another card, or the host bridge ("pci0000:80")
+	Stranded  bool                   `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"` // free, without a free device of the other kind on the same switch
+	// The owner, if its container has ended: the device counts as free, but the kubelet's record keeps the device until the
+	// kubelet needs devices.
 	Ended         *Owner `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1101,7 +1103,7 @@ func (x *Owner) GetContainer() string {
 	return ""
 }
 
-// Plan is what is kept for the half of a container's request that has not been asked yet.
+// Plan contains the devices that are reserved for the remaining resource of a container's request.
 type Plan struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Devices         map[string]*DeviceList `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by resource name
@@ -1201,8 +1203,8 @@ func (x *DeviceList) GetIds() []string {
 type ExplainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // empty: any
-	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`             // empty, with the two others: all decisions that are known
-	Container     string                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"` // empty: all of the pod
+	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`             // empty, with namespace and container: all known decisions
+	Container     string                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"` // empty: all containers of the pod
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1260,7 +1262,7 @@ func (x *ExplainRequest) GetContainer() string {
 
 type ExplainResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Decisions     []*Decision            `protobuf:"bytes,1,rep,name=decisions,proto3" json:"decisions,omitempty"` // in the order in which the kubelet came
+	Decisions     []*Decision            `protobuf:"bytes,1,rep,name=decisions,proto3" json:"decisions,omitempty"` // in the order of the kubelet's calls
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1302,25 +1304,26 @@ func (x *ExplainResponse) GetDecisions() []*Decision {
 	return nil
 }
 
-// Decision is one question of the kubelet with the Allocate that followed, or an Allocate without a question.
+// Decision is a GetPreferredAllocation call with the Allocate call that followed, or an Allocate without a preceding
+// GetPreferredAllocation.
 type Decision struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	TimeUnixNano      int64                  `protobuf:"varint,1,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
-	TookNano          int64                  `protobuf:"varint,2,opt,name=took_nano,json=tookNano,proto3" json:"took_nano,omitempty"` // from the question to the answer
-	Container         *Owner                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`                // absent while it is not known
+	TookNano          int64                  `protobuf:"varint,2,opt,name=took_nano,json=tookNano,proto3" json:"took_nano,omitempty"` // duration of the GetPreferredAllocation call
+	Container         *Owner                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`                // absent while unknown
 	Resource          string                 `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
-	Asked             bool                   `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`         // false: the kubelet had no choice, or was answered without the coordinator
-	Size              uint32                 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`           // devices wanted
-	Available         uint32                 `protobuf:"varint,7,opt,name=available,proto3" json:"available,omitempty"` // devices offered
+	Asked             bool                   `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`         // false: no GetPreferredAllocation call, or the plugin answered without the coordinator
+	Size              uint32                 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`           // number of requested devices
+	Available         uint32                 `protobuf:"varint,7,opt,name=available,proto3" json:"available,omitempty"` // number of available devices
 	MustInclude       []string               `protobuf:"bytes,8,rep,name=must_include,json=mustInclude,proto3" json:"must_include,omitempty"`
-	Known             string                 `protobuf:"bytes,9,opt,name=known,proto3" json:"known,omitempty"` // who asks, and what told it
+	Known             string                 `protobuf:"bytes,9,opt,name=known,proto3" json:"known,omitempty"` // the container's requests and their source
 	Chosen            []string               `protobuf:"bytes,10,rep,name=chosen,proto3" json:"chosen,omitempty"`
 	Planned           map[string]*DeviceList `protobuf:"bytes,11,rep,name=planned,proto3" json:"planned,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for the rest of the request, by resource name
 	Pairs             []*Pair                `protobuf:"bytes,12,rep,name=pairs,proto3" json:"pairs,omitempty"`
-	Reason            string                 `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`                                                   // what came of the choice
+	Reason            string                 `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`                                                   // summary of the choice
 	Options           []*Option              `protobuf:"bytes,14,rep,name=options,proto3" json:"options,omitempty"`                                                 // by switch
-	Allocated         []string               `protobuf:"bytes,15,rep,name=allocated,proto3" json:"allocated,omitempty"`                                             // what the kubelet took, in the order in which the container lists it
-	AllocatedUnixNano int64                  `protobuf:"varint,16,opt,name=allocated_unix_nano,json=allocatedUnixNano,proto3" json:"allocated_unix_nano,omitempty"` // 0: it took nothing
+	Allocated         []string               `protobuf:"bytes,15,rep,name=allocated,proto3" json:"allocated,omitempty"`                                             // devices of the Allocate call, in the order for the container
+	AllocatedUnixNano int64                  `protobuf:"varint,16,opt,name=allocated_unix_nano,json=allocatedUnixNano,proto3" json:"allocated_unix_nano,omitempty"` // 0: no Allocate call
 	Refusal           string                 `protobuf:"bytes,17,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1535,15 +1538,15 @@ func (x *Pair) GetDistance() string {
 	return ""
 }
 
-// Option is a switch as it was when the choice was made, and what the container would have got from it alone.
+// Option is a switch at the time of the choice, and the result of a choice on only this switch.
 type Option struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Switch        string                 `protobuf:"bytes,1,opt,name=switch,proto3" json:"switch,omitempty"`
 	FreeGpus      uint32                 `protobuf:"varint,2,opt,name=free_gpus,json=freeGpus,proto3" json:"free_gpus,omitempty"`
 	FreeVfs       uint32                 `protobuf:"varint,3,opt,name=free_vfs,json=freeVfs,proto3" json:"free_vfs,omitempty"`
-	TakenGpus     uint32                 `protobuf:"varint,4,opt,name=taken_gpus,json=takenGpus,proto3" json:"taken_gpus,omitempty"` // of those, chosen or planned
+	TakenGpus     uint32                 `protobuf:"varint,4,opt,name=taken_gpus,json=takenGpus,proto3" json:"taken_gpus,omitempty"` // chosen or planned free devices
 	TakenVfs      uint32                 `protobuf:"varint,5,opt,name=taken_vfs,json=takenVfs,proto3" json:"taken_vfs,omitempty"`
-	Result        string                 `protobuf:"bytes,6,opt,name=result,proto3" json:"result,omitempty"` // of a choice on this switch alone; empty where it has too few
+	Result        string                 `protobuf:"bytes,6,opt,name=result,proto3" json:"result,omitempty"` // result of a choice on only this switch; empty if the switch has too few devices
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1624,10 +1627,10 @@ type PairRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Devices  []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"` // as reported with Allocated
-	// A pairs file that the container will see; "" for none. The server writes it: with the VFs now, and with the GPUs too,
-	// now or before it answers the Allocated that reports them.
+	// A pairs file for the container; "" for none. The server writes the file: immediately with the VFs, and with the GPUs
+	// before the response to the Allocated with these GPUs.
 	File          string    `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
-	Vfs           []*PairVF `protobuf:"bytes,4,rep,name=vfs,proto3" json:"vfs,omitempty"` // what the file says of the VFs, in their order
+	Vfs           []*PairVF `protobuf:"bytes,4,rep,name=vfs,proto3" json:"vfs,omitempty"` // contents of the file for the VFs, in the same order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1695,7 +1698,7 @@ type PairVF struct {
 	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
 	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // PCI function
 	Rdma          string                 `protobuf:"bytes,3,opt,name=rdma,proto3" json:"rdma,omitempty"`       // "mlx5_5"; empty for none
-	Netdev        string                 `protobuf:"bytes,4,opt,name=netdev,proto3" json:"netdev,omitempty"`   // as the node calls it; empty for none
+	Netdev        string                 `protobuf:"bytes,4,opt,name=netdev,proto3" json:"netdev,omitempty"`   // name on the node; empty for none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1760,8 +1763,8 @@ func (x *PairVF) GetNetdev() string {
 
 type PairResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Served        []*Served              `protobuf:"bytes,1,rep,name=served,proto3" json:"served,omitempty"`    // one for every GPU of the node; empty where the server does not know the container
-	Written       bool                   `protobuf:"varint,2,opt,name=written,proto3" json:"written,omitempty"` // the file
+	Served        []*Served              `protobuf:"bytes,1,rep,name=served,proto3" json:"served,omitempty"`    // one for each GPU of the node; empty if the container is unknown
+	Written       bool                   `protobuf:"varint,2,opt,name=written,proto3" json:"written,omitempty"` // the file is written
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1813,7 +1816,7 @@ func (x *PairResponse) GetWritten() bool {
 type Served struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`       // PCI address
-	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"` // the VF of the request that serves it best
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"` // the VF of the request that serves this GPU best
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

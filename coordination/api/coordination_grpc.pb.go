@@ -33,23 +33,24 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people. The DRA driver, beside
-// which there are no plugins, answers Status and Explain alone.
+// Coordination is served by the plugin that holds <run-dir>/lock, for both plugins and for people. In DRA mode the DRA
+// driver serves only Status and Explain.
 type CoordinationClient interface {
-	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced of it
-	// before. The server answers once, when it is ready to be asked, and again for each announcement, in their order, when
-	// it goes by it.
+	// Join keeps a plugin connected. Each message announces one resource completely and replaces earlier announcements of
+	// the resource. The server sends one response when it is ready for calls, and a response to each announcement, in order,
+	// as soon as the server uses the announcement.
 	Join(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Announcement, Welcome], error)
 	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan for
-	// the half of the container's request that has not been asked yet.
+	// the remaining resource of the container's request.
 	Prefer(ctx context.Context, in *PreferRequest, opts ...grpc.CallOption) (*PreferResponse, error)
-	// Allocated reports what the kubelet took. It can be refused.
+	// Allocated reports the devices of an Allocate call. The server can refuse the allocation.
 	Allocated(ctx context.Context, in *AllocatedRequest, opts ...grpc.CallOption) (*AllocatedResponse, error)
-	// Pair asks which GPUs the VFs serve that were just reported as allocated.
+	// Pair returns the GPUs that the just allocated VFs serve.
 	Pair(ctx context.Context, in *PairRequest, opts ...grpc.CallOption) (*PairResponse, error)
-	// Status tells everything the server knows.
+	// Status returns the complete status of the node.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to tell, and why.
+	// Explain returns the decisions for a pod's containers with their reasons. The error NotFound means that no decision is
+	// known, and contains the reason.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 }
 
@@ -128,23 +129,24 @@ func (c *coordinationClient) Explain(ctx context.Context, in *ExplainRequest, op
 // All implementations must embed UnimplementedCoordinationServer
 // for forward compatibility.
 //
-// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people. The DRA driver, beside
-// which there are no plugins, answers Status and Explain alone.
+// Coordination is served by the plugin that holds <run-dir>/lock, for both plugins and for people. In DRA mode the DRA
+// driver serves only Status and Explain.
 type CoordinationServer interface {
-	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced of it
-	// before. The server answers once, when it is ready to be asked, and again for each announcement, in their order, when
-	// it goes by it.
+	// Join keeps a plugin connected. Each message announces one resource completely and replaces earlier announcements of
+	// the resource. The server sends one response when it is ready for calls, and a response to each announcement, in order,
+	// as soon as the server uses the announcement.
 	Join(grpc.BidiStreamingServer[Announcement, Welcome]) error
 	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan for
-	// the half of the container's request that has not been asked yet.
+	// the remaining resource of the container's request.
 	Prefer(context.Context, *PreferRequest) (*PreferResponse, error)
-	// Allocated reports what the kubelet took. It can be refused.
+	// Allocated reports the devices of an Allocate call. The server can refuse the allocation.
 	Allocated(context.Context, *AllocatedRequest) (*AllocatedResponse, error)
-	// Pair asks which GPUs the VFs serve that were just reported as allocated.
+	// Pair returns the GPUs that the just allocated VFs serve.
 	Pair(context.Context, *PairRequest) (*PairResponse, error)
-	// Status tells everything the server knows.
+	// Status returns the complete status of the node.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to tell, and why.
+	// Explain returns the decisions for a pod's containers with their reasons. The error NotFound means that no decision is
+	// known, and contains the reason.
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	mustEmbedUnimplementedCoordinationServer()
 }

@@ -33,6 +33,8 @@ type Asker struct {
 	Exact bool
 	// the pods of all candidates, the container's own pod among them
 	Pods []kubelet.Pod
+	// alignments of the other candidates, without duplicates; "" if a pod sets none, or is unknown
+	Others []intent.Alignment
 
 	Chosen  []string // devices chosen by a scheduler
 	Remarks []string // unreadable annotations, for people
@@ -52,6 +54,11 @@ func newAsker(source intent.Source, set resources.Set, pod intent.Pod, index int
 		a.Before, a.BeforeInit = append(a.Before, c.Name), append(a.BeforeInit, c.Role == intent.Init)
 	}
 	return a
+}
+
+// Alignments returns the alignment of each candidate, the container's own first; "" if a pod sets none.
+func (a *Asker) Alignments() []intent.Alignment {
+	return append([]intent.Alignment{a.Alignment}, a.Others...)
 }
 
 // Container returns the name of the container.

@@ -172,7 +172,7 @@ func (c *Container) half() string {
 // continues reports whether the container, identified by the order of the calls, is the container of the
 // latest Allocate and compatible with an asker unknown at the time.
 func (c *Container) continues(newest *Container, asker *Asker) bool {
-	return c != nil && c.ID == newest.ID && newest.Asker == nil && asker.requestsAll(newest.Devices) &&
+	return c != nil && c.ID == newest.ID && c.Asker == nil && asker.requestsAll(newest.Devices) &&
 		(c.Owner == nil || *c.Owner == asker.Container())
 }
 

@@ -15,6 +15,7 @@ import (
 // IdentifyContainer returns the container of a question, with its devices so far.
 func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
 	following, why := e.following(q)
+	isNewest := following != nil && following == e.Newest
 	known := Knowledge{Source: intent.Inference, Why: why}
 	if e.View != nil {
 		known.Source = intent.PodResources
@@ -22,6 +23,7 @@ func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
 	var c Container
 	if following != nil {
 		c = following.asking(q)
+		following = &c
 	}
 	if e.Answer != nil {
 		asker := e.likeliest(q, e.narrow(e.candidates(q), following))
@@ -32,7 +34,7 @@ func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
 			known.Source, known.Why = e.Answer.Source, c.half()
 		}
 	}
-	if c.Asker == nil && following == e.Newest && following != nil && c.Owner == nil && !c.Looked {
+	if c.Asker == nil && isNewest && c.Owner == nil && !c.Looked {
 		c.Guessed = true
 	}
 	c.Shown = e.View != nil && c.Owner != nil && c.shownBy(*e.View, *c.Owner)
@@ -112,14 +114,31 @@ func (e *Evidence) likeliest(q Question, candidates []Asker) *Asker {
 		return cmp.Or(compareFirst(a.Is(open), b.Is(open)), byArrival, byAge)
 	})
 	differs := func(candidate Asker) bool { return !equalRequest(&likeliest, &candidate) }
-	likeliest.Exact = likeliest.Is(open) && open.Exact ||
-		!slices.ContainsFunc(candidates, differs) && !e.mayBeAnother(q, arrived)
+	another := e.mayBeAnother(q, arrived)
+	likeliest.Exact = likeliest.Is(open) && open.Exact || !slices.ContainsFunc(candidates, differs) && !another
 	for _, candidate := range candidates {
 		if !likeliest.Is(open) || candidate.Is(open) {
 			likeliest.Pods = append(likeliest.Pods, candidate.Pod)
 		}
 	}
+	if !likeliest.Exact {
+		likeliest.Others = alignments(candidates, another && (e.View != nil || len(q.MustInclude) > 0))
+	}
 	return &likeliest
+}
+
+// alignments returns the alignments of candidates, without duplicates, and "" for a pod that no request source
+// lists.
+func alignments(candidates []Asker, unlisted bool) (all []intent.Alignment) {
+	if unlisted {
+		all = append(all, "")
+	}
+	for _, candidate := range candidates {
+		if !slices.Contains(all, candidate.Alignment) {
+			all = append(all, candidate.Alignment)
+		}
+	}
+	return all
 }
 
 // possiblePods returns the candidates for the pod of a container without owner; nil if unknown.

@@ -69,7 +69,7 @@ func (s *source) follow() time.Duration {
 	}
 	pause := cmp.Or(s.Polling, s.Interval)
 	if absent := errors.Is(err, fs.ErrNotExist); !absent && !s.warned && s.Log != nil {
-		s.Log.Warn("inotify not available: polling; a higher fs.inotify.max_user_instances or "+
+		s.Log.Warn("inotify not available; polling; a higher fs.inotify.max_user_instances or "+
 			"max_user_watches may help", "paths", s.Paths, "interval", pause, "error", err)
 		s.warned = true
 	}

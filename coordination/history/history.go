@@ -115,25 +115,31 @@ func (d *Log) index(e *Decision) {
 	}
 }
 
-// Resolve sets unknown containers of decisions from the kubelet's devices. If several containers share a
-// device, Resolve takes the first by name. Only the latest decision of a device gets a container.
+// Resolve sets unknown containers of decisions from the kubelet's devices.
 func (d *Log) Resolve(view kubelet.View) {
-	var resolved []*Decision
+	for e, container := range d.resolve(view) {
+		e.Container = &container
+	}
+}
+
+// resolve returns the containers of decisions without a known container, from the kubelet's devices. Only the
+// latest decision of a device gets a container, the first by name if several containers share the device.
+func (d *Log) resolve(view kubelet.View) map[*Decision]kubelet.Container {
+	resolved := map[*Decision]kubelet.Container{}
 	for container, devices := range view.Containers {
 		for resource, ids := range devices {
 			for _, id := range ids {
 				e := d.newest[deviceKey{resource, id}]
-				switch {
-				case e == nil:
-				case e.Container == nil:
-					resolved = append(resolved, e)
-					e.Container = &container
-				case slices.Contains(resolved, e) && container.String() < e.Container.String():
-					e.Container = &container
+				if e == nil || e.Container != nil {
+					continue
+				}
+				if first, known := resolved[e]; !known || container.String() < first.String() {
+					resolved[e] = container
 				}
 			}
 		}
 	}
+	return resolved
 }
 
 // All returns copies of all decisions, the oldest first.
@@ -145,12 +151,18 @@ func (d *Log) All() []Decision {
 	return all
 }
 
-// Of returns copies of the decisions for containers that accept reports true for, the oldest first.
-func (d *Log) Of(accept func(kubelet.Container) bool) []Decision {
+// Of returns copies of the decisions for containers that accept reports true for, the oldest first. The view
+// has the containers of decisions without a known container; the log keeps these decisions unchanged.
+func (d *Log) Of(view kubelet.View, accept func(kubelet.Container) bool) []Decision {
+	resolved := d.resolve(view)
 	var found []Decision
 	for _, e := range d.entries {
-		if e.Container != nil && accept(*e.Container) {
-			found = append(found, *e)
+		of := *e
+		if container, ok := resolved[e]; ok {
+			of.Container = &container
+		}
+		if of.Container != nil && accept(*of.Container) {
+			found = append(found, of)
 		}
 	}
 	return found

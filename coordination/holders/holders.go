@@ -78,22 +78,11 @@ type Pods struct {
 func OfKubelet(list []corev1.Pod) *Pods {
 	pods := &Pods{Names: map[string]kubelet.Pod{}, All: true}
 	for i := range list {
-		if pod := &list[i]; !HasEnded(pod) {
+		if pod := &list[i]; !kubelet.HasEnded(pod) {
 			pods.Names[string(pod.UID)] = kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
 		}
 	}
 	return pods
-}
-
-// HasEnded reports whether a pod has ended and no container of the pod runs any more. The kubelet sets the
-// phase of an evicted pod before the containers stop.
-func HasEnded(pod *corev1.Pod) bool {
-	if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-		return false
-	}
-	isRunning := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
-	return !slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
-		pod.Status.EphemeralContainerStatuses), isRunning)
 }
 
 // Offer is the kubelet's offer of devices of a resource.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -144,11 +145,13 @@ func slim(object any) (any, error) {
 		StartTime:                   pod.Status.StartTime,
 		ContainerStatuses:           begun(pod.Status.ContainerStatuses),
 		InitContainerStatuses:       begun(pod.Status.InitContainerStatuses),
+		EphemeralContainerStatuses:  begun(pod.Status.EphemeralContainerStatuses),
 		ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus,
 	}}
 	kept.ObjectMeta = metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		CreationTimestamp: pod.CreationTimestamp, Annotations: relevant(pod.Annotations),
+		OwnerReferences: owners(pod),
 	}
 	kept.Spec.InitContainers, kept.Spec.Containers = slimmed(pod.Spec.InitContainers),
 		slimmed(pod.Spec.Containers)
@@ -172,9 +175,21 @@ func relevant(annotations map[string]string) map[string]string {
 	return kept
 }
 
-// begun preserves only the existence of statuses.
+// owners returns the owners of a mirror of a static pod, nil for other pods.
+func owners(pod *corev1.Pod) []metav1.OwnerReference {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirror {
+		return nil
+	}
+	return pod.OwnerReferences
+}
+
+// begun preserves only the existence of statuses, and of a running container.
 func begun(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	return make([]corev1.ContainerStatus, min(1, len(statuses)))
+	kept := make([]corev1.ContainerStatus, min(1, len(statuses)))
+	if slices.ContainsFunc(statuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {
+		kept[0].State.Running = &corev1.ContainerStateRunning{}
+	}
+	return kept
 }
 
 func slimmed(containers []corev1.Container) []corev1.Container {

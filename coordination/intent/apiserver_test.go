@@ -190,9 +190,12 @@ func TestSlimPodsSayTheSame(t *testing.T) {
 		"fraction": func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": quantity(t, "500m")}
 		},
-		"burstable":           func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil },
-		"resources of a pod":  func(p *corev1.Pod) { p.Spec.Resources = &sure },
-		"static":              func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "hash" },
+		"burstable":          func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil },
+		"resources of a pod": func(p *corev1.Pod) { p.Spec.Resources = &sure },
+		"static": func(p *corev1.Pod) {
+			p.Annotations[corev1.MirrorPodAnnotationKey] = "hash"
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node-1"}}
+		},
 		"running":             func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning },
 		"started":             func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{} },
 		"with a status":       func(p *corev1.Pod) { p.Status.ContainerStatuses = statuses },

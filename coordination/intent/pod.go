@@ -33,18 +33,19 @@ func (p Pod) Of(index int) kubelet.Container {
 // newPods returns pods without ended pods, whose devices are free.
 func newPods(list []corev1.Pod, policy Policy) []Pod {
 	var pods []Pod
+	uids := kubelet.UIDs(list)
 	for i := range list {
-		if phase := list[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			pods = append(pods, newPod(&list[i], policy))
+		if !kubelet.HasEnded(&list[i]) {
+			pods = append(pods, newPod(&list[i], uids[i], policy))
 		}
 	}
 	return pods
 }
 
-func newPod(p *corev1.Pod, policy Policy) Pod {
+func newPod(p *corev1.Pod, uid string, policy Policy) Pod {
 	pod := Pod{
 		Pod:     kubelet.Pod{Namespace: p.Namespace, Name: p.Name},
-		UID:     uid(p),
+		UID:     uid,
 		Created: p.CreationTimestamp.Time,
 		Started: p.Status.StartTime != nil || p.Status.Phase == corev1.PodRunning ||
 			len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0,
@@ -57,14 +58,6 @@ func newPod(p *corev1.Pod, policy Policy) Pod {
 	annotated := readAnnotations(p.Namespace, p.Annotations, policy)
 	pod.Alignment, pod.Chosen, pod.Remarks = annotated.alignment, annotated.chosen, annotated.remarks
 	return pod
-}
-
-// uid returns the kubelet's UID of a pod. The API server has the UID of a static pod's mirror instead.
-func uid(p *corev1.Pod) string {
-	if static, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-		return static
-	}
-	return string(p.UID)
 }
 
 // topologyAffinity is the reason in the status of a pod that the kubelet's Topology Manager has rejected
@@ -85,6 +78,7 @@ type Rejected struct {
 // rejectedPods returns the recently rejected pods of a list.
 func rejectedPods(list []corev1.Pod, now time.Time) []Rejected {
 	var rejected []Rejected
+	uids := kubelet.UIDs(list)
 	for i := range list {
 		p := &list[i]
 		started := p.Status.StartTime // set by the kubelet at the rejection
@@ -100,7 +94,7 @@ func rejectedPods(list []corev1.Pod, now time.Time) []Rejected {
 		}
 		if len(wanted) > 0 {
 			rejected = append(rejected, Rejected{
-				kubelet.Pod{Namespace: p.Namespace, Name: p.Name}, uid(p), slices.Sorted(maps.Keys(wanted)),
+				kubelet.Pod{Namespace: p.Namespace, Name: p.Name}, uids[i], slices.Sorted(maps.Keys(wanted)),
 			})
 		}
 	}

@@ -5,6 +5,7 @@ package intent
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -66,7 +68,7 @@ func TestPods(t *testing.T) {
 	if diff := cmp.Diff(want, newPods(list, Policy{Choose: AllNamespaces})); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
 	}
-	if got := newPod(&claimed, Policy{}).Containers[0].Requests; len(got) != 0 {
+	if got := newPod(&claimed, "uid", Policy{}).Containers[0].Requests; len(got) != 0 {
 		t.Errorf("a ResourceClaim fulfils it, no device plugin: %v", got)
 	}
 	if c := want[0].Of(2); c.String() != "team/train-0/worker" {
@@ -103,7 +105,7 @@ func TestExclusiveCPUs(t *testing.T) {
 		for _, r := range c.containers {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: r})
 		}
-		for i, container := range newPod(pod, Policy{}).Containers {
+		for i, container := range newPod(pod, "uid", Policy{}).Containers {
 			if container.CPUs != c.want[i] {
 				t.Errorf("%s: container %d has %d CPUs alone, want %d", name, i, container.CPUs, c.want[i])
 			}
@@ -254,7 +256,7 @@ func TestLongAnnotations(t *testing.T) {
 			t.Parallel()
 			pod := newPod(&corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Annotations: relevant(map[string]string{tc.key: tc.text})},
-			}, Policy{Choose: AllNamespaces})
+			}, "uid", Policy{Choose: AllNamespaces})
 			said := strings.Join(pod.Remarks, "; ")
 			if len(pod.Chosen) != tc.chosen || (tc.remark == "") != (said == "") ||
 				!strings.Contains(said, tc.remark) || len(said) > 300 {
@@ -290,7 +292,7 @@ func TestPolicy(t *testing.T) {
 			t.Parallel()
 			annotations := map[string]string{AlignmentKey: "preferred", DevicesKey: "GPU-1"}
 			pod := newPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Annotations: annotations}},
-				tc.policy)
+				"uid", tc.policy)
 			if pod.Alignment != tc.alignment || len(pod.Chosen) != tc.chosen || len(pod.Remarks) != tc.remarks {
 				t.Errorf("got %q, %v, remarks %q", pod.Alignment, pod.Chosen, pod.Remarks)
 			}
@@ -330,15 +332,62 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A static pod has the UID by which the kubelet knows it, not its mirror's.
+// A static pod has the UID by which the kubelet knows it, not its mirror's. Anybody can annotate a pod: the
+// owner of a mirror is its node, and no annotation yields the UID of another pod.
 func TestStaticPod(t *testing.T) {
 	t.Parallel()
-	mirror := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			UID: "mirror", Annotations: relevant(map[string]string{corev1.MirrorPodAnnotationKey: "static"}),
-		},
+	node := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n"}}
+	pod := func(uid, static string, owners []metav1.OwnerReference) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), OwnerReferences: owners}}
+		if static != "" {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: static}
+		}
+		kept, err := slim(&p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched, _ := kept.(*corev1.Pod)
+		return *watched
 	}
-	if got := newPod(mirror, Policy{}).UID; got != "static" {
-		t.Errorf("UID %q", got)
+	for name, tc := range map[string]struct {
+		pods []corev1.Pod
+		want []string
+	}{
+		"a mirror":               {[]corev1.Pod{pod("mirror", "static", node)}, []string{"static"}},
+		"a pod without owner":    {[]corev1.Pod{pod("evil", "static", nil)}, []string{"evil"}},
+		"the UID of another pod": {[]corev1.Pod{pod("evil", "u", node), pod("u", "", nil)}, []string{"evil", "u"}},
+		"two of one UID":         {[]corev1.Pod{pod("a", "s", node), pod("b", "s", node)}, []string{"s", "b"}},
+	} {
+		var got []string
+		for _, p := range newPods(tc.pods, Policy{}) {
+			got = append(got, p.UID)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// The kubelet sets the phase of an evicted pod before its containers stop: the pod still has its devices.
+func TestEvictedPodThatStops(t *testing.T) {
+	t.Parallel()
+	running := corev1.ContainerStatus{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	for name, status := range map[string]corev1.PodStatus{
+		"container":           {ContainerStatuses: []corev1.ContainerStatus{running}},
+		"init container":      {InitContainerStatuses: []corev1.ContainerStatus{running}},
+		"ephemeral container": {EphemeralContainerStatuses: []corev1.ContainerStatus{running}},
+	} {
+		status.Phase = corev1.PodFailed
+		pod := &corev1.Pod{Status: status}
+		watched, err := slim(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, _ := watched.(*corev1.Pod)
+		for _, p := range []*corev1.Pod{pod, kept} {
+			if got := newPods([]corev1.Pod{*p}, Policy{}); len(got) != 1 {
+				t.Errorf("%s runs: %d living pods", name, len(got))
+			}
+		}
 	}
 }

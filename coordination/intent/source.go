@@ -90,12 +90,22 @@ type source struct {
 	retry    time.Time
 }
 
+// enoughTime is the time in which a working source answers. A source without an answer in less time has not
+// failed: the caller had no time left.
+const enoughTime = 10 * time.Millisecond
+
+// errHurried is the failure of a question with less than enoughTime.
+var errHurried = errors.New("no answer in the short time that the caller had left")
+
 // ask calls the source with one of several shares of the remaining time. A source that exceeds the deadline,
 // because a disk hangs, is abandoned; maxAsking limits further calls until the source returns.
 func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
+	hurried := false
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(shares))
+		share := time.Until(deadline) / time.Duration(shares)
+		hurried = share < enoughTime
+		ctx, cancel = context.WithTimeout(ctx, share)
 		defer cancel()
 	}
 	if s.asking.Add(1) > maxAsking {
@@ -116,12 +126,16 @@ func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 		})
 		results <- r
 	}()
+	var r result
 	select {
-	case r := <-results:
-		return r.pods, r.err
+	case r = <-results:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		r.err = ctx.Err()
 	}
+	if hurried && errors.Is(r.err, context.DeadlineExceeded) {
+		r.err = errHurried
+	}
+	return r.pods, r.err
 }
 
 func (s *source) ready() bool {
@@ -137,23 +151,26 @@ func (s *source) untilRetry() time.Duration {
 	return time.Until(s.retry)
 }
 
-// note stores the result of a question, and logs the first failure and the recovery.
+// note stores the result of a question with enough time, and logs the first failure and the recovery.
 func (s *source) note(err error) {
+	if errors.Is(err, errHurried) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered, s.failure = true, err
 	switch {
 	case err == nil && s.pause > 0:
-		s.log.Info("source of intent works again", "source", s.name)
+		s.log.Info("source of intent available again", "source", s.name)
 		fallthrough
 	case err == nil:
 		s.pause, s.retry = 0, time.Time{}
 		return
 	case s.pause == 0 && errors.Is(err, kubelet.ErrNoPodsAPI):
-		s.log.Info("this kubelet has no Pods API: do without it, and look for it now and then",
+		s.log.Info("Pods API not available; retrying",
 			"source", s.name, "reason", err)
 	case s.pause == 0:
-		s.log.Warn("source of intent does not work: do without it, and try it again now and then",
+		s.log.Warn("source of intent not available; retrying",
 			"source", s.name, "error", err)
 	}
 	s.pause = min(max(2*s.pause, firstPause), maxPause)

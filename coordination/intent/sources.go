@@ -56,7 +56,7 @@ func Open(config Config) (*Sources, error) {
 	s := &Sources{}
 	for _, name := range config.Choice {
 		if err := s.open(name, config); err != nil {
-			return nil, errors.Join(fmt.Errorf("ask %s what pods want: %w", name, err), s.Close())
+			return nil, errors.Join(fmt.Errorf("read pod requests from %s: %w", name, err), s.Close())
 		}
 	}
 	return s, nil

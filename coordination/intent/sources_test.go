@@ -99,7 +99,7 @@ func TestTheBestSourceThatWorks(t *testing.T) {
 		if got, _ := within(t, s, time.Second); got != PodsAPI {
 			t.Errorf("after the pause %s", got)
 		}
-		if n := strings.Count(lines.String(), "\n"); n != 2 || !strings.Contains(lines.String(), "works again") {
+		if n := strings.Count(lines.String(), "\n"); n != 2 || !strings.Contains(lines.String(), "available again") {
 			t.Errorf("log:\n%s", lines)
 		}
 	})
@@ -335,8 +335,8 @@ func TestASelfSignedKubeletIsSaidOnce(t *testing.T) {
 		}
 	}
 	said := strings.Split(strings.TrimSpace(lines.String()), "\n")
-	if len(said) != 2 || !strings.Contains(said[0], "level=INFO msg=\"this kubelet has no Pods API") ||
-		!strings.Contains(said[1], "level=WARN msg=\"source of intent does not work") ||
+	if len(said) != 2 || !strings.Contains(said[0], "level=INFO msg=\"Pods API not available") ||
+		!strings.Contains(said[1], "level=WARN msg=\"source of intent not available") ||
 		!strings.Contains(said[1], "--kubelet-cert-file") {
 		t.Errorf("the log has %q", said)
 	}

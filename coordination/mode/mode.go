@@ -41,12 +41,12 @@ type HeldError struct {
 
 // Error names the running daemons and the steps to change the mode.
 func (e *HeldError) Error() string {
-	running, remove := "the device plugins hand out this node's devices", "tandem-gpu and tandem-rdma"
+	running, remove := "the device plugins allocate this node's devices", "tandem-gpu and tandem-rdma"
 	if e.Mode == DRA {
-		running, remove = "the DRA driver hands out this node's devices", "tandem-dra"
+		running, remove = "the DRA driver allocates this node's devices", "tandem-dra"
 	}
-	return fmt.Sprintf("%s (%s) and a node is in one mode: take %s off this node first, "+
-		"its running pods keep their devices; docs/dra.md has the order", running, e.Seen, remove)
+	return fmt.Sprintf("%s (%s), and a node has only one mode: first remove %s from this node "+
+		"(running pods keep their devices; see docs/dra.md)", running, e.Seen, remove)
 }
 
 // Path returns the lock file of a mode in a run directory.

@@ -53,14 +53,13 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 func (f *Folder) Tidy(
 	tree *topology.Tree, containers []kubelet.Granted, devices func(kubelet.Devices) []Device,
 ) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	kept := map[string]bool{}
 	for _, container := range containers {
 		for _, file := range container.Mounts {
 			if filepath.Dir(file) == f.path {
 				kept[file] = true
-				f.restore(file, tree, container, devices(container.Devices))
+				all := devices(container.Devices)
+				f.write(func() { f.restore(file, tree, container, all) })
 			}
 		}
 	}
@@ -72,9 +71,16 @@ func (f *Folder) Tidy(
 		file := filepath.Join(f.path, entry.Name())
 		info, err := entry.Info()
 		if err == nil && !kept[file] && time.Since(info.ModTime()) > unclaimed {
-			_ = os.Remove(file)
+			f.write(func() { _ = os.Remove(file) })
 		}
 	}
+}
+
+// write changes a single file, so that no answer to a container waits for the files of all others.
+func (f *Folder) write(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
 }
 
 // restore writes a container's pairs file if it is missing or lacks GPUs of the container. If a container
@@ -104,5 +110,5 @@ func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Gra
 		f.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)
 		return
 	}
-	f.log.Info("restore pairs", "container", container.Container, "file", file)
+	f.log.Info("restored pairs file", "container", container.Container, "file", file)
 }

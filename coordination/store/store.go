@@ -71,7 +71,7 @@ func Open[T any](runDir string, log *slog.Logger) (*Store[T], error) {
 		return nil, fmt.Errorf("open run folder: %w", err)
 	}
 	if err := root.Remove(ledgerName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("leave the ledger of an earlier version", "error", err)
+		log.Warn("ledger of an earlier version not removed", "error", err)
 	}
 	return &Store[T]{dir: runDir, root: root, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil
 }
@@ -120,10 +120,10 @@ func (s *Store[T]) write(value T) {
 	err := s.replace(value)
 	switch {
 	case err != nil && !s.failing:
-		s.log.Error("go on without a checkpoint; free space or repair the run folder",
+		s.log.Error("checkpoint not written; free space or repair the run folder",
 			"run_dir", s.dir, "error", err)
 	case err == nil && s.failing:
-		s.log.Info("there is a checkpoint again", "run_dir", s.dir)
+		s.log.Info("checkpoint written again", "run_dir", s.dir)
 	}
 	s.failing = err != nil
 }
@@ -164,7 +164,7 @@ func (s *Store[T]) Load() (value T, ok bool) {
 		s.SetAside(err)
 		return value, false
 	case boot != s.boot:
-		s.log.Info("leave the checkpoint of another boot", "run_dir", s.dir)
+		s.log.Info("ignored the checkpoint of another boot", "run_dir", s.dir)
 		return value, false
 	}
 	return value, true
@@ -174,7 +174,7 @@ func (s *Store[T]) Load() (value T, ok bool) {
 func (s *Store[T]) SetAside(reason error) {
 	bad := filepath.Join(s.dir, BadName)
 	err := os.Rename(filepath.Join(s.dir, FileName), bad)
-	s.log.Warn("set the checkpoint aside; who holds what is read from the kubelet",
+	s.log.Warn("renamed an unusable checkpoint; reading the holders of devices from the kubelet",
 		"file", bad, "reason", reason, "error", err)
 }
 
@@ -201,7 +201,8 @@ func read[T any](dir string) (value T, boot string, err error) {
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() ||
 		int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return value, "", fmt.Errorf("trust %s: it has to be a file of user %d that nobody else can write",
+		return value, "", fmt.Errorf("trust %s: the path has to be a regular file of user %d, "+
+			"without write permission for other users",
 			name, os.Geteuid())
 	}
 	if info.Size() > MaxSize {

@@ -111,14 +111,14 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 		"changed":       {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
 		"other version": {put(bytes.Replace(good, version, []byte(`"version":99`), 1), 0o600), "version 99"},
 		"unknown key":   {put(unknown, 0o600), "pods_of_tomorrow"},
-		"writable":      {put(good, 0o622), "nobody else can write"},
+		"writable":      {put(good, 0o622), "without write permission for other users"},
 		"too large":     {put(make([]byte, MaxSize+1), 0o600), "more than"},
 		"link":          {func(name string) error { return os.Symlink("/dev/zero", name) }, "symbolic links"},
-		"folder":        {func(name string) error { return os.Mkdir(name, 0o700) }, "has to be a file"},
-		"pipe":          {func(name string) error { return syscall.Mkfifo(name, 0o600) }, "has to be a file"},
+		"folder":        {func(name string) error { return os.Mkdir(name, 0o700) }, "has to be a regular file"},
+		"pipe":          {func(name string) error { return syscall.Mkfifo(name, 0o600) }, "be a regular file"},
 		"foreign": {func(name string) error {
 			return errors.Join(put(good, 0o600)(name), os.Chown(name, 4242, 4242))
-		}, "has to be a file of user"},
+		}, "has to be a regular file of user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

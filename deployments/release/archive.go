@@ -100,9 +100,8 @@ func (r release) writeKrew() error {
 			"version":          "v" + r.version,
 			"homepage":         "https://github.com/tandem-k8s/tandem",
 			"shortDescription": "Show GPUs and RDMA VFs on the same PCIe switch",
-			"description": "Asks Tandem's daemons on the nodes of a cluster: what is free, why " +
-				"a pod got its devices, and what " +
-				"stands between a node and GPUs and VFs on the same PCIe switch.",
+			"description": "Queries Tandem's daemons on the nodes of a cluster: the free devices, the reason for a " +
+				"pod's devices, and problems that prevent GPUs and VFs on the same PCIe switch.",
 			"platforms": platforms,
 		},
 	}, "", "  ")

@@ -78,7 +78,8 @@ func demands(
 	for i, pod := range reservedFor(claim, pods) {
 		asked, remark := policy.AlignmentOf(claim.Namespace, pod.Annotations)
 		if remark != "" {
-			log.Warn("pod", "pod", pod.Namespace+"/"+pod.Name, "remark", remark)
+			log.Warn("ignored part of a pod's alignment annotation",
+				"pod", pod.Namespace+"/"+pod.Name, "remark", remark)
 		}
 		if i == 0 || asked == intent.Required {
 			alignment = asked

@@ -177,7 +177,7 @@ func (s *store) adopt(damaged []byte, cause error) ([]Claim, error) {
 	if err := s.save(known); err != nil {
 		return nil, err
 	}
-	s.log.Error("the checkpoint of claims was replaced; claims with a CDI spec keep their files until they end",
+	s.log.Error("replaced the checkpoint of claims; claims with a CDI spec keep their files until they end",
 		"claims", len(known), "copy", filepath.Join(s.dir, BadName), "error", cause)
 	return known, nil
 }

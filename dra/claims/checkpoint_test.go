@@ -75,7 +75,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 				n.restored()
 				n.spec(train)
 			}
-			if said := strings.Count(n.log.String(), "the checkpoint of claims was replaced"); said != 1 {
+			if said := strings.Count(n.log.String(), "replaced the checkpoint of claims"); said != 1 {
 				t.Errorf("said %d times: %s", said, n.log)
 			}
 			bad, err := os.ReadFile(filepath.Join(n.Dir, BadName))

@@ -268,7 +268,7 @@ func TestGoneWhilePrepared(t *testing.T) {
 	if !os.SameFile(before, modified(t, n.files.specPath(claim.UID))) {
 		t.Error("the spec changed")
 	}
-	if !strings.Contains(n.log.String(), "keeps the CDI spec") {
+	if !strings.Contains(n.log.String(), "keeps its existing CDI spec") {
 		t.Errorf("log %s", n.log)
 	}
 }

@@ -136,7 +136,7 @@ func (f *claimFiles) unrestored(c Claim, cause error) error {
 	if missing := f.missing(c); missing != "" {
 		return fmt.Errorf("restore %s of %s: %w", missing, c, cause)
 	}
-	f.log.Warn("a prepared claim keeps the CDI spec that it has",
+	f.log.Warn("a prepared claim keeps its existing CDI spec",
 		"claim", c.Namespace+"/"+c.Name, "error", cause)
 	return nil
 }

@@ -163,7 +163,7 @@ func (p *Preparer) Unprepare(
 	}
 	if err == nil && redeemed(gone...) {
 		if err := p.rebind(ctx, left); err != nil {
-			p.Log.Warn("what was published for claims that ended is still there", "error", err)
+			p.Log.Warn("device bindings of ended claims are still published", "error", err)
 		}
 	}
 	return answers

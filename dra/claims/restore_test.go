@@ -131,7 +131,7 @@ func TestLostCheckpoint(t *testing.T) {
 	n.ready(other)
 	n.restored()
 	n.spec(train)
-	if said := strings.Count(n.log.String(), "the checkpoint of claims was replaced"); said != 1 {
+	if said := strings.Count(n.log.String(), "replaced the checkpoint of claims"); said != 1 {
 		t.Errorf("said %d times: %s", said, n.log)
 	}
 	n.boot() // now nothing is left of it

@@ -20,7 +20,7 @@ import (
 // solves each.
 var (
 	errForgotten = errors.New("the kubelet has none of the devices any more")
-	errRivalGone = errors.New("another plugin had taken the resource over, and is gone")
+	errRivalGone = errors.New("another plugin that served the resource is gone")
 )
 
 const (
@@ -141,7 +141,7 @@ func (g *guard) look(ctx context.Context) error {
 	}
 	has, err := g.has(ctx)
 	if err != nil {
-		g.log.Debug("cannot compare the kubelet's devices with ours", "error", err)
+		g.log.Debug("devices of the kubelet not read", "error", err)
 		return nil
 	}
 	before, standing := g.differs, g.devices.standing(has)
@@ -178,8 +178,8 @@ func (g *guard) lose(rivals sockets) {
 	g.rivals = rivals
 	paths := slices.Sorted(maps.Keys(rivals))
 	g.observer.Unregistered(g.resource.Name(),
-		fmt.Errorf("another plugin has taken it over, at one of %v", paths))
-	g.log.Error("another plugin has taken the resource over: remove it from this node", "at_one_of", paths)
+		fmt.Errorf("another plugin serves the resource, at one of %v", paths))
+	g.log.Error("another plugin serves the resource; remove the plugin from this node", "at_one_of", paths)
 }
 
 // has returns the kubelet's healthy devices. If the kubelet cannot be asked it returns the devices of the

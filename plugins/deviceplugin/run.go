@@ -209,10 +209,10 @@ func (s *Server) retire() {
 	}
 	needed, err := s.needed()
 	if err != nil {
-		s.log.Warn("keep devices listed that are gone", "error", err)
+		s.log.Warn("kept devices that are gone", "error", err)
 		return
 	}
 	if retired := s.devices.retire(needed); len(retired) > 0 {
-		s.log.Info("no longer list devices that are gone", "devices", retired)
+		s.log.Info("removed devices that are gone", "devices", retired)
 	}
 }

@@ -146,7 +146,7 @@ func (s *service) send(
 	stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse], list *v1beta1.ListAndWatchResponse,
 ) error {
 	if size := proto.Size(list); size > maxList {
-		s.log.Error("the kubelet cannot take so long a list of devices: offer fewer, such as fewer "+
+		s.log.Error("list of devices exceeds the kubelet's limit; reduce the number of devices, for example the "+
 			"replicas of each GPU",
 			"devices", len(list.GetDevices()), "bytes", size, "limit", maxList)
 		return status.Errorf(codes.ResourceExhausted, "%d devices in %d bytes, more than %d",

@@ -94,7 +94,7 @@ func TestListTooLong(t *testing.T) {
 	said := make(chan string, 1)
 	go func() {
 		for scanner := bufio.NewScanner(lines); scanner.Scan(); {
-			if strings.Contains(scanner.Text(), "the kubelet cannot take so long a list of devices") {
+			if strings.Contains(scanner.Text(), "list of devices exceeds the kubelet's limit") {
 				select {
 				case said <- scanner.Text():
 				default:

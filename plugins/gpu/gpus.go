@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -98,7 +99,7 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 func (g *GPUs) refresh() {
 	found, err := g.backend.Discover()
 	if err != nil {
-		g.complain("keep the GPUs as they were", err)
+		g.complain("GPUs not read; using the last known GPUs", err)
 		return
 	}
 	g.report(found.Notes)
@@ -113,7 +114,7 @@ func (g *GPUs) refresh() {
 	newest, err := g.backend.Links()
 	g.behind = err != nil
 	if err != nil {
-		g.complain("keep the links between GPUs as they were", err)
+		g.complain("links between GPUs not read; using the last known links", err)
 	} else {
 		links, g.complaint = newest, ""
 	}
@@ -173,7 +174,7 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 	}
 	for resource := range merged {
 		before := byID(known[resource])
-		now := deviceplugin.Keep(before, byID(found[resource]), func(d Device) Device {
+		now := deviceplugin.Keep(before, withKnownMemory(before, found[resource]), func(d Device) Device {
 			d.Healthy, d.Gone = false, d.Gone || !inventory.hides(d)
 			return d
 		})
@@ -220,9 +221,24 @@ func difference(before map[string]Device, now Device) string {
 	case was.Card != now.Card || was.NUMA != now.NUMA || was.Index != now.Index ||
 		!slices.Equal(was.Nodes, now.Nodes):
 		return "moved"
+	case !reflect.DeepEqual(was, now): // so that no field of a device can stay as it was first read
+		return "other properties"
 	default:
 		return ""
 	}
+}
+
+// withKnownMemory returns the found devices of a resource. A card whose memory cannot be read now keeps the
+// size that was read before, because the size of a card's memory does not change.
+func withKnownMemory(before map[string]Device, found []Device) map[string]Device {
+	devices := byID(found)
+	for id, d := range devices {
+		if was := before[id]; d.VRAM == 0 && was.Card == d.Card {
+			d.VRAM = was.VRAM
+			devices[id] = d
+		}
+	}
+	return devices
 }
 
 func byID(devices []Device) map[string]Device {

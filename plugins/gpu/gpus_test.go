@@ -171,6 +171,46 @@ func TestLinksAreReadLater(t *testing.T) {
 	}
 }
 
+// The memory of a GPU that could not be read at the first look is known after the first look that reads it, and
+// stays known while it cannot be read again.
+func TestMemoryIsReadLater(t *testing.T) {
+	t.Parallel()
+	backend := &scripted{}
+	find := func(vram uint64) {
+		backend.inventory = Inventory{Resources: map[string][]Device{
+			"amd.com/gpu": {{ID: "a", Healthy: true, VRAM: vram}},
+		}}
+	}
+	find(0)
+	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 192 << 30
+	for i, step := range []struct {
+		read    uint64
+		changed bool
+	}{{0, false}, {size, true}, {size, false}, {0, false}} {
+		before, _, changed := gpus.latest("amd.com/gpu")
+		find(step.read)
+		gpus.refresh()
+		devices, _, _ := gpus.latest("amd.com/gpu")
+		if want := max(step.read, before[0].VRAM); devices[0].VRAM != want {
+			t.Errorf("look %d read %d: memory %d, want %d", i, step.read, devices[0].VRAM, want)
+		}
+		select {
+		case <-changed:
+			if !step.changed {
+				t.Errorf("look %d: told of a change, and there is none", i)
+			}
+		default:
+			if step.changed {
+				t.Errorf("look %d: nobody is told of the memory", i)
+			}
+		}
+	}
+}
+
 func TestPartitioningChanges(t *testing.T) {
 	t.Attr("parity", "amd/resource-name-mixed")
 	synctest.Test(t, func(t *testing.T) {

@@ -93,9 +93,9 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	}
 	devices, unknown = p.find(ordered)
 	if len(unknown) > 0 {
-		p.log.Warn("allocate", "devices", ordered, "unknown", unknown, to)
+		p.log.Warn("allocated", "devices", ordered, "unknown", unknown, to)
 	} else {
-		p.log.Info("allocate", "devices", ordered, to)
+		p.log.Info("allocated", "devices", ordered, to)
 	}
 	return p.gpus.Edits(devices), nil
 }

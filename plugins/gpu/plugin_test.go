@@ -167,14 +167,14 @@ func TestPluginUnderKubelet(t *testing.T) {
 		t.Errorf("unknown device: %v, %v", answer, err)
 	}
 
-	allocated := log.with(t, "allocate")
+	allocated := log.with(t, "allocated")
 	if len(allocated) != 2 ||
 		fmt.Sprint(allocated[0]["resource"], allocated[0]["devices"]) != "amd.com/gpu[0000:19:00.0 0000:a7:00.0]" ||
 		fmt.Sprint(allocated[1]["unknown"]) != "[0000:ff:00.0]" {
 		t.Errorf("allocate lines %v", allocated)
 	}
 	chosen := itself.Prefer(t.Context(), []string{"0000:a7:00.0", "0000:19:00.0"}, nil, 2)
-	preferred := log.with(t, "prefer")
+	preferred := log.with(t, "preferred")
 	if !slices.ContainsFunc(preferred,
 		func(line map[string]any) bool { return fmt.Sprint(line["chosen"]) == fmt.Sprint(chosen) }) {
 		t.Errorf("prefer lines %v, chosen %v", preferred, chosen)

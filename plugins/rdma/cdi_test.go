@@ -223,7 +223,7 @@ func TestCDISpecIsKept(t *testing.T) {
 			if err := harm(); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(specPause)
+			<-time.After(filesPause)
 			want(what, string(whole))
 		}
 		for class, node := range map[string]string{"infiniband_mad": "umad", "infiniband_verbs": "uverbs"} {
@@ -249,6 +249,7 @@ func TestCDISpecHasUnhealthyVF(t *testing.T) {
 	pool, _ := p.vfs.latest(p.name)
 	pool.Devices = slices.Clone(pool.Devices)
 	pool.Devices[0].Fault = "link down"
+	p.vfs.pools[p.name] = pool
 	p.prepare(pool)
 	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
 	if err != nil || !strings.Contains(string(content), "name: 0000:86:02.3") {

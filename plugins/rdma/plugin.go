@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -57,13 +56,19 @@ func NewPlugin(name string, vfs *VFs, host grants.Host, member Member, log *slog
 func (p *Plugin) Name() string { return p.name }
 
 // Watch publishes the devices to the coordinator and the kubelet, at the start and after every change, and
-// maintains their CDI spec. The resource is not offered before its first device exists, so that the node does
+// maintains their files. The resource is not offered before its first device exists, so that the node does
 // not list it.
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { p.keepSpec(ctx); return nil })
+	g.Go(func() error { p.keepFiles(ctx); return nil })
 	g.Go(func() error { p.tell(ctx, publish); return nil })
 	return g.Wait()
+}
+
+// newest returns the current devices.
+func (p *Plugin) newest() pools.Pool {
+	pool, _ := p.vfs.latest(p.name)
+	return pool
 }
 
 // tell publishes the devices until ctx is done.
@@ -84,51 +89,6 @@ func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) 
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// specPause is the interval between two checks of the CDI spec file, which other processes may remove.
-const specPause = 5 * time.Second
-
-// keepSpec maintains the CDI spec until ctx is done. Binding a driver renumbers device nodes without any
-// other change of a device, so the spec is computed after every scan of the machine. A container that starts
-// between the kernel's event and that scan, at most a second, gets the previous device nodes. The same
-// applies to every container if device nodes are not passed by CDI, and while no plugin runs.
-func (p *Plugin) keepSpec(ctx context.Context) {
-	if p.host.CDI == nil {
-		return
-	}
-	ticker := time.NewTicker(specPause)
-	defer ticker.Stop()
-	nothing := map[string]*grants.Grant{}
-	complaint := ""
-	for given := map[string]*grants.Grant(nil); ; {
-		looked := p.vfs.nextLook()
-		pool, _ := p.vfs.latest(p.name)
-		err := p.spec.Write(p.host, pool, given)
-		if text := fmt.Sprint(err); err != nil && text != complaint {
-			p.log.Error("containers may not get device nodes", "error", err)
-		}
-		complaint = fmt.Sprint(err)
-		select {
-		case <-looked:
-			given = nil
-		case <-ticker.C:
-			given = nothing
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// prepare restores files that running pods refer to and that a boot removed: the kubelet does not call
-// Allocate for their devices again.
-func (p *Plugin) prepare(pool pools.Pool) {
-	if err := p.spec.Write(p.host, pool, nil); err != nil {
-		p.log.Error("containers may not get device nodes", "error", err)
-	}
-	if err := p.host.RestoreDevinfo(pool); err != nil {
-		p.log.Warn("Multus may not find devices of pods that run on", "error", err)
 	}
 }
 
@@ -196,7 +156,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	beside := pool.Beside(ids)
 	given, err := p.give(pool, slices.Concat(ids, beside))
 	if err == nil {
-		err = p.spec.Write(p.host, pool, given)
+		err = p.spec.Write(p.host, p.newest, given)
 	}
 	if err != nil {
 		return container.Edits{}, fmt.Errorf("allocate %s: %w", p.name, err)
@@ -211,7 +171,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 		return container.Edits{}, err
 	}
 	p.pair(ctx, pool, order, &edits)
-	p.log.Info("allocate", "devices", order, to)
+	p.log.Info("allocated", "devices", order, to)
 	return edits, nil
 }
 
@@ -243,7 +203,7 @@ func (p *Plugin) pair(ctx context.Context, pool pools.Pool, order []string, edit
 	}
 	served, written := p.member.Pair(ctx, pairs.VFs, pairs.File)
 	if err := pairs.Mount(written, edits); err != nil {
-		p.log.Error("a container is not told of pairs", "error", err)
+		p.log.Error("pairs file of a container not mounted", "error", err)
 	}
 	pairs.Tell(served, edits)
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
@@ -226,6 +228,31 @@ func TestDevinfoIsRenewed(t *testing.T) {
 	}
 }
 
+// A removed device-info file of an idle machine returns while the plugin runs, also without CDI: Multus reads
+// the file again when a container restarts.
+func TestDevinfoIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := offered(t, rdmaVF(), nil, "intel.com", resources(rdmaPool))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Watch(ctx, func([]deviceplugin.Device) {}) }()
+		synctest.Wait()
+		file := p.host.DevinfoPath(p.name, "0000:86:02.3")
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(filesPause)
+		synctest.Wait()
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Accelerators are nothing that Multus knows of.
 func TestAcceleratorHasNoDevinfo(t *testing.T) {
 	p, _, _ := onDisk(t, functions.Example(), resources(`{"resourceName": "a", "deviceType": "accelerator"}`))
@@ -258,7 +285,7 @@ func TestAllocateLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const line = `level=INFO msg=allocate resource=intel.com/a devices="[0000:81:00.2 0000:81:00.1]"`
+	const line = `level=INFO msg=allocated resource=intel.com/a devices="[0000:81:00.2 0000:81:00.1]"`
 	if diff := cmp.Diff(line+"\n"+line+" container=team/train-0/worker\n", log.String()); diff != "" {
 		t.Error(diff)
 	}

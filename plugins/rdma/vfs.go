@@ -50,7 +50,7 @@ func FindVFs(
 ) (*VFs, error) {
 	memory, err := readMemory(file)
 	if err != nil {
-		log.Warn("start without what was known before: devices that containers hold may be missing", "error", err)
+		log.Warn("known devices not restored; devices of running containers may be missing", "error", err)
 		memory = newMemory()
 	}
 	if held != nil {
@@ -61,7 +61,7 @@ func FindVFs(
 		memory: memory, needed: map[topology.Address]bool{}, pools: map[string]pools.Pool{},
 	}
 	for _, warning := range config.Warnings {
-		log.Warn("configuration", "file", config.File, "note", warning)
+		log.Warn("note on the configuration", "file", config.File, "note", warning)
 	}
 	if finder.Tree != nil {
 		v.finder.Tree = sync.OnceValues(finder.Tree) // shared by all pools at the start
@@ -71,7 +71,7 @@ func FindVFs(
 	}
 	for _, name := range v.names {
 		if len(v.pools[name].Devices) == 0 {
-			log.Warn("no device: resource is not offered until there is one", "resource", name)
+			log.Warn("resource has no device and is not offered until a device appears", "resource", name)
 		}
 	}
 	v.explain()
@@ -85,7 +85,7 @@ func (v *VFs) explain() {
 	f.Known, f.Needed = v.memory.Hidden, v.needed
 	choices, err := f.Explain(v.config)
 	if err != nil {
-		v.log.Warn("cannot tell what selectors reject", "error", err)
+		v.log.Warn("devices that selectors reject not determined", "error", err)
 		return
 	}
 	for _, c := range choices {
@@ -94,8 +94,8 @@ func (v *VFs) explain() {
 			misses = append(misses, miss.String())
 		}
 		if c.Rejected > 0 {
-			v.log.Info("rejected", "resource", c.Resource, "selector", c.Selector, "selected", c.Selected,
-				"rejected", c.Rejected, "by", c.Summary(), "nearest", strings.Join(misses, "; "))
+			v.log.Info("selector rejected devices", "resource", c.Resource, "selector", c.Selector,
+				"selected", c.Selected, "rejected", c.Rejected, "by", c.Summary(), "nearest", strings.Join(misses, "; "))
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 	defer v.mu.Unlock()
 	if !slices.Equal(warnings, v.warnings) {
 		for _, warning := range warnings {
-			v.log.Warn("configuration", "file", v.config.File, "note", warning)
+			v.log.Warn("note on the configuration", "file", v.config.File, "note", warning)
 		}
 	}
 	v.names, v.warnings = nil, warnings
@@ -231,7 +231,7 @@ func (v *VFs) report(pool pools.Pool) bool {
 	}
 	log := v.log.With("resource", pool.Name)
 	if len(appeared) > 0 {
-		log.Info("discover", "devices", len(pool.Devices), "new", len(appeared))
+		log.Info("discovered", "devices", len(pool.Devices), "new", len(appeared))
 	}
 	if len(recovered) > 0 {
 		log.Info("healthy again", "devices", slices.Compact(recovered))
@@ -258,6 +258,7 @@ func (v *VFs) save() {
 		}
 	}
 	if err != nil {
-		v.log.Warn("after a restart devices that containers hold may be missing", "error", err)
+		v.log.Warn("known devices not saved; after a restart, devices of running containers may be missing",
+			"error", err)
 	}
 }

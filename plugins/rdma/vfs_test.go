@@ -58,9 +58,9 @@ func TestRejectedIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`msg=rejected resource=intel.com/a selector=1 selected=1 rejected=8 by="vendors 7 (1 alone), drivers 7 (1 alone)" ` +
+		`msg="selector rejected devices" resource=intel.com/a selector=1 selected=1 rejected=8 by="vendors 7 (1 alone), drivers 7 (1 alone)" ` +
 			`nearest="0000:82:00.2: vendors: want 8086, it has 15b3; 0000:85:00.0: drivers: want ice, it has e1000e"`,
-		`msg=rejected resource=rdma/b selector=1 selected=0 rejected=11 by="vendors 10 (1 alone), ifNames 10 (1 alone)" `,
+		`msg="selector rejected devices" resource=rdma/b selector=1 selected=0 rejected=11 by="vendors 10 (1 alone), ifNames 10 (1 alone)" `,
 	} {
 		if strings.Count(log.String(), want) != 1 {
 			t.Errorf("not told once: %s\n%s", want, log.String())
@@ -190,7 +190,7 @@ func TestUnreadableMemory(t *testing.T) {
 	vfs.log, vfs.written = slog.New(slog.NewTextHandler(&log, nil)), nil
 	vfs.file = filepath.Join(vfs.file, "below a file")
 	if err := vfs.scan(); err != nil ||
-		!strings.Contains(log.String(), "after a restart devices that containers hold may be missing") {
+		!strings.Contains(log.String(), "known devices not saved") {
 		t.Errorf("scan: %v, log %s", err, &log)
 	}
 }

@@ -74,7 +74,7 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 		case <-ticks:
 		case err := <-deaf:
 			if ctx.Err() == nil {
-				v.log.Warn("no events from the kernel: look for changes from time to time",
+				v.log.Warn("kernel events not available; polling",
 					"interval", interval, "error", err)
 			}
 			ticker.Reset(interval)
@@ -84,7 +84,7 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 			return
 		}
 		if err := v.scan(); err != nil {
-			v.log.Warn("keep the devices as they were found before", "error", err)
+			v.log.Warn("devices not read; using the last known devices", "error", err)
 		}
 	}
 }

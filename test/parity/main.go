@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	format := flag.String("o", "table", "table, or json")
+	format := flag.String("o", "table", "output format: table or json")
 	flag.Parse()
 	if err := report(os.Stdout, os.Stdin, *format); err != nil {
 		fmt.Fprintln(os.Stderr, "parity:", err)

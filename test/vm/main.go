@@ -34,17 +34,20 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.bin, "bin", "bin", "folder with what \"make build nvml\" built; results go there too")
-	flag.StringVar(&o.cache, "cache", "bin/vm", "folder for what is downloaded and built")
-	flag.BoolVar(&o.Short, "short", false, "one boot with few pods, and only if nothing has to be downloaded")
-	flag.IntVar(&o.Admissions, "admissions", 50, "pods of random sizes that come and go")
-	flag.StringVar(&o.Machine, "machine", "", "only one kind of machine, mi300x or h100; empty for both")
+	flag.StringVar(&o.bin, "bin", "bin",
+		"folder of the programs that \"make build nvml\" builds, and of the results")
+	flag.StringVar(&o.cache, "cache", "bin/vm", "folder of downloads and builds")
+	flag.BoolVar(&o.Short, "short", false, "run one boot with few pods; skip if a download is necessary")
+	flag.IntVar(&o.Admissions, "admissions", 50, "number of random pods to admit and delete")
+	flag.StringVar(&o.Machine, "machine", "", "emulated machine, mi300x or h100; empty for both")
 	flag.IntVar(&o.VFs, "vfs", 0,
-		"only what is tried with so many VFs per PF, 4 or 1 (mi300x) or 2 (h100); 0 for all")
+		"run only scenarios with this number of VFs per PF: 4 or 1 (mi300x), 2 (h100); 0 for all")
 	flag.StringVar(&o.Setup, "setup", "",
-		`only set-ups with this in their name, as in "operator", and nothing beside their pods`)
-	flag.BoolVar(&o.Walk, "walk", false, "only a new user's way through README and docs")
-	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
+		`run only setups whose name contains this text, such as "operator", and only the setups' pods`)
+	flag.BoolVar(&o.Walk, "walk", false, "run only the walk of a new user through README and docs")
+	flag.BoolVar(&o.Shell, "shell", false,
+		"run no tests, but a shell with kubectl and helm beside one machine with an unconfigured kubelet")
+	flag.BoolVar(&o.run, "run", false, "run with existing builds; for internal use")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

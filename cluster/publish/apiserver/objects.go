@@ -20,6 +20,7 @@ func NodeTopology(f facts.Facts, node Node) Object {
 	t.Spec.Kubelet.Version = node.Kubelet
 	return Object{
 		Collection: "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Plural, Name: node.Name, Body: t,
+		Unread: f.Unread,
 	}
 }
 
@@ -27,7 +28,7 @@ func NodeTopology(f facts.Facts, node Node) Object {
 func Zones(f facts.Facts, node Node) Object {
 	t := zones.Build(f)
 	t.ObjectMeta = node.Meta()
-	return Object{Collection: zones.Collection, Name: node.Name, Body: t}
+	return Object{Collection: zones.Collection, Name: node.Name, Body: t, Unread: f.Unread}
 }
 
 // Feature is a NodeFeature of Node Feature Discovery (nfd.k8s-sigs.io/v1alpha1), from which NFD's master

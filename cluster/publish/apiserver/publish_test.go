@@ -251,8 +251,8 @@ func tenMinutesAway(t *testing.T, random *rand.Rand) {
 		t.Errorf("GPUs %v a second after its return", got)
 	}
 	stop()
-	if text := n.log.String(); strings.Count(text, "not up to date") != 1 ||
-		strings.Count(text, "published again") != 1 {
+	if text := n.log.String(); strings.Count(text, "is outdated") != 1 ||
+		strings.Count(text, "works again") != 1 {
 		t.Errorf("log:\n%s", text)
 	}
 	if n.failed == 0 || n.written > 3 { // the last change may have been coalesced at the return

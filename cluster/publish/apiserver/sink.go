@@ -21,6 +21,8 @@ type Object struct {
 	Collection string // its path: "/apis/tandem.dev/v1alpha1/nodetopologies"
 	Name       string
 	Body       any // the object, as a value for JSON
+	// Unread is the reason for an unknown content, which is not written; nil if the content is known.
+	Unread error
 }
 
 func (o Object) path() string { return o.Collection + "/" + o.Name }
@@ -37,7 +39,7 @@ type Sink struct {
 	log    *slog.Logger
 
 	there  []byte      // the API server's body; nil if unknown
-	warned bool        // of another's object
+	warned bool        // of another's object, since the object was last Tandem's
 	forget atomic.Bool // there is not to be relied on
 }
 
@@ -58,13 +60,17 @@ func (s *Sink) Forget() {
 	s.forget.Store(true)
 }
 
-// Write applies the object, unless the API server already has it.
+// Write applies the object, unless the API server already has it. An object with unknown content stays
+// unchanged.
 func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err error) {
 	node, err := s.client.Node(ctx)
 	if err != nil {
 		return false, err
 	}
 	o := s.render(f, node)
+	if o.Unread != nil {
+		return false, fmt.Errorf("write %s: %w", o, o.Unread)
+	}
 	body, err := json.Marshal(o.Body)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", o, err)
@@ -89,7 +95,7 @@ func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err erro
 	if err != nil {
 		return false, err
 	}
-	s.there = body
+	s.there, s.warned = body, false
 	return true, nil
 }
 
@@ -109,16 +115,16 @@ func (s *Sink) compare(ctx context.Context, o Object, body []byte) (left bool, e
 		return true, nil
 	}
 	if same(theirs, ours) {
-		s.there = body
+		s.there, s.warned = body, false
 	}
 	return false, nil
 }
 
-// leave logs once that an object belongs to other software.
+// leave logs once that an object belongs to other software, until the object is Tandem's again.
 func (s *Sink) leave(o Object) {
 	if !s.warned {
-		s.log.Warn("leave alone what somebody else publishes of this node; to have it published by Tandem, stop "+
-			"who writes it and delete it", "publish", s.name, "object", o.String())
+		s.log.Warn("not replacing an object of this node from another publisher; to let Tandem publish the object, "+
+			"stop the other publisher and delete the object", "publish", s.name, "object", o.String())
 	}
 	s.warned = true
 }

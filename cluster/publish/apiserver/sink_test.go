@@ -4,6 +4,8 @@ package apiserver_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -42,7 +44,7 @@ func TestOthersObject(t *testing.T) {
 			t.Errorf("written %v, %v", written, err)
 		}
 	}
-	if len(s.writes) > 0 || strings.Count(log.String(), "leave alone") != 1 {
+	if len(s.writes) > 0 || strings.Count(log.String(), "not replacing an object") != 1 {
 		t.Errorf("%d writes, log:\n%s", len(s.writes), log)
 	}
 	delete(s.objects, zonesOfA)
@@ -56,6 +58,42 @@ func TestOthersObject(t *testing.T) {
 	f.Kubelet.TopologyManagerPolicy = "none"
 	if written, err := sink.Write(t.Context(), f); written || err != nil || len(s.writes) != 1 {
 		t.Errorf("written %v, %v", written, err)
+	}
+}
+
+// TestOthersObjectAgain: another writer's object is warned of again after the object was Tandem's.
+func TestOthersObjectAgain(t *testing.T) {
+	s := newServer("a")
+	sink, f, log := zoneSink(t, s)
+	for _, policy := range []string{"none", "restricted"} {
+		s.conflict[zonesOfA] = false
+		f.Kubelet.TopologyManagerPolicy = policy
+		if written, err := sink.Write(t.Context(), f); !written || err != nil {
+			t.Fatalf("written %v, %v", written, err)
+		}
+		s.conflict[zonesOfA] = true
+		f.Kubelet.TopologyManagerPolicy = "best-effort"
+		if written, err := sink.Write(t.Context(), f); written || err != nil {
+			t.Fatalf("written %v, %v", written, err)
+		}
+	}
+	if told := strings.Count(log.String(), "leave alone"); told != 2 {
+		t.Errorf("taken over twice, told %d times:\n%s", told, log)
+	}
+}
+
+// TestUnreadIsNotWritten: an object with unknown content stays as it is, and the error says why.
+func TestUnreadIsNotWritten(t *testing.T) {
+	s := newServer("a")
+	sink, f, _ := zoneSink(t, s)
+	f.Unread = fmt.Errorf("%w: read the checkpoint: input/output error", facts.ErrUnread)
+	written, err := sink.Write(t.Context(), f)
+	if written || !errors.Is(err, facts.ErrUnread) || len(s.writes) > 0 {
+		t.Errorf("written %v, %v; %d writes", written, err, len(s.writes))
+	}
+	f.Unread = nil
+	if written, err := sink.Write(t.Context(), f); !written || err != nil {
+		t.Errorf("once known: written %v, %v", written, err)
 	}
 }
 

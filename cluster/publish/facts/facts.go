@@ -5,10 +5,15 @@
 package facts
 
 import (
+	"errors"
+
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
+
+// ErrUnread means that the assignments of pods were never read. Then no device is known to be free.
+var ErrUnread = errors.New("assignments of pods are not known")
 
 // Facts are the facts at one moment. Facts are immutable.
 type Facts struct {
@@ -23,6 +28,11 @@ type Facts struct {
 	Exclusive Exclusive   // among the pods that the kubelet lists
 	CPUs      CPUState    // of the kubelet's CPU manager
 	Memory    MemoryState // of its memory manager
+
+	// Unread is the reason for unknown assignments of pods (Devices, CPUs, Memory), an ErrUnread; nil if known.
+	Unread error
+	// Stale is the reason for assignments of an earlier time; nil for current ones.
+	Stale error
 }
 
 // Resource is a resource that a plugin has announced.

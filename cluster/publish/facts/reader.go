@@ -4,7 +4,6 @@ package facts
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
-	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -37,8 +35,7 @@ type Config struct {
 // Reader reads facts repeatedly. It is not safe for concurrent use.
 type Reader struct {
 	config     Config
-	checkpoint *kubelet.CheckpointReader
-
+	assigned   assignments
 	kubelet    *v1alpha1.Kubelet // of the running kubelet; nil if unknown
 	stale      bool              // the configuration must be read again
 	tree       *topology.Tree    // the tree of the NUMA nodes; nil if they must be read again
@@ -50,7 +47,8 @@ type Reader struct {
 // NewReader returns a Reader that has read nothing yet.
 func NewReader(config Config) *Reader {
 	return &Reader{
-		config: config, checkpoint: kubelet.NewCheckpointReader(config.KubeletDir), complaints: map[string]string{},
+		config: config, complaints: map[string]string{},
+		assigned: assignments{checkpoint: kubelet.NewCheckpointReader(config.KubeletDir)},
 	}
 }
 
@@ -61,30 +59,13 @@ func (r *Reader) Restarted() { r.kubelet, r.tree = nil, nil }
 // case of a missed start.
 func (r *Reader) Recheck() { r.stale, r.tree = true, nil }
 
-// Read reads all facts except the plugins' announcements. Unreadable facts are omitted, and logged once.
+// Read reads all facts except the plugins' announcements. Errors are logged once.
 func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Resource) Facts {
 	f := Facts{
 		Tree: tree, Resources: resources, NUMANodes: r.numaNodes(tree),
 		Kubelet: r.configuration(ctx),
 	}
-	checkpoint, err := r.checkpoint.Read()
-	if errors.Is(err, fs.ErrNotExist) { // no pod has had a device yet
-		err = nil
-	}
-	known := r.works("checkpoint", err)
-	var living *holders.Pods
-	if pods, told := r.pods(ctx); told { // after the checkpoint
-		living, f.Exclusive = holders.OfKubelet(pods), exclusive(pods)
-	}
-	if known {
-		f.Devices, f.Gone = held(checkpoint), gone(checkpoint, living)
-	}
-	if f.HasCPUs() {
-		r.works(CPUStateFile, readState(r.config.KubeletDir, CPUStateFile, &f.CPUs))
-	}
-	if f.HasMemory() {
-		r.works(MemoryStateFile, readState(r.config.KubeletDir, MemoryStateFile, &f.Memory))
-	}
+	r.assigned.read(ctx, r, &f)
 	return f
 }
 
@@ -143,12 +124,12 @@ func (r *Reader) works(subject string, err error) bool {
 
 // consequences are the effects of unreadable subjects.
 var consequences = map[string]string{
-	"checkpoint": "what pods hold is not published",
-	"configuration": "the kubelet's policy is not published, so that no scheduler can tell what it will " +
-		"refuse; name its file with --kubelet-config, or let it be asked with --kubelet-address",
-	"configz":       "publish the kubelet's configuration as its file has it, without its flags",
-	CPUStateFile:    "the CPUs that containers have are not published",
-	MemoryStateFile: "the memory that containers have is not published",
+	checkpoint: "devices of pods not read; publishing the last known devices, none if never read",
+	"configuration": "kubelet configuration not read; schedulers cannot predict rejections; set --kubelet-config " +
+		"to the file, or --kubelet-address to query the kubelet",
+	"configz":       "kubelet not queried; publishing the configuration from the file, without the kubelet's flags",
+	CPUStateFile:    "CPUs of containers not read; publishing the last known CPUs, none if never read",
+	MemoryStateFile: "memory of containers not read; publishing the last known memory, none if never read",
 }
 
 func container(name string) Container {

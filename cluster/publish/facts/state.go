@@ -47,18 +47,18 @@ type MemoryBlock struct {
 	Size      uint64 `json:"size"`
 }
 
-// readState reads a checkpoint file. An absent file counts as empty, because the kubelet has not started yet.
-func readState(kubeletDir, name string, into any) error {
-	content, err := os.ReadFile(filepath.Join(kubeletDir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// readState reads a checkpoint file, and changes nothing if the file is unreadable. An absent file counts as
+// empty, because the kubelet has not started yet.
+func readState[T any](kubeletDir, name string, into **T) error {
+	read, path := new(T), filepath.Join(kubeletDir, name)
+	content, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(content, into)
+		err = json.Unmarshal(content, read)
 	}
-	if err != nil {
-		return fmt.Errorf("read the kubelet's %s: %w", name, err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the kubelet's %s: %w", path, err)
 	}
+	*into = read
 	return nil
 }
 

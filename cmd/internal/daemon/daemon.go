@@ -32,8 +32,8 @@ const (
 
 const exitCodes = `Exit codes:
   0  ended by SIGINT, SIGTERM or SIGQUIT
-  1  cannot work: the last line on standard error says why and what to do
-  2  the command line is wrong
+  1  failure: the last line on standard error names the reason and a remedy
+  2  invalid command line
 `
 
 // Help is the text of a daemon's --help around the list of its flags, with the daemon's own exit code and
@@ -97,7 +97,7 @@ func execute(
 	}
 	flags.LogLevel = flags.glog.level(set, flags.LogLevel)
 	log := Logger(*flags, stderr)
-	log.Info("start", "version", version.Text(), "config", config(set))
+	log.Info("started", "version", version.Text(), "config", config(set))
 	if err := flags.watched(ctx, set.Name(), log, run); err != nil && !stopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
 		if exit := (*ExitError)(nil); errors.As(err, &exit) {
@@ -105,7 +105,7 @@ func execute(
 		}
 		return exitError
 	}
-	log.Info("stop", "cause", context.Cause(ctx))
+	log.Info("stopped", "cause", context.Cause(ctx))
 	return exitOK
 }
 

@@ -67,9 +67,9 @@ func TestExitCodes(t *testing.T) {
 		{"verbosity apart", t.Context(), works, []string{"-v", "5", "-log-level=error"}, 0, "", ""},
 		{"severity by number", t.Context(), works, []string{"-stderrthreshold=2"}, 0, "", ""},
 		{"all to standard error", t.Context(), works, []string{"-logtostderr", "-stderrthreshold=ERROR", "-v=5"},
-			0, "", "start"},
+			0, "", "started"},
 		{"our own flag is stronger", t.Context(), works, []string{"-stderrthreshold=ERROR", "--log-level=info"},
-			0, "", "start"},
+			0, "", "started"},
 		{"bad severity", t.Context(), never, []string{"-stderrthreshold=LOUD"}, 2, "", "--stderrthreshold"},
 		{"bad verbosity", t.Context(), never, []string{"-v=much"}, 2, "", "--v"},
 		{"bad number", t.Context(), never, []string{"--number=many"}, 2, "",
@@ -136,7 +136,7 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
 	}
-	if line.Msg != "start" || len(line.Config) != 26 {
+	if line.Msg != "started" || len(line.Config) != 26 {
 		t.Errorf("line %q", first)
 	}
 }

@@ -46,10 +46,10 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	f.Paths.register(set)
 	f.Logging.register(set)
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
-		"tell the kubelet which devices to prefer; false leaves it to choose at random")
+		"answer GetPreferredAllocation; if false, the kubelet selects devices at random")
 	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
-		"how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) "+
-			"or auto (watcher where that folder exists)")
+		"method of registration with the kubelet: register (at kubelet.sock), watcher (the kubelet's plugin "+
+			"watcher on the folder plugins_registry) or auto (watcher if the folder exists)")
 	f.registerIntent(set)
 	f.publishing.register(set)
 	f.registerWatch(set)
@@ -64,47 +64,49 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 	f.registerNodeName(set)
 	f.registerWatch(set)
 	set.TextVar(&f.probe, "probe", monitor.NoProbe,
-		"ask the daemon that serves at --health-probe-bind-address for healthz or readyz, and end: 0 where all is "+
-			"well, else 1 and what is not")
+		"query /healthz or /readyz of the running daemon at --health-probe-bind-address and exit: 0 on success, "+
+			"otherwise 1 with the reason; values: healthz, readyz")
 }
 
 // registerIntent adds the flags for the sources of pod requests.
 func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.TextVar(&f.Intent, "intent", intent.Default,
-		"what may be asked what a container wants, the best that answers is used: pods-api (kubelet 1.37), "+
-			"kubelet (its HTTPS server; needs the right nodes/pods), api-server (needs the right to list and watch "+
-			"pods), podresources; none of them leaves order and time")
+		"sources of pod requests; Tandem uses the best available source: pods-api (kubelet 1.37), kubelet (HTTPS "+
+			"server; requires permission for nodes/pods), api-server (requires permission to list and watch pods), "+
+			"podresources, or none; without a source, Tandem infers the container from call order and timing")
 	f.registerPolicy(set)
 	set.BoolVar(&f.Events, "events", false,
-		"write Events on pods whose pairs are not all on one switch, or that were refused; takes the right to "+
-			"create events, and is on with --intent=api-server")
+		"write Events on rejected pods, and on pods with a pair that spans two switches; requires permission to "+
+			"create events; always enabled with --intent=api-server")
 	set.TextVar(&f.Policy.Choose, "device-annotations", intent.Namespaces{},
-		"whose pods may say in annotations which devices they want ("+intent.DevicesKey+
-			", and what HAMi, Volcano and Koordinator write): all, none, or namespaces with commas between")
+		"namespaces whose pods may select devices with annotations ("+intent.DevicesKey+
+			", and the annotations of HAMi, Volcano and Koordinator): all, none, or a comma-separated list")
 	f.registerNodeName(set)
 	set.StringVar(&f.Kubelet.Address, "kubelet-address", os.Getenv("NODE_IP"),
-		"where the kubelet's HTTPS server listens, by default port 10250 of $NODE_IP")
+		"address of the kubelet's HTTPS server, HOST or HOST:PORT; the default host is $NODE_IP, the default "+
+			"port 10250")
 	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token",
-		"file with the token for the kubelet's HTTPS server, read for every question")
+		"file with the token for the kubelet's HTTPS server; read before each request")
 	set.StringVar(&f.Kubelet.CA, "kubelet-ca-file", account+"ca.crt",
-		"file with the CA of the kubelet's certificate: the cluster's where the kubelet has serverTLSBootstrap")
+		"file with the CA of the kubelet's serving certificate; the cluster's CA if the kubelet uses "+
+			"serverTLSBootstrap")
 	set.StringVar(&f.Kubelet.Certificate, "kubelet-cert-file", "",
-		"file with the certificate of a kubelet that signs its own: the kubelet is trusted that presents this one "+
-			"(default "+ownCertificate+" in --kubelet-dir)")
+		"file with the kubelet's self-signed serving certificate; trusted in addition to certificates "+
+			"of --kubelet-ca-file (default "+ownCertificate+" in --kubelet-dir)")
 }
 
 // registerPolicy adds the flags for the required alignment.
 func (f *Flags) registerPolicy(set *pflag.FlagSet) {
 	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
-		"required refuses a container whose pairs are not all on one switch each; preferred starts it; "+
-			"a pod's annotation "+
-			intent.AlignmentKey+": required stands above it")
+		"default alignment of containers: required rejects a container unless the GPU and the VF of each pair are "+
+			"on one switch; preferred admits the container; the pod annotation "+
+			intent.AlignmentKey+"=required takes precedence")
 	set.TextVar(&f.Policy.OptOut, "alignment-opt-out", intent.Namespaces{},
-		"whose pods may lift --alignment=required with the annotation "+intent.AlignmentKey+
-			": preferred: all, none, or namespaces with commas between")
+		"namespaces whose pods may override --alignment=required with the annotation "+intent.AlignmentKey+
+			"=preferred: all, none, or a comma-separated list")
 }
 
 func (f *Flags) registerNodeName(set *pflag.FlagSet) {
 	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
-		"the node's name in Kubernetes, by default $NODE_NAME")
+		"name of the Node object (default $NODE_NAME)")
 }

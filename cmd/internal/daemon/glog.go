@@ -22,9 +22,9 @@ type glogFlags struct {
 func (g *glogFlags) register(set *pflag.FlagSet) {
 	const ignored = "accepted and ignored"
 	set.BoolVar(&g.toStderr, "logtostderr", false,
-		"all of the log goes to standard error, whatever stderrthreshold says")
+		"log all messages to standard error, regardless of --stderrthreshold")
 	set.Var(&g.threshold, "stderrthreshold",
-		"without logtostderr, what goes to standard error: INFO, WARNING, ERROR or FATAL")
+		"without --logtostderr, lowest severity that is logged to standard error: INFO, WARNING, ERROR or FATAL")
 	set.Bool("alsologtostderr", false, ignored)
 	set.Int("v", 0, ignored)
 	for _, name := range []string{"vmodule", "log_dir", "log_link", "log_backtrace_at", "logbuflevel"} {

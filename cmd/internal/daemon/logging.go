@@ -20,8 +20,9 @@ type Logging struct {
 
 // register adds the flags to a set.
 func (l *Logging) register(set *pflag.FlagSet) {
-	set.TextVar(&l.LogFormat, "log-format", Text, "text or json")
-	set.TextVar(&l.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	set.TextVar(&l.LogFormat, "log-format", Text, "format of the log: text or json")
+	set.TextVar(&l.LogLevel, "log-level", slog.LevelInfo,
+		"lowest level that is logged: debug, info, warn or error")
 	l.glog.register(set)
 }
 

@@ -27,15 +27,15 @@ type Paths struct {
 
 // register adds the flags to a set.
 func (p *Paths) register(set *pflag.FlagSet) {
-	set.StringVar(&p.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
-	set.StringVar(&p.DevRoot, "dev-root", "/dev", "folder with the device nodes")
-	set.StringVar(&p.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
+	set.StringVar(&p.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
+	set.StringVar(&p.DevRoot, "dev-root", "/dev", "folder of the device nodes")
+	set.StringVar(&p.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
 	set.StringVar(&p.RunDir, "run-dir", "",
-		"folder of the coordination socket, shared by both daemons "+
-			"(default device-plugins/tandem in --kubelet-dir, which the pods of both mount, whoever deploys them)")
+		"folder of the coordination socket, shared by tandem-gpu and tandem-rdma "+
+			"(default device-plugins/tandem in --kubelet-dir)")
 	set.StringVar(&p.TopologyFile, "topology-file", "",
-		"topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, "+
-			"on a machine whose sysfs does not: a guest with a flat PCI tree")
+		"NCCL topology file (NCCL_TOPO_FILE) with the PCIe switches of the machine, "+
+			"for a guest with a flat PCI tree in sysfs")
 }
 
 // Sysfs returns the folder to read the machine from.

@@ -38,15 +38,17 @@ const featureFile = "tandem"
 
 func (p *publishing) register(set *pflag.FlagSet) {
 	set.TextVar(&p.targets, "publish", publish.Targets{},
-		"what to publish of the node for schedulers, while this daemon serves the coordination: tandem (its "+
-			"NodeTopology), nrt (NodeResourceTopology), nfd (labels by a NodeFeature), nfd-file (labels by a local "+
-			"feature file), kubenexus (more labels), with commas between; empty for nothing")
+		"comma-separated publications of the node for schedulers, written by the daemon that serves the "+
+			"coordination socket: tandem (NodeTopology object), nrt (NodeResourceTopology object), nfd "+
+			"(labels through a NodeFeature object), nfd-file (labels through a local feature file), kubenexus "+
+			"(additional labels); empty for none")
 	set.StringVar(&p.config.Config, "kubelet-config", "",
-		"the kubelet's configuration, to publish its policy where it cannot be asked at --kubelet-address "+
+		"kubelet configuration file, for --publish; used if the kubelet does not answer at --kubelet-address "+
 			"(default "+configuration.FileName+" in --kubelet-dir)")
-	set.StringVar(&p.config.Dir, "kubelet-config-dir", "", "folder of the kubelet's drop-ins, where it has one")
+	set.StringVar(&p.config.Dir, "kubelet-config-dir", "",
+		"folder of the kubelet's configuration drop-ins (--config-dir)")
 	set.StringVar(&p.features, "nfd-features-dir", "/etc/kubernetes/node-feature-discovery/features.d",
-		"folder of local feature files, for --publish=nfd-file")
+		"folder of NFD's local feature files, for --publish=nfd-file")
 }
 
 // publisher returns the publisher of the node, or nil if the flags name no target.

@@ -12,7 +12,7 @@ import (
 )
 
 // errRestart is the cause of the end of work that starts over.
-var errRestart = errors.New("start over")
+var errRestart = errors.New("restart discovery")
 
 // Restarting runs work until ctx is done or work fails. Work starts over on every SIGHUP, the signal of a
 // changed configuration, and when work calls restart, for a change that it noticed.
@@ -40,6 +40,6 @@ func Restarting(
 		if err != nil && !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(attempt), errRestart) {
 			return err
 		}
-		log.Info("start over: the configuration may be another one, or there may be more GPUs")
+		log.Info("restarting discovery; the configuration or the GPUs may have changed")
 	}
 }

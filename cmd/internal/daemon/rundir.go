@@ -32,14 +32,14 @@ func (f Flags) tellAlone(
 	own := f.RunFolder()
 	for _, other := range coordination.RunDirs(f.KubeletDir) {
 		if other != own && coordination.Answers(other) {
-			log.Warn("the two plugins do not meet, each chooses for itself: "+
-				"another one serves in another folder; tell both the same --run-dir, or none",
+			log.Warn("the two plugins use different run folders and choose devices independently; "+
+				"set the same --run-dir for both, or omit the flag",
 				"run_dir", own, "other", other)
 			return nil
 		}
 	}
-	log.Info("no plugin for the other kind of device has come to the run folder; "+
-		"where one runs on this node, tell both the same --run-dir, in a volume that both pods mount",
+	log.Info("no plugin for the other kind of device uses the run folder; if this node runs one, "+
+		"set the same --run-dir for both plugins, in a volume that both pods mount",
 		"run_dir", own)
 	return nil
 }

@@ -103,11 +103,11 @@ func TestAlone(t *testing.T) {
 	}{
 		{"the other is there",
 			func(t *testing.T, f Flags) { takePart(t, f, "intel.com/vf", device.VF) }, ""},
-		{"nobody else", func(*testing.T, Flags) {}, "no plugin for the other kind of device has come"},
+		{"nobody else", func(*testing.T, Flags) {}, "no plugin for the other kind of device uses"},
 		{"the other one is elsewhere", func(t *testing.T, f Flags) {
 			f.RunDir = ""
 			takePart(t, f, "intel.com/vf", device.VF)
-		}, "the two plugins do not meet"},
+		}, "the two plugins use different run folders"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := kubeletAlone(t)

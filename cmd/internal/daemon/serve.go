@@ -111,7 +111,7 @@ func (f Flags) Offer(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resource deviceplugin.Resource,
 ) error {
 	if err := deviceplugin.CheckName(resource.Name()); err != nil {
-		log.Error("a resource is left out", "error", err)
+		log.Error("resource not offered", "error", err)
 		return nil
 	}
 	pods, err := kubelet.NewPodResources(f.KubeletDir)

@@ -21,10 +21,10 @@ import (
 // those of controller-runtime.
 func (f *Flags) registerWatch(set *pflag.FlagSet) {
 	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
-		"where to serve /metrics to Prometheus, HOST:PORT or :PORT; empty for nowhere")
+		"address to serve Prometheus metrics at /metrics, HOST:PORT or :PORT; empty to disable")
 	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
-		"where to serve /healthz (nothing hangs) and /readyz (the kubelet knows all that is offered); "+
-			"HOST:PORT, :PORT or unix:PATH; can be the same; empty for nowhere")
+		"address to serve the probes /healthz (no goroutine hangs) and /readyz (all resources are registered with "+
+			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
 }
 
 // watched runs a daemon together with its Monitor and, if enabled, the sender of events.
@@ -62,7 +62,7 @@ func (f *Flags) openEvents(name string, log *slog.Logger) error {
 	case source:
 		return fmt.Errorf("--intent=%s: %w", intent.APIServer, err)
 	default:
-		log.Warn("no events are written on pods", "error", err)
+		log.Warn("events on pods are disabled", "error", err)
 	}
 	return nil
 }

@@ -66,10 +66,10 @@ func (w *withheld) look() {
 	switch {
 	case err != nil && err.Error() != w.complaint:
 		w.complaint = err.Error()
-		w.log.Error("which devices claims hold is as it was known before", "error", err)
+		w.log.Error("devices of claims not read; using the last known devices", "error", err)
 	case err == nil && !maps.Equal(holders, w.holders):
-		w.log.Warn("devices are withheld as long as pods have them by a claim, of the time when this node was "+
-			"in the mode of DRA", "devices", len(holders))
+		w.log.Warn("withholding devices of claims that were prepared while the node was in DRA mode",
+			"devices", len(holders))
 		w.holders, w.complaint = holders, ""
 		w.changed.Raise()
 	}

@@ -6,7 +6,7 @@
 // The recorder of client-go does not fit: it queues a thousand events, retries each for two minutes, drops
 // further events silently, and aggregates repeated events of an object, for which it needs permission to
 // patch. A container gets its devices once, so a short queue and one attempt per event suffice; the outcome
-// is counted.
+// is counted. An event about a refused pod is sent again with the next list of refused pods.
 package events
 
 import (
@@ -70,7 +70,7 @@ type Sender struct {
 	failed string // last error, so that an error is logged once
 
 	mu   sync.Mutex
-	told map[string]bool // UIDs of the pods of the last call of Rejected
+	told map[string]bool // UIDs of pods of the last call of Rejected whose events are sent or in the queue
 }
 
 // Open returns a Sender; Run sends.
@@ -107,29 +107,46 @@ func (s *Sender) Tell(v admission.Verdict) {
 }
 
 // Rejected queues one event for each pod that the kubelet has refused for its NUMA nodes. Each call passes
-// all refused pods, including those of earlier calls. Rejected never blocks.
+// all refused pods, including those of earlier calls, whose events are queued again if they were not taken.
+// Rejected never blocks.
 func (s *Sender) Rejected(pods []intent.Rejected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told := map[string]bool{}
 	for _, p := range pods {
-		if told[p.UID] = true; s.told[p.UID] {
+		if s.told[p.UID] {
+			told[p.UID] = true
 			continue
 		}
 		event := s.event(p.Pod, p.UID, rejected, fmt.Sprintf("no minimal set of NUMA nodes of node %s had all "+
 			"devices and CPUs of a container free (TopologyAffinityError); requests that the node always refuses, "+
 			"and the way out: kubectl tandem doctor %[1]s", s.config.Node))
 		event.Name = fmt.Sprintf("%s.tandem-%s", p.Name, p.UID) // the same from the next daemon too
-		s.enqueue(event)
+		if s.enqueue(event) {
+			told[p.UID] = true
+		}
 	}
 	s.told = told
 }
 
-func (s *Sender) enqueue(event *corev1.Event) {
+// retry makes the next call of Rejected queue an event again, if the event is about a refused pod.
+func (s *Sender) retry(event *corev1.Event) {
+	if event.Reason != rejected {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.told, string(event.InvolvedObject.UID))
+}
+
+// enqueue reports whether the queue had a place for an event.
+func (s *Sender) enqueue(event *corev1.Event) bool {
 	select {
 	case s.queue <- event:
+		return true
 	default:
 		s.config.Count(Dropped)
+		return false
 	}
 }
 
@@ -188,10 +205,11 @@ func (s *Sender) send(ctx context.Context, event *corev1.Event) {
 		s.config.Count(Sent)
 		return
 	}
+	s.retry(event)
 	s.config.Count(Failed)
 	if text := err.Error(); text != s.failed {
 		s.failed = text
-		s.config.Log.Warn("an event about a pod was not taken",
+		s.config.Log.Warn("event on a pod not written",
 			"pod", event.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", err)
 	}
 }

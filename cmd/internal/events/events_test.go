@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -164,6 +165,48 @@ func TestRejectedPods(t *testing.T) {
 	again.Rejected([]intent.Rejected{pod("a")})
 	if <-c.events; <-outcomes != Sent {
 		t.Error("an event that is there already has failed")
+	}
+}
+
+// An event about a refused pod that the API server does not take, or that finds the queue full, is sent with
+// a later list of refused pods, once.
+func TestRejectedPodsAreToldLater(t *testing.T) {
+	s, c, outcomes := open(t, http.StatusInternalServerError)
+	pod := []intent.Rejected{{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, UID: "uid-1"}}
+	s.Tell(verdict(admission.Degraded))
+	for len(s.queue) > 0 {
+		runtime.Gosched() // until the first event is on its way
+	}
+	for range maxWaiting {
+		s.Tell(verdict(admission.Degraded))
+	}
+	s.Rejected(pod)
+	if outcome := <-outcomes; outcome != Dropped {
+		t.Errorf("with a full queue: was %s", outcome)
+	}
+	close(c.hold)
+	for range maxWaiting + 1 {
+		<-outcomes
+		<-c.events
+	}
+	s.Rejected(pod)
+	if outcome := <-outcomes; outcome != Failed {
+		t.Errorf("was %s", outcome)
+	}
+	<-c.events
+	c.code = http.StatusCreated
+	for range 3 {
+		s.Rejected(pod)
+	}
+	if outcome := <-outcomes; outcome != Sent {
+		t.Errorf("was %s", outcome)
+	}
+	if got := <-c.events; got.Reason != "TopologyRefused" {
+		t.Errorf("event %s", got.Reason)
+	}
+	s.Rejected(pod)
+	if len(s.queue) > 0 {
+		t.Error("the event is sent twice")
 	}
 }
 

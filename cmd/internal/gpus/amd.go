@@ -30,15 +30,15 @@ func (*AMD) name() string { return gpu.AMD }
 // Register adds all flags to one set.
 func (f *AMD) Register(set, _ *pflag.FlagSet) {
 	set.StringVar(&f.Naming, "resource_naming_strategy", string(amd.Single),
-		"single (amd.com/gpu) or mixed (amd.com/cpx_nps4)")
+		"resource names of AMD GPUs: single (amd.com/gpu) or mixed (by partition mode, such as amd.com/cpx_nps4)")
 	set.Var((*seconds)(&f.Pulse), "pulse",
-		"seconds between two looks at the GPUs' health and partitioning; 0 is one look, at the start")
+		"interval in seconds between checks of the GPUs' health and partitioning; 0 checks only at the start")
 	set.Var(newWord(&f.driverType, "container", "container", ""), "driver_type",
-		"container; the virtual machines' types of AMD's plugin are not offered")
+		"type of GPU use: container; the virtual machine types of AMD's plugin are not supported")
 	set.StringVar(&f.ExporterSocket, "amd-exporter-socket", exporter.Socket,
-		"where the AMD Device Metrics Exporter listens, which is asked for health on every pulse")
+		"socket of the AMD Device Metrics Exporter, queried for GPU health at each --pulse")
 	set.StringVar(&f.Library, "amd-smi-library", "libamd_smi.so",
-		"AMD's system management library, used where it is installed; empty for never")
+		"AMD SMI library, used if installed; empty to disable")
 }
 
 // Backend returns the backend that finds the GPUs below a sysfs root.
@@ -63,7 +63,7 @@ func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
 	const name = "libamd_smi"
 	library, err := smi.Open(f.Library)
 	if err != nil {
-		log.Info("read AMD GPUs from sysfs alone", "reason", err)
+		log.Info("AMD SMI library not used; reading AMD GPUs from sysfs only", "reason", err)
 		return
 	}
 	backend.Consult(name, library)

@@ -44,7 +44,7 @@ func (f *NVIDIA) unused(flag string, log *slog.Logger) error {
 	if _, err := os.Stat(file); err != nil {
 		return fmt.Errorf("use %s, which is for NVIDIA GPUs: %w", flag, err)
 	}
-	log.Warn("the configuration file is not read: it is for NVIDIA GPUs", "file", file)
+	log.Warn("configuration file ignored, because it applies to NVIDIA GPUs", "file", file)
 	return nil
 }
 
@@ -68,10 +68,10 @@ func (f *NVIDIA) once(ctx context.Context, n node, serve Serve) error {
 	if err != nil {
 		return err
 	}
-	n.log.Info("configuration of NVIDIA GPUs", "config", config)
+	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	if config.KubeletSocket == "" {
 		n.Begin()
-		n.log.Warn("nothing is offered: --kubelet-socket is empty")
+		n.log.Warn("offering no device, because --kubelet-socket is empty")
 		<-ctx.Done()
 		return nil
 	}
@@ -111,7 +111,7 @@ func (f *NVIDIA) find(n node) (found *gpu.GPUs, leave func(), err error) {
 	if some, _ := config.CDI(); !some || slices.ContainsFunc(config.DeviceList, isAnnotation) {
 		config.DeviceList = []string{settings.ListCDICRI}
 	}
-	n.log.Info("configuration of NVIDIA GPUs", "config", config)
+	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	backend, err := nvidia.Open(config, f.machine(n), n.log)
 	if err != nil {
 		return nil, nil, err
@@ -126,7 +126,7 @@ func (f *NVIDIA) find(n node) (found *gpu.GPUs, leave func(), err error) {
 // discover finds the GPUs. The backend reports changes, so that no pulse is necessary.
 func discover(backend *nvidia.Backend, log *slog.Logger) (*gpu.GPUs, error) {
 	for _, warning := range backend.Warnings() {
-		log.Warn("configuration", "warning", warning)
+		log.Warn("note on the configuration", "warning", warning)
 	}
 	return gpu.Discover(backend, 0, log)
 }

@@ -22,14 +22,14 @@ const (
 // RegisterVendor adds --vendor, the vendor of the offered GPUs.
 func RegisterVendor(set *pflag.FlagSet, vendor *string) {
 	set.Var(newWord(vendor, vendorAuto, words(vendorAuto)...), "vendor",
-		"whose GPUs are offered: "+listed()+", or auto for those whose driver is in use")
+		"vendor of the GPUs to offer: "+listed()+", or auto for the vendor whose driver is in use")
 }
 
 // RegisterVendorOrNone adds --vendor for a daemon that also offers VFs and can run without GPUs.
 func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
 	set.Var(newWord(vendor, vendorAuto, words(VendorNone, vendorAuto)...), "vendor",
-		"whose GPUs are offered: "+listed()+", auto for those whose driver is in use, or none where another "+
-			"driver has them")
+		"vendor of the GPUs to publish: "+listed()+", auto for the vendor whose driver is in use, or none if "+
+			"another DRA driver manages the GPUs")
 }
 
 // ErrNoDriver means that no vendor's driver has a device.

@@ -34,7 +34,7 @@ func AwaitDriver[T any](
 		return found, err
 	}
 	a.note(flags, err)
-	log.Warn("nothing is offered until the driver is there", "reason", err, "look_every", a.Every)
+	log.Warn("no GPU driver; offering no device until a driver is present", "reason", err, "look_every", a.Every)
 	ticker := time.NewTicker(a.Every)
 	defer ticker.Stop()
 	for gpu.IsNoDriver(err) {

@@ -279,10 +279,10 @@ func TestServe(t *testing.T) {
 			slog.New(slog.NewTextHandler(lines, nil)))
 	}()
 	all := <-lines + <-lines
-	if !strings.Contains(all, "address already in use") || !strings.Contains(all, "not served for now") {
+	if !strings.Contains(all, "address already in use") || !strings.Contains(all, "probes not available") {
 		t.Errorf("log %q", all)
 	}
-	_, address, _ := strings.Cut(all, `msg="serve metrics and probes" address=`)
+	_, address, _ := strings.Cut(all, `msg="serving metrics and probes" address=`)
 	address, _, _ = strings.Cut(address, "\n")
 	for path, want := range map[string]int{"/metrics": 200, "/healthz": 404, "/": 404} {
 		answer, err := http.Get("http://" + address + path)

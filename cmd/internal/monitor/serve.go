@@ -104,12 +104,12 @@ func listen(ctx context.Context, at Address, mux *http.ServeMux, log *slog.Logge
 		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 		if err == nil {
-			log.Info("serve metrics and probes", "address", listener.Addr().String())
+			log.Info("serving metrics and probes", "address", listener.Addr().String())
 			complained = false
 			err = serve(ctx, listener, mux)
 		}
 		if err != nil && !complained && ctx.Err() == nil {
-			log.Error("metrics and probes are not served for now", "address", address, "error", err)
+			log.Error("metrics and probes not available; retrying", "address", address, "error", err)
 			complained = true
 		}
 		select {

@@ -49,14 +49,15 @@ func ConfigFile(root fs.FS) string {
 // Register adds the flags to a set; exporterSocket is the name of the flag of the exporter's socket.
 func (f *Flags) Register(set *pflag.FlagSet, exporterSocket string) {
 	set.StringVar(&f.ConfigFile, "config-file", ConfigFile(os.DirFS("/")),
-		"file that says which devices belong to which resource; in a pod of the RDMA shared device plugin "+
-			"config.json in /"+sharedFolder)
-	set.StringVar(&f.Prefix, "resource-prefix", "intel.com", "prefix of the resources that name none")
+		"configuration file with the devices of each resource; in a pod of the RDMA shared device plugin, the "+
+			"default is config.json in /"+sharedFolder)
+	set.StringVar(&f.Prefix, "resource-prefix", "intel.com",
+		"resource prefix for resources without resourcePrefix")
 	set.StringVar(&f.DevinfoDir, "devinfo-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp",
-		"folder for the files that tell Multus about devices")
+		"folder of the device-info files for Multus")
 	set.StringVar(&f.ExporterSocket, exporterSocket, exporter.Socket,
-		"where the AMD Device Metrics Exporter tells the health of NICs; "+
-			"it is asked of resources with enableExporterHealthCheck")
+		"socket of the AMD Device Metrics Exporter, queried for the health of NICs of resources with "+
+			"enableExporterHealthCheck")
 }
 
 // exporterTimeout limits a call of the exporter, which runs a program for every NIC.
@@ -94,7 +95,7 @@ func memory(config *pools.Config) string {
 func held(kubeletDir string, log *slog.Logger) map[string][]string {
 	containers, err := kubelet.ReadGranted(kubeletDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("cannot tell which devices containers hold", "error", err)
+		log.Warn("devices of containers not read", "error", err)
 		return nil
 	}
 	devices := map[string][]string{}

@@ -17,7 +17,7 @@ import (
 type step struct {
 	admit *v1.Pod
 	end   types.UID // "" for an admission
-	wish  string    // of an admission; "" for a pod with a request of its own
+	wish  request   // of an admission; "" for a pod with a request of its own
 }
 
 // course is the state of a node after some steps, without the pod in question and, after its admission, with
@@ -49,14 +49,12 @@ func admissions(devices int) int {
 	return max(minAdmissions, maxAdmissions*manyDevices/max(manyDevices, devices))
 }
 
-// newCourses returns the courses of a node to which pods are on their way.
-func newCourses(s *observation, pod *v1.Pod) *courses {
-	if s.since == nil {
-		s.since = stepsOf(s.gone, s.inFlight)
-	}
+// newCourses returns the courses of a node with the given number of devices, from the steps since its object
+// was written and the admission of a pod.
+func newCourses(since []step, pod *v1.Pod, devices int) *courses {
 	return &courses{
-		pod: pod, steps: append(slices.Clip(s.since), step{admit: pod}), visited: map[string]bool{},
-		left: admissions(s.node.Devices()),
+		pod: pod, steps: append(slices.Clip(since), step{admit: pod}), visited: map[string]bool{},
+		left: admissions(devices),
 	}
 }
 

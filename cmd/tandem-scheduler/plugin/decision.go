@@ -19,8 +19,8 @@ const decisions = 4
 // shows the pods unknown to the scheduler.
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	logger := klog.FromContext(ctx).V(decisions)
-	object := p.object(node)
-	if _, err := read(state); err != nil || object == nil || !logger.Enabled() {
+	object := p.objects.valid(node)
+	if _, err := readRequest(state); err != nil || object == nil || !logger.Enabled() {
 		return nil // as most pods: without devices, without an object, without interest
 	}
 	info, err := p.nodes.NodeInfos().Get(node)
@@ -28,7 +28,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		return fwk.AsStatus(fmt.Errorf("look up the pods of node %s: %w", node, err))
 	}
 	var holding, coming []types.UID
-	object.try(logger, func() { holding, coming = object.counted(info, pod.UID) })
+	object.try(ctx, func() { holding, coming = object.counted(info, pod.UID) })
 	logger.Info("Tandem has a node for the pod", "pod", klog.KObj(pod), "podUID", pod.UID, "node", node,
 		"holding", holding, "coming", coming)
 	return nil
@@ -40,9 +40,7 @@ func (*Plugin) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 // counted returns the pods that a verdict on another pod considers: those that hold devices according to the
 // object, and those on their way.
 func (o *published) counted(info fwk.NodeInfo, other types.UID) (holding, coming []types.UID) {
-	o.memory.mu.Lock()
-	defer o.memory.mu.Unlock()
-	s := o.seen(info)
+	s := o.observation(info)
 	for _, p := range info.GetPods() {
 		if uid := kubeletUID(p.GetPod()); s.held.Holds(uid) {
 			holding = append(holding, uid)

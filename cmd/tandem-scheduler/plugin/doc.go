@@ -7,8 +7,8 @@
 // the informer receives it. The framework's NodeInfo has the pods that the scheduler has sent to the node
 // since, without pods that preemption would evict. So the plugin subtracts the holdings of pods absent from
 // the NodeInfo, and simulates the admission of pods without holdings, in every order in which the kubelet may
-// see them; it rejects a node with too many orders. Verdicts are cached until the object or the NodeInfo
-// changes.
+// see them; it rejects a node with too many orders. Results are cached until the object or the NodeInfo
+// changes, and are shared by equal nodes with the same free devices.
 //
 // Filter and the scheduler's queueing hints read objects from one informer ([Objects]): a pod woken by a hint
 // is filtered by the hint's version of the object or a newer one. A hint skips no pod that Filter would
@@ -20,3 +20,6 @@
 //
 // Nodes without an object, and nodes with an unknown kubelet policy, are never filtered.
 package plugin
+
+// Name is the plugin's in the scheduler's configuration.
+const Name = "Tandem"

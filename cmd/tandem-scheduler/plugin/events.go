@@ -41,11 +41,12 @@ func (p *Plugin) afterPod(logger klog.Logger, _ *v1.Pod, gone, _ any) (fwk.Queue
 	if !isPod {
 		return fwk.Queue, fmt.Errorf("a pod is gone: got %T", gone)
 	}
-	object, concerned := p.object(other.Spec.NodeName), false
+	object, concerned := p.objects.valid(other.Spec.NodeName), false
 	if object == nil {
 		return fwk.QueueSkip, nil
 	}
-	if object.try(logger, func() { concerned = object.node.Concerns(other) }) && !concerned {
+	ctx := klog.NewContext(context.Background(), logger)
+	if object.try(ctx, func() { concerned = object.node.Concerns(other) }) && !concerned {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
@@ -67,9 +68,9 @@ func (p *Plugin) afterObject(logger klog.Logger, pod *v1.Pod, _, changed any) (f
 	for _, other := range there {
 		present.Insert(kubeletUID(other.(*v1.Pod)))
 	}
-	admitted := false
+	admitted, ctx := false, klog.NewContext(context.Background(), logger)
 	if object.refusal() == nil &&
-		object.try(logger, func() { admitted = object.node.State(present.Has).Ask(pod).Admitted }) && !admitted {
+		object.try(ctx, func() { admitted = object.node.State(present.Has).Ask(pod).Admitted }) && !admitted {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

@@ -90,7 +90,7 @@ func TestAfterObjectAsFilter(t *testing.T) {
 		r.bind("a", c.pods...)
 		waiting := server.Pod("waiting", 4, 4)
 		_, filtered := r.filter(waiting, on("a", c.pods...))
-		hint, err := r.plugin.afterObject(klog.Background(), waiting, nil, r.plugin.object("a"))
+		hint, err := r.plugin.afterObject(klog.Background(), waiting, nil, r.plugin.objects.valid("a"))
 		if err != nil || hint != c.want || filtered[0].IsSuccess() && hint == fwk.QueueSkip {
 			t.Errorf("%s: hint %v, %v; Filter says %v", name, hint, err, filtered[0])
 		}

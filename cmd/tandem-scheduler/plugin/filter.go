@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/cluster/verdict"
@@ -16,12 +15,6 @@ import (
 // stateKey is the key of the pod's request in the cycle state.
 const stateKey = fwk.StateKey("tandem.dev/wish")
 
-// request is a hash of the request of a scheduling cycle's pod.
-type request string
-
-// Clone implements fwk.StateData: a request is immutable.
-func (a request) Clone() fwk.StateData { return a }
-
 // PreFilter skips pods without a request for published resources.
 func (p *Plugin) PreFilter(
 	_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo,
@@ -29,11 +22,11 @@ func (p *Plugin) PreFilter(
 	if !p.asksForDevices(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	text, err := wishOf(pod)
+	wish, err := wishOf(pod)
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("read what pod %s asks for: %w", pod.Name, err))
 	}
-	state.Write(stateKey, request(text))
+	state.Write(stateKey, wish)
 	return nil, nil
 }
 
@@ -46,17 +39,17 @@ func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 func (p *Plugin) Filter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) *fwk.Status {
-	object := p.found(info.Node().Name)
+	object := p.objects.find(info.Node().Name)
 	if object == nil {
 		return nil
 	}
-	wish, err := read(state)
+	wish, err := readRequest(state)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
 	v := verdict.Verdict{Admitted: true}
 	if object.refusal() == nil {
-		object.try(klog.FromContext(ctx), func() { v = object.verdict(info, pod, wish) })
+		object.try(ctx, func() { v = object.observation(info).verdict(pod, wish) })
 	}
 	if refusal := object.refusal(); refusal != nil {
 		p.report(info.Node(), object, "NodeTopologyRefused", "the scheduler does not filter this node", refusal)
@@ -76,7 +69,7 @@ func (p *Plugin) Filter(
 	}
 }
 
-func read(state fwk.CycleState) (request, error) {
+func readRequest(state fwk.CycleState) (request, error) {
 	data, err := state.Read(stateKey)
 	if err != nil {
 		return "", fmt.Errorf("read the pod's wish: %w", err)

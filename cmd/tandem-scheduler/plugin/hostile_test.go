@@ -57,10 +57,10 @@ func survive(t testing.TB, what string, o *v1alpha1.NodeTopology) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		object.try(klog.Logger{}, func() {
+		object.try(t.Context(), func() {
 			info := on("a", there...)
-			if object.verdict(info, pod, request(wish)).Admitted {
-				object.offer(info, pod, request(wish))
+			if s := object.observation(info); s.verdict(pod, wish).Admitted {
+				s.offer(pod, wish)
 			}
 			object.node.State(func(types.UID) bool { return true }).Ask(pod)
 		})
@@ -158,7 +158,8 @@ func TestManyOnTheirWayToTheLargestMachine(t *testing.T) {
 		there = append(there, server.Pod(fmt.Sprint("comes-", i), i+1, i+1))
 	}
 	before, _ := cost(t)
-	if v := object.verdict(on("a", there...), server.Pod("new", 1, 1), "wish"); v.Reason != overtaken {
+	v := object.observation(on("a", there...)).verdict(server.Pod("new", 1, 1), "wish")
+	if v.Reason != overtaken {
 		t.Errorf("verdict %+v", v)
 	}
 	if after, _ := cost(t); after-before > 5*time.Second {

@@ -8,12 +8,10 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
@@ -25,18 +23,8 @@ const byResource = "resource"
 // informer, so that after a hint for a version of an object, Filter sees that version or a newer one. With
 // two informers, Filter could still refuse a pod that a hint has just woken.
 type Objects struct {
-	store   cache.Indexer // of *published, by node
-	plugins []*Plugin     // one per profile of the scheduler
-}
-
-// New is the framework's plugin factory. The plugin takes no arguments, and has no objects before Watch.
-func (o *Objects) New(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	p, err := newPlugin(handle)
-	if err != nil {
-		return nil, err
-	}
-	o.plugins = append(o.plugins, p)
-	return p, nil
+	store  cache.Indexer // of *published, by node
+	needed bool          // by a plugin
 }
 
 // Watch takes the objects from the informer that the scheduler has created for its queueing hints. The
@@ -44,7 +32,7 @@ func (o *Objects) New(_ context.Context, _ runtime.Object, handle fwk.Handle) (f
 // Call Watch after the creation of all plugins and before the informer starts. Without a plugin, Watch does
 // nothing.
 func (o *Objects) Watch(ctx context.Context, factory dynamicinformer.DynamicSharedInformerFactory) error {
-	if len(o.plugins) == 0 {
+	if !o.needed {
 		return nil
 	}
 	return o.watch(ctx, factory.ForResource(v1alpha1.GroupVersion.WithResource(v1alpha1.Plural)).Informer())
@@ -63,13 +51,10 @@ func (o *Objects) watch(ctx context.Context, informer cache.SharedIndexInformer)
 	if err := informer.SetTransform(r.read); err != nil {
 		return fmt.Errorf("read NodeTopology objects: %w", err)
 	}
-	if err := informer.AddIndexers(cache.Indexers{byResource: resources}); err != nil {
+	if err := informer.AddIndexers(cache.Indexers{byResource: resourcesOf}); err != nil {
 		return fmt.Errorf("index NodeTopology objects: %w", err)
 	}
 	o.store = informer.GetIndexer()
-	for _, p := range o.plugins {
-		p.objects = o.store
-	}
 	return nil
 }
 
@@ -87,6 +72,25 @@ func (o *Objects) refused() int {
 	return count
 }
 
-func resources(object any) ([]string, error) {
+// find returns the object of a node, or nil.
+func (o *Objects) find(node string) *published {
+	if found, exists, err := o.store.GetByKey(node); err == nil && exists {
+		return found.(*published)
+	}
+	return nil
+}
+
+// valid returns the valid object of a node, or nil.
+func (o *Objects) valid(node string) *published {
+	if object := o.find(node); object != nil && object.refusal() == nil {
+		return object
+	}
+	return nil
+}
+
+// resources returns the names of all published resources.
+func (o *Objects) resources() []string { return o.store.ListIndexFuncValues(byResource) }
+
+func resourcesOf(object any) ([]string, error) {
 	return slices.Collect(maps.Keys(object.(*published).resources)), nil
 }

@@ -7,17 +7,15 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Name is the plugin's in the scheduler's configuration.
-const Name = "Tandem"
-
 // Plugin filters nodes by the kubelet's verdict, and prefers nodes whose devices make pairs.
 type Plugin struct {
-	objects cache.Indexer        // of *published, by node; of Objects
+	objects *Objects
 	pods    cache.Indexer        // the scheduler's pods that have not ended; by node
 	nodes   fwk.SharedLister     // the snapshot of the current scheduling cycle
 	events  events.EventRecorder // nil in tests
@@ -36,16 +34,18 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-func newPlugin(handle fwk.Handle) (*Plugin, error) {
+// New is the framework's plugin factory. The plugin takes no arguments, and has no objects before Watch.
+func (o *Objects) New(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	err := pods.AddIndexers(cache.Indexers{byNode: nodeOf})
 	if err != nil && pods.GetIndexer().GetIndexers()[byNode] == nil { // else another profile has added the index
 		return nil, fmt.Errorf("index pods by node: %w", err)
 	}
-	p := &Plugin{pods: pods.GetIndexer(), nodes: handle.SnapshotSharedLister()}
+	p := &Plugin{objects: o, pods: pods.GetIndexer(), nodes: handle.SnapshotSharedLister()}
 	if recorder := handle.EventRecorder(); recorder != nil {
 		p.events = recorder
 	}
+	o.needed = true
 	return p, nil
 }
 
@@ -70,26 +70,10 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 
 // asksForDevices reports whether a pod requests a published resource.
 func (p *Plugin) asksForDevices(pod *v1.Pod) bool {
-	for _, resource := range p.objects.ListIndexFuncValues(byResource) {
+	for _, resource := range p.objects.resources() {
 		if asks(pod, resource) {
 			return true
 		}
 	}
 	return false
-}
-
-// object returns the valid object of a node, or nil.
-func (p *Plugin) object(node string) *published {
-	if object := p.found(node); object != nil && object.refusal() == nil {
-		return object
-	}
-	return nil
-}
-
-// found returns the object of a node, or nil.
-func (p *Plugin) found(node string) *published {
-	if found, exists, err := p.objects.GetByKey(node); err == nil && exists {
-		return found.(*published)
-	}
-	return nil
 }

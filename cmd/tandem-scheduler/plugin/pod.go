@@ -3,11 +3,14 @@
 package plugin
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
@@ -49,8 +52,14 @@ type container struct {
 	Restart   *v1.ContainerRestartPolicy `json:"restart,omitempty"`
 }
 
-// wishOf returns a hash of a pod's wish.
-func wishOf(pod *v1.Pod) (string, error) {
+// request is a hash of a pod's wish.
+type request string
+
+// Clone implements fwk.StateData: a request is immutable.
+func (a request) Clone() fwk.StateData { return a }
+
+// wishOf returns the request of a pod.
+func wishOf(pod *v1.Pod) (request, error) {
 	w := wish{
 		Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,
 		Claims: pod.Status.ExtendedResourceClaimStatus, Init: len(pod.Spec.InitContainers),
@@ -64,5 +73,13 @@ func wishOf(pod *v1.Pod) (string, error) {
 	}
 	text, err := json.Marshal(w)
 	hash := sha256.Sum256(text)
-	return string(hash[:]), err
+	return request(hash[:]), err
+}
+
+// byCreation sorts pods stably by the second of their creation, like the kubelet for pods that it receives
+// together (HandlePodAdditions in pkg/kubelet/kubelet.go).
+func byCreation(pods []*v1.Pod) []*v1.Pod {
+	return slices.SortedStableFunc(slices.Values(pods), func(a, b *v1.Pod) int {
+		return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix())
+	})
 }

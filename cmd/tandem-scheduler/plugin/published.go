@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/cluster/verdict"
@@ -22,15 +24,15 @@ import (
 // published is one version of a node's object, with cached results. The informer's store has it in place of
 // the object.
 type published struct {
-	metav1.ObjectMeta
-	node      *verdict.Node // nil if the object was refused on receipt
-	kind      kind
-	offers    *offerCache // of all objects
-	resources map[string]bool
-	left      error // why a part of the object is left out of account, nil if none is
-	memory    memory
 	refused   atomic.Pointer[refusal]
+	left      error                       // why a part of the object is left out of account, nil if none is
+	last      atomic.Pointer[observation] // nil before the first request
+	node      *verdict.Node               // nil if the object was refused on receipt
+	kind      kind
+	classes   *classes // of all objects
+	resources map[string]bool
 	reported  atomic.Int64 // when the node was last told of either, in nanoseconds; 0 for never
+	metav1.ObjectMeta
 }
 
 // refusal is the reason why an object is ignored: it is invalid, or the plugin panicked on it.
@@ -47,10 +49,10 @@ func (o *published) refusal() error {
 // try runs compute, a part of the plugin that uses the object, and reports whether it succeeded. A panic is
 // recovered: a node's own object must not crash the scheduler. The object is then ignored until the node
 // writes another version.
-func (o *published) try(logger klog.Logger, compute func()) (well bool) {
+func (o *published) try(ctx context.Context, compute func()) (well bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			o.refuse(logger, fmt.Errorf("panic: %v", r), "stack", string(debug.Stack()))
+			o.refuse(klog.FromContext(ctx), fmt.Errorf("panic: %v", r), "stack", string(debug.Stack()))
 			well = false
 		}
 	}()
@@ -63,11 +65,23 @@ func (o *published) refuse(logger klog.Logger, err error, more ...any) {
 	logger.Error(err, "The node's object is left out of account", append([]any{"node", o.Name}, more...)...)
 }
 
+// observation returns the node with the pods of a NodeInfo. The last observation is cached for the other
+// pods of a job, and for nodes that received no pod.
+func (o *published) observation(info fwk.NodeInfo) *observation {
+	s := o.last.Load()
+	if s == nil || s.generation != info.GetGeneration() {
+		s = observe(o.node, info)
+		s.class = o.classes.find(o.kind, s.after)
+		o.last.Store(s)
+	}
+	return s
+}
+
 // reader parses objects.
 type reader struct {
-	shapes verdict.Shapes
-	offers offerCache
-	logger klog.Logger
+	shapes  verdict.Shapes
+	classes classes
+	logger  klog.Logger
 }
 
 func newReader(logger klog.Logger) *reader { return &reader{logger: logger} }
@@ -80,8 +94,8 @@ func (r *reader) read(received any) (any, error) {
 	}
 	object := &published{ObjectMeta: metav1.ObjectMeta{
 		Name: fields.GetName(), UID: fields.GetUID(), ResourceVersion: fields.GetResourceVersion(),
-	}, offers: &r.offers}
-	object.try(r.logger, func() {
+	}, classes: &r.classes}
+	object.try(klog.NewContext(context.Background(), r.logger), func() {
 		if err := r.ready(object, fields); err != nil {
 			object.refuse(r.logger, err)
 		}

@@ -44,7 +44,7 @@ func TestRefusedObject(t *testing.T) {
 	if len(recorder.Events) != 0 {
 		t.Errorf("another event: %q", <-recorder.Events)
 	}
-	if o := (&Objects{store: r.plugin.objects}); o.refused() != 1 {
+	if o := r.plugin.objects; o.refused() != 1 {
 		t.Errorf("%d objects are refused", o.refused())
 	}
 }
@@ -131,7 +131,7 @@ func TestPanicStays(t *testing.T) {
 	} {
 		topology := server.Topology("a", 1, true)
 		r := start(t, topology)
-		object := r.plugin.object("a")
+		object := r.plugin.objects.valid("a")
 		var err error
 		if object.node, err = verdict.New(topology, panicking{}); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestPanicStays(t *testing.T) {
 		if refusal := object.refusal(); refusal == nil || !strings.Contains(refusal.Error(), "panic") {
 			t.Errorf("%s: refused is %v", name, refusal)
 		}
-		if r.plugin.object("a") != nil {
+		if r.plugin.objects.valid("a") != nil {
 			t.Errorf("%s: the object is still used", name)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/cluster/rank"
@@ -18,17 +17,17 @@ import (
 // offersKey is the key of the nodes' offers in the cycle state.
 const offersKey = fwk.StateKey("tandem.dev/offers")
 
-// offers are the distinct offers of nodes for a pod. Most nodes share an offer.
-type offers struct {
+// offerNumbers are the distinct offers of nodes for a pod. Most nodes share an offer.
+type offerNumbers struct {
 	mu      sync.Mutex
 	numbers map[rank.Offer]int64 // from 1 on
 }
 
 // Clone implements fwk.StateData: a cycle is scored once.
-func (o *offers) Clone() fwk.StateData { return o }
+func (o *offerNumbers) Clone() fwk.StateData { return o }
 
 // number returns the number of an offer.
-func (o *offers) number(offer rank.Offer) int64 {
+func (o *offerNumbers) number(offer rank.Offer) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	number, known := o.numbers[offer]
@@ -40,7 +39,7 @@ func (o *offers) number(offer rank.Offer) int64 {
 }
 
 // scores returns the score of each offer, by its number.
-func (o *offers) scores() []int64 {
+func (o *offerNumbers) scores() []int64 {
 	sorted := slices.SortedFunc(maps.Keys(o.numbers), func(a, b rank.Offer) int { return rank.Compare(b, a) })
 	scores := make([]int64, len(sorted)+1)
 	scores[0] = fwk.MinScore // nothing is known
@@ -54,10 +53,10 @@ func (o *offers) scores() []int64 {
 func (p *Plugin) PreScore(
 	_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo,
 ) *fwk.Status {
-	if _, err := read(state); err != nil {
+	if _, err := readRequest(state); err != nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(offersKey, &offers{numbers: map[rank.Offer]int64{}})
+	state.Write(offersKey, &offerNumbers{numbers: map[rank.Offer]int64{}})
 	return nil
 }
 
@@ -66,11 +65,11 @@ func (p *Plugin) PreScore(
 func (p *Plugin) Score(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) (int64, *fwk.Status) {
-	object := p.object(info.Node().Name)
+	object := p.objects.valid(info.Node().Name)
 	if object == nil {
 		return 0, nil
 	}
-	wish, err := read(state)
+	wish, err := readRequest(state)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
@@ -79,10 +78,10 @@ func (p *Plugin) Score(
 		return 0, fwk.AsStatus(err)
 	}
 	var offer rank.Offer
-	if !object.try(klog.FromContext(ctx), func() { offer = object.offer(info, pod, wish) }) {
+	if !object.try(ctx, func() { offer = object.observation(info).offer(pod, wish) }) {
 		return 0, nil
 	}
-	return data.(*offers).number(offer), nil
+	return data.(*offerNumbers).number(offer), nil
 }
 
 // ScoreExtensions rank the nodes.
@@ -97,7 +96,7 @@ func (p *Plugin) NormalizeScore(
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	of := data.(*offers).scores()
+	of := data.(*offerNumbers).scores()
 	for i := range scores {
 		scores[i].Score = of[scores[i].Score]
 	}

@@ -14,16 +14,16 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
-// ofDoctor are the flags of daemons that tell doctor where the folders of the node are.
+// ofDoctor lists the daemons' flags with folders of the node, for doctor.
 var ofDoctor = map[string]string{
 	"sysfs-root": "sysfs-root", "dev-root": "dev-root", "kubelet-dir": "kubelet-dir", "run-dir": "run-dir",
 	"topology-file": "topology-file", "config-file": "config",
 }
 
-// Doctor returns what "tandem doctor" prints on a node, with an [ExitError] where it has found something. The
-// kubelet's configuration is not in the daemon's pod: the kubelet is asked for it through the API server,
-// which tells of refused pods too. Why one of them could not be asked is a note; doctor says then what it
-// does not know.
+// Doctor returns the output of "tandem doctor" on a node, and an [ExitError] for findings. The daemon's pod
+// lacks the kubelet's configuration, so Doctor reads the configuration from the kubelet through the API
+// server, and the number of rejected pods from the API server. A failed read results in a note; doctor then
+// reports the data as unknown.
 func (c *Cluster) Doctor(
 	ctx context.Context, node, format string,
 ) (printed []byte, notes []string, err error) {
@@ -53,7 +53,7 @@ func (c *Cluster) Doctor(
 	return printed, notes, err
 }
 
-// refused counts the pods that lie on a node since its kubelet has refused them for their NUMA nodes.
+// refused returns the number of pods of a node that the kubelet rejected for their NUMA nodes.
 func (c *Cluster) refused(ctx context.Context, node string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -72,8 +72,8 @@ func (c *Cluster) refused(ctx context.Context, node string) (int, error) {
 	return count, nil
 }
 
-// configuration is what the kubelet of a node goes by, flags and drop-ins included (/configz), as a file of
-// its configuration.
+// configuration returns the effective configuration of a node's kubelet, including flags and drop-ins
+// (/configz), as a configuration file.
 func (c *Cluster) configuration(ctx context.Context, node string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()

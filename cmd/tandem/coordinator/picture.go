@@ -36,7 +36,7 @@ func (s Status) Fill(drawn *picture.Node) {
 				fmt.Sprintf("The plugin of %s is away: its devices are shown as they were known last.", r.Name))
 		}
 		if r.Registered != nil && !*r.Registered {
-			drawn.Notes = append(drawn.Notes, fmt.Sprintf("The kubelet does not go by the devices of %s.", r.Name))
+			drawn.Notes = append(drawn.Notes, fmt.Sprintf("The kubelet does not use the devices of %s.", r.Name))
 		}
 		for _, d := range r.Devices {
 			address, err := topology.ParseAddress(d.Address)

@@ -63,9 +63,9 @@ func noRight(closed []string) []Finding {
 	slices.Sort(closed)
 	return finding.OfSome(closed, Finding{
 		ID: "no-right", Severity: Unknown,
-		Summary: fmt.Sprintf("User %d has no right to look at %s.",
+		Summary: fmt.Sprintf("User %d is not permitted to read %s.",
 			os.Geteuid(), finding.Count(len(closed), "file or folder")),
-		Why: "What they would tell is not in this report.",
+		Why: "The report lacks this data.",
 		Fix: []string{
 			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",
 		},

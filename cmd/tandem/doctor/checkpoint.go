@@ -42,8 +42,8 @@ func damagedCheckpoint(c checkpoint) []Finding {
 		ID: "checkpoint", Severity: Warning,
 		Summary:  "The kubelet's device checkpoint cannot be read.",
 		Evidence: []string{c.damage},
-		Why: "It tells who is asking where the kubelet has no better way, and a kubelet that cannot read it " +
-			"forgets all allocations when it starts.",
+		Why: "Without other sources, Tandem identifies containers by the checkpoint. A kubelet that cannot read " +
+			"the checkpoint forgets all allocations at its next start.",
 		Fix: []string{"drain the node, then: " + managers.Restarted("rm "+c.path)},
 	})
 }
@@ -67,9 +67,9 @@ func offeredTwice(c checkpoint) []Finding {
 	return c.finding(list, Finding{
 		ID: "offered-twice", Severity: Error,
 		Summary: fmt.Sprintf("%s offered under two names.", finding.CountAre(len(list), "device")),
-		Why:     "The kubelet takes them for different devices and gives them to two pods.",
+		Why:     "The kubelet counts them as different devices and can allocate one device to two pods.",
 		Fix: []string{
-			"select every VF in one pool only; a name that nobody offers any more goes with the next start " +
+			"select every VF in only one pool; an unused resource name disappears at the next start " +
 				"of the kubelet",
 		},
 	})
@@ -90,7 +90,7 @@ func goneDevices(c checkpoint) []Finding {
 	slices.Sort(list)
 	return c.finding(list, Finding{
 		ID: "device-gone", Severity: Warning,
-		Summary: fmt.Sprintf("%s given to pods and not on this machine any more.",
+		Summary: fmt.Sprintf("%s allocated to pods and missing on this machine.",
 			finding.CountAre(len(list), "device")),
 		Why: "The pods cannot be restarted in place; kubelets from 1.34 on crash on a device that vanishes " +
 			"from its plugin's list.",

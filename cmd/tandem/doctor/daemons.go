@@ -18,14 +18,14 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// daemons are Tandem's daemons on the node, by the run folders in which they meet.
+// daemons are Tandem's daemons on the node, by run folder.
 type daemons struct {
 	runDir, usualDir string
-	unusable         string   // why the daemons cannot meet in the run folder
-	others           []string // other run folders in which a daemon serves
+	unusable         string   // reason why the daemons cannot use the run folder
+	others           []string // other run folders with a serving daemon
 	held             []string // lock files of the modes
 	modes            map[mode.Mode]bool
-	lost             []string // resources with devices that the kubelet has not, or has from elsewhere
+	lost             []string // resources with devices that the kubelet lacks or has from another plugin
 }
 
 func (n Node) readDaemons(a *access) daemons {
@@ -51,12 +51,12 @@ func (n Node) readDaemons(a *access) daemons {
 	return d
 }
 
-// unusable says why the daemons cannot meet in their run folder: the folder has to be root's alone, or the
-// caller's, who may be the user of the daemons.
+// unusable returns the reason why the daemons cannot use their run folder: only root, or the caller as the
+// daemons' user, may have access to the folder.
 func (a *access) unusable(runDir string) string {
 	info, err := os.Lstat(runDir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // the daemons make the folder
+	case errors.Is(err, fs.ErrNotExist): // the daemons create the folder
 		return ""
 	case a.denied(runDir, err):
 		return ""
@@ -84,14 +84,14 @@ func owner(info fs.FileInfo) int {
 // askTimeout limits the questions to the running daemons and to the kubelet.
 const askTimeout = 5 * time.Second
 
-// lostTwice compares the devices of the running daemons with the kubelet's and, after a difference, once
-// more: a list may be on the way.
+// lostTwice compares the devices of the running daemons with the kubelet's, and repeats the comparison after
+// a difference, because a list may be in transit.
 func (n Node) lostTwice() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	pods, err := kubelet.NewPodResources(n.KubeletDir)
 	if err != nil {
-		return nil // [registration] tells
+		return nil // [registration] reports the error
 	}
 	defer pods.Close()
 	lost := n.lost(ctx, pods)
@@ -105,8 +105,8 @@ func (n Node) lostTwice() []string {
 	return lost
 }
 
-// lost returns for each resource the difference between the healthy devices of the daemon and the kubelet's.
-// Without an answer of both there is no difference.
+// lost returns the difference between the healthy devices of the daemon and of the kubelet, by resource. Both
+// have to answer.
 func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string) {
 	status, err := coordination.Status(ctx, n.RunDir)
 	if err != nil {
@@ -135,16 +135,16 @@ func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []stri
 	return lost
 }
 
-// lostDevices finds resources that the kubelet takes from another plugin.
+// lostDevices finds resources for which the kubelet uses another plugin.
 func lostDevices(d daemons) []Finding {
 	return finding.Of(d.lost, Finding{
 		ID: "kubelet-devices", Severity: Error,
-		Summary: "The kubelet does not go by the devices that Tandem offers.",
-		Why: "A plugin that registers the same resource later takes its place. When it goes, " +
-			"a kubelet before 1.37 has no devices any more, and a later one keeps the list of the plugin " +
+		Summary: "The kubelet does not use the devices that Tandem offers.",
+		Why: "Another plugin that registers the same resource later replaces Tandem's. When that plugin ends, " +
+			"a kubelet before 1.37 has no devices, and a later kubelet keeps the list of the plugin " +
 			"that is gone.",
 		Fix: []string{
-			"remove the other plugin from this node: docs/deployers.md has the order for its chart, " +
+			"remove the other plugin from this node: docs/deployers.md has the steps for its chart, " +
 				"YAML or operator",
 			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that " +
 				"resource on this node",
@@ -152,41 +152,41 @@ func lostDevices(d daemons) []Finding {
 	})
 }
 
-// runFolder finds a folder in which the daemons cannot meet.
+// runFolder finds an unusable run folder.
 func runFolder(d daemons) []Finding {
 	return finding.When(d.unusable != "", Finding{
 		ID: "run-folder", Severity: Error,
-		Summary:  "The two daemons cannot meet in their folder.",
+		Summary:  "The two daemons cannot use their run folder.",
 		Evidence: []string{d.unusable},
-		Why:      "Each of them then chooses for itself, and pairs are a matter of luck.",
-		Fix:      []string{"rm -r " + d.runDir + ": the daemons make it anew; or another runDir"},
+		Why:      "Each daemon then chooses independently, so that same-switch pairs occur only by chance.",
+		Fix:      []string{"rm -r " + d.runDir + ": the daemons create it again; or set another runDir"},
 	})
 }
 
-// runFolders finds daemons that serve each other in folders of their own.
+// runFolders finds daemons with different run folders.
 func runFolders(d daemons) (findings []Finding) {
 	for _, other := range d.others {
 		findings = append(findings, Finding{
 			ID: "run-folders", Severity: Error,
-			Summary:  "The two daemons do not meet.",
+			Summary:  "The two daemons use different run folders.",
 			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", d.runDir, other)},
-			Why:      "Each of them chooses for itself, and pairs are a matter of luck.",
-			Fix:      []string{"tell both the same --run-dir, or none: they meet in " + d.usualDir + " then"},
+			Why:      "Each daemon chooses independently, so that same-switch pairs occur only by chance.",
+			Fix:      []string{"set the same --run-dir for both, or omit the flag to use the default " + d.usualDir},
 		})
 	}
 	return findings
 }
 
-// bothModes finds device plugins next to the DRA driver. Each keeps the other away, but not from a folder
-// that was invisible at the start.
+// bothModes finds device plugins next to the DRA driver. The lock of a mode prevents both, except with run
+// folders that were invisible at the start.
 func bothModes(d daemons) []Finding {
 	return finding.When(len(d.modes) > 1, Finding{
 		ID: "modes", Severity: Error,
-		Summary:  "Device plugins and the DRA driver both hand out this node's devices.",
+		Summary:  "Device plugins and the DRA driver both allocate this node's devices.",
 		Evidence: d.held,
-		Why:      "A device can be given to two pods.",
+		Why:      "A device can be allocated to two pods.",
 		Fix: []string{
-			"take one of them off this node: docs/dra.md has the order; tell all the same --run-dir",
+			"remove one of them from this node (docs/dra.md has the steps); set the same --run-dir for all daemons",
 		},
 	})
 }

@@ -30,11 +30,11 @@ func unknownNodes(h hardware) []Finding {
 	return finding.OfSome(list, Finding{
 		ID: "numa-node", Severity: Warning,
 		Summary: fmt.Sprintf("The NUMA node of %s is unknown.", finding.Count(len(list), "GPU or NIC")),
-		Why: "They are offered to the kubelet without a node: a container's CPUs, " +
-			"and the other half of its devices, may come from another socket.",
+		Why: "The kubelet gets these devices without a NUMA node: a container's CPUs, " +
+			"and its devices of the other kind, may come from another socket.",
 		Fix: []string{
-			"a firmware that tells it (ACPI _PXM), or a hypervisor that passes it on",
-			"until then, after every start: echo NODE > /sys/bus/pci/devices/ADDRESS/numa_node",
+			"firmware with ACPI _PXM, or a hypervisor that exposes the NUMA node",
+			"until then, after each boot: echo NODE > /sys/bus/pci/devices/ADDRESS/numa_node",
 		},
 	})
 }
@@ -73,7 +73,7 @@ func deviceNodes(h hardware) []Finding {
 	return finding.OfSome(h.missing, Finding{
 		ID: "device-nodes", Severity: Error,
 		Summary: fmt.Sprintf("%s missing.", finding.CountAre(len(h.missing), "device node")),
-		Why:     "A container that is given the device cannot open it.",
+		Why:     "Containers with the device cannot open it.",
 		Fix: []string{
 			nodesFix(),
 			"in a container: --dev-root with the node's /dev, as in --dev-root=/host/dev",
@@ -98,8 +98,8 @@ func degradedLinks(h hardware) []Finding {
 	}
 	return finding.OfSome(list, Finding{
 		ID: "degraded-link", Severity: Warning,
-		Summary: fmt.Sprintf("%s slower than it could be.", finding.CountAre(len(list), "PCIe link")),
-		Why:     "Traffic between GPU and NIC has a fraction of the bandwidth; Tandem takes such NICs last.",
+		Summary: fmt.Sprintf("%s slower than its maximum.", finding.CountAre(len(list), "PCIe link")),
+		Why:     "Traffic between GPU and NIC has only a fraction of the bandwidth; Tandem selects such NICs last.",
 		Fix: []string{
 			"reseat the card or its riser, look for AER errors (dmesg), and read current_link_speed again",
 		},
@@ -122,11 +122,11 @@ func redirects(h hardware) []Finding {
 	return finding.OfSome(list, Finding{
 		ID: "acs-redirect", Severity: Warning,
 		Summary: ports + " traffic between GPUs and NICs to the root complex (ACS).",
-		Why: "Although they share a switch, every transfer goes up to the CPU and back: GPUDirect " +
+		Why: "Even with a common switch, every transfer crosses the CPU's root complex: GPUDirect " +
 			"RDMA is slow.",
 		Fix: []string{
-			"on bare metal: ACS off in the BIOS, or at every start: setpci -s PORT ECAP_ACS+0x6.w=0000",
-			"machines that pass devices to guests need ACS: there use ATS and the direct translated bit",
+			"on bare metal: disable ACS in the BIOS, or at each boot: setpci -s PORT ECAP_ACS+0x6.w=0000",
+			"machines that pass devices to guests need ACS: use ATS and the direct translated bit instead",
 		},
 	})
 }
@@ -142,9 +142,9 @@ func unreadRedirects(h hardware) []Finding {
 	}
 	return finding.OfSome(list, Finding{
 		ID: "acs-redirect", Severity: Unknown,
-		Summary: "Whether switches redirect traffic to the root complex (ACS) cannot be told.",
-		Why:     "Redirected traffic goes up to the CPU and back, even where GPU and NIC share a switch.",
-		Fix: []string{"run tandem doctor with CAP_SYS_ADMIN: the kernel shows others the first 64 bytes of the " +
-			"configuration space"},
+		Summary: "Redirection of traffic to the root complex (ACS) is unknown.",
+		Why:     "Redirected traffic crosses the CPU's root complex, even if the GPU and the NIC share a switch.",
+		Fix: []string{"run tandem doctor with CAP_SYS_ADMIN: without it only the first 64 bytes are " +
+			"readable of the configuration space"},
 	})
 }

@@ -18,6 +18,7 @@ package doctor
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -58,7 +59,8 @@ func readFacts(n Node) facts {
 		f.notes = n.Notes
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
-		f.refused, f.remark = n.Refused, uncounted(n.Refused, f.kubelet.Policy)
+		f.refused = n.Refused
+		f.remark = strings.TrimSpace(unreadFlags(f.kubelet) + " " + uncounted(n.Refused, f.kubelet.Policy))
 		f.plugins = n.Plugins
 	}
 	f.closed = a.closed

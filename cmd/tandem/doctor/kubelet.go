@@ -26,6 +26,7 @@ func KubeletDir(procRoot string) string {
 type kubeletFacts struct {
 	managers.Facts
 	process string    // why no process is known to be the kubelet
+	noFlags bool      // the settings are those of the usual file, and no process tells of its flags
 	config  string    // why the configuration cannot be read
 	stale   []Finding // of state files of other settings
 	judged  bool      // the settings are known, and the managers align devices
@@ -44,6 +45,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	if k.judged = k.Read && n.Mode != mode.DRA; !k.judged {
 		return k
 	}
+	k.noFlags = p.PID == "" && n.Config == ""
 	stale, closed := k.StaleStates(n.KubeletDir)
 	for _, s := range stale {
 		k.stale = append(k.stale, s.Finding)
@@ -57,10 +59,10 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 func unknownProcess(k kubeletFacts) []Finding {
 	return finding.When(k.process != "", Finding{
 		ID: "kubelet-process", Severity: Unknown,
-		Summary:  "The kubelet that runs on this node cannot be told from other processes.",
+		Summary:  "The process of this node's kubelet cannot be identified.",
 		Evidence: []string{k.process},
-		Why: "Anybody can name a process so. Files and flags of such a process are not read; those of the " +
-			"kubelet are taken from their usual place.",
+		Why: "Any user can start a process with the name kubelet, so that its flags and files are not read; the " +
+			"kubelet's files are read at their default paths.",
 		Fix: []string{
 			"run tandem doctor in the namespaces in which the kubelet runs",
 			"name its files: --kubelet-config, --kubelet-config-dir",
@@ -68,12 +70,21 @@ func unknownProcess(k kubeletFacts) []Finding {
 	})
 }
 
+// unreadFlags is a remark about settings that a command line may override; else "".
+func unreadFlags(k kubeletFacts) string {
+	if !k.noFlags {
+		return ""
+	}
+	return "No process of the kubelet is visible here, and its flags are unknown: the settings are those of " +
+		k.At.Config + " alone. On the node, as root, tandem doctor reads the flags as well."
+}
+
 func unreadConfig(k kubeletFacts) []Finding {
 	return finding.When(k.config != "", Finding{
 		ID: "kubelet-config", Severity: Unknown,
 		Summary:  "The kubelet's configuration cannot be read.",
 		Evidence: []string{k.config},
-		Why:      "It decides whether GPUs and VFs of a container come from the same NUMA nodes at all.",
+		Why:      "The configuration decides whether a container's GPUs and VFs come from the same NUMA nodes.",
 		Fix: []string{
 			"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)",
 		},

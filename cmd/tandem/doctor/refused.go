@@ -60,22 +60,22 @@ func CountedRefused(number int) Refused {
 }
 
 // packing repeats the measurement of refused pods in docs/performance.md.
-const packing = "Where 60 % of the GPUs are busy, 9.5 % of jobs have a refused pod with bin packing " +
-	"(MostAllocated), and 0.3 % where pods are spread (simulated: docs/performance.md)."
+const packing = "With 60 % of the GPUs in use, 9.5 % of jobs have a rejected pod with bin packing " +
+	"(MostAllocated), and 0.3 % with spreading (LeastAllocated; simulated, docs/performance.md)."
 
 // refusedPods finds refused pods: the scheduler counted free devices, wherever on the node these were.
 func refusedPods(r Refused) []Finding {
 	return finding.When(r.Number > 0, Finding{
 		ID: "refused-pods", Severity: Warning,
-		Summary: fmt.Sprintf("%s still there that this kubelet refused: %s.",
+		Summary: fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.",
 			finding.CountAre(r.Number, "pod"), refusal),
 		Evidence: finding.Some(r.Seen),
-		Why: "The default scheduler counts devices and does not know NUMA nodes. " + packing +
-			" Nobody but the pods' owners removes them before a cluster has 12,500 pods that have ended.",
+		Why: "The default scheduler counts devices without regard to NUMA nodes. " + packing +
+			" Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
 		Fix: []string{
-			"tandem-scheduler, which sends no pod where the kubelet will refuse it: scheduler.enabled in the chart",
-			"or have the default scheduler spread pods (LeastAllocated) instead of packing them",
-			"the descheduler removes those that are there: deployments/descheduler/values.yaml",
+			"use tandem-scheduler, which applies the kubelet's admission rules (scheduler.enabled in the chart)",
+			"or configure the default scheduler to spread pods (LeastAllocated) instead of packing them",
+			"the descheduler deletes the existing pods: deployments/descheduler/values.yaml",
 		},
 	})
 }
@@ -85,5 +85,5 @@ func uncounted(r Refused, policy string) string {
 	if r.Number > 0 || r.Unknown == "" || policy != managers.Restricted && policy != "single-numa-node" {
 		return ""
 	}
-	return "Pods that this kubelet has refused could not be counted: " + r.Unknown + ". " + packing
+	return "The number of pods that this kubelet rejected is unknown: " + r.Unknown + ". " + packing
 }

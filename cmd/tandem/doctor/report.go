@@ -49,7 +49,7 @@ func Report(findings []Finding) []byte {
 		out.WriteByte('\n')
 	}
 	if len(findings) == 0 {
-		out.WriteString("Nothing stands between this node and GPUs and VFs on the same switch.\n")
+		out.WriteString("No problem prevents GPUs and VFs on the same switch on this node.\n")
 		return out.Bytes()
 	}
 	fmt.Fprintf(&out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[Error],

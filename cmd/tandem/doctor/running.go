@@ -106,7 +106,7 @@ func unofferedGPUs(p Plugins) []Finding {
 		Evidence: []string{p.Unoffered}, Why: "No pod gets a GPU here.",
 		Fix: []string{
 			"look at the pod of tandem-gpu on this node: kubectl logs, and /readyz",
-			"where it waits for NVML: gpu.runtimeClassName, or gpu.driverRoot with gpu.deviceListStrategy=cdi-cri",
+			"if it waits for NVML: set gpu.runtimeClassName, or gpu.driverRoot with gpu.deviceListStrategy=cdi-cri",
 		},
 	})
 }
@@ -117,11 +117,11 @@ func unenforced(p Plugins) []Finding {
 		ID: "alignment-not-enforced", Severity: Warning,
 		Summary:  "The annotation tandem.dev/alignment of pods is not enforced on this node.",
 		Evidence: []string{p.Unenforced},
-		Why:      "A pod that requires near pairs starts with far ones, and nothing else warns.",
+		Why:      "A pod that requires same-switch pairs starts with other pairs, without any other warning.",
 		Fix: []string{
-			"before Kubernetes 1.37, where the kubelet signs its own certificate: Helm " +
+			"before Kubernetes 1.37, if the kubelet uses a self-signed certificate: Helm " +
 				"kubeletCertificate=/var/lib/kubelet/pki/kubelet.crt",
-			"else docs/tune.md, near pairs as a condition",
+			"otherwise see docs/tune.md, near pairs as a condition",
 		},
 	})
 }

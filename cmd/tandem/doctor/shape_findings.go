@@ -16,23 +16,23 @@ func refusedShapes(s shapes) []Finding {
 	}
 	f := Finding{
 		ID: "refused-shapes", Severity: Error,
-		Summary: fmt.Sprintf("Containers that ask for %s are refused, on an empty node too.",
+		Summary: fmt.Sprintf("Containers that request %s are rejected, even on an empty node.",
 			shapeList(s.refused)),
 		Evidence: []string{"GPUs: " + perNode(s.GPUs), "VFs: " + perNode(s.VFs)},
-		Why:      "Where some GPUs have a NUMA node, the kubelet counts those alone: they are too few.",
+		Why:      "If only some GPUs have a NUMA node, the kubelet counts only these GPUs, which are too few.",
 	}
 	if slices.ContainsFunc(s.VFs, hasNode) {
-		f.Why = "Policy restricted wants GPUs and VFs on the same set of NUMA nodes, as small as it can be for " +
-			"each of them; the VFs fit fewer nodes than the GPUs, or the reverse."
+		f.Why = "Policy restricted requires the smallest possible set of NUMA nodes for each resource, and the " +
+			"same set for GPUs and VFs; here the VFs fit on fewer nodes than the GPUs, or the reverse."
 		f.Fix = append(f.Fix,
 			`"excludeTopology": true in the pool of VFs (config.json, or SriovNetworkNodePolicy): `+
-				"the kubelet leaves the choice to Tandem. The price: it no longer sees where VFs are used up, and a "+
-				"container of 2 GPUs and 2 VFs can get far pairs on the NUMA node that it picks while another one "+
-				"has near ones. Worth it where containers ask for the sizes above",
-			"or as many VFs on each NUMA node as GPUs: fewer in sriov_numvfs")
+				"Tandem then selects the VFs. Disadvantage: the kubelet does not see NUMA nodes without free VFs, and a "+
+				"container with 2 GPUs and 2 VFs can get far pairs on the kubelet's NUMA node although another node "+
+				"has near pairs. Recommended if containers request the sizes above",
+			"or create as many VFs as GPUs on each NUMA node, with a smaller sriov_numvfs")
 	}
 	if slices.ContainsFunc(s.GPUs, hasNode) && !allHaveNodes(s.GPUs) {
-		f.Fix = append(f.Fix, "a NUMA node for every GPU: see numa-node")
+		f.Fix = append(f.Fix, "set a NUMA node for every GPU: see numa-node")
 	}
 	if len(f.Fix) == 0 {
 		f.Fix = []string{"ask for fewer"}
@@ -47,16 +47,16 @@ func refusedForCPUs(s shapes) []Finding {
 	}
 	f := Finding{
 		ID: "refused-shapes", Severity: Error,
-		Summary: fmt.Sprintf("Containers that ask for %s and for %s are refused, on an empty node too.",
+		Summary: fmt.Sprintf("Containers that request %s with %s are rejected, even on an empty node.",
 			shapeList(s.withCPUs), finding.Count(s.CPUs, "CPU")),
 		Evidence: append([]string{
 			"CPUs for containers: " + s.cpusPerNode(), "GPUs: " + perNode(s.GPUs), "VFs: " + perNode(s.VFs),
 		}, finding.Some(s.admittedCPUs(s.withCPUs))...),
-		Why: "Policy restricted wants the CPUs of a container from the same set of NUMA nodes as its devices, " +
-			"as small as it can be for each of them; so many CPUs need more nodes than the devices, or fewer.",
+		Why: "Policy restricted requires the CPUs of a container on the same set of NUMA nodes as its devices, " +
+			"the smallest possible set for each; this number of CPUs needs more or fewer nodes than the devices.",
 		Fix: []string{
-			"ask for a number of CPUs with which the shape is admitted",
-			"or for one that is not whole (cpu: 7500m): the CPU manager leaves such a container alone, " +
+			"request a number of CPUs with which the shape is admitted",
+			"or a fractional number (cpu: 7500m): the CPU manager ignores such a container, " +
 				"and its CPUs may be on any node",
 		},
 	}
@@ -73,9 +73,9 @@ func (s shapes) guessed(f Finding) Finding {
 	}
 	f.Severity = Unknown
 	f.Evidence = append(f.Evidence,
-		s.Guess+": these are the VFs of all NICs with RDMA, as if they were offered with their NUMA nodes")
-	f.Fix = append(f.Fix, "tandem doctor --config config.json tells for the pools that there are, "+
-		"and so does a tandem-rdma that runs")
+		s.Guess+": assumes that the VFs of all NICs with RDMA are offered with their NUMA nodes")
+	f.Fix = append(f.Fix, "for the verdict on the actual pools, run tandem doctor --config config.json, "+
+		"or start tandem-rdma")
 	return f
 }
 
@@ -86,12 +86,12 @@ func farShapes(s shapes) []Finding {
 	}
 	f := Finding{
 		ID: "far-shapes", Severity: Warning,
-		Summary: fmt.Sprintf("Of a container that asks for %s not every GPU can have a VF on its switch.",
+		Summary: fmt.Sprintf("In a container that requests %s, some GPUs cannot have a VF on their switch.",
 			shapeList(s.far)),
-		Why: "GPUs and NICs are plugged in that way: some switches have GPUs and no NIC whose VFs are offered, " +
+		Why: "This results from the PCIe slots: some switches have GPUs and no NIC whose VFs are offered, " +
 			"or fewer VFs than GPUs.",
 		Fix: []string{
-			"ask for fewer, or make VFs on the NICs near the other GPUs and select them in config.json",
+			"request fewer, or create VFs on the NICs near the other GPUs and select the VFs in config.json",
 			"tandem topo shows which NIC is near which GPU",
 		},
 	}
@@ -101,12 +101,12 @@ func farShapes(s shapes) []Finding {
 	f.Evidence = finding.Some(f.Evidence)
 	if s.far[0] == 1 {
 		f.ID, f.Severity = "no-shared-switch", Error
-		f.Summary = "No GPU shares a switch with any VF that is offered."
-		f.Why = "Every transfer between a GPU and a VF crosses the host bridge; NCCL switches GPUDirect RDMA off " +
-			"there. A virtual machine often hides the switches."
+		f.Summary = "No GPU shares a switch with an offered VF."
+		f.Why = "Every transfer between a GPU and a VF crosses the host bridge, and NCCL disables GPUDirect RDMA " +
+			"for such pairs. Virtual machines often hide the switches."
 		f.Fix = append(f.Fix, "in a virtual machine: the provider's NCCL topology file, "+
 			"for the daemons (topologyFile in the chart) and for tandem doctor --topology-file; "+
-			"or a hypervisor that shows the switches")
+			"or a hypervisor that exposes the switches")
 	}
 	return []Finding{f}
 }

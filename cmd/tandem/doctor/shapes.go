@@ -116,7 +116,7 @@ func (e emptyNode) admittedCPUs(pairs []int) (lines []string) {
 	for _, text := range numbers {
 		line := shapeList(having[text]) + ": admitted with " + text + " CPUs"
 		if text == "" {
-			line = shapeList(having[text]) + ": admitted with no whole number of CPUs"
+			line = shapeList(having[text]) + ": rejected with any whole number of CPUs"
 		}
 		lines = append(lines, line)
 	}

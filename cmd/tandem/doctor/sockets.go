@@ -17,15 +17,15 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// sockets has the reasons why nobody answers on sockets of the kubelet and of plugins; "" for an answer.
+// sockets contains the errors of the kubelet's and the plugins' sockets; "" for a socket that answers.
 type sockets struct {
-	registration string // where plugins register
-	podResources string // where Tandem asks for the devices of pods; not tried without registration
-	draDriver    string // where the kubelet finds the DRA driver
+	registration string // registration of plugins
+	podResources string // devices of pods; not tried without registration
+	draDriver    string // socket at which the kubelet finds the DRA driver
 	stock        []stockSocket
 }
 
-// stockSocket is the socket of a running plugin whose place Tandem takes.
+// stockSocket is the socket of a running plugin that Tandem replaces.
 type stockSocket struct{ plugin, path string }
 
 func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
@@ -35,7 +35,7 @@ func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
 		return s
 	}
 	s.registration = a.unreached(filepath.Join(n.KubeletDir, "device-plugins", "kubelet.sock"))
-	if s.registration == "" { // else the reason is the same
+	if s.registration == "" { // otherwise the reason is the same
 		s.podResources = a.unreached(kubelet.PodResourcesSocket(n.KubeletDir))
 	}
 	return s
@@ -44,7 +44,7 @@ func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
 func (n Node) stockSockets(a *access, resources []string) (stock []stockSocket) {
 	for _, folder := range []string{"device-plugins", "plugins_registry"} {
 		dir := filepath.Join(n.KubeletDir, folder)
-		entries, err := os.ReadDir(dir) // not every node has the second folder
+		entries, err := os.ReadDir(dir) // the second folder is optional
 		a.denied(dir, err)
 		for _, entry := range entries {
 			plugin := stockPlugin(entry.Name(), resources)
@@ -62,10 +62,10 @@ func (n Node) stockSockets(a *access, resources []string) (stock []stockSocket) 
 	return stock
 }
 
-// ownSocket matches Tandem's name for a socket: the resource, and a part that is new every time.
+// ownSocket matches the name of Tandem's sockets: the resource and a random part.
 var ownSocket = regexp.MustCompile(`-[A-Z2-7]{12}\.sock$`)
 
-// stockPlugin names the plugin that makes a socket of this name, "" for other sockets.
+// stockPlugin returns the plugin that creates sockets with this name, "" for none.
 func stockPlugin(socket string, resources []string) string {
 	if ownSocket.MatchString(socket) {
 		return ""
@@ -83,7 +83,7 @@ func stockPlugin(socket string, resources []string) string {
 	return ""
 }
 
-// unreachedDriver says why the kubelet does not find the DRA driver.
+// unreachedDriver returns the reason why the kubelet does not find the DRA driver.
 func (n Node) unreachedDriver(a *access) string {
 	dir := filepath.Join(n.KubeletDir, "plugins_registry")
 	entries, err := os.ReadDir(dir)
@@ -101,16 +101,16 @@ func (n Node) unreachedDriver(a *access) string {
 	return unreached
 }
 
-// registration finds a kubelet with which no plugin can register.
+// registration finds a kubelet that accepts no registrations.
 func registration(s sockets) []Finding {
 	return finding.When(s.registration != "", Finding{
 		ID: "kubelet-socket", Severity: Error,
-		Summary:  "The kubelet does not take registrations of device plugins.",
+		Summary:  "The kubelet does not accept registrations of device plugins.",
 		Evidence: []string{s.registration},
-		Why:      "Without it no plugin can offer anything.",
+		Why:      "Without registration no device plugin can offer devices.",
 		Fix: []string{
 			"systemctl status kubelet",
-			"where the kubelet has another --root-dir: kubeletDir in the chart, --kubelet-dir for the daemons and " +
+			"if the kubelet has another --root-dir: set kubeletDir in the chart, --kubelet-dir for the daemons and " +
 				"for tandem doctor",
 		},
 	})
@@ -120,27 +120,27 @@ func registration(s sockets) []Finding {
 func podResources(s sockets) []Finding {
 	return finding.When(s.podResources != "", Finding{
 		ID: "pod-resources", Severity: Warning,
-		Summary:  "The kubelet does not tell which pod holds which devices.",
+		Summary:  "The kubelet does not report the devices of pods (PodResources).",
 		Evidence: []string{s.podResources},
-		Why: "Tandem then cannot tell when devices have become free, nor which pod is asking, " +
-			"and guesses from the order of questions.",
+		Why: "Tandem then learns neither of released devices nor of the requesting pod, " +
+			"and infers both from the order of the kubelet's calls.",
 		Fix: []string{
-			"look for KubeletPodResources: false among the kubelet's feature gates (before Kubernetes 1.28)",
+			"check the kubelet's feature gates for KubeletPodResources=false (before Kubernetes 1.28)",
 		},
 	})
 }
 
-// stockPlugins finds running plugins whose place Tandem takes.
+// stockPlugins finds running plugins that Tandem replaces.
 func stockPlugins(s sockets) (findings []Finding) {
 	for _, stock := range s.stock {
 		findings = append(findings, Finding{
 			ID: "stock-plugin", Severity: Error,
 			Summary:  fmt.Sprintf("%s is running on this node.", stock.plugin),
 			Evidence: []string{"somebody listens on " + stock.path},
-			Why: "Two plugins that offer one resource hand out the same devices to different pods; " +
-				"and when the one ends, the other is signed off (up to Kubernetes 1.36).",
+			Why: "Two plugins for one resource allocate the same devices to different pods; " +
+				"and when one plugin ends, the kubelet also removes the other (up to Kubernetes 1.36).",
 			Fix: []string{
-				"remove it from this node before Tandem comes: docs/deployers.md has the order for its chart, " +
+				"remove it from this node before you install Tandem: docs/deployers.md has the steps for its chart, " +
 					"YAML or operator",
 			},
 		})
@@ -154,14 +154,14 @@ func draSocket(s sockets) []Finding {
 		ID: "dra-socket", Severity: Error,
 		Summary:  "The kubelet cannot find the DRA driver.",
 		Evidence: []string{s.draDriver},
-		Why:      "No pod with a claim starts on this node, and none of them ends.",
+		Why:      "No pod with a claim can start or terminate on this node.",
 		Fix: []string{
-			"look at the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
+			"check the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
 		},
 	})
 }
 
-// draGates finds feature gates that the DRA driver goes without; fewer are published then.
+// draGates finds missing feature gates of the DRA driver.
 func draGates(notes []string) []Finding {
 	off := slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
 		return !strings.HasPrefix(note, "feature gate ")
@@ -169,7 +169,7 @@ func draGates(notes []string) []Finding {
 	return finding.Of(off, Finding{
 		ID: "dra-gates", Severity: Warning,
 		Summary: "The API server lacks features for pairs.",
-		Why:     "Tandem publishes a simpler form then: pairs stay on one switch, and more devices stay idle.",
+		Why:     "Tandem then publishes a simpler form: pairs are still on one switch, but more devices stay idle.",
 		Fix: []string{
 			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true " +
 				"for kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",

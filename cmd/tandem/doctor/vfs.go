@@ -24,7 +24,7 @@ func noVF(h hardware) []Finding {
 		ID: "no-vf", Severity: Error,
 		Summary:  "There is no VF to offer.",
 		Evidence: []string{evidence},
-		Why:      "There is nothing to pair the GPUs with.",
+		Why:      "No device can be paired with the GPUs.",
 		Fix: []string{
 			"load the RDMA driver of the NIC, make VFs (sriov_numvfs), and select them in config.json",
 		},
@@ -39,7 +39,7 @@ func notCreated(h hardware) []Finding {
 		switch {
 		case len(pf.VFs) > 0:
 			severity = Warning
-			why = "The GPUs on its switch have no VF of their own: containers with these GPUs get VFs that are " +
+			why = "The GPUs on its switch have no VF there: containers with these GPUs get VFs that are " +
 				"farther away."
 		case pf.totalVFs != "" && pf.totalVFs != "0":
 			list = append(list, fmt.Sprintf("%s (%s): sriov_numvfs 0 of %s", pf.Address, strings.Join(pf.RDMA, ","),
@@ -76,7 +76,7 @@ func unbound(h hardware) []Finding {
 		}
 	}
 	return vfFinding("vf-driver", Warning, list, "VF has no driver",
-		"Pools do not take a VF without a driver: it is not offered.",
+		"A VF without a driver is not in any pool and is not offered.",
 		"echo ADDRESS > /sys/bus/pci/drivers/mlx5_core/bind (the driver of its PF); echo 1 > "+
 			"/sys/bus/pci/devices/PF/sriov_drivers_autoprobe before VFs are made")
 }
@@ -93,7 +93,7 @@ func withoutRDMA(h hardware) []Finding {
 		}
 	}
 	return vfFinding("vf-rdma", Warning, list, "VF has no RDMA device",
-		"A pool with isRdma leaves it out, and GPUDirect RDMA does not work on it.",
+		"A pool with isRdma skips the function, and GPUDirect RDMA does not work with it.",
 		"modprobe mlx5_ib (or the RDMA half of its driver); devlink dev param set pci/ADDRESS name enable_roce "+
 			"value true cmode driverinit, then devlink dev reload")
 }

@@ -23,8 +23,8 @@ type Question struct {
 }
 
 // refused is the note on a request that the policy restricted does not admit.
-const refused = "under policy restricted the kubelet refuses this: no set of NUMA nodes is as small as it " +
-	"can be for GPUs and VFs alike; VFs without NUMA nodes (excludeTopology) are admitted"
+const refused = "under policy restricted the kubelet rejects this request: no minimal set of NUMA nodes " +
+	"satisfies both GPUs and VFs; VFs without NUMA nodes (excludeTopology) are admitted"
 
 // Answer plans for a machine as the coordinator does for a call of the kubelet. The strings are notes.
 func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []string, error) {
@@ -80,7 +80,7 @@ func (q *Question) mark(gpus, vfs []offer.Device) error {
 	for _, id := range q.Used {
 		d, ok := byID[canonical(strings.TrimSpace(id))]
 		if !ok {
-			return fmt.Errorf("mark %q as used: it is none of the GPUs and VFs to choose from", id)
+			return fmt.Errorf("mark %q as used: no such GPU or VF", id)
 		}
 		d.Used = true
 	}

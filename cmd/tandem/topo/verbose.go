@@ -181,9 +181,9 @@ func (p PairTruth) text() string {
 		}
 		return "ACS redirect at " + strings.Join(ports, ", ") + ": traffic goes through the host bridge"
 	case topology.ACSOff:
-		return "no ACS redirect: traffic turns round in the switch"
+		return "no ACS redirect: traffic stays within the switch"
 	default:
-		return "ACS unknown: it is not in recordings, and on a node root alone can read it"
+		return "ACS unknown: not part of recordings, and readable only by root on a node"
 	}
 }
 

@@ -4,13 +4,13 @@ package devicemanager
 
 import "github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 
-// Role is the part of a container in its pod, which decides who uses its devices later.
+// Role is the role of a container in its pod, which determines the later use of its devices.
 type Role int
 
 // The roles.
 const (
 	App     Role = iota
-	Init         // runs before the app containers, which take its devices over
+	Init         // runs before the app containers, which reuse its devices
 	Sidecar      // a restartable init container: it runs next to the app containers and keeps its devices
 )
 
@@ -32,22 +32,22 @@ type Admission struct {
 	Kubelet    Kubelet
 	Containers []Container // in the order of admission: init containers first
 	Others     Others
-	// Managed reports whether Others has CPU or memory managers: then containers without devices count, too.
+	// Managed reports whether Others has CPU or memory managers, which also align containers without devices.
 	Managed bool
-	// VerdictOnly leaves out the devices of the last container that requests any: the verdict does not depend on
-	// them unless a plugin refuses them.
+	// VerdictOnly omits the devices of the last container with a device request: the verdict depends on these
+	// devices only if a plugin refuses the allocation.
 	VerdictOnly bool
 
 	Healthy  Set
-	Taken    Set // by other pods, and by containers of this one
+	Taken    Set // by other pods, and by containers of this pod
 	Reusable Set // left by init containers of the pod
 }
 
-// Refusal is the reason for which the kubelet refuses a pod.
+// Refusal is the kubelet's reason for the refusal of a pod.
 type Refusal struct {
 	Container int // -1 for the pod as a whole, under scope pod
 	Requests  Requests
-	// Without one of these, the Topology Manager finds no NUMA nodes for the requests.
+	// If both fields are nil, the Topology Manager finds no NUMA nodes for the requests.
 	Shortage *Shortage
 	Err      error // of Others.Allocate
 }
@@ -59,9 +59,9 @@ type Shortage struct {
 	Healthy bool // the resource has a healthy device
 }
 
-// Admit admits the pod as the kubelet does: each container gets NUMA nodes, its own or under scope pod those
-// of the whole pod, and then devices, before the kubelet looks at the next one. Admit changes Taken and
-// Reusable. It returns nil if the pod is admitted.
+// Admit admits the pod as the kubelet does: container after container gets NUMA nodes (under scope pod the
+// NUMA nodes of the whole pod), and then devices. Admit changes Taken and Reusable, and returns nil if the
+// pod is admitted.
 func (a *Admission) Admit() *Refusal {
 	var best hints.Hint
 	if a.Kubelet.ScopePod {
@@ -127,7 +127,7 @@ func (a *Admission) last(i int) bool {
 }
 
 // Merge returns the hint of the Topology Manager for the requests of a container, or of the pod if container
-// is -1; false if it refuses them.
+// is -1; false for a refusal.
 func (a *Admission) Merge(container int, requests Requests) (best hints.Hint, admitted bool) {
 	rule := &a.Kubelet.Rule
 	if rule.Policy == hints.None {
@@ -145,8 +145,8 @@ func (a *Admission) Merge(container int, requests Requests) (best hints.Hint, ad
 	return rule.Merge(demands, a.Others.Hints(container)...)
 }
 
-// Demand returns a request as the Topology Manager sees it. Devices that init containers have left count for
-// a container, and not for the pod as a whole.
+// Demand returns the input of the Topology Manager for a request. Devices that init containers have left
+// count for a container, but not for the pod as a whole.
 func (a *Admission) Demand(r Request, ofContainer bool) hints.Demand {
 	return a.Node.Resources[r.Resource].Demand(r.Count, a.free(), a.reusable(ofContainer))
 }
@@ -173,11 +173,11 @@ func (a *Admission) Shortage(requests Requests, ofContainer bool) *Shortage {
 	return first
 }
 
-// free returns the devices that the kubelet can give.
+// free returns the devices that the kubelet can allocate.
 func (a *Admission) free() Set { return a.Healthy.Difference(a.Taken) }
 
-// Total returns the requests of a pod under scope pod (PodLimits in k8s.io/component-helpers): those of the
-// app containers and sidecars together, or those of the containers that run before if these are more.
+// Total returns the requests of a pod under scope pod (PodLimits in k8s.io/component-helpers): the maximum of
+// the sum over app containers and sidecars, and of the requests of init containers.
 func Total(containers []Container) Requests {
 	type sum struct{ run, sidecars, before int }
 	sums := map[int]sum{}

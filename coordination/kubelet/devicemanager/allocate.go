@@ -10,8 +10,7 @@ type Question struct {
 	Must     Set // MustIncludeDeviceIDs
 	Free     Set // the other devices to choose from
 	Size     int // AllocationSize, Must included
-	// The kubelet does not send these: the devices of other resources that the container has been given, and its
-	// NUMA nodes.
+	// Not part of the kubelet's call: the container's devices of other resources, and its NUMA nodes.
 	Given Set
 	Nodes hints.Mask
 }
@@ -23,8 +22,8 @@ func (q *Question) Available() Set {
 	return s
 }
 
-// Others are the parts of the kubelet, and the plugins, that an [Admission] asks. A container is its index in
-// the pod.
+// Others are the other managers of the kubelet, and the plugins, for an [Admission]. A container is
+// identified by its index in the pod.
 type Others interface {
 	// Hints returns the hints of the CPU and memory managers for a container, or for the whole pod if container
 	// is -1 (scope pod).
@@ -32,16 +31,16 @@ type Others interface {
 	// Prefer returns the answer of the plugin. The kubelet ignores devices that the question does not offer, and
 	// completes an answer with too few devices.
 	Prefer(container int, q Question) Set
-	// Pick returns count devices of a set. The kubelet takes any of them (the order of a Go map).
+	// Pick returns count devices of a set. The kubelet selects random devices (the order of a Go map).
 	Pick(of Set, count int) Set
 	// Allocate is called with all devices of a container, best being its hint: the plugins and the CPU and
 	// memory managers allocate. An error refuses the pod.
 	Allocate(container int, best hints.Hint, devices Set) error
 }
 
-// allocate returns the devices of one resource that a container gets (devicesToAllocate): those that init
-// containers have left, then free devices on the NUMA nodes of the container, then other free devices. The
-// plugin is asked if there is a choice. There have to be enough devices.
+// allocate returns the devices of one resource for a container (devicesToAllocate): first the devices that
+// init containers have left, then free devices on the NUMA nodes of the container, then the remaining free
+// devices. If a choice exists, the plugin is called. Enough devices have to be available.
 func (a *Admission) allocate(container int, request Request, nodes hints.Mask, given Set) Set {
 	r := &a.Node.Resources[request.Resource]
 	got := a.Reusable.Intersection(r.All)
@@ -69,8 +68,8 @@ func (a *Admission) prefer(container int, q Question) Set {
 	return a.Others.Prefer(container, q).Intersection(q.Free)
 }
 
-// fill adds devices to got until there are count, from one list after the other; any devices of a list that
-// has more than are missing.
+// fill adds devices to got up to count, from one list after the other. If a list has more devices than
+// necessary, fill selects any of the list's devices.
 func (a *Admission) fill(got Set, count int, lists ...Set) Set {
 	for _, list := range lists {
 		missing := count - got.Len()

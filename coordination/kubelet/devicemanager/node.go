@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Kind is the half of a pair that a resource stands for.
+// Kind is the kind of the devices of a resource: GPUs or VFs.
 type Kind int
 
 // The two kinds of device.
@@ -28,10 +28,10 @@ func (k Kind) String() string { return [...]string{"GPU", "VF"}[k] }
 // Other returns the other kind.
 func (k Kind) Other() Kind { return 1 - k }
 
-// Device is a device as its plugin announces it.
+// Device is a device as announced by its plugin.
 type Device struct {
 	placement.Device
-	NUMA topology.NUMANode // in the TopologyInfo that the kubelet gets; unknown without
+	NUMA topology.NUMANode // from TopologyInfo; unknown without TopologyInfo
 }
 
 // Announcement is a resource and all its devices, healthy or not.
@@ -41,7 +41,7 @@ type Announcement struct {
 	Devices []Device
 }
 
-// Node is the devices of a node. A Node never changes and may be shared.
+// Node contains the devices of a node. A Node never changes and may be shared.
 type Node struct {
 	Resources []Resource
 	OfKind    [2]Set // all GPUs, all VFs
@@ -64,8 +64,8 @@ type Resource struct {
 	Total        hints.PerNode // the sizes of On
 }
 
-// New returns the node with some resources. The kubelet knows NUMA nodes up to number 63; a device on another
-// one counts as a device without.
+// New returns the node with these resources. The kubelet supports NUMA nodes up to number 63; a device on a
+// higher NUMA node counts as a device without a NUMA node.
 func New(announced []Announcement) *Node {
 	n := &Node{index: make(map[string]int, len(announced)), numbers: map[string]int{}}
 	for _, a := range announced {
@@ -106,7 +106,7 @@ func (n *Node) resource(a Announcement, first int) Resource {
 // NewSet returns an empty set.
 func (n *Node) NewSet() Set { return make(Set, n.words) }
 
-// NewSets returns some empty sets.
+// NewSets returns empty sets.
 func (n *Node) NewSets(count int) []Set {
 	words, sets := make(Set, count*n.words), make([]Set, count)
 	for i := range sets {
@@ -115,13 +115,13 @@ func (n *Node) NewSets(count int) []Set {
 	return sets
 }
 
-// Resource returns the number of a resource, false for one that the node does not have.
+// Resource returns the number of a resource; false if the node lacks the resource.
 func (n *Node) Resource(name string) (int, bool) {
 	i, ok := n.index[name]
 	return i, ok
 }
 
-// Select returns the devices with some IDs. Other IDs are ignored.
+// Select returns the devices with these IDs, and ignores unknown IDs.
 func (n *Node) Select(ids []string) Set {
 	s := n.NewSet()
 	for _, id := range ids {
@@ -152,7 +152,7 @@ func (n *Node) Devices(of Set) []placement.Device {
 	return list
 }
 
-// NUMANodes returns the NUMA nodes that the kubelet knows of some devices.
+// NUMANodes returns the NUMA nodes of devices, as known by the kubelet.
 func (n *Node) NUMANodes(of Set) hints.Mask {
 	var nodes hints.Mask
 	for i := range n.Resources {
@@ -171,8 +171,7 @@ func (r *Resource) numaNodes(of Set) hints.Mask {
 	return nodes
 }
 
-// Aligned returns those of some free devices that are on NUMA nodes (filterByAffinity); none if there are no
-// nodes.
+// Aligned returns the free devices on these NUMA nodes (filterByAffinity); none without NUMA nodes.
 func (r *Resource) Aligned(free Set, nodes hints.Mask) Set {
 	aligned := make(Set, len(free))
 	for number, on := range r.On {
@@ -186,8 +185,8 @@ func (r *Resource) Aligned(free Set, nodes hints.Mask) Set {
 	return aligned
 }
 
-// Available returns those of some devices that the kubelet offers a container on NUMA nodes: devices on the
-// nodes, and devices without a NUMA node. No nodes stand for all of them.
+// Available returns the devices that the kubelet offers a container on these NUMA nodes: devices on the
+// nodes, and devices without a NUMA node. Without NUMA nodes, all devices are available.
 func (r *Resource) Available(of Set, nodes hints.Mask) Set {
 	available := of.Intersection(r.All)
 	for number, on := range r.On {
@@ -198,8 +197,8 @@ func (r *Resource) Available(of Set, nodes hints.Mask) Set {
 	return available
 }
 
-// Demand returns the resource as the Topology Manager sees it for a container that requests count devices, if
-// the devices in free can be given, and those in reused are left by init containers of the pod
+// Demand returns the input of the Topology Manager for a container that requests count devices. The set free
+// contains the allocatable devices, the set reused the devices that init containers of the pod have left
 // (generateDeviceTopologyHints).
 func (r *Resource) Demand(count int, free, reused Set) hints.Demand {
 	d := hints.Demand{Count: count, Named: true, All: r.Total, Free: make(hints.PerNode, len(r.On))}
@@ -217,8 +216,7 @@ func (r *Resource) Demand(count int, free, reused Set) hints.Demand {
 	return d
 }
 
-// Requests are numbers of devices that a container requests, in the order in which the kubelet allocates
-// them.
+// Requests are the numbers of requested devices of a container, in the kubelet's order of allocation.
 type Requests []Request
 
 // Request is a number of devices of a resource.

@@ -25,8 +25,10 @@ const (
 // of a GPU, the loss of a GPU or of the driver. It also rechecks broken GPUs periodically, because some
 // drivers do not report a recovery, and checks the files of the CDI specifications.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
+	ctx, stop := context.WithCancel(ctx)
 	var specs sync.WaitGroup
 	defer specs.Wait()
+	defer stop() // after a panic too
 	specs.Go(func() { b.keepSpecs(ctx, changed) })
 	if b.config.Xids.Off() {
 		<-ctx.Done()

@@ -5,6 +5,7 @@
 package nvidia
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -226,5 +227,25 @@ func TestNoNVMLWhileTheKubeletWaits(t *testing.T) {
 	}
 	if after := read(t, trace); after != before {
 		t.Errorf("NVML was called:\n%s", strings.TrimPrefix(after, before))
+	}
+}
+
+// A panic ends the watch at once, also while the watch keeps CDI specifications: the caller watches again.
+func TestWatchPanics(t *testing.T) {
+	n := record(t, "nv-a100pcie-cx6dx-vf-partial", nil)
+	n.install(t)
+	backend, _ := n.discover(t, "--device-list-strategy=cdi-cri")
+	panicked := make(chan any, 1)
+	go func() {
+		defer func() { panicked <- recover() }()
+		_ = backend.Watch(context.Background(), func() { panic("changed") })
+	}()
+	select {
+	case reason := <-panicked:
+		if reason != "changed" {
+			t.Errorf("the watch ended with %v", reason)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a minute after the panic the watch has not ended")
 	}
 }

@@ -127,7 +127,7 @@ func (c *cluster) checkPlugin(driver *worker) {
 	}
 	found := c.plugin(operator, 3, "doctor", "a-driver")
 	c.t.Logf("kubectl tandem doctor a-driver\n%s", found)
-	if !strings.Contains(found, "This node is in the mode of DRA") {
+	if !strings.Contains(found, "This node is in DRA mode") {
 		c.t.Errorf("doctor says %s", found)
 	}
 	if said := c.plugin(c.Kubeconfig(c.user("stranger")), 1, "status"); !strings.Contains(said, "forbidden") {

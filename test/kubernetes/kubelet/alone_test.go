@@ -46,7 +46,7 @@ func TestMixedLoadAlone(t *testing.T) {
 			}
 			lines, _ := l.Pair.Log.Since(position)
 			if together := slices.ContainsFunc(lines, func(line pair.Line) bool {
-				return line.Message == "prefer" && line.Source == "coordinator"
+				return line.Message == "preferred" && line.Source == "coordinator"
 			}); together || l.judged == 0 {
 				t.Errorf("%d containers judged, the coordinator answered: %t", l.judged, together)
 			}

@@ -343,7 +343,7 @@ func (c *chaos) isTaken(rejection *node.Rejection) bool {
 	}
 	lines, _ := c.Pair.Log.Since(c.began)
 	return slices.ContainsFunc(lines, func(l pair.Line) bool {
-		return l.Message == "allocate" && l.Resource == resource && slices.Contains(l.Devices, device)
+		return l.Message == "allocated" && l.Resource == resource && slices.Contains(l.Devices, device)
 	})
 }
 
@@ -376,9 +376,9 @@ func (c *chaos) String() string {
 	counts := maps.Clone(c.counts)
 	for _, line := range lines {
 		switch {
-		case line.Message == "prefer" && line.Source == "local":
+		case line.Message == "preferred" && line.Source == "local":
 			counts["answer: local"]++
-		case line.Message == "prefer":
+		case line.Message == "preferred":
 			counts["answer: coordinated"]++
 		case strings.Contains(line.Text, "no answer in time"):
 			counts["answer: too late, the plugin answered for the coordinator"]++

@@ -43,7 +43,7 @@ type questions struct {
 func countQuestions(lines []pair.Line, source string) (q questions) {
 	for _, line := range lines {
 		switch {
-		case line.Message != "prefer":
+		case line.Message != "preferred":
 		case line.ToldBy(source):
 			q.told++
 		case tellsLateness(line) || leftAlone(lines, source, line.Time) ||
@@ -65,9 +65,9 @@ func leftAlone(lines []pair.Line, source string, at time.Time) bool {
 			continue
 		}
 		switch {
-		case strings.HasPrefix(line.Message, "source of intent does not work"):
+		case strings.HasPrefix(line.Message, "source of intent not available"):
 			since[line.Daemon] = tellsLateness(line)
-		case line.Message == "source of intent works again":
+		case line.Message == "source of intent available again":
 			delete(since, line.Daemon)
 		}
 	}

@@ -228,7 +228,7 @@ func (l *load) checkTold(pod *v1.Pod, p rig.Placement) {
 // listed.
 func isGuessed(p rig.Placement) bool {
 	asked := slices.ContainsFunc(p.Log, func(line pair.Line) bool {
-		return line.Message == "prefer" && line.Resource == rig.VF && sameDevices(line.Chosen, p.VFs)
+		return line.Message == "preferred" && line.Resource == rig.VF && sameDevices(line.Chosen, p.VFs)
 	})
 	return p.Matched == p.Best && p.Asked[0] == rig.VF && !asked
 }
@@ -244,7 +244,7 @@ func (l *load) known() string {
 	lines, _ := l.Pair.Log.Since(0)
 	counts, all := map[string]int{}, 0
 	for _, line := range lines {
-		if line.Message != "prefer" {
+		if line.Message != "preferred" {
 			continue
 		}
 		all++

@@ -41,12 +41,13 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	// The kubelet keeps the connection of a plugin that it has replaced by a newer one, before 1.37, and of one
-	// that it finds while it is being stopped, which ends its process. Its plugin watcher tries for ten seconds
-	// to reach a dead socket.
+	// that it finds while it is being stopped, which ends its process. Its plugin watcher and its device manager
+	// try for ten seconds to reach a dead socket.
 	leaks := []goleak.Option{
 		goleak.IgnoreTopFunction("google.golang.org/grpc/internal/grpcsync.(*CallbackSerializer).run"),
 		goleak.IgnoreTopFunction("google.golang.org/grpc.(*addrConn).resetTransportAndUnlock"),
 		goleak.IgnoreAnyFunction("k8s.io/kubernetes/pkg/kubelet/pluginmanager/operationexecutor.dial"),
+		goleak.IgnoreAnyFunction("k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/plugin/v1beta1.dial"),
 	}
 	goleak.VerifyTestMain(m, append(leaks, goleak.Cleanup(func(code int) {
 		os.RemoveAll(scratch)

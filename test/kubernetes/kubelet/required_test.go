@@ -97,13 +97,14 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 // choosesApart reports whether a plugin has chosen devices without the other plugin, whose version is
 // different: only by chance the other half of the container is then on the same switches.
 func choosesApart(line pair.Line) bool {
-	return line.Message == "prefer" && line.Source == "local" && strings.Contains(line.Text, "another protocol")
+	return line.Message == "preferred" && line.Source == "local" &&
+		strings.Contains(line.Text, "another protocol version")
 }
 
 // checkAligned judges a container that has been admitted, of which the daemons were told that its pod asks
 // for alignment.
 func (c *chaos) checkAligned(pod *v1.Pod, p rig.Placement) {
-	untold := func(line pair.Line) bool { return line.Message == "prefer" && !c.isTold(line) }
+	untold := func(line pair.Line) bool { return line.Message == "preferred" && !c.isTold(line) }
 	if !isRequired(pod) || !p.IsPaired() || !c.told() || isLate(p) || slices.ContainsFunc(p.Log, untold) {
 		return
 	}

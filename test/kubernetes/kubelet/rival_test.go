@@ -40,7 +40,7 @@ func TestRival(t *testing.T) {
 			position := r.Pair.Log.Len()
 			rival.run(t, r.KubeletDir())
 			if c.known {
-				waitLog(t, r, position, "another plugin has taken the resource over: remove it from this node")
+				waitLog(t, r, position, "another plugin serves the resource; remove the plugin from this node")
 				wantTold(t, r, false)
 			}
 			position = r.Pair.Log.Len()
@@ -122,7 +122,7 @@ func wantTold(t *testing.T, r *rig.Rig, registered bool) {
 	code, text, metric := http.StatusOK, "ok", "1"
 	if !registered {
 		code, text, metric = http.StatusServiceUnavailable,
-			r.GPU+" is not registered with the kubelet: another plugin has taken it over", "0"
+			r.GPU+" is not registered with the kubelet: another plugin serves the resource", "0"
 	}
 	if got, body := get(t, r, "/readyz"); got != code || !strings.HasPrefix(body, text) {
 		t.Errorf("/readyz: %d %s, want %d %s", got, body, code, text)
@@ -150,7 +150,7 @@ func get(t *testing.T, r *rig.Rig, path string) (code int, body string) {
 	lines, _ := r.Pair.Log.Since(0)
 	address := ""
 	for _, line := range lines {
-		if line.Message == "serve metrics and probes" {
+		if line.Message == "serving metrics and probes" {
 			address = line.Address
 		}
 	}

@@ -95,7 +95,8 @@ func (l *tardy) WithGroup(string) slog.Handler                    { return l }
 func (l *tardy) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if strings.HasPrefix(r.Message, "choose without") {
+	if late := []string{"PodResources not read", "allocatable CPUs not read"}; slices.ContainsFunc(late,
+		func(prefix string) bool { return strings.HasPrefix(r.Message, prefix) }) {
 		l.warns = append(l.warns, r.Message)
 	}
 	return nil

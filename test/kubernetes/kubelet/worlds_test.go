@@ -58,7 +58,7 @@ func (c *chaos) checkSource() {
 	lines, _ := c.Pair.Log.Since(0)
 	told := 0
 	for _, line := range lines {
-		if line.Message == "prefer" && c.isTold(line) {
+		if line.Message == "preferred" && c.isTold(line) {
 			told++
 		}
 	}

@@ -192,7 +192,7 @@ func TestLive(t *testing.T) {
 		isStale     = `document.body.classList.contains("stale")`
 	)
 	b.do(chromedp.Navigate(url), chromedp.Evaluate(`window.same = true`, nil))
-	b.await(`document.getElementById("problem").textContent.includes("nobody answers")`)
+	b.await(`document.getElementById("problem").textContent.includes("no answer")`)
 	if cards := value[int](b, `document.querySelectorAll(".wide g[data-key]").length`); cards != 16 {
 		t.Errorf("%d cards are drawn by sysfs while the plugins are away", cards)
 	}
@@ -212,7 +212,7 @@ func TestLive(t *testing.T) {
 	b.quiet(unavailable)
 
 	n.server.Stop()
-	b.await(isStale + ` && document.getElementById("problem").textContent.includes("nobody answers")`)
+	b.await(isStale + ` && document.getElementById("problem").textContent.includes("no answer")`)
 	if pictures := value[int](b, `document.querySelectorAll("#picture .wide svg").length`); pictures != 1 {
 		t.Errorf("%d pictures while the plugins are away", pictures)
 	}

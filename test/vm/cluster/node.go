@@ -192,7 +192,7 @@ func (n *Node) LateAnswers(ctx context.Context) (int, error) {
 // Decisions counts the coordinator's decisions by the source that identified the container.
 func (n *Node) Decisions(ctx context.Context) (map[string]int, error) {
 	lines, err := n.Run(ctx, "cat /var/log/pods/*/*/*.log 2>/dev/null |"+
-		" grep -e msg=prefer | grep -e source=coordinator; true")
+		" grep -e msg=preferred | grep -e source=coordinator; true")
 	if err != nil {
 		return nil, err
 	}

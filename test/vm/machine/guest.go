@@ -15,12 +15,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// agent is the address that QEMU forwards to the guest's agent.
-const agent = "http://10.0.2.15:8080"
+// Agent is the address that QEMU forwards to the guest's agent.
+const Agent = "http://10.0.2.15:8080"
 
 // Run runs a shell script in the guest and returns its output.
 func (v *VM) Run(ctx context.Context, script string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, agent+"/run", strings.NewReader(script))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, Agent+"/run", strings.NewReader(script))
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +45,7 @@ func (v *VM) Run(ctx context.Context, script string) (string, error) {
 func (v *VM) Reboot(ctx context.Context) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
-	request, err := http.NewRequestWithContext(asking, http.MethodPost, agent+"/reboot", http.NoBody)
+	request, err := http.NewRequestWithContext(asking, http.MethodPost, Agent+"/reboot", http.NoBody)
 	if err != nil {
 		return err
 	}

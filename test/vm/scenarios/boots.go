@@ -3,6 +3,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ type Options struct {
 	VFs        int    // only phases with this number of VFs per PF; 0 for all
 	Setup      string // only set-ups with this in their name, and nothing beside their scenarios; "" for all
 	Walk       bool   // only a new user's way through the documents
+	Shell      bool   // a shell beside one machine with an unconfigured kubelet, and no tests
 }
 
 // server is a kind of machine, with its deployment.
@@ -64,6 +66,9 @@ var byOperators = setup{
 
 // boots returns the boots selected by the options.
 func boots(o Options) []boot {
+	if o.Shell {
+		return forShell(o)
+	}
 	list := everything()
 	if o.Short {
 		list = few()
@@ -74,6 +79,17 @@ func boots(o Options) []boot {
 	return slices.DeleteFunc(list, func(b boot) bool {
 		return len(b.phases) == 0 || o.Walk && !b.plain || o.Machine != "" && !strings.EqualFold(o.Machine, b.Name)
 	})
+}
+
+// forShell returns the machine of a shell: the one that the options name, or the first.
+func forShell(o Options) []boot {
+	for _, b := range everything() {
+		if o.Machine == "" || strings.EqualFold(o.Machine, b.Name) {
+			vfs := cmp.Or(o.VFs, b.phases[0].vfsPerPF)
+			return []boot{{server: b.server, plain: true, phases: []phase{{vfsPerPF: vfs}}}}
+		}
+	}
+	return nil
 }
 
 // choose reduces a boot to the selection of the options.

@@ -31,6 +31,10 @@ func TestBoots(t *testing.T) {
 		{Options{Walk: true, VFs: 1}, "MI300X, 1 VFs per PF"},
 		{Options{Walk: true, Machine: "h100"}, ""},
 		{Options{Walk: true, Setup: "operator"}, ""},
+		{Options{Shell: true}, "MI300X, 4 VFs per PF"},
+		{Options{Shell: true, Machine: "h100"}, "H100, 2 VFs per PF"},
+		{Options{Shell: true, VFs: 1}, "MI300X, 1 VFs per PF"},
+		{Options{Shell: true, Machine: "b200"}, ""},
 	} {
 		var titles []string
 		for _, b := range boots(c.o) {
@@ -64,6 +68,9 @@ func TestBootsOfOneSetup(t *testing.T) {
 	}
 	if b := boots(Options{Walk: true})[0]; !b.plain || len(b.phases[0].setups) != 0 {
 		t.Errorf("the walk alone: %+v", b)
+	}
+	if b := boots(Options{Shell: true})[0]; !b.plain || b.example || len(b.phases[0].setups) != 0 {
+		t.Errorf("a shell: %+v", b)
 	}
 	if b := boots(Options{})[0]; !b.plain || !b.phases[0].thorough || !b.phases[1].multus ||
 		!slices.ContainsFunc(b.phases[0].setups, func(s setup) bool { return s.operators }) {

@@ -37,15 +37,15 @@ func Run(ctx context.Context, c *build.Cache, o Options, report func([]Row) erro
 	defer k.Stop()
 	t := &tester{Cache: c, report: report}
 	for _, b := range all {
-		if err = t.boot(ctx, k, b, o.Admissions); err != nil {
+		if err = t.boot(ctx, k, b, o); err != nil {
 			break
 		}
 	}
 	return errors.Join(err, t.failed())
 }
 
-// boot runs all tests of one machine.
-func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, admissions int) error {
+// boot runs all tests of one machine, or a shell.
+func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, o Options) error {
 	settings := machine.Settings{VFsPerPF: b.phases[0].vfsPerPF, PlainKubelet: b.plain}
 	t.node = &cluster.Node{Cluster: k, Shape: b.Shape, VFsPerPF: settings.VFsPerPF}
 	folder := t.Path("run/" + b.Name)
@@ -63,6 +63,9 @@ func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, admission
 		return err
 	}
 	defer t.node.Collect(folder)
+	if o.Shell {
+		return t.shell(ctx)
+	}
 	if b.Server != "" {
 		if err := t.compareTree(ctx, b.Server); err != nil {
 			return err
@@ -72,7 +75,7 @@ func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, admission
 		return err
 	}
 	for i := range b.phases {
-		if err := t.phase(ctx, b, b.phases[i:], admissions); err != nil {
+		if err := t.phase(ctx, b, b.phases[i:], o.Admissions); err != nil {
 			return err
 		}
 	}

@@ -21,12 +21,18 @@ const userFolder = "run/user"
 // asUser runs a shell script in the user's folder, with kubectl, helm and deployments.
 func (t *tester) asUser(ctx context.Context, script string) (string, error) {
 	cmd := host.InFolder(t.Path(userFolder), "sh", "-c", script)
-	cmd.Env = []string{
-		"PATH=" + t.Path("kubernetes") + ":" + t.Path("user") + ":" + os.Getenv("PATH"),
-		"KUBECONFIG=" + t.Path("run/admin"), "HOME=" + t.Path(userFolder),
-	}
+	cmd.Env = t.userEnvironment()
 	output, err := host.Run(ctx, cmd)
 	return string(output), err
+}
+
+// userEnvironment returns the environment of the user's commands.
+func (t *tester) userEnvironment() []string {
+	folders := []string{t.Path("kubernetes"), t.Path("user"), t.Path(userFolder), os.Getenv("PATH")}
+	return []string{
+		"PATH=" + strings.Join(folders, ":"), "KUBECONFIG=" + t.Path("run/admin"),
+		"HOME=" + t.Path(userFolder), "TERM=" + os.Getenv("TERM"),
+	}
 }
 
 // layOutUser copies the user's files, with the image's name inserted in documents and manifests.

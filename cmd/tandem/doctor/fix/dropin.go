@@ -69,7 +69,7 @@ func accepted(f managers.Facts, file string, staticCPUs bool) error {
 			strings.Join(finding.Evidence, "; "))
 	}
 	for _, key := range lacking(f, staticCPUs) {
-		return fmt.Errorf("%s is set by %s, which stands above %s: change it there", key, f.Origin(key), file)
+		return fmt.Errorf("%s is set by %s, which overrides %s: change it there", key, f.Origin(key), file)
 	}
 	return nil
 }

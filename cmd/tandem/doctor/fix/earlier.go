@@ -72,7 +72,7 @@ func (x fixer) earlier(dir string) ([]byte, error) {
 		return nil, err
 	}
 	if !bytes.HasPrefix(content, []byte(madeBy)) {
-		return nil, fmt.Errorf("%s is not Tandem's: its first line is another",
+		return nil, fmt.Errorf("%s was not written by Tandem: its first line differs",
 			filepath.Join(dir, earlierDropIn))
 	}
 	return content, nil

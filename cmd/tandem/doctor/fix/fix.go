@@ -40,7 +40,7 @@ func RollBack(out io.Writer, n managers.Kubelet, last bool) error {
 
 func (x fixer) fix(c Change) error {
 	if x.node.Mode == mode.DRA {
-		x.printf("This node is in the mode of DRA, in which the kubelet's managers align no devices: " +
+		x.printf("This node is in DRA mode, in which the kubelet's managers align no devices: " +
 			"the configuration needs no change.\n")
 		return nil
 	}
@@ -82,7 +82,7 @@ func (x fixer) fix(c Change) error {
 	if err := x.change(after, content); err != nil {
 		return err
 	}
-	x.printf("Changed: %s is Tandem's own file.\n", own)
+	x.printf("Wrote %s.\n", own)
 	x.wayBack(after.At)
 	return x.finish(after, true, true)
 }
@@ -127,24 +127,24 @@ func (x fixer) places(at settings.Files) string {
 // remarks prints consequences of the settings that are easily overlooked.
 func (x fixer) remarks(after managers.Facts) {
 	if after.CPUPolicy != managers.Static {
-		kept := "those that are reserved"
+		kept := "the reserved CPUs"
 		if !after.Reserves() {
 			kept = after.FirstCPUs()
 		}
-		x.printf("CPUs stay as they are: cpuManagerPolicy is %s. With --static-cpus guaranteed containers get "+
-			"CPUs of their own, on the NUMA nodes of their devices, and the system keeps %s.\n",
+		x.printf("The CPU settings stay unchanged: cpuManagerPolicy is %s. With --static-cpus, guaranteed "+
+			"containers get exclusive CPUs on the NUMA nodes of their devices, and the system keeps %s.\n",
 			after.CPUPolicy, kept)
 	}
 	if after.PolicyOptions[managers.MaxNodes] != "" {
-		x.printf("The option %s takes Kubernetes 1.31 or later.\n", managers.MaxNodes)
+		x.printf("The option %s requires Kubernetes 1.31 or later.\n", managers.MaxNodes)
 	}
 }
 
 // explain shows the settings to the owner of the kubelet's configuration.
 func (x fixer) explain(now, after managers.Facts, content []byte, apply bool) error {
 	config := cmp.Or(now.At.Config, "its command line")
-	x.printf("The kubelet has no folder of drop-ins (--config-dir), and %s is not Tandem's to change. "+
-		"These settings are missing there:\n\n%s\n", config, bytes.TrimPrefix(content, []byte(madeBy)))
+	x.printf("The kubelet has no folder of drop-ins (--config-dir), and Tandem does not change %s. "+
+		"Add these settings:\n\n%s\n", config, bytes.TrimPrefix(content, []byte(madeBy)))
 	x.remarks(after)
 	x.printf(`Either give the kubelet such a folder (Kubernetes 1.30 or later) and run this command again; with kubeadm:
   mkdir -p /etc/kubernetes/kubelet.conf.d
@@ -170,8 +170,8 @@ func (x fixer) rollBack(last bool) error {
 	}
 	at := x.node.Files(p)
 	if at.Dir == "" {
-		return errors.New("roll back: it is not known where the kubelet has its drop-ins: " +
-			"name the folder (--kubelet-config-dir)")
+		return errors.New("roll back: the kubelet's folder of drop-ins is unknown: " +
+			"set --kubelet-config-dir")
 	}
 	own, content := ownFile(at), []byte(nil)
 	if last {

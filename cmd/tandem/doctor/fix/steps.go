@@ -66,7 +66,7 @@ func current(folder settings.Folder, at settings.Files) ([]byte, error) {
 		return nil, ignoreMissing(err)
 	}
 	if !bytes.HasPrefix(content, []byte(madeBy)) {
-		return nil, fmt.Errorf("%s is not Tandem's: its first line is another", ownFile(at))
+		return nil, fmt.Errorf("%s was not written by Tandem: its first line differs", ownFile(at))
 	}
 	return content, nil
 }
@@ -111,7 +111,7 @@ func (x fixer) removeStale(f managers.Facts) error {
 		if err := folder.Remove(filepath.Base(s.Path)); ignoreMissing(err) != nil {
 			return fmt.Errorf("remove stale state: %w", err)
 		}
-		x.printf("Removed %s, which is of other settings: the kubelet makes it anew.\n", s.Path)
+		x.printf("Removed %s, which has other settings; the kubelet creates it again.\n", s.Path)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (x fixer) finish(f managers.Facts, apply, changed bool) error {
 	stale := x.removals(f)
 	if !apply {
 		if len(stale)+len(f.Changed) > 0 {
-			x.printf("The kubelet has not taken its configuration over yet. Drain the node, then: %s\n",
+			x.printf("The kubelet does not use its new configuration yet. Drain the node, then: %s\n",
 				managers.Restarted(stale...))
 		}
 		return nil

@@ -26,13 +26,13 @@ func topologyPolicy(f Facts) []finding.Finding {
 	switch f.Policy {
 	case "none":
 		advice.Severity = finding.Error
-		advice.Why = "GPUs, VFs and CPUs of a container are not kept on one NUMA node, and a container is " +
-			"admitted even where its GPUs and VFs cannot be near each other."
+		advice.Why = "GPUs, VFs and CPUs of a container can be on different NUMA nodes, and a container is " +
+			"admitted even if its GPUs and VFs cannot be near each other."
 	case "best-effort":
-		advice.Why = "A container is admitted even where its GPUs and VFs have to come from different NUMA " +
+		advice.Why = "A container is admitted even if its GPUs and VFs come from different NUMA " +
 			"nodes; then no pair is on one switch."
 	case "single-numa-node":
-		advice.Why = "A container that needs the GPUs of more than one NUMA node is always refused."
+		advice.Why = "A container that needs the GPUs of more than one NUMA node is always rejected."
 	default:
 		return nil
 	}
@@ -44,8 +44,8 @@ func topologyScope(f Facts) []finding.Finding {
 		ID: "topology-scope", Severity: finding.Warning,
 		Summary:  fmt.Sprintf("The kubelet's topologyManagerScope is %s.", f.Scope),
 		Evidence: []string{f.Says("topologyManagerScope", f.Scope)},
-		Why: "All containers of a pod have to fit the same smallest set of NUMA nodes together: pods with " +
-			"sidecars that have CPUs or devices are refused more often, and no pair becomes nearer.",
+		Why: "All containers of a pod together have to fit the same smallest set of NUMA nodes: pods with " +
+			"sidecars that have CPUs or devices are rejected more often, without nearer pairs.",
 		Fix: []string{orConfigure + "topologyManagerScope: container"},
 	})
 }
@@ -60,7 +60,7 @@ func closestNodes(f Facts) []finding.Finding {
 		Evidence: []string{
 			f.optionsSay(), finding.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
 		},
-		Why: "A container that needs two nodes gets those with the lowest numbers, which may be on two sockets.",
+		Why: "A container that needs two nodes gets the nodes with the lowest numbers, possibly on two sockets.",
 		Fix: []string{orConfigure + "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}"},
 	})
 }
@@ -93,7 +93,7 @@ func wholeNodesReserved(f Facts) (findings []finding.Finding) {
 			Evidence: []string{
 				f.Says("reservedSystemCPUs", f.ReservedCPUs), fmt.Sprintf("node %d has the CPUs %s", number, set),
 			},
-			Why: "No guaranteed pod can have its CPUs where the GPUs and VFs of that node are: those are lost " +
+			Why: "No guaranteed pod can have its CPUs near the GPUs and VFs of this node: these devices are lost " +
 				"to such pods.",
 			Fix: []string{"spread reservedSystemCPUs over all nodes: \"" + f.FirstCPUs() + "\""},
 		})
@@ -110,7 +110,7 @@ func oldSettings(f Facts) []finding.Finding {
 	return finding.OfSome(evidence, finding.Finding{
 		ID: "kubelet-restart", Severity: finding.Warning,
 		Summary: "The kubelet was started before its configuration was changed.",
-		Why:     "It may still run with other settings than those that this report is about.",
+		Why:     "The running kubelet may still use other settings than this report.",
 		Fix:     []string{"drain the node, then: systemctl restart kubelet"},
 	})
 }

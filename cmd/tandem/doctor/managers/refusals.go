@@ -40,7 +40,7 @@ func unknownPolicies(f Facts) (findings []finding.Finding) {
 			ID: s.id, Severity: finding.Error,
 			Summary:  fmt.Sprintf("The kubelet's %s is %s.", s.key, s.value),
 			Evidence: []string{f.Says(s.key, s.value)},
-			Why:      "The kubelet knows no such value and does not start.",
+			Why:      "The kubelet rejects the value and does not start.",
 			Fix:      []string{fmt.Sprintf("one of: %s", strings.Join(s.known, ", "))},
 		})
 	}
@@ -71,7 +71,7 @@ func badOptions(f Facts) (findings []finding.Finding) {
 			Summary:  fmt.Sprintf("The kubelet's Topology Manager has the option %s: %q, and %s.", option, value, why),
 			Evidence: []string{f.optionsSay()},
 			Why:      "The kubelet does not start.",
-			Fix:      []string{"correct the option in topologyManagerPolicyOptions, or take it out"},
+			Fix:      []string{"correct or remove the option in topologyManagerPolicyOptions"},
 		})
 	}
 	return findings
@@ -96,12 +96,12 @@ func reservedWithCgroup(f Facts) []finding.Finding {
 	hasCgroup := f.SystemReservedCgroup != "" || f.KubeReservedCgroup != ""
 	return finding.When(f.ReservedCPUs != "" && hasCgroup, finding.Finding{
 		ID: "reserved-cpus", Severity: finding.Error,
-		Summary: "The kubelet has reservedSystemCPUs beside systemReservedCgroup or kubeReservedCgroup.",
+		Summary: "The kubelet has reservedSystemCPUs together with systemReservedCgroup or kubeReservedCgroup.",
 		Evidence: []string{
 			f.Says("reservedSystemCPUs", f.ReservedCPUs), f.Says("systemReservedCgroup", f.SystemReservedCgroup),
 			f.Says("kubeReservedCgroup", f.KubeReservedCgroup),
 		},
-		Why: "The kubelet takes named CPUs or a cgroup, and does not start with both.",
+		Why: "The kubelet accepts either named CPUs or a cgroup, and does not start with both.",
 		Fix: []string{"reserve an amount: cpu in systemReserved and kubeReserved, without reservedSystemCPUs"},
 	})
 }
@@ -138,7 +138,7 @@ func noReservedCPUs(f Facts) []finding.Finding {
 			f.Says("reservedSystemCPUs", strconv.Quote(f.ReservedCPUs)),
 			f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)), f.Says("systemReserved", fmt.Sprint(f.SystemReserved)),
 		},
-		Why: "The kubelet does not start: its static policy wants reservedSystemCPUs, " +
+		Why: "The kubelet does not start: the static policy requires reservedSystemCPUs, " +
 			"or CPUs in kubeReserved or systemReserved.",
 		Fix: []string{fixKubelet + " --static-cpus, or reservedSystemCPUs: \"" + f.FirstCPUs() + "\""},
 	})
@@ -151,8 +151,8 @@ func noReservedMemory(f Facts) []finding.Finding {
 		Evidence: []string{
 			f.Says("memoryManagerPolicy", "Static"), f.Says("reservedMemory", "none"),
 		},
-		Why: "The kubelet does not start: the static policy wants as much reserved memory as kubeReserved, " +
-			"systemReserved and the eviction limit together.",
+		Why: "The kubelet does not start: the static policy requires reservedMemory equal to kubeReserved, " +
+			"systemReserved and the eviction limit in total.",
 		Fix: []string{"reservedMemory: [{numaNode: 0, limits: {memory: SUM}}]"},
 	})
 }

@@ -63,12 +63,12 @@ func (f Facts) StaleStates(dir string) (stale []StaleState, closed map[string]er
 		case err != nil:
 			found.Summary = fmt.Sprintf("The kubelet's %s cannot be read.", s.name)
 			found.Evidence = []string{fmt.Sprintf("%s: %v", path, err)}
-			found.Why = "The kubelet does not start with a state file that is damaged."
+			found.Why = "The kubelet does not start with a damaged state file."
 		case state.PolicyName != s.policy:
 			found.Summary = fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.",
 				s.name, state.PolicyName, s.policy)
 			found.Evidence = []string{fmt.Sprintf("%s: policyName %s", path, state.PolicyName)}
-			found.Why = "When it starts next, the kubelet refuses to: the file has to go whenever the policy " +
+			found.Why = "The kubelet will not start again: the file has to be removed whenever the policy " +
 				"changes."
 		default:
 			summary, evidence := s.problem(state)
@@ -77,7 +77,7 @@ func (f Facts) StaleStates(dir string) (stale []StaleState, closed map[string]er
 			}
 			found.Summary = summary
 			found.Evidence = []string{path + ": defaultCpuSet " + state.DefaultCPUSet, evidence}
-			found.Why = "When it starts next, the kubelet refuses to."
+			found.Why = "The kubelet will not start again."
 		}
 		stale = append(stale, StaleState{path, found})
 	}
@@ -97,10 +97,10 @@ func (f Facts) cpuStateProblem(state stateFile) (summary, evidence string) {
 		kept := len(named.Without(shared)) == 0
 		switch {
 		case strict && len(shared.Without(named)) < len(shared):
-			return "CPUs that are reserved strictly are among the shared ones in cpu_manager_state.",
+			return "Strictly reserved CPUs are in the shared pool of cpu_manager_state.",
 				"reserved: " + named.String()
 		case !strict && !kept:
-			return "CPUs that are reserved are given to containers in cpu_manager_state.",
+			return "Reserved CPUs are assigned to containers in cpu_manager_state.",
 				"reserved: " + named.String()
 		case strict:
 			all = all.Without(named)

@@ -28,7 +28,7 @@ func parseFlags(args []string) Flags {
 	return flags
 }
 
-// last is the value of a flag that holds one.
+// last returns the value of a flag with a single value.
 func (f Flags) last(name string) string {
 	if values := f[name]; len(values) > 0 {
 		return values[len(values)-1]
@@ -36,7 +36,7 @@ func (f Flags) last(name string) string {
 	return ""
 }
 
-// pairs are the values of a flag that holds an object, "a=1,b=2" (MapStringString in k8s.io/component-base).
+// pairs returns the entries of a map flag, "a=1,b=2" (MapStringString in k8s.io/component-base).
 func (f Flags) pairs(name string) map[string]string {
 	object := map[string]string{}
 	for _, list := range f[name] {
@@ -64,8 +64,8 @@ func (f Flags) reservedMemory(name string) (list []MemoryReservation) {
 	return list
 }
 
-// override takes over the flags that stand above the files (cmd/kubelet/app/options of Kubernetes). A flag
-// replaces an object whole.
+// override applies the flags, which take precedence over files (cmd/kubelet/app/options of Kubernetes). A
+// flag replaces an object completely.
 func (s *Settings) override(flags Flags) {
 	texts := map[string]struct {
 		key   string

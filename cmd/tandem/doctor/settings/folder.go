@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// Folder is a folder of the node that root alone can change. Its methods take names, not paths, and follow no
-// links; a change is on the disk when they return.
+// Folder is a folder of the node that only root can change. The methods take names, not paths, do not follow
+// links, and return after the change is on disk.
 type Folder interface {
 	Read(name string) ([]byte, error)
-	Create(name string, content []byte) error // a file that is not there yet
+	Create(name string, content []byte) error // creates a new file
 	Rename(from, to string) error
 	Remove(name string) error
 	Close() error
 }
 
-// heldFolder is a folder by its descriptor.
+// heldFolder is a folder with an open descriptor.
 type heldFolder struct {
 	path string
 	root *os.Root
 	self *os.File
 }
 
-// OpenFolder opens a folder to change files in it, for this process alone. It refuses a path that others than
-// root, or than who runs this, can make lead elsewhere.
+// OpenFolder opens and locks a folder to change its files. It rejects a path that users other than root and
+// the current user can redirect.
 func OpenFolder(path string) (Folder, error) {
 	if err := ownPath(path); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -46,13 +46,13 @@ func OpenFolder(path string) (Folder, error) {
 	}
 	if err != nil {
 		root.Close()
-		return nil, fmt.Errorf("lock %s, which another tandem doctor may be changing: %w", path, err)
+		return nil, fmt.Errorf("lock %s, possibly in use by another tandem doctor: %w", path, err)
 	}
 	return &heldFolder{path, root, self}, nil
 }
 
-// ownPath checks each folder from the top down: once one belongs to root and others cannot write to it,
-// nobody else can put another in the place of the one below.
+// ownPath checks each folder from the top down: if only root can write to a folder, no other user can replace
+// the folder below.
 func ownPath(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -84,13 +84,13 @@ func ownFolder(info fs.FileInfo) error {
 	othersWrite := info.Mode().Perm()&0o002 != 0 || info.Mode().Perm()&0o020 != 0 && owner.Gid != 0
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return errors.New("a link is not followed: name the folder that it leads to")
+		return errors.New("the folder is a symbolic link: name its target instead")
 	case !info.IsDir():
 		return errors.New("it is no folder")
 	case owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to user %d, who can change it", owner.Uid)
+		return fmt.Errorf("the file belongs to user %d, who can change it", owner.Uid)
 	case othersWrite && info.Mode()&fs.ModeSticky == 0:
-		return errors.New("others than root can write to it")
+		return errors.New("users other than root can write to the file")
 	}
 	return nil
 }
@@ -106,13 +106,13 @@ func (f *heldFolder) Read(name string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: it is a link, or no file of a reasonable size",
 			filepath.Join(f.path, name))
 	}
-	return f.root.ReadFile(name) // in a folder that nobody else changes meanwhile
+	return f.root.ReadFile(name) // the lock excludes concurrent changes
 }
 
-// ownMode is the mode of a file of Tandem's; it holds no secret.
+// ownMode is the mode of Tandem's file, which contains no secret.
 const ownMode = 0o644
 
-// Create makes a file.
+// Create creates a file.
 func (f *heldFolder) Create(name string, content []byte) error {
 	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownMode)
 	if err != nil {
@@ -122,7 +122,7 @@ func (f *heldFolder) Create(name string, content []byte) error {
 	return errors.Join(err, file.Chmod(ownMode), file.Sync(), file.Close())
 }
 
-// Rename puts a file in the place of another.
+// Rename renames a file, and replaces an existing file.
 func (f *heldFolder) Rename(from, to string) error {
 	if err := f.root.Rename(from, to); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (f *heldFolder) Rename(from, to string) error {
 	return f.self.Sync()
 }
 
-// Remove removes a file. One that is not there is an error.
+// Remove removes a file. A missing file is an error.
 func (f *heldFolder) Remove(name string) error {
 	if err := f.root.Remove(name); err != nil {
 		return err
@@ -138,10 +138,10 @@ func (f *heldFolder) Remove(name string) error {
 	return f.self.Sync()
 }
 
-// Close lets others change the folder.
+// Close closes and unlocks the folder.
 func (f *heldFolder) Close() error { return errors.Join(f.self.Close(), f.root.Close()) }
 
-// changeTime is when a file, its name or its rights changed last.
+// changeTime returns the time of the last change of a file, its name or its permissions.
 func changeTime(info fs.FileInfo) time.Time {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

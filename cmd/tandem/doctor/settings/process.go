@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings reads the settings of the kubelet that runs on a node, and adds to them by one file of its
-// own in the kubelet's folder of drop-ins.
+// Package settings reads the settings of a node's running kubelet, and adds settings with a separate file in
+// the kubelet's folder of drop-ins.
 //
-// The name of a process and its command line are whatever the process wants them to be. [FindProcess] trusts
-// one that is root's and in the namespaces of the node's first process, and only if it is the only one. A
-// [Folder] is written to only if root alone can change it and each folder above it, without following links.
+// A process can choose its name and command line. [FindProcess] therefore trusts only a process of root in
+// the namespaces of the node's first process, and only if no second process matches. A [Folder] is changed
+// only if root alone can change the folder and all parent folders, and links are not followed.
 package settings
 
 import (
@@ -19,16 +19,16 @@ import (
 	"time"
 )
 
-// Process is the kubelet that runs on a node; the zero value stands for none.
+// Process is the running kubelet of a node; the zero value means none.
 type Process struct {
 	PID   string
 	Flags Flags
-	Root  string        // through which its files are reached, "" if they have the same paths here
-	Age   time.Duration // since it started; 0 if unknown
+	Root  string        // prefix of the process's paths, "" for the same paths
+	Age   time.Duration // time since the start; 0 if unknown
 }
 
-// FindProcess finds the kubelet below a /proc, "" for none. Processes that only call themselves kubelet are
-// an error unless the kubelet is there too.
+// FindProcess finds the kubelet in a /proc, "" for none. Untrusted processes with the name kubelet are an
+// error if no trusted process exists.
 func FindProcess(procRoot string) (Process, error) {
 	if procRoot == "" {
 		return Process{}, nil
@@ -42,13 +42,13 @@ func FindProcess(procRoot string) (Process, error) {
 		}
 		if err := trust(procRoot, dir); err == nil {
 			found = append(found, dir)
-		} else if !errors.Is(err, fs.ErrNotExist) { // else it has ended
-			refused = append(refused, fmt.Sprintf("process %s calls itself kubelet, and %v", filepath.Base(dir), err))
+		} else if !errors.Is(err, fs.ErrNotExist) { // ErrNotExist: the process has ended
+			refused = append(refused, fmt.Sprintf("process %s has the name kubelet, but %v", filepath.Base(dir), err))
 		}
 	}
 	switch {
 	case len(found) > 1:
-		return Process{}, fmt.Errorf("find the kubelet: %d processes are one: %s",
+		return Process{}, fmt.Errorf("find the kubelet: %d processes match: %s",
 			len(found), strings.Join(found, ", "))
 	case len(found) == 1:
 		return readProcess(procRoot, found[0])
@@ -59,8 +59,8 @@ func FindProcess(procRoot string) (Process, error) {
 	}
 }
 
-// trust says why a process is not the node's kubelet, whatever it calls itself. A reader who may not see
-// namespaces has no right that the process could abuse.
+// trust returns an error if a process is not the node's kubelet. A reader without permission for namespaces
+// has no permissions that the process could abuse.
 func trust(procRoot, dir string) error {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
@@ -78,14 +78,14 @@ func trust(procRoot, dir string) error {
 		case err != nil:
 			return fmt.Errorf("its namespaces cannot be read: %w", err)
 		case own != first:
-			return fmt.Errorf("it is in a %s namespace of its own, not the node's: a container", namespace)
+			return fmt.Errorf("it runs in a container: its %s namespace is not the node's", namespace)
 		}
 	}
 	return nil
 }
 
 // isRoot reads /proc/PID/status, in which the kernel escapes line feeds of the process's name. The owner of
-// /proc/PID would not do: that is root for a process that cannot be dumped.
+// /proc/PID is not sufficient: root also owns the folders of undumpable processes.
 func isRoot(status string) bool {
 	for line := range strings.Lines(status) {
 		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
@@ -115,7 +115,7 @@ func readProcess(procRoot, dir string) (Process, error) {
 // ticks a second are in /proc/PID/stat on every architecture of Go (USER_HZ).
 const ticks = 100
 
-// age is how long a process has run; 0 if /proc does not tell (proc_pid_stat(5), proc_uptime(5)).
+// age returns the time since the start of a process; 0 if unknown (proc_pid_stat(5), proc_uptime(5)).
 func age(procRoot, dir string) time.Duration {
 	uptime, uptimeErr := os.ReadFile(filepath.Join(procRoot, "uptime"))
 	stat, statErr := os.ReadFile(filepath.Join(dir, "stat"))

@@ -20,13 +20,13 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
-// Files are where the kubelet's configuration is: a file, and a folder of drop-ins, "" for none.
+// Files are the paths of the kubelet's configuration: a file and a folder of drop-ins, "" for none.
 type Files struct {
 	Config, Dir string
-	Guessed     bool // Config is where kubeadm puts it; else the kubelet does not start without it
+	Guessed     bool // Config is kubeadm's default path, and may be missing
 }
 
-// path is what a flag names, as it is reached from here; "" for nothing.
+// path returns the path in a flag, with the prefix of the process; "" for no path.
 func (p Process) path(flag string) string {
 	path := p.Flags.last(flag)
 	if path == "" {
@@ -35,12 +35,12 @@ func (p Process) path(flag string) string {
 	return filepath.Join(p.Root, "/", path) // systemd starts it in /
 }
 
-// RootDir is the folder in which the process has its files.
+// RootDir returns the root folder of the process (--root-dir).
 func (p Process) RootDir() string {
 	return cmp.Or(p.path("root-dir"), filepath.Join(p.Root, kubelet.DefaultDir))
 }
 
-// Files are those that the process reads; given ones count before them.
+// Files returns the files that the process reads; paths in the argument take precedence.
 func (p Process) Files(given Files, kubeletDir string) Files {
 	files := Files{Config: p.path("config"), Dir: p.path("config-dir")}
 	if given.Config != "" {
@@ -55,21 +55,21 @@ func (p Process) Files(given Files, kubeletDir string) Files {
 	return files
 }
 
-// Default is where kubeadm puts the kubelet's configuration.
+// Default returns kubeadm's path of the kubelet's configuration.
 func Default(kubeletDir string) string { return filepath.Join(kubeletDir, configuration.FileName) }
 
-// MemoryReservation is the memory of a NUMA node that containers do not get.
+// MemoryReservation is the reserved memory of a NUMA node.
 type MemoryReservation struct {
 	NUMANode int               `json:"numaNode"`
 	Limits   map[string]string `json:"limits"`
 }
 
-// Settings are the kubelet's, as far as they matter here: keys of KubeletConfiguration
+// Settings are the settings of the kubelet that doctor checks: keys of KubeletConfiguration
 // (k8s.io/kubelet/config/v1beta1).
 type Settings struct {
-	Read                 bool                `json:"-"` // they are known
-	Files                []string            `json:"-"` // that were read, in the kubelet's order
-	origin               map[string]string   // key to the file or flag that sets it
+	Read                 bool                `json:"-"` // the settings are known
+	Files                []string            `json:"-"` // files with settings, in the kubelet's order
+	origin               map[string]string   // source of each key, a file or flag
 	Policy               string              `json:"topologyManagerPolicy"`
 	Scope                string              `json:"topologyManagerScope"`
 	PolicyOptions        map[string]string   `json:"topologyManagerPolicyOptions"`
@@ -84,8 +84,7 @@ type Settings struct {
 	ReservedMemory       []MemoryReservation `json:"reservedMemory"`
 }
 
-// Overlay has the content of files that are not on the disk, or are there with another one; nil for one that
-// is to be gone.
+// Overlay contains files that replace or extend the files on disk; nil content means a missing file.
 type Overlay map[string][]byte
 
 func (o Overlay) removes(file string) bool {
@@ -125,7 +124,7 @@ func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 	return s, nil
 }
 
-// inOrder compares paths as [filepath.WalkDir] meets them: name by name.
+// inOrder compares paths in the order of [filepath.WalkDir]: name by name.
 func inOrder(a, b string) int {
 	const separator = string(filepath.Separator)
 	return slices.Compare(strings.Split(a, separator), strings.Split(b, separator))
@@ -145,10 +144,10 @@ func (s *Settings) merge(file string, overlay Overlay) (err error) {
 	return err
 }
 
-// Origin is the file or flag that sets a key, "" for none.
+// Origin returns the file or flag that sets a key, "" for none.
 func (s *Settings) Origin(key string) string { return s.origin[key] }
 
-// Says is the evidence for a key: where it is set, or that it is not.
+// Says returns the evidence for a key: the source of the value, or the default.
 func (s *Settings) Says(key string, value any) string {
 	if origin, ok := s.origin[key]; ok {
 		return fmt.Sprintf("%s: %s: %v", origin, key, value)
@@ -156,13 +155,13 @@ func (s *Settings) Says(key string, value any) string {
 	return fmt.Sprintf("%s: %s is not set, the default is %v", s.Sources(), key, value)
 }
 
-// Sources are the files, for people. A kubelet that has none goes by its flags.
+// Sources returns the files, for people, or the command line of a kubelet without files.
 func (s *Settings) Sources() string {
 	return cmp.Or(strings.Join(s.Files, ", "), "the kubelet's command line")
 }
 
-// ReservedAmount is how many CPUs kubeReserved and systemReserved keep from containers (NewManager in
-// pkg/kubelet/cm/cpumanager). What is no quantity counts as none.
+// ReservedAmount returns the number of CPUs in kubeReserved and systemReserved (NewManager in
+// pkg/kubelet/cm/cpumanager). An invalid quantity counts as zero.
 func (s *Settings) ReservedAmount() int {
 	var milli int64
 	for _, reserved := range []map[string]string{s.KubeReserved, s.SystemReserved} {
@@ -174,11 +173,11 @@ func (s *Settings) ReservedAmount() int {
 	return int((milli + core - 1) / core)
 }
 
-// slack is how exactly the age of a process and the time of a file can be compared.
+// slack is the precision of comparisons between the age of a process and the time of a file.
 const slack = 100 * time.Millisecond
 
-// ChangedSince lists the files and folders that have changed after the process started: it may run with other
-// settings. A file's times are those of the file and of its place, so that a copy with old times counts.
+// ChangedSince returns the files and folders that changed after the start of the process, which may run with
+// older settings. The status change time also counts, so that a copy with an old modification time is found.
 func (p Process) ChangedSince(now time.Time, files ...string) (changed []string) {
 	if p.Age <= 0 || now.IsZero() {
 		return nil
@@ -188,7 +187,7 @@ func (p Process) ChangedSince(now time.Time, files ...string) (changed []string)
 		if err != nil {
 			continue
 		}
-		age := now.Sub(changeTime(info)) // less than nothing if the clock was set back
+		age := now.Sub(changeTime(info)) // negative after the clock was set back
 		if age >= 0 && age+slack < p.Age {
 			changed = append(changed, file)
 		}

@@ -35,6 +35,9 @@ profiles:
         enabled:
           - name: Tandem
             weight: {{ int64 .Values.scheduler.weight }}
+      filter: # before NodeResourcesFit, which takes longer
+        enabled:
+          - name: Tandem
 {{- end }}
 
 {{/* A scheduler that would wait for ever, or have nothing to go by. */}}

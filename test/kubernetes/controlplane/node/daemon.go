@@ -134,7 +134,7 @@ func (m *Machine) Prepares() (map[string]time.Duration, error) {
 				Claim   string        `json:"claim"`
 				Took    time.Duration `json:"took"`
 			}
-			if json.Unmarshal(line, &said) == nil && said.Message == "prepare" {
+			if json.Unmarshal(line, &said) == nil && said.Message == "prepared" {
 				took[said.Claim] = said.Took
 			}
 		}

@@ -43,10 +43,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := pflag.NewFlagSet("demo", pflag.ContinueOnError)
 	bin := flags.String("bin", "bin", "folder with tandem-gpu and tandem-rdma")
 	nvml := flags.String("nvml", "",
-		"the stand-in for NVIDIA's library (make nvml); without one the NVIDIA machines are left out")
+		"stand-in for NVIDIA's NVML library (make nvml); without a library, NVIDIA machines are skipped")
 	names := flags.StringArray("machine", nil, "recorded machine to show, may be repeated (default all)")
 	width := flags.Int("width", terminalWidth(out),
-		"columns to print; below 100 the two halves of a line go one below the other")
+		"width of the output in columns; below 100, each line is split in two")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

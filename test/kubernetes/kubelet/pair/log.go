@@ -18,13 +18,13 @@ type Line struct {
 
 	Time     time.Time `json:"time"`
 	Level    string    `json:"level"`
-	Message  string    `json:"msg"` // "allocate", "prefer" …
+	Message  string    `json:"msg"` // "allocated", "preferred" …
 	Resource string    `json:"resource"`
-	Devices  []string  `json:"devices"` // of "allocate", in the order of the answer
-	Chosen   []string  `json:"chosen"`  // of "prefer"
-	Source   string    `json:"source"`  // of "prefer": the chooser, "coordinator" or "local"
-	Reason   string    `json:"reason"`  // of "prefer": why
-	Address  string    `json:"address"` // of "serve metrics and probes"
+	Devices  []string  `json:"devices"` // of "allocated", in the order of the answer
+	Chosen   []string  `json:"chosen"`  // of "preferred"
+	Source   string    `json:"source"`  // of "preferred": the chooser, "coordinator" or "local"
+	Reason   string    `json:"reason"`  // of "preferred": why
+	Address  string    `json:"address"` // of "serving metrics and probes"
 }
 
 // Log has the log of both daemons.

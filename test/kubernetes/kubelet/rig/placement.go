@@ -147,7 +147,7 @@ func (r *Rig) readLog(ctx context.Context, placements []Placement, position int,
 func allocations(lines []pair.Line, since time.Time) []string {
 	var allocated []pair.Line
 	for _, line := range lines {
-		if line.Message == "allocate" && line.Time.After(since) {
+		if line.Message == "allocated" && line.Time.After(since) {
 			allocated = append(allocated, line)
 		}
 	}

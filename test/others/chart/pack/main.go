@@ -23,8 +23,8 @@ import (
 
 func main() {
 	chart := pflag.String("chart", "../../deployments/helm/tandem", "folder of the chart")
-	program := pflag.String("program", "../../bin/tandem", "program that says the version")
-	out := pflag.String("out", "", "folder to write the package into")
+	program := pflag.String("program", "../../bin/tandem", "program that prints the version (tandem version)")
+	out := pflag.String("out", "", "output folder of the package")
 	pflag.Parse()
 	if err := run(*chart, *program, *out); err != nil {
 		fmt.Fprintf(os.Stderr, "pack: %v\n", err)

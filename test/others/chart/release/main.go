@@ -27,10 +27,11 @@ func main() {
 	pflag.StringVar(&c.chart, "chart", "../../deployments/helm/tandem", "folder of the chart")
 	pflag.StringVarP(&c.namespace, "namespace", "n", "kube-system", "namespace of the objects")
 	pflag.StringVar(&c.kubernetes, "kube-version", render.Newest,
-		"version of Kubernetes that the manifests are for")
-	pflag.StringArrayVarP(&c.files, "values", "f", nil, "file of values, a preset for instance; again for more")
-	pflag.StringArrayVar(&c.settings, "set", nil, "a value: image.tag=v1; again for more")
-	pflag.StringArrayVar(&c.texts, "set-string", nil, "a value that is text: image.tag=1.2; again for more")
+		"Kubernetes version of the manifests")
+	pflag.StringArrayVarP(&c.files, "values", "f", nil, "file of Helm values, for example a preset; repeatable")
+	pflag.StringArrayVar(&c.settings, "set", nil, "a Helm value, such as image.tag=v1; repeatable")
+	pflag.StringArrayVar(&c.texts, "set-string", nil,
+		"a Helm value of type string, such as image.tag=1.2; repeatable")
 	pflag.Parse()
 	if err := c.write(os.Stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "release: %v\n", err)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-k8s/tandem/cluster/rank"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
@@ -24,10 +23,10 @@ func TestEqualNodesAnswerOnce(t *testing.T) {
 	server.Hold(b, "y", "0-1", "0-1")
 	other.Spec.Resources[0].Unhealthy = "7"
 	r := start(t, a, b, other)
-	if r.plugin.object("a").kind != r.plugin.object("b").kind {
+	if r.plugin.objects.valid("a").kind != r.plugin.objects.valid("b").kind {
 		t.Error("equal nodes are of two kinds")
 	}
-	if r.plugin.object("a").kind == r.plugin.object("other").kind {
+	if r.plugin.objects.valid("a").kind == r.plugin.objects.valid("other").kind {
 		t.Error("nodes of which one has an unhealthy GPU are of one kind")
 	}
 	pod := server.Pod("new", 2, 2)
@@ -46,7 +45,7 @@ func TestEqualNodesAnswerOnce(t *testing.T) {
 	}
 }
 
-// Deleted versions are forgotten: only the hashes of their offers remain.
+// Deleted versions are forgotten: only the hashes of their classes remain, with the offers.
 func TestVersionsAreForgotten(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()
@@ -62,32 +61,44 @@ func TestVersionsAreForgotten(t *testing.T) {
 		topology.Spec.Kubelet.Version = fmt.Sprint(i, pad)  // of a kind of its own
 		topology.Spec.Switches[0].Name = fmt.Sprint(i, pad) // and of a shape
 		object := newPublished(t, r, topology)
-		object.offer(on("a"), pod, request("1"))
+		object.observation(on("a")).offer(pod, "1")
 	}
 	if now := heap(); now > before+20<<20 {
 		t.Errorf("%d MiB are kept of 200 versions of an object", (now-before)>>20)
 	}
-	if got := len(r.offers.known); got != 200 {
-		t.Errorf("there is little to forget: %d offers", got)
+	if got := len(r.classes.known); got != 200 {
+		t.Errorf("there is little to forget: %d classes", got)
 	}
 	runtime.KeepAlive(r)
 }
 
-// The cache of offers is bounded for any number of requests and nodes.
-func TestOffersAreBounded(t *testing.T) {
-	var c offerCache
-	for i := range 3 * maxOffers / 2 {
-		c.remember(question{wish: request(fmt.Sprint(i))}, rank.Offer{Free: i})
+// The cached results are bounded for any number of requests and nodes.
+func TestResultsAreBounded(t *testing.T) {
+	var m memo[int]
+	for i := range 3 * maxRequests / 2 {
+		m.remember(request(fmt.Sprint(i)), i)
+		if n := len(*m.known.Load()); n > maxRequests {
+			t.Fatalf("%d results", n)
+		}
+		if last, known := m.find(request(fmt.Sprint(i))); !known || last != i {
+			t.Fatalf("result %d is %d, %t", i, last, known)
+		}
 	}
-	if len(c.known) > maxOffers {
-		t.Errorf("%d offers", len(c.known))
-	}
-	if offer, known := c.find(question{wish: request(fmt.Sprint(3*maxOffers/2 - 1))}); !known ||
-		offer.Free != 3*maxOffers/2-1 {
-		t.Errorf("the last one is %+v, %t", offer, known)
+	var c classes
+	object := newPublished(t, newReader(klog.Background()), server.Topology("a", 1, true))
+	state := object.observation(on("a")).after
+	for i := range 3 * maxClasses / 2 {
+		k := kind{byte(i), byte(i >> 8)}
+		class := c.find(k, state)
+		if len(c.known) > maxClasses {
+			t.Fatalf("%d classes", len(c.known))
+		}
+		if c.find(k, state) != class {
+			t.Fatalf("class %d is not known", i)
+		}
 	}
 }
 
 func (r *rig) offer(pod *v1.Pod, info fwk.NodeInfo) any {
-	return r.plugin.object(info.Node().Name).offer(info, pod, request("2"))
+	return r.plugin.objects.valid(info.Node().Name).observation(info).offer(pod, "2")
 }

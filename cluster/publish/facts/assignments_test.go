@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts_test
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/object"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const (
+	gpuID      = "0000:11:00.0"
+	registered = `"RegisteredDevices":{"amd.com/gpu":["0000:11:00.0"]}},"Checksum":0}`
+	gpuFree    = `{"Data":{"PodDeviceEntries":[],` + registered
+	gpuHeld    = `{"Data":{"PodDeviceEntries":[{"PodUID":"uid","ContainerName":"c",` +
+		`"ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"]}}],` + registered
+	damaged = `{"Data":`
+)
+
+// oneGPU is a node with one GPU.
+type oneGPU struct {
+	*testing.T
+	dir    string
+	reader *facts.Reader
+	log    *bytes.Buffer
+	tree   *topology.Tree
+	gpu    device.Device
+}
+
+func newOneGPU(t *testing.T, settings string) *oneGPU {
+	t.Helper()
+	n := &oneGPU{T: t}
+	n.dir, n.reader, n.log = node(t, nil)
+	write(t, filepath.Join(n.dir, "config.yaml"), header+settings)
+	address, err := topology.ParseAddress(gpuID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.tree, err = topology.Read(empty()); err != nil {
+		t.Fatal(err)
+	}
+	n.gpu = device.Device{ID: gpuID, Address: address, NUMA: topology.Node(0), Healthy: true}
+	return n
+}
+
+func (n *oneGPU) record(content string) { write(n.T, kubelet.CheckpointPath(n.dir), content) }
+
+func (n *oneGPU) read() facts.Facts {
+	return n.reader.Read(n.Context(), n.tree, []facts.Resource{
+		{Name: "amd.com/gpu", Kind: device.GPU, Devices: []device.Device{n.gpu}},
+	})
+}
+
+// While the checkpoint cannot be read, the devices of pods stay those of the last read, marked as such.
+func TestUnreadableCheckpointFreesNothing(t *testing.T) {
+	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
+	for i, step := range []struct {
+		content, free string
+		stale         bool
+	}{
+		{gpuHeld, "0/1", false},
+		{damaged, "0/1", true},
+		{damaged, "0/1", true},
+		{gpuFree, "1/1", false},
+		{damaged, "1/1", true},
+	} {
+		n.record(step.content)
+		f := n.read()
+		if got := object.Build(f).Summary.GPUs; got != step.free {
+			t.Errorf("step %d: free GPUs %s, want %s\n%s", i, got, step.free, n.log)
+		}
+		if f.Unread != nil || (f.Stale != nil) != step.stale {
+			t.Errorf("step %d: unread: %v, stale: %v", i, f.Unread, f.Stale)
+		}
+		if step.stale && !strings.Contains(f.Stale.Error(), kubelet.CheckpointPath(n.dir)) {
+			t.Errorf("step %d: %v does not name the file", i, f.Stale)
+		}
+	}
+	if told := strings.Count(n.log.String(), "as known before"); told != 2 {
+		t.Errorf("two outages, told %d times:\n%s", told, n.log)
+	}
+}
+
+// Files that were never read make the assignments unknown, until they can be read. An absent file is empty.
+func TestAssignmentsNeverRead(t *testing.T) {
+	const settings = "topologyManagerPolicy: restricted\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"
+	n := newOneGPU(t, settings)
+	if f := n.read(); f.Unread != nil {
+		t.Errorf("before the first pod: %v", f.Unread)
+	}
+	for _, path := range []func(dir string) string{
+		kubelet.CheckpointPath,
+		func(dir string) string { return filepath.Join(dir, facts.CPUStateFile) },
+		func(dir string) string { return filepath.Join(dir, facts.MemoryStateFile) },
+	} {
+		n := newOneGPU(t, settings)
+		file := path(n.dir)
+		write(t, file, damaged)
+		f := n.read()
+		if !errors.Is(f.Unread, facts.ErrUnread) || !strings.Contains(f.Unread.Error(), file) || f.Stale != nil {
+			t.Errorf("%s: unread: %v, stale: %v", file, f.Unread, f.Stale)
+		}
+		write(t, file, "{}")
+		if f := n.read(); f.Unread != nil {
+			t.Errorf("%s: once it can be read: %v", file, f.Unread)
+		}
+	}
+}

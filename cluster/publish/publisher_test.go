@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package publish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/survive"
+)
+
+// broken is the knowledge of a plugin of which a read panics.
+type broken struct{}
+
+func (broken) Announced() (admission.Announced, <-chan struct{}) { panic("index out of range") }
+
+func (broken) Enforcement() (intent.Enforcement, <-chan struct{}) {
+	return intent.Enforcement{}, nil
+}
+
+// unused is a target that nothing is written to.
+type unused struct{}
+
+func (unused) Name() string                                     { return "tandem" }
+func (unused) Write(context.Context, facts.Facts) (bool, error) { return false, errors.New("unused") }
+func (unused) Forget()                                          {}
+
+// knowing is a target that is written if the facts are known.
+type knowing struct{ unused }
+
+func (knowing) Write(_ context.Context, f facts.Facts) (bool, error) {
+	return f.Unread == nil, f.Unread
+}
+
+// A target with unknown content waits for other facts, says so, and is written at once with them.
+func TestUnreadFactsAreAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		attempts := 0
+		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) { attempts++ }}
+		k := keeper{
+			Config: &config, sink: knowing{}, newest: &cell{changed: make(chan struct{})}, notes: &notes{},
+		}
+		go k.keep(ctx)
+		k.newest.put(facts.Facts{Unread: facts.ErrUnread})
+		<-time.After(time.Hour)
+		all := k.notes.all()
+		if attempts != 1 || len(all) != 1 || !strings.Contains(all[0], facts.ErrUnread.Error()) {
+			t.Errorf("%d attempts, notes %q", attempts, all)
+		}
+		k.newest.put(facts.Facts{})
+		synctest.Wait()
+		if all := k.notes.all(); attempts != 2 || len(all) > 0 {
+			t.Errorf("%d attempts, notes %q", attempts, all)
+		}
+	})
+}
+
+// A panic ends Publish with all its work, so that the caller can call Publish again; until then a note says
+// that the publication is not up to date.
+func TestPublishEndsAfterPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		log := slog.New(slog.DiscardHandler)
+		p := New(Config{
+			Sinks: []Sink{unused{}}, Log: log, Published: func(string, error) {},
+			Watch: func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
+		})
+		ended := make(chan error, 1)
+		go func() {
+			ended <- survive.Do(log, func() error { return p.Publish(ctx, broken{}) })
+		}()
+		select {
+		case err := <-ended:
+			if !survive.Panicked(err) {
+				t.Errorf("ended: %v", err)
+			}
+			if notes := p.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "not up to date") {
+				t.Errorf("notes %q", notes)
+			}
+		case <-time.After(time.Hour):
+			t.Error("an hour after the panic Publish has not returned")
+		}
+		cancel()
+		synctest.Wait()
+	})
+}

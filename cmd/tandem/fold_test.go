@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+)
+
+func TestFold(t *testing.T) {
+	t.Parallel()
+	const text = `GPUs free 3/8, VFs free 25/32; kubelet up
+
+SWITCH  NUMA  OWNERS
+0000:08:00.0  0  infer/one/main infer/two/main
+0000:26:00.0  0  -
+DEGRADED: a-word-that-is-longer-than-the-terminal-is-wide and another
+`
+	const want = `GPUs free 3/8, VFs free 25/32;
+  kubelet up
+
+SWITCH  NUMA  OWNERS
+0000:08:00.0  0  infer/one/main
+  infer/two/main
+0000:26:00.0  0  -
+DEGRADED:
+  a-word-that-is-longer-than-the-terminal-is-wide
+  and another
+`
+	if diff := cmp.Diff(want, string(fold([]byte(text), 33))); diff != "" {
+		t.Error(diff)
+	}
+	if got := string(fold([]byte(text), 0)); got != text {
+		t.Errorf("without a terminal: %q", got)
+	}
+	const cell = "0000:08:00.0  a/b c/d e/f\n"
+	if got := string(fold([]byte(cell), 29)); got != cell {
+		t.Errorf("a line that fits: %q", got)
+	}
+	if got, want := string(fold([]byte("no   word word word\n"), 12)), "no   word\n     word\n     word\n"; got != want {
+		t.Errorf("a cell: %q, want %q", got, want)
+	}
+}
+
+// FuzzFold: folding loses and invents no word, ends, and leaves no line too long that a break could shorten.
+func FuzzFold(f *testing.F) {
+	f.Add("a line of words\n", uint8(4))
+	f.Add("  indented  cells  é ü\n\n", uint8(1))
+	f.Fuzz(func(t *testing.T, text string, width uint8) {
+		got := string(fold([]byte(text), int(width)))
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
+			return r != ' ' && r != '\n' && len(strings.Fields(string(r))) == 0
+		}) {
+			return // other white space is no place of a break, and stays
+		}
+		if diff := cmp.Diff(strings.Fields(text), strings.Fields(got)); diff != "" {
+			t.Fatal(diff)
+		}
+		if width == 0 {
+			return
+		}
+		for line := range strings.Lines(got) {
+			trimmed := strings.TrimRight(line, " \n")
+			if utf8.RuneCountInString(trimmed) > int(width) && strings.Contains(strings.TrimLeft(trimmed, " "), " ") {
+				t.Fatalf("%q is longer than %d", line, width)
+			}
+		}
+	})
+}
+
+// Only a terminal has columns.
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	for _, w := range []io.Writer{&bytes.Buffer{}, printable.NewWriter(&bytes.Buffer{})} {
+		if got := columns(w); got != 0 {
+			t.Errorf("%T: %d columns", w, got)
+		}
+	}
+}

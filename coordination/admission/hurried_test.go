@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// PodResources Get hangs during an Allocate: the request source is read at the same time, not with the rest of
+// the time.
+func TestAllocateAsksASourceInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+		a.coordinator.Get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
+			<-ctx.Done()
+			return kubelet.View{}, ctx.Err()
+		}
+		var left []time.Duration
+		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, bool) {
+			deadline, _ := ctx.Deadline()
+			left = append(left, time.Until(deadline))
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return intent.Answer{}, false
+			}
+			return intent.Answer{Source: intent.PodsAPI}, true
+		}
+		id := a.all[gpus][0].ID
+		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}
+		a.coordinator.current().hold(holders.Holders{
+			{Pod: owner.Pod, Name: owner.Name, Devices: kubelet.Devices{gpus: {id}}},
+		})
+		a.allocated(gpus, []string{id})
+		for _, time := range left {
+			if time <= 0 {
+				t.Errorf("the source is asked with %v left", time)
+			}
+		}
+	})
+}
