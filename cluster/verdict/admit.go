@@ -19,10 +19,10 @@ import (
 type trial struct {
 	devicemanager.Admission
 	node     *Node
-	wishes   *wishes
+	requests *podRequests
 	got      devicemanager.Set // by this pod
-	given    []containerDevices
-	managers Given
+	assigned []containerDevices
+	managers ManagerState
 	heirs    int // number of containers since init containers have left devices
 	chance   bool
 	plan     plan
@@ -39,9 +39,9 @@ type plan struct {
 func (t *trial) Hints(container int) []hints.List {
 	var c *v1.Container
 	if container >= 0 {
-		c = t.wishes.containers[container]
+		c = t.requests.containers[container]
 	}
-	return t.managers.Hints(t.wishes.pod, c)
+	return t.managers.Hints(t.requests.pod, c)
 }
 
 // Prefer answers like the coordinator if it knows the request of the container. While the kubelet offers the
@@ -85,20 +85,20 @@ func (t *trial) Pick(of devicemanager.Set, count int) devicemanager.Set {
 func (t *trial) Allocate(container int, best hints.Hint, devices devicemanager.Set) error {
 	requests := t.Containers[container].Requests
 	t.inherit(requests)
-	if t.wishes.required && requests.Pairs(t.Node) > 0 {
+	if t.requests.required && requests.Pairs(t.Node) > 0 {
 		if err := t.misaligned(devices); err != nil {
 			return err
 		}
 	}
-	c := t.wishes.containers[container]
+	c := t.requests.containers[container]
 	if t.managers != nil {
-		if err := t.managers.Take(t.wishes.pod, c, best); err != nil {
+		if err := t.managers.Take(t.requests.pod, c, best); err != nil {
 			return err
 		}
 	}
 	t.got.Include(devices)
 	if len(requests) > 0 {
-		t.given = append(t.given, containerDevices{name: c.Name, nodes: best.Nodes, devices: devices})
+		t.assigned = append(t.assigned, containerDevices{name: c.Name, nodes: best.Nodes, devices: devices})
 	}
 	return nil
 }
@@ -139,5 +139,5 @@ func required(r *devicemanager.Refusal) bool {
 
 // held returns the devices of the admitted pod.
 func (t *trial) held() *podDevices {
-	return &podDevices{uid: t.wishes.pod.UID, containers: t.given, all: t.got}
+	return &podDevices{uid: t.requests.pod.UID, containers: t.assigned, all: t.got}
 }

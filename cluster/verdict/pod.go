@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
 
-// wishes are the device manager's view of a pod.
-type wishes struct {
+// podRequests are the device manager's view of a pod.
+type podRequests struct {
 	pod        *v1.Pod
 	containers []*v1.Container           // in the order of admission, including containers without devices
 	requests   []devicemanager.Container // of each container
@@ -37,11 +37,11 @@ func (n *Node) Concerns(pod *v1.Pod) bool {
 }
 
 // read reads a pod.
-func (n *Node) read(pod *v1.Pod) *wishes {
+func (n *Node) read(pod *v1.Pod) *podRequests {
 	count := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
 	// unknown values count as required
 	alignment, _ := intent.AnnotatedAlignment(pod.Annotations[intent.AlignmentKey])
-	w := &wishes{
+	w := &podRequests{
 		pod: pod, required: alignment == intent.Required,
 		containers: make([]*v1.Container, 0, count), requests: make([]devicemanager.Container, 0, count),
 	}

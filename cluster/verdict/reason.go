@@ -22,8 +22,8 @@ func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 	default:
 		sentence = t.topology(r, never)
 	}
-	if r.Container >= 0 && (t.wishes.with > 1 || len(r.Requests) == 0) {
-		sentence = fmt.Sprintf("container %s: %s", t.wishes.containers[r.Container].Name, sentence)
+	if r.Container >= 0 && (t.requests.with > 1 || len(r.Requests) == 0) {
+		sentence = fmt.Sprintf("container %s: %s", t.requests.containers[r.Container].Name, sentence)
 	}
 	return sentence
 }

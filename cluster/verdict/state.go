@@ -18,8 +18,8 @@ type State struct {
 	node     *Node
 	pods     map[types.UID]*podDevices
 	taken    devicemanager.Set
-	managers Given // may be nil
-	err      error // of the managers, which are then ignored
+	managers ManagerState // may be nil
+	err      error        // of the managers, which are then ignored
 }
 
 // State returns the assignments of the published object to pods that are present: the object also lists the
@@ -44,7 +44,7 @@ func (n *Node) empty() *State {
 
 func (s *State) manage(held []v1alpha1.Held) {
 	if s.node.managers != nil {
-		s.managers, s.err = s.node.managers.Given(held)
+		s.managers, s.err = s.node.managers.Restore(held)
 	}
 }
 
@@ -90,7 +90,7 @@ func (s *State) Admit(pod *v1.Pod) Verdict {
 	if refusal != nil {
 		return s.refused(w, t, refusal)
 	}
-	v := s.node.verdict(w, t.given)
+	v := s.node.verdict(w, t.assigned)
 	v.Chance = t.chance
 	s.pods[pod.UID] = t.held()
 	s.taken.Include(t.got)
@@ -116,7 +116,7 @@ func (s *State) Ask(pod *v1.Pod) Verdict {
 
 // admit tries to admit a pod. If all is false, the devices of the last container are chosen only if Tandem
 // may reject the choice. The refusal is nil for an admitted pod.
-func (s *State) admit(w *wishes, all bool) (*trial, *devicemanager.Refusal) {
+func (s *State) admit(w *podRequests, all bool) (*trial, *devicemanager.Refusal) {
 	sets := s.node.devices.NewSets(3)
 	copy(sets[0], s.taken)
 	t := &trial{
@@ -125,7 +125,7 @@ func (s *State) admit(w *wishes, all bool) (*trial, *devicemanager.Refusal) {
 			VerdictOnly: !all && !w.required,
 			Healthy:     s.node.healthy, Taken: sets[0], Reusable: sets[1],
 		},
-		node: s.node, wishes: w, got: sets[2], managers: s.managers,
+		node: s.node, requests: w, got: sets[2], managers: s.managers,
 	}
 	t.Others = t
 	if t.managers != nil {
@@ -135,7 +135,7 @@ func (s *State) admit(w *wishes, all bool) (*trial, *devicemanager.Refusal) {
 }
 
 // verdict returns the verdict on an admitted pod with the devices of its containers.
-func (n *Node) verdict(w *wishes, containers []containerDevices) Verdict {
+func (n *Node) verdict(w *podRequests, containers []containerDevices) Verdict {
 	v := Verdict{Admitted: true, Wanted: w.pairs}
 	for _, g := range containers {
 		c := Container{
@@ -154,7 +154,7 @@ func (n *Node) verdict(w *wishes, containers []containerDevices) Verdict {
 }
 
 // refused returns the verdict on a rejected pod.
-func (s *State) refused(w *wishes, t *trial, refusal *devicemanager.Refusal) Verdict {
+func (s *State) refused(w *podRequests, t *trial, refusal *devicemanager.Refusal) Verdict {
 	v := Verdict{Required: required(refusal), Chance: t.chance, Wanted: w.pairs}
 	empty := s.node.empty()
 	if s.node.managers != nil {

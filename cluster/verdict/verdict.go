@@ -40,20 +40,20 @@ type Container struct {
 // Managers are the CPU and memory managers of a node. Managers do not change, and may be used from several
 // goroutines at once.
 type Managers interface {
-	// Given returns the assignments of the managers for the containers in the object, or an error if the object
-	// is invalid.
-	Given(held []v1alpha1.Held) (Given, error)
-	// Empty returns the assignments on the empty node. These can be less than Given without pods: the kubelet
+	// Restore returns the assignments of the managers for the containers in the object, or an error if the
+	// object is invalid.
+	Restore(held []v1alpha1.Held) (ManagerState, error)
+	// Empty returns the assignments on the empty node. These can be less than Restore without pods: the kubelet
 	// does not recover all memory of containers on several NUMA nodes.
-	Empty() Given
+	Empty() ManagerState
 	// Concerns reports whether a pod gets exclusive CPUs or memory on admission, which the object then lists.
 	Concerns(pod *v1.Pod) bool
 }
 
-// Given is the state of the CPU and memory managers: CPUs and memory by container.
-type Given interface {
+// ManagerState is the state of the CPU and memory managers: CPUs and memory by container.
+type ManagerState interface {
 	// Clone returns an independent copy.
-	Clone() Given
+	Clone() ManagerState
 	// Hints returns the hints for a container, or for the whole pod (scope pod) if the container is nil; one
 	// list for each resource with hints.
 	Hints(pod *v1.Pod, container *v1.Container) []hints.List

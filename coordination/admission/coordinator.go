@@ -45,7 +45,7 @@ func newCoordinator(
 ) *Coordinator {
 	committed := &committedState{now: now, began: now()}
 	committed.state.Store(newState(tree))
-	committed.history.Lives = func(resource, id string) bool {
+	committed.history.IsHeld = func(resource, id string) bool {
 		return !committed.current().books().isFree(resource, id)
 	}
 	reader := &reader{Config: config, inFlight: inflight.New(now)}

@@ -69,9 +69,9 @@ func TestNothingToExplain(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	a.admit(a.add("train"), "worker", wish{1, 1})
 	a.add("idle")
-	a.coordinator.history.Lives = nil // as after a boot
+	a.coordinator.history.IsHeld = nil // as after a boot
 	for i := range history.Most {
-		a.coordinator.history.Give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
+		a.coordinator.history.RecordAllocation(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
 	}
 	for name, want := range map[podName]string{
 		{"team", "gone", ""}:  "this node has no such pod",
@@ -88,7 +88,7 @@ func TestNothingToExplain(t *testing.T) {
 		}
 	}
 	a.admit(a.add("two"), "sidecar", wish{1, 0})
-	a.coordinator.history.Give(a.now,
+	a.coordinator.history.RecordAllocation(a.now,
 		&kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
 	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil ||
 		!strings.HasSuffix(err.Error(), "containers of this pod are init, sidecar") {
@@ -106,8 +106,8 @@ func TestNothingToExplain(t *testing.T) {
 	twin := func(namespace string) *kubelet.Container {
 		return &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: "twin"}, Name: "c"}
 	}
-	a.coordinator.history.Give(a.now, twin("a"), gpus, []string{"x"}, "")
-	a.coordinator.history.Give(a.now, twin("b"), gpus, []string{"y"}, "")
+	a.coordinator.history.RecordAllocation(a.now, twin("a"), gpus, []string{"x"}, "")
+	a.coordinator.history.RecordAllocation(a.now, twin("b"), gpus, []string{"y"}, "")
 	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil ||
 		!strings.Contains(err.Error(), "NAMESPACE/twin") {
 		t.Errorf("two pods of one name: %v", err)
@@ -184,7 +184,7 @@ func TestExplainLasts(t *testing.T) {
 	}
 	before := explain()
 	for i := range 2 * history.Most {
-		a.coordinator.history.Give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
+		a.coordinator.history.RecordAllocation(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
 	}
 	a.crashes, a.random = true, rand.New(certain{})
 	a.maybeCrash()

@@ -100,7 +100,7 @@ func TestSecondHalfIsChosenAsIfAnew(t *testing.T) {
 			a.mixedLoad(60)
 			everyone := func(kubelet.Container) bool { return true }
 			for _, e := range a.coordinator.history.Of(kubelet.View{}, everyone) {
-				if !e.Asked {
+				if !e.HasQuestion {
 					continue
 				}
 				again, err := placement.Choose(e.Tree, e.Request)

@@ -112,6 +112,6 @@ func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
 	case e.Progress == asking.Unknown && e.Recent && n.HasAny(kubelet.Devices{g.name: g.ids}):
 		c = *n // an app container takes over from its init container
 	}
-	c = c.Given(g.name, slices.Clone(g.ids))
+	c = c.WithDevices(g.name, slices.Clone(g.ids))
 	return &c
 }

@@ -39,7 +39,7 @@ func (o *observation) sources(before *state, q asking.Question) holders.Sources 
 		Before: before.found, Looked: before.listing.Read, Life: before.listing.Life, Allocates: before.allocates,
 	}
 	if r := before.resources[q.Resource]; r != nil {
-		sources.Asked = q.Offer(r)
+		sources.Question = q.Offer(r)
 	}
 	if o.checkpointErr == nil {
 		sources.Recorded = &o.checkpoint

@@ -11,8 +11,8 @@ import (
 // DecisionObserver receives the events of a coordinator, for metrics. The kubelet waits meanwhile:
 // the methods must return at once.
 type DecisionObserver interface {
-	// Asked reports an answered question, and the source of the request.
-	Asked(source intent.Source)
+	// QuestionAnswered reports an answered question, and the source of the request.
+	QuestionAnswered(source intent.Source)
 	Planned(resources int)         // a plan for the rest of a container, for a number of resources
 	PlanEnded(outcome PlanOutcome) // the outcome of a plan for a resource
 	Allocated(Verdict)             // an answered Allocate
@@ -71,11 +71,11 @@ const (
 // unobserved is a DecisionObserver without effect.
 type unobserved struct{}
 
-func (unobserved) Asked(intent.Source)   {}
-func (unobserved) Planned(int)           {}
-func (unobserved) PlanEnded(PlanOutcome) {}
-func (unobserved) Allocated(Verdict)     {}
-func (unobserved) Alone(Call)            {}
+func (unobserved) QuestionAnswered(intent.Source) {}
+func (unobserved) Planned(int)                    {}
+func (unobserved) PlanEnded(PlanOutcome)          {}
+func (unobserved) Allocated(Verdict)              {}
+func (unobserved) Alone(Call)                     {}
 
 // OrNobody returns the observer, or a DecisionObserver without effect for nil.
 func OrNobody(o DecisionObserver) DecisionObserver {

@@ -35,10 +35,10 @@ func newTallied() *tallied {
 	}
 }
 
-func (c *tallied) Asked(source intent.Source)    { c.asked[source]++ }
-func (c *tallied) Planned(resources int)         { c.planned += resources }
-func (c *tallied) PlanEnded(outcome PlanOutcome) { c.ended[outcome]++ }
-func (c *tallied) Alone(call Call)               { c.alone[call]++ }
+func (c *tallied) QuestionAnswered(source intent.Source) { c.asked[source]++ }
+func (c *tallied) Planned(resources int)                 { c.planned += resources }
+func (c *tallied) PlanEnded(outcome PlanOutcome)         { c.ended[outcome]++ }
+func (c *tallied) Alone(call Call)                       { c.alone[call]++ }
 func (c *tallied) Allocated(v Verdict) {
 	c.outcomes[v.Outcome]++
 	for _, p := range v.Pairs {

@@ -68,6 +68,6 @@ func (r *report) remember(log *history.Log) {
 		log.Add(r.decision)
 	}
 	if h := r.handover; h != nil {
-		log.Give(h.at, h.container, h.resource, h.ids, h.refusal)
+		log.RecordAllocation(h.at, h.container, h.resource, h.ids, h.refusal)
 	}
 }

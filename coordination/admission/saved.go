@@ -86,7 +86,7 @@ func (c *committedState) save() savedState {
 		k.Plan = &savedPlan{p.devices, p.resource, saveContainer(&p.container), follows, p.expires}
 	}
 	var living []history.Decision
-	c.locked(func() { living = c.history.Living() })
+	c.locked(func() { living = c.history.OfRunning() })
 	k.Decisions = history.Save(living)
 	return k
 }

@@ -29,8 +29,8 @@ type Container struct {
 	Shown   bool // PodResources showed the container's devices at the question for more
 }
 
-// Given returns the container with devices of a resource added.
-func (c Container) Given(name string, ids []string) Container {
+// WithDevices returns the container with devices of a resource added.
+func (c Container) WithDevices(name string, ids []string) Container {
 	next := maps.Clone(c.Devices)
 	if next == nil {
 		next = kubelet.Devices{}

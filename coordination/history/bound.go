@@ -24,7 +24,7 @@ const MostBytes = 16 << 20
 // evict removes the oldest of the first n decisions whose container no longer exists. If all of these
 // containers exist, evict removes the oldest decision.
 func (d *Log) evict(n int) {
-	d.remove(max(0, slices.IndexFunc(d.entries[:n], func(e *Decision) bool { return !d.lives(e) })))
+	d.remove(max(0, slices.IndexFunc(d.entries[:n], func(e *Decision) bool { return !d.holdsDevices(e) })))
 }
 
 // fit shortens, then removes decisions until the log meets MostBytes or only the newest is left.

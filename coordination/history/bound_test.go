@@ -63,7 +63,7 @@ func asked(t *testing.T, tree *topology.Tree, gpus, nics []placement.Device) *De
 		t.Fatal(err)
 	}
 	return &Decision{
-		At: time.Unix(1, 0), Asked: true, Resource: "nvidia.com/gpu", Size: 1, Tree: tree, Request: request,
+		At: time.Unix(1, 0), HasQuestion: true, Resource: "nvidia.com/gpu", Size: 1, Tree: tree, Request: request,
 		Choice: choice, Chosen: []string{choice.GPUs[0].ID},
 	}
 }
@@ -92,8 +92,10 @@ func TestFoldedRequestTellsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := &Decision{Asked: true, Tree: tree, Request: request, Choice: choice}
-		short := &Decision{Asked: true, Tree: tree, Choice: choice, compact: newCompactRequest(request, choice)}
+		whole := &Decision{HasQuestion: true, Tree: tree, Request: request, Choice: choice}
+		short := &Decision{
+			HasQuestion: true, Tree: tree, Choice: choice, compact: newCompactRequest(request, choice),
+		}
 		if diff := cmp.Diff(whole.encode(true), short.encode(true), protocmp.Transform()); diff != "" {
 			t.Errorf("of %+v (-whole +folded):\n%s", request, diff)
 		}

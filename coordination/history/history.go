@@ -24,7 +24,7 @@ type Decision struct {
 	Size        int      // number of requested devices
 	Available   int      // number of offered devices
 	MustInclude []string // offered devices that the answer must contain
-	Asked       bool     // false for an Allocate without a preceding GetPreferredAllocation
+	HasQuestion bool     // false for an Allocate without a preceding GetPreferredAllocation
 	Known       string   // the requests of the container and their source, for people
 	Tree        *topology.Tree
 	Request     placement.Request
@@ -32,7 +32,7 @@ type Decision struct {
 	Chosen      []string            // preferred devices of the resource
 	Planned     map[string][]string // planned devices of other resources
 	Allocated   []string            // devices of the Allocate
-	Given       time.Time           // time of the Allocate; zero before
+	AllocatedAt time.Time           // time of the Allocate; zero before
 	Refusal     string              // the reason of a failed Allocate; "" for none
 
 	compact   *compactRequest      // replaces Request if that is long
@@ -45,17 +45,17 @@ type Decision struct {
 // Log holds the latest decisions and those of all existing containers, the oldest first, within [Most] and
 // [MostBytes]. A Log is not safe for concurrent use.
 type Log struct {
-	// Lives reports whether a container holds the device. With nil, no container holds a device.
-	Lives func(resource, id string) bool
+	// IsHeld reports whether a container holds the device. With nil, no container holds a device.
+	IsHeld func(resource, id string) bool
 
 	entries []*Decision
 	newest  map[deviceKey]*Decision // the latest decision of each first device
 }
 
-// lives reports whether the container of a decision still holds its devices.
-func (d *Log) lives(e *Decision) bool {
+// holdsDevices reports whether the container of a decision still holds its devices.
+func (d *Log) holdsDevices(e *Decision) bool {
 	first, ok := e.firstDevice()
-	return ok && d.newest[first] == e && d.Lives != nil && d.Lives(first.resource, first.id)
+	return ok && d.newest[first] == e && d.IsHeld != nil && d.IsHeld(first.resource, first.id)
 }
 
 // deviceKey identifies a device of the node.
@@ -85,23 +85,23 @@ func (d *Log) Add(e *Decision) {
 	d.fit()
 }
 
-// Give records an Allocate in the decision of the preceding GetPreferredAllocation for as many devices of the
-// resource, otherwise in a new decision. An empty refusal means success.
-func (d *Log) Give(
+// RecordAllocation records an Allocate in the decision of the preceding GetPreferredAllocation for as many
+// devices of the resource, otherwise in a new decision. An empty refusal means success.
+func (d *Log) RecordAllocation(
 	now time.Time, container *kubelet.Container, resource string, ids []string, refusal string,
 ) {
 	var e *Decision
 	if n := len(d.entries); n > 0 {
 		e = d.entries[n-1]
 	}
-	if e == nil || !e.Asked || !e.Given.IsZero() || e.Resource != resource || e.Size != len(ids) {
+	if e == nil || !e.HasQuestion || !e.AllocatedAt.IsZero() || e.Resource != resource || e.Size != len(ids) {
 		e = &Decision{At: now, Resource: resource, Size: len(ids)}
 		d.Add(e)
 	}
 	if e.Container == nil {
 		e.Container = container
 	}
-	e.Given, e.Allocated, e.Refusal = now, slices.Clone(ids), refusal
+	e.AllocatedAt, e.Allocated, e.Refusal = now, slices.Clone(ids), refusal
 	d.index(e)
 }
 
@@ -168,11 +168,11 @@ func (d *Log) Of(view kubelet.View, accept func(kubelet.Container) bool) []Decis
 	return found
 }
 
-// Living returns copies of the decisions whose containers still hold their devices, the oldest first.
-func (d *Log) Living() []Decision {
+// OfRunning returns copies of the decisions whose containers still hold their devices, the oldest first.
+func (d *Log) OfRunning() []Decision {
 	var living []Decision
 	for _, e := range d.entries {
-		if d.lives(e) {
+		if d.holdsDevices(e) {
 			living = append(living, *e)
 		}
 	}

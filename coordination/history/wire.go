@@ -24,8 +24,8 @@ func (e *Decision) Encode() *api.Decision {
 		m.Container = Owner(*e.Container)
 	}
 	m.Allocated, m.Refusal = e.Allocated, e.Refusal
-	if !e.Given.IsZero() {
-		m.AllocatedUnixNano = e.Given.UnixNano()
+	if !e.AllocatedAt.IsZero() {
+		m.AllocatedUnixNano = e.AllocatedAt.UnixNano()
 	}
 	return m
 }
@@ -37,7 +37,7 @@ func (e *Decision) encode(results bool) *api.Decision {
 		TimeUnixNano: e.At.UnixNano(),
 		TookNano:     int64(e.Took),
 		Resource:     e.Resource,
-		Asked:        e.Asked,
+		Asked:        e.HasQuestion,
 		Size:         uint32(e.Size),
 		Available:    uint32(e.Available),
 		MustInclude:  e.MustInclude,
@@ -54,7 +54,7 @@ func (e *Decision) encode(results bool) *api.Decision {
 	for _, p := range e.Choice.Pairs {
 		m.Pairs = append(m.Pairs, &api.Pair{Gpu: p.GPU.ID, Vf: p.VF.ID, Distance: p.Distance.Level.String()})
 	}
-	if e.Asked {
+	if e.HasQuestion {
 		for _, o := range e.options(results) {
 			m.Options = append(m.Options, &api.Option{
 				Switch: o.name, FreeGpus: uint32(o.gpus), FreeVfs: uint32(o.vfs), TakenGpus: uint32(o.takenGPUs),
@@ -72,10 +72,10 @@ func Owner(c kubelet.Container) *api.Owner {
 
 // Saved is the file format of a decision.
 type Saved struct {
-	Container *kubelet.Container `json:"container,omitempty"`
-	Allocated []string           `json:"allocated"`
-	Given     time.Time          `json:"given"`
-	Fixed     json.RawMessage    `json:"decision"` // api.Decision
+	Container   *kubelet.Container `json:"container,omitempty"`
+	Allocated   []string           `json:"allocated"`
+	AllocatedAt time.Time          `json:"given"`
+	Fixed       json.RawMessage    `json:"decision"` // api.Decision
 }
 
 // Save converts decisions to their file format. It omits decisions that fail to encode.
@@ -83,7 +83,7 @@ func Save(decisions []Decision) []Saved {
 	saved := make([]Saved, 0, len(decisions))
 	for _, e := range decisions {
 		if fixed, err := protojson.Marshal(e.message()); err == nil {
-			saved = append(saved, Saved{e.Container, e.Allocated, e.Given, fixed})
+			saved = append(saved, Saved{e.Container, e.Allocated, e.AllocatedAt, fixed})
 		}
 	}
 	return saved
@@ -92,7 +92,7 @@ func Save(decisions []Decision) []Saved {
 // Restore replaces the decisions of an empty log by those that an earlier server saved. If the saved
 // decisions are invalid, Restore returns an error and the log stays empty.
 func (d *Log) Restore(saved []Saved) error {
-	restored := Log{Lives: d.Lives}
+	restored := Log{IsHeld: d.IsHeld}
 	if len(saved) > Most {
 		return fmt.Errorf("%d decisions, more than %d", len(saved), Most)
 	}
@@ -106,7 +106,7 @@ func (d *Log) Restore(saved []Saved) error {
 		}
 		e := &Decision{
 			At: time.Unix(0, m.GetTimeUnixNano()), Container: s.Container, Resource: m.GetResource(),
-			Size: int(m.GetSize()), Asked: m.GetAsked(), Allocated: s.Allocated, Given: s.Given,
+			Size: int(m.GetSize()), HasQuestion: m.GetAsked(), Allocated: s.Allocated, AllocatedAt: s.AllocatedAt,
 			message: func() *api.Decision { return m }, cost: encodedBytes(m), shortened: true,
 		}
 		restored.entries = append(restored.entries, e)

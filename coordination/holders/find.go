@@ -23,7 +23,7 @@ func Look(s Sources) (r Result) {
 		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, single: s.Single,
 		after: map[string]string{}, learned: map[string]Known{},
 	}
-	asked := newOffer(s.Asked)
+	asked := newOffer(s.Question)
 	containers := recorded.containers()
 	named.assign(containers, recorded)
 	over := &ended{
@@ -32,7 +32,7 @@ func Look(s Sources) (r Result) {
 	}
 	over.judge(containers)
 	f := &search{
-		record: recorded, podNames: named, resource: s.Asked.Resource, byName: map[kubelet.Container]*Holder{},
+		record: recorded, podNames: named, resource: s.Question.Resource, byName: map[kubelet.Container]*Holder{},
 	}
 	f.addRecorded(containers, over.gone)
 	f.addListed()

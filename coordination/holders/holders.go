@@ -50,7 +50,7 @@ type Sources struct {
 	Looked    bool                // List was read before
 	Life      string              // of the kubelet that answered the last List
 	Allocates []Allocate          // observed, oldest first
-	Asked     Offer               // the current question; the zero value is none
+	Question  Offer               // the current question; the zero value is none
 }
 
 // Known is the name of a pod of the checkpoint, which has only UIDs.

@@ -142,13 +142,13 @@ func TestFind(t *testing.T) {
 			want: []string{"g1: u1 a/c", "g1: u1 a/init", "g2: u1 a/init", "v1: u1 a/c"},
 		},
 		"a device that is offered frees its whole pod": {
-			Sources: holders.Sources{Recorded: two, Asked: holders.Offer{Resource: vfs, Available: []string{"v1"}}},
+			Sources: holders.Sources{Recorded: two, Question: holders.Offer{Resource: vfs, Available: []string{"v1"}}},
 			want:    []string{"g2: u2 /c"},
 		},
 		"one that has to be taken frees nobody": {
 			Sources: holders.Sources{
 				Recorded: inits,
-				Asked: holders.Offer{
+				Question: holders.Offer{
 					Resource: gpus, Available: []string{"g2", "g3"}, MustInclude: []string{"g2"},
 				},
 			},
@@ -157,7 +157,7 @@ func TestFind(t *testing.T) {
 		"nor one that List shows": {
 			Sources: holders.Sources{
 				Recorded: two, View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
-				Asked: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+				Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
 			},
 			want: []string{"g1: u1 a/c", "g2: u2 /c", "v1: u1 a/c"},
 		},
@@ -182,7 +182,7 @@ func TestFind(t *testing.T) {
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
 				},
-				Asked: holders.Offer{Resource: vfs},
+				Question: holders.Offer{Resource: vfs},
 			},
 			want: []string{"g2: u2 b/c", "g3: u3 /init open"}, left: 1,
 		},
@@ -206,7 +206,7 @@ func TestFind(t *testing.T) {
 			Sources: holders.Sources{
 				Recorded:  two,
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
-				Asked:     holders.Offer{Resource: gpus},
+				Question:  holders.Offer{Resource: gpus},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "v1: u1 /c"},
 		},
@@ -338,7 +338,7 @@ func BenchmarkFind(b *testing.B) {
 		names[fmt.Sprintf("u%d", i)] = fmt.Sprintf("p%d", i)
 	}
 	s := holders.Sources{
-		Recorded: record(b, containers), View: view(shown), Asked: holders.Offer{Resource: gpus},
+		Recorded: record(b, containers), View: view(shown), Question: holders.Offer{Resource: gpus},
 	}
 	b.Run("names", func(b *testing.B) {
 		for b.Loop() {

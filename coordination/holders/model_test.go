@@ -95,7 +95,7 @@ func (k *keeper) pods() *holders.Pods {
 func (k *keeper) Prefer(p *model.Pod, c *model.Container, q model.Question) []string {
 	sources := holders.Sources{
 		Recorded: k.recorded(), Pods: k.pods(), Allocates: k.allocates,
-		Asked: holders.Offer{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude},
+		Question: holders.Offer{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude},
 	}
 	if len(q.MustInclude) == 0 && !k.happens(k.trouble.away) {
 		view := k.kubelet.List()

@@ -77,7 +77,7 @@ func TestOthersObjectAgain(t *testing.T) {
 			t.Fatalf("written %v, %v", written, err)
 		}
 	}
-	if told := strings.Count(log.String(), "leave alone"); told != 2 {
+	if told := strings.Count(log.String(), "not replacing an object"); told != 2 {
 		t.Errorf("taken over twice, told %d times:\n%s", told, log)
 	}
 }

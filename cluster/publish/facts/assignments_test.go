@@ -84,7 +84,7 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 			t.Errorf("step %d: %v does not name the file", i, f.Stale)
 		}
 	}
-	if told := strings.Count(n.log.String(), "as known before"); told != 2 {
+	if told := strings.Count(n.log.String(), "publishing the last known"); told != 2 {
 		t.Errorf("two outages, told %d times:\n%s", told, n.log)
 	}
 }

@@ -126,8 +126,8 @@ func (m *Monitor) Preferred(resource string, took time.Duration) {
 	m.counts.prefer.WithLabelValues(resource).Observe(took.Seconds())
 }
 
-// Asked implements admission.DecisionObserver.
-func (m *Monitor) Asked(source intent.Source) {
+// QuestionAnswered implements admission.DecisionObserver.
+func (m *Monitor) QuestionAnswered(source intent.Source) {
 	m.counts.questions.WithLabelValues(string(source)).Inc()
 }
 

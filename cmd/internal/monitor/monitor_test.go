@@ -80,7 +80,7 @@ func used() *Monitor {
 	m.Offered("amd.com/gpu")
 	m.Registered("amd.com/gpu")
 	m.Preferred("amd.com/gpu", 1500*time.Microsecond)
-	m.Asked(intent.PodsAPI)
+	m.QuestionAnswered(intent.PodsAPI)
 	m.Planned(2)
 	m.PlanEnded(admission.Kept)
 	m.Alone(admission.PreferCall)

@@ -13,7 +13,7 @@ import (
 func (s *store) GetAffinity(string, string) topologymanager.TopologyHint { return s.hint }
 
 // hints returns the hints of both managers, in the kubelet's order.
-func (l *live) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanager.TopologyHint {
+func (l *liveManagers) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanager.TopologyHint {
 	var all []map[string][]topologymanager.TopologyHint
 	if p := l.policies.cpus; p != nil && c == nil {
 		all = append(all, p.GetPodTopologyHints(quiet, l.cpus, pod))
@@ -28,7 +28,7 @@ func (l *live) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanage
 	return all
 }
 
-func (l *live) allocate(pod *v1.Pod, c *v1.Container) error {
+func (l *liveManagers) allocate(pod *v1.Pod, c *v1.Container) error {
 	if p := l.policies.cpus; p != nil {
 		if err := p.Allocate(quiet, l.cpus, pod, c); err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 func (s *store) GetAffinity(klog.Logger, string, string) topologymanager.TopologyHint { return s.hint }
 
 // hints returns the hints of both managers, in the kubelet's order.
-func (l *live) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanager.TopologyHint {
+func (l *liveManagers) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanager.TopologyHint {
 	const add = lifecycle.AddOperation
 	var all []map[string][]topologymanager.TopologyHint
 	if p := l.policies.cpus; p != nil && c == nil {
@@ -33,7 +33,7 @@ func (l *live) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanage
 	return all
 }
 
-func (l *live) allocate(pod *v1.Pod, c *v1.Container) error {
+func (l *liveManagers) allocate(pod *v1.Pod, c *v1.Container) error {
 	const add = lifecycle.AddOperation
 	if p := l.policies.cpus; p != nil {
 		if err := p.Allocate(quiet, l.cpus, pod, c, add); err != nil {

@@ -65,7 +65,7 @@ func TestCachedEqualsFresh(t *testing.T) {
 // Results for a pod that holds devices are not compared: no such pod waits for a node.
 func (n *changing) compare(t *testing.T, r *reader, pod *v1.Pod) (cached bool) {
 	t.Helper()
-	wish, err := wishOf(pod)
+	request, err := hashRequest(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func (n *changing) compare(t *testing.T, r *reader, pod *v1.Pod) (cached bool) {
 	}
 	s := n.object.observation(n.info)
 	fresh := newPublished(t, newReader(klog.Background()), n.topology).observation(n.info)
-	_, cached = s.class.verdicts.find(wish)
-	got, want := s.verdict(pod, wish), fresh.verdict(pod, wish)
+	_, cached = s.class.verdicts.find(request)
+	got, want := s.verdict(pod, request), fresh.verdict(pod, request)
 	if s.after.Holds(pod.UID) {
 		return false
 	}
@@ -88,7 +88,7 @@ func (n *changing) compare(t *testing.T, r *reader, pod *v1.Pod) (cached bool) {
 	if !got.Admitted {
 		return cached
 	}
-	if got, want := s.offer(pod, wish), fresh.offer(pod, wish); got != want {
+	if got, want := s.offer(pod, request), fresh.offer(pod, request); got != want {
 		t.Fatalf("offer %+v, want %+v", got, want)
 	}
 	return cached

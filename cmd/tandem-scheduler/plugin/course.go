@@ -15,9 +15,9 @@ import (
 // step is an event on a node after its object was written: the admission of a pod by the kubelet, or the end
 // of a pod that held devices.
 type step struct {
-	admit *v1.Pod
-	end   types.UID // "" for an admission
-	wish  request   // of an admission; "" for a pod with a request of its own
+	admit   *v1.Pod
+	end     types.UID // "" for an admission
+	request request   // of an admission; "" for a pod with a request of its own
 }
 
 // course is the state of a node after some steps, without the pod in question and, after its admission, with
@@ -68,11 +68,11 @@ func stepsOf(gone []types.UID, inFlight []*v1.Pod) (steps []step) {
 		steps = append(steps, step{end: uid})
 	}
 	for _, pod := range inFlight {
-		wish, err := wishOf(pod)
+		request, err := hashRequest(pod)
 		if err != nil {
-			wish = "" // equal to none
+			request = "" // equal to none
 		}
-		steps = append(steps, step{admit: pod, wish: wish})
+		steps = append(steps, step{admit: pod, request: request})
 	}
 	return steps
 }
@@ -111,7 +111,7 @@ func (c *courses) comes(i int, done uint64) bool {
 	s := c.steps[i]
 	for k, other := range c.steps {
 		sent := s.admit == c.pod && other.admit == nil
-		equal := k < i && s.wish != "" && s.wish == other.wish
+		equal := k < i && s.request != "" && s.request == other.request
 		if (sent || equal) && !isDone(k) {
 			return false
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // stateKey is the key of the pod's request in the cycle state.
-const stateKey = fwk.StateKey("tandem.dev/wish")
+const stateKey = fwk.StateKey("tandem.dev/request")
 
 // PreFilter skips pods without a request for published resources.
 func (p *Plugin) PreFilter(
@@ -22,11 +22,11 @@ func (p *Plugin) PreFilter(
 	if !p.asksForDevices(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	wish, err := wishOf(pod)
+	request, err := hashRequest(pod)
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("read what pod %s asks for: %w", pod.Name, err))
 	}
-	state.Write(stateKey, wish)
+	state.Write(stateKey, request)
 	return nil, nil
 }
 
@@ -43,13 +43,13 @@ func (p *Plugin) Filter(
 	if object == nil {
 		return nil
 	}
-	wish, err := readRequest(state)
+	request, err := readRequest(state)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
 	v := verdict.Verdict{Admitted: true}
 	if object.refusal() == nil {
-		object.try(ctx, func() { v = object.observation(info).verdict(pod, wish) })
+		object.try(ctx, func() { v = object.observation(info).verdict(pod, request) })
 	}
 	if refusal := object.refusal(); refusal != nil {
 		p.report(info.Node(), object, "NodeTopologyRefused", "the scheduler does not filter this node", refusal)
@@ -72,7 +72,7 @@ func (p *Plugin) Filter(
 func readRequest(state fwk.CycleState) (request, error) {
 	data, err := state.Read(stateKey)
 	if err != nil {
-		return "", fmt.Errorf("read the pod's wish: %w", err)
+		return "", fmt.Errorf("read the pod's request: %w", err)
 	}
 	return data.(request), nil
 }

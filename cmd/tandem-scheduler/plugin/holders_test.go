@@ -27,7 +27,7 @@ func guaranteed(name, cpus string) *v1.Pod {
 	list := v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse(cpus), v1.ResourceMemory: resource.MustParse("50Mi"),
 	}
-	pod.Spec.Containers[0].Name = name // of a wish of its own
+	pod.Spec.Containers[0].Name = name // of a request of its own
 	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: list, Requests: list}
 	return pod
 }

@@ -53,14 +53,14 @@ func survive(t testing.TB, what string, o *v1alpha1.NodeTopology) bool {
 		if object.refusal() != nil {
 			break
 		}
-		wish, err := wishOf(pod)
+		request, err := hashRequest(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
 		object.try(t.Context(), func() {
 			info := on("a", there...)
-			if s := object.observation(info); s.verdict(pod, wish).Admitted {
-				s.offer(pod, wish)
+			if s := object.observation(info); s.verdict(pod, request).Admitted {
+				s.offer(pod, request)
 			}
 			object.node.State(func(types.UID) bool { return true }).Ask(pod)
 		})
@@ -158,7 +158,7 @@ func TestManyOnTheirWayToTheLargestMachine(t *testing.T) {
 		there = append(there, server.Pod(fmt.Sprint("comes-", i), i+1, i+1))
 	}
 	before, _ := cost(t)
-	v := object.observation(on("a", there...)).verdict(server.Pod("new", 1, 1), "wish")
+	v := object.observation(on("a", there...)).verdict(server.Pod("new", 1, 1), "request")
 	if v.Reason != overtaken {
 		t.Errorf("verdict %+v", v)
 	}

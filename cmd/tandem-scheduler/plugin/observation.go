@@ -75,31 +75,31 @@ func (s *observation) before() *verdict.State {
 // verdict returns the kubelet's verdict on a pod that is sent now. Pods on their way may be admitted before
 // or after the pod, and before or after others end. In every order the kubelet must admit the pod, and must not
 // refuse another pod because of it.
-func (s *observation) verdict(pod *v1.Pod, wish request) verdict.Verdict {
-	v, known := s.class.verdicts.find(wish)
+func (s *observation) verdict(pod *v1.Pod, request request) verdict.Verdict {
+	v, known := s.class.verdicts.find(request)
 	if !known {
-		v = s.ask(pod, wish)
+		v = s.ask(pod, request)
 	}
-	if v.Admitted && len(s.inFlight) > 0 && !s.isSafe(pod, wish) {
+	if v.Admitted && len(s.inFlight) > 0 && !s.isSafe(pod, request) {
 		return verdict.Verdict{Reason: overtaken}
 	}
 	return v
 }
 
 // ask returns the verdict on a pod that is admitted last.
-func (s *observation) ask(pod *v1.Pod, wish request) verdict.Verdict {
+func (s *observation) ask(pod *v1.Pod, request request) verdict.Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.after.Ask(pod)
 	if !s.after.Holds(pod.UID) { // else other nodes of the class may answer differently
-		s.class.verdicts.remember(wish, v)
+		s.class.verdicts.remember(request, v)
 	}
 	return v
 }
 
 // isSafe reports whether the order of the admissions does not matter.
-func (s *observation) isSafe(pod *v1.Pod, wish request) bool {
-	safe, known := s.safe.find(wish)
+func (s *observation) isSafe(pod *v1.Pod, request request) bool {
+	safe, known := s.safe.find(request)
 	if known {
 		return safe
 	}
@@ -109,13 +109,13 @@ func (s *observation) isSafe(pod *v1.Pod, wish request) bool {
 		s.since = stepsOf(s.gone, s.inFlight)
 	}
 	safe = newCourses(s.since, pod, s.node.Devices()).wellFrom(s.before())
-	s.safe.remember(wish, safe)
+	s.safe.remember(request, safe)
 	return safe
 }
 
 // offer returns the node's offer for a pod that the kubelet admits.
-func (s *observation) offer(pod *v1.Pod, wish request) rank.Offer {
-	offer, known := s.class.offers.find(wish)
+func (s *observation) offer(pod *v1.Pod, request request) rank.Offer {
+	offer, known := s.class.offers.find(request)
 	if known {
 		return offer
 	}
@@ -123,7 +123,7 @@ func (s *observation) offer(pod *v1.Pod, wish request) rank.Offer {
 	defer s.mu.Unlock()
 	offer = s.rate(pod)
 	if !s.after.Holds(pod.UID) {
-		s.class.offers.remember(wish, offer)
+		s.class.offers.remember(request, offer)
 	}
 	return offer
 }

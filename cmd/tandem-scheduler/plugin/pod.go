@@ -36,8 +36,8 @@ func kubeletUID(pod *v1.Pod) types.UID {
 	return pod.UID
 }
 
-// wish is the part of a pod on which a verdict depends. Pods with equal wishes get equal verdicts.
-type wish struct {
+// requestFields are the fields of a pod on which a verdict depends. Equal fields result in equal verdicts.
+type requestFields struct {
 	Alignment  string                             `json:"alignment,omitempty"`
 	Resources  *v1.ResourceRequirements           `json:"resources,omitempty"`
 	Claims     *v1.PodExtendedResourceClaimStatus `json:"claims,omitempty"`
@@ -52,15 +52,15 @@ type container struct {
 	Restart   *v1.ContainerRestartPolicy `json:"restart,omitempty"`
 }
 
-// request is a hash of a pod's wish.
+// request is a hash of a pod's requestFields.
 type request string
 
 // Clone implements fwk.StateData: a request is immutable.
-func (a request) Clone() fwk.StateData { return a }
+func (r request) Clone() fwk.StateData { return r }
 
-// wishOf returns the request of a pod.
-func wishOf(pod *v1.Pod) (request, error) {
-	w := wish{
+// hashRequest returns the request of a pod.
+func hashRequest(pod *v1.Pod) (request, error) {
+	w := requestFields{
 		Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,
 		Claims: pod.Status.ExtendedResourceClaimStatus, Init: len(pod.Spec.InitContainers),
 		Overhead: pod.Spec.Overhead,

@@ -89,13 +89,13 @@ func TestUnknownPolicy(t *testing.T) {
 // panicking are managers that panic for each pod.
 type panicking struct{}
 
-func (panicking) Given([]v1alpha1.Held) (verdict.Given, error)  { return panicking{}, nil }
-func (panicking) Empty() verdict.Given                          { return panicking{} }
-func (panicking) Concerns(*v1.Pod) bool                         { panic("concerns") }
-func (panicking) Clone() verdict.Given                          { return panicking{} }
-func (panicking) Hints(*v1.Pod, *v1.Container) []hints.List     { panic("hints") }
-func (panicking) Take(*v1.Pod, *v1.Container, hints.Hint) error { panic("take") }
-func (panicking) Remove(types.UID)                              { panic("remove") }
+func (panicking) Restore([]v1alpha1.Held) (verdict.ManagerState, error) { return panicking{}, nil }
+func (panicking) Empty() verdict.ManagerState                           { return panicking{} }
+func (panicking) Concerns(*v1.Pod) bool                                 { panic("concerns") }
+func (panicking) Clone() verdict.ManagerState                           { return panicking{} }
+func (panicking) Hints(*v1.Pod, *v1.Container) []hints.List             { panic("hints") }
+func (panicking) Take(*v1.Pod, *v1.Container, hints.Hint) error         { panic("take") }
+func (panicking) Remove(types.UID)                                      { panic("remove") }
 
 // A panic in any of the plugin's functions is recovered. The node then counts as a node without object.
 func TestPanicStays(t *testing.T) {

@@ -69,7 +69,7 @@ func (p *Plugin) Score(
 	if object == nil {
 		return 0, nil
 	}
-	wish, err := readRequest(state)
+	request, err := readRequest(state)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
@@ -78,7 +78,7 @@ func (p *Plugin) Score(
 		return 0, fwk.AsStatus(err)
 	}
 	var offer rank.Offer
-	if !object.try(ctx, func() { offer = object.observation(info).offer(pod, wish) }) {
+	if !object.try(ctx, func() { offer = object.observation(info).offer(pod, request) }) {
 		return 0, nil
 	}
 	return data.(*offerNumbers).number(offer), nil

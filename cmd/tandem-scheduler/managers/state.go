@@ -21,39 +21,40 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// given is the state of a node's managers: the exclusive CPUs and memory of containers. Clones share the
-// unchanged part, as most pods get neither exclusive CPUs nor memory.
-type given struct {
+// managerState is the state of a node's managers: the exclusive CPUs and memory of containers. Clones share
+// the unchanged part, as most pods get neither exclusive CPUs nor memory.
+type managerState struct {
 	*machine
 	before *records
-	live   *live // nil until something changes
-	err    error // of the managers' creation; with an error, nothing is allocated
+	live   *liveManagers // nil until something changes
+	err    error         // of the managers' creation; with an error, nothing is allocated
 }
 
 // records are the contents of the managers' checkpoints.
 type records struct {
-	cpus    cpus.ContainerCPUAssignments
-	shared  cpuset.CPUSet // CPUs without an exclusive owner
-	memory  memory.ContainerMemoryAssignments
-	machine memory.NUMANodeMap
-	given   []int // CPUs of containers, while the object is read; those of several containers repeat
+	cpus     cpus.ContainerCPUAssignments
+	shared   cpuset.CPUSet // CPUs without an exclusive owner
+	memory   memory.ContainerMemoryAssignments
+	machine  memory.NUMANodeMap
+	assigned []int // CPUs of containers, while the object is read; those of several containers repeat
 }
 
-// maxGiven bounds the CPUs of containers in an object: init containers leave theirs to other containers of
+// maxAssigned bounds the CPUs of containers in an object: init containers leave theirs to other containers of
 // the pod.
-const maxGiven = 8 * v1alpha1.MaxCPUs
+const maxAssigned = 8 * v1alpha1.MaxCPUs
 
-// live are the managers at work.
-type live struct {
+// liveManagers are the managers at work.
+type liveManagers struct {
 	policies
 	store  store
 	cpus   cpus.State
 	memory memory.State
 }
 
-// Given implements verdict.Managers: it allocates all holdings in the object, then releases those of deleted
-// pods, as the kubelet does. Released CPUs leave no trace; the grouping of memory depends on past holders.
-func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
+// Restore implements verdict.Managers: it allocates all holdings in the object, then releases those of
+// deleted pods, as the kubelet does. Released CPUs leave no trace; the grouping of memory depends on past
+// holders.
+func (m *machine) Restore(held []v1alpha1.Held) (verdict.ManagerState, error) {
 	r := m.nothing()
 	if m.memory != nil {
 		r.machine = m.used.Clone()
@@ -72,8 +73,8 @@ func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
 			}
 		}
 	}
-	r.shared, r.given = r.shared.Difference(cpuset.New(r.given...)), nil
-	g := &given{machine: m, before: r}
+	r.shared, r.assigned = r.shared.Difference(cpuset.New(r.assigned...)), nil
+	g := &managerState{machine: m, before: r}
 	for _, pod := range m.held {
 		if !present[pod.UID] {
 			g.Remove(types.UID(pod.UID))
@@ -83,7 +84,7 @@ func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
 }
 
 // Empty implements verdict.Managers.
-func (m *machine) Empty() verdict.Given { return &given{machine: m, before: m.nothing()} }
+func (m *machine) Empty() verdict.ManagerState { return &managerState{machine: m, before: m.nothing()} }
 
 // nothing returns records without any allocation.
 func (m *machine) nothing() *records {
@@ -104,8 +105,8 @@ func (r *records) take(m *machine, uid string, c v1alpha1.Container) error {
 		if err != nil {
 			return fmt.Errorf("read CPUs: %w", err)
 		}
-		if r.given = append(r.given, list...); len(r.given) > maxGiven {
-			return fmt.Errorf("read CPUs: containers have more than %d", maxGiven)
+		if r.assigned = append(r.assigned, list...); len(r.assigned) > maxAssigned {
+			return fmt.Errorf("read CPUs: containers have more than %d", maxAssigned)
 		}
 		set := cpuset.New(list...)
 		if r.cpus[uid] == nil {
@@ -168,16 +169,16 @@ func (m *machine) gives(c *v1.Container) bool {
 	return m.cpus != nil && whole || m.memory != nil && !c.Resources.Requests.Memory().IsZero()
 }
 
-// Clone implements verdict.Given.
-func (g *given) Clone() verdict.Given {
-	c := &given{machine: g.machine, before: g.before, err: g.err}
+// Clone implements verdict.ManagerState.
+func (g *managerState) Clone() verdict.ManagerState {
+	c := &managerState{machine: g.machine, before: g.before, err: g.err}
 	if g.live != nil {
 		c.before = g.live.records()
 	}
 	return c
 }
 
-func (l *live) records() *records {
+func (l *liveManagers) records() *records {
 	r := &records{}
 	if l.cpus != nil {
 		r.cpus, r.shared = l.cpus.GetCPUAssignments(), l.cpus.GetDefaultCPUSet()
@@ -189,11 +190,11 @@ func (l *live) records() *records {
 }
 
 // work returns the managers, and creates them on first use.
-func (g *given) work() *live {
+func (g *managerState) work() *liveManagers {
 	if g.live != nil || g.err != nil {
 		return g.live
 	}
-	l := &live{store: store{policy: g.policy}}
+	l := &liveManagers{store: store{policy: g.policy}}
 	if l.policies, g.err = g.machine.policies(&l.store); g.err != nil {
 		return nil
 	}
@@ -232,8 +233,8 @@ func (m *machine) lacks(pod *v1.Pod) v1.ResourceName {
 	return ""
 }
 
-// Hints implements verdict.Given.
-func (g *given) Hints(pod *v1.Pod, container *v1.Container) []hints.List {
+// Hints implements verdict.ManagerState.
+func (g *managerState) Hints(pod *v1.Pod, container *v1.Container) []hints.List {
 	if !concerned(pod) {
 		return nil
 	}
@@ -271,8 +272,8 @@ func list(provided []topologymanager.TopologyHint) hints.List {
 	return translated
 }
 
-// Take implements verdict.Given.
-func (g *given) Take(pod *v1.Pod, container *v1.Container, best hints.Hint) error {
+// Take implements verdict.ManagerState.
+func (g *managerState) Take(pod *v1.Pod, container *v1.Container, best hints.Hint) error {
 	if !concerned(pod) {
 		return nil
 	}
@@ -289,8 +290,8 @@ func (g *given) Take(pod *v1.Pod, container *v1.Container, best hints.Hint) erro
 	return l.allocate(pod, container)
 }
 
-// Remove implements verdict.Given.
-func (g *given) Remove(uid types.UID) {
+// Remove implements verdict.ManagerState.
+func (g *managerState) Remove(uid types.UID) {
 	holder := string(uid)
 	if g.live == nil && g.before.cpus[holder] == nil && g.before.memory[holder] == nil {
 		return
