@@ -45,7 +45,8 @@ debug container with the node's PID namespace. The command changes nothing unles
 
 --fix-kubelet shows the settings that the kubelet lacks: the settings of deployments/kubelet/config.yaml, and with --static-cpus also
 exclusive CPUs for containers. --apply writes the settings to a separate file in the kubelet's folder of drop-ins (--config-dir);
---rollback-kubelet removes the file. No other file is changed: for a kubelet without such a folder, the output describes the steps.
+--rollback-kubelet removes the file, or with --last undoes its last change. No other file is changed: for a kubelet without such a
+folder, the output describes the steps.
 
 The shapes of container requests are judged for an empty node with the kubelet's own rules. The VFs are those of --config
 (config.json), or without --config those of the running tandem-rdma. If neither exists, the VFs are all VFs of NICs with RDMA, each

@@ -59,11 +59,11 @@ func nodesFix() string {
 	for _, v := range vendors {
 		modules = append(modules, v.driver)
 		if v.maker != "" {
-			makers += "; " + v.title + "'s nodes are made by " + v.maker
+			makers += "; " + v.title + "'s nodes are created by " + v.maker
 		}
 	}
-	modules = append(modules, "ib_uverbs", "rdma_ucm")
-	return "modprobe " + strings.Join(modules, ", ") + ": the one whose node it is" + makers
+	modules = append(modules, "ib_uverbs")
+	return "modprobe the node's module (" + strings.Join(modules, ", ") + " or rdma_ucm)" + makers
 }
 
 func titleOf(v vendor) string  { return v.title }
