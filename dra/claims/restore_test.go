@@ -110,7 +110,7 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 			t.Errorf("%v, %v: %d bytes", err, unread, len(content))
 		}
 	}
-	if told := strings.Count(n.log.String(), "keeps the CDI spec"); told != 1 {
+	if told := strings.Count(n.log.String(), "keeps its existing CDI spec"); told != 1 {
 		t.Errorf("told %d times: %s", told, n.log)
 	}
 	infos, err := filepath.Glob(filepath.Join(n.Host.DevinfoDir, "*"))
@@ -133,7 +133,7 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.during(fails, 1, func() { err = n.Repair(t.Context(), n.state) })
-	if told := strings.Count(n.log.String(), "keeps the CDI spec"); told != 2 {
+	if told := strings.Count(n.log.String(), "keeps its existing CDI spec"); told != 2 {
 		t.Errorf("two failures, told %d times: %s", told, n.log)
 	}
 }
