@@ -50,11 +50,15 @@ type Withheld interface {
 // Holders maps device IDs to their holders, for people: "claim team/train-0".
 type Holders map[string]string
 
-// Has reports whether a device has a holder. A holder of a device also holds the replicas: both vendors and
-// the pools append the number of a replica after two colons.
+// Every is the ID for all devices in Holders: who holds which device is unknown, for the reason in place of a
+// holder.
+const Every = "*"
+
+// Has reports whether a device has a holder, or may have one. A holder of a device also holds the replicas:
+// both vendors and the pools append the number of a replica after two colons.
 func (h Holders) Has(id string) bool {
 	original, _, _ := strings.Cut(id, "::")
-	return h[original] != ""
+	return h[original] != "" || h[Every] != ""
 }
 
 // Publisher publishes the node while this plugin serves. No other work waits for a Publisher.

@@ -20,11 +20,16 @@ type remarks struct {
 	sources *intent.Sources
 }
 
-// notes returns the publisher's notes and the violations.
+// notes returns the publisher's notes, the reason for withholding all devices, and the violations.
 func (r remarks) notes(ctx context.Context, resources []*api.Resource) []string {
 	var notes []string
 	if r.config.Publisher != nil {
 		notes = r.config.Publisher.Notes()
+	}
+	if r.config.Withheld != nil {
+		if holders, _ := r.config.Withheld.Latest(); holders[Every] != "" {
+			notes = append(notes, "all devices are withheld: "+holders[Every])
+		}
 	}
 	return slices.Concat(notes, r.violations(ctx, resources))
 }

@@ -44,6 +44,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	withheld := newWithheld(f.KubeletDir, log)
 	config := coordination.Config{
 		RunDir:     f.RunFolder(),
 		Topology:   file,
@@ -52,12 +53,13 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Intent: coordination.Intent{
 			Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy,
 		},
-		Withheld:  newWithheld(f.KubeletDir, log),
+		Withheld:  withheld,
 		Publisher: publisher,
 		Log:       log,
 	}
 	if f.monitor != nil {
 		config.Observer = f.monitor
+		f.monitor.Remark(withheld.Remark)
 	}
 	if f.sender != nil {
 		config.Rejected = f.sender.Rejected

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -26,6 +27,7 @@ type withheld struct {
 	log *slog.Logger
 
 	mu        sync.Mutex
+	known     bool // the file was read once
 	holders   coordination.Holders
 	changed   changes.Signal
 	complaint string
@@ -45,7 +47,7 @@ func (w *withheld) Latest() (coordination.Holders, <-chan struct{}) {
 	return w.holders, w.changed.Next()
 }
 
-// Run reads the file periodically until ctx is done. An unreadable file changes nothing.
+// Run reads the file periodically until ctx is done.
 func (w *withheld) Run(ctx context.Context) {
 	tick := time.NewTicker(withheldPause)
 	defer tick.Stop()
@@ -59,18 +61,49 @@ func (w *withheld) Run(ctx context.Context) {
 	}
 }
 
+// Remark returns the reason for withholding all devices, "" for none.
+func (w *withheld) Remark() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if why := w.holders[coordination.Every]; why != "" {
+		return "all devices are withheld: " + why
+	}
+	return ""
+}
+
+// look reads the file. An unreadable file changes nothing: in the mode of device plugins no claims are
+// prepared, so the devices of an earlier read include those of all current claims. Without an earlier read
+// all devices are withheld, because any of them may belong to a pod with a claim.
 func (w *withheld) look() {
 	holders, err := held.Read(w.dir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case err != nil && err.Error() != w.complaint:
+	if err == nil {
+		w.known, w.complaint = true, ""
+		w.set(holders)
+		return
+	}
+	if err.Error() != w.complaint {
 		w.complaint = err.Error()
-		w.log.Error("which devices claims hold is as it was known before", "error", err)
-	case err == nil && !maps.Equal(holders, w.holders):
+		w.log.Error("which devices claims hold is as it was known before; all devices are withheld if it never was",
+			"error", err)
+	}
+	if !w.known {
+		w.set(coordination.Holders{coordination.Every: fmt.Sprintf("pods may have them by claims, of the time "+
+			"when this node was in the mode of DRA: %v; end the pods with claims of driver %s on this node, then "+
+			"delete the file", err, mode.Driver)})
+	}
+}
+
+// set changes the holders. Must be called with the lock.
+func (w *withheld) set(holders coordination.Holders) {
+	if maps.Equal(holders, w.holders) {
+		return
+	}
+	if holders[coordination.Every] == "" {
 		w.log.Warn("devices are withheld as long as pods have them by a claim, of the time when this node was "+
 			"in the mode of DRA", "devices", len(holders))
-		w.holders, w.complaint = holders, ""
-		w.changed.Raise()
 	}
+	w.holders = holders
+	w.changed.Raise()
 }

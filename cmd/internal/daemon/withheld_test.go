@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,4 +78,52 @@ func TestWithheld(t *testing.T) {
 			t.Errorf("%v", holders)
 		}
 	})
+}
+
+// TestWithheldUnknown: without an earlier read, a file that does not tell the devices of all claims withholds
+// all devices, with a remark that names the file, until it can be read.
+func TestWithheldUnknown(t *testing.T) {
+	adopted, err := json.Marshal([]map[string]any{
+		{"uid": "uid-train", "namespace": "", "name": "", "devices": nil},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"damaged":         "{",
+		"a newer version": `{"version":2,"checksum":0,"claims":[]}`,
+		// the DRA driver writes such a claim in place of a damaged file
+		"an adopted claim": fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
+			crc32.ChecksumIEEE(adopted), adopted),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			claimed(t, dir)
+			log := &bytes.Buffer{}
+			file := filepath.Join(dir, "plugins", mode.Driver, held.FileName)
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w := newWithheld(dir, slog.New(slog.NewTextHandler(log, nil)))
+			for range 3 {
+				w.look()
+			}
+			if holders, _ := w.Latest(); !holders.Has("0000:11:00.0") || !holders.Has("GPU-1::3") {
+				t.Errorf("withheld: %v", holders)
+			}
+			if remark := w.Remark(); !strings.Contains(remark, file) || !strings.Contains(remark, "delete the file") {
+				t.Errorf("remark %q", remark)
+			}
+			if told := strings.Count(log.String(), "level=ERROR"); told != 1 {
+				t.Errorf("told %d times: %s", told, log)
+			}
+			_, changed := w.Latest()
+			claimed(t, dir, "GPU-1")
+			w.look()
+			<-changed
+			if holders, _ := w.Latest(); holders.Has("0000:11:00.0") || !holders.Has("GPU-1") || w.Remark() != "" {
+				t.Errorf("once it can be read: %v, %s", holders, w.Remark())
+			}
+		})
+	}
 }

@@ -25,6 +25,7 @@ type status struct {
 	offered map[string]*offer // by resource name
 	begun   bool              // the daemon has looked for its devices
 	waits   error             // reason for which the daemon waits for its devices; nil for none
+	remark  func() string     // further line of details, "" for none; nil without
 }
 
 // offer is a resource that the daemon offers to the kubelet.
@@ -101,7 +102,7 @@ func (s *status) ready(context.Context) error {
 }
 
 // details returns the additional lines of /readyz?verbose: for each resource whether the kubelet knows it,
-// and whether annotations are enforced, which does not affect readiness.
+// and a remark and whether annotations are enforced, which do not affect readiness.
 func (s *status) details() []string {
 	s.mu.Lock()
 	node := s.node
@@ -116,7 +117,13 @@ func (s *status) details() []string {
 		}
 		lines = append(lines, name+" is "+text)
 	}
+	remark := s.remark
 	s.mu.Unlock()
+	if remark != nil {
+		if line := remark(); line != "" {
+			lines = append(lines, line)
+		}
+	}
 	enforcer, knows := node.(Enforcer)
 	if !knows {
 		return lines

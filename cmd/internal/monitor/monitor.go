@@ -75,6 +75,13 @@ func (m *Monitor) Wait(reason error) {
 	m.begun, m.waits = false, reason
 }
 
+// Remark sets the source of a line for /readyz?verbose that does not affect readiness, "" for none.
+func (m *Monitor) Remark(remark func() string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.remark = remark
+}
+
 // Begin reports that the daemon has looked for its devices, and the resources with devices, which the kubelet
 // must know. The daemon is not ready until Begin.
 func (m *Monitor) Begin(resources ...string) {

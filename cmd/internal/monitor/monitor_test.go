@@ -209,6 +209,10 @@ func TestProbes(t *testing.T) {
 			m.Node(fake{source: intent.PodsAPI})
 		}, 200, "a/b is registered with the kubelet\na/c is without devices\n" +
 			"annotation tandem.dev/alignment is enforced on this node (source pods-api)\nok"},
+		"with a remark": {"/readyz?verbose", func(m *Monitor) {
+			m.Begin()
+			m.Remark(func() string { return "all devices are withheld: because" })
+		}, 200, "all devices are withheld: because\nok"},
 		"annotations are not enforced": {"/readyz?verbose", func(m *Monitor) { m.Begin(); m.Node(fake{}) }, 200,
 			"annotation tandem.dev/alignment is not enforced on this node: nobody answers\nok"},
 		"another one knows": {"/readyz?verbose",

@@ -22,9 +22,10 @@ const version = 1
 
 // claim contains the required fields of a prepared claim.
 type claim struct {
+	UID       string
 	Namespace string
 	Name      string
-	Devices   []struct {
+	Devices   []struct { // none if only the claim's CDI spec is known
 		GPUs, VFs []string
 		Token     string
 		Admin     bool // admin access: it holds nothing
@@ -32,7 +33,8 @@ type claim struct {
 }
 
 // Read returns the holders of devices from the DRA driver's directory, by device ID, for people: "claim
-// team/train-0". It returns none if no claim was ever prepared.
+// team/train-0". It returns none if no claim was ever prepared, and an error if the devices of a claim are
+// not known.
 func Read(dir string) (map[string]string, error) {
 	name := filepath.Join(dir, FileName)
 	content, err := os.ReadFile(name)
@@ -61,6 +63,10 @@ func Read(dir string) (map[string]string, error) {
 	}
 	holders := map[string]string{}
 	for _, c := range claims {
+		if len(c.Devices) == 0 {
+			return nil, fmt.Errorf("read %s: the devices of the claim with UID %s are not known, because an earlier "+
+				"file was damaged or lost", name, c.UID)
+		}
 		for _, d := range c.Devices {
 			if d.Admin {
 				continue

@@ -3,6 +3,8 @@
 package held_test
 
 import (
+	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,10 +18,14 @@ func TestRead(t *testing.T) {
 	if got, err := held.Read(dir); err != nil || len(got) > 0 {
 		t.Errorf("nothing was ever prepared: %v, %v", got, err)
 	}
+	const adopted = `[{"uid":"uid-1","namespace":"","name":"","devices":null}]`
 	for content, want := range map[string]string{
 		`{"version":1,`:                           "unexpected end",
 		`{"version":2,"checksum":0,"claims":[]}`:  "version 2",
 		`{"version":1,"checksum":99,"claims":[]}`: "checksum",
+		// as the DRA driver writes it in place of a damaged file
+		fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
+			crc32.ChecksumIEEE([]byte(adopted)), adopted): "UID uid-1",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, held.FileName), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
