@@ -308,6 +308,19 @@ func TestLateDeviceIsHeld(t *testing.T) {
 	m.holds("and after", "b by UID 1")
 }
 
+// A kubelet with another version of the Pods API is one without: the API server tells which pods have ended.
+func TestOtherVersionOfThePodsAPI(t *testing.T) {
+	m := newMigrating(t)
+	m.serve(filepath.Join(m.config.KubeletDir, "pods-api/pods-api.sock"), func(*grpc.Server) {})
+	m.record(map[string]string{"1": "a"})
+	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
+	m.create(podWith("old-0", "1"))
+	m.holds("while the pod runs", "a by team/old-0")
+	m.change(func() { m.listed = nil })
+	m.remove("old-0")
+	m.holds("after the end")
+}
+
 // PodResources is asked no more than is needed: List is not harmless.
 func TestListsOfTheRecord(t *testing.T) {
 	m := newMigrating(t)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -43,8 +45,8 @@ type recordedPod struct {
 
 // update refreshes names and ends, for the given pods with devices of the node. Absence from a list of a
 // starting kubelet, or of a kubelet without connection to the API server, does not mean that a pod has ended.
-// The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods API the API server
-// is the source. After an error the previous facts remain; an unknown pod counts as running.
+// The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods API, or with another
+// version of it, the API server is the source. After an error the previous facts remain; an unknown pod counts as running.
 func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool) error {
 	all := map[string]bool{}
 	for container := range recorded.Containers() {
@@ -63,7 +65,7 @@ func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, 
 	defer cancel()
 	listed, err := kubelet.ListPods(ctx, r.kubeletDir)
 	switch {
-	case errors.Is(err, kubelet.ErrNoPodsAPI):
+	case errors.Is(err, kubelet.ErrNoPodsAPI), status.Code(err) == codes.Unimplemented: // or another version
 		return r.confirm(ctx, recorded, pods)
 	case err != nil:
 		return err
