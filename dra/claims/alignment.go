@@ -97,6 +97,70 @@ func demands(
 	}
 }
 
+// align returns an error if alignment is required and a container of a claim would get a pair that is apart.
+// It compares the devices of the claim's groups, and the devices of each container by all of its claims,
+// among all claims of the node.
+func (p *Preparer) align(
+	d *decision, claim *resourceapi.ResourceClaim, c Claim, all []Claim, pods []*corev1.Pod,
+) error {
+	otherwise, err := demands(p.Policy, p.Log, claim, pods)
+	if err != nil || otherwise == "" {
+		return err
+	}
+	for _, first := range c.firsts() {
+		if err := d.misaligned(c, inGroup(all, first.Group), otherwise); err != nil {
+			return err
+		}
+	}
+	always, err := demandOf(claim)
+	if err != nil {
+		return err
+	}
+	for _, pod := range reservedFor(claim, pods) {
+		if asked, _ := p.Policy.AlignmentOf(claim.Namespace, pod.Annotations); !always && asked != intent.Required {
+			continue
+		}
+		for _, container := range containers(pod) {
+			if len(c.usedBy(pod, &container)) == 0 {
+				continue
+			}
+			if err := d.misaligned(c, containerDevices(pod, &container, c, all), otherwise); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// usedBy returns the devices of a claim that a container uses.
+func (c Claim) usedBy(pod *corev1.Pod, container *corev1.Container) (devices []Prepared) {
+	if c.Namespace != pod.Namespace {
+		return nil
+	}
+	named := &resourceapi.ResourceClaim{}
+	named.Name = c.Name
+	requests := requestsOf(pod, container, named)
+	for _, d := range c.Devices {
+		if slices.Contains(requests, d.request()) || slices.Contains(requests, "") {
+			devices = append(devices, d)
+		}
+	}
+	return devices
+}
+
+// containerDevices returns the devices that a container has by any claim. Of claims with the name of the
+// given claim it uses only that claim: a deleted claim can remain prepared for a while.
+func containerDevices(
+	pod *corev1.Pod, container *corev1.Container, given Claim, all []Claim,
+) (devices []Prepared) {
+	for _, c := range all {
+		if c.UID == given.UID || c.Name != given.Name {
+			devices = append(devices, c.usedBy(pod, container)...)
+		}
+	}
+	return devices
+}
+
 // misaligned returns an error if a claim requires alignment and a pair of containers with these devices is
 // not on one switch. The error says how to let the containers start.
 func (n *nodeIndex) misaligned(c Claim, devices []Prepared, otherwise string) error {

@@ -27,7 +27,7 @@ type GetPod func(ctx context.Context, namespace, name string) (*corev1.Pod, erro
 func findPods(
 	ctx context.Context, get GetPod, state State, known []Claim, claims []*resourceapi.ResourceClaim,
 ) ([]*corev1.Pod, error) {
-	if arePrepared(known, claims) || plain(claims) && !canBeApart(state, claims) {
+	if arePrepared(known, claims) || plain(claims) && !canBeApart(state, known, claims) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, podLimit)
@@ -88,15 +88,40 @@ func arePrepared(known []Claim, claims []*resourceapi.ResourceClaim) bool {
 	return true
 }
 
-// canBeApart reports whether claims have GPUs and VFs that were allocated separately.
-func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
-	has := map[pool.Type]bool{}
+// canBeApart reports whether a container of the claims' pods can have a GPU and a VF that were allocated
+// separately: by the claims, or by a claim of the namespace that is prepared already, for which the kubelet
+// does not call again.
+func canBeApart(state State, known []Claim, claims []*resourceapi.ResourceClaim) bool {
+	var found allocated
 	for _, claim := range claims {
 		for _, result := range results(claim) {
-			has[state.Pool.Devices[result.Device].Type] = true
+			device := state.Pool.Devices[result.Device]
+			found.add(len(device.GPUs) > 0, len(device.VFs) > 0 &&
+				(device.Type != pool.GPUVF || !asksForGPU(claim, result.Request)))
 		}
 	}
-	return (has[pool.GPU] || has[pool.GPUVF]) && has[pool.VF]
+	if !found.separate {
+		return false
+	}
+	for _, c := range known {
+		for _, d := range c.Devices {
+			if len(claims) > 0 && c.Namespace == claims[0].Namespace {
+				found.add(len(d.GPUs) > 0, len(d.VFs) > 0)
+			}
+		}
+	}
+	return found.gpus && found.vfs
+}
+
+// allocated are the kinds of allocated devices.
+type allocated struct {
+	gpus, vfs bool
+	separate  bool // a device is not a pair, which is on one switch always
+}
+
+func (a *allocated) add(gpu, vf bool) {
+	a.gpus, a.vfs = a.gpus || gpu, a.vfs || vf
+	a.separate = a.separate || gpu != vf
 }
 
 // conflict returns an error if a container of the pods gets contradictory environments: a container keeps one

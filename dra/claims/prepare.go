@@ -133,18 +133,8 @@ func (p *Preparer) decide(
 		fresh = append(fresh, c)
 	}
 	for i, claim := range due {
-		otherwise, err := demands(p.Policy, p.Log, claim, pods)
-		if err != nil {
+		if err := p.align(d, claim, fresh[i], slices.Concat(others, fresh), pods); err != nil {
 			return nil, err
-		}
-		if otherwise == "" {
-			continue
-		}
-		for _, first := range fresh[i].firsts() {
-			devices := inGroup(slices.Concat(others, fresh), first.Group)
-			if err := d.misaligned(fresh[i], devices, otherwise); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return fresh, nil

@@ -139,6 +139,83 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
+// A requirement counts for all devices of a container: the GPU and the VF of separate claims, and the further
+// VFs of a container with a pair.
+func TestAlignmentOfContainer(t *testing.T) {
+	required := map[string]string{intent.AlignmentKey: "required"}
+	separate := func(pod string) func(n *node) []*claimOf {
+		return func(n *node) []*claimOf {
+			n.allocate(pool.VF, 1) // on the switch of the first GPU
+			n.pods["team/pod"] = running(pod)
+			return list(n.need("gpu", want{"g", pool.GPU, 1}), n.need("vf", want{"v", pool.VF, 1}))
+		}
+	}
+	pairAndVFs := func(n *node) []*claimOf {
+		claim := n.need("train", want{"container-0-request-0", pool.Pair, 1},
+			want{"container-0-request-1", pool.VF, 3})
+		claim.Annotations = map[string]string{resourceapi.ExtendedResourceClaimAnnotation: "true"}
+		n.annotate(nil)
+		return list(claim)
+	}
+	for name, c := range map[string]struct {
+		vfs    int
+		claims func(*node) []*claimOf
+		apart  bool
+	}{
+		"separate claims":                   {1, separate("gpu vf"), true},
+		"separate claims by their requests": {1, separate("gpu/g vf/v"), true},
+		"a pair and further VFs":            {2, pairAndVFs, true},
+		"separate claims on one switch": {1, func(n *node) []*claimOf {
+			n.pods["team/pod"] = running("gpu vf")
+			return list(n.need("gpu", want{"g", pool.GPU, 1}), n.need("vf", want{"v", pool.VF, 1}))
+		}, false},
+		"claims of two containers": {1, func(n *node) []*claimOf {
+			claims := separate("")(n)
+			n.pods["team/pod"] = running("gpu", "vf")
+			return claims
+		}, false},
+	} {
+		for by, require := range map[string]func(*node, []*claimOf){
+			"nobody":     nil,
+			"flag":       func(n *node, _ []*claimOf) { n.Policy.Alignment = intent.Required },
+			"annotation": func(n *node, _ []*claimOf) { n.pods["team/pod"].Annotations = required },
+			"claim": func(_ *node, claims []*claimOf) {
+				parameters(claims[0], pool.Driver, `{"alignment": "required"}`)
+			},
+		} {
+			t.Run(name+" by "+by, func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t, "oci-mi300x-derived", c.vfs, plainVFs, true)
+				claims := c.claims(n)
+				if require != nil {
+					require(n, claims)
+				}
+				answers := n.Prepare(t.Context(), n.state, claims)
+				for _, claim := range claims {
+					err := answers[claim.UID].Err
+					if refused := err != nil; refused != (c.apart && require != nil) {
+						t.Errorf("%s: %v", claim.Name, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A claim that is prepared already, for which the kubelet does not call again, counts as well.
+func TestAlignmentWithPreparedClaim(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 1, plainVFs, true)
+	n.allocate(pool.VF, 1)
+	gpu, vf := n.need("gpu", want{"g", pool.GPU, 1}), n.need("vf", want{"v", pool.VF, 1})
+	n.pods["team/pod"] = running("gpu")
+	n.ready(gpu)
+	n.pods["team/pod"] = running("gpu vf")
+	n.pods["team/pod"].Annotations = map[string]string{intent.AlignmentKey: "required"}
+	n.refused(vf, "refuse claim team/vf: alignment is required")
+	n.pods["team/pod"].Annotations = nil
+	n.ready(vf)
+}
+
 // Aligned pairs are not refused, and their pod is not asked for.
 func TestAlignedIsPrepared(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1, toldVFs, true)
