@@ -207,6 +207,8 @@ var faults = []struct {
 	}, "stock-plugin", "SR-IOV"},
 	{"checkpoint damaged", func(s *sick) { s.write("kubelet/device-plugins/kubelet_internal_checkpoint", "{") },
 		"checkpoint", "unexpected end"},
+	{"claims of unknown devices", func(s *sick) { s.write("kubelet/plugins/tandem.dev/claims.json", "{") },
+		"claims", "unexpected end"},
 	{"VF under two names", func(s *sick) {
 		s.checkpoint(`{"tandem.dev/rdma_vf": ["` + ociVF0 + `"], "intel.com/vf": ["` + ociVF0 + `"]}`)
 	}, "offered-twice", "intel.com/vf, tandem.dev/rdma_vf"},

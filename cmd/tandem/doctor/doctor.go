@@ -44,6 +44,7 @@ type facts struct {
 	checkpoint checkpoint
 	daemons    daemons
 	notes      []string // of the DRA driver
+	claims     preparedClaims
 	closed     []string // files and folders without permission
 }
 
@@ -59,7 +60,7 @@ func readFacts(n Node) facts {
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
 		f.refused, f.remark = n.Refused, uncounted(n.Refused, f.kubelet.Policy)
-		f.plugins = n.Plugins
+		f.plugins, f.claims = n.Plugins, n.readClaims(&a)
 	}
 	f.closed = a.closed
 	return f
@@ -82,6 +83,7 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.notes, draGates),
 		finding.Judge(f.daemons, lostDevices),
 		finding.Judge(f.checkpoint, damagedCheckpoint, offeredTwice, goneDevices),
+		finding.Judge(f.claims, unknownClaims),
 		finding.Judge(f.daemons, folders...),
 		finding.Judge(f.closed, noRight),
 	)
