@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -118,6 +119,40 @@ func TestClusterExplain(t *testing.T) {
 		if code != exitError || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q%q; want %q", args, code, stdout, stderr, want)
 		}
+	}
+}
+
+// TestClusterExplainsRejection: a pod that the Topology Manager has rejected is compared with the free devices
+// of its node, because no daemon has a decision for the pod.
+func TestClusterExplainsRejection(t *testing.T) {
+	t.Parallel()
+	s := theCluster(t)
+	s.pods["team/rejected"] = failed("team", "rejected", "TopologyAffinityError")
+	s.change("team/rejected", func(p *corev1.Pod) {
+		limits := corev1.ResourceList{
+			"amd.com/gpu": resource.MustParse("3"), "tandem.dev/rdma_vf": resource.MustParse("3"),
+		}
+		p.Spec.NodeName = "gpu-1"
+		p.Spec.Containers = []corev1.Container{
+			{Name: "worker", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}},
+		}
+	})
+	kubeconfig := s.start()
+	code, stdout, stderr := plugin(kubeconfig, "explain", "rejected")
+	text := strings.Join(strings.Fields(stdout), " ")
+	for _, want := range []string{
+		"team/rejected was rejected by the kubelet's Topology Manager on node gpu-1", "amd.com/gpu 3 0 2/4 1 4/4",
+		"HELD BY RESOURCE NUMA DEVICES team/train-0 amd.com/gpu 0 2",
+	} {
+		if code != exitOK || stderr != "" || !strings.Contains(text, want) {
+			t.Errorf("exit code %d, %q; no %q:\n%s", code, stderr, want, stdout)
+		}
+	}
+	var explained cluster.Explanation
+	_, stdout, _ = plugin(kubeconfig, "explain", "rejected", "-o", "json")
+	if err := json.Unmarshal([]byte(stdout), &explained); err != nil || explained.Rejection == nil ||
+		!explained.Rejection.FitsEmpty {
+		t.Errorf("%v: %s", err, stdout)
 	}
 }
 
