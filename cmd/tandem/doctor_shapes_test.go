@@ -102,7 +102,7 @@ func TestDoctorKnowsTheCPUs(t *testing.T) {
 	}
 	for cpus, shapes := range map[string]string{"4": "5+5 to 8+8", "113": "1+1 to 4+4"} { // a socket has 112
 		found := findings(cpus)
-		check(t, found, "refused-shapes", "Containers that ask for "+shapes+" and for "+cpus+" CPUs are refused")
+		check(t, found, "refused-shapes", "Containers that request "+shapes+" with "+cpus+" CPUs are rejected")
 		text := string(doctor.Report(found))
 		if found[0].Severity != doctor.Error || strings.Contains(text, "excludeTopology") ||
 			!strings.Contains(text, "CPUs for containers: 111 on node 0, 112 on node 1") {
