@@ -31,6 +31,8 @@ type Config struct {
 
 	GPUs *gpu.GPUs // may be nil; run by the driver, like the VFs
 	VFs  *rdma.VFs // may be nil
+	// NoGPUs is the reason why GPUs of the node are not published, for the status; "" without such GPUs.
+	NoGPUs string
 	// Tree reads the PCI tree, with devices at their actual locations.
 	Tree func() (*topology.Tree, error)
 	Host grants.Host // locations of files on the machine; the driver sets PairsDir and CDI

@@ -67,6 +67,7 @@ func New(config Config) (*Driver, error) {
 		},
 		teller: &teller{
 			complaints: complaints, preparer: preparer, newest: newest, owners: service.owners, files: files,
+			noGPUs: config.NoGPUs,
 		},
 	}, nil
 }

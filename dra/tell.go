@@ -26,6 +26,7 @@ type teller struct {
 	newest     *latest[*view]
 	owners     *owners
 	files      *fileRestorer
+	noGPUs     string // see Config
 }
 
 var _ coordination.Teller = (*teller)(nil)
@@ -35,6 +36,9 @@ var _ coordination.Teller = (*teller)(nil)
 func (t *teller) Status(context.Context) *api.StatusResponse {
 	v := t.newest.get()
 	notes := v.notes()
+	if t.noGPUs != "" {
+		notes = append(notes, t.noGPUs)
+	}
 	if err := t.files.failed.get(); err != nil {
 		notes = append(notes, fmt.Sprintf("%s: %v", filesMissing, err))
 	}

@@ -58,6 +58,15 @@ func (o *options) findGPUs(log *slog.Logger) (found *gpu.GPUs, leave func(), err
 	return o.gpus.Find("tandem-dra", o.Flags, log)
 }
 
+// unpublished returns a sentence about GPUs of the machine that are not published for a reason; "" for none.
+func (o *options) unpublished(reason error) string {
+	sys, err := o.Sysfs()
+	if err != nil {
+		return ""
+	}
+	return gpus.Unpublished(sys, o.gpus.Vendor, reason)
+}
+
 // awaitGPUs looks for GPUs and calls found as soon as they are present, until ctx is done. It also calls
 // found on a failure of another kind, so that the restart reports the reason.
 func (o *options) awaitGPUs(ctx context.Context, found func(), log *slog.Logger) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -37,7 +38,9 @@ func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) er
 		defer leave()
 		config.GPUs = found
 	case gpu.IsNoDriver(err):
-		log.Warn("no GPU driver; publishing no GPU until a driver is present", "reason", err, "look_every", o.gpus.Recheck)
+		config.NoGPUs = o.unpublished(err)
+		log.Warn("no GPU driver; publishing no GPU until a driver is present",
+			"reason", cmp.Or(config.NoGPUs, err.Error()), "look_every", o.gpus.Recheck)
 		g.Go(func() error {
 			o.awaitGPUs(ctx, restart, log)
 			return nil

@@ -115,6 +115,24 @@ func TestStockNameWaits(t *testing.T) {
 	await8(t, kubelet)
 }
 
+// TestOtherVendor: on a node whose GPUs are another vendor's than --vendor, the daemon is not ready, and the
+// answer and the log name the value to set.
+func TestOtherVendor(t *testing.T) {
+	flags := layout(t, "oci-mi300x-derived")
+	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	p := execute(t, "tandem-gpu", nil, "--sysfs-root="+flags.SysfsRoot, "--dev-root="+flags.DevRoot,
+		"--kubelet-dir="+flags.KubeletDir, "--run-dir="+flags.RunDir, "--vendor=nvidia", "--nvidia-recheck=50ms",
+		"--health-probe-bind-address=127.0.0.1:0")
+	const advice = "the GPUs of this node are AMD's: set gpu.vendor=amd or auto"
+	waits(t, p, kubelet, "gpu.vendor (--vendor) is nvidia", advice)
+	if !strings.Contains(p.text(), advice) {
+		t.Errorf("the log lacks the reason:\n%s", p.text())
+	}
+}
+
 // TestAMDDriverComesLater: with each way of selecting the vendor, GPUs are offered once their driver has all
 // of them.
 func TestAMDDriverComesLater(t *testing.T) {

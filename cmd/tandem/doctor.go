@@ -26,8 +26,8 @@ type examiner struct {
 	config  string // of the VFs
 	format  output
 	fix     fixer
-	pools   selection // of config
-	refused int       // number of refused pods on the node; less than 0: by the kubelet
+	pools   selection          // of config
+	refused doctor.RefusedPods // of the node; nil: by the kubelet
 }
 
 const doctorExitCodes = `  3  errors or warnings found
@@ -95,8 +95,11 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
 		"to select VFs (default the VFs that the running tandem-rdma offers)")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
-	flags.IntVar(&x.refused, "refused-pods", -1, "number of pods of this node that were rejected with "+
-		"TopologyAffinityError (default the kubelet's own list, with Kubernetes 1.37 and later)")
+	flags.Var(&x.refused, "refused-pods", "number of pods of this node that were rejected with "+
+		"TopologyAffinityError, optionally with their requests, as in 2:amd.com/gpu=2,tandem.dev/rdma_vf=2,cpu=8; "+
+		"repeatable (default the kubelet's own list, with Kubernetes 1.37 and later)")
+	flags.StringVar(&x.node.ReadElsewhere, "read-elsewhere", "", "name of this node in a report that is read "+
+		"elsewhere, as by kubectl tandem doctor: --kubelet-config is the kubelet's configz")
 	x.format.register(cmd)
 	x.fix.register(flags)
 }
@@ -170,10 +173,10 @@ func (x *examiner) read(ctx context.Context) error {
 		return err
 	}
 	x.node.GPUs = n.GPUDevices()
-	if x.refused < 0 {
+	if x.refused == nil {
 		x.node.Refused = doctor.AskRefused(ctx, x.node.KubeletDir)
 	} else {
-		x.node.Refused = doctor.CountedRefused(x.refused)
+		x.node.Refused = doctor.CountedRefused(x.refused, x.node.ReadElsewhere)
 	}
 	return nil
 }

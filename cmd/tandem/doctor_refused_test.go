@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
-// TestDoctorCannotCountRefusedPods: if the kubelet refuses pods, but no source lists them, doctor prints the
-// expected rate. That is no finding.
+// TestDoctorCannotCountRefusedPods: if the kubelet refuses pods, but no source lists them, doctor says so in
+// one sentence. That is no finding.
 func TestDoctorCannotCountRefusedPods(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))

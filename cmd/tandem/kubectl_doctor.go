@@ -14,14 +14,15 @@ import (
 )
 
 func newClusterDoctor(o *cluster.Options) *cobra.Command {
-	format := oneOf(asTable, asJSON)
+	format, cpus := oneOf(asTable, asJSON), 0
 	cmd := &cobra.Command{
 		Use:   "doctor NODE",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on a node",
-		Long: `Run "tandem doctor" in the pod of a daemon on the node, with the number of pods that the kubelet rejected, and with the kubelet's
+		Long: `Run "tandem doctor" in the pod of a daemon on the node, with the pods that the kubelet rejected, and with the kubelet's
 configuration from the API server if you have permission for nodes/proxy. Files outside the daemon's pod are reported as unknown. The
 command changes nothing.`,
 		Example: `  kubectl tandem doctor gpu-17
+  kubectl tandem doctor gpu-17 --cpus 16
   kubectl tandem doctor gpu-17 -o json`,
 		Annotations: map[string]string{moreExitCodes: doctorExitCodes},
 		Args: func(_ *cobra.Command, args []string) error {
@@ -31,11 +32,14 @@ command changes nothing.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cpus < 0 {
+				return usage("--cpus %d: want 0 or more", cpus)
+			}
 			c, err := connect(ofDaemons(o))
 			if err != nil {
 				return err
 			}
-			printed, notes, err := c.Doctor(cmd.Context(), args[0], format.format)
+			printed, notes, err := c.Doctor(cmd.Context(), args[0], cpus, format.format)
 			for _, note := range notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
@@ -52,6 +56,7 @@ command changes nothing.`,
 			return nodes(ofDaemons(o))(cmd, typed)
 		}),
 	}
+	cmd.Flags().IntVar(&cpus, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
 	format.register(cmd)
 	return cmd
 }

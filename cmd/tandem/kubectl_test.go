@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -121,6 +122,40 @@ func TestClusterExplain(t *testing.T) {
 	}
 }
 
+// TestClusterExplainsRejection: a pod that the Topology Manager has rejected is compared with the free devices
+// of its node, because no daemon has a decision for the pod.
+func TestClusterExplainsRejection(t *testing.T) {
+	t.Parallel()
+	s := theCluster(t)
+	s.pods["team/rejected"] = failed("team", "rejected", "TopologyAffinityError")
+	s.change("team/rejected", func(p *corev1.Pod) {
+		limits := corev1.ResourceList{
+			"amd.com/gpu": resource.MustParse("3"), "tandem.dev/rdma_vf": resource.MustParse("3"),
+		}
+		p.Spec.NodeName = "gpu-1"
+		p.Spec.Containers = []corev1.Container{
+			{Name: "worker", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}},
+		}
+	})
+	kubeconfig := s.start()
+	code, stdout, stderr := plugin(kubeconfig, "explain", "rejected")
+	text := strings.Join(strings.Fields(stdout), " ")
+	for _, want := range []string{
+		"team/rejected was rejected by the kubelet's Topology Manager on node gpu-1", "amd.com/gpu 3 0 2/4 1 4/4",
+		"HELD BY RESOURCE NUMA DEVICES team/train-0 amd.com/gpu 0 2",
+	} {
+		if code != exitOK || stderr != "" || !strings.Contains(text, want) {
+			t.Errorf("exit code %d, %q; no %q:\n%s", code, stderr, want, stdout)
+		}
+	}
+	var explained cluster.Explanation
+	_, stdout, _ = plugin(kubeconfig, "explain", "rejected", "-o", "json")
+	if err := json.Unmarshal([]byte(stdout), &explained); err != nil || explained.Rejection == nil ||
+		!explained.Rejection.FitsEmpty {
+		t.Errorf("%v: %s", err, stdout)
+	}
+}
+
 // TestClusterDoctor: doctor's findings have the same exit codes as on the node, and the kubelet's
 // configuration comes through the API server.
 func TestClusterDoctor(t *testing.T) {
@@ -153,6 +188,49 @@ func TestClusterDoctor(t *testing.T) {
 			!strings.Contains(stdout, "1 pod is rejected") || strings.Contains(stdout, `"remark"`) ||
 			strings.Contains(stdout, `"kubelet-config"`) || strings.Contains(stdout, `"topology-policy"`) != want {
 			t.Errorf("policy %s: exit code %d, %s%s", policy, code, stdout, stderr)
+		}
+	}
+}
+
+// TestClusterDoctorNamesShapes: the report names the requests of the refused pods, and is for a reader who is
+// not on the node.
+func TestClusterDoctorNamesShapes(t *testing.T) {
+	t.Parallel()
+	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
+	serveAs(t, node.path("run"), recordedNode{answer: onMachine(t, "oci-mi300x-derived", 4)})
+	s := newPodServer(t)
+	s.add("kube-system/tandem-rdma-a", "tandem-rdma", "gpu-1", itself(t), "--sysfs-root="+node.path("sys"),
+		"--run-dir="+node.path("run"), "--kubelet-dir="+node.path("kubelet"), "--dev-root="+node.path("dev"))
+	s.configz["gpu-1"] = `{"kubeletconfig":{"topologyManagerPolicy":"restricted","cpuManagerPolicy":"static",` +
+		`"reservedSystemCPUs":"0","topologyManagerScope":"pod"}}`
+	for name, devices := range map[string]string{"a": "2", "b": "2", "c": "5"} {
+		s.pods["team/"+name] = failed("team", name, "TopologyAffinityError")
+		s.change("team/"+name, func(p *corev1.Pod) {
+			limits := corev1.ResourceList{
+				"amd.com/gpu": resource.MustParse(devices), "tandem.dev/rdma_vf": resource.MustParse(devices),
+				"cpu": resource.MustParse("16"), "memory": resource.MustParse("1Gi"),
+			}
+			p.Spec.NodeName = "gpu-1"
+			p.Spec.Containers = []corev1.Container{
+				{Name: "worker", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}},
+			}
+		})
+	}
+	code, stdout, stderr := plugin(s.start(), "doctor", "gpu-1", "--cpus", "200")
+	if code != exitFound || stderr != "" {
+		t.Fatalf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	for _, want := range []string{
+		"3 pods are rejected",
+		"2 pods requested 2 GPUs and 2 VFs with 16 CPUs: rejected only while devices are in use",
+		"1 pod requested 5 GPUs and 5 VFs with 16 CPUs: always rejected, even on an empty node",
+		"no scheduler can help", "use tandem-scheduler", "spec.nodeName=gpu-1 lists them",
+		"seen  configz of the kubelet of gpu-1: topologyManagerScope: pod",
+		"fix   deployments/kubelet/roll.sh fix gpu-1, or in the kubelet's configuration",
+		"Containers that request 1+1 to 4+4 with 200 CPUs",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q:\n%s", want, stdout)
 		}
 	}
 }
@@ -193,6 +271,7 @@ func TestClusterUsage(t *testing.T) {
 		"explain":             "kubectl tandem explain: want one pod",
 		"explain a/b/c":       "want [NAMESPACE/]POD",
 		"doctor":              "want one node",
+		"doctor n --cpus=-1":  "--cpus -1: want 0 or more",
 		"status now":          `unexpected argument "now"`,
 		"status -o wide":      "want table or json",
 		"status --timeout=0s": "--timeout 0s: want more than 0",

@@ -34,7 +34,7 @@ import (
 var documented = map[string]reflect.Type{
 	"cluster-status": reflect.TypeFor[cluster.Status](),
 	"doctor":         reflect.TypeFor[doctor.Findings](),
-	"explain":        reflect.TypeFor[coordinator.Decisions](),
+	"explain":        reflect.TypeFor[cluster.Explanation](),
 	"pairs":          reflect.TypeFor[pairs.File](),
 	"plan":           reflect.TypeFor[plan.Plan](),
 	"simulate":       reflect.TypeFor[report.Report](),

@@ -96,7 +96,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("summary %q", n.Summary)
 	}
 	for owner, want := range map[string]string{
-		"a/b": "container b of pod a: it is in none", "a/b/c": "container c of pod a/b: it is in none",
+		"a/b": "container b of pod a: not among the last", "a/b/c": "container c of pod a/b: not among the last",
 		"a": "want NAMESPACE/POD/CONTAINER",
 	} {
 		if _, err := v.explain(t.Context(), owner); err == nil || !strings.Contains(err.Error(), want) {

@@ -150,7 +150,7 @@ func TestErrors(t *testing.T) {
 		{"plan --vfs 8 --used 0c:00.0 --machine " + oci, 1,
 			`tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
 		{"plan --gpus 1 --used 0000:07:00.0 --machine " + oci, 1,
-			`tandem plan: mark "0000:07:00.0" as used: it is none of the GPUs and VFs to choose from`},
+			`tandem plan: mark "0000:07:00.0" as used: no such GPU or VF`},
 	} {
 		code, stdout, stderr := run(strings.Fields(test.args)...)
 		if code != test.code || stdout != "" {

@@ -132,7 +132,7 @@ func containersOf(log *history.Log, name podName, view kubelet.View) []string {
 
 // unasked explains pods rejected by the kubelet's Topology Manager, which the kubelet lists no longer.
 const unasked = "for pods with status TopologyAffinityError the kubelet calls no plugin; " +
-	"\"tandem doctor\" shows the requests that this node rejects"
+	"\"kubectl tandem explain NAMESPACE/POD\" compares such a pod with the node"
 
 // emptyAnswer returns the reason for an empty answer.
 func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
@@ -142,10 +142,11 @@ func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
 		return fmt.Errorf("explain %s: not among the last %d decisions, and this kubelet does not report "+
 			"single pods (kubelets report them from 1.34 on); %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0 && name.namespace == "":
-		return fmt.Errorf("explain %s: not among the last %d decisions, and namespace default has no such "+
-			"pod on this node; %s", pod, history.Most, unasked)
+		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such pod "+
+			"of namespace default; %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0:
-		return fmt.Errorf("explain %s: not among the last %d decisions, and this node has no such pod; %s",
+		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
+			"pod; %s",
 			pod, history.Most, unasked)
 	case ours:
 		return fmt.Errorf("explain %s: the decision is older than the last %d decisions, and its record was lost "+

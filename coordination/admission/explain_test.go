@@ -74,8 +74,8 @@ func TestNothingToExplain(t *testing.T) {
 		a.coordinator.history.RecordAllocation(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
 	}
 	for name, want := range map[podName]string{
-		{"team", "gone", ""}:  "this node has no such pod",
-		{"", "gone", ""}:      "namespace default has no such pod",
+		{"team", "gone", ""}:  "the kubelet of this node runs no such pod",
+		{"", "gone", ""}:      "the kubelet of this node runs no such pod of namespace default",
 		{"team", "idle", ""}:  "has no device of these plugins",
 		{"team", "idle", "c"}: "explain container c of pod team/idle: the pod has no device",
 		{"team", "train",

@@ -51,6 +51,17 @@ func Containers(p *corev1.Pod) iter.Seq2[*corev1.Container, Role] {
 	}
 }
 
+// ContainersOf returns the containers of a pod with their requests, in the kubelet's order of allocation.
+func ContainersOf(p *corev1.Pod) []Container {
+	var containers []Container
+	for c, role := range Containers(p) {
+		containers = append(containers, Container{
+			Name: c.Name, Role: role, Requests: requests(p, c), CPUs: exclusive(p, c),
+		})
+	}
+	return containers
+}
+
 // Limits returns the limits of a container for the kubelet's device manager. The device manager uses limits,
 // equal to the requests for extended resources, and skips limits that the scheduler backed with a
 // ResourceClaim (DRA).

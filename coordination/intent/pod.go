@@ -49,11 +49,7 @@ func newPod(p *corev1.Pod, uid string, policy Policy) Pod {
 		Created: p.CreationTimestamp.Time,
 		Started: p.Status.StartTime != nil || p.Status.Phase == corev1.PodRunning ||
 			len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0,
-	}
-	for c, role := range Containers(p) {
-		pod.Containers = append(pod.Containers, Container{
-			Name: c.Name, Role: role, Requests: requests(p, c), CPUs: exclusive(p, c),
-		})
+		Containers: ContainersOf(p),
 	}
 	annotated := readAnnotations(p.Namespace, p.Annotations, policy)
 	pod.Alignment, pod.Chosen, pod.Remarks = annotated.alignment, annotated.chosen, annotated.remarks

@@ -42,6 +42,18 @@ func AwaitedIn(tree *topology.Tree, vendor string) Awaited {
 	return most
 }
 
+// OtherVendor returns an error if a tree has GPUs, and none of them is of the vendor in --vendor. An empty
+// vendor stands for any.
+func OtherVendor(tree *topology.Tree, vendor string) error {
+	wanted, named := MakerOf(vendor)
+	present, found := MakerOf(AwaitedIn(tree, "").Vendor)
+	if !named || !found || len(AwaitedIn(tree, vendor).Cards) > 0 {
+		return nil
+	}
+	return fmt.Errorf("gpu.vendor (--vendor) is %s, and the GPUs of this node are %s's: set gpu.vendor=%s or auto",
+		wanted.Vendor, present.Title, present.Vendor)
+}
+
 // String returns text such as "8 GPUs of NVIDIA's on PCI (the first 0000:0f:00.0, driver nvidia)".
 func (a Awaited) String() string {
 	if len(a.Cards) == 0 {

@@ -3,7 +3,9 @@
 package gpu
 
 import (
+	"io/fs"
 	"testing"
+	"testing/fstest"
 
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -38,6 +40,40 @@ func TestAwaited(t *testing.T) {
 		}
 		if got := AwaitedIn(tree, c.vendor).String(); got != c.want {
 			t.Errorf("%s, vendor %q, driver %q: %s, want %s", c.machine, c.vendor, c.driver, got, c.want)
+		}
+	}
+}
+
+// TestOtherVendor: GPUs of another vendor than the one in --vendor are named, with the value to set.
+func TestOtherVendor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ machine, vendor, want string }{
+		{"nv-h100-oci", "amd", "gpu.vendor (--vendor) is amd, and the GPUs of this node are NVIDIA's: " +
+			"set gpu.vendor=nvidia or auto"},
+		{"oci-mi300x-derived", "nvidia", "gpu.vendor (--vendor) is nvidia, and the GPUs of this node are AMD's: " +
+			"set gpu.vendor=amd or auto"},
+		{"oci-mi300x-derived", "amd", ""},
+		{"oci-mi300x-derived", "", ""},
+		{"", "amd", ""},
+	} {
+		var sys fs.FS = fstest.MapFS{"bus/pci/devices": {Mode: fs.ModeDir}}
+		if c.machine != "" {
+			machine, err := machines.Load(c.machine, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sys = machine.FS()
+		}
+		tree, err := topology.Read(sys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := OtherVendor(tree, c.vendor); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s, vendor %q: %q, want %q", c.machine, c.vendor, got, c.want)
 		}
 	}
 }

@@ -63,6 +63,7 @@ type Serve func(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *s
 type node struct {
 	daemon.Flags
 	sys     fs.FS
+	vendor  string // value of --vendor
 	recheck time.Duration
 	cdiRoot string
 	log     *slog.Logger
@@ -126,7 +127,7 @@ func (f *Flags) Offer(
 		return err
 	}
 	look := func() (vendor, error) { return f.detect(n.sys, program) }
-	v, err := AwaitDriver(ctx, Absence{Every: f.Recheck}, flags, log, look)
+	v, err := AwaitDriver(ctx, Absence{Every: f.Recheck, Flag: f.Vendor}, flags, log, look)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,9 @@ func (f *Flags) Find(
 
 func (f *Flags) node(flags daemon.Flags, log *slog.Logger) (node, error) {
 	sys, err := flags.Sysfs()
-	return node{Flags: flags, sys: sys, recheck: f.Recheck, cdiRoot: f.CDIRoot, log: log}, err
+	return node{
+		Flags: flags, sys: sys, vendor: f.Vendor, recheck: f.Recheck, cdiRoot: f.CDIRoot, log: log,
+	}, err
 }
 
 // detect returns the vendor of the offered GPUs.

@@ -97,7 +97,7 @@ func (f *NVIDIA) await(ctx context.Context, n node, config settings.Config) (*nv
 	if config.FailOnInitError {
 		return look()
 	}
-	none := Absence{Every: n.recheck, Vendor: gpu.NVIDIA}
+	none := Absence{Every: n.recheck, Vendor: gpu.NVIDIA, Flag: n.vendor}
 	return AwaitDriver(ctx, none, n.Flags, n.log, look)
 }
 

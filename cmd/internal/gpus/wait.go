@@ -5,6 +5,7 @@ package gpus
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -21,6 +22,7 @@ const recheck = 30 * time.Second
 type Absence struct {
 	Every  time.Duration // between two looks
 	Vendor string        // of the driver; "" for either
+	Flag   string        // value of --vendor
 }
 
 // AwaitDriver calls look until it succeeds or fails for another reason than an absent driver, and logs the
@@ -33,8 +35,8 @@ func AwaitDriver[T any](
 	if !gpu.IsNoDriver(err) {
 		return found, err
 	}
-	a.note(flags, err)
-	log.Warn("no GPU driver; offering no device until a driver is present", "reason", err, "look_every", a.Every)
+	log.Warn("no GPU driver; offering no device until a driver is present", "reason", a.note(flags, err),
+		"look_every", a.Every)
 	ticker := time.NewTicker(a.Every)
 	defer ticker.Stop()
 	for gpu.IsNoDriver(err) {
@@ -50,20 +52,49 @@ func AwaitDriver[T any](
 	return found, err
 }
 
-// note makes the daemon ready if the machine has no GPU to wait for. A machine that cannot be read stays not
-// ready.
-func (a Absence) note(flags daemon.Flags, reason error) {
+// note makes the daemon ready if the machine has no GPU to wait for, and returns the reason for the wait. The
+// daemon stays not ready if the machine cannot be read, or if its GPUs are of another vendor.
+func (a Absence) note(flags daemon.Flags, reason error) error {
 	sys, err := flags.Sysfs()
 	if err == nil {
 		var tree *topology.Tree
 		if tree, err = topology.Read(sys); err == nil {
 			awaited := gpu.AwaitedIn(tree, a.Vendor)
-			if len(awaited.Cards) == 0 {
+			other := gpu.OtherVendor(tree, a.Flag)
+			switch {
+			case other != nil:
+				reason = other
+			case len(awaited.Cards) == 0:
 				flags.Begin()
-				return
+				return reason
+			default:
+				reason = fmt.Errorf("%s: %w", awaited, reason)
 			}
-			reason = fmt.Errorf("%s: %w", awaited, reason)
 		}
 	}
 	flags.Wait(reason)
+	return reason
 }
+
+// Unpublished returns a sentence about the GPUs of a machine that a DRA driver with --vendor cannot publish
+// for a reason; "" for a machine without such GPUs.
+func Unpublished(sys fs.FS, vendor string, reason error) string {
+	tree, err := topology.Read(sys)
+	if err != nil {
+		return ""
+	}
+	if other := gpu.OtherVendor(tree, vendor); other != nil {
+		return fmt.Sprintf("%s: %v", NoGPUs, other)
+	}
+	if vendor == vendorAuto {
+		vendor = ""
+	}
+	awaited := gpu.AwaitedIn(tree, vendor)
+	if len(awaited.Cards) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s: %v", NoGPUs, awaited, reason)
+}
+
+// NoGPUs begins a note about unpublished GPUs.
+const NoGPUs = "no GPU is published"

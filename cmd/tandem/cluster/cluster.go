@@ -70,6 +70,7 @@ func (c *Cluster) ask(
 	ctx context.Context, daemons []Daemon, args func(Daemon) []string, stdin []byte,
 ) (printed []byte, by Daemon, err error) {
 	var failed []string
+	said := map[string]bool{} // all daemons of a node answer the same: once is enough
 	running := 0
 	for _, d := range daemons {
 		if d.Trouble == "" {
@@ -92,8 +93,11 @@ func (c *Cluster) ask(
 			return printed, d, nil
 		case errors.As(err, &exit) && len(printed) > 0: // a code that tells what was found
 			return printed, d, err
-		default:
+		case exit == nil || exit.Said == "" || !said[exit.Said]:
 			failed = append(failed, err.Error())
+		}
+		if exit != nil {
+			said[exit.Said] = true
 		}
 	}
 	return nil, Daemon{}, errors.New(strings.Join(failed, "; "))

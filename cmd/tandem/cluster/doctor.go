@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -20,56 +22,74 @@ var ofDoctor = map[string]string{
 	"topology-file": "topology-file", "config-file": "config",
 }
 
-// Doctor returns the output of "tandem doctor" on a node, and an [ExitError] for findings. The daemon's pod
+// Doctor returns the output of "tandem doctor" on a node, for containers with a number of CPUs, and an
+// [ExitError] for findings. The daemon's pod
 // lacks the kubelet's configuration, so Doctor reads the configuration from the kubelet through the API
-// server, and the number of rejected pods from the API server. A failed read results in a note; doctor then
+// server, and the rejected pods from the API server. A failed read results in a note; doctor then
 // reports the data as unknown.
 func (c *Cluster) Doctor(
-	ctx context.Context, node, format string,
+	ctx context.Context, node string, cpus int, format string,
 ) (printed []byte, notes []string, err error) {
 	daemons, err := c.daemons(ctx, node)
 	if err != nil {
 		return nil, nil, err
 	}
 	args := []string{"doctor", "-o", format}
+	if cpus > 0 {
+		args = append(args, fmt.Sprintf("--cpus=%d", cpus))
+	}
 	configuration, err := c.configuration(ctx, node)
 	if err != nil {
 		notes = append(notes, err.Error())
 	} else {
 		args = append(args, "--kubelet-config=/dev/stdin")
 	}
+	newer, older := slices.Concat(args, []string{"--read-elsewhere=" + node}), args
 	refused, err := c.refused(ctx, node)
 	if err != nil {
 		notes = append(notes, err.Error())
 	} else {
-		args = append(args, fmt.Sprintf("--refused-pods=%d", refused))
+		older = append(slices.Clone(older), fmt.Sprintf("--refused-pods=%d", refused.Number()))
+		for _, value := range refused.Flags() {
+			newer = append(newer, "--refused-pods="+value)
+		}
 	}
-	printed, _, err = c.ask(ctx, prefer(daemons[node], "config-file"), func(d Daemon) []string {
-		return append(args, d.flags(ofDoctor)...)
-	}, configuration)
+	printed, err = c.askDoctor(ctx, daemons[node], newer, configuration)
+	if err != nil && strings.Contains(err.Error(), "unknown flag") { // daemons of an earlier release
+		printed, err = c.askDoctor(ctx, daemons[node], older, configuration)
+	}
 	if err != nil {
 		err = fmt.Errorf("ask node %s: %w", node, err)
 	}
 	return printed, notes, err
 }
 
-// refused returns the number of pods of a node that the kubelet rejected for their NUMA nodes.
-func (c *Cluster) refused(ctx context.Context, node string) (int, error) {
+// askDoctor runs doctor in the pod of a daemon, if possible of one with the configuration of the VFs.
+func (c *Cluster) askDoctor(
+	ctx context.Context, daemons []Daemon, args []string, configuration []byte,
+) ([]byte, error) {
+	printed, _, err := c.ask(ctx, prefer(daemons, "config-file"), func(d Daemon) []string {
+		return append(slices.Clone(args), d.flags(ofDoctor)...)
+	}, configuration)
+	return printed, err
+}
+
+// refused returns the pods of a node that the kubelet rejected for their NUMA nodes.
+func (c *Cluster) refused(ctx context.Context, node string) (refused doctor.RefusedPods, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	selector := fields.Set{"spec.nodeName": node, "status.phase": string(corev1.PodFailed)}
 	var pods corev1.PodList
-	err := c.server.Get().Resource("pods").Param("fieldSelector", selector.String()).Do(ctx).Into(&pods)
+	err = c.server.Get().Resource("pods").Param("fieldSelector", selector.String()).Do(ctx).Into(&pods)
 	if err != nil {
-		return 0, fmt.Errorf("list failed pods of %s: %w", node, err)
+		return nil, fmt.Errorf("list failed pods of %s: %w", node, err)
 	}
-	count := 0
 	for i := range pods.Items {
 		if doctor.IsRefused(&pods.Items[i]) {
-			count++
+			refused.Add(&pods.Items[i])
 		}
 	}
-	return count, nil
+	return refused, nil
 }
 
 // configuration returns the effective configuration of a node's kubelet, including flags and drop-ins

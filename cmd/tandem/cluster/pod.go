@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
 // Question is about a pod, for Explain.
@@ -19,22 +21,33 @@ type Question struct {
 	Format    string // "table" or "json"
 }
 
-// Explain finds the node of a pod and returns what "tandem explain" prints there.
+// Explain finds the node of a pod and returns the output of "tandem explain" there. For a pod that the
+// kubelet's Topology Manager has rejected, Explain compares the pod with the status of the node instead.
 func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
 	if q.Namespace == "" {
 		q.Namespace = c.options.Namespace
 	}
+	var pod *corev1.Pod
 	if q.Node == "" {
 		var err error
-		if q.Node, err = c.nodeOf(ctx, q.Namespace, q.Pod); err != nil {
+		if pod, err = c.pod(ctx, q.Namespace, q.Pod); err != nil {
 			return nil, err
 		}
+		q.Node = pod.Spec.NodeName
 	}
 	daemons, err := c.daemons(ctx, q.Node)
 	if err != nil {
 		return nil, err
 	}
-	printed, _, err := c.ask(ctx, daemons[q.Node], func(d Daemon) []string {
+	if pod != nil && doctor.IsRefused(pod) {
+		return c.rejection(ctx, pod, daemons[q.Node], q.Format)
+	}
+	return c.decisions(ctx, q, daemons[q.Node])
+}
+
+// decisions returns the output of "tandem explain" on a node.
+func (c *Cluster) decisions(ctx context.Context, q Question, daemons []Daemon) ([]byte, error) {
+	printed, _, err := c.ask(ctx, daemons, func(d Daemon) []string {
 		args := []string{"explain", q.Namespace + "/" + q.Pod, "-o", q.Format}
 		if q.Container != "" {
 			args = append(args, "--container", q.Container)
@@ -47,23 +60,23 @@ func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
 	return printed, nil
 }
 
-// nodeOf asks the API server where a pod is.
-func (c *Cluster) nodeOf(ctx context.Context, namespace, name string) (string, error) {
+// pod returns a pod that has a node.
+func (c *Cluster) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	var pod corev1.Pod
 	err := c.server.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(&pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("find pod %s/%s: it is not there; --node NODE asks a node about a pod that has gone",
+		return nil, fmt.Errorf("find pod %s/%s: it is not there; --node NODE asks a node about a pod that has gone",
 			namespace, name)
 	case err != nil:
-		return "", fmt.Errorf("find pod %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("find pod %s/%s: %w", namespace, name, err)
 	case pod.Spec.NodeName == "":
-		return "", fmt.Errorf("find node of pod %s/%s: it has none yet; kubectl describe pod tells why",
+		return nil, fmt.Errorf("find node of pod %s/%s: it has none yet; kubectl describe pod tells why",
 			namespace, name)
 	}
-	return pod.Spec.NodeName, nil
+	return &pod, nil
 }
 
 // Pods are the names of the pods in a namespace, "" for that of the kubeconfig.

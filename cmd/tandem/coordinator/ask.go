@@ -107,9 +107,7 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	for i := range s.Resources {
 		r := &s.Resources[i]
 		registered := len(devices[r.Name]) > 0
-		healthy := slices.ContainsFunc(r.Devices, func(d Device) bool {
-			return d.State != unhealthy && d.State != allocatedUnhealthy
-		})
+		healthy := slices.ContainsFunc(r.Devices, Device.IsHealthy)
 		if registered || healthy { // the kubelet lists only healthy devices
 			r.Registered = &registered
 		}

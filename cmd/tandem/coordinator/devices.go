@@ -3,6 +3,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -51,6 +52,17 @@ func newDevice(d *api.DeviceStatus, inPlan bool) Device {
 		one.State = stranded
 	}
 	return one
+}
+
+// IsHealthy reports whether the plugin of the device reports the device as healthy.
+func (d Device) IsHealthy() bool { return d.State != unhealthy && d.State != allocatedUnhealthy }
+
+// Holder returns the container that has the device, "?" for an unknown container and "" for none.
+func (d Device) Holder() string {
+	if d.State != allocated && d.State != allocatedUnhealthy {
+		return ""
+	}
+	return cmp.Or(d.Owner, "?")
 }
 
 func ownerText(o *api.Owner) string {

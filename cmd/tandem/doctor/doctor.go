@@ -28,7 +28,7 @@ import (
 // Examine reads a node and runs all checks. The list of findings is not nil, and empty for a healthy node.
 func Examine(n Node) Findings {
 	f := readFacts(n)
-	return Findings{Findings: append([]Finding{}, f.findings()...), Remark: f.remark}
+	return Findings{Findings: append([]Finding{}, n.rephrase(f.findings())...), Remark: f.remark}
 }
 
 // facts are all facts of a node, each read once. A subject that was not read has no finding: in the mode of
@@ -38,7 +38,7 @@ type facts struct {
 	kubelet    kubeletFacts
 	hardware   hardware
 	shapes     shapes
-	refused    Refused
+	refused    refusedFacts
 	remark     string
 	plugins    Plugins
 	sockets    sockets
@@ -60,7 +60,7 @@ func readFacts(n Node) facts {
 		f.notes = n.Notes
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
-		f.refused = n.Refused
+		f.refused = n.readRefused(f.kubelet.Facts)
 		f.remark = strings.TrimSpace(unreadFlags(f.kubelet) + " " + uncounted(n.Refused, f.kubelet.Policy))
 		f.plugins, f.claims = n.Plugins, n.readClaims(&a)
 	}

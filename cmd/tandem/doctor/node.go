@@ -24,4 +24,7 @@ type Node struct {
 	Notes   []string // features that the DRA driver goes without
 	Refused Refused  // see AskRefused
 	Plugins Plugins  // see AskPlugins
+	// name of the node in a report for "kubectl tandem doctor", whose reader is not on the node and whose
+	// Config is the kubelet's own answer; "" in a report on the node
+	ReadElsewhere string
 }

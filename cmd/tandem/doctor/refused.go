@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,7 +18,7 @@ import (
 
 // Refused are pods that the kubelet of a node has refused for their NUMA nodes, and that nobody has deleted.
 type Refused struct {
-	Number  int
+	Pods    RefusedPods
 	Seen    []string // evidence: the names, or the source of the number
 	Unknown string   // why the number is unknown; the other fields mean nothing then
 }
@@ -45,17 +46,18 @@ func AskRefused(ctx context.Context, kubeletDir string) Refused {
 	for i := range pods {
 		if IsRefused(&pods[i]) {
 			r.Seen = append(r.Seen, pods[i].Namespace+"/"+pods[i].Name)
+			r.Pods.Add(&pods[i])
 		}
 	}
 	slices.Sort(r.Seen)
-	r.Number = len(r.Seen)
 	return r
 }
 
-// CountedRefused returns a number of pods that the API server has counted.
-func CountedRefused(number int) Refused {
-	return Refused{Number: number, Seen: []string{
-		"kubectl get pods -A --field-selector status.phase=Failed,spec.nodeName=NODE lists them",
+// CountedRefused returns pods of a node that the API server has counted; "" is an unknown name of the node.
+func CountedRefused(pods RefusedPods, node string) Refused {
+	return Refused{Pods: pods, Seen: []string{
+		"kubectl get pods -A --field-selector status.phase=Failed,spec.nodeName=" + cmp.Or(node, "NODE") +
+			" lists them",
 	}}
 }
 
@@ -63,27 +65,64 @@ func CountedRefused(number int) Refused {
 const packing = "With 60 % of the GPUs in use, 9.5 % of jobs have a rejected pod with bin packing " +
 	"(MostAllocated), and 0.3 % with spreading (LeastAllocated; simulated, docs/performance.md)."
 
+// refusedFacts are the refused pods, judged on the empty node.
+type refusedFacts struct {
+	Refused
+	always, busy, unknown int // number of pods
+	shapes                []string
+}
+
+// readRefused judges the shapes of the refused pods on the empty node.
+func (n Node) readRefused(k managers.Facts) refusedFacts {
+	f := refusedFacts{Refused: n.Refused}
+	empty := n.empty(k)
+	for _, group := range n.Refused.Pods {
+		shape, known := n.Plugins.shapeOf(group.Containers)
+		if !known {
+			f.unknown += group.Number
+			continue
+		}
+		text := fmt.Sprintf("%s requested %s: ", finding.Count(group.Number, "pod"), shape)
+		if empty.admitsAll(shape) {
+			f.busy += group.Number
+			text += "rejected only while devices are in use"
+		} else {
+			f.always += group.Number
+			text += "always rejected, even on an empty node"
+		}
+		f.shapes = append(f.shapes, text)
+	}
+	return f
+}
+
 // refusedPods finds refused pods: the scheduler counted free devices, wherever on the node these were.
-func refusedPods(r Refused) []Finding {
-	return finding.When(r.Number > 0, Finding{
+func refusedPods(r refusedFacts) []Finding {
+	number := r.Pods.Number()
+	f := Finding{
 		ID: "refused-pods", Severity: Warning,
 		Summary: fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.",
-			finding.CountAre(r.Number, "pod"), refusal),
-		Evidence: finding.Some(r.Seen),
-		Why: "The default scheduler counts devices without regard to NUMA nodes. " + packing +
-			" Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
-		Fix: []string{
+			finding.CountAre(number, "pod"), refusal),
+		Evidence: slices.Concat(finding.Some(r.shapes), finding.Some(r.Seen)),
+		Why:      "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
+	}
+	if r.always > 0 {
+		f.Fix = append(f.Fix, "a shape that is always rejected: request another number of devices or CPUs; finding "+
+			"refused-shapes has the cause, and no scheduler can help on this node")
+	}
+	if r.busy+r.unknown > 0 {
+		f.Why = "The default scheduler counts devices without regard to NUMA nodes. " + packing + " " + f.Why
+		f.Fix = append(f.Fix,
 			"use tandem-scheduler, which applies the kubelet's admission rules (scheduler.enabled in the chart)",
-			"or configure the default scheduler to spread pods (LeastAllocated) instead of packing them",
-			"the descheduler deletes the existing pods: deployments/descheduler/values.yaml",
-		},
-	})
+			"or configure the default scheduler to spread pods (LeastAllocated) instead of packing them")
+	}
+	f.Fix = append(f.Fix, "the descheduler deletes the existing pods: deployments/descheduler/values.yaml")
+	return finding.When(number > 0, f)
 }
 
 // uncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else "".
 func uncounted(r Refused, policy string) string {
-	if r.Number > 0 || r.Unknown == "" || policy != managers.Restricted && policy != "single-numa-node" {
+	if r.Unknown == "" || policy != managers.Restricted && policy != "single-numa-node" {
 		return ""
 	}
-	return "The number of pods that this kubelet rejected is unknown: " + r.Unknown + ". " + packing
+	return "The number of pods that this kubelet rejected is unknown: " + r.Unknown + "."
 }

@@ -78,8 +78,9 @@ func runningDevice(d *api.Device, tree *topology.Tree) (running offer.Device, th
 // Plugins are complaints of the running plugins; the zero value stands for none, and for a node without
 // plugins.
 type Plugins struct {
-	Unenforced string // why annotations are not enforced
-	Unoffered  string // the GPUs that no plugin offers, and the possible causes
+	Unenforced string                 // why annotations are not enforced
+	Unoffered  string                 // the GPUs that no plugin offers, and the possible causes
+	Kinds      map[string]device.Kind // of the offered resources
 }
 
 // AskPlugins asks the plugins of a run folder, on a machine with this sysfs.
@@ -92,7 +93,10 @@ func AskPlugins(ctx context.Context, runDir string, sys fs.FS) Plugins {
 		return Plugins{}
 	}
 	status := coordinator.NewStatus(answer)
-	plugins := Plugins{Unenforced: status.Alignment.Unenforced()}
+	plugins := Plugins{Unenforced: status.Alignment.Unenforced(), Kinds: map[string]device.Kind{}}
+	for _, r := range status.Resources {
+		plugins.Kinds[r.Name] = device.Kind(r.Kind)
+	}
 	if !status.OffersGPUs() {
 		plugins.Unoffered = coordinator.Unoffered(sys)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
@@ -75,14 +76,25 @@ func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
 }
 
 func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
-	demands := e.view.Demands(offer.Requests(gpus, vfs))
+	requests := slices.DeleteFunc(offer.Requests(gpus, vfs), func(r devicemanager.Request) bool {
+		return r.Count == 0 // the container does not name the resource
+	})
+	demands := e.view.Demands(requests)
 	if cpus > 0 && e.kubelet.CPUPolicy == managers.Static {
 		if reserved, err := e.kubelet.Reserved(); err == nil {
 			free := e.kubelet.AllCPUs().Without(reserved)
 			demands = append(demands, hints.CPUs(cpus, e.kubelet.CPUs, free))
 		}
 	}
-	return hints.Restricted.Nodes(demands...)
+	return e.policy().Nodes(demands...)
+}
+
+// policy returns the kubelet's policy if that policy refuses containers, else the policy that Tandem requires.
+func (e emptyNode) policy() hints.Policy {
+	if hints.Policy(e.kubelet.Policy) == hints.SingleNUMANode {
+		return hints.SingleNUMANode
+	}
+	return hints.Restricted
 }
 
 // together returns how many of n pairs can be on one switch each, with devices of these NUMA nodes; without

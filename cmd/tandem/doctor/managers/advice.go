@@ -71,7 +71,7 @@ func cpuManager(f Facts) []finding.Finding {
 		Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
 		Evidence: []string{f.Says("cpuManagerPolicy", f.CPUPolicy)},
 		Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
-		Fix: []string{fixKubelet + " --static-cpus, or in the kubelet's configuration: cpuManagerPolicy: static, " +
+		Fix: []string{FixKubelet + " --static-cpus, or in the kubelet's configuration: cpuManagerPolicy: static, " +
 			"with reservedSystemCPUs"},
 	})
 }

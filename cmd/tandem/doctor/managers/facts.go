@@ -144,10 +144,10 @@ const (
 	Static     = "static"
 )
 
-// The commands that mend most settings.
+// FixKubelet is the command that mends most settings.
 const (
-	fixKubelet  = "tandem doctor --fix-kubelet"
-	orConfigure = fixKubelet + ", or in the kubelet's configuration: "
+	FixKubelet  = "tandem doctor --fix-kubelet"
+	orConfigure = FixKubelet + ", or in the kubelet's configuration: "
 )
 
 // Restarted returns the commands with which a kubelet takes over a new configuration.

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+)
+
+// RefusedPods are refused pods, grouped by their requests. RefusedPods is a flag (pflag.Value).
+type RefusedPods []RefusedGroup
+
+// RefusedGroup is a number of refused pods with the same requests.
+type RefusedGroup struct {
+	Number     int
+	Containers []intent.Container // with requests; none: unknown
+}
+
+// cpu is the name of exclusive CPUs in a flag.
+const cpu = "cpu"
+
+// Add adds a pod.
+func (r *RefusedPods) Add(pod *corev1.Pod) {
+	containers := slices.DeleteFunc(intent.ContainersOf(pod), func(c intent.Container) bool {
+		return len(c.Requests) == 0 && c.CPUs == 0
+	})
+	r.add(RefusedGroup{1, containers})
+}
+
+func (r *RefusedPods) add(group RefusedGroup) {
+	for i := range *r {
+		if (*r)[i].requests() == group.requests() {
+			(*r)[i].Number += group.Number
+			return
+		}
+	}
+	*r = append(*r, group)
+}
+
+// Number returns the number of pods.
+func (r RefusedPods) Number() (number int) {
+	for _, group := range r {
+		number += group.Number
+	}
+	return number
+}
+
+// mostGroups limits the flags of a command line.
+const mostGroups = 16
+
+// Flags returns the pods as values of the flag, at least one value. Requests of rare groups are left out.
+func (r RefusedPods) Flags() []string {
+	sorted := slices.SortedStableFunc(slices.Values(r), func(a, b RefusedGroup) int { return b.Number - a.Number })
+	values, rest := []string{}, 0
+	for i, group := range sorted {
+		if i >= mostGroups || group.requests() == "" {
+			rest += group.Number
+			continue
+		}
+		values = append(values, fmt.Sprintf("%d:%s", group.Number, group.requests()))
+	}
+	if rest > 0 || len(values) == 0 {
+		values = append(values, strconv.Itoa(rest))
+	}
+	return values
+}
+
+// requests returns the requests as "cpu=8,example.com/gpu=2;example.com/vf=1", containers one after the other.
+func (g RefusedGroup) requests() string {
+	var containers []string
+	for _, c := range g.Containers {
+		var list []string
+		if c.CPUs > 0 {
+			list = append(list, fmt.Sprintf("%s=%d", cpu, c.CPUs))
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.Requests)) {
+			list = append(list, fmt.Sprintf("%s=%d", name, c.Requests[name]))
+		}
+		containers = append(containers, strings.Join(list, ","))
+	}
+	return strings.Join(containers, ";")
+}
+
+// String implements pflag.Value.
+func (r *RefusedPods) String() string {
+	if len(*r) == 0 {
+		return ""
+	}
+	return strings.Join(r.Flags(), " ")
+}
+
+// Type implements pflag.Value.
+func (*RefusedPods) Type() string { return "NUMBER[:REQUESTS]" }
+
+// Set implements pflag.Value: it adds pods.
+func (r *RefusedPods) Set(text string) error {
+	number, requests, known := strings.Cut(text, ":")
+	group := RefusedGroup{}
+	var err error
+	if group.Number, err = strconv.Atoi(number); err != nil || group.Number < 0 {
+		return fmt.Errorf("number of pods %q: want 0 or more", number)
+	}
+	for container := range strings.SplitSeq(requests, ";") {
+		if !known {
+			break
+		}
+		c := intent.Container{Requests: map[string]int{}}
+		for request := range strings.SplitSeq(container, ",") {
+			name, value, _ := strings.Cut(request, "=")
+			count, err := strconv.Atoi(value)
+			if name == "" || err != nil || count < 0 {
+				return fmt.Errorf("request %q: want RESOURCE=NUMBER", request)
+			}
+			if name == cpu {
+				c.CPUs = count
+			} else {
+				c.Requests[name] = count
+			}
+		}
+		group.Containers = append(group.Containers, c)
+	}
+	r.add(group)
+	return nil
+}
+
+// shape is the requests of a pod's containers.
+type shape []containerShape
+
+type containerShape struct{ gpus, vfs, cpus int }
+
+// shapeOf returns the shape of a pod; false if no container requests a device that the running plugins offer.
+func (p Plugins) shapeOf(containers []intent.Container) (s shape, known bool) {
+	for _, c := range containers {
+		one := containerShape{cpus: c.CPUs}
+		for name, count := range c.Requests {
+			switch p.Kinds[name] {
+			case device.GPU:
+				one.gpus += count
+			case device.VF:
+				one.vfs += count
+			}
+		}
+		known = known || one.gpus+one.vfs > 0
+		if one != (containerShape{}) {
+			s = append(s, one)
+		}
+	}
+	return s, known
+}
+
+// String returns "2 GPUs and 2 VFs with 8 CPUs", containers one after the other.
+func (s shape) String() string {
+	var containers []string
+	for _, c := range s {
+		var parts []string
+		if c.gpus > 0 {
+			parts = append(parts, finding.Count(c.gpus, "GPU"))
+		}
+		if c.vfs > 0 {
+			parts = append(parts, finding.Count(c.vfs, "VF"))
+		}
+		text := strings.Join(parts, " and ")
+		switch {
+		case c.cpus > 0 && text != "":
+			text += " with " + finding.Count(c.cpus, "CPU")
+		case c.cpus > 0:
+			text = finding.Count(c.cpus, "CPU")
+		}
+		containers = append(containers, text)
+	}
+	return strings.Join(containers, " + ")
+}
+
+// admitsAll reports whether the empty node admits each container of a pod.
+func (e emptyNode) admitsAll(s shape) bool {
+	return !slices.ContainsFunc(s, func(c containerShape) bool {
+		_, admitted := e.affinity(c.gpus, c.vfs, c.cpus)
+		return !admitted || c.gpus > len(e.GPUs) || c.vfs > len(e.VFs)
+	})
+}

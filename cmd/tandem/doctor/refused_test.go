@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+)
+
+// TestRefusedPodsFlag: the flag has numbers of pods, with requests of their containers if known.
+func TestRefusedPodsFlag(t *testing.T) {
+	t.Parallel()
+	var pods doctor.RefusedPods
+	for _, value := range []string{
+		"1:cpu=8,example.com/gpu=2;example.com/vf=1", "2", "2:example.com/gpu=1", "0",
+		"2:cpu=8,example.com/gpu=2;example.com/vf=1",
+	} {
+		if err := pods.Set(value); err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{"3:cpu=8,example.com/gpu=2;example.com/vf=1", "2:example.com/gpu=1", "2"}
+	if got := pods.Flags(); !slices.Equal(got, want) || pods.Number() != 7 {
+		t.Errorf("%d pods as %q, want %q", pods.Number(), got, want)
+	}
+	for _, wrong := range []string{"", "-1", "x", "1:", "1:gpu", "1:=2", "1:gpu=-1", "1:gpu=1;;vf=1"} {
+		if err := new(doctor.RefusedPods).Set(wrong); err == nil {
+			t.Errorf("%q is accepted", wrong)
+		}
+	}
+	var none doctor.RefusedPods
+	if got := none.Flags(); !slices.Equal(got, []string{"0"}) {
+		t.Errorf("no pods as %q", got)
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rejection explains pods that the kubelet's Topology Manager has rejected. The kubelet calls no
+// device plugin for such a pod. The explanation therefore compares the pod's requests with the status of the
+// node, by the kubelet's own rules ([devicemanager]): the devices that are free now, the holders of the other
+// devices, and the empty node.
+package rejection
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// node is the devices of a node, with the state of each device.
+type node struct {
+	model   *devicemanager.Node
+	kubelet devicemanager.Kubelet
+	healthy devicemanager.Set
+	held    map[string]devicemanager.Set // by pod, as namespace/pod
+}
+
+// newNode returns the node of a status.
+func newNode(s *coordinator.Status, kubelet devicemanager.Kubelet) *node {
+	var announced []devicemanager.Announcement
+	var healthy []string
+	held := map[string][]string{}
+	for _, r := range s.Resources {
+		a := devicemanager.Announcement{Name: r.Name, Kind: devicemanager.GPU}
+		if r.Kind == string(device.VF) {
+			a.Kind = devicemanager.VF
+		}
+		for _, d := range r.Devices {
+			id := r.Name + " " + d.ID // two resources may share an ID
+			a.Devices = append(a.Devices, devicemanager.Device{
+				Device: placement.Device{ID: id}, NUMA: numaNode(d.NUMA),
+			})
+			if r.Connected && d.IsHealthy() {
+				healthy = append(healthy, id)
+			}
+			if pod := podOf(d.Holder()); pod != "" {
+				held[pod] = append(held[pod], id)
+			}
+		}
+		announced = append(announced, a)
+	}
+	n := &node{
+		model: devicemanager.New(announced), kubelet: kubelet, held: map[string]devicemanager.Set{},
+	}
+	n.healthy = n.model.Select(healthy)
+	for pod, ids := range held {
+		n.held[pod] = n.model.Select(ids)
+	}
+	return n
+}
+
+// podOf returns the pod of a container, both as in a status.
+func podOf(container string) string {
+	if at := strings.LastIndex(container, "/"); at >= 0 {
+		return container[:at]
+	}
+	return container
+}
+
+func numaNode(number *uint32) topology.NUMANode {
+	if number == nil {
+		return topology.NUMANode{}
+	}
+	return topology.Node(int(*number))
+}
+
+// taken returns the devices of all pods but some.
+func (n *node) taken(but ...string) devicemanager.Set {
+	taken := n.model.NewSet()
+	for pod, devices := range n.held {
+		if !slices.Contains(but, pod) {
+			taken.Include(devices)
+		}
+	}
+	return taken
+}
+
+// free returns the devices that the kubelet can allocate.
+func (n *node) free() devicemanager.Set { return n.healthy.Difference(n.taken()) }
+
+// admit returns the kubelet's refusal of a pod while some devices are taken, nil for an admission.
+func (n *node) admit(pod []intent.Container, taken devicemanager.Set) *devicemanager.Refusal {
+	containers := make([]devicemanager.Container, len(pod))
+	for i, c := range pod {
+		containers[i] = devicemanager.Container{Role: c.Role, Requests: n.requests(c)}
+	}
+	a := devicemanager.Admission{
+		Node: n.model, Kubelet: n.kubelet, Containers: containers, Others: anyDevices{n},
+		Healthy: n.healthy, Taken: taken.Clone(), Reusable: n.model.NewSet(),
+	}
+	return a.Admit()
+}
+
+// requests returns the requests of a container for devices of the node.
+func (n *node) requests(c intent.Container) (requests devicemanager.Requests) {
+	for i := range n.model.Resources {
+		if count := c.Requests[n.model.Resources[i].Name]; count > 0 {
+			requests = append(requests, devicemanager.Request{Resource: i, Count: count})
+		}
+	}
+	return requests
+}
+
+// anyDevices are plugins that choose the lowest devices. CPU and memory managers do not take part.
+type anyDevices struct{ *node }
+
+func (anyDevices) Hints(int) []hints.List { return nil }
+
+func (a anyDevices) Prefer(int, devicemanager.Question) devicemanager.Set { return a.model.NewSet() }
+
+func (anyDevices) Pick(of devicemanager.Set, count int) devicemanager.Set { return of.Lowest(count) }
+
+func (anyDevices) Allocate(int, hints.Hint, devicemanager.Set) error { return nil }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rejection
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+)
+
+// verdict returns the reason for a rejection and the most helpful step.
+func (n *node) verdict(r *Rejection, pod []intent.Container) (why, next string) {
+	cpus := mostCPUs(pod)
+	doctor := fmt.Sprintf("kubectl tandem doctor %s --cpus %d", r.Node, cpus)
+	switch {
+	case len(r.Resources) == 0 && cpus > 0:
+		return "The pod requests no device of Tandem's plugins: the kubelet has no NUMA nodes for its CPUs or " +
+			"other resources.", doctor + " shows the CPUs of each NUMA node"
+	case len(r.Resources) == 0:
+		return "The pod requests no device that Tandem's plugins offer on this node.",
+			"kubectl tandem status shows the offered devices of each node"
+	case r.FitsNow && cpus > 0:
+		return "The devices fit the free devices of this node now. The kubelet rejected the pod for its exclusive " +
+				"CPUs, or a pod has released devices since.",
+			doctor + " lists numbers of CPUs with which the node admits these devices"
+	case r.FitsNow:
+		return "The devices fit the free devices of this node now: a pod has released devices since the rejection.",
+			"create the pod again"
+	case r.FitsEmpty:
+		return "The node admits this pod only while less of it is in use: now no set of NUMA nodes has enough free " +
+			"devices of each resource. " + n.whereEmpty(pod), n.release(r, pod)
+	default:
+		return "This node always rejects this pod, even with all devices free: " + n.refusal(pod),
+			n.otherShape(r, pod)
+	}
+}
+
+func mostCPUs(pod []intent.Container) (cpus int) {
+	for _, c := range pod {
+		cpus = max(cpus, c.CPUs)
+	}
+	return cpus
+}
+
+// whereEmpty returns a sentence about the NUMA nodes of the pod on the empty node.
+func (n *node) whereEmpty(pod []intent.Container) string {
+	count := 0
+	for _, c := range pod {
+		count = max(count, n.numaNodes(c).Count())
+	}
+	if count == 0 {
+		return "The empty node admits the pod."
+	}
+	return fmt.Sprintf("The empty node admits the pod on %s.", several(count, "NUMA node"))
+}
+
+// refusal returns the kubelet's reason on the empty node.
+func (n *node) refusal(pod []intent.Container) string {
+	for _, c := range pod {
+		for _, request := range n.requests(c) {
+			of := &n.model.Resources[request.Resource]
+			if has := n.healthy.Common(of.All); has < request.Count {
+				return fmt.Sprintf("it has %d healthy devices of %s.", has, of.Name)
+			}
+		}
+	}
+	return "the smallest sets of NUMA nodes for its resources have no set in common."
+}
+
+// release returns the pods whose end lets the node admit a pod: the pod with the fewest devices, or the
+// smallest sequence of such pods.
+func (n *node) release(r *Rejection, pod []intent.Container) string {
+	holders := slices.SortedFunc(maps.Keys(n.held), func(a, b string) int {
+		if d := n.held[a].Len() - n.held[b].Len(); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	again := ", then create " + r.Pod + " again; tandem-scheduler (scheduler.enabled in the chart) selects a node " +
+		"that admits the pod"
+	for _, holder := range holders {
+		if n.admit(pod, n.taken(holder)) == nil {
+			return "wait for the end of " + holder + again
+		}
+	}
+	for i := range holders {
+		if n.admit(pod, n.taken(holders[:i+1]...)) == nil {
+			return fmt.Sprintf("wait for the end of %s such as %s%s", several(i+1, "pod"), holders[0], again)
+		}
+	}
+	return "wait for free devices" + again
+}
+
+// otherShape names the numbers of pairs that the empty node admits.
+func (n *node) otherShape(r *Rejection, pod []intent.Container) string {
+	var fits []string
+	for _, c := range pod {
+		requests := n.requests(c)
+		if n.numaNodes(c) != 0 || len(requests) != 2 {
+			continue
+		}
+		for count := 1; count <= requests[0].Count+requests[1].Count && len(fits) < mostShapes; count++ {
+			other := c
+			other.Requests = map[string]int{}
+			for _, request := range requests {
+				other.Requests[n.model.Resources[request.Resource].Name] = count
+			}
+			if n.admit([]intent.Container{other}, n.model.NewSet()) == nil {
+				fits = append(fits, fmt.Sprintf("%d+%d", count, count))
+			}
+		}
+		break
+	}
+	doctor := fmt.Sprintf("kubectl tandem doctor %s lists the shapes that the node always rejects, with remedies",
+		r.Node)
+	if len(fits) == 0 {
+		return doctor
+	}
+	return "request another number of devices: the empty node admits " + strings.Join(fits, ", ") + "; " + doctor
+}
+
+// mostShapes limits the named shapes.
+const mostShapes = 8
+
+// several returns "1 pod" or "2 pods".
+func several(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
