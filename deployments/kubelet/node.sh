@@ -33,9 +33,9 @@ well() {
 	done
 }
 
-# change runs tandem doctor with these flags and restarts the kubelet where it says that this is needed. Then back is what undoes it: a
-# kubelet that is dead does not tell any more where its drop-ins are.
-back=
+# change runs tandem doctor with these flags and restarts the kubelet where it says that this is needed. Then undo has the flags that undo
+# the change, each on a line, because a folder's name can have spaces: a kubelet that is dead does not tell any more where its drop-ins are.
+undo=
 change() {
 	said=$(on_node "$tandem" doctor "$@" 2>&1)
 	code=$?
@@ -43,7 +43,7 @@ change() {
 	[ $code = 0 ] || return 1
 	case $said in
 	*"Now: systemctl restart kubelet"*)
-		back=$(echo "$said" | busybox sed -n 's/^The way back: tandem doctor //p')
+		undo=$(echo "$said" | busybox sed -n '/^To undo the change: tandem doctor /{s/^.*: tandem doctor //;s/ --/\n--/g;p;}')
 		on_node systemctl restart kubelet
 		;;
 	esac
@@ -52,9 +52,14 @@ change() {
 case $1 in
 fix)
 	change --fix-kubelet ${FLAGS-} --apply && well && : >"$2" && exit 0
-	if [ -n "$back" ]; then
+	if [ -n "$undo" ]; then
 		echo "The kubelet is not well: taking its new settings away."
-		change $back && well && echo "It is well again with its old settings."
+		set -f
+		IFS='
+'
+		set -- $undo
+		unset IFS
+		change "$@" && well && echo "It is well again with its old settings."
 	fi
 	;;
 back)
