@@ -50,7 +50,7 @@ func TestDocumentedHelm(t *testing.T) {
 				err = set(values, arg, c.Args[i])
 			case "-n", "-f", "--version":
 				i++
-			case "--reset-then-reuse-values", "--wait":
+			case "--reset-then-reuse-values", "--wait", "--logs":
 			case "--reuse-values": // takes the values of an older chart alone, without what a newer one has
 				t.Errorf("%s: want --reset-then-reuse-values", c)
 			default:

@@ -31,7 +31,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- .Values.test.gpuResource | default (ternary "" (printf "%s.com/gpu" .Values.gpu.vendor) (eq .Values.gpu.vendor "auto")) }}
 {{- end }}
 
-{{/* Whether the chart has a Job for "helm test". */}}
+{{/* Whether the chart has a pod for "helm test". */}}
 {{- define "tandem.tests" -}}
 {{- if and (eq .Values.mode "device-plugin") .Values.gpu.enabled .Values.rdma.enabled (include "tandem.testVFs" .) }}true{{ end }}
 {{- end }}
