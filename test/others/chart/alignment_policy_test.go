@@ -125,6 +125,29 @@ func TestAlignmentNodes(t *testing.T) {
 	}
 }
 
+// TestAlignmentWarning: if no node publishes the label, the warning says where the label comes from. A pod that
+// selected the label would stay pending.
+func TestAlignmentWarning(t *testing.T) {
+	pod := alignedPod("required", "")
+	for values, want := range map[string][]string{
+		"":                       {"publish={nfd}", "only then add", "stays pending"},
+		"publish: [nrt, tandem]": {"publish={nfd}"},
+		"{publish: [nfd], alignmentPolicy: {nodes: warn}}": {"does not enforce", "nodeSelector"},
+	} {
+		rendered, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy := policyBound(t, parse(t, rendered), "-alignment-nodes", admissionv1.Warn)
+		reasons := fmt.Sprint(judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}))
+		for _, text := range want {
+			if !strings.Contains(reasons, text) {
+				t.Errorf("%q: the warning lacks %q: %s", values, text, reasons)
+			}
+		}
+	}
+}
+
 // TestAlignmentActions: pods are bound to the label only if nodes publish it; else the API server warns.
 // Kubernetes before 1.30 has no policies, and tandem-dra enforces the annotation everywhere.
 func TestAlignmentActions(t *testing.T) {

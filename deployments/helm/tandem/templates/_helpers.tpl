@@ -88,8 +88,13 @@ helm upgrade {{ .Release.Name }} CHART -n {{ .Release.Namespace }} --reset-then-
 reads the annotations of each pod with a claim. */}}
 {{- define "tandem.alignmentNodes" -}}
 {{- if eq .Values.mode "dra" }}ignore
-{{- else }}{{ .Values.alignmentPolicy.nodes | default (ternary "deny" "warn" (or (has "nfd" .Values.publish) (has "nfd-file" .Values.publish))) }}
+{{- else }}{{ .Values.alignmentPolicy.nodes | default (ternary "deny" "warn" (eq (include "tandem.publishesEnforced" .) "true")) }}
 {{- end }}
+{{- end }}
+
+{{/* Whether nodes publish the label tandem.dev/alignment-enforced. */}}
+{{- define "tandem.publishesEnforced" -}}
+{{ or (has "nfd" .Values.publish) (has "nfd-file" .Values.publish) }}
 {{- end }}
 
 {{- define "tandem.configMap" -}}
