@@ -77,6 +77,40 @@ func TestAlignmentValues(t *testing.T) {
 	}
 }
 
+// TestAnnotationKeys: the API server warns of a key of Tandem's that nothing reads, when the key is new.
+func TestAnnotationKeys(t *testing.T) {
+	manifests := draManifests(t)
+	manifests["kustomize alignment"] = parse(t, kustomize(t, "../../../deployments/alignment"))
+	rendered, err := render(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests["default"] = parse(t, rendered)
+	pod := func(annotations string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: team" + annotations + "}, spec: {}}"
+	}
+	for where, objects := range manifests {
+		policy := policyBound(t, objects, "-alignment-keys", admissionv1.Warn)
+		for _, c := range []struct{ before, after, want string }{
+			{"", "", ""},
+			{"", ", annotations: {}", ""},
+			{"", ", annotations: {tandem.dev/alignment: required, tandem.dev/devices: a, tandem.dev/config: b, x: z}", ""},
+			{"", ", annotations: {tandem.dev/alignement: required}", "annotations without effect: tandem.dev/alignement"},
+			{"", ", annotations: {Tandem.dev/alignment: required}", "Tandem reads tandem.dev/alignment"},
+			{"", ", annotations: {nottandem.dev/alignment: required}", ""},
+			{", annotations: {tandem.dev/a: x}", ", annotations: {tandem.dev/a: z}", ""}, // as before
+			{", annotations: {x: z}", ", annotations: {tandem.dev/a: z}", "tandem.dev/a"},
+			{", annotations: {tandem.dev/a: x}", "", ""},
+		} {
+			w := write{on("jane", ""), admission.Create, pod(c.after), ""}
+			if c.before != "" {
+				w.operation, w.older = admission.Update, pod(c.before)
+			}
+			expect(t, where, judge(t, policy, w), c.want, c.before+" -> "+c.after)
+		}
+	}
+}
+
 // terms is the required node affinity with terms.
 func terms(terms ...string) string {
 	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" +
