@@ -4,7 +4,6 @@ package deployments_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/programs"
 )
@@ -193,6 +191,23 @@ func TestLiarOfNode(t *testing.T) {
 	n.check("fix", n.run, expect{false, false, fix + restart + undo + restart})
 }
 
+// The folder of drop-ins can have any name when the change is undone.
+func TestFolderWithSpaceOfNode(t *testing.T) {
+	n := newKubeletNode(t)
+	const folder = "drop ins/* of it"
+	n.write(folder+"/10-cloud.conf", n.read("drop-ins/10-cloud.conf"))
+	n.process("--config="+n.path("kubelet/config.yaml"), "--config-dir", n.path(folder))
+	n.write("dies", "")
+	n.write("kills", "")
+	done, said, log := n.run("fix")
+	const want = fix + "restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/" + folder +
+		" --kubelet-dir=/kubelet\nrestart\n"
+	if diff := cmp.Diff(want, log); done || diff != "" || n.read(folder+"/99-tandem.conf") != "" ||
+		!strings.Contains(said, "It is well again with its old settings.") {
+		t.Errorf("ready: %t\n%s (-want +got):\n%s", done, said, diff)
+	}
+}
+
 // The virtual machine has no systemd, and what stands in for it knows all that the script says.
 func TestSystemctlOfVM(t *testing.T) {
 	known, err := os.ReadFile("../test/vm/build/etc/systemctl")
@@ -354,72 +369,5 @@ func TestUnwritableNode(t *testing.T) {
 	n.process("--config=" + n.path("kubelet/config.yaml"))
 	if said := n.check("fix", n.run, expect{log: fix}); !strings.Contains(said, "no folder of drop-ins") {
 		t.Errorf("said:\n%s", said)
-	}
-}
-
-// The nodes are drained one after the other, and the first that does not get well stops the rest.
-func TestRoll(t *testing.T) {
-	dir := t.TempDir()
-	kubectl := filepath.Join(dir, "kubectl")
-	// A pod of last month is there until it is deleted; the label brings the next one.
-	const fake = `#!/bin/sh
-echo "$*" >>DIR/log
-case "$*" in
-delete*) rm -f DIR/pod ;;
-label*) [ -e DIR/pod ] || echo pod/of-today >DIR/pod ;;
-get*) cat DIR/pod ;;
-wait\ pod*) echo "ready: $(cat DIR/pod)" >>DIR/log ;;
-esac
-case "$*" in
-wait\ pod*nodeName=bad*) exit 1 ;;
-esac
-`
-	if err := os.WriteFile(kubectl, []byte(strings.ReplaceAll(fake, "DIR", dir)), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	roll := func(args ...string) (string, error) {
-		cmd := exec.Command("sh", append([]string{"kubelet/roll.sh"}, args...)...)
-		cmd.Env = append(os.Environ(), "KUBECTL="+kubectl, "PAUSE=0")
-		out, err := cmd.CombinedOutput()
-		if err == nil && strings.Contains(string(out), "usage") {
-			t.Error("usage without a failure")
-		}
-		log, _ := os.ReadFile(filepath.Join(dir, "log")) // none where kubectl was not called
-		return string(log), err
-	}
-	for _, wrong := range [][]string{{"forth", "a"}, {"fix"}, {"back"}, nil} {
-		if log, err := roll(wrong...); err == nil || log != "" {
-			t.Errorf("%q: %v, %s", wrong, err, log)
-		}
-	}
-	documented, err := docs.Of("..", "deployments/kubelet/roll.sh")
-	if err != nil || len(documented) < 2 {
-		t.Fatalf("documented are %v, %v", documented, err)
-	}
-	old := filepath.Join(dir, "pod")
-	for _, c := range documented {
-		if err := os.WriteFile(old, []byte("pod/of-last-month\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if log, err := roll(c.Args...); err != nil ||
-			!strings.HasSuffix(log, "\nuncordon "+c.Args[len(c.Args)-1]+"\n") || strings.Contains(log, "last-month") {
-			t.Errorf("%s: %v\n%s", c, err, log)
-		}
-	}
-	os.RemoveAll(filepath.Join(dir, "log"))
-	log, err := roll("fix", "a", "bad", "c")
-	var want strings.Builder
-	for _, node := range []string{"a", "bad"} {
-		pod := "pod --namespace=kube-system --selector=app.kubernetes.io/name=tandem-kubelet-fix " +
-			"--field-selector=spec.nodeName=" + node
-		fmt.Fprintf(&want, "drain %s --ignore-daemonsets --timeout=30m\ndelete %s --timeout=2m\n", node, pod)
-		fmt.Fprintf(&want, "label --overwrite node %s tandem.dev/kubelet=fix\nget %s --output=name\n", node, pod)
-		fmt.Fprintf(&want, "wait %s --for=condition=Ready --timeout=5m\nready: pod/of-today\n", pod)
-		if node == "a" {
-			want.WriteString("wait node a --for=condition=Ready --timeout=5m\nuncordon a\n")
-		}
-	}
-	if diff := cmp.Diff(want.String(), log); diff != "" || err == nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

@@ -35,14 +35,14 @@ well() {
 }
 
 # change runs tandem doctor with these flags and restarts the kubelet where the output says that this is needed: a kubelet that is ill even
-# if tandem doctor failed behind that line. Then undo has the flags that undo the change, because a kubelet that is dead does not tell where
-# its drop-ins are, and before is the file to remove once the kubelet is well.
+# if tandem doctor failed behind that line. Then undo has the flags that undo the change, each on a line, because a folder's name can have
+# spaces: a kubelet that is dead does not tell where its drop-ins are. And before is the file to remove once the kubelet is well.
 ill='' undo='' before=''
 change() {
 	said=$(on_node "$tandem" doctor "$@" 2>&1)
 	code=$?
 	echo "$said"
-	undo=$(echo "$said" | busybox sed -n 's/^To undo the change: tandem doctor //p')
+	undo=$(echo "$said" | busybox sed -n '/^To undo the change: tandem doctor /{s/^.*: tandem doctor //;s/ --/\n--/g;p;}')
 	before=$(echo "$said" | busybox sed -n 's/^Once the kubelet is well: rm //p')
 	[ $code = 0 ] || [ -n "$ill" ] || return 1
 	case $said in
@@ -61,7 +61,12 @@ fix)
 	if [ -n "$undo" ]; then
 		echo "The kubelet is not well: taking its new settings away."
 		ill=yes
-		change $undo && well && echo "It is well again with its old settings."
+		set -f
+		IFS='
+'
+		set -- $undo
+		unset IFS
+		change "$@" && well && echo "It is well again with its old settings."
 	fi
 	;;
 back)

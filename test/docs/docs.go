@@ -37,7 +37,7 @@ var Programs = map[string]string{
 	"tandem-gpu":                  "test/others/chart/chart_test.go",
 	"helm":                        "test/others/chart/docs_test.go",
 	"kubectl":                     "test/others/chart/docs_test.go",
-	"deployments/kubelet/roll.sh": "deployments/kubelet_test.go",
+	"deployments/kubelet/roll.sh": "deployments/roll_test.go",
 	"make":                        "test/docs/docs_test.go",
 	"apt-get":                     "deployments/release/docs_test.go",
 	"cosign":                      "deployments/release/docs_test.go",

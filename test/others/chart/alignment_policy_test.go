@@ -77,6 +77,40 @@ func TestAlignmentValues(t *testing.T) {
 	}
 }
 
+// TestAnnotationKeys: the API server warns of a key of Tandem's that nothing reads, when the key is new.
+func TestAnnotationKeys(t *testing.T) {
+	manifests := draManifests(t)
+	manifests["kustomize alignment"] = parse(t, kustomize(t, "../../../deployments/alignment"))
+	rendered, err := render(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests["default"] = parse(t, rendered)
+	pod := func(annotations string) string {
+		return "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: team" + annotations + "}, spec: {}}"
+	}
+	for where, objects := range manifests {
+		policy := policyBound(t, objects, "-alignment-keys", admissionv1.Warn)
+		for _, c := range []struct{ before, after, want string }{
+			{"", "", ""},
+			{"", ", annotations: {}", ""},
+			{"", ", annotations: {tandem.dev/alignment: required, tandem.dev/devices: a, tandem.dev/config: b, x: z}", ""},
+			{"", ", annotations: {tandem.dev/alignement: required}", "annotations without effect: tandem.dev/alignement"},
+			{"", ", annotations: {Tandem.dev/alignment: required}", "Tandem reads tandem.dev/alignment"},
+			{"", ", annotations: {nottandem.dev/alignment: required}", ""},
+			{", annotations: {tandem.dev/a: x}", ", annotations: {tandem.dev/a: z}", ""}, // as before
+			{", annotations: {x: z}", ", annotations: {tandem.dev/a: z}", "tandem.dev/a"},
+			{", annotations: {tandem.dev/a: x}", "", ""},
+		} {
+			w := write{on("jane", ""), admission.Create, pod(c.after), ""}
+			if c.before != "" {
+				w.operation, w.older = admission.Update, pod(c.before)
+			}
+			expect(t, where, judge(t, policy, w), c.want, c.before+" -> "+c.after)
+		}
+	}
+}
+
 // terms is the required node affinity with terms.
 func terms(terms ...string) string {
 	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" +
@@ -122,6 +156,29 @@ func TestAlignmentNodes(t *testing.T) {
 		expect(t, "annotated", judge(t, policy, w), c.want, pod)
 		w.older = pod
 		expect(t, "unchanged", judge(t, policy, w), "", pod)
+	}
+}
+
+// TestAlignmentWarning: if no node publishes the label, the warning says where the label comes from. A pod that
+// selected the label would stay pending.
+func TestAlignmentWarning(t *testing.T) {
+	pod := alignedPod("required", "")
+	for values, want := range map[string][]string{
+		"":                       {"publish={nfd}", "only then add", "stays pending"},
+		"publish: [nrt, tandem]": {"publish={nfd}"},
+		"{publish: [nfd], alignmentPolicy: {nodes: warn}}": {"does not enforce", "nodeSelector"},
+	} {
+		rendered, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy := policyBound(t, parse(t, rendered), "-alignment-nodes", admissionv1.Warn)
+		reasons := fmt.Sprint(judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}))
+		for _, text := range want {
+			if !strings.Contains(reasons, text) {
+				t.Errorf("%q: the warning lacks %q: %s", values, text, reasons)
+			}
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ func TestDocumentedHelm(t *testing.T) {
 				err = set(values, arg, c.Args[i])
 			case "-n", "-f", "--version":
 				i++
-			case "--reset-then-reuse-values", "--wait":
+			case "--reset-then-reuse-values", "--wait", "--logs":
 			case "--reuse-values": // takes the values of an older chart alone, without what a newer one has
 				t.Errorf("%s: want --reset-then-reuse-values", c)
 			default:
@@ -159,7 +159,7 @@ func TestNamedValues(t *testing.T) {
 // verbs of kubectl that the documents use on what others have made, and its plugin, whose commands the tests
 // of cmd/tandem run.
 var verbs = []string{
-	"apply", "cordon", "delete", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set",
+	"apply", "cordon", "delete", "describe", "drain", "exec", "get", "label", "logs", "patch", "rollout", "set",
 	"tandem", "uncordon", "wait",
 }
 
@@ -167,6 +167,7 @@ var verbs = []string{
 // labels, fields of a patch. make e2e runs kubectl itself, against an API server.
 func TestDocumentedKubectl(t *testing.T) {
 	base := kustomize(t, "../../../deployments/base")
+	kubelet := kustomize(t, "../../../deployments/kubelet")
 	var names []string
 	for _, objects := range manifests(t) {
 		for _, o := range objects {
@@ -195,8 +196,8 @@ func TestDocumentedKubectl(t *testing.T) {
 			case before == "-p":
 				checkPatch(t, c, base, arg)
 			case strings.HasPrefix(key, "tandem.dev/") && (isLabel || strings.HasSuffix(arg, "-")) &&
-				!strings.Contains(base, key) && !chosen(t, key):
-				t.Errorf("%s: nothing in deployments/base, and no node selector, looks at the label %s", c, key)
+				!strings.Contains(base+kubelet, key) && !chosen(t, key):
+				t.Errorf("%s: nothing in deployments/base or deployments/kubelet, and no node selector, looks at the label %s", c, key)
 			case m != nil && !slices.Contains(names, strings.Replace(m[1], "ds", "daemonset", 1)+"/"+m[2]):
 				t.Errorf("%s: there is no %s", c, arg)
 			}
@@ -279,14 +280,27 @@ func TestNotes(t *testing.T) {
 			[]string{unnamed, "NVIDIA", "nvidia"}},
 		{"gpu: {vendor: nvidia}", []string{"asks for nvidia.com/gpu", "gpu.runtimeClassName"}, []string{"amd.com"}},
 		{"gpu: {vendor: nvidia, runtimeClassName: nvidia}", []string{"nvidia.com/gpu"}, []string{"NVML"}},
+		{"gpu: {vendor: nvidia, driverRoot: /}", []string{"WARNING: gpu.driverRoot"}, []string{"NVML"}},
+		{"gpu: {driverRoot: /}", []string{"WARNING: gpu.driverRoot"}, []string{"NVML"}},
+		{"gpu: {driverRoot: /, env: [{name: PASS_DEVICE_SPECS, value: 'false'}]}", []string{"WARNING"}, nil},
+		{"gpu: {driverRoot: /, env: [{name: PASS_DEVICE_SPECS, value: 'true'}]}", nil, []string{"WARNING"}},
+		{"gpu: {driverRoot: /, deviceListStrategy: cdi-cri}", nil, []string{"WARNING"}},
+		{"gpu: {driverRoot: /, deviceListStrategy: envvar}", nil, []string{"WARNING"}},
+		{"gpu: {driverRoot: /, extraArgs: [--pass-device-specs]}", nil, []string{"WARNING"}},
+		{"gpu: {driverRoot: /, existingConfigMap: a}", nil, []string{"WARNING"}},
+		{"gpu: {driverRoot: /, runtimeClassName: nvidia}", nil, []string{"WARNING"}},
+		{"gpu: {vendor: amd, driverRoot: /}", nil, []string{"WARNING"}},
 		{"{gpu: {vendor: nvidia}, test: {gpuResource: nvidia.com/mig-1g.10gb}}",
 			[]string{"asks for nvidia.com/mig-1g.10gb"}, []string{unnamed}},
 		{"gpu: {enabled: false}", []string{"daemonset/tandem-rdma"}, []string{"tandem-gpu", "helm test", "NVML"}},
 		{"rdma: {enabled: false}", []string{"daemonset/tandem-gpu"}, []string{"tandem-rdma", "helm test"}},
 		{"{gpu: {enabled: false}, rdma: {enabled: false}}", []string{"No daemon is enabled"}, []string{"kubectl"}},
 		{"rdma: {existingConfigMap: mine}", []string{"daemonset/tandem-rdma"}, []string{"helm test"}},
-		{"mode: dra", []string{"daemonset/tandem-dra", "resourceslices"},
-			[]string{"tandem-gpu", "tandem-rdma", "helm test"}},
+		{"mode: dra", []string{
+			"daemonset/tandem-dra", "resourceslices", "Tandem's own", "Terminating", "gpu.driverRoot",
+		}, []string{"tandem-gpu", "tandem-rdma", "helm test", "gpu.runtimeClassName", "gpu.deviceListStrategy"}},
+		{"{mode: dra, gpu: {vendor: amd}}", []string{"Terminating"}, []string{"NVIDIA", "deployers.md"}},
+		{"{mode: dra, gpu: {vendor: nvidia, driverRoot: /}}", nil, []string{"NVIDIA"}},
 		{"nameOverride: pair", []string{"daemonset/pair-gpu"}, []string{"daemonset/tandem"}},
 	} {
 		notes := renderFile(t, c.values, "NOTES.txt")

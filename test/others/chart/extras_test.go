@@ -106,9 +106,10 @@ func TestNameOverride(t *testing.T) {
 	}
 }
 
-// TestVerifyJob: "helm test" asks for what the chart offers, and nothing of it is installed.
-func TestVerifyJob(t *testing.T) {
-	schema, err := published(t, versions[len(versions)-1])("batch/v1", "Job")
+// TestVerifyPod: "helm test" asks for what the chart offers, and nothing of it is installed. For --logs the hook
+// has to be a pod.
+func TestVerifyPod(t *testing.T) {
+	schema, err := published(t, versions[len(versions)-1])("v1", "Pod")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,22 +123,22 @@ func TestVerifyJob(t *testing.T) {
 		"{rdma: {enabled: false}}":                                "",
 		"{mode: dra}":                                             "",
 	} {
-		jobs := parse(t, renderFile(t, values, "tests/verify.yaml"))
+		pods := parse(t, renderFile(t, values, "tests/verify.yaml"))
 		if want == "" {
-			if len(jobs) != 0 {
-				t.Errorf("%s: %v", values, jobs)
+			if len(pods) != 0 {
+				t.Errorf("%s: %v", values, pods)
 			}
 			continue
 		}
-		if len(jobs) != 1 {
-			t.Fatalf("%s: %d Jobs", values, len(jobs))
+		if len(pods) != 1 {
+			t.Fatalf("%s: %d pods", values, len(pods))
 		}
-		if err := schema.Validate(map[string]any(jobs[0])); err != nil {
+		if err := schema.Validate(map[string]any(pods[0])); err != nil {
 			t.Errorf("%s: %v", values, err)
 		}
-		container := object(jobs[0].at("spec", "template", "spec", "containers").([]any)[0].(map[string]any))
+		container := object(pods[0].at("spec", "containers").([]any)[0].(map[string]any))
 		if got := text(container.at("resources", "limits")); got != want ||
-			jobs[0].at("metadata", "annotations", "helm.sh/hook") != "test" {
+			pods[0].at("metadata", "annotations", "helm.sh/hook") != "test" {
 			t.Errorf("%s: asks for %s, want %s", values, got, want)
 		}
 		command := fmt.Sprint(container["command"])
@@ -148,6 +149,6 @@ func TestVerifyJob(t *testing.T) {
 		}
 	}
 	if rendered, err := render(t, ""); err != nil || strings.Contains(rendered, "-verify") {
-		t.Errorf("the Job is installed: %v", err)
+		t.Errorf("the pod is installed: %v", err)
 	}
 }

@@ -39,6 +39,24 @@ func daemonSet(t *testing.T, objects []object, name string) (template, spec, con
 	return nil, nil, nil
 }
 
+// TestTypeOfDriverRoot: a mistyped folder is not created on the node. With both vendors, a node of the other
+// vendor has no such folder.
+func TestTypeOfDriverRoot(t *testing.T) {
+	const driver = "/run/nvidia/driver"
+	for values, want := range map[string]string{
+		"gpu: {vendor: nvidia, driverRoot: " + driver + "}":              "{path: " + driver + ", type: Directory}",
+		"gpu: {vendor: auto, driverRoot: /}":                             "{path: /, type: Directory}",
+		"gpu: {vendor: auto, driverRoot: " + driver + "}":                "{path: " + driver + ", type: DirectoryOrCreate}",
+		"{mode: dra, gpu: {vendor: nvidia, driverRoot: " + driver + "}}": "{path: " + driver + ", type: Directory}",
+		"{mode: dra, gpu: {vendor: auto, driverRoot: " + driver + "}}":   "{path: " + driver + ", type: DirectoryOrCreate}",
+	} {
+		rendered, err := render(t, values)
+		if err != nil || !strings.Contains(rendered, "hostPath: "+want) {
+			t.Errorf("%s: no volume %s: %v", values, want, err)
+		}
+	}
+}
+
 // hostPaths are the node's folders by where the container has them.
 func hostPaths(spec, container object) map[string]string {
 	volumes, paths := map[string]string{}, map[string]string{}

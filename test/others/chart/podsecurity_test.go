@@ -34,8 +34,8 @@ func TestPodSecurity(t *testing.T) {
 		{"`tandem-dra`", podsOf(t, "mode: dra", "tandem-dra")},
 		{"`tandem-scheduler`", podsOf(t, beside, "tandem-scheduler")},
 		{
-			"the chart's test Job",
-			templates(t, parse(t, renderFile(t, "gpu: {vendor: amd}", "tests/verify.yaml")), ""),
+			"the chart's test pod",
+			[]corev1.PodTemplateSpec{testPod(t, "gpu: {vendor: amd}")},
 		},
 		{"the Jobs in `deployments/examples`", exampleJobs(t)},
 	} {
@@ -74,6 +74,17 @@ func verdict(e policy.Evaluator, level podsecurity.Level, pods []corev1.PodTempl
 		return "admitted"
 	}
 	return "refused: " + strings.Join(reasons, ", ")
+}
+
+// testPod is the pod of "helm test".
+func testPod(t *testing.T, values string) corev1.PodTemplateSpec {
+	t.Helper()
+	objects := parse(t, renderFile(t, values, "tests/verify.yaml"))
+	if len(objects) != 1 || objects[0].at("kind") != "Pod" {
+		t.Fatalf("%s: %v", values, objects)
+	}
+	pod := decode[corev1.Pod](t, objects[0])
+	return corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
 }
 
 // podsOf are the pods of one workload of the chart.

@@ -22,7 +22,7 @@ Places a container's GPUs and RDMA VFs on the same PCIe switch, with an unmodifi
 [Install](https://github.com/tandem-k8s/tandem/blob/main/docs/install.md) and
 [Releases](https://github.com/tandem-k8s/tandem/blob/main/docs/release.md) describe installation and upgrades.
 
-"helm test" starts a Job that requests GPUs and VFs, and fails unless each of its pairs is on one switch. The
+"helm test" starts a pod that requests GPUs and VFs, and fails unless each of its pairs is on one switch. The
 directory presets contains values for common configurations, to be passed with -f.
 
 ## Values

@@ -31,7 +31,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- .Values.test.gpuResource | default (ternary "" (printf "%s.com/gpu" .Values.gpu.vendor) (eq .Values.gpu.vendor "auto")) }}
 {{- end }}
 
-{{/* Whether the chart has a Job for "helm test". */}}
+{{/* Whether the chart has a pod for "helm test". */}}
 {{- define "tandem.tests" -}}
 {{- if and (eq .Values.mode "device-plugin") .Values.gpu.enabled .Values.rdma.enabled (include "tandem.testVFs" .) }}true{{ end }}
 {{- end }}
@@ -88,8 +88,13 @@ helm upgrade {{ .Release.Name }} CHART -n {{ .Release.Namespace }} --reset-then-
 reads the annotations of each pod with a claim. */}}
 {{- define "tandem.alignmentNodes" -}}
 {{- if eq .Values.mode "dra" }}ignore
-{{- else }}{{ .Values.alignmentPolicy.nodes | default (ternary "deny" "warn" (or (has "nfd" .Values.publish) (has "nfd-file" .Values.publish))) }}
+{{- else }}{{ .Values.alignmentPolicy.nodes | default (ternary "deny" "warn" (eq (include "tandem.publishesEnforced" .) "true")) }}
 {{- end }}
+{{- end }}
+
+{{/* Whether nodes publish the label tandem.dev/alignment-enforced. */}}
+{{- define "tandem.publishesEnforced" -}}
+{{ or (has "nfd" .Values.publish) (has "nfd-file" .Values.publish) }}
 {{- end }}
 
 {{- define "tandem.configMap" -}}
@@ -285,6 +290,23 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 # Descriptions of devices for the container runtime.
 - name: cdi
   hostPath: {path: {{ .Values.cdi.dir }}, type: DirectoryOrCreate}
+{{- end }}
+
+{{/* The type of the volume with the driver of NVIDIA's GPUs. A wrong path stops the pod with an event, as does a driver that is not there yet.
+Only with the vendor auto may the folder be missing, on a node with AMD's GPUs. */}}
+{{- define "tandem.driverRootType" -}}
+{{ ternary "DirectoryOrCreate" "Directory" (and (ne .Values.gpu.vendor "nvidia") (ne .Values.gpu.driverRoot "/")) }}
+{{- end }}
+
+{{/* Whether containers get NVIDIA's GPUs only if NVIDIA's container runtime starts them, and no value says so: with the driver's files the
+daemon alone works without this runtime. A file of configuration may say otherwise. */}}
+{{- define "tandem.bareDriverRoot" -}}
+{{- $gpu := .Values.gpu }}
+{{- $passes := false }}
+{{- range $gpu.env }}{{ if and (eq .name "PASS_DEVICE_SPECS") (eq (toString .value) "true") }}{{ $passes = true }}{{ end }}{{ end }}
+{{- range $gpu.extraArgs }}{{ if hasPrefix "--pass-device-specs" . }}{{ $passes = true }}{{ end }}{{ end }}
+{{- if and $gpu.enabled (ne $gpu.vendor "amd") $gpu.driverRoot (not $gpu.deviceListStrategy) (not $gpu.runtimeClassName) (not $passes) (not
+  (or $gpu.existingConfigMap $gpu.configs.name $gpu.configs.map)) }}true{{ end }}
 {{- end }}
 
 {{/* What a container is told of its pairs, as JSON; an empty object for nothing. */}}
