@@ -4,6 +4,7 @@ package deployments_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
