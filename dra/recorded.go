@@ -46,7 +46,8 @@ type recordedPod struct {
 // update refreshes names and ends, for the given pods with devices of the node. Absence from a list of a
 // starting kubelet, or of a kubelet without connection to the API server, does not mean that a pod has ended.
 // The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods API, or with another
-// version of it, the API server is the source. After an error the previous facts remain; an unknown pod counts as running.
+// version of it, the API server is the source. After an error the previous facts remain; an unknown pod
+// counts as running.
 func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool) error {
 	all := map[string]bool{}
 	for container := range recorded.Containers() {

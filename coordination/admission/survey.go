@@ -81,7 +81,8 @@ func (i *inspector) cachedSurvey(ctx context.Context, lifetime time.Duration) su
 	}
 }
 
-// fly returns a usable flight, and starts one if there is none. The flight does not end with its first caller.
+// fly returns a usable flight, and starts one if there is none. The flight does not end with its first
+// caller.
 func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
 	i.cache.mu.Lock()
 	defer i.cache.mu.Unlock()
@@ -104,7 +105,8 @@ func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
 	return f
 }
 
-// newSurvey finds the holders, after the last decision, by sources that are safe to read at any time, without PodResources List.
+// newSurvey finds the holders, after the last decision, by sources that are safe to read at any time, without
+// PodResources List.
 func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 	answer := i.reader.readRequests(ctx)
 	known.found = s.found

@@ -83,8 +83,8 @@ func Running(runDir string) []Mode {
 }
 
 // held reports whether a daemon holds a lock. A check holds the lock exclusively for a moment, so checks take
-// turns: otherwise a check takes another check for a daemon. The lock of the directory makes the turns, because
-// the DRA driver has no right to write to a run directory in the kubelet's directory.
+// turns: otherwise a check takes another check for a daemon. The lock of the directory makes the turns,
+// because the DRA driver has no right to write to a run directory in the kubelet's directory.
 func held(name string) bool {
 	if turn, err := os.Open(filepath.Dir(name)); err == nil {
 		defer turn.Close() // after the file

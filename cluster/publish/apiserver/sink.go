@@ -123,8 +123,8 @@ func (s *Sink) compare(ctx context.Context, o Object, body []byte) (left bool, e
 // leave logs once that an object belongs to other software, until the object is Tandem's again.
 func (s *Sink) leave(o Object) {
 	if !s.warned {
-		s.log.Warn("not replacing an object of this node from another publisher; to let Tandem publish the object, "+
-			"stop the other publisher and delete the object", "publish", s.name, "object", o.String())
+		s.log.Warn("not replacing an object of this node from another publisher; to let Tandem publish the "+
+			"object, stop the other publisher and delete the object", "publish", s.name, "object", o.String())
 	}
 	s.warned = true
 }

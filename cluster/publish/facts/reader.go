@@ -125,9 +125,10 @@ func (r *Reader) works(subject string, err error) bool {
 // consequences are the effects of unreadable subjects.
 var consequences = map[string]string{
 	checkpoint: "devices of pods not read; publishing the last known devices, none if never read",
-	"configuration": "kubelet configuration not read; schedulers cannot predict rejections; set --kubelet-config " +
-		"to the file, or --kubelet-address to query the kubelet",
-	"configz":       "kubelet not queried; publishing the configuration from the file, without the kubelet's flags",
+	"configuration": "kubelet configuration not read; schedulers cannot predict rejections; set " +
+		"--kubelet-config to the file, or --kubelet-address to query the kubelet",
+	"configz": "kubelet not queried; publishing the configuration from the file, without the " +
+		"kubelet's flags",
 	CPUStateFile:    "CPUs of containers not read; publishing the last known CPUs, none if never read",
 	MemoryStateFile: "memory of containers not read; publishing the last known memory, none if never read",
 }
