@@ -44,8 +44,9 @@ DEGRADED:
 	if got := string(fold([]byte(cell), 29)); got != cell {
 		t.Errorf("a line that fits: %q", got)
 	}
-	if got, want := string(fold([]byte("no   word word word\n"), 12)), "no   word\n     word\n     word\n"; got != want {
-		t.Errorf("a cell: %q, want %q", got, want)
+	const hung = "no   word\n     word\n     word\n"
+	if got := string(fold([]byte("no   word word word\n"), 12)); got != hung {
+		t.Errorf("a cell: %q, want %q", got, hung)
 	}
 }
 

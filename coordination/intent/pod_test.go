@@ -371,7 +371,8 @@ func TestStaticPod(t *testing.T) {
 // The kubelet sets the phase of an evicted pod before its containers stop: the pod still has its devices.
 func TestEvictedPodThatStops(t *testing.T) {
 	t.Parallel()
-	running := corev1.ContainerStatus{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	running := corev1.ContainerStatus{Name: "c"}
+	running.State.Running = &corev1.ContainerStateRunning{}
 	for name, status := range map[string]corev1.PodStatus{
 		"container":           {ContainerStatuses: []corev1.ContainerStatus{running}},
 		"init container":      {InitContainerStatuses: []corev1.ContainerStatus{running}},
