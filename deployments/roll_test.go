@@ -118,8 +118,8 @@ func TestRoll(t *testing.T) {
 	}
 }
 
-// Without the DaemonSet no node is drained and none gets the label: the pod of a later apply would restart the
-// kubelet of a node in use.
+// Without the DaemonSet no node is drained and none gets the label: the pod of a later apply would restart
+// the kubelet of a node in use.
 func TestRollWithoutDaemonSet(t *testing.T) {
 	r := newRoller(t)
 	r.write("missing", "")

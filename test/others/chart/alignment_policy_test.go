@@ -94,8 +94,9 @@ func TestAnnotationKeys(t *testing.T) {
 		for _, c := range []struct{ before, after, want string }{
 			{"", "", ""},
 			{"", ", annotations: {}", ""},
-			{"", ", annotations: {tandem.dev/alignment: required, tandem.dev/devices: a, tandem.dev/config: b, x: z}", ""},
-			{"", ", annotations: {tandem.dev/alignement: required}", "annotations without effect: tandem.dev/alignement"},
+			{"", ", annotations: {tandem.dev/alignment: required, tandem.dev/devices: a, x: z}", ""},
+			{"", ", annotations: {tandem.dev/config: a}", ""},
+			{"", ", annotations: {tandem.dev/align: required}", "annotations without effect: tandem.dev/align"},
 			{"", ", annotations: {Tandem.dev/alignment: required}", "Tandem reads tandem.dev/alignment"},
 			{"", ", annotations: {nottandem.dev/alignment: required}", ""},
 			{", annotations: {tandem.dev/a: x}", ", annotations: {tandem.dev/a: z}", ""}, // as before
@@ -159,8 +160,8 @@ func TestAlignmentNodes(t *testing.T) {
 	}
 }
 
-// TestAlignmentWarning: if no node publishes the label, the warning says where the label comes from. A pod that
-// selected the label would stay pending.
+// TestAlignmentWarning: if no node publishes the label, the warning says where the label comes from. A pod
+// that selected the label would stay pending.
 func TestAlignmentWarning(t *testing.T) {
 	pod := alignedPod("required", "")
 	for values, want := range map[string][]string{

@@ -197,7 +197,8 @@ func TestDocumentedKubectl(t *testing.T) {
 				checkPatch(t, c, base, arg)
 			case strings.HasPrefix(key, "tandem.dev/") && (isLabel || strings.HasSuffix(arg, "-")) &&
 				!strings.Contains(base+kubelet, key) && !chosen(t, key):
-				t.Errorf("%s: nothing in deployments/base or deployments/kubelet, and no node selector, looks at the label %s", c, key)
+				t.Errorf("%s: nothing in deployments/base or deployments/kubelet, and no node selector, looks at "+
+					"the label %s", c, key)
 			case m != nil && !slices.Contains(names, strings.Replace(m[1], "ds", "daemonset", 1)+"/"+m[2]):
 				t.Errorf("%s: there is no %s", c, arg)
 			}

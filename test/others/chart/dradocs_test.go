@@ -91,3 +91,20 @@ func TestPageOfDRANamesAll(t *testing.T) {
 		}
 	}
 }
+
+// TestVFsAloneOfDRA: one VF of each PF is only in the pair of its switch's GPU, unless the PF has one VF only,
+// as the page says.
+func TestVFsAloneOfDRA(t *testing.T) {
+	if !strings.Contains(draPage(t), "publishes n-1 VFs alone for each PF") {
+		t.Error("the page does not have the number of VFs alone")
+	}
+	for vfsPerPF, want := range map[int]int{1: 8, 2: 8, 4: 24} {
+		count := map[string]int{}
+		for _, d := range devices(t, "oci-mi300x-derived", vfsPerPF, true) {
+			count[*d.Attributes["type"].StringValue]++
+		}
+		if count["vf"] != want || count["pair"] != 8 {
+			t.Errorf("with %d VFs of each PF there are %v, want %d VFs alone", vfsPerPF, count, want)
+		}
+	}
+}

@@ -106,8 +106,8 @@ func TestNameOverride(t *testing.T) {
 	}
 }
 
-// TestVerifyPod: "helm test" asks for what the chart offers, and nothing of it is installed. For --logs the hook
-// has to be a pod.
+// TestVerifyPod: "helm test" asks for what the chart offers, and nothing of it is installed. For --logs the
+// hook has to be a pod.
 func TestVerifyPod(t *testing.T) {
 	schema, err := published(t, versions[len(versions)-1])("v1", "Pod")
 	if err != nil {

@@ -44,14 +44,14 @@ func daemonSet(t *testing.T, objects []object, name string) (template, spec, con
 func TestTypeOfDriverRoot(t *testing.T) {
 	const driver = "/run/nvidia/driver"
 	for values, want := range map[string]string{
-		"gpu: {vendor: nvidia, driverRoot: " + driver + "}":              "{path: " + driver + ", type: Directory}",
-		"gpu: {vendor: auto, driverRoot: /}":                             "{path: /, type: Directory}",
-		"gpu: {vendor: auto, driverRoot: " + driver + "}":                "{path: " + driver + ", type: DirectoryOrCreate}",
-		"{mode: dra, gpu: {vendor: nvidia, driverRoot: " + driver + "}}": "{path: " + driver + ", type: Directory}",
-		"{mode: dra, gpu: {vendor: auto, driverRoot: " + driver + "}}":   "{path: " + driver + ", type: DirectoryOrCreate}",
+		"gpu: {vendor: nvidia, driverRoot: " + driver + "}":              driver + ", type: Directory}",
+		"gpu: {vendor: auto, driverRoot: /}":                             "/, type: Directory}",
+		"gpu: {vendor: auto, driverRoot: " + driver + "}":                driver + ", type: DirectoryOrCreate}",
+		"{mode: dra, gpu: {vendor: nvidia, driverRoot: " + driver + "}}": driver + ", type: Directory}",
+		"{mode: dra, gpu: {vendor: auto, driverRoot: " + driver + "}}":   driver + ", type: DirectoryOrCreate}",
 	} {
 		rendered, err := render(t, values)
-		if err != nil || !strings.Contains(rendered, "hostPath: "+want) {
+		if err != nil || !strings.Contains(rendered, "hostPath: {path: "+want) {
 			t.Errorf("%s: no volume %s: %v", values, want, err)
 		}
 	}
