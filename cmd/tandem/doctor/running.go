@@ -97,7 +97,7 @@ func AskPlugins(ctx context.Context, runDir string, sys fs.FS) Plugins {
 	for _, r := range status.Resources {
 		plugins.Kinds[r.Name] = device.Kind(r.Kind)
 	}
-	if !status.OffersGPUs() {
+	if status.Mode != string(mode.DRA) && !status.OffersGPUs() { // the DRA driver has notes
 		plugins.Unoffered = coordinator.Unoffered(sys)
 	}
 	return plugins
@@ -110,6 +110,7 @@ func unofferedGPUs(p Plugins) []Finding {
 		Evidence: []string{p.Unoffered}, Why: "No pod gets a GPU here.",
 		Fix: []string{
 			"look at the pod of tandem-gpu on this node: kubectl logs, and /readyz",
+			"if gpu.vendor is another vendor's: set gpu.vendor=auto",
 			"if it waits for NVML: set gpu.runtimeClassName, or gpu.driverRoot with gpu.deviceListStrategy=cdi-cri",
 		},
 	})
