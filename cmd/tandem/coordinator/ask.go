@@ -79,7 +79,7 @@ func Pods(ctx context.Context, runDir string) ([]string, error) {
 func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
-		if missing := Unoffered(os.DirFS(sysRoot)); missing != "" {
+		if missing := Unoffered(os.DirFS(sysRoot), ""); missing != "" {
 			err = fmt.Errorf("%w; %s", err, missing)
 		}
 		return Status{}, err
@@ -114,7 +114,7 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 // notes have the reasons for unpublished GPUs.
 func (s *Status) noteMissing(sys fs.FS) {
 	if !s.isDRA() && !s.OffersGPUs() {
-		if missing := Unoffered(sys); missing != "" {
+		if missing := Unoffered(sys, ""); missing != "" {
 			s.Notes = append(s.Notes, missing)
 		}
 	}
@@ -152,9 +152,9 @@ func (s Status) hasDevices(kind device.Kind) bool {
 	})
 }
 
-// Unoffered names the GPUs of a machine without a plugin, and the possible reasons. Returns "" without such
-// GPUs, or if the machine is unreadable.
-func Unoffered(sys fs.FS) string {
+// Unoffered names the GPUs of a machine without a plugin, and the possible reasons. The vendor is the plugin's
+// --vendor, "" if unknown. Returns "" without such GPUs, or if the machine is unreadable.
+func Unoffered(sys fs.FS, vendor string) string {
 	tree, err := topology.Read(sys)
 	if err != nil {
 		return ""
@@ -163,6 +163,9 @@ func Unoffered(sys fs.FS) string {
 	maker, found := gpu.MakerOf(awaited.Vendor)
 	if !found {
 		return ""
+	}
+	if other := gpu.OtherVendor(tree, vendor); other != nil {
+		return fmt.Sprintf("%s, and %s%v", awaited, NoGPUPlugin, other)
 	}
 	reasons := fmt.Sprintf("tandem-gpu does not run here, has a gpu.vendor other than %s, or waits for %s",
 		maker.Vendor, maker.Awaits)

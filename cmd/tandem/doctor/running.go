@@ -83,8 +83,9 @@ type Plugins struct {
 	Kinds      map[string]device.Kind // of the offered resources
 }
 
-// AskPlugins asks the plugins of a run folder, on a machine with this sysfs.
-func AskPlugins(ctx context.Context, runDir string, sys fs.FS) Plugins {
+// AskPlugins asks the plugins of a run folder, on a machine with this sysfs. The vendor is the --vendor of
+// tandem-gpu, "" if unknown.
+func AskPlugins(ctx context.Context, runDir string, sys fs.FS, vendor string) Plugins {
 	if _, err := os.Lstat(coordination.SocketPath(runDir)); err != nil {
 		return Plugins{} // there is nobody to wait for
 	}
@@ -98,7 +99,7 @@ func AskPlugins(ctx context.Context, runDir string, sys fs.FS) Plugins {
 		plugins.Kinds[r.Name] = device.Kind(r.Kind)
 	}
 	if status.Mode != string(mode.DRA) && !status.OffersGPUs() { // the DRA driver has notes
-		plugins.Unoffered = coordinator.Unoffered(sys)
+		plugins.Unoffered = coordinator.Unoffered(sys, vendor)
 	}
 	return plugins
 }
