@@ -64,7 +64,11 @@ func (o *options) unpublished(reason error) string {
 	if err != nil {
 		return ""
 	}
-	return gpus.Unpublished(sys, o.gpus.Vendor, reason)
+	tree, err := topology.Read(sys)
+	if err != nil {
+		return ""
+	}
+	return gpu.DescribeUnpublished(tree, o.gpus.Vendor, reason)
 }
 
 // awaitGPUs looks for GPUs and calls found as soon as they are present, until ctx is done. It also calls

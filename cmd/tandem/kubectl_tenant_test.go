@@ -104,7 +104,19 @@ func TestSeveralReleases(t *testing.T) {
 		t.Errorf("in another one: exit code %d, %q%s", code, stdout, stderr)
 	}
 	if code, _, stderr = plugin(kubeconfig, "status", "-n", "elsewhere"); code != exitError ||
-		!strings.Contains(stderr, "no DaemonSet in namespace elsewhere has pods labelled") {
+		!strings.Contains(stderr, "Tandem is not installed (no DaemonSet in namespace elsewhere has pods labelled") {
 		t.Errorf("where there is none: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestDaemonSetsWithoutPods: DaemonSets for which no node matches are not taken for an absent installation.
+func TestDaemonSetsWithoutPods(t *testing.T) {
+	t.Parallel()
+	s := newPodServer(t)
+	s.daemonSet("kube-system", "tandem-gpu").Status.CurrentNumberScheduled = 0
+	code, _, stderr := plugin(s.start(), "status")
+	if code != exitError || !strings.Contains(stderr, "have no pod: no node matches their node selector") ||
+		!strings.Contains(stderr, "tandem.dev/node") {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

@@ -201,6 +201,8 @@ func TestClusterDoctorNamesShapes(t *testing.T) {
 	s := newPodServer(t)
 	s.add("kube-system/tandem-rdma-a", "tandem-rdma", "gpu-1", itself(t), "--sysfs-root="+node.path("sys"),
 		"--run-dir="+node.path("run"), "--kubelet-dir="+node.path("kubelet"), "--dev-root="+node.path("dev"))
+	s.add("kube-system/tandem-gpu-a", "tandem-gpu", "gpu-1", nil, "--vendor=nvidia")
+	s.change("kube-system/tandem-gpu-a", func(p *corev1.Pod) { p.Status.ContainerStatuses = nil })
 	s.configz["gpu-1"] = `{"kubeletconfig":{"topologyManagerPolicy":"restricted","cpuManagerPolicy":"static",` +
 		`"reservedSystemCPUs":"0","topologyManagerScope":"pod"}}`
 	for name, devices := range map[string]string{"a": "2", "b": "2", "c": "5"} {

@@ -15,6 +15,10 @@ const NVMLRemedy = "install NVIDIA's driver, or let the pod of the plugin see it
 	"container runtime (Helm: gpu.runtimeClassName), or mount the driver's root at --driver-root-ctr-path " +
 	"(Helm: gpu.driverRoot, and gpu.deviceListStrategy=cdi-cri for containers without NVIDIA's runtime)"
 
+// driverRemedy is NVMLRemedy for the DRA driver, which passes GPUs to containers through CDI.
+const driverRemedy = "install NVIDIA's driver, or mount the driver's root into the pod of tandem-dra (Helm: " +
+	"gpu.driverRoot=/, or /run/nvidia/driver if the GPU operator installs the driver)"
+
 // passthrough is the driver of devices assigned to virtual machines.
 const passthrough = "vfio-pci"
 
@@ -52,6 +56,26 @@ func OtherVendor(tree *topology.Tree, vendor string) error {
 	}
 	return fmt.Errorf("gpu.vendor (--vendor) is %s, and the GPUs of this node are %s's: set gpu.vendor=%s or auto",
 		wanted.Vendor, present.Title, present.Vendor)
+}
+
+// Unpublished begins a note of the DRA driver about GPUs that are not published.
+const Unpublished = "no GPU is published"
+
+// DescribeUnpublished returns a note about the GPUs of a tree that the DRA driver with --vendor cannot publish
+// for a reason; "" without such GPUs.
+func DescribeUnpublished(tree *topology.Tree, vendor string, reason error) string {
+	if other := OtherVendor(tree, vendor); other != nil {
+		return fmt.Sprintf("%s: %v", Unpublished, other)
+	}
+	if _, named := MakerOf(vendor); !named {
+		vendor = ""
+	}
+	awaited := AwaitedIn(tree, vendor)
+	if len(awaited.Cards) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s: %s", Unpublished, awaited,
+		strings.Replace(reason.Error(), NVMLRemedy, driverRemedy, 1))
 }
 
 // String returns text such as "8 GPUs of NVIDIA's on PCI (the first 0000:0f:00.0, driver nvidia)".

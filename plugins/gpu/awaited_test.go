@@ -3,7 +3,9 @@
 package gpu
 
 import (
+	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -67,6 +69,11 @@ func TestOtherVendor(t *testing.T) {
 		tree, err := topology.Read(sys)
 		if err != nil {
 			t.Fatal(err)
+		}
+		note := DescribeUnpublished(tree, c.vendor, errors.New("NVML: "+NVMLRemedy))
+		if c.machine == "" && note != "" || c.machine != "" && !strings.HasPrefix(note, Unpublished+": ") ||
+			!strings.Contains(note, c.want) || strings.Contains(note, "runtimeClassName") {
+			t.Errorf("%s, vendor %q: the note is %q", c.machine, c.vendor, note)
 		}
 		got := ""
 		if err := OtherVendor(tree, c.vendor); err != nil {

@@ -25,6 +25,9 @@ type Maker struct {
 	Driver   string            // the driver of its PCI functions, and the kernel module
 	Program  string            // the vendor's own device plugin, in whose place tandem-gpu can be started
 	Awaits   string            // software that tandem-gpu waits for on a node with GPUs, and the remedy
+	// AwaitsDriver reports whether Awaits is the driver, so that tandem-gpu does not wait while the driver has
+	// GPUs.
+	AwaitsDriver bool
 }
 
 // Makers lists all vendors of GPUs. CONTRIBUTING lists the other files for a new vendor.
@@ -32,7 +35,7 @@ var Makers = []Maker{
 	{
 		Vendor: AMD, Title: "AMD", ID: 0x1002, Models: amdModels, Resource: "amd.com/gpu",
 		Driver: "amdgpu", Program: "k8s-device-plugin",
-		Awaits: "the driver amdgpu",
+		Awaits: "the driver amdgpu", AwaitsDriver: true,
 	},
 	{
 		Vendor: NVIDIA, Title: "NVIDIA", ID: 0x10de, Models: nvidiaModels, Resource: "nvidia.com/gpu",

@@ -5,7 +5,6 @@ package gpus
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"time"
 
@@ -75,26 +74,3 @@ func (a Absence) note(flags daemon.Flags, reason error) error {
 	flags.Wait(reason)
 	return reason
 }
-
-// Unpublished returns a sentence about the GPUs of a machine that a DRA driver with --vendor cannot publish
-// for a reason; "" for a machine without such GPUs.
-func Unpublished(sys fs.FS, vendor string, reason error) string {
-	tree, err := topology.Read(sys)
-	if err != nil {
-		return ""
-	}
-	if other := gpu.OtherVendor(tree, vendor); other != nil {
-		return fmt.Sprintf("%s: %v", NoGPUs, other)
-	}
-	if vendor == vendorAuto {
-		vendor = ""
-	}
-	awaited := gpu.AwaitedIn(tree, vendor)
-	if len(awaited.Cards) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s: %s: %v", NoGPUs, awaited, reason)
-}
-
-// NoGPUs begins a note about unpublished GPUs.
-const NoGPUs = "no GPU is published"

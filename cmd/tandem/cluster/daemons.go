@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 type Daemon struct {
 	Namespace, Pod, Node string
 	Container            string            // of the daemon
+	Program              string            // "tandem-gpu"; the container's name if the command does not tell
 	Flags                map[string]string // of the daemon, without dashes: the folders of the node
 	Trouble              string            // the reason why the daemon cannot answer; "" if the container runs
 }
@@ -63,7 +65,10 @@ func newDaemon(pod *corev1.Pod) (d Daemon, ok bool) {
 	container := pod.Spec.Containers[at]
 	d = Daemon{
 		Namespace: pod.Namespace, Pod: pod.Name, Node: pod.Spec.NodeName, Container: container.Name,
-		Flags: map[string]string{}, Trouble: trouble(pod, container.Name),
+		Flags: map[string]string{}, Trouble: trouble(pod, container.Name), Program: container.Name,
+	}
+	if len(container.Command) > 0 {
+		d.Program = path.Base(container.Command[0])
 	}
 	for _, arg := range slices.Concat(container.Command, container.Args) {
 		name, value, isFlag := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -87,12 +92,31 @@ func trouble(pod *corev1.Pod, container string) string {
 		case s.State.Running != nil:
 			return "the pod is being deleted"
 		case s.State.Waiting != nil:
-			return "its container waits: " + s.State.Waiting.Reason
+			return "its container waits: " + s.State.Waiting.Reason + lastMessage(s.LastTerminationState.Terminated,
+				s.State.Waiting.Message)
 		case s.State.Terminated != nil:
-			return "its container has ended: " + s.State.Terminated.Reason
+			return "its container has ended: " + s.State.Terminated.Reason + lastMessage(s.State.Terminated, "")
 		}
 	}
+	if pod.Status.Message != "" {
+		return fmt.Sprintf("the pod is %s (%s)", cmp.Or(pod.Status.Phase, corev1.PodPending), pod.Status.Message)
+	}
 	return fmt.Sprintf("the pod is %s", cmp.Or(pod.Status.Phase, corev1.PodPending))
+}
+
+// lastMessage returns the last line of an ended container in parentheses, else its exit code, else the
+// kubelet's message; "" without any.
+func lastMessage(ended *corev1.ContainerStateTerminated, kubelet string) string {
+	switch {
+	case ended != nil && strings.TrimSpace(ended.Message) != "":
+		return " (" + lastLine(ended.Message) + ")"
+	case ended != nil && ended.ExitCode != 0:
+		return fmt.Sprintf(" (exit code %d; kubectl logs --previous has the reason)", ended.ExitCode)
+	case kubelet != "":
+		return " (" + lastLine(kubelet) + ")"
+	default:
+		return ""
+	}
 }
 
 // prefer puts the daemons with a flag first: only tandem-rdma knows the configuration of VFs.

@@ -45,6 +45,9 @@ func (c *Cluster) Doctor(
 		args = append(args, "--kubelet-config=/dev/stdin")
 	}
 	newer, older := slices.Concat(args, []string{"--read-elsewhere=" + node}), args
+	if d, found := find(daemons[node], gpuProgram); found && d.Flags["vendor"] != "" {
+		newer = append(newer, "--gpu-vendor="+d.Flags["vendor"])
+	}
 	refused, err := c.refused(ctx, node)
 	if err != nil {
 		notes = append(notes, err.Error())

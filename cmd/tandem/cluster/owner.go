@@ -69,7 +69,7 @@ type release struct {
 
 // release returns the DaemonSets of Tandem.
 func (c *Cluster) release(ctx context.Context) (release, error) {
-	found, err := c.daemonSets(ctx)
+	found, idle, err := c.daemonSets(ctx)
 	if err != nil {
 		return release{}, err
 	}
@@ -82,9 +82,13 @@ func (c *Cluster) release(ctx context.Context) (release, error) {
 	}
 	namespaces := slices.Sorted(maps.Keys(sets))
 	switch {
+	case len(namespaces) == 0 && idle:
+		return release{}, fmt.Errorf("find Tandem's daemons: the DaemonSets in %s with pods labelled %s have no pod: "+
+			"no node matches their node selector (is the label tandem.dev/node missing on the nodes?)",
+			c.where(), c.options.Selector)
 	case len(namespaces) == 0:
-		return release{}, fmt.Errorf("find Tandem's daemons: no DaemonSet in %s has pods labelled %s that mount "+
-			"a folder of the node; --tandem-namespace and --selector say what else to look for",
+		return release{}, fmt.Errorf("find Tandem's daemons: Tandem is not installed (no DaemonSet in %s has pods "+
+			"labelled %s that mount a folder of the node); --tandem-namespace and --selector select other DaemonSets",
 			c.where(), c.options.Selector)
 	case len(namespaces) > 1:
 		return release{}, fmt.Errorf("find Tandem's daemons: DaemonSets with such pods are in the namespaces %s; "+
@@ -101,11 +105,12 @@ func (c *Cluster) where() string {
 	return "namespace " + c.options.Daemons
 }
 
-// daemonSets returns the DaemonSets with pods that can be daemons.
-func (c *Cluster) daemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
+// daemonSets returns the DaemonSets with pods that can be daemons, and whether there are such DaemonSets
+// without a pod.
+func (c *Cluster) daemonSets(ctx context.Context) (sets []appsv1.DaemonSet, idle bool, err error) {
 	selector, err := labels.Parse(c.options.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("read selector: %w", err)
+		return nil, false, fmt.Errorf("read selector: %w", err)
 	}
 	path := []string{"apis", "apps", "v1", "daemonsets"}
 	if c.options.Daemons != "" {
@@ -113,17 +118,22 @@ func (c *Cluster) daemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
 	}
 	answer, err := c.server.Get().AbsPath(path...).DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list DaemonSets of %s: %w", c.where(), err)
+		return nil, false, fmt.Errorf("list DaemonSets of %s: %w", c.where(), err)
 	}
 	var list appsv1.DaemonSetList
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return nil, fmt.Errorf("list DaemonSets of %s: %w", c.where(), err)
+		return nil, false, fmt.Errorf("list DaemonSets of %s: %w", c.where(), err)
 	}
-	return slices.DeleteFunc(list.Items, func(set appsv1.DaemonSet) bool {
-		template := &set.Spec.Template
-		return set.Status.CurrentNumberScheduled == 0 || !mountsNode(&template.Spec) ||
-			!selector.Matches(labels.Set(template.Labels))
-	}), nil
+	for _, set := range list.Items {
+		switch template := &set.Spec.Template; {
+		case !mountsNode(&template.Spec) || !selector.Matches(labels.Set(template.Labels)):
+		case set.Status.CurrentNumberScheduled == 0:
+			idle = true
+		default:
+			sets = append(sets, set)
+		}
+	}
+	return sets, idle, nil
 }
 
 // made reports whether a DaemonSet of the release has created a pod.

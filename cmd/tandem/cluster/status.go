@@ -61,6 +61,7 @@ func (c *Cluster) node(ctx context.Context, name string, daemons []Daemon) NodeS
 	if err := json.Unmarshal(printed, n.Status); err != nil {
 		return NodeStatus{Name: name, Error: fmt.Sprintf("%s: read the answer: %v", n.Daemon, err)}
 	}
+	n.Status.Notes = withPods(n.Status.Notes, daemons)
 	return n
 }
 

@@ -71,7 +71,7 @@ func notes(s *coordinator.Status) string {
 	for _, r := range s.Resources {
 		switch {
 		case !r.Connected:
-			list = append(list, r.Name+" stale")
+			list = append(list, r.Name+" stale (its plugin is away, devices as last known)")
 		case r.Registered != nil && !*r.Registered:
 			list = append(list, r.Name+" not registered")
 		}
@@ -80,7 +80,7 @@ func notes(s *coordinator.Status) string {
 		list = append(list, "alignment not enforced")
 	}
 	for _, d := range s.Degraded {
-		list = append(list, d.Container+" degraded")
+		list = append(list, fmt.Sprintf("%s degraded: kubectl tandem explain %s", d.Container, d.Pod()))
 	}
 	return cmp.Or(strings.Join(append(list, s.Notes...), "; "), "-")
 }

@@ -79,18 +79,14 @@ func Pods(ctx context.Context, runDir string) ([]string, error) {
 func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
-		if missing := Unoffered(os.DirFS(sysRoot)); missing != "" {
+		if missing := Unoffered(os.DirFS(sysRoot), ""); missing != "" {
 			err = fmt.Errorf("%w; %s", err, missing)
 		}
 		return Status{}, err
 	}
 	s := NewStatus(answer)
 	s.AskKubelet(ctx, kubeletDir)
-	if !s.OffersGPUs() {
-		if missing := Unoffered(os.DirFS(sysRoot)); missing != "" {
-			s.Notes = append(s.Notes, missing)
-		}
-	}
+	s.noteMissing(os.DirFS(sysRoot))
 	return s, nil
 }
 
@@ -114,16 +110,51 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	}
 }
 
+// noteMissing adds notes about kinds of devices that no plugin offers. In the mode of DRA the driver's own
+// notes have the reasons for unpublished GPUs.
+func (s *Status) noteMissing(sys fs.FS) {
+	if !s.isDRA() && !s.OffersGPUs() {
+		if missing := Unoffered(sys, ""); missing != "" {
+			s.Notes = append(s.Notes, missing)
+		}
+	}
+	switch {
+	case s.hasDevices(device.VF):
+	case s.isDRA():
+		s.Notes = append(s.Notes, "no VF is published: the configuration (config.json) selects no VF of this node")
+	case s.offers(device.VF):
+		s.Notes = append(s.Notes, NoVFSelected)
+	default:
+		s.Notes = append(s.Notes, NoVFPlugin+": tandem-rdma does not run here, or its configuration selects no VF")
+	}
+}
+
+// Notes about absent devices.
+const (
+	NoGPUPlugin  = "no plugin offers them: "
+	NoVFPlugin   = "no plugin offers VFs"
+	NoVFSelected = "the configuration of tandem-rdma (config.json) selects no VF of this node"
+)
+
 // OffersGPUs reports whether a connected plugin offers GPUs.
-func (s Status) OffersGPUs() bool {
+func (s Status) OffersGPUs() bool { return s.offers(device.GPU) }
+
+func (s Status) offers(kind device.Kind) bool {
 	return slices.ContainsFunc(s.Resources, func(r Resource) bool {
-		return r.Connected && r.Kind == string(device.GPU)
+		return r.Connected && r.Kind == string(kind)
 	})
 }
 
-// Unoffered names the GPUs of a machine without a plugin, and the software that the plugin may wait for.
-// Returns "" without such GPUs, or if the machine is unreadable.
-func Unoffered(sys fs.FS) string {
+// hasDevices reports whether a resource of a kind has a device, whether the plugin is connected or not.
+func (s Status) hasDevices(kind device.Kind) bool {
+	return slices.ContainsFunc(s.Resources, func(r Resource) bool {
+		return r.Kind == string(kind) && len(r.Devices) > 0
+	})
+}
+
+// Unoffered names the GPUs of a machine without a plugin, and the possible reasons. The vendor is the plugin's
+// --vendor, "" if unknown. Returns "" without such GPUs, or if the machine is unreadable.
+func Unoffered(sys fs.FS, vendor string) string {
 	tree, err := topology.Read(sys)
 	if err != nil {
 		return ""
@@ -133,6 +164,13 @@ func Unoffered(sys fs.FS) string {
 	if !found {
 		return ""
 	}
-	return fmt.Sprintf("%s, and no plugin offers them: tandem-gpu does not run here, or waits for %s", awaited,
-		maker.Awaits)
+	if other := gpu.OtherVendor(tree, vendor); other != nil {
+		return fmt.Sprintf("%s, and %s%v", awaited, NoGPUPlugin, other)
+	}
+	reasons := fmt.Sprintf("tandem-gpu does not run here, has a gpu.vendor other than %s, or waits for %s",
+		maker.Vendor, maker.Awaits)
+	if maker.AwaitsDriver && awaited.Cards[0].Driver == maker.Driver {
+		reasons = fmt.Sprintf("tandem-gpu does not run here, or has a gpu.vendor other than %s", maker.Vendor)
+	}
+	return fmt.Sprintf("%s, and %s%s", awaited, NoGPUPlugin, reasons)
 }

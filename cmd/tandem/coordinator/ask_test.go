@@ -22,14 +22,14 @@ func TestUnoffered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Unoffered(machine.FS())
+		got := Unoffered(machine.FS(), "")
 		for _, word := range want {
 			if !strings.Contains(got, word) {
 				t.Errorf("%s: %q lacks %q", name, got, word)
 			}
 		}
 	}
-	if got := Unoffered(fstest.MapFS{}); got != "" {
+	if got := Unoffered(fstest.MapFS{}, ""); got != "" {
 		t.Errorf("of a machine that cannot be read: %q", got)
 	}
 	connected, away := Resource{Kind: "gpu", Connected: true}, Resource{Kind: "gpu"}
@@ -37,5 +37,43 @@ func TestUnoffered(t *testing.T) {
 	if !(Status{Resources: []Resource{vfs, connected}}).OffersGPUs() ||
 		(Status{Resources: []Resource{vfs, away}}).OffersGPUs() {
 		t.Error("a plugin offers GPUs while it is there")
+	}
+}
+
+// TestNotesAboutVFs: a status without VFs says who offers none.
+func TestNotesAboutVFs(t *testing.T) {
+	t.Parallel()
+	gpus := Resource{Kind: "gpu", Connected: true, Devices: []Device{{}}}
+	for name, c := range map[string]struct {
+		status Status
+		want   string
+	}{
+		"none":            {Status{Resources: []Resource{gpus}}, NoVFPlugin + ": tandem-rdma does not run here"},
+		"no device":       {Status{Resources: []Resource{gpus, {Kind: "vf", Connected: true}}}, NoVFSelected},
+		"in mode DRA":     {Status{Mode: "dra", Resources: []Resource{gpus}}, "no VF is published"},
+		"DRA without any": {Status{Mode: "dra"}, "no VF is published"},
+		"some":            {Status{Resources: []Resource{gpus, {Kind: "vf", Devices: []Device{{}}}}}, ""},
+	} {
+		c.status.noteMissing(fstest.MapFS{})
+		notes := strings.Join(c.status.Notes, "\n")
+		if !strings.HasPrefix(notes, c.want) || c.want == "" && notes != "" {
+			t.Errorf("%s: notes %q, want %q", name, notes, c.want)
+		}
+	}
+}
+
+// TestUnofferedWithDriver: a plugin does not wait for a driver that has the GPUs.
+func TestUnofferedWithDriver(t *testing.T) {
+	t.Parallel()
+	machine, err := machines.Load("oci-mi300x-derived", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Unoffered(machine.FS(), ""); strings.Contains(got, "waits") ||
+		!strings.HasSuffix(got, "does not run here, or has a gpu.vendor other than amd") {
+		t.Error(got)
+	}
+	if got := Unoffered(machine.FS(), "nvidia"); !strings.HasSuffix(got, "set gpu.vendor=amd or auto") {
+		t.Error(got)
 	}
 }

@@ -46,6 +46,7 @@ type facts struct {
 	daemons    daemons
 	notes      []string // of the DRA driver
 	claims     preparedClaims
+	stale      staleResources
 	closed     []string // files and folders without permission
 }
 
@@ -56,13 +57,14 @@ func readFacts(n Node) facts {
 		mode: n.Mode, kubelet: n.readKubelet(&a), hardware: n.readHardware(&a), sockets: n.readSockets(&a, read),
 		daemons: n.readDaemons(&a),
 	}
+	f.plugins = n.Plugins
 	if n.Mode == mode.DRA {
-		f.notes = n.Notes
+		f.notes, f.stale = n.Notes, n.staleResources(f.kubelet.Facts, read)
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
 		f.refused = n.readRefused(f.kubelet.Facts)
 		f.remark = strings.TrimSpace(unreadFlags(f.kubelet) + " " + uncounted(n.Refused, f.kubelet.Policy))
-		f.plugins, f.claims = n.Plugins, n.readClaims(&a)
+		f.claims = n.readClaims(&a)
 	}
 	f.closed = a.closed
 	return f
@@ -82,7 +84,8 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.refused, refusedPods),
 		finding.Judge(f.plugins, unofferedGPUs, unenforced),
 		finding.Judge(f.sockets, registration, podResources, stockPlugins, draSocket),
-		finding.Judge(f.notes, draGates),
+		finding.Judge(f.notes, unpublishedGPUs, draGates),
+		finding.Judge(f.stale, staleKubelet),
 		finding.Judge(f.daemons, lostDevices),
 		finding.Judge(f.checkpoint, damagedCheckpoint, offeredTwice, goneDevices),
 		finding.Judge(f.claims, unknownClaims),

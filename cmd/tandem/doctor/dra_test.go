@@ -11,7 +11,10 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -85,5 +88,57 @@ func TestDRA(t *testing.T) {
 	}
 	if running, _ := doctor.RunningMode(t.Context(), n.RunDir); running != mode.DRA {
 		t.Errorf("running mode %q", running)
+	}
+}
+
+// TestDRAWithoutGPUs: GPUs that the driver does not publish are found by the driver's note.
+func TestDRAWithoutGPUs(t *testing.T) {
+	t.Parallel()
+	n := inDRA(t)
+	if ids := found(n); slices.Contains(ids, "gpus-not-offered") {
+		t.Errorf("it finds %q", ids)
+	}
+	n.Notes = []string{gpu.Unpublished + ": 8 GPUs"}
+	if ids := found(n); !slices.Contains(ids, "gpus-not-offered") {
+		t.Errorf("it finds %q", ids)
+	}
+}
+
+// TestDRAWithStaleKubelet: resources of the driver that the kubelet still has from device plugins are found.
+func TestDRAWithStaleKubelet(t *testing.T) {
+	t.Parallel()
+	n := inDRA(t)
+	file := kubelet.CheckpointPath(n.KubeletDir)
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	const content = `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"amd.com/gpu":null,"other":["a"]}},` +
+		`"Checksum":1}`
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ids := found(n); slices.Contains(ids, "kubelet-stale-resources") {
+		t.Errorf("without a resource of the driver it finds %q", ids)
+	}
+	n.Plugins.Kinds = map[string]device.Kind{"amd.com/gpu": device.GPU, "tandem.dev/rdma_vf": device.VF}
+	if ids := found(n); !slices.Contains(ids, "kubelet-stale-resources") {
+		t.Errorf("it finds %q", ids)
+	}
+}
+
+// inDRA is a node in the mode of DRA.
+func inDRA(t *testing.T) doctor.Node {
+	t.Helper()
+	m, err := machines.Load("oci-mi300x-derived", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(m.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doctor.Node{
+		Kubelet: managers.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Mode: mode.DRA},
+		DevRoot: t.TempDir(), RunDir: t.TempDir(),
 	}
 }

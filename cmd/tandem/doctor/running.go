@@ -83,8 +83,9 @@ type Plugins struct {
 	Kinds      map[string]device.Kind // of the offered resources
 }
 
-// AskPlugins asks the plugins of a run folder, on a machine with this sysfs.
-func AskPlugins(ctx context.Context, runDir string, sys fs.FS) Plugins {
+// AskPlugins asks the plugins of a run folder, on a machine with this sysfs. The vendor is the --vendor of
+// tandem-gpu, "" if unknown.
+func AskPlugins(ctx context.Context, runDir string, sys fs.FS, vendor string) Plugins {
 	if _, err := os.Lstat(coordination.SocketPath(runDir)); err != nil {
 		return Plugins{} // there is nobody to wait for
 	}
@@ -97,8 +98,8 @@ func AskPlugins(ctx context.Context, runDir string, sys fs.FS) Plugins {
 	for _, r := range status.Resources {
 		plugins.Kinds[r.Name] = device.Kind(r.Kind)
 	}
-	if !status.OffersGPUs() {
-		plugins.Unoffered = coordinator.Unoffered(sys)
+	if status.Mode != string(mode.DRA) && !status.OffersGPUs() { // the DRA driver has notes
+		plugins.Unoffered = coordinator.Unoffered(sys, vendor)
 	}
 	return plugins
 }
@@ -110,6 +111,7 @@ func unofferedGPUs(p Plugins) []Finding {
 		Evidence: []string{p.Unoffered}, Why: "No pod gets a GPU here.",
 		Fix: []string{
 			"look at the pod of tandem-gpu on this node: kubectl logs, and /readyz",
+			"if gpu.vendor is another vendor's: set gpu.vendor=auto",
 			"if it waits for NVML: set gpu.runtimeClassName, or gpu.driverRoot with gpu.deviceListStrategy=cdi-cri",
 		},
 	})

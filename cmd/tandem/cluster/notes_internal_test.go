@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+)
+
+// TestWithPods: notes about absent devices have the state of the daemons' pods, and the wrong vendor is named.
+func TestWithPods(t *testing.T) {
+	t.Parallel()
+	const (
+		devices = "8 GPUs of NVIDIA's on PCI, and "
+		gpus    = devices + coordinator.NoGPUPlugin + "tandem-gpu does not run here, or waits for NVML: remedy"
+		vfs     = coordinator.NoVFPlugin + ": tandem-rdma does not run here"
+	)
+	daemon := func(program, trouble, vendor string) Daemon {
+		return Daemon{
+			Namespace: "n", Pod: program + "-x", Program: program, Trouble: trouble,
+			Flags: map[string]string{"vendor": vendor},
+		}
+	}
+	for name, c := range map[string]struct {
+		notes   []string
+		daemons []Daemon
+		want    []string
+	}{
+		"no pods": {[]string{gpus, vfs, "other"}, nil, []string{
+			devices + coordinator.NoGPUPlugin + "no pod of tandem-gpu is on this node",
+			coordinator.NoVFPlugin + ": no pod of tandem-rdma is on this node", "other",
+		}},
+		"crashing": {[]string{gpus, vfs}, []Daemon{
+			daemon("tandem-gpu", "its container waits: CrashLoopBackOff (no)", ""), daemon("tandem-rdma", "", ""),
+		}, []string{
+			devices + coordinator.NoGPUPlugin + "n/tandem-gpu-x: its container waits: CrashLoopBackOff (no)",
+			coordinator.NoVFPlugin + ": " + coordinator.NoVFSelected,
+		}},
+		"waiting": {[]string{gpus}, []Daemon{daemon("tandem-gpu", "", "auto")}, []string{
+			devices + coordinator.NoGPUPlugin + "tandem-gpu waits for NVML: remedy",
+		}},
+		"other vendor": {[]string{gpus}, []Daemon{daemon("tandem-gpu", "", "amd")}, []string{
+			devices + coordinator.NoGPUPlugin + "gpu.vendor is amd: set gpu.vendor=nvidia or auto",
+		}},
+		"without notes": {nil, []Daemon{daemon("tandem-rdma", "the pod is Pending", "")}, []string{
+			"n/tandem-rdma-x: the pod is Pending",
+		}},
+	} {
+		if got := withPods(c.notes, c.daemons); !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n got %s\nwant %s", name, strings.Join(got, "; "), strings.Join(c.want, "; "))
+		}
+	}
+}
+
+// TestTrouble: a container that does not run has its last message, or the exit code.
+func TestTrouble(t *testing.T) {
+	t.Parallel()
+	loop := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}}
+	for name, c := range map[string]struct {
+		status corev1.ContainerStatus
+		want   string
+	}{
+		"message": {corev1.ContainerStatus{State: loop, LastTerminationState: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "log\nread config.json\n"},
+		}}, "its container waits: CrashLoopBackOff (read config.json)"},
+		"exit code": {corev1.ContainerStatus{State: loop, LastTerminationState: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 2},
+		}}, "its container waits: CrashLoopBackOff (exit code 2; kubectl logs --previous has the reason)"},
+		"kubelet": {corev1.ContainerStatus{State: loop}, "its container waits: CrashLoopBackOff (back-off)"},
+	} {
+		pod := corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c.status}}}
+		if got := trouble(&pod, ""); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
