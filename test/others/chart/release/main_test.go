@@ -40,8 +40,7 @@ func TestRelease(t *testing.T) {
 		t.Error("the notes are among the manifests")
 	}
 	kinds := strings.Join(regexp.MustCompile(`(?m)^kind: \w+`).FindAllString(got.String(), -1), " ")
-	if want := "kind: ValidatingAdmissionPolicy kind: ValidatingAdmissionPolicyBinding " +
-		"kind: ValidatingAdmissionPolicy kind: ValidatingAdmissionPolicyBinding " +
+	if want := strings.Repeat("kind: ValidatingAdmissionPolicy kind: ValidatingAdmissionPolicyBinding ", 3) +
 		"kind: ConfigMap kind: DaemonSet kind: DaemonSet kind: ClusterRole kind: ClusterRoleBinding " +
 		"kind: ServiceAccount"; kinds != want {
 		t.Errorf("%s, want %s", kinds, want)
