@@ -28,12 +28,12 @@ type Change struct {
 // kubelet has no folder of drop-ins, Run shows how the settings get to the kubelet, and applying them is an
 // error.
 func Run(out io.Writer, n managers.Kubelet, c Change) error {
-	return fixer{out, n, settings.OpenFolder}.fix(c)
+	return fixer{out: out, node: n, open: settings.OpenFolder}.fix(c)
 }
 
 // RollBack removes Tandem's file.
 func RollBack(out io.Writer, n managers.Kubelet) error {
-	return fixer{out, n, settings.OpenFolder}.rollBack()
+	return fixer{out: out, node: n, open: settings.OpenFolder}.rollBack()
 }
 
 func (x fixer) fix(c Change) error {
@@ -46,6 +46,7 @@ func (x fixer) fix(c Change) error {
 	if err != nil {
 		return err
 	}
+	x.root = p.Root
 	now, err := x.node.Read(p, nil)
 	if err != nil {
 		return fmt.Errorf("read the kubelet's configuration: %w", err)
@@ -158,6 +159,7 @@ func (x fixer) rollBack() error {
 	if err != nil {
 		return err
 	}
+	x.root = p.Root
 	at := x.node.Files(p)
 	if at.Dir == "" {
 		return errors.New("roll back: the kubelet's folder of drop-ins is unknown: " +
