@@ -157,8 +157,9 @@ func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.De
 		}
 	}
 	if len(decisions) == 0 {
-		return nil, fmt.Errorf("no claim of pod %s is prepared here, nor was one refused: the scheduler chooses "+
-			"the devices of a claim, and kubectl describe tells why it has not",
+		return nil, fmt.Errorf("explain pod %s: no claim of the pod is prepared on this node now, and none was "+
+			"refused; the claims of an ended pod are released, and for a waiting pod kubectl describe has the "+
+			"scheduler's reason",
 			strings.TrimPrefix(namespace+"/"+pod, "/"))
 	}
 	return decisions, nil

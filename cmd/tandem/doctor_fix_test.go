@@ -392,7 +392,7 @@ func TestFixKubeletTrusts(t *testing.T) {
 }
 
 // TestFixKubeletThroughItsRoot: a doctor in its own mount namespace finds the kubelet's files below
-// /proc/PID/root.
+// /proc/PID/root, and prints the paths of the node.
 func TestFixKubeletThroughItsRoot(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
@@ -400,7 +400,15 @@ func TestFixKubeletThroughItsRoot(t *testing.T) {
 	s.namespace("proc/self", "mnt:[2]")
 	s.write("proc/7/root/etc/kubelet.yaml", plainKubelet)
 	s.check(os.Mkdir(s.path("proc/7/root/etc/kubelet.d"), 0o755))
-	s.succeeds("--fix-kubelet", "--apply")
+	for _, f := range s.findings() {
+		if strings.Contains(strings.Join(f.Evidence, " "), "proc/7") {
+			t.Errorf("evidence %q", f.Evidence)
+		}
+	}
+	shown := s.succeeds("--fix-kubelet", "--apply")
+	if strings.Contains(shown, "proc/7") || !strings.Contains(shown, "Wrote /etc/kubelet.d/"+fix.DropIn) {
+		t.Errorf("shown:\n%s", shown)
+	}
 	if own := "proc/7/root/etc/kubelet.d/" + fix.DropIn; !s.has(own) {
 		t.Errorf("there is no %s", own)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,16 +12,18 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var runDir, container string
+	var runDir, container, created string
+	var all bool
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "explain [[NAMESPACE/]POD]",
 		Short: "Explain the device assignment of a pod's containers",
 		Long: `Query the plugins' decisions for a pod over their socket: the kubelet's calls in order, the data about the container and its
 source, the chosen and the planned devices, and the devices that each switch had free at that time, with the pairs that the switch
-alone allowed. For a container with a pair on different switches, and for a container that was rejected for this reason, the output
+alone allowed. The verdict on each container comes first. For a container with a pair on different switches, and for a container that was rejected for this reason, the output
 also names the current holders of the VFs next to its GPUs, and a remedy. Without a pod, list all known decisions. Decisions for
 running containers survive a restart of the serving plugin; for ended containers the latest decisions are kept until the restart.
+Decisions for deleted pods of the same name are shown with --all.
 The command requires root.`,
 		Example: `  tandem explain
   tandem explain train-0
@@ -32,11 +35,18 @@ The command requires root.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var since time.Time
+			if created != "" {
+				var err error
+				if since, err = time.Parse(time.RFC3339, created); err != nil {
+					return usage("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
+				}
+			}
 			show := coordinator.List
 			var namespace, pod string
 			if len(args) == 1 {
 				show = func(decisions []coordinator.Decision) []byte {
-					return coordinator.Explanation(decisions, coordinator.Now(cmd.Context(), runDir))
+					return coordinator.Explanation(decisions, coordinator.Now(cmd.Context(), runDir), all)
 				}
 				var err error
 				if namespace, pod, err = splitPod(args[0]); err != nil {
@@ -47,8 +57,11 @@ The command requires root.`,
 			if err != nil {
 				return err
 			}
-			all := coordinator.Decisions{Decisions: decisions}
-			return format.write(cmd.OutOrStdout(), all, func() []byte { return show(decisions) })
+			if len(args) == 1 {
+				coordinator.MarkEarlier(decisions, since)
+			}
+			known := coordinator.Decisions{Decisions: decisions}
+			return format.write(cmd.OutOrStdout(), known, func() []byte { return show(decisions) })
 		},
 	}
 	cmd.ValidArgsFunction = first(func(cmd *cobra.Command, _ string) ([]string, error) {
@@ -56,6 +69,9 @@ The command requires root.`,
 	})
 	cmd.Flags().StringVarP(&container, "container", "c", "",
 		"show only this container of the pod (default all containers)")
+	cmd.Flags().BoolVar(&all, "all", false, "also show the decisions for deleted pods of the same name, at the end")
+	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier decisions "+
+		"are of deleted pods (default recognized by repeated allocations)")
 	registerRunDir(cmd.Flags(), &runDir)
 	format.register(cmd)
 	return cmd

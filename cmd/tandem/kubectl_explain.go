@@ -65,6 +65,8 @@ devices that each NUMA node has free now, names the pods that hold the other dev
 	}
 	cmd.Flags().StringVarP(&q.Container, "container", "c", "",
 		"show only this container of the pod (default all containers)")
+	cmd.Flags().BoolVar(&q.All, "all", false,
+		"also show the decisions for deleted pods of the same name, at the end")
 	cmd.Flags().StringVar(&q.Node, "node", "", "node of a deleted pod")
 	complete(cmd, "node", nodes(o))
 	format.register(cmd)

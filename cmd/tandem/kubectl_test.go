@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -118,6 +119,36 @@ func TestClusterExplain(t *testing.T) {
 		code, stdout, stderr := plugin(kubeconfig, append([]string{"explain"}, strings.Fields(args)...)...)
 		if code != exitError || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q%q; want %q", args, code, stdout, stderr, want)
+		}
+	}
+}
+
+// noClaims answers as a DRA driver without claims.
+type noClaims struct{ plugins }
+
+func (noClaims) Explain(context.Context, *api.ExplainRequest) (*api.ExplainResponse, error) {
+	return nil, errors.New("explain pod team/done: no claim of the pod is prepared on this node now")
+}
+
+// TestClusterExplainsEndedPod: the claims of an ended pod are released; the answer does not deny that the pod
+// had some.
+func TestClusterExplainsEndedPod(t *testing.T) {
+	t.Parallel()
+	s := newPodServer(t)
+	serveAs(t, filepath.Join(s.root, "run"), noClaims{})
+	s.add("kube-system/tandem-dra-a", "tandem-dra", "gpu-0", itself(t), "--run-dir="+filepath.Join(s.root, "run"))
+	s.add("team/done", "done", "gpu-0", nil)
+	s.change("team/done", func(p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded}
+	})
+	s.add("team/waits", "waits", "gpu-0", nil)
+	kubeconfig := s.start()
+	for pod, want := range map[string]string{
+		"done": "the pod has ended (Succeeded); its claims are released", "waits": "no claim of the pod is prepared",
+	} {
+		if code, _, stderr := plugin(kubeconfig, "explain", pod, "--all"); code != exitError ||
+			!strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s", pod, code, stderr)
 		}
 	}
 }

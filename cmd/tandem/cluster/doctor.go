@@ -58,7 +58,7 @@ func (c *Cluster) Doctor(
 		}
 	}
 	printed, err = c.askDoctor(ctx, daemons[node], newer, configuration)
-	if err != nil && strings.Contains(err.Error(), "unknown flag") { // daemons of an earlier release
+	if err != nil && strings.Contains(err.Error(), unknownFlag) {
 		printed, err = c.askDoctor(ctx, daemons[node], older, configuration)
 	}
 	if err != nil {

@@ -5,11 +5,15 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Question is about a pod, for Explain.
@@ -18,6 +22,7 @@ type Question struct {
 	Pod       string
 	Container string // "" for all of the pod
 	Node      string // on which the pod is, or was; "" for the one that the API server tells
+	All       bool   // also show the decisions for deleted pods of the same name
 	Format    string // "table" or "json"
 }
 
@@ -42,23 +47,48 @@ func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
 	if pod != nil && doctor.IsRefused(pod) {
 		return c.rejection(ctx, pod, daemons[q.Node], q.Format)
 	}
-	return c.decisions(ctx, q, daemons[q.Node])
+	printed, err := c.decisions(ctx, q, pod, daemons[q.Node])
+	if err != nil && strings.Contains(err.Error(), noClaim) && pod != nil && kubelet.HasEnded(pod) {
+		return nil, fmt.Errorf("explain pod %s/%s: the pod has ended (%s); its claims are released, and the DRA "+
+			"driver of node %s keeps no decisions for ended pods", q.Namespace, q.Pod, pod.Status.Phase, q.Node)
+	}
+	return printed, err
 }
 
-// decisions returns the output of "tandem explain" on a node.
-func (c *Cluster) decisions(ctx context.Context, q Question, daemons []Daemon) ([]byte, error) {
-	printed, _, err := c.ask(ctx, daemons, func(d Daemon) []string {
-		args := []string{"explain", q.Namespace + "/" + q.Pod, "-o", q.Format}
-		if q.Container != "" {
-			args = append(args, "--container", q.Container)
-		}
-		return append(args, d.flags(map[string]string{"run-dir": "run-dir"})...)
-	}, nil)
+// decisions returns the output of "tandem explain" on a node. The pod may be nil, if unknown.
+func (c *Cluster) decisions(ctx context.Context, q Question, pod *corev1.Pod, daemons []Daemon) ([]byte, error) {
+	older := []string{"explain", q.Namespace + "/" + q.Pod, "-o", q.Format}
+	if q.Container != "" {
+		older = append(older, "--container", q.Container)
+	}
+	newer := slices.Clone(older)
+	if pod != nil {
+		newer = append(newer, "--created="+pod.CreationTimestamp.UTC().Format(time.RFC3339))
+	}
+	if q.All {
+		newer = append(newer, "--all")
+	}
+	ask := func(args []string) ([]byte, error) {
+		printed, _, err := c.ask(ctx, daemons, func(d Daemon) []string {
+			return append(slices.Clone(args), d.flags(map[string]string{"run-dir": "run-dir"})...)
+		}, nil)
+		return printed, err
+	}
+	printed, err := ask(newer)
+	if err != nil && strings.Contains(err.Error(), unknownFlag) {
+		printed, err = ask(older)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ask node %s: %w", q.Node, err)
 	}
 	return printed, nil
 }
+
+// noClaim is in the error of the DRA driver about a pod without prepared and refused claims.
+const noClaim = "no claim of "
+
+// unknownFlag is in the error of daemons of an earlier release.
+const unknownFlag = "unknown flag"
 
 // pod returns a pod that has a node.
 func (c *Cluster) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
@@ -21,8 +22,9 @@ import (
 // Explanation is the explanation of a pod, as -o json prints it: the decisions of the plugins or, for a pod
 // that the kubelet's Topology Manager has rejected, the comparison with the node.
 type Explanation struct {
-	coordinator.Decisions
-	Rejection *rejection.Rejection `json:"rejection,omitempty"`
+	Version   document.V1            `json:"version"`
+	Decisions []coordinator.Decision `json:"decisions"`
+	Rejection *rejection.Rejection   `json:"rejection,omitempty"`
 }
 
 // rejection explains a pod that the kubelet's Topology Manager has rejected.
@@ -40,7 +42,7 @@ func (c *Cluster) rejection(
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetIndent("", "  ")
-	err := encoder.Encode(Explanation{coordinator.Decisions{Decisions: []coordinator.Decision{}}, &r})
+	err := encoder.Encode(Explanation{Decisions: []coordinator.Decision{}, Rejection: &r})
 	return out.Bytes(), err
 }
 

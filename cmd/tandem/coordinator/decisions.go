@@ -36,6 +36,7 @@ type Decision struct {
 	Allocated   []string   `json:"allocated,omitempty"`
 	AllocatedAt *time.Time `json:"allocatedAt,omitempty"`
 	Refusal     string     `json:"refusal,omitempty"`
+	EarlierPod  bool       `json:"earlierPod,omitempty"` // of a deleted pod of the same name
 }
 
 // Pair is a GPU and the VF that serves it.

@@ -47,7 +47,7 @@ func TestExplanationOfDRA(t *testing.T) {
 			Chosen: []string{"pair-11-00-0"}, Reason: "the scheduler chose pair-11-00-0", AllocatedUnixNano: 1,
 			Allocated: []string{"a", "b"}, Pairs: []*api.Pair{{Gpu: "a", Vf: "b", Distance: "PIX"}}},
 		{Container: owner, Known: "claim team/pairs", TimeUnixNano: 1, Refusal: "it is gone"},
-	}}), nil))
+	}}), nil, false))
 	for _, want := range []string{
 		"request pairs of team/train-0/claim pairs", "result     the scheduler chose pair-11-00-0",
 		"allocated  a b", "PIX", "refused  it is gone",

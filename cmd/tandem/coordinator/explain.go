@@ -43,27 +43,40 @@ func (d Decision) result() string {
 	}
 }
 
-// Explanation is for people: the decisions one after the other, in the order in which the kubelet came. Then,
-// of each container whose pairs are or would be apart, what stands in the way now, nil where nobody tells,
-// and what to do.
-func Explanation(decisions []Decision, now *Status) []byte {
+// Explanation is for people: first the verdict on each container of the present pod, with the reasons and the
+// next step if its pairs are or would be apart, by the present status (nil if unknown). Then the decisions, in
+// the order of the kubelet's calls. Decisions of earlier pods of the name come last, if all are asked for.
+func Explanation(decisions []Decision, now *Status, all bool) []byte {
 	var out bytes.Buffer
-	for i, d := range decisions {
-		if i > 0 {
-			fmt.Fprintln(&out)
+	present, earlier := split(decisions)
+	for _, container := range containersOf(present) {
+		if now == nil || !now.reasons(&out, container, present) {
+			fmt.Fprintf(&out, "%s: %s\n", container, verdictOf(container, present))
 		}
-		fmt.Fprintf(&out, "%d. %s %s of %s\n", i+1, d.Time.Format(time.RFC3339Nano), d.Resource, d.Container)
-		w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-		d.facts(w)
-		w.Flush() // into memory
-		d.choices(&out)
 	}
-	if now != nil {
-		for _, container := range containersOf(decisions) {
-			now.reasons(&out, container, decisions)
+	for i, d := range present {
+		d.print(&out, i+1)
+	}
+	switch {
+	case len(earlier) == 0:
+	case all:
+		fmt.Fprintf(&out, "\nEARLIER PODS OF THIS NAME, deleted since\n")
+		for i, d := range earlier {
+			d.print(&out, i+1)
 		}
+	default:
+		fmt.Fprintf(&out, "\n%s of earlier pods of this name: --all shows these\n",
+			several(len(earlier), "more decision"))
 	}
 	return out.Bytes()
+}
+
+func (d Decision) print(out *bytes.Buffer, number int) {
+	fmt.Fprintf(out, "\n%d. %s %s of %s\n", number, d.Time.Format(time.RFC3339Nano), d.Resource, d.Container)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	d.facts(w)
+	w.Flush() // into memory
+	d.choices(out)
 }
 
 func (d Decision) facts(w *tabwriter.Writer) {
@@ -108,15 +121,30 @@ func (d Decision) choices(out *bytes.Buffer) {
 	}
 	w.Flush() // into memory
 	if len(d.Switches) > 0 {
-		fmt.Fprintln(w, "\n   SWITCH\tGPUS TAKEN/FREE\tVFS TAKEN/FREE\tALONE IT WOULD HAVE GIVEN")
+		fmt.Fprintln(w, "\n   SWITCH\tGPUS TAKEN/FREE\tVFS TAKEN/FREE\tON THIS SWITCH ALONE")
 	}
 	for _, s := range d.Switches {
 		alone := s.Alone
 		if alone == "" {
-			alone = fmt.Sprintf("too few: %s and %s free", several(int(s.FreeGPUs), "GPU"),
-				several(int(s.FreeVFs), "VF"))
+			alone = "too few: " + d.freeOn(s)
 		}
 		fmt.Fprintf(w, "   %s\t%d/%d\t%d/%d\t%s\n", s.Name, s.TakenGPUs, s.FreeGPUs, s.TakenVFs, s.FreeVFs, alone)
 	}
 	w.Flush() // into memory
+}
+
+// freeOn returns the free devices on a switch, of the kinds that the container requests.
+func (d Decision) freeOn(s SwitchState) string {
+	var parts []string
+	gpus, vfs := several(int(s.FreeGPUs), "GPU"), several(int(s.FreeVFs), "VF")
+	if slices.ContainsFunc(d.Switches, func(s SwitchState) bool { return s.TakenGPUs > 0 }) {
+		parts = append(parts, gpus)
+	}
+	if slices.ContainsFunc(d.Switches, func(s SwitchState) bool { return s.TakenVFs > 0 }) {
+		parts = append(parts, vfs)
+	}
+	if len(parts) == 0 {
+		parts = []string{gpus, vfs}
+	}
+	return strings.Join(parts, " and ") + " free"
 }

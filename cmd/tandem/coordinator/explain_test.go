@@ -34,7 +34,9 @@ func TestExplain(t *testing.T) {
 		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Asked: true,
 			MustInclude: []string{"v"}, Size: 1},
 	}})
-	want := `1. TIME amd.com/gpu of team/train/worker
+	want := `team/train/worker: taken by nobody
+
+1. TIME amd.com/gpu of team/train/worker
    asked      1 of 4 offered, answered after 412µs
    who asked  new pod
    chosen     g
@@ -45,7 +47,7 @@ func TestExplain(t *testing.T) {
    GPU  VF  DISTANCE
    g    v   PIX
 
-   SWITCH        GPUS TAKEN/FREE  VFS TAKEN/FREE  ALONE IT WOULD HAVE GIVEN
+   SWITCH        GPUS TAKEN/FREE  VFS TAKEN/FREE  ON THIS SWITCH ALONE
    0000:08:00.0  1/1              1/4             1 pair: 1 PIX
    0000:09:00.0  0/1              0/0             too few: 1 GPU and 0 VFs free
 
@@ -59,7 +61,7 @@ func TestExplain(t *testing.T) {
    allocated     nothing: the kubelet went on without it
 `
 	want = strings.ReplaceAll(want, "TIME", at.Format(time.RFC3339Nano))
-	if diff := cmp.Diff(want, string(Explanation(decisions, nil))); diff != "" {
+	if diff := cmp.Diff(want, string(Explanation(decisions, nil, false))); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)
 	}
 	list := `TIME  CONTAINER          RESOURCE       DEVICES  RESULT
@@ -81,5 +83,62 @@ AT    team/train/worker  nvidia.com/vf  1        taken by nobody
 	}
 	if err := json.Unmarshal(text, &again); err != nil || !cmp.Equal(decisions, again) {
 		t.Errorf("through JSON: %v, %s", err, cmp.Diff(decisions, again))
+	}
+}
+
+// TestEarlierPods: decisions of deleted pods of the same name are shown on request, and last.
+func TestEarlierPods(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	decide := func(resource string, minute int, refusal string) Decision {
+		when := at.Add(time.Duration(minute) * time.Minute)
+		d := Decision{Time: when, Container: "team/train/c", Resource: resource, Asked: true, Refusal: refusal}
+		if refusal == "" {
+			d.AllocatedAt = &when
+		}
+		return d
+	}
+	for name, c := range map[string]struct {
+		decisions []Decision
+		created   time.Time
+		earlier   int
+	}{
+		"one pod": {[]Decision{decide("gpu", 0, ""), decide("vf", 0, "")}, time.Time{}, 0},
+		"again":   {[]Decision{decide("gpu", 0, ""), decide("vf", 0, ""), decide("gpu", 1, "")}, time.Time{}, 2},
+		"after a refusal": {
+			[]Decision{decide("gpu", 0, "no"), decide("vf", 1, ""), decide("gpu", 1, "")}, time.Time{}, 1,
+		},
+		"by the time": {[]Decision{decide("gpu", 0, ""), decide("vf", 9, "")}, at.Add(8 * time.Minute), 1},
+		"of claims": {[]Decision{
+			{Resource: "request a", Known: "claim team/a", AllocatedAt: &at}, {Known: "claim team/b", Refusal: "no"},
+			{Known: "claim team/b", Refusal: "no"},
+		}, at.Add(time.Hour), 0},
+	} {
+		MarkEarlier(c.decisions, c.created)
+		_, earlier := split(c.decisions)
+		if len(earlier) != c.earlier {
+			t.Errorf("%s: %d decisions are of earlier pods, want %d", name, len(earlier), c.earlier)
+		}
+	}
+	twice := []Decision{decide("gpu", 0, ""), decide("gpu", 1, "")}
+	MarkEarlier(twice, time.Time{})
+	if text := string(Explanation(twice, nil, false)); !strings.Contains(text, "1 more decision of earlier pods") ||
+		strings.Count(text, "gpu of") != 1 {
+		t.Error(text)
+	}
+	if text := string(Explanation(twice, nil, true)); strings.Index(text, "EARLIER PODS") < strings.Index(text, "1. ") ||
+		strings.Count(text, "gpu of") != 2 {
+		t.Error(text)
+	}
+}
+
+// TestOfOneKind: switches without enough VFs are described without GPUs if the pod requests none.
+func TestOfOneKind(t *testing.T) {
+	t.Parallel()
+	text := string(Explanation([]Decision{{Container: "n/p/c", Asked: true, Switches: []SwitchState{
+		{Name: "a", FreeVFs: 4, TakenVFs: 4, Alone: "4 VFs"}, {Name: "b", FreeVFs: 3},
+	}}}, nil, false))
+	if !strings.Contains(text, "too few: 3 VFs free") {
+		t.Error(text)
 	}
 }

@@ -34,9 +34,9 @@ func containersOf(decisions []Decision) []string {
 }
 
 // reasons explains a degraded or refused container by the present state of the node: for each GPU without a
-// VF the switch, the NUMA node and the owners of the VFs there; and one next step. Returns nothing for other
-// containers.
-func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decision) {
+// VF the switch, the NUMA node and the owners of the VFs there; and one next step. Writes nothing and returns
+// false for other containers.
+func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decision) bool {
 	gpus, vfs := s.held(container)
 	verb := "is degraded"
 	without := missing(gpus, vfs)
@@ -45,24 +45,25 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 		without = s.named(farGPUs(container, decisions))
 	}
 	if len(without) == 0 {
-		return
+		return false
 	}
-	fmt.Fprintf(out, "\n%s %s: for %s there is no VF of its own on its switch\n\n", container, verb,
-		several(len(without), "GPU"))
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "   GPU\tSWITCH\tNUMA\tVFS FREE NOW\tVFS HELD BY")
 	var list []apart
 	for _, gpu := range without {
-		a := s.around(gpu, container)
-		list = append(list, a)
-		fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\t%s\n", gpu.ID, gpu.Switch, numaText(gpu.NUMA), len(a.free), a.all,
+		list = append(list, s.around(gpu, container))
+	}
+	fmt.Fprintf(out, "%s %s: for %s there is no VF of its own on its switch\n   next: %s\n\n", container, verb,
+		several(len(without), "GPU"), next(container, list))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "   GPU\tSWITCH\tNUMA\tVFS FREE NOW\tVFS HELD BY")
+	for _, a := range list {
+		fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\t%s\n", a.gpu.ID, a.gpu.Switch, numaText(a.gpu.NUMA), len(a.free), a.all,
 			cmp.Or(strings.Join(ownersOf(a.held), " "), "-"))
 	}
 	w.Flush() // into memory
 	for _, vf := range far(gpus, vfs) {
 		fmt.Fprintf(out, "   VF %s is on switch %s\n", vf.ID, vf.Switch)
 	}
-	fmt.Fprintf(out, "   next: %s\n", next(container, list))
+	return true
 }
 
 // next returns the most helpful step, by the first GPU: each GPU needs a VF.

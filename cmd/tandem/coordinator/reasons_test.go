@@ -61,13 +61,12 @@ func TestReasons(t *testing.T) {
 			"0000:2f:00.0  0000:2c:00.0  0     0/1           -",
 			`the VFs of switch 0000:2c:00.0 are unhealthy: see "tandem status -o wide"`},
 	} {
-		want := `
-team/train/c is degraded: for 1 GPU there is no VF of its own on its switch
+		want := "team/train/c is degraded: for 1 GPU there is no VF of its own on its switch\n   next: " + c.next + `
 
    GPU           SWITCH        NUMA  VFS FREE NOW  VFS HELD BY
    ` + c.line + `
    VF 0000:9c:00.1 is on switch 0000:9a:00.0
-   next: ` + c.next + "\n"
+`
 		var got bytes.Buffer
 		node(c.beside...).reasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
 		if diff := cmp.Diff(want, got.String()); diff != "" {
@@ -83,12 +82,11 @@ func TestReasonsOfARefusal(t *testing.T) {
 	refused := []Decision{{Container: "team/strict/c", Refusal: "refuse 2 amd.com/gpu", Pairs: []Pair{
 		{"0000:11:00.0", "0000:0c:00.1", "PIX"}, {"0000:2f:00.0", "0000:9c:00.1", "SYS"},
 	}}}
-	const want = `
-team/strict/c was refused: for 1 GPU there is no VF of its own on its switch
+	const want = `team/strict/c was refused: for 1 GPU there is no VF of its own on its switch
+   next: end team/other/c, which has VFs of switch 0000:2c:00.0, then create team/strict again
 
    GPU           SWITCH        NUMA  VFS FREE NOW  VFS HELD BY
    0000:2f:00.0  0000:2c:00.0  0     0/1           team/other/c
-   next: end team/other/c, which has VFs of switch 0000:2c:00.0, then create team/strict again
 `
 	var got bytes.Buffer
 	s.reasons(&got, "team/strict/c", refused)

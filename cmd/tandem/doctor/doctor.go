@@ -28,7 +28,7 @@ import (
 // Examine reads a node and runs all checks. The list of findings is not nil, and empty for a healthy node.
 func Examine(n Node) Findings {
 	f := readFacts(n)
-	return Findings{Findings: append([]Finding{}, n.rephrase(f.findings())...), Remark: f.remark}
+	return Findings{Findings: append([]Finding{}, n.rephrase(f.findings(), f.kubelet.root)...), Remark: f.remark}
 }
 
 // facts are all facts of a node, each read once. A subject that was not read has no finding: in the mode of

@@ -6,13 +6,28 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 )
 
-// rephrase adapts findings to a reader who is not on the node: the source of the kubelet's settings is the
-// kubelet's configz, and the kubelet is changed by a script.
-func (n Node) rephrase(findings []Finding) []Finding {
+// rephrase gives evidence and remedies the paths of the node instead of those below the root of the kubelet's
+// process and, for a reader who is not on the node, names the kubelet's configz as the source of its settings
+// and the script that changes the kubelet.
+func (n Node) rephrase(findings []Finding, root string) []Finding {
+	adapt := strings.NewReplacer(n.wordsElsewhere()...)
+	for i := range findings {
+		for _, list := range [][]string{findings[i].Evidence, findings[i].Fix} {
+			for j, text := range list {
+				list[j] = settings.OnNode(root, adapt.Replace(text))
+			}
+		}
+	}
+	return findings
+}
+
+// wordsElsewhere returns texts and their replacements for a reader who is not on the node.
+func (n Node) wordsElsewhere() []string {
 	if n.ReadElsewhere == "" {
-		return findings
+		return nil
 	}
 	roll := "deployments/kubelet/roll.sh fix " + n.ReadElsewhere
 	words := []string{
@@ -23,13 +38,5 @@ func (n Node) rephrase(findings []Finding) []Finding {
 	if n.Config != "" {
 		words = append(words, n.Config, "configz of the kubelet of "+n.ReadElsewhere)
 	}
-	adapt := strings.NewReplacer(words...)
-	for i := range findings {
-		for _, list := range [][]string{findings[i].Evidence, findings[i].Fix} {
-			for j, text := range list {
-				list[j] = adapt.Replace(text)
-			}
-		}
-	}
-	return findings
+	return words
 }

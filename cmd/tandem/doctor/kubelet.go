@@ -29,6 +29,7 @@ type kubeletFacts struct {
 	noFlags bool      // the settings are those of the usual file, and no process tells of its flags
 	config  string    // why the configuration cannot be read
 	stale   []Finding // of state files of other settings
+	root    string    // prefix of the kubelet's paths, in another mount namespace
 	judged  bool      // the settings are known, and the managers align devices
 }
 
@@ -37,6 +38,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	if err != nil {
 		k.process = err.Error()
 	}
+	k.root = p.Root
 	k.Facts, err = n.Kubelet.Read(p, nil)
 	var wrong *configuration.FileError
 	if errors.As(err, &wrong) && !a.denied(wrong.File, wrong.Err) {

@@ -59,7 +59,7 @@ func TestSettled(t *testing.T) {
 			runningKubelet(t, &n)
 			n.Now = time.Now()
 			var told strings.Builder
-			if err := (fixer{&told, n, settings.OpenFolder}).fix(Change{Apply: true}); err != nil {
+			if err := (fixer{out: &told, node: n, open: settings.OpenFolder}).fix(Change{Apply: true}); err != nil {
 				t.Fatal(err)
 			}
 			if want := "--rollback-kubelet --kubelet-config-dir"; !strings.Contains(told.String(), want) {
@@ -71,10 +71,10 @@ func TestSettled(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.Now = time.Now().Add(test.later)
-			if err := (fixer{io.Discard, n, settings.OpenFolder}).fix(Change{true, true}); err != nil {
+			if err := (fixer{out: io.Discard, node: n, open: settings.OpenFolder}).fix(Change{true, true}); err != nil {
 				t.Fatal(err)
 			}
-			if err := (fixer{io.Discard, n, settings.OpenFolder}).rollBack(true); err != nil {
+			if err := (fixer{out: io.Discard, node: n, open: settings.OpenFolder}).rollBack(true); err != nil {
 				t.Fatal(err)
 			}
 			back := "nothing"

@@ -29,13 +29,13 @@ type Change struct {
 // kubelet has no folder of drop-ins, Run shows how the settings get to the kubelet, and applying them is an
 // error.
 func Run(out io.Writer, n managers.Kubelet, c Change) error {
-	return fixer{out, n, settings.OpenFolder}.fix(c)
+	return fixer{out: out, node: n, open: settings.OpenFolder}.fix(c)
 }
 
 // RollBack removes Tandem's file. With last, RollBack undoes the last change only: Tandem's file has the content
 // from before the change again.
 func RollBack(out io.Writer, n managers.Kubelet, last bool) error {
-	return fixer{out, n, settings.OpenFolder}.rollBack(last)
+	return fixer{out: out, node: n, open: settings.OpenFolder}.rollBack(last)
 }
 
 func (x fixer) fix(c Change) error {
@@ -48,6 +48,7 @@ func (x fixer) fix(c Change) error {
 	if err != nil {
 		return err
 	}
+	x.root = p.Root
 	now, err := x.node.Read(p, nil)
 	if err != nil {
 		return fmt.Errorf("read the kubelet's configuration: %w", err)
@@ -168,6 +169,7 @@ func (x fixer) rollBack(last bool) error {
 	if err != nil {
 		return err
 	}
+	x.root = p.Root
 	at := x.node.Files(p)
 	if at.Dir == "" {
 		return errors.New("roll back: the kubelet's folder of drop-ins is unknown: " +

@@ -19,9 +19,13 @@ type fixer struct {
 	out  io.Writer
 	node managers.Kubelet
 	open func(path string) (settings.Folder, error)
+	root string // prefix of the kubelet's paths in another mount namespace; "" for none
 }
 
-func (x fixer) printf(format string, args ...any) { fmt.Fprintf(x.out, format, args...) }
+// printf prints a text with the paths of the node.
+func (x fixer) printf(format string, args ...any) {
+	fmt.Fprint(x.out, settings.OnNode(x.root, fmt.Sprintf(format, args...)))
+}
 
 // replace puts content in the place of Tandem's file; nil removes the file. Whenever replace is interrupted,
 // the kubelet starts with the files on the disk, and the next run does the rest:

@@ -141,7 +141,7 @@ func TestInterrupted(t *testing.T) {
 						t.Fatalf("before: %v", err)
 					}
 					faults := &faultyFolders{step: step, fault: fault}
-					err := direction.run(fixer{io.Discard, n, faults.open})
+					err := direction.run(fixer{out: io.Discard, node: n, open: faults.open})
 					if faults.taken < step {
 						if err != nil || step < 3 {
 							t.Errorf("%d steps: %v", step-1, err)
@@ -165,7 +165,7 @@ func TestInterrupted(t *testing.T) {
 func finishes(t *testing.T, n managers.Kubelet, step int, run func(fixer) error, atEnd []string) {
 	t.Helper()
 	var told strings.Builder
-	if err := run(fixer{&told, n, settings.OpenFolder}); err != nil {
+	if err := run(fixer{out: &told, node: n, open: settings.OpenFolder}); err != nil {
 		t.Errorf("after step %d the next run fails: %v", step, err)
 	}
 	if err := startable(n); err != nil {
@@ -187,7 +187,7 @@ func TestFullDiskLeavesTheState(t *testing.T) {
 	n := steppedNode(t, "none")
 	const create = 2 // behind the look for one that is left over
 	faults := &faultyFolders{step: create, fault: syscall.ENOSPC}
-	err := fixer{io.Discard, n, faults.open}.fix(Change{Apply: true, StaticCPUs: true})
+	err := fixer{out: io.Discard, node: n, open: faults.open}.fix(Change{Apply: true, StaticCPUs: true})
 	if _, missing := os.Stat(filepath.Join(n.KubeletDir, "cpu_manager_state")); missing != nil ||
 		!errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("%v; the state: %v", err, missing)

@@ -27,6 +27,14 @@ type Process struct {
 	Age   time.Duration // time since the start; 0 if unknown
 }
 
+// OnNode returns a text with the node's paths in place of paths with the prefix of a process.
+func OnNode(root, text string) string {
+	if root == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, root+"/", "/")
+}
+
 // FindProcess finds the kubelet in a /proc, "" for none. Untrusted processes with the name kubelet are an
 // error if no trusted process exists.
 func FindProcess(procRoot string) (Process, error) {
