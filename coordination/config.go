@@ -52,9 +52,12 @@ type Holders map[string]string
 
 // Has reports whether a device has a holder. A holder of a device also holds the replicas: both vendors and
 // the pools append the number of a replica after two colons.
-func (h Holders) Has(id string) bool {
+func (h Holders) Has(id string) bool { return h.of(id) != "" }
+
+// of returns the holder of a device, "" for none.
+func (h Holders) of(id string) string {
 	original, _, _ := strings.Cut(id, "::")
-	return h[original] != ""
+	return h[original]
 }
 
 // Publisher publishes the node while this plugin serves. No other work waits for a Publisher.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// claimed are devices of claims.
+type claimed Holders
+
+func (c claimed) Latest() (Holders, <-chan struct{}) { return Holders(c), nil }
+func (claimed) Run(context.Context)                  {}
+
+// TestNotesOfClaims: the status names the claims that withhold devices, each with its devices.
+func TestNotesOfClaims(t *testing.T) {
+	t.Parallel()
+	devices := func(name string, ids ...string) *api.Resource {
+		r := &api.Resource{Name: name}
+		for _, id := range ids {
+			r.Devices = append(r.Devices, &api.DeviceStatus{Device: &api.Device{Id: id}})
+		}
+		return r
+	}
+	resources := []*api.Resource{devices("gpu", "g0", "g1::0", "g1::1"), devices("vf", "v0", "v1"), devices("again", "v0")}
+	r := remarks{config: &Config{Withheld: claimed{"g0": "claim team/a", "v0": "claim team/a", "g1": "claim team/b"}}}
+	want := []string{
+		"claim team/a, prepared in DRA mode, withholds g0 v0: unhealthy for the kubelet until the claim is deleted",
+		"claim team/b, prepared in DRA mode, withholds g1::0 g1::1: unhealthy for the kubelet until the claim is deleted",
+	}
+	if got := r.notes(t.Context(), resources); !slices.Equal(got, want) {
+		t.Errorf("notes %q", got)
+	}
+	r.config.Withheld = claimed{}
+	if got := r.notes(t.Context(), resources); len(got) > 0 {
+		t.Errorf("without claims: %q", got)
+	}
+}
