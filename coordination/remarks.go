@@ -49,8 +49,8 @@ func (r remarks) claims(resources []*api.Resource) []string {
 	var notes []string
 	for _, holder := range slices.Sorted(maps.Keys(held)) {
 		ids := slices.Compact(slices.Sorted(slices.Values(held[holder])))
-		notes = append(notes, fmt.Sprintf("%s, prepared in DRA mode, withholds %s: unhealthy for the kubelet until "+
-			"the claim is deleted", holder, strings.Join(ids, " ")))
+		notes = append(notes, fmt.Sprintf("%s, prepared in DRA mode, withholds %s: unhealthy for the kubelet "+
+			"until the claim is deleted", holder, strings.Join(ids, " ")))
 	}
 	return notes
 }

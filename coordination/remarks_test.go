@@ -26,11 +26,16 @@ func TestNotesOfClaims(t *testing.T) {
 		}
 		return r
 	}
-	resources := []*api.Resource{devices("gpu", "g0", "g1::0", "g1::1"), devices("vf", "v0", "v1"), devices("again", "v0")}
-	r := remarks{config: &Config{Withheld: claimed{"g0": "claim team/a", "v0": "claim team/a", "g1": "claim team/b"}}}
+	resources := []*api.Resource{
+		devices("gpu", "g0", "g1::0", "g1::1"), devices("vf", "v0", "v1"), devices("again", "v0"),
+	}
+	r := remarks{config: &Config{Withheld: claimed{
+		"g0": "claim team/a", "v0": "claim team/a", "g1": "claim team/b",
+	}}}
+	const ending = ": unhealthy for the kubelet until the claim is deleted"
 	want := []string{
-		"claim team/a, prepared in DRA mode, withholds g0 v0: unhealthy for the kubelet until the claim is deleted",
-		"claim team/b, prepared in DRA mode, withholds g1::0 g1::1: unhealthy for the kubelet until the claim is deleted",
+		"claim team/a, prepared in DRA mode, withholds g0 v0" + ending,
+		"claim team/b, prepared in DRA mode, withholds g1::0 g1::1" + ending,
 	}
 	if got := r.notes(t.Context(), resources); !slices.Equal(got, want) {
 		t.Errorf("notes %q", got)
