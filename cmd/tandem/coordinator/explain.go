@@ -95,7 +95,7 @@ func (d Decision) facts(w *tabwriter.Writer) {
 			line("planned", name+" "+strings.Join(d.Planned[name], " "))
 		}
 		line("result", d.Reason)
-	} else if d.Known != "" { // by the scheduler
+	} else if d.isOfClaim() {
 		line("claim", d.Known)
 		line("result", d.Reason)
 	} else {
