@@ -56,9 +56,12 @@ const Every = "*"
 
 // Has reports whether a device has a holder, or may have one. A holder of a device also holds the replicas:
 // both vendors and the pools append the number of a replica after two colons.
-func (h Holders) Has(id string) bool {
+func (h Holders) Has(id string) bool { return h.of(id) != "" || h[Every] != "" }
+
+// of returns the holder of a device, "" for none.
+func (h Holders) of(id string) string {
 	original, _, _ := strings.Cut(id, "::")
-	return h[original] != "" || h[Every] != ""
+	return h[original]
 }
 
 // Publisher publishes the node while this plugin serves. No other work waits for a Publisher.

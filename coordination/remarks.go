@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/degraded"
@@ -20,18 +22,41 @@ type remarks struct {
 	sources *intent.Sources
 }
 
-// notes returns the publisher's notes, the reason for withholding all devices, and the violations.
+// notes returns the publisher's notes, the claims or the reason that withhold devices, and the violations.
 func (r remarks) notes(ctx context.Context, resources []*api.Resource) []string {
 	var notes []string
 	if r.config.Publisher != nil {
 		notes = r.config.Publisher.Notes()
 	}
-	if r.config.Withheld != nil {
-		if holders, _ := r.config.Withheld.Latest(); holders[Every] != "" {
-			notes = append(notes, "all devices are withheld: "+holders[Every])
+	return slices.Concat(notes, r.claims(resources), r.violations(ctx, resources))
+}
+
+// claims returns sentences about the holders of withheld devices, for which the devices are unhealthy, or the
+// reason for withholding all devices.
+func (r remarks) claims(resources []*api.Resource) []string {
+	if r.config.Withheld == nil {
+		return nil
+	}
+	holders, _ := r.config.Withheld.Latest()
+	if reason := holders[Every]; reason != "" {
+		return []string{"all devices are withheld: " + reason}
+	}
+	held := map[string][]string{}
+	for _, resource := range resources {
+		for _, d := range resource.GetDevices() {
+			id := d.GetDevice().GetId()
+			if holder := holders.of(id); holder != "" {
+				held[holder] = append(held[holder], id)
+			}
 		}
 	}
-	return slices.Concat(notes, r.violations(ctx, resources))
+	var notes []string
+	for _, holder := range slices.Sorted(maps.Keys(held)) {
+		ids := slices.Compact(slices.Sorted(slices.Values(held[holder])))
+		notes = append(notes, fmt.Sprintf("%s, prepared in DRA mode, withholds %s: unhealthy for the kubelet "+
+			"until the claim is deleted", holder, strings.Join(ids, " ")))
+	}
+	return notes
 }
 
 // violations returns sentences about running containers with far pairs of pods with alignment "required": the

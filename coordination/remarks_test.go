@@ -4,15 +4,48 @@ package coordination
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// withholding is a list of withheld devices that does not change.
-type withholding Holders
+// claimed are devices of claims.
+type claimed Holders
 
-func (w withholding) Latest() (Holders, <-chan struct{}) { return Holders(w), nil }
-func (withholding) Run(context.Context)                  {}
+func (c claimed) Latest() (Holders, <-chan struct{}) { return Holders(c), nil }
+func (claimed) Run(context.Context)                  {}
+
+// TestNotesOfClaims: the status names the claims that withhold devices, each with its devices.
+func TestNotesOfClaims(t *testing.T) {
+	t.Parallel()
+	devices := func(name string, ids ...string) *api.Resource {
+		r := &api.Resource{Name: name}
+		for _, id := range ids {
+			r.Devices = append(r.Devices, &api.DeviceStatus{Device: &api.Device{Id: id}})
+		}
+		return r
+	}
+	resources := []*api.Resource{
+		devices("gpu", "g0", "g1::0", "g1::1"), devices("vf", "v0", "v1"), devices("again", "v0"),
+	}
+	r := remarks{config: &Config{Withheld: claimed{
+		"g0": "claim team/a", "v0": "claim team/a", "g1": "claim team/b",
+	}}}
+	const ending = ": unhealthy for the kubelet until the claim is deleted"
+	want := []string{
+		"claim team/a, prepared in DRA mode, withholds g0 v0" + ending,
+		"claim team/b, prepared in DRA mode, withholds g1::0 g1::1" + ending,
+	}
+	if got := r.notes(t.Context(), resources); !slices.Equal(got, want) {
+		t.Errorf("notes %q", got)
+	}
+	r.config.Withheld = claimed{}
+	if got := r.notes(t.Context(), resources); len(got) > 0 {
+		t.Errorf("without claims: %q", got)
+	}
+}
 
 // TestEveryDeviceIsWithheld: while holders are unknown every device has one, and the status says why.
 func TestEveryDeviceIsWithheld(t *testing.T) {
@@ -23,7 +56,7 @@ func TestEveryDeviceIsWithheld(t *testing.T) {
 		"a":   {"b", "", false},
 		Every: {"b::3", "all devices are withheld: held", true},
 	} {
-		w := withholding{holders: "held"}
+		w := claimed{holders: "held"}
 		if got := Holders(w).Has(want.id); got != want.has {
 			t.Errorf("%v: %s is held: %v", w, want.id, got)
 		}

@@ -99,8 +99,8 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.Var(&x.refused, "refused-pods", "number of pods of this node that were rejected with "+
 		"TopologyAffinityError, optionally with their requests, as in 2:amd.com/gpu=2,tandem.dev/rdma_vf=2,cpu=8; "+
 		"repeatable (default the kubelet's own list, with Kubernetes 1.37 and later)")
-	flags.StringVar(&x.vendor, "gpu-vendor", "", "value of --vendor of the tandem-gpu of this node, to recognize GPUs "+
-		"of another vendor (default unknown)")
+	flags.StringVar(&x.vendor, "gpu-vendor", "", "value of --vendor of this node's tandem-gpu, to recognize "+
+		"GPUs of another vendor (default unknown)")
 	flags.StringVar(&x.node.ReadElsewhere, "read-elsewhere", "", "name of this node in a report that is read "+
 		"elsewhere, as by kubectl tandem doctor: --kubelet-config is the kubelet's configz")
 	x.format.register(cmd)

@@ -69,9 +69,10 @@ The command requires root.`,
 	})
 	cmd.Flags().StringVarP(&container, "container", "c", "",
 		"show only this container of the pod (default all containers)")
-	cmd.Flags().BoolVar(&all, "all", false, "also show the decisions for deleted pods of the same name, at the end")
-	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier decisions "+
-		"are of deleted pods (default recognized by repeated allocations)")
+	cmd.Flags().BoolVar(&all, "all", false,
+		"also show the decisions for deleted pods of the same name, at the end")
+	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier "+
+		"decisions are of deleted pods (default recognized by repeated allocations)")
 	registerRunDir(cmd.Flags(), &runDir)
 	format.register(cmd)
 	return cmd

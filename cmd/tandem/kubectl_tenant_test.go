@@ -104,7 +104,7 @@ func TestSeveralReleases(t *testing.T) {
 		t.Errorf("in another one: exit code %d, %q%s", code, stdout, stderr)
 	}
 	if code, _, stderr = plugin(kubeconfig, "status", "-n", "elsewhere"); code != exitError ||
-		!strings.Contains(stderr, "Tandem is not installed (no DaemonSet in namespace elsewhere has pods labelled") {
+		!strings.Contains(stderr, "Tandem is not installed (no DaemonSet in namespace elsewhere has pods") {
 		t.Errorf("where there is none: exit code %d, %s", code, stderr)
 	}
 }

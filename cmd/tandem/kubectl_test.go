@@ -136,7 +136,8 @@ func TestClusterExplainsEndedPod(t *testing.T) {
 	t.Parallel()
 	s := newPodServer(t)
 	serveAs(t, filepath.Join(s.root, "run"), noClaims{})
-	s.add("kube-system/tandem-dra-a", "tandem-dra", "gpu-0", itself(t), "--run-dir="+filepath.Join(s.root, "run"))
+	s.add("kube-system/tandem-dra-a", "tandem-dra", "gpu-0", itself(t),
+		"--run-dir="+filepath.Join(s.root, "run"))
 	s.add("team/done", "done", "gpu-0", nil)
 	s.change("team/done", func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded}
@@ -144,7 +145,8 @@ func TestClusterExplainsEndedPod(t *testing.T) {
 	s.add("team/waits", "waits", "gpu-0", nil)
 	kubeconfig := s.start()
 	for pod, want := range map[string]string{
-		"done": "the pod has ended (Succeeded); its claims are released", "waits": "no claim of the pod is prepared",
+		"done":  "the pod has ended (Succeeded); its claims are released",
+		"waits": "no claim of the pod is prepared",
 	} {
 		if code, _, stderr := plugin(kubeconfig, "explain", pod, "--all"); code != exitError ||
 			!strings.Contains(stderr, want) {
@@ -153,8 +155,8 @@ func TestClusterExplainsEndedPod(t *testing.T) {
 	}
 }
 
-// TestClusterExplainsRejection: a pod that the Topology Manager has rejected is compared with the free devices
-// of its node, because no daemon has a decision for the pod.
+// TestClusterExplainsRejection: a pod that the Topology Manager has rejected is compared with free devices of
+// its node, because no daemon has a decision for the pod.
 func TestClusterExplainsRejection(t *testing.T) {
 	t.Parallel()
 	s := theCluster(t)

@@ -142,8 +142,8 @@ func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
 		return fmt.Errorf("explain %s: not among the last %d decisions, and this kubelet does not report "+
 			"single pods (kubelets report them from 1.34 on); %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0 && name.namespace == "":
-		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such pod "+
-			"of namespace default; %s", pod, history.Most, unasked)
+		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
+			"pod of namespace default; %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0:
 		return fmt.Errorf("explain %s: not among the last %d decisions, and the kubelet of this node runs no such "+
 			"pod; %s",

@@ -54,14 +54,14 @@ func OtherVendor(tree *topology.Tree, vendor string) error {
 	if !named || !found || len(AwaitedIn(tree, vendor).Cards) > 0 {
 		return nil
 	}
-	return fmt.Errorf("gpu.vendor (--vendor) is %s, and the GPUs of this node are %s's: set gpu.vendor=%s or auto",
-		wanted.Vendor, present.Title, present.Vendor)
+	return fmt.Errorf("gpu.vendor (--vendor) is %s, and the GPUs of this node are %s's: set gpu.vendor=%s "+
+		"or auto", wanted.Vendor, present.Title, present.Vendor)
 }
 
 // Unpublished begins a note of the DRA driver about GPUs that are not published.
 const Unpublished = "no GPU is published"
 
-// DescribeUnpublished returns a note about the GPUs of a tree that the DRA driver with --vendor cannot publish
+// DescribeUnpublished returns a note about the GPUs of a tree that a DRA driver with --vendor cannot publish,
 // for a reason; "" without such GPUs.
 func DescribeUnpublished(tree *topology.Tree, vendor string, reason error) string {
 	if other := OtherVendor(tree, vendor); other != nil {

@@ -40,8 +40,8 @@ func withPods(notes []string, daemons []Daemon) []string {
 	return notes
 }
 
-// gpuReason returns the reason why tandem-gpu does not offer GPUs. The GPUs and the possible reasons are those
-// of the node's note.
+// gpuReason returns the reason why tandem-gpu does not offer GPUs. The GPUs and the possible reasons are from
+// the node's note.
 func gpuReason(devices, reasons string, daemons []Daemon) string {
 	d, found := find(daemons, gpuProgram)
 	if !found || d.Trouble != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 )
 
-// TestWithPods: notes about absent devices have the state of the daemons' pods, and the wrong vendor is named.
+// TestWithPods: notes about absent devices have the state of the daemons' pods, and name a wrong vendor.
 func TestWithPods(t *testing.T) {
 	t.Parallel()
 	const (
@@ -60,7 +60,9 @@ func TestWithPods(t *testing.T) {
 // TestTrouble: a container that does not run has its last message, or the exit code.
 func TestTrouble(t *testing.T) {
 	t.Parallel()
-	loop := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}}
+	loop := corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"},
+	}
 	for name, c := range map[string]struct {
 		status corev1.ContainerStatus
 		want   string

@@ -83,8 +83,8 @@ func (c *Cluster) release(ctx context.Context) (release, error) {
 	namespaces := slices.Sorted(maps.Keys(sets))
 	switch {
 	case len(namespaces) == 0 && idle:
-		return release{}, fmt.Errorf("find Tandem's daemons: the DaemonSets in %s with pods labelled %s have no pod: "+
-			"no node matches their node selector (is the label tandem.dev/node missing on the nodes?)",
+		return release{}, fmt.Errorf("find Tandem's daemons: the DaemonSets in %s with pods labelled %s have no "+
+			"pod: no node matches their node selector (is the label tandem.dev/node missing on the nodes?)",
 			c.where(), c.options.Selector)
 	case len(namespaces) == 0:
 		return release{}, fmt.Errorf("find Tandem's daemons: Tandem is not installed (no DaemonSet in %s has pods "+

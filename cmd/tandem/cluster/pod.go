@@ -56,7 +56,9 @@ func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
 }
 
 // decisions returns the output of "tandem explain" on a node. The pod may be nil, if unknown.
-func (c *Cluster) decisions(ctx context.Context, q Question, pod *corev1.Pod, daemons []Daemon) ([]byte, error) {
+func (c *Cluster) decisions(
+	ctx context.Context, q Question, pod *corev1.Pod, daemons []Daemon,
+) ([]byte, error) {
 	older := []string{"explain", q.Namespace + "/" + q.Pod, "-o", q.Format}
 	if q.Container != "" {
 		older = append(older, "--container", q.Container)

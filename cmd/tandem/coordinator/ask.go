@@ -152,8 +152,8 @@ func (s Status) hasDevices(kind device.Kind) bool {
 	})
 }
 
-// Unoffered names the GPUs of a machine without a plugin, and the possible reasons. The vendor is the plugin's
-// --vendor, "" if unknown. Returns "" without such GPUs, or if the machine is unreadable.
+// Unoffered names the GPUs of a machine without a plugin, and the possible reasons. The vendor is --vendor of
+// the plugin, "" if unknown. Returns "" without such GPUs, or if the machine is unreadable.
 func Unoffered(sys fs.FS, vendor string) string {
 	tree, err := topology.Read(sys)
 	if err != nil {

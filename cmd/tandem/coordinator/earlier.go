@@ -14,7 +14,7 @@ func MarkEarlier(decisions []Decision, created time.Time) {
 	type half struct{ container, resource string }
 	begin, given, refused := 0, map[half]bool{}, false
 	for i, d := range decisions {
-		if !d.Asked && d.Known != "" { // of a claim: the DRA driver has only present claims
+		if d.isOfClaim() { // the DRA driver has only present claims
 			continue
 		}
 		of := half{d.Container, d.Resource}
@@ -34,8 +34,11 @@ const skew = 30 * time.Second
 
 // isBefore reports whether a decision is known to be older than a pod.
 func (d Decision) isBefore(created time.Time) bool {
-	return !created.IsZero() && d.Asked && d.Time.Before(created.Add(-skew))
+	return !created.IsZero() && !d.isOfClaim() && d.Time.Before(created.Add(-skew))
 }
+
+// isOfClaim reports whether the scheduler made the decision, for a ResourceClaim.
+func (d Decision) isOfClaim() bool { return !d.Asked && d.Known != "" }
 
 // split returns the decisions of the present pod and those of earlier pods.
 func split(decisions []Decision) (present, earlier []Decision) {

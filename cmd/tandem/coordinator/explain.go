@@ -44,7 +44,7 @@ func (d Decision) result() string {
 }
 
 // Explanation is for people: first the verdict on each container of the present pod, with the reasons and the
-// next step if its pairs are or would be apart, by the present status (nil if unknown). Then the decisions, in
+// next step if its pairs are or would be apart, by the present status (nil if unknown). Then the decisions in
 // the order of the kubelet's calls. Decisions of earlier pods of the name come last, if all are asked for.
 func Explanation(decisions []Decision, now *Status, all bool) []byte {
 	var out bytes.Buffer
@@ -95,7 +95,7 @@ func (d Decision) facts(w *tabwriter.Writer) {
 			line("planned", name+" "+strings.Join(d.Planned[name], " "))
 		}
 		line("result", d.Reason)
-	} else if d.Known != "" { // by the scheduler
+	} else if d.isOfClaim() {
 		line("claim", d.Known)
 		line("result", d.Reason)
 	} else {

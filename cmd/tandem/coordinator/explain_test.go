@@ -122,11 +122,13 @@ func TestEarlierPods(t *testing.T) {
 	}
 	twice := []Decision{decide("gpu", 0, ""), decide("gpu", 1, "")}
 	MarkEarlier(twice, time.Time{})
-	if text := string(Explanation(twice, nil, false)); !strings.Contains(text, "1 more decision of earlier pods") ||
+	text := string(Explanation(twice, nil, false))
+	if !strings.Contains(text, "1 more decision of earlier pods") ||
 		strings.Count(text, "gpu of") != 1 {
 		t.Error(text)
 	}
-	if text := string(Explanation(twice, nil, true)); strings.Index(text, "EARLIER PODS") < strings.Index(text, "1. ") ||
+	text = string(Explanation(twice, nil, true))
+	if strings.Index(text, "EARLIER PODS") < strings.Index(text, "1. ") ||
 		strings.Count(text, "gpu of") != 2 {
 		t.Error(text)
 	}

@@ -56,8 +56,8 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "   GPU\tSWITCH\tNUMA\tVFS FREE NOW\tVFS HELD BY")
 	for _, a := range list {
-		fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\t%s\n", a.gpu.ID, a.gpu.Switch, numaText(a.gpu.NUMA), len(a.free), a.all,
-			cmp.Or(strings.Join(ownersOf(a.held), " "), "-"))
+		fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\t%s\n", a.gpu.ID, a.gpu.Switch, numaText(a.gpu.NUMA), len(a.free),
+			a.all, cmp.Or(strings.Join(ownersOf(a.held), " "), "-"))
 	}
 	w.Flush() // into memory
 	for _, vf := range far(gpus, vfs) {

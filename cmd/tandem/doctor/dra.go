@@ -28,7 +28,7 @@ func unpublishedGPUs(notes []string) []Finding {
 		Why:     "No pod gets a GPU here.",
 		Fix: []string{
 			"look at the pod of tandem-dra on this node: kubectl logs",
-			"if it waits for NVML: set gpu.driverRoot=/, or /run/nvidia/driver if the GPU operator installs the driver",
+			"if it waits for NVML: set gpu.driverRoot=/, or /run/nvidia/driver if the GPU operator installs it",
 			"if gpu.vendor is another vendor's: set gpu.vendor=auto",
 		},
 	})
@@ -59,9 +59,9 @@ func staleKubelet(s staleResources) []Finding {
 	f := Finding{
 		ID: "kubelet-stale-resources", Severity: Warning,
 		Summary: "The kubelet still has resources of device plugins, and this node is in DRA mode.",
-		Why: "A kubelet with the Topology Manager policy restricted or single-numa-node rejects pods that request " +
-			"these resources (TopologyAffinityError), until five minutes after the device plugins have stopped, and " +
-			"as long as one of their pods runs.",
+		Why: "A kubelet with the Topology Manager policy restricted or single-numa-node rejects pods that " +
+			"request these resources (TopologyAffinityError), until five minutes after the device plugins have " +
+			"stopped, and as long as one of their pods runs.",
 		Fix: []string{"restart the kubelet, which ends no pod: systemctl restart kubelet"},
 	}
 	if s.rejects {

@@ -106,8 +106,8 @@ func refusedPods(r refusedFacts) []Finding {
 		Why:      "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
 	}
 	if r.always > 0 {
-		f.Fix = append(f.Fix, "a shape that is always rejected: request another number of devices or CPUs; finding "+
-			"refused-shapes has the cause, and no scheduler can help on this node")
+		f.Fix = append(f.Fix, "a shape that is always rejected: request another number of devices or CPUs; "+
+			"finding refused-shapes has the cause, and no scheduler can help on this node")
 	}
 	if r.busy+r.unknown > 0 {
 		f.Why = "The default scheduler counts devices without regard to NUMA nodes. " + packing + " " + f.Why

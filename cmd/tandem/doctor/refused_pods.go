@@ -59,7 +59,9 @@ const mostGroups = 16
 
 // Flags returns the pods as values of the flag, at least one value. Requests of rare groups are left out.
 func (r RefusedPods) Flags() []string {
-	sorted := slices.SortedStableFunc(slices.Values(r), func(a, b RefusedGroup) int { return b.Number - a.Number })
+	sorted := slices.SortedStableFunc(slices.Values(r), func(a, b RefusedGroup) int {
+		return b.Number - a.Number
+	})
 	values, rest := []string{}, 0
 	for i, group := range sorted {
 		if i >= mostGroups || group.requests() == "" {
@@ -74,7 +76,7 @@ func (r RefusedPods) Flags() []string {
 	return values
 }
 
-// requests returns the requests as "cpu=8,example.com/gpu=2;example.com/vf=1", containers one after the other.
+// requests returns the requests as "cpu=8,example.com/gpu=2;example.com/vf=1", one container after the other.
 func (g RefusedGroup) requests() string {
 	var containers []string
 	for _, c := range g.Containers {

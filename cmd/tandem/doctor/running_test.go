@@ -30,7 +30,8 @@ func TestPlugins(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", c.plugins, got, c.want)
 		}
 	}
-	if got := AskPlugins(t.Context(), t.TempDir(), nil, ""); got.Unenforced+got.Unoffered != "" || len(got.Kinds) > 0 {
+	got := AskPlugins(t.Context(), t.TempDir(), nil, "")
+	if got.Unenforced+got.Unoffered != "" || len(got.Kinds) > 0 {
 		t.Errorf("where none runs: %+v", got)
 	}
 }

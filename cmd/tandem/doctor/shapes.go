@@ -89,7 +89,7 @@ func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
 	return e.policy().Nodes(demands...)
 }
 
-// policy returns the kubelet's policy if that policy refuses containers, else the policy that Tandem requires.
+// policy returns the kubelet's policy if the policy refuses containers, else the policy that Tandem requires.
 func (e emptyNode) policy() hints.Policy {
 	if hints.Policy(e.kubelet.Policy) == hints.SingleNUMANode {
 		return hints.SingleNUMANode

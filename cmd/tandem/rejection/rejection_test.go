@@ -70,7 +70,8 @@ func TestVerdicts(t *testing.T) {
 		why, next          string
 	}{
 		"busy": {4, busy, pod(2, 2, ""), false, true, "now no set of NUMA nodes has enough free devices of each " +
-			"resource. The empty node admits the pod on 1 NUMA node.", "wait for the end of team/a, then create team/train"},
+			"resource. The empty node admits the pod on 1 NUMA node.",
+			"wait for the end of team/a, then create team/train"},
 		"always": {16, nil, pod(5, 5, ""), false, false, "even with all devices free: the smallest sets of NUMA " +
 			"nodes for its resources have no set in common", "admits 1+1, 2+2, 3+3, 4+4; kubectl tandem doctor gpu-1"},
 		"too many": {4, nil, pod(9, 0, ""), false, false, "it has 8 healthy devices of example.com/gpu",
@@ -98,7 +99,7 @@ func TestText(t *testing.T) {
 	text := strings.Join(strings.Fields(string(r.Text())), " ")
 	at := 0
 	for _, want := range []string{
-		"team/train was rejected by the kubelet's Topology Manager on node gpu-1 (policy restricted, scope pod) why ",
+		"team/train was rejected by the kubelet's Topology Manager on node gpu-1 (policy restricted, scope pod)",
 		" next wait for the end of team/a",
 		"container worker requests 2 example.com/gpu, 2 example.com/vf, 8 exclusive CPUs",
 		"RESOURCE REQUESTED NUMA FREE NOW example.com/gpu 2 0 1/4 1 1/4 example.com/vf 2 0 4/4 1 4/4",

@@ -23,15 +23,15 @@ func (n *node) verdict(r *Rejection, pod []intent.Container) (why, next string) 
 		return "The pod requests no device that Tandem's plugins offer on this node.",
 			"kubectl tandem status shows the offered devices of each node"
 	case r.FitsNow && cpus > 0:
-		return "The devices fit the free devices of this node now. The kubelet rejected the pod for its exclusive " +
-				"CPUs, or a pod has released devices since.",
+		return "The devices fit the free devices of this node now. The kubelet rejected the pod for its " +
+				"exclusive CPUs, or a pod has released devices since.",
 			doctor + " lists numbers of CPUs with which the node admits these devices"
 	case r.FitsNow:
 		return "The devices fit the free devices of this node now: a pod has released devices since the rejection.",
 			"create the pod again"
 	case r.FitsEmpty:
-		return "The node admits this pod only while less of it is in use: now no set of NUMA nodes has enough free " +
-			"devices of each resource. " + n.whereEmpty(pod), n.release(r, pod)
+		return "The node admits this pod only while less of it is in use: now no set of NUMA nodes has enough " +
+			"free devices of each resource. " + n.whereEmpty(pod), n.release(r, pod)
 	default:
 		return "This node always rejects this pod, even with all devices free: " + n.refusal(pod),
 			n.otherShape(r, pod)
@@ -79,8 +79,8 @@ func (n *node) release(r *Rejection, pod []intent.Container) string {
 		}
 		return strings.Compare(a, b)
 	})
-	again := ", then create " + r.Pod + " again; tandem-scheduler (scheduler.enabled in the chart) selects a node " +
-		"that admits the pod"
+	again := ", then create " + r.Pod + " again; tandem-scheduler (scheduler.enabled in the chart) selects a " +
+		"node that admits the pod"
 	for _, holder := range holders {
 		if n.admit(pod, n.taken(holder)) == nil {
 			return "wait for the end of " + holder + again
@@ -114,7 +114,7 @@ func (n *node) otherShape(r *Rejection, pod []intent.Container) string {
 		}
 		break
 	}
-	doctor := fmt.Sprintf("kubectl tandem doctor %s lists the shapes that the node always rejects, with remedies",
+	doctor := fmt.Sprintf("kubectl tandem doctor %s lists the shapes that the node always rejects, with fixes",
 		r.Node)
 	if len(fits) == 0 {
 		return doctor
