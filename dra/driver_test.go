@@ -97,6 +97,7 @@ func TestGates(t *testing.T) {
 			if err := gpusAnew(&config, gpus); err != nil {
 				t.Fatal(err)
 			}
+			config.NoGPUs = "a reason for absent GPUs"
 			n.start(config)
 			plain := contains(test.off, "DRAPartitionableDevices")
 			devices := c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
@@ -111,6 +112,9 @@ func TestGates(t *testing.T) {
 			answer := n.status(t)
 			if answer.GetMode() != string(mode.DRA) || len(answer.GetNotes()) < len(test.notes) {
 				t.Errorf("mode %s, notes %q", answer.GetMode(), answer.GetNotes())
+			}
+			if !contains(answer.GetNotes(), config.NoGPUs) {
+				t.Errorf("notes %q lack the absent GPUs", answer.GetNotes())
 			}
 			for _, gate := range test.notes {
 				if !strings.Contains(strings.Join(answer.GetNotes(), "\n"), "feature gate "+gate+" ") {

@@ -178,7 +178,7 @@ func TestTold(t *testing.T) {
 		t.Errorf("%v", one)
 	}
 	if _, err := coordination.Explain(t.Context(), n.run(), "team", "none", ""); err == nil ||
-		!strings.Contains(err.Error(), "no claim of pod team/none") {
+		!strings.Contains(err.Error(), "explain pod team/none: no claim of the pod is prepared") {
 		t.Errorf("%v", err)
 	}
 	stop()

@@ -35,13 +35,14 @@ func TestDoctorCannotCountRefusedPods(t *testing.T) {
 	}
 }
 
-// TestDoctorWithoutProcess: a container without the host's PIDs sees no kubelet: doctor reports that the flags
-// are unknown, unless the file was named.
+// TestDoctorWithoutProcess: a container without the host's PIDs sees no kubelet: doctor reports unknown
+// flags, unless the file was named.
 func TestDoctorWithoutProcess(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.remove("proc")
-	if _, stdout, _ := run(s.command()...); !strings.Contains(stdout, "its flags are unknown: the settings are those of") {
+	_, stdout, _ := run(s.command()...)
+	if !strings.Contains(stdout, "its flags are unknown: the settings are those of") {
 		t.Error(stdout)
 	}
 	s.with("--kubelet-config", s.path("kubelet/config.yaml"))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -136,5 +137,38 @@ func TestByNode(t *testing.T) {
 	}
 	if got := two.flags(ofDoctor); fmt.Sprint(got) != "[--kubelet-dir=/b --run-dir=/a]" {
 		t.Errorf("passes on %v", got)
+	}
+}
+
+// TestSameAnswers: daemons of a node with the same error are quoted once.
+func TestSameAnswers(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{options: Options{Timeout: time.Minute}, exec: answers(
+		map[string]func(context.Context, command) error{
+			"a": fails(1, "tandem: unknown pod"), "b": fails(1, "tandem: unknown pod"), "c": fails(1, "tandem: other"),
+		},
+	)}
+	n := c.node(t.Context(), "node", []Daemon{{Pod: "a"}, {Pod: "b"}, {Pod: "c"}})
+	if want := "/a: tandem: unknown pod; /c: tandem: other"; n.Error != want {
+		t.Errorf("%q, want %q", n.Error, want)
+	}
+}
+
+// TestEarlierDaemons: daemons that do not know the newer flags are asked without.
+func TestEarlierDaemons(t *testing.T) {
+	t.Parallel()
+	var asked [][]string
+	c := &Cluster{options: Options{Timeout: time.Minute}}
+	c.exec = func(_ context.Context, _ Daemon, how command) error {
+		asked = append(asked, how.args)
+		if slices.Contains(how.args, "--all") {
+			return fails(2, "tandem explain: unknown flag: --all")(t.Context(), how)
+		}
+		return says("decisions")(t.Context(), how)
+	}
+	printed, err := c.decisions(t.Context(), Question{Namespace: "n", Pod: "p", Format: "table", All: true}, nil,
+		[]Daemon{{Pod: "a"}})
+	if err != nil || string(printed) != "decisions" || len(asked) != 2 {
+		t.Errorf("%s, %v, asked %q", printed, err, asked)
 	}
 }
