@@ -182,7 +182,7 @@ func (s *joinStream) run(ctx context.Context) error {
 // announcement beyond the limits is logged and not sent.
 func (s *joinStream) announce(ctx context.Context, a *api.Announcement) error {
 	if err := checkAnnouncement(a); err != nil {
-		s.member.log.Error("placing devices of a resource without the other plugin: the announcement exceeds a limit",
+		s.member.log.Error("placing devices of a resource without the other plugin: announcement exceeds a limit",
 			"resource", a.GetResource(), "reason", status.Convert(err).Message())
 		return nil
 	}

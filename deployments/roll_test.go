@@ -57,7 +57,7 @@ func (r roller) write(name, content string) {
 // run returns the output of the script, and the calls of kubectl without the first, for the DaemonSet.
 func (r roller) run(args ...string) (said, log string, err error) {
 	r.t.Helper()
-	os.Remove(filepath.Join(r.dir, "log"))
+	_ = os.Remove(filepath.Join(r.dir, "log")) // there is none before the first run
 	cmd := exec.Command("sh", append([]string{"kubelet/roll.sh"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECTL="+filepath.Join(r.dir, "kubectl"), "PAUSE=0")
 	out, err := cmd.CombinedOutput()

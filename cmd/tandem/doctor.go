@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
 // examiner is the command line of doctor.
@@ -171,6 +173,11 @@ func (x *examiner) read(ctx context.Context) error {
 		return err
 	}
 	x.node.Mode, x.node.Notes = doctor.RunningMode(ctx, x.node.RunDir)
+	for _, note := range x.node.Notes {
+		if strings.HasPrefix(note, gpu.Unpublished) {
+			x.node.NoGPUs = append(x.node.NoGPUs, note)
+		}
+	}
 	x.node.Plugins = doctor.AskPlugins(ctx, x.node.RunDir, x.node.Sys, x.vendor)
 	if x.node.VFs, x.node.Guess, err = x.readVFs(ctx, n); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A person asks for the status with little patience, and the source, which works, takes 5 ms. The missing answer
-// is no failure: a question of the kubelet right afterwards asks the source.
+// A person asks for the status with little patience, and the source, which works, takes 5 ms. The missing
+// answer is no failure: a question of the kubelet right afterwards asks the source.
 func TestHurriedCallerPausesNoSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Sources{}

@@ -45,7 +45,7 @@ func AwaitDriver[T any](
 		case <-ticker.C:
 		}
 		if found, err = look(); gpu.IsNoDriver(err) {
-			a.note(flags, err)
+			_ = a.note(flags, err) // it is in the log already
 		}
 	}
 	return found, err

@@ -19,7 +19,7 @@ func MarkEarlier(decisions []Decision, created time.Time) {
 		}
 		of := half{d.Container, d.Resource}
 		if given[of] || refused {
-			begin, given, refused = i, map[half]bool{}, false
+			begin, given = i, map[half]bool{}
 		}
 		given[of] = d.AllocatedAt != nil
 		refused = d.Refusal != ""

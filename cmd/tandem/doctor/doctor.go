@@ -45,6 +45,7 @@ type facts struct {
 	checkpoint checkpoint
 	daemons    daemons
 	notes      []string // of the DRA driver
+	noGPUs     []string // notes about unpublished GPUs
 	claims     preparedClaims
 	stale      staleResources
 	closed     []string // files and folders without permission
@@ -59,7 +60,7 @@ func readFacts(n Node) facts {
 	}
 	f.plugins = n.Plugins
 	if n.Mode == mode.DRA {
-		f.notes, f.stale = n.Notes, n.staleResources(f.kubelet.Facts, read)
+		f.notes, f.noGPUs, f.stale = n.Notes, n.NoGPUs, n.staleResources(f.kubelet.Facts, read)
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
 		f.refused = n.readRefused(f.kubelet.Facts)
@@ -84,7 +85,8 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.refused, refusedPods),
 		finding.Judge(f.plugins, unofferedGPUs, unenforced),
 		finding.Judge(f.sockets, registration, podResources, stockPlugins, draSocket),
-		finding.Judge(f.notes, unpublishedGPUs, draGates),
+		finding.Judge(f.noGPUs, unpublishedGPUs),
+		finding.Judge(f.notes, draGates),
 		finding.Judge(f.stale, staleKubelet),
 		finding.Judge(f.daemons, lostDevices),
 		finding.Judge(f.checkpoint, damagedCheckpoint, offeredTwice, goneDevices),

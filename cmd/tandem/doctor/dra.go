@@ -6,23 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
 // unpublishedGPUs finds GPUs that the DRA driver does not publish, by the driver's notes.
 func unpublishedGPUs(notes []string) []Finding {
-	var list []string
-	for _, note := range notes {
-		if strings.HasPrefix(note, gpu.Unpublished) {
-			list = append(list, note)
-		}
-	}
-	return finding.Of(list, Finding{
+	return finding.Of(notes, Finding{
 		ID: "gpus-not-offered", Severity: Error,
 		Summary: "The DRA driver publishes no GPU of this machine.",
 		Why:     "No pod gets a GPU here.",

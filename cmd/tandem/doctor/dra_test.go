@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -98,7 +97,7 @@ func TestDRAWithoutGPUs(t *testing.T) {
 	if ids := found(n); slices.Contains(ids, "gpus-not-offered") {
 		t.Errorf("it finds %q", ids)
 	}
-	n.Notes = []string{gpu.Unpublished + ": 8 GPUs"}
+	n.NoGPUs = []string{"no GPU is published: 8 GPUs"}
 	if ids := found(n); !slices.Contains(ids, "gpus-not-offered") {
 		t.Errorf("it finds %q", ids)
 	}

@@ -22,6 +22,7 @@ type Node struct {
 	RunDir  string   // "/var/lib/kubelet/device-plugins/tandem"
 	CPUs    int      // whole CPUs that containers request, for the request shapes; 0 for none
 	Notes   []string // features that the DRA driver goes without
+	NoGPUs  []string // notes of the DRA driver about GPUs that are not published
 	Refused Refused  // see AskRefused
 	Plugins Plugins  // see AskPlugins
 	// name of the node in a report for "kubectl tandem doctor", whose reader is not on the node and whose

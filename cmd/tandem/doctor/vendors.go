@@ -52,18 +52,19 @@ func named(name func(vendor) string) string {
 	return strings.Join(names, " or ")
 }
 
-// nodesFix returns the remedy for missing device nodes: the modules to load, and the programs that make nodes.
+// nodesFix returns the remedy for missing device nodes: the modules to load, and the programs that make
+// nodes.
 func nodesFix() string {
 	var modules []string
-	makers := ""
+	var makers strings.Builder
 	for _, v := range vendors {
 		modules = append(modules, v.driver)
 		if v.maker != "" {
-			makers += "; " + v.title + "'s nodes are created by " + v.maker
+			makers.WriteString("; " + v.title + "'s nodes are created by " + v.maker)
 		}
 	}
 	modules = append(modules, "ib_uverbs")
-	return "modprobe the node's module (" + strings.Join(modules, ", ") + " or rdma_ucm)" + makers
+	return "modprobe the node's module (" + strings.Join(modules, ", ") + " or rdma_ucm)" + makers.String()
 }
 
 func titleOf(v vendor) string  { return v.title }

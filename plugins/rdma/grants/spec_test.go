@@ -89,7 +89,8 @@ func TestSpecIsWrittenWithPoolAfterWait(t *testing.T) {
 	f.spec.mu.Lock()
 	written := make(chan error, 1)
 	go func() {
-		written <- f.spec.Write(f.host, func() pools.Pool { return f.pool }, granted(vfB, "/dev/infiniband/uverbs3"))
+		pool := func() pools.Pool { return f.pool }
+		written <- f.spec.Write(f.host, pool, granted(vfB, "/dev/infiniband/uverbs3"))
 	}()
 	f.pool = poolOf(t, vfA, vfB)
 	f.spec.mu.Unlock()

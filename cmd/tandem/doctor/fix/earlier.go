@@ -14,13 +14,13 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 )
 
-// earlierDropIn has the content of Tandem's file from before the last change, nothing if there was no file. It
-// exists from a change until the kubelet is known to be well with the change, or the change is undone. The
+// earlierDropIn has the content of Tandem's file from before the last change, nothing if there was no file.
+// It exists from a change until the kubelet is known to be well with the change, or the change is undone. The
 // kubelet does not read the file, because the name ends in another way than .conf.
 const earlierDropIn = DropIn + ".before"
 
-// settled is the age at which a kubelet is well with the settings of its start: a kubelet that does not accept
-// its settings ends within seconds.
+// settled is the age at which a kubelet is well with the settings of its start: a kubelet that does not
+// accept its settings ends within seconds.
 const settled = time.Minute
 
 // change replaces Tandem's file, and keeps the content from before.
@@ -35,8 +35,8 @@ func (x fixer) change(after managers.Facts, content []byte) error {
 	return err
 }
 
-// keep writes the current content of Tandem's file into a file next to it. The file of an earlier change, with
-// which the kubelet was not well yet, stays.
+// keep writes the current content of Tandem's file into a file next to it. The file of an earlier change,
+// with which the kubelet was not well yet, stays.
 func (x fixer) keep(at settings.Files) error {
 	folder, err := x.open(at.Dir)
 	if err != nil {
@@ -78,7 +78,8 @@ func (x fixer) earlier(dir string) ([]byte, error) {
 	return content, nil
 }
 
-// settle forgets the content from before the last change if the kubelet has run with the change for long enough.
+// settle forgets the content from before the last change if the kubelet has run with the change for long
+// enough.
 func (x fixer) settle(p settings.Process, now managers.Facts) error {
 	if p.Age <= settled || len(now.Changed) > 0 {
 		return nil
@@ -89,8 +90,8 @@ func (x fixer) settle(p settings.Process, now managers.Facts) error {
 	return x.forget(now.At.Dir)
 }
 
-// forget removes the content from before the last change: the kubelet is well with the change, or the change is
-// undone.
+// forget removes the content from before the last change: the kubelet is well with the change, or the change
+// is undone.
 func (x fixer) forget(dir string) error {
 	folder, err := x.open(dir)
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fix writes the settings that a kubelet lacks into a file of Tandem's own in the kubelet's folder of
-// drop-ins, and removes the file. It changes no file of another owner. Until the kubelet is well with a change,
-// the content from before the change is next to the file, for [RollBack].
+// drop-ins, and removes the file. It changes no file of another owner. Until the kubelet is well with a
+// change, the content from before the change is next to the file, for [RollBack].
 package fix
 
 import (
@@ -32,8 +32,8 @@ func Run(out io.Writer, n managers.Kubelet, c Change) error {
 	return fixer{out: out, node: n, open: settings.OpenFolder}.fix(c)
 }
 
-// RollBack removes Tandem's file. With last, RollBack undoes the last change only: Tandem's file has the content
-// from before the change again.
+// RollBack removes Tandem's file. With last, RollBack undoes the last change only: Tandem's file has the
+// content from before the change again.
 func RollBack(out io.Writer, n managers.Kubelet, last bool) error {
 	return fixer{out: out, node: n, open: settings.OpenFolder}.rollBack(last)
 }

@@ -25,7 +25,8 @@ func TestWholeNodesReserved(t *testing.T) {
 		t.Fatalf("%d findings", len(findings))
 	}
 	for number, found := range findings {
-		if want := fmt.Sprintf("All CPUs of NUMA node %d are reserved for the system.", number); found.Summary != want {
+		want := fmt.Sprintf("All CPUs of NUMA node %d are reserved for the system.", number)
+		if found.Summary != want {
 			t.Errorf("finding %d is %q", number, found.Summary)
 		}
 	}
