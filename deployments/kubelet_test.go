@@ -317,8 +317,8 @@ func TestNodeWithoutFile(t *testing.T) {
 	n.settled()
 }
 
-// A pod that is killed before or after the restart leaves settings that the kubelet may not bear. The next pod
-// undoes the change then, whether there was a file before or not.
+// A pod that is killed before or after the restart leaves settings that the kubelet may not bear. The next
+// pod undoes the change then, whether there was a file before or not.
 func TestUndoOfInterrupted(t *testing.T) {
 	for _, at := range []string{"interrupted-before", "interrupted-after"} {
 		for _, earlier := range []bool{false, true} {

@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// withoutNearVFs lets a started pod take all VFs of the first GPU's switch: a pod with four pairs then has one
-// that is apart.
+// withoutNearVFs lets a started pod take all VFs of the first GPU's switch: a pod with four pairs then has
+// one that is apart.
 func (a *admission) withoutNearVFs() {
 	greedy := a.pending("greedy", wish{0, 4})
 	var near []string

@@ -127,8 +127,8 @@ func (e *Evidence) likeliest(q Question, candidates []Asker) *Asker {
 	return &likeliest
 }
 
-// alignments returns the alignments of candidates, without duplicates, and "" for a pod that no request source
-// lists.
+// alignments returns the alignments of candidates, without duplicates, and "" for a pod that no request
+// source lists.
 func alignments(candidates []Asker, unlisted bool) (all []intent.Alignment) {
 	if unlisted {
 		all = append(all, "")

@@ -171,8 +171,8 @@ func TestLinksAreReadLater(t *testing.T) {
 	}
 }
 
-// The memory of a GPU that could not be read at the first look is known after the first look that reads it, and
-// stays known while it cannot be read again.
+// The memory of a GPU that could not be read at the first look is known after the first look that reads it,
+// and stays known while it cannot be read again.
 func TestMemoryIsReadLater(t *testing.T) {
 	t.Parallel()
 	backend := &scripted{}

@@ -23,8 +23,9 @@ const (
 
 // keepFiles maintains the CDI spec and the device-info files until ctx is done. Binding a driver renumbers
 // device nodes without any other change of a device, so the spec is computed after every scan of the machine.
-// A container that starts between the kernel's event and that scan, at most a second, gets the previous device
-// nodes. The same applies to every container if device nodes are not passed by CDI, and while no plugin runs.
+// A container that starts between the kernel's event and that scan, at most a second, gets the previous
+// device nodes. The same applies to every container if device nodes are not passed by CDI, and while no
+// plugin runs.
 func (p *Plugin) keepFiles(ctx context.Context) {
 	ticker := time.NewTicker(filesPause)
 	defer ticker.Stop()

@@ -79,7 +79,8 @@ func (v *VFs) bringUp(d pools.Device, up func(netdev string) error) {
 	}
 	switch err := up(netdevs[0]); {
 	case errors.Is(err, syscall.EPERM):
-		v.log.Info("netdev is down and stays down, because the capability NET_ADMIN is missing", "netdev", netdevs[0])
+		v.log.Info("netdev is down and stays down, because the capability NET_ADMIN is missing",
+			"netdev", netdevs[0])
 	case err != nil:
 		v.log.Warn("netdev not set up; the HCA may lack a port", "device", d.Name(), "error", err)
 	}

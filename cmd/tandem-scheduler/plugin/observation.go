@@ -73,8 +73,8 @@ func (s *observation) before() *verdict.State {
 }
 
 // verdict returns the kubelet's verdict on a pod that is sent now. Pods on their way may be admitted before
-// or after the pod, and before or after others end. In every order the kubelet must admit the pod, and must not
-// refuse another pod because of it.
+// or after the pod, and before or after others end. In every order the kubelet must admit the pod, and must
+// not refuse another pod because of it.
 func (s *observation) verdict(pod *v1.Pod, request request) verdict.Verdict {
 	v, known := s.class.verdicts.find(request)
 	if !known {

@@ -92,8 +92,8 @@ func TestPageOfDRANamesAll(t *testing.T) {
 	}
 }
 
-// TestVFsAloneOfDRA: one VF of each PF is only in the pair of its switch's GPU, unless the PF has one VF only,
-// as the page says.
+// TestVFsAloneOfDRA: one VF of each PF is only in the pair of its switch's GPU, unless the PF has one VF
+// only, as the page says.
 func TestVFsAloneOfDRA(t *testing.T) {
 	if !strings.Contains(draPage(t), "publishes n-1 VFs alone for each PF") {
 		t.Error("the page does not have the number of VFs alone")
