@@ -99,7 +99,8 @@ func TestTheBestSourceThatWorks(t *testing.T) {
 		if got, _ := within(t, s, time.Second); got != PodsAPI {
 			t.Errorf("after the pause %s", got)
 		}
-		if n := strings.Count(lines.String(), "\n"); n != 2 || !strings.Contains(lines.String(), "available again") {
+		text := lines.String()
+		if n := strings.Count(text, "\n"); n != 2 || !strings.Contains(text, "available again") {
 			t.Errorf("log:\n%s", lines)
 		}
 	})

@@ -71,10 +71,11 @@ func TestSettled(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.Now = time.Now().Add(test.later)
-			if err := (fixer{out: io.Discard, node: n, open: settings.OpenFolder}).fix(Change{true, true}); err != nil {
+			silent := fixer{out: io.Discard, node: n, open: settings.OpenFolder}
+			if err := silent.fix(Change{true, true}); err != nil {
 				t.Fatal(err)
 			}
-			if err := (fixer{out: io.Discard, node: n, open: settings.OpenFolder}).rollBack(true); err != nil {
+			if err := silent.rollBack(true); err != nil {
 				t.Fatal(err)
 			}
 			back := "nothing"
