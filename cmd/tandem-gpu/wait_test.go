@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -163,8 +164,11 @@ func TestAMDDriverComesLater(t *testing.T) {
 
 // TestNodeWithoutGPUIsReady: without a GPU on PCI no driver is expected, and no rollout waits.
 func TestNodeWithoutGPUIsReady(t *testing.T) {
-	flags := layout(t, "oci-mi300x-derived") // none of NVIDIA's
-	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
+	flags := layout(t, "oci-mi300x-derived")
+	devices := filepath.Join(flags.SysfsRoot, "bus/pci/devices")
+	if err := errors.Join(
+		os.MkdirAll(flags.DevRoot, 0o750), os.RemoveAll(devices), os.Mkdir(devices, 0o750),
+	); err != nil {
 		t.Fatal(err)
 	}
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
