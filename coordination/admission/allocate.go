@@ -4,11 +4,9 @@ package admission
 
 import (
 	"context"
-	"sync"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
-	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
 // Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
@@ -19,17 +17,11 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	o.checkpoint, o.checkpointErr = c.Recorded()
 	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all reads together
 	defer cancel()
-	before, now := c.current(), c.now()
-	var double refusal
-	var reads sync.WaitGroup
-	reads.Go(func() {
-		_ = survive.Do(c.Log, func() error { // no refusal after a panic
-			double = c.reader.findConflict(looking, before, now, name, ids)
-			return nil
-		})
-	})
-	gone := c.reader.readRecipient(looking, before, now, name, ids, &o)
-	reads.Wait()
+	// a kubelet that hangs leaves half of the time for the request sources
+	first, cancelFirst := context.WithTimeout(looking, bounded.Look/2)
+	defer cancelFirst()
+	double := c.reader.findConflict(first, c.current(), c.now(), name, ids)
+	gone := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)
 	err = c.decide(func(tx *transaction) error {
 		refusable := ctx.Err() == nil
 		if double.said != "" && !refusable {

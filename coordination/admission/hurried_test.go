@@ -14,8 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// PodResources Get hangs during an Allocate: the request source is read at the same time, not with the rest
-// of the time.
+// PodResources Get hangs during an Allocate: the request source is read with half of the time.
 func TestAllocateAsksASourceInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
