@@ -4,6 +4,7 @@
 package file
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -26,6 +27,12 @@ func ReplaceDurably(file string, content []byte, mode os.FileMode) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close()) // the directory contains the name and needs its own sync
+}
+
+// Holds reports whether a file has a content, so that there is no reason to replace the file.
+func Holds(file string, content []byte) bool {
+	present, err := os.ReadFile(file)
+	return err == nil && bytes.Equal(present, content)
 }
 
 func replace(file string, content []byte, mode os.FileMode, sync func(*os.File) error) (err error) {

@@ -70,13 +70,17 @@ func Read(name string) (File, error) {
 	return p, nil
 }
 
-// Write writes a pairs file and creates its directory. A running container keeps the file with which it
-// started.
+// Write writes a pairs file and creates its directory, unless the file has the content already. A running
+// container keeps the file with which it started.
 func (p File) Write(name string) error {
 	content, err := json.MarshalIndent(p, "", "  ")
+	content = append(content, '\n')
+	if err == nil && file.Holds(name, content) {
+		return nil
+	}
 	err = errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700))
 	if err == nil {
-		err = file.Replace(name, append(content, '\n'), 0o444)
+		err = file.Replace(name, content, 0o444)
 	}
 	if err != nil {
 		return fmt.Errorf("write pairs: %w", err)

@@ -3,7 +3,6 @@
 package claims
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,7 +107,7 @@ func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) er
 	if err != nil {
 		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
 	}
-	if before, err := os.ReadFile(name); err == nil && bytes.Equal(before, content) {
+	if file.Holds(name, content) {
 		return nil // runtimes reread all specs after each write
 	}
 	if err := os.MkdirAll(f.cdiDir, 0o755); err != nil {

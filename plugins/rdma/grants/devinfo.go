@@ -3,7 +3,6 @@
 package grants
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -85,7 +84,7 @@ func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
 	}
 	name := h.DevinfoPath(pool.Name, d.ID)
 	content, err := json.Marshal(newDeviceInfo(d, g))
-	if before, unread := os.ReadFile(name); err == nil && unread == nil && bytes.Equal(before, content) {
+	if err == nil && file.Holds(name, content) {
 		return nil // as mostly; a write takes many times as long
 	}
 	if err == nil {
