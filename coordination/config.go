@@ -58,6 +58,14 @@ const Every = "*"
 // both vendors and the pools append the number of a replica after two colons.
 func (h Holders) Has(id string) bool { return h.of(id) != "" || h[Every] != "" }
 
+// Why returns a sentence with the reason for withholding all devices, "" if the holders are known.
+func (h Holders) Why() string {
+	if h[Every] == "" {
+		return ""
+	}
+	return "all devices are withheld: " + h[Every]
+}
+
 // of returns the holder of a device, "" for none.
 func (h Holders) of(id string) string {
 	original, _, _ := strings.Cut(id, "::")

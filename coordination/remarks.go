@@ -38,8 +38,8 @@ func (r remarks) claims(resources []*api.Resource) []string {
 		return nil
 	}
 	holders, _ := r.config.Withheld.Latest()
-	if reason := holders[Every]; reason != "" {
-		return []string{"all devices are withheld: " + reason}
+	if why := holders.Why(); why != "" {
+		return []string{why}
 	}
 	held := map[string][]string{}
 	for _, resource := range resources {

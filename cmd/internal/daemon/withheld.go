@@ -65,10 +65,7 @@ func (w *withheld) Run(ctx context.Context) {
 func (w *withheld) Remark() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if why := w.holders[coordination.Every]; why != "" {
-		return "all devices are withheld: " + why
-	}
-	return ""
+	return w.holders.Why()
 }
 
 // look reads the file. An unreadable file changes nothing: in the mode of device plugins no claims are
@@ -100,7 +97,7 @@ func (w *withheld) set(holders coordination.Holders) {
 	if maps.Equal(holders, w.holders) {
 		return
 	}
-	if holders[coordination.Every] == "" {
+	if holders.Why() == "" {
 		w.log.Warn("withholding devices of claims that were prepared while the node was in DRA mode",
 			"devices", len(holders))
 	}
