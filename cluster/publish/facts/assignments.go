@@ -3,10 +3,11 @@
 package facts
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -32,33 +33,31 @@ type deviceHolders struct {
 	exclusive Exclusive
 }
 
-// read adds the assignments to facts.
-func (a *assignments) read(ctx context.Context, r *Reader, f *Facts) {
-	add := func(subject string, known bool, err error) {
-		if r.works(subject, err) {
-			return
-		}
-		if known {
-			f.Stale = errors.Join(f.Stale, err)
-		} else {
-			f.Unread = errors.Join(f.Unread, fmt.Errorf("%w: %w", ErrUnread, err))
-		}
-	}
-	err := a.readDevices(ctx, r)
-	add(checkpoint, a.devices != nil, err)
+// attempt is the result of reading a subject.
+type attempt struct {
+	subject string
+	known   bool // by this attempt or an earlier one
+	err     error
+}
+
+// read reads the assignments, with the kubelet's list of pods, and adds them to facts.
+func (a *assignments) read(kubeletDir string, list func() ([]corev1.Pod, bool), f *Facts) (all []attempt) {
+	err := a.readDevices(kubeletDir, list)
+	all = append(all, attempt{checkpoint, a.devices != nil, err})
 	if a.devices != nil {
 		f.Devices, f.Gone, f.Exclusive = a.devices.devices, a.devices.gone, a.devices.exclusive
 	}
 	if f.HasCPUs() {
-		err := readState(r.config.KubeletDir, CPUStateFile, &a.cpus)
-		add(CPUStateFile, a.cpus != nil, err)
+		err := readState(kubeletDir, CPUStateFile, &a.cpus)
+		all = append(all, attempt{CPUStateFile, a.cpus != nil, err})
 		f.CPUs = valueOf(a.cpus)
 	}
 	if f.HasMemory() {
-		err := readState(r.config.KubeletDir, MemoryStateFile, &a.memory)
-		add(MemoryStateFile, a.memory != nil, err)
+		err := readState(kubeletDir, MemoryStateFile, &a.memory)
+		all = append(all, attempt{MemoryStateFile, a.memory != nil, err})
 		f.Memory = valueOf(a.memory)
 	}
+	return all
 }
 
 func valueOf[T any](p *T) (value T) {
@@ -69,14 +68,14 @@ func valueOf[T any](p *T) (value T) {
 }
 
 // readDevices reads the devices of pods. An absent checkpoint is empty, because no pod has had a device yet.
-func (a *assignments) readDevices(ctx context.Context, r *Reader) error {
+func (a *assignments) readDevices(kubeletDir string, list func() ([]corev1.Pod, bool)) error {
 	recorded, err := a.checkpoint.Read()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w", kubelet.CheckpointPath(r.config.KubeletDir), err)
+		return fmt.Errorf("%s: %w", kubelet.CheckpointPath(kubeletDir), err)
 	}
 	read := &deviceHolders{devices: held(recorded)}
 	var living *holders.Pods
-	if pods, told := r.pods(ctx); told { // after the checkpoint
+	if pods, told := list(); told { // after the checkpoint
 		living, read.exclusive = holders.OfKubelet(pods), exclusive(pods)
 	}
 	read.gone = gone(recorded, living)

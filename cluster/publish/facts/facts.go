@@ -6,6 +6,7 @@ package facts
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -45,6 +46,12 @@ type Resource struct {
 
 // Container identifies a container of a pod.
 type Container struct{ PodUID, Name string }
+
+// container returns the container of a name in the checkpoint.
+func container(name string) Container {
+	uid, name, _ := strings.Cut(name, "/")
+	return Container{PodUID: uid, Name: name}
+}
 
 // Held has the devices of a container.
 type Held struct {

@@ -3,7 +3,6 @@
 package facts
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -24,18 +23,6 @@ type Gone map[string]bool
 // their deletion (pkg/noderesourcetopology/podprovider in sigs.k8s.io/scheduler-plugins, informer mode
 // Dedicated).
 type Exclusive []types.NamespacedName
-
-// pods requests the kubelet's pods, which include all running pods of an earlier checkpoint. It returns false
-// if the kubelet does not list pods, which is no error: kubelets before 1.37 cannot.
-func (r *Reader) pods(ctx context.Context) (pods []corev1.Pod, told bool) {
-	if r.config.Pods == nil {
-		return nil, false
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	pods, err := r.config.Pods(ctx)
-	return pods, err == nil
-}
 
 // gone returns the pods of the checkpoint that hold nothing, according to package holders, which the
 // coordinator uses too.

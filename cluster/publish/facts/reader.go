@@ -4,9 +4,10 @@ package facts
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,8 +66,29 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 		Tree: tree, Resources: resources, NUMANodes: r.numaNodes(tree),
 		Kubelet: r.configuration(ctx),
 	}
-	r.assigned.read(ctx, r, &f)
+	list := func() ([]corev1.Pod, bool) { return r.pods(ctx) }
+	for _, a := range r.assigned.read(r.config.KubeletDir, list, &f) {
+		switch {
+		case r.works(a.subject, a.err):
+		case a.known:
+			f.Stale = errors.Join(f.Stale, a.err)
+		default:
+			f.Unread = errors.Join(f.Unread, fmt.Errorf("%w: %w", ErrUnread, a.err))
+		}
+	}
 	return f
+}
+
+// pods requests the kubelet's pods, which include all running pods of an earlier checkpoint. It returns false
+// if the kubelet does not list pods, which is no error: kubelets before 1.37 cannot.
+func (r *Reader) pods(ctx context.Context) (pods []corev1.Pod, told bool) {
+	if r.config.Pods == nil {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	pods, err := r.config.Pods(ctx)
+	return pods, err == nil
 }
 
 // numaNodes returns the machine's NUMA nodes. It reads them, two files per CPU, once per tree and per start
@@ -131,9 +153,4 @@ var consequences = map[string]string{
 		"kubelet's flags",
 	CPUStateFile:    "CPUs of containers not read; publishing the last known CPUs, none if never read",
 	MemoryStateFile: "memory of containers not read; publishing the last known memory, none if never read",
-}
-
-func container(name string) Container {
-	uid, name, _ := strings.Cut(name, "/")
-	return Container{PodUID: uid, Name: name}
 }
