@@ -137,3 +137,12 @@ func (d Daemon) flags(names map[string]string) (list []string) {
 	}
 	return list
 }
+
+// find returns the daemon of a program; running daemons come first.
+func find(daemons []Daemon, program string) (Daemon, bool) {
+	at := slices.IndexFunc(daemons, func(d Daemon) bool { return d.Program == program })
+	if at < 0 {
+		return Daemon{}, false
+	}
+	return daemons[at], true
+}

@@ -18,6 +18,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
+// unknownFlag is in the error of daemons of an earlier release.
+const unknownFlag = "unknown flag"
+
 // executor starts a program in the pod of a daemon, and returns at the end of the program.
 type executor func(ctx context.Context, in Daemon, c command) error
 

@@ -79,12 +79,3 @@ func absence(d Daemon, found bool, program string) string {
 
 // state returns the state of a daemon that does not run.
 func (d Daemon) state() string { return fmt.Sprintf("%s/%s: %s", d.Namespace, d.Pod, d.Trouble) }
-
-// find returns the daemon of a program; running daemons come first.
-func find(daemons []Daemon, program string) (Daemon, bool) {
-	at := slices.IndexFunc(daemons, func(d Daemon) bool { return d.Program == program })
-	if at < 0 {
-		return Daemon{}, false
-	}
-	return daemons[at], true
-}

@@ -89,9 +89,6 @@ func (c *Cluster) decisions(
 // noClaim is in the error of the DRA driver about a pod without prepared and refused claims.
 const noClaim = "no claim of "
 
-// unknownFlag is in the error of daemons of an earlier release.
-const unknownFlag = "unknown flag"
-
 // pod returns a pod that has a node.
 func (c *Cluster) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)

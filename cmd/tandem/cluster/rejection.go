@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
@@ -66,6 +67,6 @@ func (c *Cluster) topologyManager(ctx context.Context, node string) (k deviceman
 		k.Rule.Policy = told.Policy
 	}
 	k.ScopePod = told.Scope == "pod"
-	k.Rule.MaxNodes, _ = strconv.Atoi(told.Options["max-allowable-numa-nodes"]) // none is 0
+	k.Rule.MaxNodes, _ = strconv.Atoi(told.Options[managers.MaxNodes]) // none is 0
 	return k
 }

@@ -66,7 +66,7 @@ func Explanation(decisions []Decision, now *Status, all bool) []byte {
 		}
 	default:
 		fmt.Fprintf(&out, "\n%s of earlier pods of this name: --all shows these\n",
-			several(len(earlier), "more decision"))
+			Several(len(earlier), "more decision"))
 	}
 	return out.Bytes()
 }
@@ -136,7 +136,7 @@ func (d Decision) choices(out *bytes.Buffer) {
 // freeOn returns the free devices on a switch, of the kinds that the container requests.
 func (d Decision) freeOn(s SwitchState) string {
 	var parts []string
-	gpus, vfs := several(int(s.FreeGPUs), "GPU"), several(int(s.FreeVFs), "VF")
+	gpus, vfs := Several(int(s.FreeGPUs), "GPU"), Several(int(s.FreeVFs), "VF")
 	if slices.ContainsFunc(d.Switches, func(s SwitchState) bool { return s.TakenGPUs > 0 }) {
 		parts = append(parts, gpus)
 	}

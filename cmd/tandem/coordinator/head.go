@@ -30,7 +30,7 @@ func (s Status) head(w io.Writer) {
 	for _, r := range s.Resources {
 		if !r.Connected {
 			fmt.Fprintf(w, "STALE %s: its plugin is away; %s as they were known last\n", r.Name,
-				several(len(r.Devices), "device"))
+				Several(len(r.Devices), "device"))
 		}
 	}
 	if k := s.Kubelet; k != nil && k.State == KubeletDown {

@@ -52,7 +52,7 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 		list = append(list, s.around(gpu, container))
 	}
 	fmt.Fprintf(out, "%s %s: for %s there is no VF of its own on its switch\n   next: %s\n\n", container, verb,
-		several(len(without), "GPU"), next(container, list))
+		Several(len(without), "GPU"), next(container, list))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "   GPU\tSWITCH\tNUMA\tVFS FREE NOW\tVFS HELD BY")
 	for _, a := range list {

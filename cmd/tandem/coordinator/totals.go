@@ -98,16 +98,16 @@ func (d Degraded) String() string {
 func (c *counts) list() string {
 	var parts []string
 	if n := c.gpus.All; n > 0 {
-		parts = append(parts, several(n, "GPU"))
+		parts = append(parts, Several(n, "GPU"))
 	}
 	if n := c.vfs.All; n > 0 {
-		parts = append(parts, several(n, "VF"))
+		parts = append(parts, Several(n, "VF"))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// several is "1 GPU" or "2 GPUs".
-func several(n int, what string) string {
+// Several returns "1 GPU" or "2 GPUs".
+func Several(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}

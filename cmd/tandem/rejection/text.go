@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 )
 
 // Text returns the rejection for people: the verdict and the next step first.
@@ -59,7 +60,7 @@ func (c Container) requests() string {
 		parts = append(parts, fmt.Sprintf("%d %s", c.Requests[name], name))
 	}
 	if c.CPUs > 0 {
-		parts = append(parts, several(c.CPUs, "exclusive CPU"))
+		parts = append(parts, coordinator.Several(c.CPUs, "exclusive CPU"))
 	}
 	return strings.Join(parts, ", ")
 }

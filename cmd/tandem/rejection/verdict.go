@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
@@ -54,7 +55,7 @@ func (n *node) whereEmpty(pod []intent.Container) string {
 	if count == 0 {
 		return "The empty node admits the pod."
 	}
-	return fmt.Sprintf("The empty node admits the pod on %s.", several(count, "NUMA node"))
+	return fmt.Sprintf("The empty node admits the pod on %s.", coordinator.Several(count, "NUMA node"))
 }
 
 // refusal returns the kubelet's reason on the empty node.
@@ -88,7 +89,7 @@ func (n *node) release(r *Rejection, pod []intent.Container) string {
 	}
 	for i := range holders {
 		if n.admit(pod, n.taken(holders[:i+1]...)) == nil {
-			return fmt.Sprintf("wait for the end of %s such as %s%s", several(i+1, "pod"), holders[0], again)
+			return fmt.Sprintf("wait for the end of %s such as %s%s", coordinator.Several(i+1, "pod"), holders[0], again)
 		}
 	}
 	return "wait for free devices" + again
@@ -124,11 +125,3 @@ func (n *node) otherShape(r *Rejection, pod []intent.Container) string {
 
 // mostShapes limits the named shapes.
 const mostShapes = 8
-
-// several returns "1 pod" or "2 pods".
-func several(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
