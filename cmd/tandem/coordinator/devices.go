@@ -11,22 +11,22 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 )
 
-// Device is a GPU or VF, what became of it and who has it.
+// Device is a GPU or VF with its state and its owner.
 type Device struct {
 	ID      string  `json:"id"`
 	Address string  `json:"address"`
 	Switch  string  `json:"switch"`
-	NUMA    *uint32 `json:"numa"` // as told to the kubelet
+	NUMA    *uint32 `json:"numa"` // the NUMA node in the plugin's TopologyInfo
 	State   string  `json:"state"`
-	Owner   string  `json:"owner,omitempty"` // namespace/pod/container, as far as it is known
-	// the container that had it: it has ended, and the kubelet takes the device back when it next needs some
+	Owner   string  `json:"owner,omitempty"` // namespace/pod/container, if known
+	// the ended container that had the device; the kubelet frees the device at its next allocation
 	Ended string `json:"ended,omitempty"`
 }
 
 // The states of a device.
 const (
 	free               = "free"
-	stranded           = "stranded" // free, and nothing of the other kind is free on its switch
+	stranded           = "stranded" // free, without a free device of the other kind on the switch
 	planned            = "planned"
 	allocated          = "allocated"
 	unhealthy          = "unhealthy"

@@ -89,7 +89,8 @@ func (n *node) release(r *Rejection, pod []intent.Container) string {
 	}
 	for i := range holders {
 		if n.admit(pod, n.taken(holders[:i+1]...)) == nil {
-			return fmt.Sprintf("wait for the end of %s such as %s%s", coordinator.Several(i+1, "pod"), holders[0], again)
+			return fmt.Sprintf("wait for the end of %s such as %s%s", coordinator.Several(i+1, "pod"), holders[0],
+				again)
 		}
 	}
 	return "wait for free devices" + again
