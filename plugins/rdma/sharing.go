@@ -59,29 +59,41 @@ func LinkUp(sysfsRoot string) func(netdev string) error {
 // shared device plugin does the same at its start (InitServers, same place). Without the privilege it logs an
 // error and continues.
 func (v *VFs) BringUp(up func(netdev string) error) {
-	seen := map[string]bool{}
-	for _, name := range v.Names() {
-		pool, _ := v.latest(name)
-		for _, d := range pool.Devices {
-			if pool.Resource.DeviceType != pools.SharedHCA || d.Missing() || seen[d.File()] {
-				continue
-			}
-			seen[d.File()] = true
-			v.bringUp(d, up)
+	all, _ := v.All()
+	for _, d := range sharedHCAs(all) {
+		netdev := downNetdev(v.finder, d)
+		if netdev == "" {
+			continue
+		}
+		switch err := up(netdev); {
+		case errors.Is(err, syscall.EPERM):
+			v.log.Info("netdev is down and stays down, because the capability NET_ADMIN is missing",
+				"netdev", netdev)
+		case err != nil:
+			v.log.Warn("netdev not set up; the HCA may lack a port", "device", d.Name(), "error", err)
 		}
 	}
 }
 
-func (v *VFs) bringUp(d pools.Device, up func(netdev string) error) {
-	netdevs := v.finder.Functions().Netdevs(d.Address, d.Aux)
-	if len(netdevs) == 0 || sysfs.Text(v.finder.Sys, d.File("net", netdevs[0], "operstate")) == "up" {
-		return
+// sharedHCAs returns the present devices of pools with shared HCAs, each once.
+func sharedHCAs(all []pools.Pool) (devices []pools.Device) {
+	seen := map[string]bool{}
+	for _, pool := range all {
+		for _, d := range pool.Devices {
+			if pool.Resource.DeviceType == pools.SharedHCA && !d.Missing() && !seen[d.File()] {
+				seen[d.File()] = true
+				devices = append(devices, d)
+			}
+		}
 	}
-	switch err := up(netdevs[0]); {
-	case errors.Is(err, syscall.EPERM):
-		v.log.Info("netdev is down and stays down, because the capability NET_ADMIN is missing",
-			"netdev", netdevs[0])
-	case err != nil:
-		v.log.Warn("netdev not set up; the HCA may lack a port", "device", d.Name(), "error", err)
+	return devices
+}
+
+// downNetdev returns the first netdev of a device, "" if the netdev is up or there is none.
+func downNetdev(finder pools.Finder, d pools.Device) string {
+	netdevs := finder.Functions().Netdevs(d.Address, d.Aux)
+	if len(netdevs) == 0 || sysfs.Text(finder.Sys, d.File("net", netdevs[0], "operstate")) == "up" {
+		return ""
 	}
+	return netdevs[0]
 }

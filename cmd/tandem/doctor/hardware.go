@@ -50,13 +50,13 @@ func (n Node) readHardware(a *access) hardware {
 		}
 	}
 	for d := range n.Tree.Devices() {
-		if d.Class.IsNetwork() && !d.IsVF() && (len(d.VFs) > 0 || len(d.RDMA) > 0 && n.nearGPU(d)) {
+		if d.Class.IsNetwork() && !d.IsVF() && (len(d.VFs) > 0 || len(d.RDMA) > 0 && h.nearGPU(d)) {
 			h.pfs = append(h.pfs, n.physicalFunction(d))
 		}
 	}
-	for _, address := range n.portsBetween() {
+	for _, address := range h.portsBetween() {
 		if d, ok := n.Tree.Device(address); ok {
-			h.ports = append(h.ports, switchPort{d, n.text(address, "config") != ""})
+			h.ports = append(h.ports, switchPort{d, text(n.Sys, address, "config") != ""})
 		}
 	}
 	h.missing = n.missingNodes(a, h.gpus)
@@ -66,8 +66,8 @@ func (n Node) readHardware(a *access) hardware {
 const pciDevices = "bus/pci/devices"
 
 // text returns a file of a PCI function, "" for none.
-func (n Node) text(a topology.Address, file string) string {
-	content, err := fs.ReadFile(n.Sys, path.Join(pciDevices, a.String(), file))
+func text(sys fs.FS, a topology.Address, file string) string {
+	content, err := fs.ReadFile(sys, path.Join(pciDevices, a.String(), file))
 	if err != nil {
 		return ""
 	}
@@ -75,8 +75,8 @@ func (n Node) text(a topology.Address, file string) string {
 }
 
 // names returns the names in a folder of a PCI function, none without the folder.
-func (n Node) names(a topology.Address, dir string) []string {
-	entries, _ := fs.ReadDir(n.Sys, path.Join(pciDevices, a.String(), dir))
+func names(sys fs.FS, a topology.Address, dir string) []string {
+	entries, _ := fs.ReadDir(sys, path.Join(pciDevices, a.String(), dir))
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())
@@ -84,9 +84,9 @@ func (n Node) names(a topology.Address, dir string) []string {
 	return names
 }
 
-func (n Node) nearGPU(d *topology.Device) bool {
-	return slices.ContainsFunc(n.GPUs, func(g Device) bool {
-		return n.Tree.Distance(g.Address, d.Address).Level.SameSwitch()
+func (h hardware) nearGPU(d *topology.Device) bool {
+	return slices.ContainsFunc(h.offeredGPUs, func(g Device) bool {
+		return h.tree.Distance(g.Address, d.Address).Level.SameSwitch()
 	})
 }
 
@@ -95,10 +95,10 @@ func (n Node) nearGPU(d *topology.Device) bool {
 var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 
 func (n Node) physicalFunction(d *topology.Device) physicalFunction {
-	pf := physicalFunction{Device: d, totalVFs: n.text(d.Address, "sriov_totalvfs")}
+	pf := physicalFunction{Device: d, totalVFs: text(n.Sys, d.Address, "sriov_totalvfs")}
 	for _, address := range d.VFs {
 		if vf, ok := n.Tree.Device(address); ok {
-			hasRDMA := len(vf.RDMA) > 0 || slices.ContainsFunc(n.names(address, ""), auxiliaryRDMA.MatchString)
+			hasRDMA := len(vf.RDMA) > 0 || slices.ContainsFunc(names(n.Sys, address, ""), auxiliaryRDMA.MatchString)
 			pf.made = append(pf.made, virtualFunction{vf, hasRDMA})
 		}
 	}
@@ -106,12 +106,12 @@ func (n Node) physicalFunction(d *topology.Device) physicalFunction {
 }
 
 // portsBetween returns the bridges of GPUs and VFs that share a switch, ascending, each once.
-func (n Node) portsBetween() []topology.Address {
+func (h hardware) portsBetween() []topology.Address {
 	var ports []topology.Address
-	for _, g := range n.GPUs {
-		for _, vf := range n.VFs {
-			if n.Tree.Distance(g.Address, vf.Address).Level.SameSwitch() {
-				ports = append(ports, n.Tree.PathBelow(g.Address, vf.Address)...)
+	for _, g := range h.offeredGPUs {
+		for _, vf := range h.offeredVFs {
+			if h.tree.Distance(g.Address, vf.Address).Level.SameSwitch() {
+				ports = append(ports, h.tree.PathBelow(g.Address, vf.Address)...)
 			}
 		}
 	}
@@ -133,14 +133,14 @@ func (n Node) missingNodes(a *access, gpus []*topology.Device) (missing []string
 			continue
 		}
 		want(v.control, "all "+v.title+" GPUs")
-		for _, name := range n.names(d.Address, "drm") {
+		for _, name := range names(n.Sys, d.Address, "drm") {
 			if v.render && strings.HasPrefix(name, "renderD") {
 				want("dri/"+name, "GPU "+d.Address.String())
 			}
 		}
 	}
 	for _, vf := range n.VFs {
-		for _, name := range n.names(vf.Address, "infiniband_verbs") {
+		for _, name := range names(n.Sys, vf.Address, "infiniband_verbs") {
 			want("infiniband/"+name, "VF "+vf.Address.String())
 			want("infiniband/rdma_cm", "all RDMA devices")
 		}

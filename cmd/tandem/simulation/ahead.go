@@ -80,10 +80,10 @@ func (a *ahead) holding(s *world.State, mask hints.Mask) holding {
 	numbers := map[int]byte{}
 	for _, kind := range world.Kinds {
 		for i, d := range a.node.Devices[kind] {
-			if d.NUMA < 0 || mask>>d.NUMA&1 == 0 || !s.Taken(kind, i) || s.Owner(kind, i) == s.Last() {
+			by, owned := s.Owner(kind, i)
+			if d.NUMA < 0 || mask>>d.NUMA&1 == 0 || !owned {
 				continue
 			}
-			by := s.Owner(kind, i)
 			if numbers[by] == 0 {
 				numbers[by] = byte(len(numbers) + 1)
 			}

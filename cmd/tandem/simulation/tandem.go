@@ -27,7 +27,7 @@ func (t *tandem) prefer(s *world.State, q world.Question, _ *rand.Rand) []int {
 	if err != nil {
 		return nil
 	}
-	return s.Chosen(q.Kind, choice)
+	return q.Chosen(s, choice)
 }
 
 // guess returns the expected request of an unknown container: its devices of the other kind or, without any,

@@ -149,7 +149,7 @@ func TestTandemMakesAsManyPairs(t *testing.T) {
 		best, _ := s.Admit(r, first, joint(node), rng)
 		got, _, _ := node.Pairs(mine)
 		want, _, _ := node.Pairs(best)
-		if got != want && !(s.Rules().ExcludeTopology && first == world.VF) { // its NUMA node must be guessed
+		if got != want && !(s.Rules.ExcludeTopology && first == world.VF) { // its NUMA node must be guessed
 			t.Fatalf("node %s, %s, %v, %v first: %d pairs, best %d", node.Name, policy, r, first, got, want)
 		}
 	}

@@ -94,6 +94,6 @@ func room(s *world.State) rank.Room {
 	return rank.Fit(pairs, func(size int, free hints.PerNode) (hints.Mask, bool) {
 		g, v := s.Demand(world.GPU, size), s.Demand(world.VF, size)
 		g.Free, v.Free = free, free
-		return s.Rules().Policy.Nodes(g, v)
+		return s.Rules.Policy.Nodes(g, v)
 	})
 }

@@ -150,7 +150,7 @@ func (q Question) Preference(s *State) placement.Request {
 	return view.Placement(view.Halves(&q.asked, q.Request.requests(q.Kind), nil))
 }
 
-// Chosen returns the chosen devices of a kind.
-func (s *State) Chosen(kind Kind, choice placement.Choice) []int {
-	return s.list(kind, s.devices.Chosen(choice))
+// Chosen returns the chosen devices of the question's kind.
+func (q Question) Chosen(s *State, choice placement.Choice) []int {
+	return s.list(q.Kind, s.devices.Chosen(choice))
 }

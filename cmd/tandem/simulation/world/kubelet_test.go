@@ -74,7 +74,7 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 		}
 		want, wantAdmitted := hints.Restricted.Nodes(demand(s, GPU, r), demand(s, VF, r))
 		mask, admitted := s.Affinity(r)
-		if r.GPUs == 0 && s.rules.ExcludeTopology {
+		if r.GPUs == 0 && s.Rules.ExcludeTopology {
 			continue // no decision: the kubelet returns all nodes, which is equivalent to none
 		}
 		if admitted != wantAdmitted || admitted && mask != want {
@@ -88,7 +88,7 @@ func demand(s *State, kind Kind, r Request) hints.Demand {
 	d := hints.Demand{Count: r.Of(kind)}
 	for i, device := range s.Node.Devices[kind] {
 		var at topology.NUMANode
-		if kind == GPU || !s.rules.ExcludeTopology {
+		if kind == GPU || !s.Rules.ExcludeTopology {
 			at = topology.Node(device.NUMA)
 		}
 		d.All.Add(at)
@@ -174,7 +174,7 @@ func TestReleaseUndoesAdmission(t *testing.T) {
 	for _, c := range containers {
 		s.Release(c)
 	}
-	empty := NewState(s.Node, s.rules)
+	empty := NewState(s.Node, s.Rules)
 	if !s.free.Equal(empty.free) {
 		t.Errorf("free are %x, want %x", s.free, empty.free)
 	}

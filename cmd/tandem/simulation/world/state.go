@@ -18,7 +18,7 @@ type Rules struct {
 // State is the allocation of a node's devices.
 type State struct {
 	Node    *Node
-	rules   Rules
+	Rules   Rules // of the node's kubelet
 	rule    hints.Rule
 	devices *devicemanager.Node // as announced to the kubelet
 	all     devicemanager.Set
@@ -30,7 +30,7 @@ type State struct {
 // NewState returns a node with everything free.
 func NewState(node *Node, rules Rules) *State {
 	s := &State{
-		Node: node, rules: rules, devices: node.told[0],
+		Node: node, Rules: rules, devices: node.told[0],
 		rule: hints.Rule{Policy: rules.Policy, Machine: 1<<len(node.NUMA) - 1},
 	}
 	if rules.ExcludeTopology {
@@ -99,7 +99,7 @@ func (s *State) Affinity(r Request) (hints.Mask, bool) {
 
 // mask returns all nodes if the Topology Manager has chosen none.
 func (s *State) mask(nodes hints.Mask) hints.Mask {
-	if nodes == 0 && s.rules.Policy != hints.None {
+	if nodes == 0 && s.Rules.Policy != hints.None {
 		return 1<<len(s.Node.NUMA) - 1
 	}
 	return nodes
@@ -120,18 +120,16 @@ func (s *State) Numbers() State {
 // Fits reports whether enough devices are free by number.
 func (s *State) Fits(r Request) bool { return r.GPUs <= s.Free(GPU) && r.VFs <= s.Free(VF) }
 
-// Rules returns the rules of the state's kubelet.
-func (s *State) Rules() Rules { return s.rules }
-
 // Taken reports whether a container has a device.
 func (s *State) Taken(kind Kind, i int) bool { return !s.free.Has(s.devices.Resources[kind].First + i) }
 
-// Owner returns the number of the container that holds a taken device. Containers are numbered from 1 in
-// order of admission.
-func (s *State) Owner(kind Kind, i int) int { return s.by[kind][i] }
-
-// Last returns the number of the last container; within a question, of the container in admission.
-func (s *State) Last() int { return s.last }
+// Owner returns the number of the container that holds a device, and whether there is one. Containers are
+// numbered from 1 in order of admission; within a question the container in admission has the last number and
+// counts as no owner.
+func (s *State) Owner(kind Kind, i int) (int, bool) {
+	by := s.by[kind][i]
+	return by, s.Taken(kind, i) && by != s.last
+}
 
 // Free returns the number of free devices of a kind.
 func (s *State) Free(kind Kind) int { return s.free.Common(s.devices.OfKind[kind]) }
