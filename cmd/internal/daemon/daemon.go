@@ -96,7 +96,7 @@ func execute(
 		return exitOK
 	}
 	flags.LogLevel = flags.glog.level(set, flags.LogLevel)
-	log := Logger(*flags, stderr)
+	log := flags.logger(stderr)
 	log.Info("started", "version", version.Text(), "config", config(set))
 	if err := flags.watched(ctx, set.Name(), log, run); err != nil && !stopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)

@@ -162,7 +162,7 @@ func TestNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	for _, format := range []LogFormat{Text, JSON} {
 		var out strings.Builder
-		log := Logger(Flags{Logging: Logging{LogFormat: format}}, &out)
+		log := (&Logging{LogFormat: format}).logger(&out)
 		var none error
 		log.Warn("line", "error", none, "resource", "gpu")
 		log.Warn("line", "error", errors.New("broken"))

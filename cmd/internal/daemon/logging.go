@@ -49,10 +49,10 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 	}
 }
 
-// Logger returns the daemon's logger: one line per decision, in the format and from the level of the flags.
-func Logger(f Flags, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: onlyErrors}
-	if f.LogFormat == JSON {
+// logger returns the daemon's logger: one line per decision, in the format and from the level of the flags.
+func (l *Logging) logger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: l.LogLevel, ReplaceAttr: onlyErrors}
+	if l.LogFormat == JSON {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))

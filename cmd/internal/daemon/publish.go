@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cluster/publish"
@@ -26,30 +25,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
-// publishing are the flags for the publication of the node.
-type publishing struct {
-	targets  publish.Targets
-	config   facts.Files
-	features string
-}
-
 // featureFile is the name of our file in NFD's folder.
 const featureFile = "tandem"
-
-func (p *publishing) register(set *pflag.FlagSet) {
-	set.TextVar(&p.targets, "publish", publish.Targets{},
-		"comma-separated publications of the node for schedulers, written by the daemon that serves the "+
-			"coordination socket: tandem (NodeTopology object), nrt (NodeResourceTopology object), nfd "+
-			"(labels through a NodeFeature object), nfd-file (labels through a local feature file), kubenexus "+
-			"(additional labels); empty for none")
-	set.StringVar(&p.config.Config, "kubelet-config", "",
-		"kubelet configuration file, for --publish; used if the kubelet does not answer at --kubelet-address "+
-			"(default "+configuration.FileName+" in --kubelet-dir)")
-	set.StringVar(&p.config.Dir, "kubelet-config-dir", "",
-		"folder of the kubelet's configuration drop-ins (--config-dir)")
-	set.StringVar(&p.features, "nfd-features-dir", "/etc/kubernetes/node-feature-discovery/features.d",
-		"folder of NFD's local feature files, for --publish=nfd-file")
-}
 
 // publisher returns the publisher of the node, or nil if the flags name no target.
 func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {

@@ -5,7 +5,6 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -17,16 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
-
-// endpoint returns the kubelet's HTTPS server.
-func (f Flags) endpoint() kubelet.Endpoint {
-	endpoint := f.Kubelet
-	endpoint.Name = f.NodeName
-	if endpoint.Certificate == "" {
-		endpoint.Certificate = filepath.Join(f.KubeletDir, ownCertificate)
-	}
-	return endpoint
-}
 
 // Node returns the daemon's part in the coordination of its node.
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {

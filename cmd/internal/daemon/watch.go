@@ -8,24 +8,12 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/spf13/pflag"
-
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/version"
 )
-
-// registerWatch adds the flags for metrics, probes and events. The stock plugins have none; the names are
-// those of controller-runtime.
-func (f *Flags) registerWatch(set *pflag.FlagSet) {
-	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
-		"address to serve Prometheus metrics at /metrics, HOST:PORT or :PORT; empty to disable")
-	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
-		"address to serve the probes /healthz (no goroutine hangs) and /readyz (all resources are registered with "+
-			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
-}
 
 // watched runs a daemon together with its Monitor and, if enabled, the sender of events.
 func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run Run) error {

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cluster/publish"
+	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+)
+
+// Register adds the flags of a device plugin to a set.
+func (f *Flags) Register(set *pflag.FlagSet) {
+	f.Paths.register(set)
+	f.Logging.register(set)
+	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
+		"answer GetPreferredAllocation; if false, the kubelet selects devices at random")
+	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
+		"method of registration with the kubelet: register (at kubelet.sock), watcher (the kubelet's plugin "+
+			"watcher on the folder plugins_registry) or auto (watcher if the folder exists)")
+	f.registerIntent(set)
+	f.publishing.register(set)
+	f.registerWatch(set)
+}
+
+// RegisterDriver adds the flags of the DRA driver to a set: all but those for the kubelet's device manager
+// and for the sources of pod requests.
+func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
+	f.Paths.register(set)
+	f.Logging.register(set)
+	f.registerPolicy(set)
+	f.registerNodeName(set)
+	f.registerWatch(set)
+	set.TextVar(&f.probe, "probe", monitor.NoProbe,
+		"query /healthz or /readyz of the running daemon at --health-probe-bind-address and exit: 0 on success, "+
+			"otherwise 1 with the reason; values: healthz, readyz")
+}
+
+// registerIntent adds the flags for the sources of pod requests.
+func (f *Flags) registerIntent(set *pflag.FlagSet) {
+	set.TextVar(&f.Intent, "intent", intent.Default,
+		"sources of pod requests; Tandem uses the best available source: pods-api (kubelet 1.37), kubelet (HTTPS "+
+			"server; requires permission for nodes/pods), api-server (requires permission to list and watch pods), "+
+			"podresources, or none; without a source, Tandem infers the container from call order and timing")
+	f.registerPolicy(set)
+	set.BoolVar(&f.Events, "events", false,
+		"write Events on rejected pods, and on pods with a pair that spans two switches; requires permission to "+
+			"create events; always enabled with --intent=api-server")
+	set.TextVar(&f.Policy.Choose, "device-annotations", intent.Namespaces{},
+		"namespaces whose pods may select devices with annotations ("+intent.DevicesKey+
+			", and the annotations of HAMi, Volcano and Koordinator): all, none, or a comma-separated list")
+	f.registerNodeName(set)
+	set.StringVar(&f.Kubelet.Address, "kubelet-address", os.Getenv("NODE_IP"),
+		"address of the kubelet's HTTPS server, HOST or HOST:PORT; the default host is $NODE_IP, the default "+
+			"port 10250")
+	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token",
+		"file with the token for the kubelet's HTTPS server; read before each request")
+	set.StringVar(&f.Kubelet.CA, "kubelet-ca-file", account+"ca.crt",
+		"file with the CA of the kubelet's serving certificate; the cluster's CA if the kubelet uses "+
+			"serverTLSBootstrap")
+	set.StringVar(&f.Kubelet.Certificate, "kubelet-cert-file", "",
+		"file with the kubelet's self-signed serving certificate; trusted in addition to certificates "+
+			"of --kubelet-ca-file (default "+ownCertificate+" in --kubelet-dir)")
+}
+
+// registerPolicy adds the flags for the required alignment.
+func (f *Flags) registerPolicy(set *pflag.FlagSet) {
+	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
+		"default alignment of containers: required rejects a container unless the GPU and the VF of each pair are "+
+			"on one switch; preferred admits the container; the pod annotation "+
+			intent.AlignmentKey+"=required takes precedence")
+	set.TextVar(&f.Policy.OptOut, "alignment-opt-out", intent.Namespaces{},
+		"namespaces whose pods may override --alignment=required with the annotation "+intent.AlignmentKey+
+			"=preferred: all, none, or a comma-separated list")
+}
+
+func (f *Flags) registerNodeName(set *pflag.FlagSet) {
+	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
+		"name of the Node object (default $NODE_NAME)")
+}
+
+// registerWatch adds the flags for metrics, probes and events. The stock plugins have none; the names are
+// those of controller-runtime.
+func (f *Flags) registerWatch(set *pflag.FlagSet) {
+	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
+		"address to serve Prometheus metrics at /metrics, HOST:PORT or :PORT; empty to disable")
+	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
+		"address to serve the probes /healthz (no goroutine hangs) and /readyz (all resources are registered with "+
+			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
+}
+
+func (p *publishing) register(set *pflag.FlagSet) {
+	set.TextVar(&p.targets, "publish", publish.Targets{},
+		"comma-separated publications of the node for schedulers, written by the daemon that serves the "+
+			"coordination socket: tandem (NodeTopology object), nrt (NodeResourceTopology object), nfd "+
+			"(labels through a NodeFeature object), nfd-file (labels through a local feature file), kubenexus "+
+			"(additional labels); empty for none")
+	set.StringVar(&p.config.Config, "kubelet-config", "",
+		"kubelet configuration file, for --publish; used if the kubelet does not answer at --kubelet-address "+
+			"(default "+configuration.FileName+" in --kubelet-dir)")
+	set.StringVar(&p.config.Dir, "kubelet-config-dir", "",
+		"folder of the kubelet's configuration drop-ins (--config-dir)")
+	set.StringVar(&p.features, "nfd-features-dir", "/etc/kubernetes/node-feature-discovery/features.d",
+		"folder of NFD's local feature files, for --publish=nfd-file")
+}
