@@ -53,8 +53,8 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 	}
 	taken := t.Taken.Difference(t.Reusable)
 	view := preference.View{
-		Node: t.Node, Links: t.node.links, Free: t.Healthy.Difference(t.Taken).Difference(q.Given), Taken: taken,
-		Given: q.Given, Left: t.Reusable,
+		Node: t.Node, Links: t.node.links, Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
+		Allocated: q.Allocated, Left: t.Reusable,
 	}
 	halves := view.Halves(&q, t.Containers[container].Requests, nil)
 	choice, err := placement.Choose(t.node.tree, view.Placement(halves))

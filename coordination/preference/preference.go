@@ -20,7 +20,7 @@ type View struct {
 	Links []topology.Link
 	Free  devicemanager.Set // healthy, and held by no container
 	Taken devicemanager.Set // held by other containers
-	Given devicemanager.Set // held by the container
+	Allocated devicemanager.Set // held by the container
 	Left  devicemanager.Set // left by init containers of the pod for reuse
 }
 
@@ -78,8 +78,8 @@ func (v *View) half(r devicemanager.Request, nodes hints.Mask, admitted bool) Ha
 // held returns the container's devices of a resource; if none, the devices left by init containers.
 func (v *View) held(r devicemanager.Request) devicemanager.Set {
 	all := v.Node.Resources[r.Resource].All
-	if given := all.Intersection(v.Given); given.Len() > 0 {
-		return given
+	if allocated := all.Intersection(v.Allocated); allocated.Len() > 0 {
+		return allocated
 	}
 	return all.Intersection(v.Left)
 }

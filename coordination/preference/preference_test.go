@@ -79,8 +79,8 @@ func TestHalves(t *testing.T) {
 			want:     "vf 1: held [], free [v0 v1]"},
 	} {
 		v := view(c.hinted)
-		v.Given, v.Left = v.Node.Select(c.given), v.Node.Select(c.left)
-		v.Free.Exclude(v.Given)
+		v.Allocated, v.Left = v.Node.Select(c.given), v.Node.Select(c.left)
+		v.Free.Exclude(v.Allocated)
 		v.Free.Exclude(v.Left)
 		q := devicemanager.Question{
 			Resource: c.resource, Must: v.Node.Select(c.must), Free: v.Node.Select(c.free), Size: c.size,

@@ -65,8 +65,8 @@ func (a *ahead) prefer(s *world.State, q world.Question, rng *rand.Rand) []int {
 				best, chosen = v, slices.Clone(mine)
 			}
 		}
-		if given := q.Given[other]; len(given) > 0 || q.Request.Of(other) == 0 {
-			try(given)
+		if allocated := q.Allocated[other]; len(allocated) > 0 || q.Request.Of(other) == 0 {
+			try(allocated)
 		} else {
 			locality.EachSet(s.Offered(other, q), q.Request.Of(other), try)
 		}

@@ -96,7 +96,7 @@ func within(n *world.Node, kind world.Kind, devices []int, m hints.Mask) []int {
 func (j *jointly) choose(s *world.State, q world.Question, asked, other []int) ([]int, int64) {
 	var may [2][]int
 	may[q.Kind] = asked
-	if len(q.Given[q.Kind.Other()]) == 0 {
+	if len(q.Allocated[q.Kind.Other()]) == 0 {
 		may[q.Kind.Other()] = other
 	}
 	j.fill(s, q, may)
@@ -119,14 +119,14 @@ func (j *jointly) fill(s *world.State, q world.Question, may [2][]int) {
 			p := &j.pools[j.at(kind, i)]
 			p.may[kind] = append(p.may[kind], i)
 		}
-		for _, i := range q.Given[kind] {
+		for _, i := range q.Allocated[kind] {
 			j.pools[j.at(kind, i)].given[kind]++
 		}
 	}
 	for i := range j.pools {
 		j.pools[i].pfs = j.spread(j.pools[i].may[world.VF])
 	}
-	j.wanted = taking{q.Request.GPUs - len(q.Given[world.GPU]), q.Request.VFs - len(q.Given[world.VF])}
+	j.wanted = taking{q.Request.GPUs - len(q.Allocated[world.GPU]), q.Request.VFs - len(q.Allocated[world.VF])}
 }
 
 func (j *jointly) at(kind world.Kind, i int) int {

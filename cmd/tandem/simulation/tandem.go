@@ -34,8 +34,8 @@ func (t *tandem) prefer(s *world.State, q world.Question, _ *rand.Rand) []int {
 // the same number as in the question.
 func guess(q world.Question) world.Request {
 	n := [2]int{q.Size, q.Size}
-	if other := q.Kind.Other(); len(q.Given[other]) > 0 {
-		n[other] = len(q.Given[other])
+	if other := q.Kind.Other(); len(q.Allocated[other]) > 0 {
+		n[other] = len(q.Allocated[other])
 	}
 	return world.Request{GPUs: n[world.GPU], VFs: n[world.VF]}
 }

@@ -81,12 +81,12 @@ func stock(n *world.Node) world.Prefer {
 func follow(n *world.Node) world.Prefer {
 	first := stock(n)
 	return func(s *world.State, q world.Question, rng *rand.Rand) []int {
-		given := q.Given[q.Kind.Other()]
-		if len(given) == 0 {
+		allocated := q.Allocated[q.Kind.Other()]
+		if len(allocated) == 0 {
 			return first(s, q, rng)
 		}
 		missing := make([]int, n.Switches)
-		for _, i := range given {
+		for _, i := range allocated {
 			if at := n.Devices[q.Kind.Other()][i].Switch; at >= 0 {
 				missing[at]++
 			}

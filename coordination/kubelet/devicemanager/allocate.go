@@ -11,7 +11,7 @@ type Question struct {
 	Free     Set // the other devices to choose from
 	Size     int // AllocationSize, Must included
 	// Not part of the kubelet's call: the container's devices of other resources, and its NUMA nodes.
-	Given Set
+	Allocated Set
 	Nodes hints.Mask
 }
 

@@ -19,7 +19,7 @@ type Question struct {
 	Must      []int
 	Size      int
 	Request   Request    // the container's whole request, which the kubelet does not pass
-	Given     [2][]int   // devices that the container has already
+	Allocated     [2][]int   // devices that the container has already
 	Mask      hints.Mask // the NUMA nodes of the container, which the kubelet does not pass either
 
 	asked devicemanager.Question
@@ -87,10 +87,10 @@ func (g *guest) Hints(int) []hints.List { return nil }
 // Prefer answers a question, after taking the devices that the container has got before.
 func (g *guest) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
 	s, kind := g.state, Kind(q.Resource)
-	g.take(kind.Other(), q.Given)
+	g.take(kind.Other(), q.Allocated)
 	answer := g.prefer(s, Question{
 		Kind: kind, Available: s.list(kind, q.Available()), Must: s.list(kind, q.Must), Size: q.Size,
-		Request: g.container.Request, Given: g.container.Devices, Mask: s.mask(q.Nodes), asked: q,
+		Request: g.container.Request, Allocated: g.container.Devices, Mask: s.mask(q.Nodes), asked: q,
 	}, g.rng)
 	return s.set(kind, answer)
 }
@@ -144,8 +144,8 @@ func (s *State) Offered(kind Kind, q Question) []int {
 // question's Request.
 func (q Question) Preference(s *State) placement.Request {
 	view := preference.View{
-		Node: s.devices, Links: s.Node.Links, Free: s.free, Given: q.asked.Given,
-		Taken: s.all.Difference(s.free).Difference(q.asked.Given),
+		Node: s.devices, Links: s.Node.Links, Free: s.free, Allocated: q.asked.Allocated,
+		Taken: s.all.Difference(s.free).Difference(q.asked.Allocated),
 	}
 	return view.Placement(view.Halves(&q.asked, q.Request.requests(q.Kind), nil))
 }
