@@ -16,12 +16,12 @@ import (
 
 // View holds the devices of a node at the time of a container's request.
 type View struct {
-	Node  *devicemanager.Node
-	Links []topology.Link
-	Free  devicemanager.Set // healthy, and held by no container
-	Taken devicemanager.Set // held by other containers
+	Node      *devicemanager.Node
+	Links     []topology.Link
+	Free      devicemanager.Set // healthy, and held by no container
+	Taken     devicemanager.Set // held by other containers
 	Allocated devicemanager.Set // held by the container
-	Left  devicemanager.Set // left by init containers of the pod for reuse
+	Left      devicemanager.Set // left by init containers of the pod for reuse
 }
 
 // Half is the request for one resource.

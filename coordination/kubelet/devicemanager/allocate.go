@@ -12,7 +12,7 @@ type Question struct {
 	Size     int // AllocationSize, Must included
 	// Not part of the kubelet's call: the container's devices of other resources, and its NUMA nodes.
 	Allocated Set
-	Nodes hints.Mask
+	Nodes     hints.Mask
 }
 
 // Available returns AvailableDeviceIDs.

@@ -19,7 +19,7 @@ type Question struct {
 	Must      []int
 	Size      int
 	Request   Request    // the container's whole request, which the kubelet does not pass
-	Allocated     [2][]int   // devices that the container has already
+	Allocated [2][]int   // devices that the container has already
 	Mask      hints.Mask // the NUMA nodes of the container, which the kubelet does not pass either
 
 	asked devicemanager.Question
