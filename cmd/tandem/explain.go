@@ -13,6 +13,7 @@ import (
 
 func newExplain() *cobra.Command {
 	var runDir, container, created string
+	var present coordinator.Present
 	var all bool
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
@@ -35,10 +36,9 @@ The command requires root.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var since time.Time
 			if created != "" {
 				var err error
-				if since, err = time.Parse(time.RFC3339, created); err != nil {
+				if present.Created, err = time.Parse(time.RFC3339, created); err != nil {
 					return usage("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
 				}
 			}
@@ -58,7 +58,7 @@ The command requires root.`,
 				return err
 			}
 			if len(args) == 1 {
-				coordinator.MarkEarlier(decisions, since)
+				coordinator.MarkEarlier(decisions, present)
 			}
 			known := coordinator.Decisions{Decisions: decisions}
 			return format.write(cmd.OutOrStdout(), known, func() []byte { return show(decisions) })
@@ -71,8 +71,10 @@ The command requires root.`,
 		"show only this container of the pod (default all containers)")
 	cmd.Flags().BoolVar(&all, "all", false,
 		"also show the decisions for deleted pods of the same name, at the end")
-	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier "+
-		"decisions are of deleted pods (default recognized by repeated allocations)")
+	cmd.Flags().StringVar(&present.UID, "uid", "", "UID of the pod (metadata.uid): decisions with another UID are of "+
+		"deleted pods")
+	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier decisions "+
+		"without a UID are of deleted pods (default recognized by repeated allocations)")
 	registerRunDir(cmd.Flags(), &runDir)
 	format.register(cmd)
 	return cmd

@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,6 +78,6 @@ func (v *viewer) explain(ctx context.Context, owner string) (string, error) {
 		return "", fmt.Errorf("explain %q: want NAMESPACE/POD/CONTAINER", owner)
 	}
 	decisions, err := coordinator.AskDecisions(ctx, v.runDir, parts[0], parts[1], parts[2])
-	coordinator.MarkEarlier(decisions, time.Time{})
+	coordinator.MarkEarlier(decisions, coordinator.Present{})
 	return string(coordinator.Explanation(decisions, coordinator.Now(ctx, v.runDir), true)), err
 }

@@ -53,8 +53,8 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 	kind := tx.resources[q.Resource].Kind
 	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
 	tx.decision = &history.Decision{
-		At: o.asked, Took: tx.now().Sub(o.asked), Container: container.Likely(), HasQuestion: true,
-		Known:    known.For(kind),
+		At: o.asked, Took: tx.now().Sub(o.asked), Container: container.Likely(), PodUID: container.PodUID(),
+		HasQuestion: true, Known: known.For(kind),
 		Resource: q.Resource, Size: q.Size, Available: len(q.Available), MustInclude: q.MustInclude,
 		Tree: tx.tree, Request: request, Choice: *choice, Chosen: p.devices[q.Resource],
 		Planned: p.others(q.Resource),

@@ -71,7 +71,7 @@ func TestNothingToExplain(t *testing.T) {
 	a.add("idle")
 	a.coordinator.history.IsHeld = nil // as after a boot
 	for i := range history.Most {
-		a.coordinator.history.RecordAllocation(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
+		a.coordinator.history.RecordAllocation(history.Allocation{At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)}})
 	}
 	for name, want := range map[podName]string{
 		{"team", "gone", ""}:  "the kubelet of this node runs no such pod",
@@ -88,8 +88,10 @@ func TestNothingToExplain(t *testing.T) {
 		}
 	}
 	a.admit(a.add("two"), "sidecar", wish{1, 0})
-	a.coordinator.history.RecordAllocation(a.now,
-		&kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
+	a.coordinator.history.RecordAllocation(history.Allocation{
+		At: a.now, Resource: gpus, IDs: []string{"z"},
+		Container: &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"},
+	})
 	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil ||
 		!strings.HasSuffix(err.Error(), "containers of this pod are init, sidecar") {
 		t.Errorf("a container that neither the kubelet nor a decision knows: %v", err)
@@ -106,8 +108,8 @@ func TestNothingToExplain(t *testing.T) {
 	twin := func(namespace string) *kubelet.Container {
 		return &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: "twin"}, Name: "c"}
 	}
-	a.coordinator.history.RecordAllocation(a.now, twin("a"), gpus, []string{"x"}, "")
-	a.coordinator.history.RecordAllocation(a.now, twin("b"), gpus, []string{"y"}, "")
+	a.coordinator.history.RecordAllocation(history.Allocation{At: a.now, Container: twin("a"), Resource: gpus, IDs: []string{"x"}})
+	a.coordinator.history.RecordAllocation(history.Allocation{At: a.now, Container: twin("b"), Resource: gpus, IDs: []string{"y"}})
 	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil ||
 		!strings.Contains(err.Error(), "NAMESPACE/twin") {
 		t.Errorf("two pods of one name: %v", err)
@@ -184,7 +186,7 @@ func TestExplainLasts(t *testing.T) {
 	}
 	before := explain()
 	for i := range 2 * history.Most {
-		a.coordinator.history.RecordAllocation(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
+		a.coordinator.history.RecordAllocation(history.Allocation{At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)}})
 	}
 	a.crashes, a.random = true, rand.New(certain{})
 	a.maybeCrash()

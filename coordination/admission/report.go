@@ -5,7 +5,6 @@ package admission
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -16,10 +15,10 @@ type report struct {
 	notes  []note
 	events []func(DecisionObserver)
 
-	view     *kubelet.View     // of PodResources: names the containers of earlier decisions
-	decision *history.Decision // the answered question, nil for none
-	handover *handover         // the answered Allocate, nil for none
-	paired   bool              // the container's pairs files are due
+	view     *kubelet.View       // of PodResources: names the containers of earlier decisions
+	decision *history.Decision   // the answered question, nil for none
+	handover *history.Allocation // the answered Allocate, nil for none
+	paired   bool                // the container's pairs files are due
 }
 
 // note is a log record.
@@ -27,15 +26,6 @@ type note struct {
 	level slog.Level
 	text  string
 	args  []any
-}
-
-// handover is an answered Allocate.
-type handover struct {
-	at        time.Time
-	container *kubelet.Container // nil if unknown
-	resource  string
-	ids       []string
-	refusal   string // "" for none
 }
 
 func (r *report) warn(text string, args ...any) {
@@ -67,7 +57,7 @@ func (r *report) remember(log *history.Log) {
 	if r.decision != nil {
 		log.Add(r.decision)
 	}
-	if h := r.handover; h != nil {
-		log.RecordAllocation(h.at, h.container, h.resource, h.ids, h.refusal)
+	if r.handover != nil {
+		log.RecordAllocation(*r.handover)
 	}
 }

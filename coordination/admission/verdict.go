@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -27,7 +28,9 @@ func (tx *transaction) accept(g grant) (order []string) {
 		before = nil
 	}
 	order = orderDevices(tx.books(), g, before)
-	tx.handover = &handover{tx.now(), g.container.Likely(), g.name, order, ""}
+	tx.handover = &history.Allocation{
+		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.name, IDs: order,
+	}
 	if tx.last.devices == nil || tx.last.container.ID != g.container.ID || len(tx.last.devices[g.name]) > 0 {
 		tx.last.devices, tx.last.files, tx.last.vfs = kubelet.Devices{}, nil, nil
 	}
@@ -45,13 +48,13 @@ func (tx *transaction) refuse(
 ) (taken Taken) {
 	tx.endPlan(Dropped)
 	tx.last.refused = true
-	var container *kubelet.Container
+	refused := &history.Allocation{At: tx.now(), Resource: name, IDs: ids, Refusal: why.full()}
 	if c != nil {
-		container = c.Likely()
+		refused.Container, refused.PodUID = c.Likely(), c.PodUID()
 	}
 	tx.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
 		why.owners)
-	tx.handover = &handover{tx.now(), container, name, ids, why.full()}
+	tx.handover = refused
 	tx.reportVerdict(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, c)
 	return Taken{Refusal: why.said}
 }
@@ -87,10 +90,7 @@ func (tx *transaction) reportVerdict(v Verdict, c *asking.Container) {
 		v.Resource = ""
 	}
 	if c != nil {
-		v.Container = c.Likely()
-		if v.Container != nil && c.Asker != nil && c.Asker.Pod == v.Container.Pod {
-			v.PodUID = c.Asker.UID
-		}
+		v.Container, v.PodUID = c.Likely(), c.PodUID()
 	}
 	if tx.livePlan() == nil {
 		tx.endPromise(Dropped)

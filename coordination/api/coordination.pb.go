@@ -1325,6 +1325,7 @@ type Decision struct {
 	Allocated         []string               `protobuf:"bytes,15,rep,name=allocated,proto3" json:"allocated,omitempty"`                                             // devices of the Allocate call, in the order for the container
 	AllocatedUnixNano int64                  `protobuf:"varint,16,opt,name=allocated_unix_nano,json=allocatedUnixNano,proto3" json:"allocated_unix_nano,omitempty"` // 0: no Allocate call
 	Refusal           string                 `protobuf:"bytes,17,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	PodUid            string                 `protobuf:"bytes,18,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"` // empty while unknown
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1474,6 +1475,13 @@ func (x *Decision) GetAllocatedUnixNano() int64 {
 func (x *Decision) GetRefusal() string {
 	if x != nil {
 		return x.Refusal
+	}
+	return ""
+}
+
+func (x *Decision) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
 	}
 	return ""
 }
@@ -1963,7 +1971,7 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x1c\n" +
 	"\tcontainer\x18\x03 \x01(\tR\tcontainer\"Q\n" +
 	"\x0fExplainResponse\x12>\n" +
-	"\tdecisions\x18\x01 \x03(\v2 .tandem.coordination.v1.DecisionR\tdecisions\"\xd6\x05\n" +
+	"\tdecisions\x18\x01 \x03(\v2 .tandem.coordination.v1.DecisionR\tdecisions\"\xef\x05\n" +
 	"\bDecision\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x12\x1b\n" +
 	"\ttook_nano\x18\x02 \x01(\x03R\btookNano\x12;\n" +
@@ -1982,7 +1990,8 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\aoptions\x18\x0e \x03(\v2\x1e.tandem.coordination.v1.OptionR\aoptions\x12\x1c\n" +
 	"\tallocated\x18\x0f \x03(\tR\tallocated\x12.\n" +
 	"\x13allocated_unix_nano\x18\x10 \x01(\x03R\x11allocatedUnixNano\x12\x18\n" +
-	"\arefusal\x18\x11 \x01(\tR\arefusal\x1a^\n" +
+	"\arefusal\x18\x11 \x01(\tR\arefusal\x12\x17\n" +
+	"\apod_uid\x18\x12 \x01(\tR\x06podUid\x1a^\n" +
 	"\fPlannedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".tandem.coordination.v1.DeviceListR\x05value:\x028\x01\"D\n" +

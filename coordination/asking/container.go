@@ -143,6 +143,14 @@ func (c *Container) Likely() *kubelet.Container {
 	return &name
 }
 
+// PodUID returns the UID of the pod of the container's name, "" if unknown.
+func (c *Container) PodUID() string {
+	if name := c.Likely(); name == nil || c.Asker == nil || c.Asker.Pod != name.Pod {
+		return ""
+	}
+	return c.Asker.UID
+}
+
 // Name returns the container's name for people.
 func (c *Container) Name() string {
 	switch {

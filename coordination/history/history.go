@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type Decision struct {
 	At          time.Time
 	Took        time.Duration
 	Container   *kubelet.Container // nil if unknown
+	PodUID      string             // "" if unknown
 	Resource    string
 	Size        int      // number of requested devices
 	Available   int      // number of offered devices
@@ -85,23 +87,32 @@ func (d *Log) Add(e *Decision) {
 	d.fit()
 }
 
+// Allocation is an answered Allocate.
+type Allocation struct {
+	At        time.Time
+	Container *kubelet.Container // nil if unknown
+	PodUID    string             // "" if unknown
+	Resource  string
+	IDs       []string // in the order for the container
+	Refusal   string   // "" for none
+}
+
 // RecordAllocation records an Allocate in the decision of the preceding GetPreferredAllocation for as many
-// devices of the resource, otherwise in a new decision. An empty refusal means success.
-func (d *Log) RecordAllocation(
-	now time.Time, container *kubelet.Container, resource string, ids []string, refusal string,
-) {
+// devices of the resource, otherwise in a new decision.
+func (d *Log) RecordAllocation(a Allocation) {
 	var e *Decision
 	if n := len(d.entries); n > 0 {
 		e = d.entries[n-1]
 	}
-	if e == nil || !e.HasQuestion || !e.AllocatedAt.IsZero() || e.Resource != resource || e.Size != len(ids) {
-		e = &Decision{At: now, Resource: resource, Size: len(ids)}
+	if e == nil || !e.HasQuestion || !e.AllocatedAt.IsZero() || e.Resource != a.Resource || e.Size != len(a.IDs) {
+		e = &Decision{At: a.At, Resource: a.Resource, Size: len(a.IDs)}
 		d.Add(e)
 	}
 	if e.Container == nil {
-		e.Container = container
+		e.Container = a.Container
 	}
-	e.AllocatedAt, e.Allocated, e.Refusal = now, slices.Clone(ids), refusal
+	e.PodUID = cmp.Or(e.PodUID, a.PodUID)
+	e.AllocatedAt, e.Allocated, e.Refusal = a.At, slices.Clone(a.IDs), a.Refusal
 	d.index(e)
 }
 

@@ -14,8 +14,8 @@ func TestDecisionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	var d Log
 	for i := range 4 * Most {
-		d.RecordAllocation(time.Unix(int64(i), 0), nil, "amd.com/gpu", []string{fmt.Sprint("gpu-", i%7)}, "")
-		d.RecordAllocation(time.Unix(int64(i), 0), nil, "nvidia.com/vf", []string{fmt.Sprint("vf-", i)}, "")
+		d.RecordAllocation(Allocation{At: time.Unix(int64(i), 0), Resource: "amd.com/gpu", IDs: []string{fmt.Sprint("gpu-", i%7)}})
+		d.RecordAllocation(Allocation{At: time.Unix(int64(i), 0), Resource: "nvidia.com/vf", IDs: []string{fmt.Sprint("vf-", i)}})
 		for first, e := range d.newest {
 			if !slices.Contains(d.entries, e) || e.Allocated[0] != first.id {
 				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.Allocated)

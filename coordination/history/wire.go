@@ -23,7 +23,7 @@ func (e *Decision) Encode() *api.Decision {
 	if e.Container != nil {
 		m.Container = Owner(*e.Container)
 	}
-	m.Allocated, m.Refusal = e.Allocated, e.Refusal
+	m.PodUid, m.Allocated, m.Refusal = e.PodUID, e.Allocated, e.Refusal
 	if !e.AllocatedAt.IsZero() {
 		m.AllocatedUnixNano = e.AllocatedAt.UnixNano()
 	}
@@ -73,6 +73,7 @@ func Owner(c kubelet.Container) *api.Owner {
 // Saved is the file format of a decision.
 type Saved struct {
 	Container   *kubelet.Container `json:"container,omitempty"`
+	PodUID      string             `json:"uid,omitempty"`
 	Allocated   []string           `json:"allocated"`
 	AllocatedAt time.Time          `json:"given"`
 	Fixed       json.RawMessage    `json:"decision"` // api.Decision
@@ -83,7 +84,7 @@ func Save(decisions []Decision) []Saved {
 	saved := make([]Saved, 0, len(decisions))
 	for _, e := range decisions {
 		if fixed, err := protojson.Marshal(e.message()); err == nil {
-			saved = append(saved, Saved{e.Container, e.Allocated, e.AllocatedAt, fixed})
+			saved = append(saved, Saved{e.Container, e.PodUID, e.Allocated, e.AllocatedAt, fixed})
 		}
 	}
 	return saved
@@ -105,8 +106,8 @@ func (d *Log) Restore(saved []Saved) error {
 			return errors.New("a decision without resource or allocated devices")
 		}
 		e := &Decision{
-			At: time.Unix(0, m.GetTimeUnixNano()), Container: s.Container, Resource: m.GetResource(),
-			Size: int(m.GetSize()), HasQuestion: m.GetAsked(), Allocated: s.Allocated, AllocatedAt: s.AllocatedAt,
+			At: time.Unix(0, m.GetTimeUnixNano()), Container: s.Container, PodUID: s.PodUID,
+			Resource: m.GetResource(), Size: int(m.GetSize()), HasQuestion: m.GetAsked(), Allocated: s.Allocated, AllocatedAt: s.AllocatedAt,
 			message: func() *api.Decision { return m }, cost: encodedBytes(m), shortened: true,
 		}
 		restored.entries = append(restored.entries, e)

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,7 +66,8 @@ func (c *Cluster) decisions(
 	}
 	newer := slices.Clone(older)
 	if pod != nil {
-		newer = append(newer, "--created="+pod.CreationTimestamp.UTC().Format(time.RFC3339))
+		newer = append(newer, "--created="+pod.CreationTimestamp.UTC().Format(time.RFC3339),
+			"--uid="+cmp.Or(kubelet.StaticUID(pod), string(pod.UID)))
 	}
 	if q.All {
 		newer = append(newer, "--all")

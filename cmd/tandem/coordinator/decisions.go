@@ -19,6 +19,7 @@ type Decisions struct {
 type Decision struct {
 	Time      time.Time `json:"time"`
 	Container string    `json:"container"` // namespace/pod/container
+	PodUID    string    `json:"podUID,omitempty"`
 	Resource  string    `json:"resource"`
 	// false: the kubelet had no choice, or was answered without the coordinator
 	Asked       bool                `json:"asked"`
@@ -60,8 +61,9 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 	decisions := []Decision{}
 	for _, m := range answer.GetDecisions() {
 		d := Decision{
-			Time: time.Unix(0, m.GetTimeUnixNano()), Container: ownerText(m.GetContainer()), Resource: m.GetResource(),
-			Asked: m.GetAsked(), Size: m.GetSize(), Available: m.GetAvailable(), MustInclude: m.GetMustInclude(),
+			Time: time.Unix(0, m.GetTimeUnixNano()), Container: ownerText(m.GetContainer()), PodUID: m.GetPodUid(),
+			Resource: m.GetResource(),
+			Asked:    m.GetAsked(), Size: m.GetSize(), Available: m.GetAvailable(), MustInclude: m.GetMustInclude(),
 			Known: m.GetKnown(), Chosen: m.GetChosen(), Reason: m.GetReason(), Took: time.Duration(m.GetTookNano()),
 			Allocated: m.GetAllocated(), Refusal: m.GetRefusal(),
 		}

@@ -7,25 +7,36 @@ import (
 	"time"
 )
 
-// MarkEarlier marks the decisions of deleted pods whose name the pod of the last decision has. A container
-// gets each resource once, so that a repeated allocation, or a decision after a refusal, is a later pod's. If
-// the creation of the present pod is known, all earlier decisions are of deleted pods.
-func MarkEarlier(decisions []Decision, created time.Time) {
+// Present identifies the pod that has a name now.
+type Present struct {
+	UID     string    // "" if unknown
+	Created time.Time // zero if unknown
+}
+
+// MarkEarlier marks the decisions of deleted pods whose name the pod of the last decision has. A decision that
+// names the UID of its pod is judged by the UID. Otherwise a decision before the creation of the present pod
+// is of a deleted pod, and a container gets each resource once, so that a repeated allocation, or a decision
+// after a refusal, is a later pod's.
+func MarkEarlier(decisions []Decision, present Present) {
 	type half struct{ container, resource string }
-	begin, given, refused := 0, map[half]bool{}, false
+	begin, allocated, refused := 0, map[half]bool{}, false
 	for i, d := range decisions {
 		if d.isOfClaim() { // the DRA driver has only present claims
 			continue
 		}
 		of := half{d.Container, d.Resource}
-		if given[of] || refused {
-			begin, given = i, map[half]bool{}
+		if allocated[of] || refused {
+			begin, allocated = i, map[half]bool{}
 		}
-		given[of] = d.AllocatedAt != nil
+		allocated[of] = d.AllocatedAt != nil
 		refused = d.Refusal != ""
 	}
-	for i := range decisions {
-		decisions[i].EarlierPod = i < begin || decisions[i].isBefore(created)
+	for i, d := range decisions {
+		earlier := i < begin || d.isBefore(present.Created)
+		if present.UID != "" && d.PodUID != "" {
+			earlier = d.PodUID != present.UID
+		}
+		decisions[i].EarlierPod = earlier
 	}
 }
 

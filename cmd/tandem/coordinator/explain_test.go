@@ -98,30 +98,39 @@ func TestEarlierPods(t *testing.T) {
 		}
 		return d
 	}
+	of := func(uid, resource string) Decision {
+		d := decide(resource, 0, "")
+		d.PodUID = uid
+		return d
+	}
 	for name, c := range map[string]struct {
 		decisions []Decision
-		created   time.Time
+		present   Present
 		earlier   int
 	}{
-		"one pod": {[]Decision{decide("gpu", 0, ""), decide("vf", 0, "")}, time.Time{}, 0},
-		"again":   {[]Decision{decide("gpu", 0, ""), decide("vf", 0, ""), decide("gpu", 1, "")}, time.Time{}, 2},
+		"one pod": {[]Decision{decide("gpu", 0, ""), decide("vf", 0, "")}, Present{}, 0},
+		"again":   {[]Decision{decide("gpu", 0, ""), decide("vf", 0, ""), decide("gpu", 1, "")}, Present{}, 2},
 		"after a refusal": {
-			[]Decision{decide("gpu", 0, "no"), decide("vf", 1, ""), decide("gpu", 1, "")}, time.Time{}, 1,
+			[]Decision{decide("gpu", 0, "no"), decide("vf", 1, ""), decide("gpu", 1, "")}, Present{}, 1,
 		},
-		"by the time": {[]Decision{decide("gpu", 0, ""), decide("vf", 9, "")}, at.Add(8 * time.Minute), 1},
+		"by the time": {[]Decision{decide("gpu", 0, ""), decide("vf", 9, "")}, Present{Created: at.Add(8 * time.Minute)}, 1},
 		"of claims": {[]Decision{
 			{Resource: "request a", Known: "claim team/a", AllocatedAt: &at}, {Known: "claim team/b", Refusal: "no"},
 			{Known: "claim team/b", Refusal: "no"},
-		}, at.Add(time.Hour), 0},
+		}, Present{UID: "b", Created: at.Add(time.Hour)}, 0},
+		"by the UID, with clocks an hour apart": {
+			[]Decision{of("a", "gpu"), of("b", "gpu"), of("b", "vf")}, Present{"b", at.Add(time.Hour)}, 1,
+		},
+		"by the UID, with a successor": {[]Decision{of("a", "gpu"), of("b", "gpu")}, Present{UID: "a"}, 1},
 	} {
-		MarkEarlier(c.decisions, c.created)
+		MarkEarlier(c.decisions, c.present)
 		_, earlier := split(c.decisions)
 		if len(earlier) != c.earlier {
 			t.Errorf("%s: %d decisions are of earlier pods, want %d", name, len(earlier), c.earlier)
 		}
 	}
 	twice := []Decision{decide("gpu", 0, ""), decide("gpu", 1, "")}
-	MarkEarlier(twice, time.Time{})
+	MarkEarlier(twice, Present{})
 	text := string(Explanation(twice, nil, false))
 	if !strings.Contains(text, "1 more decision of earlier pods") ||
 		strings.Count(text, "gpu of") != 1 {
