@@ -77,6 +77,34 @@ func TestDeviceOfAnotherPodIsRefusedAfterATakeover(t *testing.T) {
 	}
 }
 
+// A decision names the UID of its pod, after a takeover too, so that explain can tell a pod from its successor.
+func TestDecisionsNameTheUID(t *testing.T) {
+	t.Parallel()
+	for source, known := range map[intent.Source]bool{"": false, intent.PodsAPI: true} {
+		a := told(t)
+		a.source = source
+		pod := a.pending("train", wish{1, 1}).Pod
+		for _, name := range []string{gpus, vfs} {
+			ids, _ := a.ask(name, 0, 1)
+			a.take(pod, name, ids)
+		}
+		a.recordedPods[pod] = a.pods[pod]
+		a.record()
+		for _, server := range []string{"first", "second"} {
+			decisions, err := a.coordinator.explain(t.Context(), podName{"team", "train", "c"})
+			if err != nil || len(decisions) != 2 {
+				t.Fatalf("source %q, %s server: %v, %v", source, server, decisions, err)
+			}
+			for _, d := range decisions {
+				if (d.GetPodUid() == a.uids[pod]) != known || !known && d.GetPodUid() != "" {
+					t.Errorf("source %q, %s server: UID %q of a pod with UID %q", source, server, d.GetPodUid(), a.uids[pod])
+				}
+			}
+			a.takeOver()
+		}
+	}
+}
+
 // A container that was only guessed to be the one stays so: it is not refused for what it may not be.
 func TestAGuessOutlivesAServer(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,9 @@ func TestDecisionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	var d Log
 	for i := range 4 * Most {
-		d.RecordAllocation(Allocation{At: time.Unix(int64(i), 0), Resource: "amd.com/gpu", IDs: []string{fmt.Sprint("gpu-", i%7)}})
-		d.RecordAllocation(Allocation{At: time.Unix(int64(i), 0), Resource: "nvidia.com/vf", IDs: []string{fmt.Sprint("vf-", i)}})
+		at := time.Unix(int64(i), 0)
+		d.RecordAllocation(Allocation{At: at, Resource: "amd.com/gpu", IDs: []string{fmt.Sprint("gpu-", i%7)}})
+		d.RecordAllocation(Allocation{At: at, Resource: "nvidia.com/vf", IDs: []string{fmt.Sprint("vf-", i)}})
 		for first, e := range d.newest {
 			if !slices.Contains(d.entries, e) || e.Allocated[0] != first.id {
 				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.Allocated)

@@ -113,7 +113,9 @@ func TestEarlierPods(t *testing.T) {
 		"after a refusal": {
 			[]Decision{decide("gpu", 0, "no"), decide("vf", 1, ""), decide("gpu", 1, "")}, Present{}, 1,
 		},
-		"by the time": {[]Decision{decide("gpu", 0, ""), decide("vf", 9, "")}, Present{Created: at.Add(8 * time.Minute)}, 1},
+		"by the time": {
+			[]Decision{decide("gpu", 0, ""), decide("vf", 9, "")}, Present{Created: at.Add(8 * time.Minute)}, 1,
+		},
 		"of claims": {[]Decision{
 			{Resource: "request a", Known: "claim team/a", AllocatedAt: &at}, {Known: "claim team/b", Refusal: "no"},
 			{Known: "claim team/b", Refusal: "no"},
