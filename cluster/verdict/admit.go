@@ -53,7 +53,8 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 	}
 	taken := t.Taken.Difference(t.Reusable)
 	view := preference.View{
-		Node: t.Node, Links: t.node.links, Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
+		Node: t.Node, Links: t.node.links, Policy: t.Kubelet.Rule.Policy,
+		Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
 		Allocated: q.Allocated, Left: t.Reusable,
 	}
 	halves := view.Halves(&q, t.Containers[container].Requests, nil)
