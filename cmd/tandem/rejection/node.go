@@ -24,7 +24,7 @@ type node struct {
 	model   *devicemanager.Node
 	kubelet devicemanager.Kubelet
 	healthy devicemanager.Set
-	held    map[string]devicemanager.Set // by pod, as namespace/pod
+	held    map[string]devicemanager.Set // by pod, as namespace/pod or [coordinator.UnknownHolder]
 }
 
 // newNode returns the node of a status.

@@ -55,7 +55,7 @@ type NUMACount struct {
 
 // Holder is the devices of a resource that a pod holds on a NUMA node.
 type Holder struct {
-	Pod      string `json:"pod"` // namespace/pod
+	Pod      string `json:"pod"` // namespace/pod; "?" for any number of unknown pods
 	Resource string `json:"resource"`
 	Node     *int   `json:"node"` // NUMA node; null: without a NUMA node
 	Devices  int    `json:"devices"`

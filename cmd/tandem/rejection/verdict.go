@@ -3,6 +3,7 @@
 package rejection
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -72,14 +73,9 @@ func (n *node) refusal(pod []intent.Container) string {
 }
 
 // release returns the pods whose end lets the node admit a pod: the pod with the fewest devices, or the
-// smallest sequence of such pods.
+// smallest sequence of such pods. Devices of unknown pods stay taken.
 func (n *node) release(r *Rejection, pod []intent.Container) string {
-	holders := slices.SortedFunc(maps.Keys(n.held), func(a, b string) int {
-		if d := n.held[a].Len() - n.held[b].Len(); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
-	})
+	holders := n.knownHolders()
 	again := ", then create " + r.Pod + " again; tandem-scheduler (scheduler.enabled in the chart) selects a " +
 		"node that admits the pod"
 	for _, holder := range holders {
@@ -94,6 +90,14 @@ func (n *node) release(r *Rejection, pod []intent.Container) string {
 		}
 	}
 	return "wait for free devices" + again
+}
+
+// knownHolders returns the pods with devices, fewest devices first.
+func (n *node) knownHolders() []string {
+	holders := slices.SortedFunc(maps.Keys(n.held), func(a, b string) int {
+		return cmp.Or(cmp.Compare(n.held[a].Len(), n.held[b].Len()), cmp.Compare(a, b))
+	})
+	return slices.DeleteFunc(holders, func(pod string) bool { return pod == coordinator.UnknownHolder })
 }
 
 // otherShape names the numbers of pairs that the empty node admits.
