@@ -14,9 +14,13 @@ import (
 )
 
 // serve pairs all GPUs of the node with the VFs of a container: its own or most likely GPUs by placement, and
-// each further GPU with the nearest VF, so that any GPU of the container has a VF.
+// each further GPU with the nearest VF, so that any GPU of the container has a VF. The VFs of an unannounced
+// resource are unknown, and serve returns nil.
 func serve(b *books, name string, ids []string, gpus placement.Half) []pairs.Served {
 	vfs := device.All(b.resources[name].Select(ids))
+	if len(vfs.Held) == 0 {
+		return nil
+	}
 	best := map[topology.Address]string{}
 	used := map[string]int{}
 	request := placement.Request{GPUs: []placement.Half{gpus}, VFs: []placement.Half{vfs}}

@@ -3,8 +3,10 @@
 package admission
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -38,6 +40,9 @@ func (b requestBuilder) build() (request placement.Request, remark string) {
 	for _, gpus := range b.resources.OfKind(device.GPU) {
 		request.Links = append(request.Links, gpus.Links...)
 	}
+	if b.manyNodes() && len(b.resources.Nodes(b.question.Resource, b.question.Available)) == 0 {
+		remark = strings.TrimPrefix(remark+"; "+unpredicted, "; ")
+	}
 	request.Spare.GPUs, request.Taken.GPUs = b.spareAndTaken(device.GPU, b.container)
 	request.Spare.VFs, request.Taken.VFs = b.spareAndTaken(device.VF, b.container)
 	return request, remark
@@ -50,7 +55,7 @@ func (b requestBuilder) build() (request placement.Request, remark string) {
 func (b requestBuilder) knownHalves() []resourceHalf {
 	var all []resourceHalf
 	q, c := b.question, b.container
-	nodes, admitted := b.nodesOf(q, func() (hints.Mask, bool) { return b.predict(c) })
+	nodes, admitted := b.nodes(func() (hints.Mask, bool) { return b.predict(c) })
 	for _, name := range slices.Sorted(maps.Keys(c.Asker.Requests)) {
 		r := b.resources[name]
 		switch {
@@ -69,6 +74,20 @@ func (b requestBuilder) knownHalves() []resourceHalf {
 		}
 	}
 	return all
+}
+
+// unpredicted is the remark on a question for devices without NUMA nodes, on a node with manyNodes.
+var unpredicted = fmt.Sprintf("the kubelet's NUMA nodes are not predicted: more than %d have devices",
+	hints.MaxNodes)
+
+// nodes returns the same as nodesOf, but all NUMA nodes on a node with manyNodes: the rule rejects every
+// container there, while the kubelet may run with the option max-allowable-numa-nodes.
+func (b requestBuilder) nodes(predict func() (hints.Mask, bool)) (nodes map[int]bool, admitted bool) {
+	nodes, admitted = b.nodesOf(b.question, predict)
+	if !admitted && b.manyNodes() {
+		return nil, true
+	}
+	return nodes, admitted
 }
 
 // questionHalf returns the half in question: required devices, devices of the same kind from further
@@ -102,7 +121,7 @@ func (b requestBuilder) otherHalf(count int) placement.Half {
 // expectedFree returns the free devices of a kind that the kubelet will offer the container.
 func (b requestBuilder) expectedFree(kind device.Kind, count int) []placement.Device {
 	of := b.resources.OfKind(kind)
-	nodes, admitted := b.nodesOf(b.question, func() (hints.Mask, bool) {
+	nodes, admitted := b.nodes(func() (hints.Mask, bool) {
 		return b.rule().Nodes(b.demand(count, of...))
 	})
 	if !admitted {

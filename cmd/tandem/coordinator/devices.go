@@ -57,12 +57,15 @@ func newDevice(d *api.DeviceStatus, inPlan bool) Device {
 // IsHealthy reports whether the plugin of the device reports the device as healthy.
 func (d Device) IsHealthy() bool { return d.State != unhealthy && d.State != allocatedUnhealthy }
 
-// Holder returns the container that has the device, "?" for an unknown container and "" for none.
+// UnknownHolder is the holder of a device whose container is unknown.
+const UnknownHolder = "?"
+
+// Holder returns the container that has the device, [UnknownHolder] or "" for none.
 func (d Device) Holder() string {
 	if d.State != allocated && d.State != allocatedUnhealthy {
 		return ""
 	}
-	return cmp.Or(d.Owner, "?")
+	return cmp.Or(d.Owner, UnknownHolder)
 }
 
 func ownerText(o *api.Owner) string {

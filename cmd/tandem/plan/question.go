@@ -26,6 +26,10 @@ type Question struct {
 const refused = "under policy restricted the kubelet rejects this request: no minimal set of NUMA nodes " +
 	"satisfies both GPUs and VFs; VFs without NUMA nodes (excludeTopology) are admitted"
 
+// tooManyNodes is the note on a machine with more NUMA nodes than the kubelet supports by default.
+var tooManyNodes = fmt.Sprintf("more than %d NUMA nodes have devices: under policy restricted the "+
+	"kubelet does not start without the option max-allowable-numa-nodes", hints.MaxNodes)
+
 // Answer plans for a machine as the coordinator does for a call of the kubelet. The strings are notes.
 func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []string, error) {
 	gpus := n.GPUDevices()
@@ -42,13 +46,17 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free", q.GPUs, q.VFs, g, v)
 	}
 	requests := offer.Requests(int(q.GPUs), int(q.VFs))
-	nodes, admitted := hints.Restricted.Nodes(view.Demands(requests)...)
+	demands := view.Demands(requests)
+	nodes, admitted := hints.Restricted.Nodes(demands...)
 	choice, err := placement.Choose(n.Tree, view.Placement(view.Expected(requests, nodes)))
 	if err != nil {
 		return nil, nil, err
 	}
 	p := planOf(choice, nodes.Numbers())
-	if !admitted {
+	switch {
+	case hints.Rule{}.TooMany(demands...):
+		p.Note = tooManyNodes
+	case !admitted:
 		p.Note = refused
 	}
 	return p, notes, nil

@@ -24,7 +24,7 @@ type node struct {
 	model   *devicemanager.Node
 	kubelet devicemanager.Kubelet
 	healthy devicemanager.Set
-	held    map[string]devicemanager.Set // by pod, as namespace/pod
+	held    map[string]devicemanager.Set // by pod, as namespace/pod or [coordinator.UnknownHolder]
 }
 
 // newNode returns the node of a status.
@@ -90,17 +90,34 @@ func (n *node) taken(but ...string) devicemanager.Set {
 // free returns the devices that the kubelet can allocate.
 func (n *node) free() devicemanager.Set { return n.healthy.Difference(n.taken()) }
 
-// admit returns the kubelet's refusal of a pod while some devices are taken, nil for an admission.
-func (n *node) admit(pod []intent.Container, taken devicemanager.Set) *devicemanager.Refusal {
+// admits reports whether the kubelet admits a pod while some devices are taken.
+func (n *node) admits(taken devicemanager.Set, pod ...devicemanager.Container) bool {
+	a := devicemanager.Admission{
+		Node: n.model, Kubelet: n.kubelet, Containers: pod, Others: anyDevices{n},
+		Healthy: n.healthy, Taken: taken.Clone(), Reusable: n.model.NewSet(),
+	}
+	return a.Admit() == nil
+}
+
+// containers returns the containers of a pod with their requests for devices of the node.
+func (n *node) containers(pod []intent.Container) []devicemanager.Container {
 	containers := make([]devicemanager.Container, len(pod))
 	for i, c := range pod {
 		containers[i] = devicemanager.Container{Role: c.Role, Requests: n.requests(c)}
 	}
-	a := devicemanager.Admission{
-		Node: n.model, Kubelet: n.kubelet, Containers: containers, Others: anyDevices{n},
-		Healthy: n.healthy, Taken: taken.Clone(), Reusable: n.model.NewSet(),
+	return containers
+}
+
+// compared returns the requests that the Topology Manager compares with the node, one after the other: of each
+// container or, under scope pod, of the pod.
+func (n *node) compared(pod []devicemanager.Container) (all []devicemanager.Requests) {
+	if n.kubelet.ScopePod {
+		return []devicemanager.Requests{devicemanager.Total(pod)}
 	}
-	return a.Admit()
+	for _, c := range pod {
+		all = append(all, c.Requests)
+	}
+	return all
 }
 
 // requests returns the requests of a container for devices of the node.

@@ -55,7 +55,7 @@ type NUMACount struct {
 
 // Holder is the devices of a resource that a pod holds on a NUMA node.
 type Holder struct {
-	Pod      string `json:"pod"` // namespace/pod
+	Pod      string `json:"pod"` // namespace/pod; "?" for any number of unknown pods
 	Resource string `json:"resource"`
 	Node     *int   `json:"node"` // NUMA node; null: without a NUMA node
 	Devices  int    `json:"devices"`
@@ -63,35 +63,32 @@ type Holder struct {
 
 // Explain compares a rejected pod with the status of its node, under the settings of the node's kubelet.
 func Explain(p *corev1.Pod, s *coordinator.Status, kubelet devicemanager.Kubelet) Rejection {
-	n, pod := newNode(s, kubelet), intent.ContainersOf(p)
+	n, containers := newNode(s, kubelet), intent.ContainersOf(p)
+	pod := n.containers(containers)
 	r := Rejection{
 		Pod: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName,
 		Policy: string(kubelet.Rule.Policy), Scope: "container",
-		FitsNow:   n.admit(pod, n.taken()) == nil,
-		FitsEmpty: n.admit(pod, n.model.NewSet()) == nil,
+		FitsNow:   n.admits(n.taken(), pod...),
+		FitsEmpty: n.admits(n.model.NewSet(), pod...),
 	}
 	if kubelet.ScopePod {
 		r.Scope = "pod"
 	}
-	for _, c := range pod {
+	for _, c := range containers {
 		if len(c.Requests) > 0 || c.CPUs > 0 {
 			r.Containers = append(r.Containers, Container{c.Name, c.Requests, c.CPUs})
 		}
 	}
-	var total devicemanager.Requests
-	r.Resources, total = n.resources(pod)
+	total := devicemanager.Total(pod)
+	r.Resources = n.resources(total)
 	r.Holders = n.holders(total)
 	r.Verdict, r.Next = n.verdict(&r, pod)
 	return r
 }
 
-// resources returns the requested resources with their devices by NUMA node.
-func (n *node) resources(pod []intent.Container) (list []Resource, total devicemanager.Requests) {
-	var containers []devicemanager.Container
-	for _, c := range pod {
-		containers = append(containers, devicemanager.Container{Role: c.Role, Requests: n.requests(c)})
-	}
-	total, free := devicemanager.Total(containers), n.free()
+// resources returns requested resources with their devices by NUMA node.
+func (n *node) resources(total devicemanager.Requests) (list []Resource) {
+	free := n.free()
 	for _, request := range total {
 		of := &n.model.Resources[request.Resource]
 		r := Resource{Name: of.Name, Requested: request.Count}
@@ -100,7 +97,7 @@ func (n *node) resources(pod []intent.Container) (list []Resource, total devicem
 		})
 		list = append(list, r)
 	}
-	return list, total
+	return list
 }
 
 // holders returns the pods with devices of requested resources.
@@ -132,11 +129,11 @@ func (n *node) eachNUMANode(r *devicemanager.Resource, visit func(number *int, o
 	}
 }
 
-// numaNodes returns the NUMA nodes of a container's devices on the empty node.
-func (n *node) numaNodes(c intent.Container) hints.Mask {
+// numaNodes returns the NUMA nodes for requests on the empty node.
+func (n *node) numaNodes(requests devicemanager.Requests) hints.Mask {
 	a := devicemanager.Admission{
 		Node: n.model, Kubelet: n.kubelet, Healthy: n.healthy, Taken: n.model.NewSet(), Reusable: n.model.NewSet(),
 	}
-	best, _ := a.Merge(0, n.requests(c))
+	best, _ := a.Merge(0, requests)
 	return best.Nodes
 }

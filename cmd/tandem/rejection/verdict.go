@@ -3,18 +3,19 @@
 package rejection
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
 
 // verdict returns the reason for a rejection and the most helpful step.
-func (n *node) verdict(r *Rejection, pod []intent.Container) (why, next string) {
-	cpus := mostCPUs(pod)
+func (n *node) verdict(r *Rejection, pod []devicemanager.Container) (why, next string) {
+	cpus := mostCPUs(r.Containers)
 	doctor := fmt.Sprintf("kubectl tandem doctor %s --cpus %d", r.Node, cpus)
 	switch {
 	case len(r.Resources) == 0 && cpus > 0:
@@ -39,18 +40,18 @@ func (n *node) verdict(r *Rejection, pod []intent.Container) (why, next string) 
 	}
 }
 
-func mostCPUs(pod []intent.Container) (cpus int) {
-	for _, c := range pod {
+func mostCPUs(containers []Container) (cpus int) {
+	for _, c := range containers {
 		cpus = max(cpus, c.CPUs)
 	}
 	return cpus
 }
 
 // whereEmpty returns a sentence about the NUMA nodes of the pod on the empty node.
-func (n *node) whereEmpty(pod []intent.Container) string {
+func (n *node) whereEmpty(pod []devicemanager.Container) string {
 	count := 0
-	for _, c := range pod {
-		count = max(count, n.numaNodes(c).Count())
+	for _, requests := range n.compared(pod) {
+		count = max(count, n.numaNodes(requests).Count())
 	}
 	if count == 0 {
 		return "The empty node admits the pod."
@@ -59,36 +60,29 @@ func (n *node) whereEmpty(pod []intent.Container) string {
 }
 
 // refusal returns the kubelet's reason on the empty node.
-func (n *node) refusal(pod []intent.Container) string {
-	for _, c := range pod {
-		for _, request := range n.requests(c) {
-			of := &n.model.Resources[request.Resource]
-			if has := n.healthy.Common(of.All); has < request.Count {
-				return fmt.Sprintf("it has %d healthy devices of %s.", has, of.Name)
-			}
+func (n *node) refusal(pod []devicemanager.Container) string {
+	for _, request := range devicemanager.Total(pod) {
+		of := &n.model.Resources[request.Resource]
+		if has := n.healthy.Common(of.All); has < request.Count {
+			return fmt.Sprintf("it has %d healthy devices of %s.", has, of.Name)
 		}
 	}
 	return "the smallest sets of NUMA nodes for its resources have no set in common."
 }
 
 // release returns the pods whose end lets the node admit a pod: the pod with the fewest devices, or the
-// smallest sequence of such pods.
-func (n *node) release(r *Rejection, pod []intent.Container) string {
-	holders := slices.SortedFunc(maps.Keys(n.held), func(a, b string) int {
-		if d := n.held[a].Len() - n.held[b].Len(); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
-	})
+// smallest sequence of such pods. Devices of unknown pods stay taken.
+func (n *node) release(r *Rejection, pod []devicemanager.Container) string {
+	holders := n.knownHolders()
 	again := ", then create " + r.Pod + " again; tandem-scheduler (scheduler.enabled in the chart) selects a " +
 		"node that admits the pod"
 	for _, holder := range holders {
-		if n.admit(pod, n.taken(holder)) == nil {
+		if n.admits(n.taken(holder), pod...) {
 			return "wait for the end of " + holder + again
 		}
 	}
 	for i := range holders {
-		if n.admit(pod, n.taken(holders[:i+1]...)) == nil {
+		if n.admits(n.taken(holders[:i+1]...), pod...) {
 			return fmt.Sprintf("wait for the end of %s such as %s%s", coordinator.Several(i+1, "pod"), holders[0],
 				again)
 		}
@@ -96,33 +90,48 @@ func (n *node) release(r *Rejection, pod []intent.Container) string {
 	return "wait for free devices" + again
 }
 
-// otherShape names the numbers of pairs that the empty node admits.
-func (n *node) otherShape(r *Rejection, pod []intent.Container) string {
+// knownHolders returns the pods with devices, fewest devices first.
+func (n *node) knownHolders() []string {
+	holders := slices.SortedFunc(maps.Keys(n.held), func(a, b string) int {
+		return cmp.Or(cmp.Compare(n.held[a].Len(), n.held[b].Len()), cmp.Compare(a, b))
+	})
+	return slices.DeleteFunc(holders, func(pod string) bool { return pod == coordinator.UnknownHolder })
+}
+
+// otherShape names the numbers of pairs that the empty node admits: in a container or, under scope pod, in the
+// pod.
+func (n *node) otherShape(r *Rejection, pod []devicemanager.Container) string {
 	var fits []string
-	for _, c := range pod {
-		requests := n.requests(c)
-		if n.numaNodes(c) != 0 || len(requests) != 2 {
-			continue
+	for _, requests := range n.compared(pod) {
+		if n.numaNodes(requests) == 0 && len(requests) == 2 {
+			fits = n.admittedPairs(requests)
+			break
 		}
-		for count := 1; count <= requests[0].Count+requests[1].Count && len(fits) < mostShapes; count++ {
-			other := c
-			other.Requests = map[string]int{}
-			for _, request := range requests {
-				other.Requests[n.model.Resources[request.Resource].Name] = count
-			}
-			if n.admit([]intent.Container{other}, n.model.NewSet()) == nil {
-				fits = append(fits, fmt.Sprintf("%d+%d", count, count))
-			}
-		}
-		break
 	}
 	doctor := fmt.Sprintf("kubectl tandem doctor %s lists the shapes that the node always rejects, with fixes",
 		r.Node)
 	if len(fits) == 0 {
 		return doctor
 	}
-	return "request another number of devices: the empty node admits " + strings.Join(fits, ", ") + "; " + doctor
+	number := "request another number of devices"
+	if n.kubelet.ScopePod {
+		number += " in all containers of the pod together"
+	}
+	return number + ": the empty node admits " + strings.Join(fits, ", ") + "; " + doctor
 }
 
 // mostShapes limits the named shapes.
 const mostShapes = 8
+
+// admittedPairs returns the numbers of pairs, as "2+2", of two requested resources that the empty node admits.
+func (n *node) admittedPairs(requests devicemanager.Requests) (fits []string) {
+	a, b := requests[0], requests[1]
+	most := a.Count + b.Count
+	for a.Count = 1; a.Count <= most && len(fits) < mostShapes; a.Count++ {
+		b.Count = a.Count
+		if n.admits(n.model.NewSet(), devicemanager.Container{Requests: devicemanager.Requests{a, b}}) {
+			fits = append(fits, fmt.Sprintf("%d+%d", a.Count, b.Count))
+		}
+	}
+	return fits
+}

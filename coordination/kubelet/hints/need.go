@@ -13,7 +13,11 @@ type need struct {
 	width int  // the smallest number of nodes with enough devices, free or not
 }
 
+// measure sets the width of a demand. The time doubles with each NUMA node: [Rule.MaxNodes] is the limit.
 func (n *need) measure() {
+	if n.list != nil {
+		return
+	}
 	n.width = n.nodes.Count()
 	for m := range n.nodes.subsets() {
 		if n.width > m.Count() && n.All.On(m) >= n.Count {

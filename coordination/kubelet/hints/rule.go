@@ -72,19 +72,12 @@ func (r Rule) Merge(demands []Demand, lists ...List) (best Hint, admitted bool) 
 	if r.Policy == None {
 		return Hint{}, true
 	}
-	needs := make([]need, 0, 8)
-	for _, d := range demands {
-		if n, any := r.need(d); any {
-			needs = append(needs, n)
-		}
-	}
-	for _, l := range lists {
-		if !l.indifferent() {
-			needs = append(needs, need{list: l, nodes: l.nodes()})
-		}
-	}
+	needs := r.needs(demands, lists...)
 	if r.tooMany(needs) {
 		return Hint{}, false
+	}
+	for i := range needs {
+		needs[i].measure()
 	}
 	if len(needs) == 0 {
 		return Hint{Preferred: true}, true
@@ -102,7 +95,28 @@ func (r Rule) Merge(demands []Demand, lists ...List) (best Hint, admitted bool) 
 	}
 }
 
-// need returns the Topology Manager's view of a demand, false for a demand without influence.
+// TooMany reports whether demands have devices on more NUMA nodes than the limit: [Rule.Nodes] rejects every
+// container.
+func (r Rule) TooMany(demands ...Demand) bool { return r.Policy != None && r.tooMany(r.needs(demands)) }
+
+// needs returns the demands and the lists with influence, not yet measured.
+func (r Rule) needs(demands []Demand, lists ...List) []need {
+	needs := make([]need, 0, 8)
+	for _, d := range demands {
+		if n, any := r.need(d); any {
+			needs = append(needs, n)
+		}
+	}
+	for _, l := range lists {
+		if !l.indifferent() {
+			needs = append(needs, need{list: l, nodes: l.nodes()})
+		}
+	}
+	return needs
+}
+
+// need returns the Topology Manager's view of a demand, not yet measured, and false for a demand without
+// influence.
 func (r Rule) need(d Demand) (need, bool) {
 	nodes := d.All.nodes()
 	if nodes == 0 || d.Count == 0 && !d.Named {
@@ -111,9 +125,7 @@ func (r Rule) need(d Demand) (need, bool) {
 	if r.Machine != 0 {
 		nodes &= r.Machine
 	}
-	n := need{Demand: d, nodes: nodes}
-	n.measure()
-	return n, true
+	return need{Demand: d, nodes: nodes}, true
 }
 
 // tooMany reports whether the number of NUMA nodes exceeds the limit.
@@ -208,9 +220,13 @@ func (r Rule) average(m Mask) float64 {
 }
 
 // Width returns the preferred number of NUMA nodes for a demand: the smallest number of nodes with enough
-// devices, free or not. The result is 0 for a demand without influence.
+// devices, free or not. The result is 0 for a demand without influence, and on more nodes than the limit.
 func (r Rule) Width(d Demand) int {
-	n, _ := r.need(d)
+	n, any := r.need(d)
+	if !any || r.tooMany([]need{n}) {
+		return 0
+	}
+	n.measure()
 	return n.width
 }
 
