@@ -86,7 +86,7 @@ func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
 			demands = append(demands, hints.CPUs(cpus, e.kubelet.CPUs, free))
 		}
 	}
-	return e.policy().Nodes(demands...)
+	return hints.Rule{Policy: e.policy(), MaxNodes: e.kubelet.AllowedNodes()}.Nodes(demands)
 }
 
 // policy returns the kubelet's policy if the policy refuses containers, else the policy that Tandem requires.
