@@ -40,7 +40,7 @@ func (p *Plugin) Filter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) *fwk.Status {
 	object := p.objects.find(info.Node().Name)
-	if object == nil {
+	if object == nil || !object.describes(info) {
 		return nil
 	}
 	request, err := readRequest(state)
