@@ -96,22 +96,24 @@ check-own: ## Run all tests of the root module with the race detector
 	$(PROGRESS) "own packages with the race detector" go test -race -timeout 60m ./...
 
 .PHONY: check-release
+# The tests of other modules have -count=1: go test caches a result without regard to files outside the module, such as the chart, the
+# manifests and the documents.
 check-release: ## Run the tests of image and release
-	cd deployments/release && $(PROGRESS) "deployments/release; the image is started in pods of many operators" go test -timeout 30m ./...
+	cd deployments/release && $(PROGRESS) "deployments/release; the image is started in pods of many operators" go test -count=1 -timeout 30m ./...
 
 .PHONY: check-others
 check-others: ## Run the tests with third-party programs: Helm, kustomize, the schemas of Kubernetes, other allocators, Chromium if installed
-	cd test/others && $(PROGRESS) "test/others; Helm takes minutes to compile the first time" go test ./...
+	cd test/others && $(PROGRESS) "test/others; Helm takes minutes to compile the first time" go test -count=1 ./...
 
 .PHONY: check-dra
 check-dra: ## Run the tests with the scheduler's allocators of Kubernetes 1.35 to 1.37
-	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra" go test ./dra/...
-	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.36" go test $(KUBE36) ./dra -sequences=150
-	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.35" go test $(KUBE35) ./dra -sequences=150
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra" go test -count=1 ./dra/...
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.36" go test $(KUBE36) -count=1 ./dra -sequences=150
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.35" go test $(KUBE35) -count=1 ./dra -sequences=150
 
 .PHONY: check-scheduler
 check-scheduler: ## Run the tests of tandem-scheduler
-	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test ./...
+	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test -count=1 ./...
 
 .PHONY: check-kubelet
 check-kubelet: ## Run the tests of the built plugins with the managers of kubelet 1.37
@@ -141,7 +143,7 @@ race: ## Run all tests with the race detector, the kubelet's managers included
 .PHONY: parity
 parity: ## List the tests of each required row of the parity checklist; OUTPUT=json for programs
 	@mkdir -p $(BIN)
-	@{ go test -json ./...; (cd deployments/release && go test -json ./image); (cd test/others && go test -json ./chart/...); } \
+	@{ go test -json ./...; (cd deployments/release && go test -count=1 -json ./image); (cd test/others && go test -count=1 -json ./chart/...); } \
 		>$(BIN)/parity.json || true # what failed is in the report
 	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
 

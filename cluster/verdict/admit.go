@@ -23,7 +23,7 @@ type trial struct {
 	got      devicemanager.Set // by this pod
 	assigned []containerDevices
 	managers ManagerState
-	heirs    int // number of containers since init containers have left devices
+	heirs    int // containers that could reuse devices of init containers
 	chance   bool
 	plan     plan
 }
@@ -118,7 +118,7 @@ func (t *trial) inherit(requests devicemanager.Requests) {
 }
 
 // errMisaligned is Tandem's rejection of a container with required alignment and a pair that is not on one
-// switch (coordination/admission, refusal.go).
+// switch (coordination/admission, alignment.go).
 type errMisaligned struct{ error }
 
 func (t *trial) misaligned(devices devicemanager.Set) error {

@@ -57,7 +57,7 @@ func (p *Plugin) Filter(
 	}
 	if object.left != nil {
 		p.report(info.Node(), object, "NodeTopologyIncomplete",
-			"the scheduler filters this node without what it does not know", object.left)
+			"the scheduler ignores a part of the object", object.left)
 	}
 	switch {
 	case v.Admitted:

@@ -26,13 +26,13 @@ import (
 // the object.
 type published struct {
 	refused   atomic.Pointer[refusal]
-	left      error                       // why a part of the object is left out of account, nil if none is
+	left      error                       // reason for ignoring a part of the object, nil for no ignored part
 	last      atomic.Pointer[observation] // nil before the first request
 	node      *verdict.Node               // nil if the object was refused on receipt
 	kind      kind
 	classes   *classes // of all objects
 	resources map[string]bool
-	reported  atomic.Int64 // when the node was last told of either, in nanoseconds; 0 for never
+	reported  atomic.Int64 // time of the last Event about the object, in nanoseconds; 0 for none
 	metav1.ObjectMeta
 }
 
