@@ -14,6 +14,8 @@ OUTPUT    ?= table
 ADMISSIONS ?= 10000
 SEQUENCES  ?= 10000
 VERDICTS   ?= 100000
+LOAD       ?= 1m
+RESTARTS   ?= 10000
 BUSYBOX   ?= /bin/busybox
 SEED      ?= 1
 
@@ -158,6 +160,10 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half with each version of 
 simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet; SEED (1) is the first seed
 	$(PROGRESS) "the coordinator under faults" \
 		go test -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
+
+.PHONY: load
+load: ## Put 1,000 questions a second on the socket for LOAD (1m), with a hostile client, and restart the plugins RESTARTS (10000) times
+	$(PROGRESS) "load and restarts" go test -count=1 -timeout 2h -v -run '^(TestLoad|TestRestarts)$$' ./coordination -load=$(LOAD) -restarts=$(RESTARTS)
 
 .PHONY: verdicts
 verdicts: ## Compare VERDICTS (100000) verdicts of tandem-scheduler with the managers of the real kubelet, 1.37 and 1.36; SEED (1) selects the cases
