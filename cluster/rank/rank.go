@@ -56,9 +56,29 @@ func take(pairs hints.PerNode, from hints.Mask, size int) {
 // Offer is the result of a node for a pod.
 type Offer struct {
 	Pairs    int  // same-switch pairs of the pod's GPUs and VFs
-	Stranded int  // additional pairs that free devices could make regardless of switches
+	Stranded int  // see Devices, after the pod, including pairs that were stranded before
 	Lost     Room // room before the pod less room after
-	Free     int  // free devices left on the node
+	Free     int  // see Devices, after the pod
+}
+
+// Devices are the free devices of a node.
+type Devices interface {
+	// Stranded returns the number of pairs that the devices could only make regardless of switches.
+	Stranded() int
+	// Room returns the room in the devices.
+	Room() Room
+	// Free returns the number of devices.
+	Free() int
+}
+
+// NewOffer returns the offer of a node for a pod with a number of same-switch pairs: from the room before the
+// pod, and the free devices after.
+func NewOffer(pairs int, before Room, after Devices) Offer {
+	o := Offer{Pairs: pairs, Stranded: after.Stranded(), Lost: before, Free: after.Free()}
+	for i, left := range after.Room() {
+		o.Lost[i] -= left
+	}
+	return o
 }
 
 // Compare returns a positive number if a is better than b: by more pairs; else by fewer stranded pairs; else

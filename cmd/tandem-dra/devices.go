@@ -59,16 +59,18 @@ func (o *options) findGPUs(log *slog.Logger) (found *gpu.GPUs, leave func(), err
 }
 
 // unpublished returns a sentence about GPUs of the machine that are not published for a reason; "" for none.
-func (o *options) unpublished(reason error) string {
+// IsOther reports whether the GPUs are of another vendor than the vendor in --vendor.
+func (o *options) unpublished(reason error) (note string, isOther bool) {
 	sys, err := o.Sysfs()
 	if err != nil {
-		return ""
+		return "", false
 	}
 	tree, err := topology.Read(sys)
 	if err != nil {
-		return ""
+		return "", false
 	}
-	return gpu.DescribeUnpublished(tree, o.gpus.Vendor, reason)
+	note = gpu.DescribeUnpublished(tree, o.gpus.Vendor, reason)
+	return note, gpu.OtherVendor(tree, o.gpus.Vendor) != nil
 }
 
 // awaitGPUs looks for GPUs and calls found as soon as they are present, until ctx is done. It also calls

@@ -225,15 +225,9 @@ func TestReady(t *testing.T) {
 	p := start(t, n.args("--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"),
 		"--health-probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0")...)
 	registration := registerapi.NewRegistrationClient(dial(t, n.awaitSocket(t, p)))
-	_, address, _ := strings.Cut(p.text(), `msg="serving metrics and probes" address=`)
-	address, _, _ = strings.Cut(address, "\n")
 	get := func() int {
-		answer, err := http.Get("http://" + address + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		return answer.StatusCode
+		code, _ := p.readyz(t)
+		return code
 	}
 	if code := get(); code != http.StatusServiceUnavailable {
 		t.Errorf("before it is known: %d", code)

@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -25,20 +26,21 @@ import (
 )
 
 // once serves with the current configuration. Without a GPU driver it serves VFs only, and calls restart once
-// a driver is available.
+// a driver is available; with GPUs of another vendor than the vendor in --vendor it is not ready.
 func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) error {
 	config, err := o.config(log)
 	if err != nil {
 		return err
 	}
 	found, leave, err := o.findGPUs(log)
+	otherVendor := false
 	g, ctx := errgroup.WithContext(ctx)
 	switch {
 	case err == nil:
 		defer leave()
 		config.GPUs = found
 	case gpu.IsNoDriver(err):
-		config.NoGPUs = o.unpublished(err)
+		config.NoGPUs, otherVendor = o.unpublished(err)
 		log.Warn("no GPU driver; publishing no GPU until a driver is present",
 			"reason", cmp.Or(config.NoGPUs, err.Error()), "look_every", o.gpus.Recheck)
 		g.Go(func() error {
@@ -51,7 +53,9 @@ func (o *options) once(ctx context.Context, restart func(), log *slog.Logger) er
 	if m := o.Monitor(); m != nil {
 		m.Offered(pool.Driver) // not ready before the registration with the kubelet
 	}
-	o.Begin()
+	if o.Begin(); otherVendor {
+		o.Monitor().Lack(errors.New(config.NoGPUs))
+	}
 	driver, err := dra.New(config)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ type status struct {
 	offered map[string]*offer // by resource name
 	begun   bool              // the daemon has looked for its devices
 	waits   error             // reason for which the daemon waits for its devices; nil for none
+	lacks   error             // reason for which a part of the devices is not offered; nil for none
 	remark  func() string     // further line of details, "" for none; nil without
 }
 
@@ -88,6 +89,8 @@ func (s *status) ready(context.Context) error {
 		missing = append(missing, fmt.Errorf("nothing is offered: %w", s.waits))
 	case !s.begun:
 		missing = append(missing, errors.New("starting: what there is to offer is not known yet"))
+	case s.lacks != nil:
+		missing = append(missing, s.lacks)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.offered)) {
 		switch o := s.offered[name]; {

@@ -72,7 +72,18 @@ func (m *Monitor) Wait(reason error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.begun, m.waits = false, reason
+	m.begun, m.waits, m.lacks = false, reason, nil
+}
+
+// Lack sets the reason for which the daemon offers only a part of its devices. The daemon is not ready until
+// Begin.
+func (m *Monitor) Lack(reason error) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begun, m.waits, m.lacks = true, nil, reason
 }
 
 // Remark sets the source of a line for /readyz?verbose that does not affect readiness, "" for none.
@@ -93,7 +104,7 @@ func (m *Monitor) Begin(resources ...string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.begun, m.waits = true, nil
+	m.begun, m.waits, m.lacks = true, nil, nil
 }
 
 // Resource watches a resource offered to the kubelet, until done is called. Alive returns an error for a hung

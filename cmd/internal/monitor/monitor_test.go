@@ -201,7 +201,12 @@ func TestProbes(t *testing.T) {
 			"starting: what there is to offer is not known yet"},
 		"a driver is waited for": {"/readyz", func(m *Monitor) { m.Begin(); m.Wait(errors.New("no driver")) }, 503,
 			"nothing is offered: no driver"},
-		"it has come": {"/readyz", func(m *Monitor) { m.Wait(errors.New("no driver")); m.Begin() }, 200, "ok"},
+		"a part is offered": {"/readyz", func(m *Monitor) {
+			m.Wait(errors.New("no driver"))
+			m.Lack(errors.New("no GPU is published"))
+		}, 503, "no GPU is published"},
+		"all is offered": {"/readyz", func(m *Monitor) { m.Lack(errors.New("no GPU")); m.Begin() }, 200, "ok"},
+		"it has come":    {"/readyz", func(m *Monitor) { m.Wait(errors.New("no driver")); m.Begin() }, 200, "ok"},
 		"in detail": {"/readyz?verbose", func(m *Monitor) {
 			m.Begin("a/b")
 			m.Registered("a/b")

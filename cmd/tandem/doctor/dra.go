@@ -4,8 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
@@ -37,10 +35,10 @@ type staleResources struct {
 func (n Node) staleResources(k managers.Facts, c kubelet.Checkpoint) staleResources {
 	s := staleResources{rejects: k.Policy == managers.Restricted || k.Policy == "single-numa-node"}
 	registered := c.Registered()
-	for _, name := range slices.Sorted(maps.Keys(n.Plugins.Kinds)) {
-		if ids, known := registered[name]; known {
+	for _, r := range n.Plugins.Resources {
+		if ids, known := registered[r.Name]; known {
 			s.seen = append(s.seen, fmt.Sprintf("%s: %s registered, %s",
-				kubelet.CheckpointPath(n.KubeletDir), name, finding.Count(len(ids), "device")))
+				kubelet.CheckpointPath(n.KubeletDir), r.Name, finding.Count(len(ids), "device")))
 		}
 	}
 	return s

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -119,7 +119,7 @@ func TestDRAWithStaleKubelet(t *testing.T) {
 	if ids := found(n); slices.Contains(ids, "kubelet-stale-resources") {
 		t.Errorf("without a resource of the driver it finds %q", ids)
 	}
-	n.Plugins.Kinds = map[string]device.Kind{"amd.com/gpu": device.GPU, "tandem.dev/rdma_vf": device.VF}
+	n.Plugins.Resources = []coordinator.Resource{{Name: "amd.com/gpu"}, {Name: "tandem.dev/rdma_vf"}}
 	if ids := found(n); !slices.Contains(ids, "kubelet-stale-resources") {
 		t.Errorf("it finds %q", ids)
 	}

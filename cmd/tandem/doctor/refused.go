@@ -13,7 +13,10 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // Refused are pods that the kubelet of a node has refused for their NUMA nodes, and that nobody has deleted.
@@ -76,6 +79,10 @@ type refusedFacts struct {
 func (n Node) readRefused(k managers.Facts) refusedFacts {
 	f := refusedFacts{Refused: n.Refused}
 	empty := n.empty(k)
+	node := rejection.NewNode(n.Plugins.Resources, devicemanager.Kubelet{
+		Rule: empty.rule(), ScopePod: k.Scope == "pod",
+	})
+	cpus := func(count int) hints.List { return empty.rule().Hints(empty.cpuDemand(count)) }
 	for _, group := range n.Refused.Pods {
 		shape, known := n.Plugins.shapeOf(group.Containers)
 		if !known {
@@ -83,7 +90,7 @@ func (n Node) readRefused(k managers.Facts) refusedFacts {
 			continue
 		}
 		text := fmt.Sprintf("%s requested %s: ", finding.Count(group.Number, "pod"), shape)
-		if empty.admitsAll(shape) {
+		if node.AdmitsEmpty(group.Containers, cpus) {
 			f.busy += group.Number
 			text += "rejected only while devices are in use"
 		} else {

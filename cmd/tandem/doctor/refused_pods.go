@@ -28,6 +28,10 @@ type RefusedGroup struct {
 // cpu is the name of exclusive CPUs in a flag.
 const cpu = "cpu"
 
+// roles are the names of roles in a flag, as requests of one. An older doctor takes the names for resources
+// of other plugins.
+var roles = map[string]intent.Role{"init": intent.Init, "sidecar": intent.Sidecar}
+
 // Add adds a pod.
 func (r *RefusedPods) Add(pod *corev1.Pod) {
 	containers := slices.DeleteFunc(intent.ContainersOf(pod), func(c intent.Container) bool {
@@ -76,11 +80,17 @@ func (r RefusedPods) Flags() []string {
 	return values
 }
 
-// requests returns the requests as "cpu=8,example.com/gpu=2;example.com/vf=1", one container after the other.
+// requests returns the requests as "init=1,cpu=8,example.com/gpu=2;example.com/vf=1", one container after the
+// other.
 func (g RefusedGroup) requests() string {
 	var containers []string
 	for _, c := range g.Containers {
 		var list []string
+		for name, role := range roles {
+			if c.Role == role {
+				list = append(list, name+"=1")
+			}
+		}
 		if c.CPUs > 0 {
 			list = append(list, fmt.Sprintf("%s=%d", cpu, c.CPUs))
 		}
@@ -122,9 +132,12 @@ func (r *RefusedPods) Set(text string) error {
 			if name == "" || err != nil || count < 0 {
 				return fmt.Errorf("request %q: want RESOURCE=NUMBER", request)
 			}
-			if name == cpu {
+			switch role, named := roles[name]; {
+			case named:
+				c.Role = role
+			case name == cpu:
 				c.CPUs = count
-			} else {
+			default:
 				c.Requests[name] = count
 			}
 		}
@@ -143,12 +156,12 @@ type containerShape struct{ gpus, vfs, cpus int }
 func (p Plugins) shapeOf(containers []intent.Container) (s shape, known bool) {
 	for _, c := range containers {
 		one := containerShape{cpus: c.CPUs}
-		for name, count := range c.Requests {
-			switch p.Kinds[name] {
+		for _, r := range p.Resources {
+			switch device.Kind(r.Kind) {
 			case device.GPU:
-				one.gpus += count
+				one.gpus += c.Requests[r.Name]
 			case device.VF:
-				one.vfs += count
+				one.vfs += c.Requests[r.Name]
 			}
 		}
 		known = known || one.gpus+one.vfs > 0
@@ -180,12 +193,4 @@ func (s shape) String() string {
 		containers = append(containers, text)
 	}
 	return strings.Join(containers, " + ")
-}
-
-// admitsAll reports whether the empty node admits each container of a pod.
-func (e emptyNode) admitsAll(s shape) bool {
-	return !slices.ContainsFunc(s, func(c containerShape) bool {
-		_, admitted := e.affinity(c.gpus, c.vfs, c.cpus)
-		return !admitted || c.gpus > len(e.GPUs) || c.vfs > len(e.VFs)
-	})
 }

@@ -15,14 +15,16 @@ func TestRefusedPodsFlag(t *testing.T) {
 	var pods doctor.RefusedPods
 	for _, value := range []string{
 		"1:cpu=8,example.com/gpu=2;example.com/vf=1", "2", "2:example.com/gpu=1", "0",
-		"2:cpu=8,example.com/gpu=2;example.com/vf=1",
+		"2:cpu=8,example.com/gpu=2;example.com/vf=1", "1:init=1,example.com/gpu=1",
 	} {
 		if err := pods.Set(value); err != nil {
 			t.Error(err)
 		}
 	}
-	want := []string{"3:cpu=8,example.com/gpu=2;example.com/vf=1", "2:example.com/gpu=1", "2"}
-	if got := pods.Flags(); !slices.Equal(got, want) || pods.Number() != 7 {
+	want := []string{
+		"3:cpu=8,example.com/gpu=2;example.com/vf=1", "2:example.com/gpu=1", "1:init=1,example.com/gpu=1", "2",
+	}
+	if got := pods.Flags(); !slices.Equal(got, want) || pods.Number() != 8 {
 		t.Errorf("%d pods as %q, want %q", pods.Number(), got, want)
 	}
 	for _, wrong := range []string{"", "-1", "x", "1:", "1:gpu", "1:=2", "1:gpu=-1", "1:gpu=1;;vf=1"} {

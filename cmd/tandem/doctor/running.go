@@ -80,7 +80,7 @@ func runningDevice(d *api.Device, tree *topology.Tree) (running offer.Device, th
 type Plugins struct {
 	Unenforced string                 // why annotations are not enforced
 	Unoffered  string                 // the GPUs that no plugin offers, and the possible causes
-	Kinds      map[string]device.Kind // of the offered resources
+	Resources  []coordinator.Resource // the offered resources
 }
 
 // AskPlugins asks the plugins of a run folder, on a machine with this sysfs. The vendor is the --vendor of
@@ -94,10 +94,7 @@ func AskPlugins(ctx context.Context, runDir string, sys fs.FS, vendor string) Pl
 		return Plugins{}
 	}
 	status := coordinator.NewStatus(answer)
-	plugins := Plugins{Unenforced: status.Alignment.Unenforced(), Kinds: map[string]device.Kind{}}
-	for _, r := range status.Resources {
-		plugins.Kinds[r.Name] = device.Kind(r.Kind)
-	}
+	plugins := Plugins{Unenforced: status.Alignment.Unenforced(), Resources: status.Resources}
 	if status.Mode != string(mode.DRA) && !status.OffersGPUs() { // the DRA driver has notes
 		plugins.Unoffered = coordinator.Unoffered(sys, vendor)
 	}

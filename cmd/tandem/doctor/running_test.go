@@ -31,7 +31,7 @@ func TestPlugins(t *testing.T) {
 		}
 	}
 	got := AskPlugins(t.Context(), t.TempDir(), nil, "")
-	if got.Unenforced+got.Unoffered != "" || len(got.Kinds) > 0 {
+	if got.Unenforced+got.Unoffered != "" || len(got.Resources) > 0 {
 		t.Errorf("where none runs: %+v", got)
 	}
 }

@@ -79,22 +79,26 @@ func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
 	requests := slices.DeleteFunc(offer.Requests(gpus, vfs), func(r devicemanager.Request) bool {
 		return r.Count == 0 // the container does not name the resource
 	})
-	demands := e.view.Demands(requests)
-	if cpus > 0 && e.kubelet.CPUPolicy == managers.Static {
-		if reserved, err := e.kubelet.Reserved(); err == nil {
-			free := e.kubelet.AllCPUs().Without(reserved)
-			demands = append(demands, hints.CPUs(cpus, e.kubelet.CPUs, free))
-		}
-	}
-	return hints.Rule{Policy: e.policy(), MaxNodes: e.kubelet.AllowedNodes()}.Nodes(demands)
+	return e.rule().Nodes(append(e.view.Demands(requests), e.cpuDemand(cpus)))
 }
 
-// policy returns the kubelet's policy if the policy refuses containers, else the policy that Tandem requires.
-func (e emptyNode) policy() hints.Policy {
-	if hints.Policy(e.kubelet.Policy) == hints.SingleNUMANode {
-		return hints.SingleNUMANode
+// cpuDemand returns the demand for a number of exclusive CPUs, without influence if the kubelet aligns no
+// CPUs.
+func (e emptyNode) cpuDemand(count int) hints.Demand {
+	reserved, err := e.kubelet.Reserved()
+	if e.kubelet.CPUPolicy != managers.Static || err != nil {
+		return hints.Demand{}
 	}
-	return hints.Restricted
+	return hints.CPUs(count, e.kubelet.CPUs, e.kubelet.AllCPUs().Without(reserved))
+}
+
+// rule returns the kubelet's rule if its policy refuses containers, else the rule that Tandem requires.
+func (e emptyNode) rule() hints.Rule {
+	r := hints.Rule{Policy: hints.Restricted, MaxNodes: e.kubelet.AllowedNodes()}
+	if policy := hints.Policy(e.kubelet.Policy); policy == hints.SingleNUMANode {
+		r.Policy = policy
+	}
+	return r
 }
 
 // together returns how many of n pairs can be on one switch each, with devices of these NUMA nodes; without

@@ -19,20 +19,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// node is the devices of a node, with the state of each device.
-type node struct {
+// Node is the devices of a node, with the state of each device.
+type Node struct {
 	model   *devicemanager.Node
 	kubelet devicemanager.Kubelet
 	healthy devicemanager.Set
 	held    map[string]devicemanager.Set // by pod, as namespace/pod or [coordinator.UnknownHolder]
 }
 
-// newNode returns the node of a status.
-func newNode(s *coordinator.Status, kubelet devicemanager.Kubelet) *node {
+// NewNode returns the node with these resources, as in a status, under the settings of its kubelet.
+func NewNode(resources []coordinator.Resource, kubelet devicemanager.Kubelet) *Node {
 	var announced []devicemanager.Announcement
 	var healthy []string
 	held := map[string][]string{}
-	for _, r := range s.Resources {
+	for _, r := range resources {
 		a := devicemanager.Announcement{Name: r.Name, Kind: devicemanager.GPU}
 		if r.Kind == string(device.VF) {
 			a.Kind = devicemanager.VF
@@ -51,7 +51,7 @@ func newNode(s *coordinator.Status, kubelet devicemanager.Kubelet) *node {
 		}
 		announced = append(announced, a)
 	}
-	n := &node{
+	n := &Node{
 		model: devicemanager.New(announced), kubelet: kubelet, held: map[string]devicemanager.Set{},
 	}
 	n.healthy = n.model.Select(healthy)
@@ -77,7 +77,7 @@ func numaNode(number *uint32) topology.NUMANode {
 }
 
 // taken returns the devices of all pods but some.
-func (n *node) taken(but ...string) devicemanager.Set {
+func (n *Node) taken(but ...string) devicemanager.Set {
 	taken := n.model.NewSet()
 	for pod, devices := range n.held {
 		if !slices.Contains(but, pod) {
@@ -88,19 +88,31 @@ func (n *node) taken(but ...string) devicemanager.Set {
 }
 
 // free returns the devices that the kubelet can allocate.
-func (n *node) free() devicemanager.Set { return n.healthy.Difference(n.taken()) }
+func (n *Node) free() devicemanager.Set { return n.healthy.Difference(n.taken()) }
 
 // admits reports whether the kubelet admits a pod while some devices are taken.
-func (n *node) admits(taken devicemanager.Set, pod ...devicemanager.Container) bool {
-	a := devicemanager.Admission{
-		Node: n.model, Kubelet: n.kubelet, Containers: pod, Others: anyDevices{n},
-		Healthy: n.healthy, Taken: taken.Clone(), Reusable: n.model.NewSet(),
-	}
+func (n *Node) admits(taken devicemanager.Set, pod ...devicemanager.Container) bool {
+	a := n.admission(taken, pod)
 	return a.Admit() == nil
 }
 
+// AdmitsEmpty reports whether the node admits a pod if all healthy devices are free. CPUs returns the hints
+// of the kubelet's CPU manager for a number of exclusive CPUs.
+func (n *Node) AdmitsEmpty(pod []intent.Container, cpus func(count int) hints.List) bool {
+	a := n.admission(n.model.NewSet(), n.containers(pod))
+	a.Managed, a.Others = true, withCPUs{anyDevices{n}, pod, cpus}
+	return a.Admit() == nil
+}
+
+func (n *Node) admission(taken devicemanager.Set, pod []devicemanager.Container) devicemanager.Admission {
+	return devicemanager.Admission{
+		Node: n.model, Kubelet: n.kubelet, Containers: pod, Others: anyDevices{n},
+		Healthy: n.healthy, Taken: taken.Clone(), Reusable: n.model.NewSet(),
+	}
+}
+
 // containers returns the containers of a pod with their requests for devices of the node.
-func (n *node) containers(pod []intent.Container) []devicemanager.Container {
+func (n *Node) containers(pod []intent.Container) []devicemanager.Container {
 	containers := make([]devicemanager.Container, len(pod))
 	for i, c := range pod {
 		containers[i] = devicemanager.Container{Role: c.Role, Requests: n.requests(c)}
@@ -108,9 +120,9 @@ func (n *node) containers(pod []intent.Container) []devicemanager.Container {
 	return containers
 }
 
-// compared returns the requests that the Topology Manager compares with the node, one after the other: of each
-// container or, under scope pod, of the pod.
-func (n *node) compared(pod []devicemanager.Container) (all []devicemanager.Requests) {
+// compared returns the requests that the Topology Manager compares with the node, one after the other: of
+// each container or, under scope pod, of the pod.
+func (n *Node) compared(pod []devicemanager.Container) (all []devicemanager.Requests) {
 	if n.kubelet.ScopePod {
 		return []devicemanager.Requests{devicemanager.Total(pod)}
 	}
@@ -121,7 +133,7 @@ func (n *node) compared(pod []devicemanager.Container) (all []devicemanager.Requ
 }
 
 // requests returns the requests of a container for devices of the node.
-func (n *node) requests(c intent.Container) (requests devicemanager.Requests) {
+func (n *Node) requests(c intent.Container) (requests devicemanager.Requests) {
 	for i := range n.model.Resources {
 		if count := c.Requests[n.model.Resources[i].Name]; count > 0 {
 			requests = append(requests, devicemanager.Request{Resource: i, Count: count})
@@ -131,7 +143,7 @@ func (n *node) requests(c intent.Container) (requests devicemanager.Requests) {
 }
 
 // anyDevices are plugins that choose the lowest devices. CPU and memory managers do not take part.
-type anyDevices struct{ *node }
+type anyDevices struct{ *Node }
 
 func (anyDevices) Hints(int) []hints.List { return nil }
 
@@ -140,3 +152,23 @@ func (a anyDevices) Prefer(int, devicemanager.Question) devicemanager.Set { retu
 func (anyDevices) Pick(of devicemanager.Set, count int) devicemanager.Set { return of.Lowest(count) }
 
 func (anyDevices) Allocate(int, hints.Hint, devicemanager.Set) error { return nil }
+
+// withCPUs adds the hints of the CPU manager. The containers take no CPUs from each other.
+type withCPUs struct {
+	anyDevices
+	pod  []intent.Container
+	cpus func(count int) hints.List
+}
+
+func (w withCPUs) Hints(container int) []hints.List {
+	of := w.pod
+	if container >= 0 {
+		of = of[container : container+1]
+	}
+	var all []devicemanager.Container
+	for _, c := range of {
+		cpus := devicemanager.Requests{{Count: c.CPUs}}
+		all = append(all, devicemanager.Container{Role: c.Role, Requests: cpus})
+	}
+	return []hints.List{w.cpus(devicemanager.Total(all)[0].Count)}
+}

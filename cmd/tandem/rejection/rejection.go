@@ -63,7 +63,7 @@ type Holder struct {
 
 // Explain compares a rejected pod with the status of its node, under the settings of the node's kubelet.
 func Explain(p *corev1.Pod, s *coordinator.Status, kubelet devicemanager.Kubelet) Rejection {
-	n, containers := newNode(s, kubelet), intent.ContainersOf(p)
+	n, containers := NewNode(s.Resources, kubelet), intent.ContainersOf(p)
 	pod := n.containers(containers)
 	r := Rejection{
 		Pod: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName,
@@ -87,7 +87,7 @@ func Explain(p *corev1.Pod, s *coordinator.Status, kubelet devicemanager.Kubelet
 }
 
 // resources returns requested resources with their devices by NUMA node.
-func (n *node) resources(total devicemanager.Requests) (list []Resource) {
+func (n *Node) resources(total devicemanager.Requests) (list []Resource) {
 	free := n.free()
 	for _, request := range total {
 		of := &n.model.Resources[request.Resource]
@@ -101,7 +101,7 @@ func (n *node) resources(total devicemanager.Requests) (list []Resource) {
 }
 
 // holders returns the pods with devices of requested resources.
-func (n *node) holders(total devicemanager.Requests) (list []Holder) {
+func (n *Node) holders(total devicemanager.Requests) (list []Holder) {
 	for _, pod := range slices.Sorted(maps.Keys(n.held)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
@@ -116,7 +116,7 @@ func (n *node) holders(total devicemanager.Requests) (list []Holder) {
 }
 
 // eachNUMANode visits the devices of a resource by NUMA node; devices without a NUMA node come last.
-func (n *node) eachNUMANode(r *devicemanager.Resource, visit func(number *int, on devicemanager.Set)) {
+func (n *Node) eachNUMANode(r *devicemanager.Resource, visit func(number *int, on devicemanager.Set)) {
 	without := r.All.Clone()
 	for number, on := range r.On {
 		without.Exclude(on)
@@ -130,10 +130,8 @@ func (n *node) eachNUMANode(r *devicemanager.Resource, visit func(number *int, o
 }
 
 // numaNodes returns the NUMA nodes for requests on the empty node.
-func (n *node) numaNodes(requests devicemanager.Requests) hints.Mask {
-	a := devicemanager.Admission{
-		Node: n.model, Kubelet: n.kubelet, Healthy: n.healthy, Taken: n.model.NewSet(), Reusable: n.model.NewSet(),
-	}
+func (n *Node) numaNodes(requests devicemanager.Requests) hints.Mask {
+	a := n.admission(n.model.NewSet(), nil)
 	best, _ := a.Merge(0, requests)
 	return best.Nodes
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // verdict returns the reason for a rejection and the most helpful step.
-func (n *node) verdict(r *Rejection, pod []devicemanager.Container) (why, next string) {
+func (n *Node) verdict(r *Rejection, pod []devicemanager.Container) (why, next string) {
 	cpus := mostCPUs(r.Containers)
 	doctor := fmt.Sprintf("kubectl tandem doctor %s --cpus %d", r.Node, cpus)
 	switch {
@@ -48,7 +48,7 @@ func mostCPUs(containers []Container) (cpus int) {
 }
 
 // whereEmpty returns a sentence about the NUMA nodes of the pod on the empty node.
-func (n *node) whereEmpty(pod []devicemanager.Container) string {
+func (n *Node) whereEmpty(pod []devicemanager.Container) string {
 	count := 0
 	for _, requests := range n.compared(pod) {
 		count = max(count, n.numaNodes(requests).Count())
@@ -60,7 +60,7 @@ func (n *node) whereEmpty(pod []devicemanager.Container) string {
 }
 
 // refusal returns the kubelet's reason on the empty node.
-func (n *node) refusal(pod []devicemanager.Container) string {
+func (n *Node) refusal(pod []devicemanager.Container) string {
 	for _, request := range devicemanager.Total(pod) {
 		of := &n.model.Resources[request.Resource]
 		if has := n.healthy.Common(of.All); has < request.Count {
@@ -72,7 +72,7 @@ func (n *node) refusal(pod []devicemanager.Container) string {
 
 // release returns the pods whose end lets the node admit a pod: the pod with the fewest devices, or the
 // smallest sequence of such pods. Devices of unknown pods stay taken.
-func (n *node) release(r *Rejection, pod []devicemanager.Container) string {
+func (n *Node) release(r *Rejection, pod []devicemanager.Container) string {
 	holders := n.knownHolders()
 	again := ", then create " + r.Pod + " again; tandem-scheduler (scheduler.enabled in the chart) selects a " +
 		"node that admits the pod"
@@ -91,16 +91,16 @@ func (n *node) release(r *Rejection, pod []devicemanager.Container) string {
 }
 
 // knownHolders returns the pods with devices, fewest devices first.
-func (n *node) knownHolders() []string {
+func (n *Node) knownHolders() []string {
 	holders := slices.SortedFunc(maps.Keys(n.held), func(a, b string) int {
 		return cmp.Or(cmp.Compare(n.held[a].Len(), n.held[b].Len()), cmp.Compare(a, b))
 	})
 	return slices.DeleteFunc(holders, func(pod string) bool { return pod == coordinator.UnknownHolder })
 }
 
-// otherShape names the numbers of pairs that the empty node admits: in a container or, under scope pod, in the
-// pod.
-func (n *node) otherShape(r *Rejection, pod []devicemanager.Container) string {
+// otherShape names the numbers of pairs that the empty node admits: in a container or, under scope pod, in
+// the pod.
+func (n *Node) otherShape(r *Rejection, pod []devicemanager.Container) string {
 	var fits []string
 	for _, requests := range n.compared(pod) {
 		if n.numaNodes(requests) == 0 && len(requests) == 2 {
@@ -123,13 +123,15 @@ func (n *node) otherShape(r *Rejection, pod []devicemanager.Container) string {
 // mostShapes limits the named shapes.
 const mostShapes = 8
 
-// admittedPairs returns the numbers of pairs, as "2+2", of two requested resources that the empty node admits.
-func (n *node) admittedPairs(requests devicemanager.Requests) (fits []string) {
+// admittedPairs returns the numbers of pairs, as "2+2", of two requested resources that the empty node
+// admits.
+func (n *Node) admittedPairs(requests devicemanager.Requests) (fits []string) {
 	a, b := requests[0], requests[1]
 	most := a.Count + b.Count
 	for a.Count = 1; a.Count <= most && len(fits) < mostShapes; a.Count++ {
 		b.Count = a.Count
-		if n.admits(n.model.NewSet(), devicemanager.Container{Requests: devicemanager.Requests{a, b}}) {
+		pod := devicemanager.Container{Requests: devicemanager.Requests{a, b}}
+		if n.admits(n.model.NewSet(), pod) {
 			fits = append(fits, fmt.Sprintf("%d+%d", a.Count, b.Count))
 		}
 	}

@@ -230,6 +230,22 @@ func (r Rule) Width(d Demand) int {
 	return n.width
 }
 
+// Hints returns a demand as the hints of a manager, which have the same influence.
+func (r Rule) Hints(d Demand) List {
+	n, any := r.need(d)
+	if !any || r.tooMany([]need{n}) {
+		return nil
+	}
+	n.measure()
+	list := List{}
+	for m := range n.nodes.subsets() {
+		if n.met(m) {
+			list = append(list, Hint{m, n.prefers(m)})
+		}
+	}
+	return list
+}
+
 // Affinity returns the NUMA nodes to which the device manager aligns the devices of a container with this
 // hint of [Rule.Merge]. A hint without affinity stands for all nodes of the machine, but for none under
 // policies none and single-numa-node.

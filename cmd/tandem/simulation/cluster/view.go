@@ -60,23 +60,21 @@ func (v *view) offer() rank.Offer {
 		return *v.offered
 	}
 	s := v.state
-	before, stranded := room(s), s.Stranded()
+	before := devices{s}.Room()
 	c, _ := s.Admit(v.request, world.GPU, v.prefer, rand.New(rand.NewPCG(0, 0)))
 	pairs, _, _ := s.Node.Pairs(c)
-	after := room(s)
-	o := rank.Offer{
-		Pairs: pairs, Stranded: s.Stranded() - stranded, Free: s.Free(world.GPU) + s.Free(world.VF),
-	}
-	for i := range before {
-		o.Lost[i] = before[i] - after[i]
-	}
+	o := rank.NewOffer(pairs, before, devices{s})
 	s.Release(c)
 	v.offered = &o
 	return o
 }
 
-// room returns the room in the free devices.
-func room(s *world.State) rank.Room {
+// devices are the free devices of a node ([rank.Devices]).
+type devices struct{ *world.State }
+
+func (s devices) Free() int { return s.State.Free(world.GPU) + s.State.Free(world.VF) }
+
+func (s devices) Room() rank.Room {
 	n := s.Node
 	pairs := make(hints.PerNode, len(n.NUMA)+1) // the last is for switches with an unknown node
 	seen := make([]bool, n.Switches)
