@@ -103,6 +103,30 @@ func (n *Node) AgreeOnClaims(ctx context.Context) error {
 	})
 }
 
+// HasNoClaims waits until nothing of the driver remains: no slices, which the kubelet deletes some time after the
+// driver's end, no claims with devices, and no CDI specifications of claims.
+func (n *Node) HasNoClaims(ctx context.Context) error {
+	return until(ctx, func() error {
+		published, err := n.published(ctx)
+		if err != nil {
+			return err
+		}
+		allocated, err := n.allocated(ctx)
+		if err != nil {
+			return err
+		}
+		specs, err := n.Run(ctx, "ls /var/run/cdi")
+		if err != nil {
+			return err
+		}
+		if claims := claimsOf(specs); len(published)+len(allocated)+len(claims) > 0 {
+			return fmt.Errorf("there remain slices with %v, claims %v and CDI specifications of %v", published, allocated,
+				claims)
+		}
+		return nil
+	})
+}
+
 // allocated returns the names of the claims with devices of the driver, by UID.
 func (k *Cluster) allocated(ctx context.Context) (map[string]string, error) {
 	output, err := k.Kubectl(ctx, "", "get", "resourceclaims", "--all-namespaces", "-o", "json")

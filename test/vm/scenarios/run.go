@@ -189,7 +189,9 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 		if err := t.beyondScenarios(ctx, s); err != nil {
 			return err
 		}
-		return t.Stage(ctx, "the driver goes", 10*time.Minute, t.node.RemoveDriver)
+		return t.Stage(ctx, "the driver goes", 10*time.Minute, func(ctx context.Context) error {
+			return t.removed(ctx, s)
+		})
 	default:
 		return nil
 	}
