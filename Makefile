@@ -14,6 +14,8 @@ OUTPUT    ?= table
 ADMISSIONS ?= 10000
 SEQUENCES  ?= 10000
 VERDICTS   ?= 100000
+LOAD       ?= 1m
+RESTARTS   ?= 10000
 BUSYBOX   ?= /bin/busybox
 SEED      ?= 1
 
@@ -96,22 +98,24 @@ check-own: ## Run all tests of the root module with the race detector
 	$(PROGRESS) "own packages with the race detector" go test -race -timeout 60m ./...
 
 .PHONY: check-release
+# The tests of other modules have -count=1: go test caches a result without regard to files outside the module, such as the chart, the
+# manifests and the documents.
 check-release: ## Run the tests of image and release
-	cd deployments/release && $(PROGRESS) "deployments/release; the image is started in pods of many operators" go test -timeout 30m ./...
+	cd deployments/release && $(PROGRESS) "deployments/release; the image is started in pods of many operators" go test -count=1 -timeout 30m ./...
 
 .PHONY: check-others
 check-others: ## Run the tests with third-party programs: Helm, kustomize, the schemas of Kubernetes, other allocators, Chromium if installed
-	cd test/others && $(PROGRESS) "test/others; Helm takes minutes to compile the first time" go test ./...
+	cd test/others && $(PROGRESS) "test/others; Helm takes minutes to compile the first time" go test -count=1 ./...
 
 .PHONY: check-dra
 check-dra: ## Run the tests with the scheduler's allocators of Kubernetes 1.35 to 1.37
-	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra" go test ./dra/...
-	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.36" go test $(KUBE36) ./dra -sequences=150
-	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.35" go test $(KUBE35) ./dra -sequences=150
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra" go test -count=1 ./dra/...
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.36" go test $(KUBE36) -count=1 ./dra -sequences=150
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.35" go test $(KUBE35) -count=1 ./dra -sequences=150
 
 .PHONY: check-scheduler
 check-scheduler: ## Run the tests of tandem-scheduler
-	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test ./...
+	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test -count=1 ./...
 
 .PHONY: check-kubelet
 check-kubelet: ## Run the tests of the built plugins with the managers of kubelet 1.37
@@ -141,7 +145,7 @@ race: ## Run all tests with the race detector, the kubelet's managers included
 .PHONY: parity
 parity: ## List the tests of each required row of the parity checklist; OUTPUT=json for programs
 	@mkdir -p $(BIN)
-	@{ go test -json ./...; (cd deployments/release && go test -json ./image); (cd test/others && go test -json ./chart/...); } \
+	@{ go test -json ./...; (cd deployments/release && go test -count=1 -json ./image); (cd test/others && go test -count=1 -json ./chart/...); } \
 		>$(BIN)/parity.json || true # what failed is in the report
 	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
 
@@ -156,6 +160,10 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half with each version of 
 simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet; SEED (1) is the first seed
 	$(PROGRESS) "the coordinator under faults" \
 		go test -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
+
+.PHONY: load
+load: ## Put 1,000 questions a second on the socket for LOAD (1m), with a hostile client, and restart the plugins RESTARTS (10000) times
+	$(PROGRESS) "load and restarts" go test -count=1 -timeout 2h -v -run '^(TestLoad|TestRestarts)$$' ./coordination -load=$(LOAD) -restarts=$(RESTARTS)
 
 .PHONY: verdicts
 verdicts: ## Compare VERDICTS (100000) verdicts of tandem-scheduler with the managers of the real kubelet, 1.37 and 1.36; SEED (1) selects the cases

@@ -10,15 +10,17 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
 // Config configures a Node.
 type Config struct {
-	RunDir     string     // directory of the lock and the socket, common to both plugins; see RunDir
-	SysRoot    string     // root of sysfs (/sys)
-	KubeletDir string     // the kubelet's directory (/var/lib/kubelet)
-	Topology   *nccl.File // overrides the locations of devices in sysfs; may be nil
+	RunDir     string              // directory of the lock and the socket, common to both plugins; see RunDir
+	SysRoot    string              // root of sysfs (/sys)
+	KubeletDir string              // the kubelet's directory (/var/lib/kubelet)
+	Kubelet    configuration.Files // the kubelet's configuration; the zero value for unknown
+	Topology   *nccl.File          // overrides the locations of devices in sysfs; may be nil
 	Intent     Intent
 	Withheld   Withheld                   // nil for nothing
 	Observer   admission.DecisionObserver // nil for none

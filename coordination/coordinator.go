@@ -3,9 +3,7 @@
 package coordination
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
@@ -40,12 +38,10 @@ func newCoordinator(
 	return admission.New(config)
 }
 
-// newPolicyReader returns a function for the policy of the node's Topology Manager, by the configuration in
-// the kubelet's directory; "" if unreadable or not set there, since the policy may be in a drop-in or a flag.
+// newPolicyReader returns a function for the policy of the node's Topology Manager by the kubelet's
+// configuration, "" if unknown.
 func newPolicyReader(c *Config) func() hints.Policy {
-	read := bounded.Read(c.Log, bounded.File, func() (hints.Policy, error) {
-		return readPolicy(filepath.Join(c.KubeletDir, configuration.FileName))
-	})
+	read := bounded.Read(c.Log, bounded.File, func() (hints.Policy, error) { return readPolicy(c.Kubelet) })
 	return func() hints.Policy {
 		policy, err := read()
 		if err != nil {
@@ -55,27 +51,19 @@ func newPolicyReader(c *Config) func() hints.Policy {
 	}
 }
 
-// maxConfiguration is the maximum size of the kubelet's configuration, in bytes.
-const maxConfiguration = 1 << 20
-
-// readPolicy returns the policy in a file, "" if not set.
-func readPolicy(name string) (hints.Policy, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > maxConfiguration {
-		return "", fmt.Errorf("read %s: it has %d bytes, more than %d", name, info.Size(), maxConfiguration)
-	}
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
+// readPolicy returns the policy in files, "" if not set there: a flag of the kubelet may set the policy.
+// Without a folder of drop-ins a policy other than restricted counts as unknown, because a drop-in elsewhere
+// may override the file: tandem doctor --fix-kubelet writes restricted there.
+func readPolicy(files configuration.Files) (hints.Policy, error) {
 	var file struct {
 		Policy string `json:"topologyManagerPolicy"`
 	}
-	if _, err := configuration.Decode(content, &file); err != nil || file.Policy == "" {
+	if err := files.Decode(&file); err != nil || file.Policy == "" {
 		return "", err
 	}
-	return hints.ParsePolicy(file.Policy)
+	policy, err := hints.ParsePolicy(file.Policy)
+	if files.Dir == "" && policy != hints.Restricted {
+		return "", err
+	}
+	return policy, err
 }

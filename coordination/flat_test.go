@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -25,19 +26,26 @@ var rounds = flag.Int("rounds", 1000, "admissions of TestNodesStayFlat, of two q
 
 // pairOfNodes is a recorded machine with both plugins' parts, over real sockets, without a kubelet.
 type pairOfNodes struct {
-	members map[string]*Member
-	ids     map[string][]string
+	config    Config
+	kinds     map[string]device.Kind
+	announced map[string]device.Announcement
+	members   map[string]*Member
+	ids       map[string][]string
+	stops     map[string]func()
 }
+
+// once offers each device once.
+var once = map[string]int{gpus: 1, vfs: 1}
 
 func newPairOfNodes(t testing.TB) *pairOfNodes {
 	t.Helper()
-	return newPairOf(t, 4, map[string]int{gpus: 1, vfs: 1})
+	return newPairOf(t, "oci-mi300x-derived", 4, once)
 }
 
 // newPairOf is a pair on a machine of which each device is offered so often.
-func newPairOf(t testing.TB, vfsPerPF int, often map[string]int) *pairOfNodes {
+func newPairOf(t testing.TB, machine string, vfsPerPF int, often map[string]int) *pairOfNodes {
 	t.Helper()
-	recorded, err := machines.Load("oci-mi300x-derived", vfsPerPF)
+	recorded, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,20 +73,38 @@ func newPairOf(t testing.TB, vfsPerPF int, often map[string]int) *pairOfNodes {
 			all[name] = device.Announcement{Devices: append(all[name].Devices, one)}
 		}
 	}
-	p := &pairOfNodes{members: map[string]*Member{}, ids: map[string][]string{}}
-	dir := filepath.Join(shortDir(t), "run")
-	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
-		node, _ := startWith(t, Config{
-			RunDir: dir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(devNull(t), nil)),
-		})
-		p.members[name] = node.Member(name, kind)
-		p.members[name].Publish(all[name])
+	p := &pairOfNodes{
+		config: Config{
+			RunDir: filepath.Join(shortDir(t), "run"), SysRoot: sys, KubeletDir: shortDir(t),
+			Log: slog.New(slog.NewTextHandler(devNull(t), nil)),
+		},
+		kinds: map[string]device.Kind{gpus: device.GPU, vfs: device.VF}, announced: all,
+		members: map[string]*Member{}, ids: map[string][]string{}, stops: map[string]func(){},
+	}
+	for name := range p.kinds {
+		p.start(t, name)
+		t.Cleanup(func() { p.stops[name]() })
 		for _, d := range all[name].Devices {
 			p.ids[name] = append(p.ids[name], d.ID)
 		}
 	}
-	await(t, dir, connected(gpus, vfs))
+	p.await(t)
 	return p
+}
+
+// start starts the plugin of a resource, which the function in stops ends.
+func (p *pairOfNodes) start(t testing.TB, name string) {
+	t.Helper()
+	var node *Node
+	node, p.stops[name] = run(t, p.config)
+	p.members[name] = node.Member(name, p.kinds[name])
+	p.members[name].Publish(p.announced[name])
+}
+
+// await waits until both plugins have joined, and returns the status.
+func (p *pairOfNodes) await(t testing.TB) *api.StatusResponse {
+	t.Helper()
+	return await(t, p.config.RunDir, connected(gpus, vfs))
 }
 
 func devNull(t testing.TB) *os.File {
@@ -104,28 +130,44 @@ func (p *pairOfNodes) admit(t testing.TB) {
 // Goroutines, descriptors and memory do not grow with the number of admissions.
 func TestNodesStayFlat(t *testing.T) {
 	p := newPairOfNodes(t)
-	count := func() (goroutines, descriptors int, heap uint64) {
-		runtime.GC()
-		var memory runtime.MemStats
-		runtime.ReadMemStats(&memory)
-		open, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return runtime.NumGoroutine(), len(open), memory.HeapAlloc
-	}
 	rounds := scale.Rounds(*rounds)
 	for range max(rounds/10, 2*history.Most) {
 		p.admit(t)
 	}
-	goroutines, descriptors, heap := count()
+	before := measureUsage(t)
 	for range rounds {
 		p.admit(t)
 	}
-	goroutines2, descriptors2, heap2 := count()
-	t.Logf("after %d admissions: %d goroutines (%d before), %d descriptors (%d), %.1f MiB heap (%.1f)", rounds,
-		goroutines2, goroutines, descriptors2, descriptors, float64(heap2)/(1<<20), float64(heap)/(1<<20))
-	if goroutines2 > goroutines+5 || descriptors2 > descriptors+2 || heap2 > heap+1<<20 {
+	before.compare(t)
+}
+
+// usage is what a process has.
+type usage struct {
+	goroutines, descriptors int
+	heap                    uint64 // bytes
+}
+
+func measureUsage(t testing.TB) usage {
+	t.Helper()
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return usage{runtime.NumGoroutine(), len(open), memory.HeapAlloc}
+}
+
+// compare compares the usage with the present usage, which must not be more.
+func (before usage) compare(t testing.TB) {
+	t.Helper()
+	now := measureUsage(t)
+	t.Logf("%d goroutines (%d before), %d descriptors (%d), %.1f MiB heap (%.1f)", now.goroutines,
+		before.goroutines, now.descriptors, before.descriptors, float64(now.heap)/(1<<20),
+		float64(before.heap)/(1<<20))
+	if now.goroutines > before.goroutines+5 || now.descriptors > before.descriptors+2 ||
+		now.heap > before.heap+1<<20 {
 		t.Error("something grows")
 	}
 }
@@ -137,7 +179,7 @@ func TestMemoryAtCapacity(t *testing.T) {
 	if !*capacity {
 		t.Skip("without -capacity")
 	}
-	p := newPairOf(t, 1, map[string]int{gpus: 2000, vfs: 1000})
+	p := newPairOf(t, "oci-mi300x-derived", 1, map[string]int{gpus: 2000, vfs: 1000})
 	for n := range history.Most/2 + 1 {
 		if p.admit(t); n > 0 && n < history.Most/2 {
 			continue
@@ -160,8 +202,12 @@ func TestMemoryAtCapacity(t *testing.T) {
 // BenchmarkAdmission is a container with two GPUs and two VFs over the coordination socket: two questions and
 // two Allocates.
 func BenchmarkAdmission(b *testing.B) {
-	p := newPairOfNodes(b)
-	for b.Loop() {
-		p.admit(b)
+	for name, vfs := range map[string]int{"oci-mi300x-derived": 4, "amd-mi250-16gcd-8nic": 256} {
+		b.Run(fmt.Sprintf("%s, %d VFs per PF", name, vfs), func(b *testing.B) {
+			p := newPairOf(b, name, vfs, once)
+			for b.Loop() {
+				p.admit(b)
+			}
+		})
 	}
 }

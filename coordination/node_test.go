@@ -71,8 +71,17 @@ func start(t testing.TB, runDir string) (*Node, func()) {
 	return startWith(t, Config{RunDir: runDir, Log: slog.New(slog.DiscardHandler)})
 }
 
-// startWith runs a node whose machine and kubelet are empty folders unless they are given.
+// startWith is run until the test ends or the returned function is called.
 func startWith(t testing.TB, config Config) (*Node, func()) {
+	t.Helper()
+	node, stop := run(t, config)
+	t.Cleanup(stop)
+	return node, stop
+}
+
+// run runs a node until the returned function is called. The node's machine and kubelet are empty folders
+// unless they are given.
+func run(t testing.TB, config Config) (*Node, func()) {
 	t.Helper()
 	if config.SysRoot == "" {
 		config.SysRoot = sysRoot(t)
@@ -97,7 +106,6 @@ func startWith(t testing.TB, config Config) (*Node, func()) {
 			}
 		}
 	}
-	t.Cleanup(stop)
 	return node, stop
 }
 

@@ -37,7 +37,7 @@ func (r *recordedPods) confirm(ctx context.Context, recorded kubelet.Checkpoint,
 		switch {
 		case err == nil && string(pod.UID) == uid:
 			r.pods[uid] = recordedPod{Name: name, Ended: kubelet.HasEnded(pod), Grace: graceOf(pod)}
-		case err == nil && pod.Annotations[configHash] == uid:
+		case err == nil && kubelet.StaticUID(pod) == uid:
 			r.pods[uid] = recordedPod{Name: name, Static: true}
 		case err != nil && !apierrors.IsNotFound(err):
 			problems = append(problems, fmt.Errorf("ask for pod %s/%s: %w", name.Namespace, name.Name, err))
@@ -47,10 +47,6 @@ func (r *recordedPods) confirm(ctx context.Context, recorded kubelet.Checkpoint,
 	}
 	return errors.Join(problems...)
 }
-
-// configHash is the annotation of a static pod's mirror object with the UID that the kubelet uses
-// (pkg/kubelet/types/pod_update.go).
-const configHash = "kubernetes.io/config.hash"
 
 // graceOf returns the time that the kubelet gives the containers of a deleted pod.
 func graceOf(pod *corev1.Pod) time.Duration {

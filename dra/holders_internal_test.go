@@ -343,7 +343,8 @@ func TestStaticPodInTheRecord(t *testing.T) {
 	m := newMigrating(t)
 	m.record(map[string]string{"hash": "a"})
 	mirror := podWith("static-node", "uid")
-	mirror.Annotations = map[string]string{configHash: "hash"}
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+	mirror.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node"}}
 	m.create(mirror)
 	m.change(func() { m.listed = []*podresources.PodResources{shown("static-node", "a")} })
 	m.holds("mirrored", "a by team/static-node")

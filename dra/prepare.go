@@ -29,8 +29,8 @@ type claimService struct {
 }
 
 // errDrains is the answer of a draining driver.
-var errDrains = errors.New("prepare claim: this node is in the mode of device plugins, and its driver " +
-	"takes claims back alone: the pod has to go to another node")
+var errDrains = errors.New("prepare claim: this node is in the mode of device plugins, and its DRA driver " +
+	"only unprepares claims: the pod needs another node")
 
 // PrepareResourceClaims prepares the claims of a pod.
 func (s *claimService) PrepareResourceClaims(

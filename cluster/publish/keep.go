@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// FirstPause is the pause after a first failure, which doubles with each further one.
+	// FirstPause is the pause after a first failure. The pause doubles with each further failure.
 	FirstPause = time.Second
 	// MaxPause is the longest pause.
 	MaxPause = 2 * time.Minute
-	// writeTimeout is how long a sink may take.
+	// writeTimeout is the maximum duration of a write.
 	writeTimeout = 10 * time.Second
 	// Interval of attempts to reach an unreachable API server, and its maximum extension.
 	reachPause  = 500 * time.Millisecond

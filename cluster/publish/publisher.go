@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// Coalesce is how long changes are collected at least.
+	// Coalesce is the minimum time for which changes are collected.
 	Coalesce = 200 * time.Millisecond
-	// Jitter is the maximum extension of that time.
+	// Jitter is the maximum extension of Coalesce.
 	Jitter = 100 * time.Millisecond
 	// look is the interval of reads if changes cannot be watched. Such a read alone causes no write.
 	look = 30 * time.Second

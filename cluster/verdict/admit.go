@@ -23,7 +23,7 @@ type trial struct {
 	got      devicemanager.Set // by this pod
 	assigned []containerDevices
 	managers ManagerState
-	heirs    int // number of containers since init containers have left devices
+	heirs    int // containers that could reuse devices of init containers
 	chance   bool
 	plan     plan
 }
@@ -53,7 +53,8 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 	}
 	taken := t.Taken.Difference(t.Reusable)
 	view := preference.View{
-		Node: t.Node, Links: t.node.links, Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
+		Node: t.Node, Links: t.node.links, Policy: t.Kubelet.Rule.Policy,
+		Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
 		Allocated: q.Allocated, Left: t.Reusable,
 	}
 	halves := view.Halves(&q, t.Containers[container].Requests, nil)
@@ -117,7 +118,7 @@ func (t *trial) inherit(requests devicemanager.Requests) {
 }
 
 // errMisaligned is Tandem's rejection of a container with required alignment and a pair that is not on one
-// switch (coordination/admission, refusal.go).
+// switch (coordination/admission, alignment.go).
 type errMisaligned struct{ error }
 
 func (t *trial) misaligned(devices devicemanager.Set) error {

@@ -157,7 +157,7 @@ func (n *Node) verdict(w *podRequests, containers []containerDevices) Verdict {
 func (s *State) refused(w *podRequests, t *trial, refusal *devicemanager.Refusal) Verdict {
 	v := Verdict{Required: required(refusal), Chance: t.chance, Wanted: w.pairs}
 	empty := s.node.empty()
-	if s.node.managers != nil {
+	if s.managers != nil {
 		empty.managers = s.node.managers.Empty()
 	}
 	onEmpty, always := empty.admit(w, false)

@@ -151,31 +151,31 @@ const (
 	getPause = 20 * time.Millisecond
 )
 
-// readPods reads pods one by one, at a limited rate, with Get, which frees nothing. Told are the pods
-// answered before ctx is done; nil for none.
+// readPods reads pods one by one, at a limited rate, with Get, which frees nothing. It also returns the pods
+// that were read before ctx was done, nil for none.
 func (r *reader) readPods(
 	ctx context.Context, pods []kubelet.Pod,
-) (all *kubelet.View, told []kubelet.Pod) {
+) (all *kubelet.View, found []kubelet.Pod) {
 	all = &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	for i, pod := range pods {
 		if i >= getBurst {
 			select {
 			case <-time.After(getPause):
 			case <-ctx.Done():
-				return all, told
+				return all, found
 			}
 		}
 		if view, err := r.Get(ctx, pod); err == nil {
-			told = append(told, pod)
+			found = append(found, pod)
 			all.Life = view.Life
 			all.Pods = append(all.Pods, view.Pods...)
 			maps.Copy(all.Containers, view.Containers)
 		}
 	}
-	if told == nil {
+	if found == nil {
 		return nil, nil
 	}
-	return all, told
+	return all, found
 }
 
 // readCPUs reads the CPUs if relevant: the offered devices have no NUMA nodes, and a possible asker requests

@@ -77,8 +77,9 @@ func TestDeviceOfAnotherPodIsRefusedAfterATakeover(t *testing.T) {
 	}
 }
 
-// A decision names the UID of its pod, after a takeover too, so that explain can tell a pod from its successor.
-func TestDecisionsNameTheUID(t *testing.T) {
+// A decision names the UID of its pod and whether the pod has the devices, after a takeover too: explain tells a
+// pod from its successor.
+func TestDecisionsNameThePod(t *testing.T) {
 	t.Parallel()
 	for source, known := range map[intent.Source]bool{"": false, intent.PodsAPI: true} {
 		a := told(t)
@@ -96,6 +97,9 @@ func TestDecisionsNameTheUID(t *testing.T) {
 				t.Fatalf("source %q, %s server: %v, %v", source, server, decisions, err)
 			}
 			for _, d := range decisions {
+				if !d.GetHeld() {
+					t.Errorf("source %q, %s server: the devices of %v are not held", source, server, d)
+				}
 				if (d.GetPodUid() == a.uids[pod]) != known || !known && d.GetPodUid() != "" {
 					t.Errorf("source %q, %s server: UID %q of a pod with UID %q", source, server, d.GetPodUid(), a.uids[pod])
 				}

@@ -1326,6 +1326,7 @@ type Decision struct {
 	AllocatedUnixNano int64                  `protobuf:"varint,16,opt,name=allocated_unix_nano,json=allocatedUnixNano,proto3" json:"allocated_unix_nano,omitempty"` // 0: no Allocate call
 	Refusal           string                 `protobuf:"bytes,17,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	PodUid            string                 `protobuf:"bytes,18,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"` // empty while unknown
+	Held              bool                   `protobuf:"varint,19,opt,name=held,proto3" json:"held,omitempty"`                  // the container has the devices still
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1484,6 +1485,13 @@ func (x *Decision) GetPodUid() string {
 		return x.PodUid
 	}
 	return ""
+}
+
+func (x *Decision) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
 }
 
 type Pair struct {
@@ -1971,7 +1979,7 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x1c\n" +
 	"\tcontainer\x18\x03 \x01(\tR\tcontainer\"Q\n" +
 	"\x0fExplainResponse\x12>\n" +
-	"\tdecisions\x18\x01 \x03(\v2 .tandem.coordination.v1.DecisionR\tdecisions\"\xef\x05\n" +
+	"\tdecisions\x18\x01 \x03(\v2 .tandem.coordination.v1.DecisionR\tdecisions\"\x83\x06\n" +
 	"\bDecision\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x12\x1b\n" +
 	"\ttook_nano\x18\x02 \x01(\x03R\btookNano\x12;\n" +
@@ -1991,7 +1999,8 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\tallocated\x18\x0f \x03(\tR\tallocated\x12.\n" +
 	"\x13allocated_unix_nano\x18\x10 \x01(\x03R\x11allocatedUnixNano\x12\x18\n" +
 	"\arefusal\x18\x11 \x01(\tR\arefusal\x12\x17\n" +
-	"\apod_uid\x18\x12 \x01(\tR\x06podUid\x1a^\n" +
+	"\apod_uid\x18\x12 \x01(\tR\x06podUid\x12\x12\n" +
+	"\x04held\x18\x13 \x01(\bR\x04held\x1a^\n" +
 	"\fPlannedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".tandem.coordination.v1.DeviceListR\x05value:\x028\x01\"D\n" +

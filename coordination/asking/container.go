@@ -40,9 +40,12 @@ func (c Container) WithDevices(name string, ids []string) Container {
 	return c
 }
 
-// In returns the container as PodResources shows the container, with the owner of the container's devices.
-// If the view shows another pod than the likeliest of several that a request source suggested, the container
-// has no asker any more. Devices of an earlier container that only seemed to be its second half are dropped.
+// In returns the container c as PodResources shows it: with the owner of the devices.
+//   - If a request source suggested several pods, and the owner is not the likeliest pod, the result has no
+//     asker.
+//   - If c has devices of two containers, because the second container seemed to continue the first, the
+//     result has only the devices of one.
+//   - If the view does not show the devices, the result is c.
 func (c *Container) In(view *kubelet.View) *Container {
 	if c == nil || view == nil {
 		return c

@@ -55,8 +55,8 @@ func (e *Evidence) IdentifyRecipient(q Question) *Asker {
 }
 
 // ContainerOf returns the container of an asker for an Allocate of a resource, with its devices so far. The
-// container of the latest Allocate is a different container if complete, or if the container has devices of
-// the resource.
+// Allocate does not continue the container of the latest Allocate if that container is complete, or if it
+// already has devices of the resource.
 func (e *Evidence) ContainerOf(asker *Asker, resource string) Container {
 	following := e.Newest
 	if following != nil && (e.Progress == Complete || !following.Lacks(resource)) {

@@ -36,6 +36,7 @@ type Decision struct {
 	Allocated   []string            // devices of the Allocate
 	AllocatedAt time.Time           // time of the Allocate; zero before
 	Refusal     string              // the reason of a failed Allocate; "" for none
+	Held        bool                // the container has the devices still; set by Of
 
 	compact   *compactRequest      // replaces Request if that is long
 	message   func() *api.Decision // the wire format without container and Allocate
@@ -163,12 +164,14 @@ func (d *Log) All() []Decision {
 }
 
 // Of returns copies of the decisions for containers that accept reports true for, the oldest first. The view
-// has the containers of decisions without a known container; the log keeps these decisions unchanged.
+// has the containers of decisions without a known container; the log keeps these decisions unchanged. Of sets
+// Held.
 func (d *Log) Of(view kubelet.View, accept func(kubelet.Container) bool) []Decision {
 	resolved := d.resolve(view)
 	var found []Decision
 	for _, e := range d.entries {
 		of := *e
+		of.Held = d.holdsDevices(e)
 		if container, ok := resolved[e]; ok {
 			of.Container = &container
 		}

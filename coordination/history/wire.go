@@ -23,7 +23,7 @@ func (e *Decision) Encode() *api.Decision {
 	if e.Container != nil {
 		m.Container = Owner(*e.Container)
 	}
-	m.PodUid, m.Allocated, m.Refusal = e.PodUID, e.Allocated, e.Refusal
+	m.PodUid, m.Allocated, m.Refusal, m.Held = e.PodUID, e.Allocated, e.Refusal, e.Held
 	if !e.AllocatedAt.IsZero() {
 		m.AllocatedUnixNano = e.AllocatedAt.UnixNano()
 	}

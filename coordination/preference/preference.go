@@ -6,6 +6,7 @@
 package preference
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
@@ -18,6 +19,7 @@ import (
 type View struct {
 	Node      *devicemanager.Node
 	Links     []topology.Link
+	Policy    hints.Policy      // of the Topology Manager; "", for an unknown policy, counts as restricted
 	Free      devicemanager.Set // healthy, and held by no container
 	Taken     devicemanager.Set // held by other containers
 	Allocated devicemanager.Set // held by the container
@@ -85,21 +87,25 @@ func (v *View) held(r devicemanager.Request) devicemanager.Set {
 }
 
 // nodes returns the NUMA nodes of the container's devices: the nodes of the offered devices or, for devices
-// without NUMA node (excludeTopology), the nodes that policy restricted chooses. If no nodes have both
-// devices and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the container.
+// without NUMA node (excludeTopology), the nodes that the policy chooses for this container alone. If no nodes have both
+// devices and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the container, and all nodes
+// where the kubelet's nodes are not predicted, because more than hints.MaxNodes have devices.
 func (v *View) nodes(
 	q *devicemanager.Question, requests devicemanager.Requests, cpus *hints.Demand,
 ) (nodes hints.Mask, admitted bool) {
 	if nodes = v.Node.NUMANodes(q.Available()); nodes != 0 {
 		return nodes, true
 	}
-	demands := v.Demands(requests)
+	demands, policy := v.Demands(requests), cmp.Or(v.Policy, hints.Restricted)
+	if (hints.Rule{Policy: policy}).TooMany(demands...) {
+		return 0, true
+	}
 	if cpus != nil {
-		if nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands), *cpus)...); admitted {
+		if nodes, admitted = policy.Nodes(append(slices.Clip(demands), *cpus)...); admitted {
 			return nodes, true
 		}
 	}
-	return hints.Restricted.Nodes(demands...)
+	return policy.Nodes(demands...)
 }
 
 // Demands returns the requests of a container in the form of the kubelet's Topology Manager.

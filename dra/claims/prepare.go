@@ -37,9 +37,10 @@ func (p *Preparer) Prepare(
 
 // prepare prepares the claims of a pod. With an error it returns the claims that are prepared nevertheless.
 //
-// Rebind waits for the API server, so prepare calls it after the release of the lock. Until Rebind succeeds
-// new claims are recorded and have their files, but the kubelet does not get their names: a repeated call
-// finds them recorded and calls Rebind again, and the end of the pod unprepares them.
+// Rebind waits for the API server, so prepare calls Rebind after the release of the lock. Before Rebind
+// succeeds, new claims are recorded and have their files, but the kubelet does not get the names of the CDI
+// devices: a repeated call finds the claims recorded and calls Rebind again, and the end of the pod
+// unprepares the claims.
 func (p *Preparer) prepare(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
 ) ([]Claim, error) {

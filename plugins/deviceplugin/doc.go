@@ -4,19 +4,21 @@
 // the devices, and [Server] serves them.
 //
 //	Run ─┬─ Resource.Watch ──▶ broadcast ──▶ every ListAndWatch stream gets the current list
-//	     ├─ retire: removes gone devices from the list when the kubelet does not need them
+//	     ├─ stayRetiring: removes gone devices from the list when the kubelet does not need them
 //	     ├─ folder: a change in device-plugins/ triggers the checks
-//	     └─ forever: wait for kubelet.sock ─▶ new socket ─▶ serve ─▶ Register ─▶ attend
-//	                  ▲                                                             │
-//	                  └── pause, 100 ms to 30 s; none for a new kubelet.sock ◀──────┘ stream ended,
-//	                      kubelet.sock new, own socket gone, or another plugin took over and is gone (guard.go)
+//	     └─ stayRegistered: wait for kubelet.sock ─▶ new socket ─▶ serve ─▶ Register ─▶ attend
+//	                         ▲                                                            │
+//	                         └── pause, 100 ms to 30 s; none for a new kubelet.sock ◀─────┘
+//
+// The function attend returns when the stream has ended, kubelet.sock is new, the plugin's own socket is
+// gone, or another plugin has taken over and is gone (guard.go).
 //
 // If the kubelet's plugin watcher finds the plugin (watcher.go), the server does not wait for kubelet.sock:
 // it serves the new socket in plugins_registry, and the kubelet connects when it starts.
 //
 // Three rules protect the kubelet and its pods. A listed device stays listed, as unhealthy, until the kubelet
 // does not need it: from 1.34 on the kubelet crashes if a device vanishes while a container holds it
-// (keep.go, broadcast.go, retire.go). GetPreferredAllocation never fails and takes at most 100 ms, because an
-// error fails the pod and a delay stops all pod starts of the node (prefer.go). A socket name is never
+// (Keep in resource.go, broadcast.go). GetPreferredAllocation never fails and takes at most 100 ms, because
+// an error fails the pod and a delay stops all pod starts of the node (prefer.go). A socket name is never
 // reused, because a kubelet from 1.37 on never forgets a name whose registration failed (socket.go).
 package deviceplugin

@@ -91,8 +91,9 @@ func (a Awaited) String() string {
 	if driver == "" {
 		driver = "none"
 	}
-	return fmt.Sprintf("%d GPU%s of %s's on PCI (%s%s, driver %s)", len(a.Cards), plural,
-		strings.ToUpper(a.Vendor), first, a.Cards[0].Address, driver)
+	maker, _ := MakerOf(a.Vendor)
+	return fmt.Sprintf("%d GPU%s of %s's on PCI (%s%s, driver %s)", len(a.Cards), plural, maker.Title, first,
+		a.Cards[0].Address, driver)
 }
 
 // Loading reports whether a kernel module is being loaded, and may not have bound all devices yet

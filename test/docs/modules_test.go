@@ -51,3 +51,18 @@ func TestEveryModuleIsListed(t *testing.T) {
 		}
 	}
 }
+
+// The tests of other modules read files outside their module, which the go command's cache of test results
+// ignores: the Makefile runs these tests with -count. Benchmarks are never cached.
+func TestOtherModulesAreNotCached(t *testing.T) {
+	runs := regexp.MustCompile(`cd (?:cmd|deployments|test)/\S+ && (?:[^;\n"]|"[^"\n]*")*go test [^;\n]*`).
+		FindAllString(read(t, "Makefile"), -1)
+	if len(runs) < 15 {
+		t.Fatalf("go test in other modules: %q", runs)
+	}
+	for _, run := range runs {
+		if !strings.Contains(run, " -count=1 ") && !strings.Contains(run, " -bench ") {
+			t.Errorf("the Makefile caches the results of %s", run)
+		}
+	}
+}

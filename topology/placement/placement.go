@@ -42,7 +42,7 @@ type Pair struct {
 	Distance topology.Distance
 }
 
-// Choice is the answer.
+// Choice is the result of Choose.
 type Choice struct {
 	GPUs    []Device // ascending by address, then by ID
 	VFs     []Device // the i-th VF pairs with the i-th GPU; see Choose

@@ -7,17 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
-
-// Files are the paths of the kubelet's configuration: a file, and a folder of drop-ins, "" for none.
-type Files struct{ Config, Dir string }
 
 // defaults returns the kubelet's defaults (SetDefaults_KubeletConfiguration in
 // pkg/kubelet/apis/config/v1beta1).
@@ -59,28 +54,11 @@ func (s *settings) kubelet() (v1alpha1.Kubelet, error) {
 	return k, nil
 }
 
-// read merges the files like the kubelet. It ignores the kubelet's flags.
-func (f Files) read() (v1alpha1.Kubelet, error) {
-	s, found := settings{Kubelet: defaults()}, false
-	files, err := configuration.DropIns(f.Dir)
-	if err != nil {
+// read reads the configuration in files. It ignores the kubelet's flags.
+func read(files configuration.Files) (v1alpha1.Kubelet, error) {
+	s := settings{Kubelet: defaults()}
+	if err := files.Decode(&s); err != nil {
 		return v1alpha1.Kubelet{}, err
-	}
-	for _, file := range append([]string{f.Config}, files...) {
-		content, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			_, err = configuration.Decode(content, &s)
-		}
-		if err != nil {
-			return v1alpha1.Kubelet{}, &configuration.FileError{File: file, Err: err}
-		}
-		found = true
-	}
-	if !found {
-		return v1alpha1.Kubelet{}, &configuration.FileError{File: f.Config, Err: fs.ErrNotExist}
 	}
 	return s.kubelet()
 }

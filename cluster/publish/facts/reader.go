@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -24,7 +25,7 @@ const askTimeout = 5 * time.Second
 type Config struct {
 	Sys        fs.FS  // root of sysfs
 	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
-	Files      Files
+	Files      configuration.Files
 	// Configz requests the kubelet's configuration, which takes precedence over Files; nil if not available.
 	Configz func(context.Context) ([]byte, error)
 	// Pods requests the kubelet's pods; nil if not available. It returns an error while the kubelet does not
@@ -107,7 +108,7 @@ func (r *Reader) configuration(ctx context.Context) v1alpha1.Kubelet {
 	if r.kubelet != nil && !r.stale {
 		return *r.kubelet
 	}
-	read, err := r.config.Files.read()
+	read, err := read(r.config.Files)
 	if r.config.Configz != nil {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -47,7 +48,7 @@ func node(
 	dir, log := t.TempDir(), &bytes.Buffer{}
 	return dir, facts.NewReader(facts.Config{
 		Sys: empty(), KubeletDir: dir, Configz: configz, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Files: facts.Files{Config: filepath.Join(dir, "config.yaml"), Dir: filepath.Join(dir, "kubelet.conf.d")},
+		Files: configuration.Files{Config: filepath.Join(dir, "config.yaml"), Dir: filepath.Join(dir, "kubelet.conf.d")},
 	}), log
 }
 

@@ -3,14 +3,15 @@
 package daemon
 
 import (
+	"cmp"
 	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/cluster/publish"
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
@@ -44,7 +45,7 @@ const ownCertificate = "pki/kubelet.crt"
 // publishing are the flags for the publication of the node.
 type publishing struct {
 	targets  publish.Targets
-	config   facts.Files
+	config   configuration.Files
 	features string
 }
 
@@ -56,4 +57,11 @@ func (f Flags) endpoint() kubelet.Endpoint {
 		endpoint.Certificate = filepath.Join(f.KubeletDir, ownCertificate)
 	}
 	return endpoint
+}
+
+// files returns the files of the kubelet's configuration.
+func (f Flags) files() configuration.Files {
+	files := f.publishing.config
+	files.Config = cmp.Or(files.Config, filepath.Join(f.KubeletDir, configuration.FileName))
+	return files
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // featureFile is the name of our file in NFD's folder.
@@ -42,11 +41,7 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := f.publishing.config
-	if files.Config == "" {
-		files.Config = filepath.Join(f.KubeletDir, configuration.FileName)
-	}
-	read := facts.Config{Sys: sys, KubeletDir: f.KubeletDir, Files: files, Log: log}
+	read := facts.Config{Sys: sys, KubeletDir: f.KubeletDir, Files: f.files(), Log: log}
 	read.Pods = func(ctx context.Context) ([]corev1.Pod, error) { return kubelet.ListPods(ctx, f.KubeletDir) }
 	if f.Kubelet.Address != "" {
 		read.Configz = kubelet.NewHTTPS(f.endpoint()).Configz

@@ -39,6 +39,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Topology:   file,
 		SysRoot:    f.SysfsRoot,
 		KubeletDir: f.KubeletDir,
+		Kubelet:    f.files(),
 		Intent: coordination.Intent{
 			Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy,
 		},

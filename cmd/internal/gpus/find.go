@@ -22,7 +22,7 @@ type Flags struct {
 	Vendor  string
 	AMD     AMD
 	NVIDIA  NVIDIA
-	Recheck time.Duration // interval between two looks for an absent driver, and at a broken NVIDIA GPU
+	Recheck time.Duration // interval between checks for an absent driver, and of a broken NVIDIA GPU
 	CDIRoot string        // folder for CDI specs
 
 	configFile string // name of the flag for the file of NVIDIA's plugin
@@ -105,8 +105,8 @@ func (f *Flags) register(own, stock *pflag.FlagSet) {
 	}
 	own.StringVar(&f.CDIRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
 	f.Recheck = recheck
-	own.Var((*pause)(&f.Recheck), "nvidia-recheck", "time between two looks at an NVIDIA GPU that is broken, "+
-		"healthy ones are not looked at, or for a driver that is not there, AMD's too")
+	own.Var((*pause)(&f.Recheck), "nvidia-recheck", "interval between checks of a broken NVIDIA GPU, and for "+
+		"an absent driver of any vendor; healthy GPUs are not checked")
 }
 
 // preset gives a flag another preset.

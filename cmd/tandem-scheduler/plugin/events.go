@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -19,11 +20,12 @@ import (
 const topologies = fwk.EventResource(v1alpha1.Plural + ".v1alpha1.tandem.dev")
 
 // EventsToRegister returns the events after which a refused pod is retried: the deletion of a pod with
-// devices, a published object that admits the pod, a new or changed node. The removal of a new node's taint
-// may be the only sign of its addition.
+// devices, a published object that admits the pod, a new or changed node, and a different request of the pod.
+// The removal of a new node's taint may be the only sign of its addition.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPod},
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update}, QueueingHintFn: afterUpdate},
 		{
 			Event:          fwk.ClusterEvent{Resource: topologies, ActionType: fwk.Add | fwk.Update},
 			QueueingHintFn: p.afterObject,
@@ -35,13 +37,14 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// afterPod retries a pod when another pod is deleted from a node that published that pod's holdings.
+// afterPod retries a pod when another pod is deleted from a node that published that pod's holdings. The
+// scheduler announces a nominated pod's deletion in the same way, and Filter has counted that pod as well.
 func (p *Plugin) afterPod(logger klog.Logger, _ *v1.Pod, gone, _ any) (fwk.QueueingHint, error) {
 	other, isPod := gone.(*v1.Pod)
 	if !isPod {
 		return fwk.Queue, fmt.Errorf("a pod is gone: got %T", gone)
 	}
-	object, concerned := p.objects.valid(other.Spec.NodeName), false
+	object, concerned := p.objects.valid(cmp.Or(other.Spec.NodeName, other.Status.NominatedNodeName)), false
 	if object == nil {
 		return fwk.QueueSkip, nil
 	}
@@ -50,6 +53,27 @@ func (p *Plugin) afterPod(logger klog.Logger, _ *v1.Pod, gone, _ any) (fwk.Queue
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
+}
+
+// afterUpdate retries a pod whose own request changes: the annotation for the alignment, or the resources.
+func afterUpdate(_ klog.Logger, pod *v1.Pod, before, after any) (fwk.QueueingHint, error) {
+	older, wasPod := before.(*v1.Pod)
+	newer, isPod := after.(*v1.Pod)
+	switch {
+	case !wasPod || !isPod:
+		return fwk.Queue, fmt.Errorf("a pod has changed: got %T and %T", before, after)
+	case newer.UID != pod.UID:
+		return fwk.QueueSkip, nil
+	}
+	was, err := hashRequest(older)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	is, err := hashRequest(newer)
+	if err == nil && is == was {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, err
 }
 
 // afterObject retries a pod when a node with its newly published object can admit the pod. It skips no pod

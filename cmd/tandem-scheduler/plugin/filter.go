@@ -40,7 +40,7 @@ func (p *Plugin) Filter(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) *fwk.Status {
 	object := p.objects.find(info.Node().Name)
-	if object == nil {
+	if object == nil || !object.describes(info) {
 		return nil
 	}
 	request, err := readRequest(state)
@@ -57,7 +57,7 @@ func (p *Plugin) Filter(
 	}
 	if object.left != nil {
 		p.report(info.Node(), object, "NodeTopologyIncomplete",
-			"the scheduler filters this node without what it does not know", object.left)
+			"the scheduler ignores a part of the object", object.left)
 	}
 	switch {
 	case v.Admitted:

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,13 +26,13 @@ import (
 // the object.
 type published struct {
 	refused   atomic.Pointer[refusal]
-	left      error                       // why a part of the object is left out of account, nil if none is
+	left      error                       // reason for ignoring a part of the object, nil for no ignored part
 	last      atomic.Pointer[observation] // nil before the first request
 	node      *verdict.Node               // nil if the object was refused on receipt
 	kind      kind
 	classes   *classes // of all objects
 	resources map[string]bool
-	reported  atomic.Int64 // when the node was last told of either, in nanoseconds; 0 for never
+	reported  atomic.Int64 // time of the last Event about the object, in nanoseconds; 0 for none
 	metav1.ObjectMeta
 }
 
@@ -44,6 +45,19 @@ func (o *published) refusal() error {
 		return r
 	}
 	return nil
+}
+
+// describes reports whether a node has a resource of the object. Nobody deletes the object of a node that
+// leaves the device plugins for DRA: pods there have their devices by claims, and no Topology Manager compares
+// the devices.
+func (o *published) describes(info fwk.NodeInfo) bool {
+	room := info.GetAllocatable().GetScalarResources()
+	for name := range o.resources {
+		if room[v1.ResourceName(name)] > 0 {
+			return true
+		}
+	}
+	return len(o.resources) == 0
 }
 
 // try runs compute, a part of the plugin that uses the object, and reports whether it succeeded. A panic is

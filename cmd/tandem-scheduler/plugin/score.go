@@ -66,7 +66,7 @@ func (p *Plugin) Score(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) (int64, *fwk.Status) {
 	object := p.objects.valid(info.Node().Name)
-	if object == nil {
+	if object == nil || !object.describes(info) {
 		return 0, nil
 	}
 	request, err := readRequest(state)

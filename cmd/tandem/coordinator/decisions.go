@@ -37,6 +37,7 @@ type Decision struct {
 	Allocated   []string   `json:"allocated,omitempty"`
 	AllocatedAt *time.Time `json:"allocatedAt,omitempty"`
 	Refusal     string     `json:"refusal,omitempty"`
+	Held        bool       `json:"held,omitempty"`       // the container has the devices still
 	EarlierPod  bool       `json:"earlierPod,omitempty"` // of a deleted pod of the same name
 }
 
@@ -65,7 +66,7 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 			Resource: m.GetResource(),
 			Asked:    m.GetAsked(), Size: m.GetSize(), Available: m.GetAvailable(), MustInclude: m.GetMustInclude(),
 			Known: m.GetKnown(), Chosen: m.GetChosen(), Reason: m.GetReason(), Took: time.Duration(m.GetTookNano()),
-			Allocated: m.GetAllocated(), Refusal: m.GetRefusal(),
+			Allocated: m.GetAllocated(), Refusal: m.GetRefusal(), Held: m.GetHeld(),
 		}
 		for name, ids := range m.GetPlanned() {
 			if d.Planned == nil {

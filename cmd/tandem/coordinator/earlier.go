@@ -14,9 +14,9 @@ type Present struct {
 }
 
 // MarkEarlier marks the decisions of deleted pods whose name the pod of the last decision has. A decision that
-// names the UID of its pod is judged by the UID. Otherwise a decision before the creation of the present pod
-// is of a deleted pod, and a container gets each resource once, so that a repeated allocation, or a decision
-// after a refusal, is a later pod's.
+// names the UID of its pod is judged by the UID. Otherwise devices that are held still are the present pod's;
+// other decisions before the creation of the present pod are of a deleted pod; and a container gets each
+// resource once, so that a repeated allocation, or a decision after a refusal, is a later pod's.
 func MarkEarlier(decisions []Decision, present Present) {
 	type half struct{ container, resource string }
 	begin, allocated, refused := 0, map[half]bool{}, false
@@ -32,7 +32,7 @@ func MarkEarlier(decisions []Decision, present Present) {
 		refused = d.Refusal != ""
 	}
 	for i, d := range decisions {
-		earlier := i < begin || d.isBefore(present.Created)
+		earlier := i < begin || d.isBefore(present.Created) && !d.Held
 		if present.UID != "" && d.PodUID != "" {
 			earlier = d.PodUID != present.UID
 		}

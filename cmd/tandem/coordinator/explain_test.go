@@ -103,6 +103,11 @@ func TestEarlierPods(t *testing.T) {
 		d.PodUID = uid
 		return d
 	}
+	held := func(resource string) Decision {
+		d := decide(resource, 1, "")
+		d.Held = true
+		return d
+	}
 	for name, c := range map[string]struct {
 		decisions []Decision
 		present   Present
@@ -122,6 +127,9 @@ func TestEarlierPods(t *testing.T) {
 		}, Present{UID: "b", Created: at.Add(time.Hour)}, 0},
 		"by the UID, with clocks an hour apart": {
 			[]Decision{of("a", "gpu"), of("b", "gpu"), of("b", "vf")}, Present{"b", at.Add(time.Hour)}, 1,
+		},
+		"by the devices, with clocks an hour apart": {
+			[]Decision{decide("gpu", 0, ""), held("gpu"), held("vf")}, Present{Created: at.Add(time.Hour)}, 1,
 		},
 		"by the UID, with a successor": {[]Decision{of("a", "gpu"), of("b", "gpu")}, Present{UID: "a"}, 1},
 	} {

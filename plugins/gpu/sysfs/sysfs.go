@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Reader reads one vendor's GPUs below a sysfs root.
+// Reader reads one vendor's GPUs below a sysfs root. All functions are required.
 type Reader struct {
 	Module string // of the driver, below the root; nothing to read without it
 	Shared string // device node in /dev that a container needs for any of the GPUs

@@ -98,7 +98,8 @@ func replicaID(a topology.Address, number int) string {
 	return fmt.Sprintf("%s%s%d", a, replicaMark, number)
 }
 
-// FromID returns the device as far as its ID determines it, or false for an ID without an address.
+// FromID returns a device with the fields that are part of its ID: the address and, for a replica, the HCA.
+// FromID returns false for an ID without an address.
 func FromID(id string) (Device, bool) {
 	address, _, replica := strings.Cut(id, replicaMark)
 	a, err := topology.ParseAddress(address)

@@ -23,7 +23,7 @@ type vfItem struct {
 
 type indexRange struct{ first, last int }
 
-// UnmarshalText parses an item; a mistake becomes the item's problem.
+// UnmarshalText parses an item. It returns no error: a syntax error is in the field problem.
 func (v *vfItem) UnmarshalText(text []byte) error {
 	*v = parseVFItem(string(text))
 	return nil

@@ -45,10 +45,10 @@ type Health struct {
 }
 
 // Tandem are the keys of a resource that the stock plugin ignores: the description of pairs for the
-// container. All are opt-in, and only this plugin provides them: of equal names from two plugins the kubelet
-// keeps either.
+// container. All are opt-in, and only this plugin provides them: if two plugins set a variable of the same
+// name, the kubelet keeps one of both values.
 type Tandem struct {
-	Pairs bool `json:"pairs"` // mount /run/tandem/pairs.json, a coordination.PairsFile
+	Pairs bool `json:"pairs"` // mount /run/tandem/pairs.json, a pairs.File
 	// Alias adds PCIDEVICE_… under a name that shells can read, with _ for characters other than letters and
 	// digits.
 	Alias     bool     `json:"alias"`

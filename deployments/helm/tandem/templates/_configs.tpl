@@ -4,7 +4,7 @@
 {{- end }}
 
 {{- define "tandem.gpuByLabel" -}}
-{{- if ne .Values.gpu.vendor "amd" }}{{ include "tandem.byLabel" (dict "plugin" .Values.gpu) }}{{ end }}
+{{- if has .Values.gpu.vendor (list "auto" "nvidia") }}{{ include "tandem.byLabel" (dict "plugin" .Values.gpu) }}{{ end }}
 {{- end }}
 
 {{- define "tandem.rdmaByLabel" -}}

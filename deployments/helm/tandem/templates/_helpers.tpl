@@ -305,8 +305,8 @@ daemon alone works without this runtime. A file of configuration may say otherwi
 {{- $passes := false }}
 {{- range $gpu.env }}{{ if and (eq .name "PASS_DEVICE_SPECS") (eq (toString .value) "true") }}{{ $passes = true }}{{ end }}{{ end }}
 {{- range $gpu.extraArgs }}{{ if hasPrefix "--pass-device-specs" . }}{{ $passes = true }}{{ end }}{{ end }}
-{{- if and $gpu.enabled (ne $gpu.vendor "amd") $gpu.driverRoot (not $gpu.deviceListStrategy) (not $gpu.runtimeClassName) (not $passes) (not
-  (or $gpu.existingConfigMap $gpu.configs.name $gpu.configs.map)) }}true{{ end }}
+{{- if and $gpu.enabled (has $gpu.vendor (list "auto" "nvidia")) $gpu.driverRoot (not $gpu.deviceListStrategy)
+  (not $gpu.runtimeClassName) (not $passes) (not (or $gpu.existingConfigMap $gpu.configs.name $gpu.configs.map)) }}true{{ end }}
 {{- end }}
 
 {{/* What a container is told of its pairs, as JSON; an empty object for nothing. */}}
@@ -337,7 +337,7 @@ daemon alone works without this runtime. A file of configuration may say otherwi
 
 {{/* By which labels nodes have GPUs of the vendor. */}}
 {{- define "tandem.gpuTerms" -}}
-{{- if ne .Values.gpu.vendor "nvidia" }}
+{{- if has .Values.gpu.vendor (list "auto" "amd") }}
 # Node Feature Discovery: a device of AMD's in class 12 (MI300 and later), 0380 (MI200) or 0300, or of whatever
 # class where labels are by vendor alone.
 - matchExpressions:
@@ -349,7 +349,7 @@ daemon alone works without this runtime. A file of configuration may say otherwi
 - matchExpressions:
     - {key: feature.node.kubernetes.io/pci-1002.present, operator: In, values: ["true"]}
 {{- end }}
-{{- if ne .Values.gpu.vendor "amd" }}
+{{- if has .Values.gpu.vendor (list "auto" "nvidia") }}
 # Node Feature Discovery: a device of NVIDIA's in class 0302 or 0300, or of whatever class; and the label of GPU
 # Feature Discovery.
 - matchExpressions:

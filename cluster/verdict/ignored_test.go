@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"errors"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+)
+
+// unrestored are managers that cannot read the object's assignments; their empty node has too few CPUs.
+type unrestored struct{}
+
+func (unrestored) Restore([]v1alpha1.Held) (ManagerState, error) {
+	return nil, errors.New("CPU 3 is assigned twice")
+}
+func (unrestored) Empty() ManagerState   { return fewCPUs{} }
+func (unrestored) Concerns(*v1.Pod) bool { return true }
+
+type fewCPUs struct{}
+
+func (c fewCPUs) Clone() ManagerState                         { return c }
+func (fewCPUs) Hints(*v1.Pod, *v1.Container) []hints.List     { return nil }
+func (fewCPUs) Take(*v1.Pod, *v1.Container, hints.Hint) error { return errors.New("not enough CPUs") }
+func (fewCPUs) Remove(types.UID)                              {}
+
+// TestIgnoredManagers: managers whose assignments cannot be read are ignored (State.Err), in every part of a
+// verdict: a pod that waits for GPUs is not refused for ever because of its CPUs.
+func TestIgnoredManagers(t *testing.T) {
+	topology := server(1, true)
+	topology.Spec.Held = []v1alpha1.Held{{UID: "other", Containers: []v1alpha1.Container{{
+		Name: "app", Devices: map[string]v1alpha1.Set{gpus: "0-7"},
+	}}}}
+	node, err := New(topology, unrestored{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy, empty := node.State(func(types.UID) bool { return true }), node.State(nobody)
+	if v := empty.Ask(asking("pod", 1, 1)); busy.Err() == nil || !v.Admitted {
+		t.Fatalf("the managers are not ignored: %+v", v)
+	}
+	if v := busy.Ask(asking("pod", 1, 1)); v.Admitted || v.Never {
+		t.Errorf("while all GPUs are in use: %+v, want a refusal for now", v)
+	}
+}

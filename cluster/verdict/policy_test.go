@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+)
+
+// TestRailsUnderBestEffort: under best-effort a container with GPUs of two NUMA nodes gets a VF of each of two
+// pools with excludeTopology, on the GPUs' switches. The coordinator, which reads the kubelet's policy, chooses
+// both VFs together at the first of the two questions (coordination/admission, numa.go). Rail a is on the
+// switches of both GPUs, rail b only on that of the first.
+func TestRailsUnderBestEffort(t *testing.T) {
+	const a, b = "tandem.dev/rail_a", "tandem.dev/rail_b"
+	topology := server(1, false)
+	spec := &topology.Spec
+	spec.Kubelet.TopologyManagerPolicy = "best-effort"
+	rail := func(name string, function int) v1alpha1.Resource {
+		r := v1alpha1.Resource{Name: name, Kind: v1alpha1.VF, Devices: 8}
+		for i := range 8 {
+			r.Addresses = append(r.Addresses, fmt.Sprintf("0000:%02x:%02x.0", i*16+4, function))
+			spec.Switches[i].Devices[name] = v1alpha1.Set(fmt.Sprint(i))
+		}
+		return r
+	}
+	spec.Resources = append(spec.Resources[:1], rail(a, 1), rail(b, 2))
+	for i := range spec.Switches {
+		delete(spec.Switches[i].Devices, vfs)
+	}
+	spec.Held = []v1alpha1.Held{{UID: "others", Containers: []v1alpha1.Container{{
+		Name: "app", Devices: map[string]v1alpha1.Set{gpus: "1-3,5-7", a: "1-3,5-7", b: "2-7"},
+	}}}}
+	pod := asking("pod", 2, 0)
+	pod.Annotations = map[string]string{"tandem.dev/alignment": "required"}
+	for _, name := range []v1.ResourceName{a, b} {
+		pod.Spec.Containers[0].Resources.Limits[name] = *quantity.NewQuantity(1, quantity.DecimalSI)
+	}
+	state := newNode(t, topology).State(func(types.UID) bool { return true })
+	if v := state.Admit(pod); !v.Admitted || v.Pairs != 2 {
+		t.Errorf("%+v, want 2 pairs: GPU 0 with rail b, GPU 4 with rail a", v)
+	}
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// TestShapesOfManyNodes: with the option max-allowable-numa-nodes, which --fix-kubelet writes on such a machine,
+// the kubelet admits containers on a machine with ten NUMA nodes.
+func TestShapesOfManyNodes(t *testing.T) {
+	tree := topology.Assemble(nil, nil, nil)
+	n := Node{}
+	n.Tree = tree
+	for i := range 10 {
+		n.GPUs = append(n.GPUs, offer.New(fmt.Sprint("gpu", i), topology.Address{Bus: uint8(i)}, topology.Node(i)))
+		vf := topology.Address{Bus: uint8(i), Function: 1}
+		n.VFs = append(n.VFs, offer.New(fmt.Sprint("vf", i), vf, topology.Node(i)))
+	}
+	var k managers.Facts
+	k.Policy, k.Scope, k.CPUPolicy, k.MemoryPolicy = managers.Restricted, managers.Container, "none", "None"
+	k.NUMANodes = 10
+	k.PolicyOptions = map[string]string{managers.MaxNodes: "10"}
+	if len(managers.Refusals(k)) > 0 {
+		t.Fatalf("the kubelet does not start: %v", managers.Refusals(k))
+	}
+	if s := n.readShapes(k); len(s.refused) > 0 {
+		t.Errorf("refused shapes %s, want none", shapeList(s.refused))
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"context"
+	"flag"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/scale"
+)
+
+var (
+	load     = flag.Duration("load", time.Second, "duration of TestLoad")
+	restarts = flag.Int("restarts", 200, "restarts of TestRestarts")
+)
+
+const (
+	loadClients     = 63   // besides the hostile client
+	loadConnections = 21   // of these clients: a plugin has one for all its resources
+	loadRate        = 1000 // questions a second, of all clients together
+	loadHeap        = 128 << 20
+)
+
+// TestLoad: 1,000 questions a second of 63 clients are answered while another client floods the server, and
+// the memory stays bounded. A busy machine gets fewer questions, none of them without an answer.
+func TestLoad(t *testing.T) {
+	p := newPairOfNodes(t)
+	clients := make([]api.CoordinationClient, loadConnections)
+	for i := range clients {
+		conn, err := dial(p.config.RunDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		clients[i] = api.NewCoordinationClient(conn)
+		if _, err := clients[i].Status(t.Context(), &api.StatusRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := measureUsage(t)
+	flood := child(t, "flood", p.config.RunDir)
+	if err := flood.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *load)
+	defer cancel()
+	var asking sync.WaitGroup
+	due := make(chan struct{})
+	var all latencies
+	for i := range loadClients {
+		asking.Go(func() {
+			for range due {
+				all.add(p.ask(t, clients[i%loadConnections]))
+			}
+		})
+	}
+	highest := pace(ctx, due)
+	asking.Wait()
+	if err := flood.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = flood.Wait() // it was killed
+	all.report(t, *load)
+	if t.Logf("peak of the heap: %d MiB", highest>>20); highest > loadHeap {
+		t.Errorf("the heap had %d bytes, more than %d", highest, loadHeap)
+	}
+	p.await(t)
+	before.compare(t)
+}
+
+// pace makes questions due until ctx is done, omits the questions that no client is free for, closes the
+// channel, and returns the peak of the heap in bytes.
+func pace(ctx context.Context, due chan<- struct{}) (highest uint64) {
+	defer close(due)
+	tick := time.NewTicker(time.Second / loadRate)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		if n%(loadRate/10) == 0 {
+			var memory runtime.MemStats
+			runtime.ReadMemStats(&memory)
+			highest = max(highest, memory.HeapAlloc)
+		}
+		select {
+		case <-ctx.Done():
+			return highest
+		case <-tick.C:
+		}
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// ask puts a question for two GPUs, and returns the time until the answer.
+func (p *pairOfNodes) ask(t *testing.T, client api.CoordinationClient) time.Duration {
+	t.Helper()
+	began := time.Now()
+	answer, err := client.Prefer(t.Context(), &api.PreferRequest{Resource: gpus, Available: p.ids[gpus], Size: 2})
+	took := time.Since(began)
+	ids := answer.GetDevices()
+	wrong := slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(p.ids[gpus], id) })
+	if err != nil || wrong || len(ids) != 2 || ids[0] == ids[1] {
+		t.Errorf("2 of %v: %v, %v", p.ids[gpus], ids, err)
+	}
+	return took
+}
+
+// latencies are the durations of questions.
+type latencies struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (l *latencies) add(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, took)
+}
+
+func (l *latencies) report(t *testing.T, during time.Duration) {
+	t.Helper()
+	if len(l.all) == 0 {
+		t.Fatal("no question was put")
+	}
+	slices.Sort(l.all)
+	at := func(percent int) time.Duration { return l.all[min(len(l.all)-1, len(l.all)*percent/100)] }
+	t.Logf("%d questions in %s, %.0f a second: half within %s, 99 %% within %s, all within %s", len(l.all), during,
+		float64(len(l.all))/during.Seconds(), at(50), at(99), at(100))
+}
+
+// TestRestarts: two plugins restart in turn, so that each restart is a takeover as well. Devices of a
+// container stay held, and neither goroutines, descriptors nor memory grow.
+func TestRestarts(t *testing.T) {
+	p := newPairOfNodes(t)
+	p.admit(t)
+	want := held(p.await(t))
+	if len(want) != 4 {
+		t.Fatalf("held: %v", want)
+	}
+	const warmUp = 20
+	var before usage
+	for n := range warmUp + scale.Rounds(*restarts) {
+		if n == warmUp {
+			before = measureUsage(t)
+		}
+		name := []string{gpus, vfs}[n%2]
+		p.stops[name]()
+		p.start(t, name)
+		if got := held(p.await(t)); !slices.Equal(got, want) {
+			t.Fatalf("restart %d: %v are held, want %v", n, got, want)
+		}
+	}
+	before.compare(t)
+}
+
+// held returns the devices that containers hold.
+func held(s *api.StatusResponse) (ids []string) {
+	for _, r := range s.GetResources() {
+		for _, d := range r.GetDevices() {
+			if d.GetAllocated() {
+				ids = append(ids, d.GetDevice().GetId())
+			}
+		}
+	}
+	return ids
+}
