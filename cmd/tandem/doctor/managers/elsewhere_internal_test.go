@@ -35,7 +35,7 @@ func TestReadElsewhere(t *testing.T) {
 		"configz of the kubelet of gpu-1: cpuManagerPolicy is not set, the default is none\n",
 		"configz of the kubelet of gpu-1 is younger than the kubelet's process\n",
 		"roll.sh fix gpu-1, or in the kubelet's configuration: topologyManagerPolicy: restricted\n",
-		"deployments/kubelet/roll.sh fix gpu-1, with FLAGS=--static-cpus in deployments/kubelet/daemonset-fix.yaml, ",
+		"roll.sh fix gpu-1, with FLAGS=--static-cpus in deployments/kubelet/daemonset-fix.yaml, ",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q:\n%s", want, text.String())
