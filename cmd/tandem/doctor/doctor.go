@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
@@ -28,7 +29,20 @@ import (
 // Examine reads a node and runs all checks. The list of findings is not nil, and empty for a healthy node.
 func Examine(n Node) Findings {
 	f := readFacts(n)
-	return Findings{Findings: append([]Finding{}, n.rephrase(f.findings(), f.kubelet.root)...), Remark: f.remark}
+	return Findings{Findings: append([]Finding{}, onNode(f.findings(), f.kubelet.root)...), Remark: f.remark}
+}
+
+// onNode gives evidence and remedies the paths of the node instead of those below the root of the kubelet's
+// process. Paths are also in the texts of errors.
+func onNode(findings []Finding, root string) []Finding {
+	for _, f := range findings {
+		for _, list := range [][]string{f.Evidence, f.Fix} {
+			for i, text := range list {
+				list[i] = settings.OnNode(root, text)
+			}
+		}
+	}
+	return findings
 }
 
 // facts are all facts of a node, each read once. A subject that was not read has no finding: in the mode of

@@ -42,7 +42,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	k.Facts, err = n.Kubelet.Read(p, nil)
 	var wrong *configuration.FileError
 	if errors.As(err, &wrong) && !a.denied(wrong.File, wrong.Err) {
-		k.config = wrong.Error()
+		k.config = (&configuration.FileError{File: k.At.Shown(wrong.File), Err: wrong.Err}).Error()
 	}
 	if k.judged = k.Read && n.Mode != mode.DRA; !k.judged {
 		return k

@@ -25,7 +25,4 @@ type Node struct {
 	NoGPUs  []string // notes of the DRA driver about GPUs that are not published
 	Refused Refused  // see AskRefused
 	Plugins Plugins  // see AskPlugins
-	// name of the node in a report for "kubectl tandem doctor", whose reader is not on the node and whose
-	// Config is the kubelet's own answer; "" in a report on the node
-	ReadElsewhere string
 }

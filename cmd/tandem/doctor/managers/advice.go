@@ -21,7 +21,7 @@ func topologyPolicy(f Facts) []finding.Finding {
 		ID: "topology-policy", Severity: finding.Warning,
 		Summary:  fmt.Sprintf("The kubelet's topologyManagerPolicy is %s.", f.Policy),
 		Evidence: []string{f.Says("topologyManagerPolicy", f.Policy)},
-		Fix:      []string{orConfigure + "topologyManagerPolicy: restricted"},
+		Fix:      []string{f.orConfigure("topologyManagerPolicy: restricted")},
 	}
 	switch f.Policy {
 	case "none":
@@ -46,7 +46,7 @@ func topologyScope(f Facts) []finding.Finding {
 		Evidence: []string{f.Says("topologyManagerScope", f.Scope)},
 		Why: "All containers of a pod together have to fit the same smallest set of NUMA nodes: pods with " +
 			"sidecars that have CPUs or devices are rejected more often, without nearer pairs.",
-		Fix: []string{orConfigure + "topologyManagerScope: container"},
+		Fix: []string{f.orConfigure("topologyManagerScope: container")},
 	})
 }
 
@@ -61,7 +61,7 @@ func closestNodes(f Facts) []finding.Finding {
 			f.optionsSay(), finding.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
 		},
 		Why: "A container that needs two nodes gets the nodes with the lowest numbers, possibly on two sockets.",
-		Fix: []string{orConfigure + "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}"},
+		Fix: []string{f.orConfigure("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},
 	})
 }
 
@@ -71,7 +71,7 @@ func cpuManager(f Facts) []finding.Finding {
 		Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
 		Evidence: []string{f.Says("cpuManagerPolicy", f.CPUPolicy)},
 		Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
-		Fix: []string{FixKubelet + " --static-cpus, or in the kubelet's configuration: cpuManagerPolicy: static, " +
+		Fix: []string{f.fixStaticCPUs() + ", or in the kubelet's configuration: cpuManagerPolicy: static, " +
 			"with reservedSystemCPUs"},
 	})
 }
@@ -105,7 +105,7 @@ func wholeNodesReserved(f Facts) (findings []finding.Finding) {
 func oldSettings(f Facts) []finding.Finding {
 	var evidence []string
 	for _, file := range f.Changed {
-		evidence = append(evidence, file+" is younger than the kubelet's process")
+		evidence = append(evidence, f.At.Shown(file)+" is younger than the kubelet's process")
 	}
 	return finding.OfSome(evidence, finding.Finding{
 		ID: "kubelet-restart", Severity: finding.Warning,

@@ -32,6 +32,9 @@ type Kubelet struct {
 	ConfigDir string    // folder with drop-ins; "" for the folder of the command line
 	Now       time.Time // to compare the age of files with the age of the kubelet's process
 	Mode      mode.Mode // of the node, "" for none; in the mode of DRA the managers align no devices
+	// name of the node in a report for "kubectl tandem doctor", whose reader is not on the node and whose
+	// Config is the kubelet's own answer; "" in a report on the node
+	ReadElsewhere string
 }
 
 // Facts are the kubelet's settings, and the parts of the machine to which they refer.
@@ -41,6 +44,8 @@ type Facts struct {
 	NUMANodes int
 	CPUs      map[int]topology.CPUSet // by NUMA node
 	Changed   []string                // files of the settings that are younger than the kubelet
+
+	readElsewhere string // see Kubelet
 }
 
 // Process finds the kubelet's process. With a folder of drop-ins that a flag names, doctor needs no process,
@@ -55,12 +60,16 @@ func (k Kubelet) Process() (settings.Process, error) {
 
 // Files returns where a process has the settings.
 func (k Kubelet) Files(p settings.Process) settings.Files {
-	return p.Files(settings.Files{Config: k.Config, Dir: k.ConfigDir}, k.KubeletDir)
+	given := settings.Files{Config: k.Config, Dir: k.ConfigDir}
+	if k.ReadElsewhere != "" && k.Config != "" {
+		given.Name = "configz of the kubelet of " + k.ReadElsewhere
+	}
+	return p.Files(given, k.KubeletDir)
 }
 
 // Read reads the kubelet's settings, with the files of the overlay in place.
 func (k Kubelet) Read(p settings.Process, overlay settings.Overlay) (f Facts, err error) {
-	f.At = k.Files(p)
+	f.At, f.readElsewhere = k.Files(p), k.ReadElsewhere
 	if f.Settings, err = settings.Read(f.At, p.Flags, overlay); err != nil {
 		return f, err
 	}
@@ -144,11 +153,27 @@ const (
 	Static     = "static"
 )
 
-// FixKubelet is the command that mends most settings.
-const (
-	FixKubelet  = "tandem doctor --fix-kubelet"
-	orConfigure = FixKubelet + ", or in the kubelet's configuration: "
-)
+// fixKubelet returns the command that mends most settings: on the node, or for a reader who is not on the
+// node.
+func (f Facts) fixKubelet() string {
+	if f.readElsewhere == "" {
+		return "tandem doctor --fix-kubelet"
+	}
+	return "deployments/kubelet/roll.sh fix " + f.readElsewhere
+}
+
+// fixStaticCPUs returns the command that mends the settings for exclusive CPUs as well.
+func (f Facts) fixStaticCPUs() string {
+	if f.readElsewhere == "" {
+		return f.fixKubelet() + " --static-cpus"
+	}
+	return f.fixKubelet() + ", with FLAGS=--static-cpus in deployments/kubelet/daemonset-fix.yaml"
+}
+
+// orConfigure returns the two ways to a setting.
+func (f Facts) orConfigure(setting string) string {
+	return f.fixKubelet() + ", or in the kubelet's configuration: " + setting
+}
 
 // Restarted returns the commands with which a kubelet takes over a new configuration.
 func Restarted(commands ...string) string {

@@ -140,7 +140,7 @@ func noReservedCPUs(f Facts) []finding.Finding {
 		},
 		Why: "The kubelet does not start: the static policy requires reservedSystemCPUs, " +
 			"or CPUs in kubeReserved or systemReserved.",
-		Fix: []string{FixKubelet + " --static-cpus, or reservedSystemCPUs: \"" + f.FirstCPUs() + "\""},
+		Fix: []string{f.fixStaticCPUs() + ", or reservedSystemCPUs: \"" + f.FirstCPUs() + "\""},
 	})
 }
 

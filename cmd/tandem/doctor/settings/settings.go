@@ -23,7 +23,16 @@ import (
 // Files are the paths of the kubelet's configuration: a file and a folder of drop-ins, "" for none.
 type Files struct {
 	Config, Dir string
-	Guessed     bool // Config is kubeadm's default path, and may be missing
+	Guessed     bool   // Config is kubeadm's default path, and may be missing
+	Name        string // of Config, for people; "" for the path
+}
+
+// Shown returns the name of a file for people.
+func (f Files) Shown(file string) string {
+	if file != f.Config {
+		return file
+	}
+	return cmp.Or(f.Name, file)
 }
 
 // path returns the path in a flag, with the prefix of the process; "" for no path.
@@ -42,7 +51,7 @@ func (p Process) RootDir() string {
 
 // Files returns the files that the process reads; paths in the argument take precedence.
 func (p Process) Files(given Files, kubeletDir string) Files {
-	files := Files{Config: p.path("config"), Dir: p.path("config-dir")}
+	files := Files{Config: p.path("config"), Dir: p.path("config-dir"), Name: given.Name}
 	if given.Config != "" {
 		files.Config = given.Config
 	}
@@ -69,6 +78,7 @@ type MemoryReservation struct {
 type Settings struct {
 	Read                 bool                `json:"-"` // the settings are known
 	Files                []string            `json:"-"` // files with settings, in the kubelet's order
+	at                   Files               // the files that were read
 	origin               map[string]string   // source of each key, a file or flag
 	Policy               string              `json:"topologyManagerPolicy"`
 	Scope                string              `json:"topologyManagerScope"`
@@ -95,7 +105,8 @@ func (o Overlay) removes(file string) bool {
 // Read merges files and flags as the kubelet does. It fails with a [configuration.FileError].
 func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 	s := Settings{
-		Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", origin: map[string]string{},
+		Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", at: f,
+		origin: map[string]string{},
 	}
 	dropIns, err := configuration.DropIns(f.Dir)
 	if err != nil {
@@ -150,14 +161,18 @@ func (s *Settings) Origin(key string) string { return s.origin[key] }
 // Says returns the evidence for a key: the source of the value, or the default.
 func (s *Settings) Says(key string, value any) string {
 	if origin, ok := s.origin[key]; ok {
-		return fmt.Sprintf("%s: %s: %v", origin, key, value)
+		return fmt.Sprintf("%s: %s: %v", s.at.Shown(origin), key, value)
 	}
 	return fmt.Sprintf("%s: %s is not set, the default is %v", s.Sources(), key, value)
 }
 
 // Sources returns the files, for people, or the command line of a kubelet without files.
 func (s *Settings) Sources() string {
-	return cmp.Or(strings.Join(s.Files, ", "), "the kubelet's command line")
+	var names []string
+	for _, file := range s.Files {
+		names = append(names, s.at.Shown(file))
+	}
+	return cmp.Or(strings.Join(names, ", "), "the kubelet's command line")
 }
 
 // ReservedAmount returns the number of CPUs in kubeReserved and systemReserved (NewManager in
