@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -16,6 +17,7 @@ import (
 // Config configures a Node.
 type Config struct {
 	RunDir     string     // directory of the lock and the socket, common to both plugins; see RunDir
+	Disk       file.Disk  // for files in RunDir
 	SysRoot    string     // root of sysfs (/sys)
 	KubeletDir string     // the kubelet's directory (/var/lib/kubelet)
 	Topology   *nccl.File // overrides the locations of devices in sysfs; may be nil

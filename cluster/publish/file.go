@@ -24,6 +24,7 @@ const (
 
 // File is a sink that keeps a file up to date.
 type File struct {
+	disk       file.Disk
 	name, path string
 	render     Render
 }
@@ -32,8 +33,8 @@ type File struct {
 type Render func(f facts.Facts, until time.Time) []byte
 
 // NewFile returns a sink with a name of --publish. The folder must exist.
-func NewFile(name, path string, render Render) *File {
-	return &File{name, path, render}
+func NewFile(disk file.Disk, name, path string, render Render) *File {
+	return &File{disk, name, path, render}
 }
 
 // Name returns the name in --publish.
@@ -52,8 +53,8 @@ func (s *File) Write(_ context.Context, f facts.Facts) (written bool, err error)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read what is published: %w", err)
 	}
-	if err := file.Replace(s.path, want, 0o644); err != nil {
-		return false, fmt.Errorf("publish %s: %w", s.path, err)
+	if err := s.disk.Replace(s.path, want, 0o644); err != nil {
+		return false, fmt.Errorf("publish: %w", err)
 	}
 	return true, nil
 }

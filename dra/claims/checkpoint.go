@@ -134,7 +134,7 @@ func (s *store) save(claims []Claim) error {
 	if err != nil {
 		return err
 	}
-	return s.files.disk.keep(filepath.Join(s.dir, FileName), content)
+	return s.files.disk.ReplaceDurably(filepath.Join(s.dir, FileName), content, 0o600)
 }
 
 // read returns the prepared claims. A checkpoint that cannot be read, or that is missing although CDI specs
@@ -166,7 +166,7 @@ func (s *store) adopt(damaged []byte, cause error) ([]Claim, error) {
 		return nil, err
 	}
 	if damaged != nil {
-		if err := s.files.disk.keep(filepath.Join(s.dir, BadName), damaged); err != nil {
+		if err := s.files.disk.ReplaceDurably(filepath.Join(s.dir, BadName), damaged, 0o600); err != nil {
 			return nil, fmt.Errorf("keep a copy of the damaged checkpoint: %w", err)
 		}
 	}

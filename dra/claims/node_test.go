@@ -32,6 +32,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -63,6 +64,7 @@ type node struct {
 	refusal   error             // of Rebind
 	used      map[string]string // by the ID of a GPU or VF, the device of the pool that has it
 	log       *strings.Builder
+	disk      *disk.Disk
 }
 
 // nvidiaGPUs are NVIDIA's GPUs of a machine as a backend that needs no library.
@@ -139,7 +141,7 @@ func newNodeOf(
 		t.Fatal(err)
 	}
 	vfs, err := rdma.FindVFs(pools.Finder{Sys: sys, Prefix: "tandem.dev"}, read,
-		filepath.Join(t.TempDir(), "vfs.json"), nil, nil, slog.New(slog.DiscardHandler))
+		rdma.Known{File: filepath.Join(t.TempDir(), "vfs.json")}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +152,16 @@ func newNodeOf(
 	})
 	n.state.Pool = pool.Build(n.state.Machine, pool.Options{Counters: counters, Taints: counters})
 	dir := t.TempDir()
+	n.disk = disk.New(1, map[string]string{
+		filepath.Join(dir, "plugin"): FileName, filepath.Join(dir, "cdi"): "CDI spec",
+		filepath.Join(dir, "devinfo"): "device-info file", filepath.Join(dir, "pairs"): "pairs file",
+	})
 	n.Preparer = New(Options{
 		Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: gpus, VFs: vfs, Log: log,
 		Alone: true,
 		Host: grants.Host{
 			Sys: sys, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
-			DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
+			Disk: n.disk.Disk(), DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
 		},
 		Pod: func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 			n.asked++

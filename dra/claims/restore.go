@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/tandem-k8s/tandem/coordination/file"
 )
 
 // Restore restores the files of the prepared claims, which do not persist over boots, and removes all other
@@ -64,7 +62,7 @@ func (p *Preparer) tidyTemporaries() error {
 	}
 	var problems []error
 	for _, dir := range dirs {
-		problems = append(problems, file.RemoveTemporaries(dir))
+		problems = append(problems, p.Host.Disk.RemoveTemporaries(dir))
 	}
 	return errors.Join(problems...)
 }

@@ -26,7 +26,7 @@ import (
 // restarted finds the pools anew as after a restart of the daemon.
 func restarted(t *testing.T, before *VFs) *VFs {
 	t.Helper()
-	after, err := FindVFs(before.finder, before.config, before.file, nil, nil, before.log)
+	after, err := FindVFs(before.finder, before.config, Known{File: before.file}, nil, before.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestRejectedIsTold(t *testing.T) {
 	c := config(t, `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"], "drivers": ["ice"]}}],
 		"configList": [{"resourceName": "b", "rdmaHcaMax": 1, "selectors": {"ifNames": ["ens1"], "vendors": ["8086"]}}]}`)
 	finder := pools.Finder{Sys: functions.Example().FS(), Prefix: "intel.com"}
-	vfs, err := FindVFs(finder, c, filepath.Join(t.TempDir(), "vfs.json"), nil, nil,
+	vfs, err := FindVFs(finder, c, Known{File: filepath.Join(t.TempDir(), "vfs.json")}, nil,
 		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 		s.Remove(sysfs.PCIDevices + "/" + gone)
 	}
 	held := map[string][]string{"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"}}
-	after, err := FindVFs(before.finder, before.config, before.file, held, nil, before.log)
+	after, err := FindVFs(before.finder, before.config, Known{File: before.file, Held: held}, nil, before.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func TestWhenToLook(t *testing.T) {
 			list := resources(`{"resourceName": "a"` + c.config + `}`)
 			parsed, file := config(t, list), filepath.Join(t.TempDir(), "vfs.json")
 			synctest.Test(t, func(t *testing.T) {
-				vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, file, nil, c.events,
+				vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, Known{File: file}, c.events,
 					slog.New(slog.DiscardHandler))
 				if err != nil {
 					t.Fatal(err)
@@ -397,7 +397,7 @@ func TestEventsComeBack(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}
-		vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, file, nil, events,
+		vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, Known{File: file}, events,
 			slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
@@ -101,7 +100,7 @@ func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(file string) b
 			if needed[file] || !ours(file) {
 				continue
 			}
-			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := c.Disk.Remove(file); err != nil {
 				problems = append(problems, fmt.Errorf("clean up CDI: %w", err))
 			}
 		}
@@ -154,17 +153,14 @@ func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte,
 func (c *CDI) write(p cdiPool, content []byte) error {
 	name := c.path(p)
 	if len(content) == 0 {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("write CDI spec: %w", err)
-		}
-		return nil
+		return c.Disk.Remove(name)
 	}
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
-		err = file.Replace(name, content, 0o600)
+		err = c.Disk.Replace(name, content, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("write CDI spec %s: %w", p.file, err)
+		return fmt.Errorf("write CDI spec: %w", err)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
 		err = os.MkdirAll(h.DevinfoDir, 0o755)
 	}
 	if err == nil {
-		err = file.Replace(name, content, 0o444)
+		err = h.Disk.Replace(name, content, 0o444)
 	}
 	if err != nil {
 		return fmt.Errorf("write device-info of %s: %w", d.ID, err)

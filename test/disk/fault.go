@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package disk
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Fault is an event at a step.
+type Fault int
+
+// Faults. A process that was killed makes no further step.
+const (
+	Nothing   Fault = iota
+	Fails           // the step fails and changes nothing, except that a close closes
+	Full            // the step fails for lack of space; a write has written a part
+	Dies            // the process is killed before the step, in a write after a part
+	DiesAfter       // the process is killed after the step
+	Slow            // the step takes Disk.Delay
+)
+
+// Faults are all faults with an effect on files.
+var Faults = []Fault{Fails, Full, Dies, DiesAfter}
+
+// Kills reports whether a fault ends the process.
+func (f Fault) Kills() bool { return f == Dies || f == DiesAfter }
+
+// String returns the fault as the end of a sentence about a step.
+func (f Fault) String() string {
+	return []string{
+		"works", "fails", "lacks space", "never begins, for the process is killed", "is the last of the process",
+		"is slow",
+	}[f]
+}
+
+// step is a step in a folder.
+type step struct {
+	dir, name string
+	whole     func() error
+	part      func(share float64) // of a write
+	cleanUp   bool                // has its effect even if the step fails, as a close
+}
+
+// do makes a step, with the fault if planned for the step.
+func (d *Disk) do(s step) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return d.gone()
+	}
+	point := cmp.Or(d.kinds[s.dir], filepath.Base(s.dir)) + ": " + s.name
+	count := d.counts.of(point)
+	count.Visits++
+	d.plan.steps--
+	fault := d.plan.fault
+	if d.plan.steps != 0 || fault == Nothing {
+		return s.whole()
+	}
+	count.Faults++
+	d.plan.struck = true
+	d.story = append(d.story, point+" "+fault.String())
+	if s.part != nil && (fault == Full || fault == Dies) {
+		s.part(d.random.Float64())
+	}
+	if s.cleanUp && !fault.Kills() || fault == DiesAfter {
+		_ = s.whole()
+	}
+	switch fault {
+	case Fails:
+		return fmt.Errorf("%s: %w", point, syscall.EIO)
+	case Full:
+		return fmt.Errorf("%s: %w", point, syscall.ENOSPC)
+	case Slow:
+		d.sleep()
+		return s.whole()
+	default:
+		d.dead = true
+		return d.gone()
+	}
+}
+
+func (d *Disk) sleep() {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+	time.Sleep(d.Delay)
+}
+
+func (d *Disk) gone() error {
+	if d.plan.panics {
+		panic(any(errKilled))
+	}
+	return errKilled
+}
