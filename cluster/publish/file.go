@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
@@ -53,7 +54,8 @@ func (s *File) Write(_ context.Context, f facts.Facts) (written bool, err error)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read what is published: %w", err)
 	}
-	if err := s.disk.Replace(s.path, want, 0o644); err != nil {
+	err = s.disk.RemoveTemporaries(filepath.Dir(s.path), file.Abandoned)
+	if err := errors.Join(err, s.disk.Replace(s.path, want, 0o644)); err != nil {
 		return false, fmt.Errorf("publish: %w", err)
 	}
 	return true, nil

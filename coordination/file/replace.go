@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Replace replaces a file in one step, so that no reader sees a partial file. After a power failure the file
@@ -91,13 +92,19 @@ func replace(f Folder, name string, content []byte, mode os.FileMode, sync func(
 // temporaries begins the names of temporary files.
 const temporaries = ".tandem-"
 
-// RemoveTemporaries removes temporary files of killed processes from a directory. No other process may write
-// to the directory.
-func (d Disk) RemoveTemporaries(dir string) error {
+// Abandoned is the age of a temporary file whose process was killed: a write takes less.
+const Abandoned = time.Minute
+
+// RemoveTemporaries removes temporary files of killed processes from a directory: those of an age, which is
+// Abandoned if other processes write to the directory.
+func (d Disk) RemoveTemporaries(dir string, age time.Duration) error {
 	names, err := fs.Glob(os.DirFS(dir), temporaries+"*")
 	problems := []error{err}
 	for _, name := range names {
-		problems = append(problems, d.Remove(filepath.Join(dir, name)))
+		name = filepath.Join(dir, name)
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) >= age {
+			problems = append(problems, d.Remove(name))
+		}
 	}
 	return errors.Join(problems...)
 }

@@ -48,13 +48,13 @@ func TestRemoveTemporaries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (Disk{}).RemoveTemporaries(dir); err != nil {
+	if err := (Disk{}).RemoveTemporaries(dir, 0); err != nil {
 		t.Fatal(err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 2 {
 		t.Errorf("left: %v", entries)
 	}
-	if err := (Disk{}).RemoveTemporaries(filepath.Join(dir, "none")); err != nil {
+	if err := (Disk{}).RemoveTemporaries(filepath.Join(dir, "none"), 0); err != nil {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

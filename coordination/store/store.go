@@ -71,8 +71,9 @@ func Open[T any](disk file.Disk, runDir string, log *slog.Logger) (*Store[T], er
 	if err != nil {
 		return nil, fmt.Errorf("open run folder: %w", err)
 	}
-	if err := folder.Remove(ledgerName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("ledger of an earlier version not removed", "error", err)
+	err = errors.Join(disk.Remove(filepath.Join(runDir, ledgerName)), disk.RemoveTemporaries(runDir, file.Abandoned))
+	if err != nil {
+		log.Warn("files of earlier servers not removed", "error", err)
 	}
 	return &Store[T]{dir: runDir, folder: folder, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil
 }

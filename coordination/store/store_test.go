@@ -63,7 +63,7 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		failing := disk.New(1, nil)
+		failing := disk.New(1)
 		store, err := Open[example](failing.Disk(), dir, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)

@@ -152,10 +152,11 @@ func newNodeOf(
 	})
 	n.state.Pool = pool.Build(n.state.Machine, pool.Options{Counters: counters, Taints: counters})
 	dir := t.TempDir()
-	n.disk = disk.New(1, map[string]string{
-		filepath.Join(dir, "plugin"): FileName, filepath.Join(dir, "cdi"): "CDI spec",
-		filepath.Join(dir, "devinfo"): "device-info file", filepath.Join(dir, "pairs"): "pairs file",
-	})
+	n.disk = disk.New(1)
+	n.disk.Name(filepath.Join(dir, "plugin"), FileName)
+	for _, kind := range []string{"cdi", "devinfo", "pairs"} {
+		n.disk.Name(filepath.Join(dir, kind), kind+" file")
+	}
 	n.Preparer = New(Options{
 		Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: gpus, VFs: vfs, Log: log,
 		Alone: true,

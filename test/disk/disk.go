@@ -33,20 +33,25 @@ type Disk struct {
 	counts  Counts
 }
 
-// plan is a fault in the future.
+// plan has the faults of the future: a fault at one step, or random faults.
 type plan struct {
 	steps  int // until the fault, including its own
 	fault  Fault
-	struck bool // the fault has happened
-	panics bool // a kill panics
+	chance float64 // of a random fault at each step
+	struck Fault   // the last fault that has happened
+	panics bool    // a kill panics
 }
 
-// New returns a disk without faults. Kinds are the kinds of files, by folder.
-func New(seed uint64, kinds map[string]string) *Disk {
+// New returns a disk without faults.
+func New(seed uint64) *Disk {
 	return &Disk{
-		random: rand.New(rand.NewPCG(seed, 34)), kinds: kinds, folders: map[string]*journal{}, counts: Counts{},
+		random: rand.New(rand.NewPCG(seed, 34)), kinds: map[string]string{}, folders: map[string]*journal{},
+		counts: Counts{},
 	}
 }
+
+// Name gives the files of a folder the name of their kind, which otherwise is the name of the folder.
+func (d *Disk) Name(dir, kind string) { d.kinds[dir] = kind }
 
 // Disk returns the disk for the product.
 func (d *Disk) Disk() file.Disk { return file.Disk{Open: d.openFolder} }
@@ -60,8 +65,8 @@ func (d *Disk) prepare(p plan) {
 	d.plan = p
 }
 
-// Struck reports whether the fault has happened.
-func (d *Disk) Struck() bool {
+// Struck returns the last fault since At; Nothing for none.
+func (d *Disk) Struck() Fault {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.plan.struck
@@ -70,12 +75,20 @@ func (d *Disk) Struck() bool {
 // During makes a fault happen at a step of a function that makes all steps in its own goroutine, and then
 // starts a new process if the fault killed the process. Returns the fault, or Nothing if the function has
 // fewer steps.
-func (d *Disk) During(step int, fault Fault, do func()) (struck Fault) {
-	d.prepare(plan{steps: step, fault: fault, panics: true})
+func (d *Disk) During(step int, fault Fault, do func()) Fault {
+	return d.with(plan{steps: step, fault: fault, panics: true}, do)
+}
+
+// Randomly is During with random faults, each step with a chance, and returns the last fault. Failpoints with
+// few faults get more.
+func (d *Disk) Randomly(chance float64, do func()) Fault {
+	return d.with(plan{chance: chance, panics: true}, do)
+}
+
+func (d *Disk) with(p plan, do func()) (struck Fault) {
+	d.prepare(p)
 	defer func() {
-		if d.Struck() {
-			struck = fault
-		}
+		struck = d.Struck()
 		d.Restart()
 		if gone := recover(); gone != nil && gone != any(errKilled) {
 			panic(gone)

@@ -29,12 +29,9 @@ var Faults = []Fault{Fails, Full, Dies, DiesAfter}
 // Kills reports whether a fault ends the process.
 func (f Fault) Kills() bool { return f == Dies || f == DiesAfter }
 
-// String returns the fault as the end of a sentence about a step.
+// String returns the fault for people.
 func (f Fault) String() string {
-	return []string{
-		"works", "fails", "lacks space", "never begins, for the process is killed", "is the last of the process",
-		"is slow",
-	}[f]
+	return []string{"nothing", "fails", "no space", "killed before", "killed after", "slow"}[f]
 }
 
 // step is a step in a folder.
@@ -55,14 +52,13 @@ func (d *Disk) do(s step) error {
 	point := cmp.Or(d.kinds[s.dir], filepath.Base(s.dir)) + ": " + s.name
 	count := d.counts.of(point)
 	count.Visits++
-	d.plan.steps--
-	fault := d.plan.fault
-	if d.plan.steps != 0 || fault == Nothing {
+	fault := d.next(count)
+	if fault == Nothing {
 		return s.whole()
 	}
 	count.Faults++
-	d.plan.struck = true
-	d.story = append(d.story, point+" "+fault.String())
+	d.plan.struck = fault
+	d.story = append(d.story, point+": "+fault.String())
 	if s.part != nil && (fault == Full || fault == Dies) {
 		s.part(d.random.Float64())
 	}
@@ -82,6 +78,25 @@ func (d *Disk) do(s step) error {
 		return d.gone()
 	}
 }
+
+// next returns the fault of the next step.
+func (d *Disk) next(count *Count) Fault {
+	d.plan.steps--
+	switch {
+	case d.plan.steps == 0:
+		return d.plan.fault
+	case d.plan.chance == 0:
+		return Nothing
+	}
+	chance := d.plan.chance * float64(1+d.counts.most()) / float64(1+count.Faults)
+	if d.random.Float64() >= min(chance, maxChance) {
+		return Nothing
+	}
+	return Faults[d.random.IntN(len(Faults))]
+}
+
+// maxChance is the maximum chance of a fault at a step.
+const maxChance = 0.5
 
 func (d *Disk) sleep() {
 	d.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
@@ -87,8 +88,8 @@ func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
 }
 
 // remove removes the specs that match a pattern and for which ours returns true, except those of kept pools.
-func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(file string) bool) error {
-	var problems []error
+func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(name string) bool) error {
+	problems := []error{c.Disk.RemoveTemporaries(c.Dirs[len(c.Dirs)-1], file.Abandoned)}
 	needed := map[string]bool{}
 	for _, pool := range kept {
 		needed[c.path(cdiPoolOf(pool))] = true
@@ -96,16 +97,16 @@ func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(file string) b
 	for _, dir := range c.Dirs {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		problems = append(problems, err)
-		for _, file := range files {
-			if needed[file] || !ours(file) {
-				continue
-			}
-			if err := c.Disk.Remove(file); err != nil {
-				problems = append(problems, fmt.Errorf("clean up CDI: %w", err))
+		for _, name := range files {
+			if !needed[name] && ours(name) {
+				problems = append(problems, c.Disk.Remove(name))
 			}
 		}
 	}
-	return errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("clean up CDI: %w", err)
+	}
+	return nil
 }
 
 // path returns the path of a pool's spec.
