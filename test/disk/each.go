@@ -14,6 +14,7 @@ import (
 type Case struct {
 	*Disk
 	Power bool // the machine loses power afterwards
+	Quiet bool // a killed process goes on without a disk, for operations in other goroutines
 	step  int
 	fault Fault
 	last  bool
@@ -51,7 +52,7 @@ func name(fault Fault, power bool) string {
 // During runs the operation, and returns the fault that happened. Files in memory are lost with the power.
 func (c *Case) During(t *testing.T, do func(), inMemory ...string) Fault {
 	t.Helper()
-	struck := c.Disk.During(c.step, c.fault, do)
+	struck := c.with(plan{steps: c.step, fault: c.fault, panics: !c.Quiet}, do)
 	c.last = struck == Nothing
 	if c.Power {
 		if err := c.PowerFailure(inMemory...); err != nil {
