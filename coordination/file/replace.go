@@ -32,6 +32,11 @@ func (d Disk) ReplaceDurably(name string, content []byte, mode os.FileMode) erro
 	})
 }
 
+// Keep makes a name durable, as ReplaceDurably does: its process may have been killed before.
+func (d Disk) Keep(name string) error {
+	return d.in("sync name of", name, func(f Folder, _ string) error { return f.Sync() })
+}
+
 // Remove removes a file, if it exists.
 func (d Disk) Remove(name string) error {
 	err := d.in("remove", name, Folder.Remove)

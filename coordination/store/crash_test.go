@@ -29,15 +29,23 @@ func newCrashed(t *testing.T, d *disk.Disk) *crashed {
 	return c
 }
 
+// open opens the folder for a server.
+func (c *crashed) open() (*Store[example], error) {
+	c.log.Reset()
+	s, err := Open[example](c.disk.Disk(), c.dir, slog.New(slog.NewTextHandler(&c.log, nil)))
+	if err == nil {
+		s.boot = c.boot
+	}
+	return s, err
+}
+
 // start starts a server.
 func (c *crashed) start() *Store[example] {
 	c.t.Helper()
-	c.log.Reset()
-	s, err := Open[example](c.disk.Disk(), c.dir, slog.New(slog.NewTextHandler(&c.log, nil)))
+	s, err := c.open()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s.boot = c.boot
 	return s
 }
 

@@ -102,6 +102,14 @@ func (nvidiaGPUs) Refuse(_ string, _ []gpu.Device, unknown []string) error {
 // newNode makes a node of a recorded machine.
 func newNode(t testing.TB, machine string, vfsPerPF int, config string, counters bool) *node {
 	t.Helper()
+	return newNodeOn(t, disk.New(1), machine, vfsPerPF, config, counters)
+}
+
+// newNodeOn makes a node with a disk.
+func newNodeOn(
+	t testing.TB, d *disk.Disk, machine string, vfsPerPF int, config string, counters bool,
+) *node {
+	t.Helper()
 	m, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
@@ -117,11 +125,11 @@ func newNode(t testing.TB, machine string, vfsPerPF int, config string, counters
 			t.Fatal(err)
 		}
 	}
-	return newNodeOf(t, sys, tree, backend, config, counters)
+	return newNodeOf(t, d, sys, tree, backend, config, counters)
 }
 
 func newNodeOf(
-	t testing.TB, sys fs.FS, tree *topology.Tree, backend gpu.Backend, config string, counters bool,
+	t testing.TB, d *disk.Disk, sys fs.FS, tree *topology.Tree, backend gpu.Backend, config string, counters bool,
 ) *node {
 	t.Helper()
 	n := &node{
@@ -152,7 +160,7 @@ func newNodeOf(
 	})
 	n.state.Pool = pool.Build(n.state.Machine, pool.Options{Counters: counters, Taints: counters})
 	dir := t.TempDir()
-	n.disk = disk.New(1)
+	n.disk = d
 	n.disk.Name(filepath.Join(dir, "plugin"), FileName)
 	for _, kind := range []string{"cdi", "devinfo", "pairs"} {
 		n.disk.Name(filepath.Join(dir, kind), kind+" file")

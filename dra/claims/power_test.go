@@ -62,6 +62,40 @@ func TestPowerFailureAtEveryStep(t *testing.T) {
 	}
 }
 
+// Whichever step of a preparation fails, or ends the process: once the kubelet has been told that the claim is
+// prepared, possibly by a new process that wrote nothing, a power failure takes nothing back. So it is with
+// the end of the claim.
+func TestPowerFailureAfterTheNextAnswer(t *testing.T) {
+	for _, fault := range disk.Faults {
+		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+		claim := n.need("train", want{"pairs", pool.Pair, 2})
+		next := func(struck disk.Fault) {
+			if struck.Kills() {
+				n.restored()
+			}
+		}
+		for step, more := 1, true; more; step++ {
+			struck := n.disk.During(step, fault, func() { n.Prepare(t.Context(), n.state, list(claim)) })
+			more = struck != disk.Nothing
+			next(struck)
+			n.ready(claim)
+			n.powerFails(true)
+			n.check(claim)
+			struck = n.disk.During(step, fault, func() { _ = n.end(claim) })
+			more = more || struck != disk.Nothing
+			next(struck)
+			if err := n.end(claim); err != nil {
+				t.Fatal(err)
+			}
+			n.powerFails(true)
+			n.check()
+			if t.Failed() {
+				t.Fatalf("step %d: %q", step, n.disk.Story())
+			}
+		}
+	}
+}
+
 func heldBy(c Claim) (ids []string) {
 	for _, d := range c.Devices {
 		ids = append(ids, d.holds()...)

@@ -29,14 +29,6 @@ func (d *Disk) Counts() Counts {
 	return d.counts
 }
 
-// most returns the greatest number of faults of a failpoint.
-func (c Counts) most() (most int) {
-	for _, count := range c {
-		most = max(most, count.Faults)
-	}
-	return most
-}
-
 // Add adds other numbers.
 func (c Counts) Add(other Counts) {
 	for point, count := range other {

@@ -33,13 +33,13 @@ type Disk struct {
 	counts  Counts
 }
 
-// plan has the faults of the future: a fault at one step, or random faults.
+// plan has the faults of the future: at the step of a number, and at the next visits of failpoints.
 type plan struct {
 	steps  int // until the fault, including its own
 	fault  Fault
-	chance float64 // of a random fault at each step
-	struck Fault   // the last fault that has happened
-	panics bool    // a kill panics
+	aims   map[string]Fault
+	struck Fault // the last fault that has happened
+	panics bool  // a kill panics
 }
 
 // New returns a disk without faults.
@@ -79,10 +79,10 @@ func (d *Disk) During(step int, fault Fault, do func()) Fault {
 	return d.with(plan{steps: step, fault: fault, panics: true}, do)
 }
 
-// Randomly is During with random faults, each step with a chance, and returns the last fault. Failpoints with
-// few faults get more.
-func (d *Disk) Randomly(chance float64, do func()) Fault {
-	return d.with(plan{chance: chance, panics: true}, do)
+// Randomly is During with faults at random failpoints, if the function visits them, and returns the last
+// fault. Failpoints with few faults get more.
+func (d *Disk) Randomly(do func()) Fault {
+	return d.with(plan{aims: d.aims(), panics: true}, do)
 }
 
 func (d *Disk) with(p plan, do func()) (struck Fault) {

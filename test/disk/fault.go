@@ -5,7 +5,10 @@ package disk
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -52,7 +55,7 @@ func (d *Disk) do(s step) error {
 	point := cmp.Or(d.kinds[s.dir], filepath.Base(s.dir)) + ": " + s.name
 	count := d.counts.of(point)
 	count.Visits++
-	fault := d.next(count)
+	fault := d.next(point)
 	if fault == Nothing {
 		return s.whole()
 	}
@@ -80,23 +83,35 @@ func (d *Disk) do(s step) error {
 }
 
 // next returns the fault of the next step.
-func (d *Disk) next(count *Count) Fault {
+func (d *Disk) next(point string) Fault {
 	d.plan.steps--
-	switch {
-	case d.plan.steps == 0:
+	if d.plan.steps == 0 {
 		return d.plan.fault
-	case d.plan.chance == 0:
-		return Nothing
 	}
-	chance := d.plan.chance * float64(1+d.counts.most()) / float64(1+count.Faults)
-	if d.random.Float64() >= min(chance, maxChance) {
-		return Nothing
-	}
-	return Faults[d.random.IntN(len(Faults))]
+	fault := d.plan.aims[point]
+	delete(d.plan.aims, point)
+	return fault
 }
 
-// maxChance is the maximum chance of a fault at a step.
-const maxChance = 0.5
+// aims returns faults at a few failpoints, and for the removal of a temporary file a fault that causes the
+// removal.
+func (d *Disk) aims() map[string]Fault {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	points, aims := slices.Sorted(maps.Keys(d.counts)), map[string]Fault{}
+	for range min(len(points), 1+d.random.IntN(2)) {
+		d.random.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
+		point := slices.MinFunc(points[:min(len(points), 4)], func(a, b string) int {
+			return cmp.Compare(d.counts[a].Faults, d.counts[b].Faults)
+		})
+		aims[point] = Faults[d.random.IntN(len(Faults))]
+		if kind, ok := strings.CutSuffix(point, ": remove"); ok {
+			causes := []string{"write", "chmod", "close", "rename"}
+			aims[kind+": "+causes[d.random.IntN(len(causes))]] = Fails
+		}
+	}
+	return aims
+}
 
 func (d *Disk) sleep() {
 	d.mu.Unlock()
