@@ -3,9 +3,11 @@
 package disk
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 var (
 	minFaults = flag.Int("disk.faults", 1000, "faults at each failpoint of a simulation of the disk")
 	firstSeed = flag.Uint64("disk.seed", 1, "first seed of a simulation of the disk")
+	report    = flag.String("disk.report", "", "a simulation of the disk appends its numbers to this file")
 )
 
 // batch is the number of seeds that run at the same time.
@@ -58,7 +61,24 @@ func Simulate(t *testing.T, points []string, run func(t *testing.T, d *Disk, ran
 			t.Errorf("unknown failpoint %q", point)
 		}
 	}
-	t.Logf("%d seeds in %s\n%s", seed-*firstSeed, time.Since(began).Round(time.Second), sums)
+	table := fmt.Sprintf("%d seeds in %s\n%s", seed-*firstSeed, time.Since(began).Round(time.Second), sums)
+	t.Log(table)
+	if err := appendTo(*report, table); err != nil {
+		t.Error(err)
+	}
+}
+
+// appendTo appends a text to a file, unless its name is empty.
+func appendTo(name, text string) error {
+	if name == "" {
+		return nil
+	}
+	opened, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = opened.WriteString(text)
+	return errors.Join(err, opened.Close())
 }
 
 // simulate runs a batch of seeds, and adds their numbers.
