@@ -71,8 +71,8 @@ func Open[T any](disk file.Disk, runDir string, log *slog.Logger) (*Store[T], er
 	if err != nil {
 		return nil, fmt.Errorf("open run folder: %w", err)
 	}
-	err = errors.Join(disk.Remove(filepath.Join(runDir, ledgerName)), disk.RemoveTemporaries(runDir, file.Abandoned))
-	if err != nil {
+	ledger := filepath.Join(runDir, ledgerName)
+	if err := errors.Join(disk.Remove(ledger), disk.RemoveTemporaries(runDir, file.Abandoned)); err != nil {
 		log.Warn("files of earlier servers not removed", "error", err)
 	}
 	return &Store[T]{dir: runDir, folder: folder, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil

@@ -129,7 +129,8 @@ func newNodeOn(
 }
 
 func newNodeOf(
-	t testing.TB, d *disk.Disk, sys fs.FS, tree *topology.Tree, backend gpu.Backend, config string, counters bool,
+	t testing.TB, d *disk.Disk, sys fs.FS, tree *topology.Tree, backend gpu.Backend, config string,
+	counters bool,
 ) *node {
 	t.Helper()
 	n := &node{

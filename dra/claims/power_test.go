@@ -62,9 +62,9 @@ func TestPowerFailureAtEveryStep(t *testing.T) {
 	}
 }
 
-// Whichever step of a preparation fails, or ends the process: once the kubelet has been told that the claim is
-// prepared, possibly by a new process that wrote nothing, a power failure takes nothing back. So it is with
-// the end of the claim.
+// Whichever step of a preparation fails, or ends the process: once the kubelet has the answer that the claim
+// is prepared, possibly from a new process that wrote nothing, a power failure takes nothing back. The same
+// applies to the end of the claim.
 func TestPowerFailureAfterTheNextAnswer(t *testing.T) {
 	for _, fault := range disk.Faults {
 		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)

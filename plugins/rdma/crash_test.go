@@ -28,7 +28,8 @@ func TestEveryStepOfTheMemory(t *testing.T) {
 		start := func(s functions.Sysfs) (*VFs, string) {
 			var log bytes.Buffer
 			finder := pools.Finder{Sys: s.FS(), Prefix: "intel.com"}
-			vfs, err := FindVFs(finder, config(t, resources(rdmaPool)), known, nil, slog.New(slog.NewTextHandler(&log, nil)))
+			vfs, err := FindVFs(finder, config(t, resources(rdmaPool)), known, nil,
+				slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +74,8 @@ type cdiNode struct {
 }
 
 func newCDINode(t *testing.T, d *disk.Disk) *cdiNode {
-	p, _ := offered(t, rdmaVF(), devices("infiniband/rdma_cm", "infiniband/uverbs5"), "nvidia.com", resources(rdmaPool))
+	nodes := devices("infiniband/rdma_cm", "infiniband/uverbs5")
+	p, _ := offered(t, rdmaVF(), nodes, "nvidia.com", resources(rdmaPool))
 	dir := t.TempDir()
 	p.host.Disk, p.host.DevinfoDir = d.Disk(), filepath.Join(dir, "devinfo file")
 	p.host.CDI = &grants.CDI{Disk: d.Disk(), Dirs: []string{filepath.Join(dir, "CDI spec")}}
@@ -112,7 +114,7 @@ func TestEveryStepOfContainerFiles(t *testing.T) {
 				t.Errorf("%s is partial: %q", name, content)
 			}
 		}
-		for dir := range map[string]bool{n.host.DevinfoDir: true, n.host.CDI.Dirs[0]: true} {
+		for _, dir := range []string{n.host.DevinfoDir, n.host.CDI.Dirs[0]} {
 			if _, err := os.Stat(dir); err == nil {
 				disk.Age(t, dir)
 			}

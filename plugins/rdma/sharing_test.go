@@ -209,7 +209,8 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 		t.Errorf("%q is not logged once:\n%s", line, log.String())
 	}
 	held := map[string][]string{"rdma/hca": {"0000:82:00.0::1", "7"}}
-	after, err := FindVFs(vfs.finder, c, Known{File: filepath.Join(t.TempDir(), "none"), Held: held}, nil, logger)
+	known := Known{File: filepath.Join(t.TempDir(), "none"), Held: held}
+	after, err := FindVFs(vfs.finder, c, known, nil, logger)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,7 @@ import (
 type VFs struct {
 	finder pools.Finder
 	config *pools.Config
-	disk   file.Disk
-	file   string
+	known  Known
 	log    *slog.Logger
 	events Events
 	look   chan struct{} // holds a token if the machine may have changed
@@ -63,7 +62,7 @@ func FindVFs(
 		memory.keep(known.Held)
 	}
 	v := &VFs{
-		finder: finder, config: config, disk: known.Disk, file: known.File, log: log, events: events, look: make(chan struct{}, 1),
+		finder: finder, config: config, known: known, log: log, events: events, look: make(chan struct{}, 1),
 		memory: memory, needed: map[topology.Address]bool{}, pools: map[string]pools.Pool{},
 	}
 	for _, warning := range config.Warnings {
@@ -250,7 +249,7 @@ func (v *VFs) report(pool pools.Pool) bool {
 
 // isThere reports whether the memory file exists: somebody may have emptied the run directory.
 func (v *VFs) isThere() bool {
-	_, err := os.Lstat(v.file)
+	_, err := os.Lstat(v.known.File)
 	return err == nil
 }
 
@@ -259,7 +258,7 @@ func (v *VFs) isThere() bool {
 func (v *VFs) save() {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !(bytes.Equal(content, v.written) && v.isThere()) {
-		if err = v.disk.Replace(v.file, content, 0o600); err == nil {
+		if err = v.known.Disk.Replace(v.known.File, content, 0o600); err == nil {
 			v.written = content
 		}
 	}

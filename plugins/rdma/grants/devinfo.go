@@ -72,8 +72,8 @@ func (h Host) RestoreDevinfo(pool pools.Pool) error {
 	return nil
 }
 
-// TidyDevinfo removes files that a power failure has damaged, and temporary files of killed processes. Must be
-// called at the start, before RestoreDevinfo.
+// TidyDevinfo removes files that a power failure has damaged, and temporary files of killed processes. Must
+// be called at the start, before RestoreDevinfo.
 func (h Host) TidyDevinfo(pool pools.Pool) error {
 	problems := []error{h.Disk.RemoveTemporaries(h.DevinfoDir, file.Abandoned)}
 	for _, d := range pool.Devices {
