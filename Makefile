@@ -12,6 +12,7 @@ COUNT     ?= 6
 BENCHTIME ?= 50ms
 OUTPUT    ?= table
 ADMISSIONS ?= 10000
+FAULTS     ?= 1000
 SEQUENCES  ?= 10000
 VERDICTS   ?= 100000
 LOAD       ?= 1m
@@ -157,9 +158,14 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half with each version of 
 		go test -count=1 -timeout 2h -v -run '^TestChaos$$' ./kubelet -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
 .PHONY: simulate-faults
-simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet; SEED (1) is the first seed
+simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet; then FAULTS (1000) at each step of the state's files; SEED (1) is the first seed
 	$(PROGRESS) "the coordinator under faults" \
 		go test -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
+	@mkdir -p $(BIN) && rm -f $(BIN)/failpoints.txt
+	$(PROGRESS) "the disk under faults" \
+		go test -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/store ./dra/claims \
+		-disk.faults=$(FAULTS) -disk.seed=$(SEED) -disk.report=$(BIN)/failpoints.txt
+	@cat $(BIN)/failpoints.txt
 
 .PHONY: load
 load: ## Put 1,000 questions a second on the socket for LOAD (1m), with a hostile client, and restart the plugins RESTARTS (10000) times

@@ -20,6 +20,7 @@ func newCoordinator(
 ) (*admission.Coordinator, error) {
 	config := admission.Config{
 		RunDir:    c.RunDir,
+		Disk:      c.Disk,
 		Refresh:   machine.refresh,
 		Newest:    machine.newest,
 		Get:       pods.Get,

@@ -61,14 +61,16 @@ type handouts struct {
 }
 
 // newHandouts returns the handouts of a resource of a kind.
-func newHandouts(log *slog.Logger, runDir string, kind device.Kind, other handoutReader) *handouts {
+func newHandouts(
+	log *slog.Logger, disk file.Disk, runDir string, kind device.Kind, other handoutReader,
+) *handouts {
 	h := &handouts{other: other}
 	h.write = bounded.Read(log, handoutLimit, func() (none struct{}, err error) {
 		content, err := json.Marshal(h.last())
 		if err != nil {
 			return none, err
 		}
-		return none, file.Replace(handoutFile(runDir, kind), content, 0o600)
+		return none, disk.Replace(handoutFile(runDir, kind), content, 0o600)
 	})
 	return h
 }

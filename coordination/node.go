@@ -79,7 +79,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) Member(resource string, kind device.Kind) *Member {
 	log := n.config.Log.With("resource", resource)
 	announced := n.membership.announced.add(resource, kind)
-	handouts := newHandouts(log, n.config.RunDir, kind, n.handouts[kind.Other()])
+	handouts := newHandouts(log, n.config.Disk, n.config.RunDir, kind, n.handouts[kind.Other()])
 	return &Member{
 		announced: announced, chooser: &chooser{announced, handouts, n.machine}, client: n.membership,
 		config: &n.config, log: log,

@@ -127,7 +127,7 @@ func (n *node) config(c *cluster, podUID string) (dra.Config, *shown) {
 	}
 	quiet := func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }
 	vfs, err := rdma.FindVFs(pools.Finder{Sys: n.sys, Prefix: "tandem.dev"}, pools.Default(),
-		n.path("vfs.json"), nil, quiet, log)
+		rdma.Known{File: n.path("vfs.json")}, quiet, log)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -284,7 +284,7 @@ func (n *node) record(t testing.TB, uid string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Replace(kubelet.CheckpointPath(n.dir), content, 0o600); err != nil {
+	if err := (file.Disk{}).Replace(kubelet.CheckpointPath(n.dir), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

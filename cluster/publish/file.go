@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
@@ -24,6 +25,7 @@ const (
 
 // File is a sink that keeps a file up to date.
 type File struct {
+	disk       file.Disk
 	name, path string
 	render     Render
 }
@@ -32,8 +34,8 @@ type File struct {
 type Render func(f facts.Facts, until time.Time) []byte
 
 // NewFile returns a sink with a name of --publish. The folder must exist.
-func NewFile(name, path string, render Render) *File {
-	return &File{name, path, render}
+func NewFile(disk file.Disk, name, path string, render Render) *File {
+	return &File{disk, name, path, render}
 }
 
 // Name returns the name in --publish.
@@ -52,8 +54,9 @@ func (s *File) Write(_ context.Context, f facts.Facts) (written bool, err error)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read what is published: %w", err)
 	}
-	if err := file.Replace(s.path, want, 0o644); err != nil {
-		return false, fmt.Errorf("publish %s: %w", s.path, err)
+	err = s.disk.RemoveTemporaries(filepath.Dir(s.path), file.Abandoned)
+	if err := errors.Join(err, s.disk.Replace(s.path, want, 0o644)); err != nil {
+		return false, fmt.Errorf("publish: %w", err)
 	}
 	return true, nil
 }

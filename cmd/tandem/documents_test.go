@@ -12,6 +12,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -133,11 +134,11 @@ func TestPairsDocument(t *testing.T) {
 		GPU: &pairs.GPU{ID: "a", Address: address, Resource: "amd.com/gpu"}, VF: vf, Distance: "PIX", Bridges: 1,
 		Switch: &address,
 	})
-	file := filepath.Join(t.TempDir(), "pairs.json")
-	if err := f.Write(file); err != nil {
+	name := filepath.Join(t.TempDir(), "pairs.json")
+	if err := f.Write(file.Disk{}, name); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(file)
+	content, err := os.ReadFile(name)
 	if err != nil || !json.Valid(bytes.TrimSpace(content)) {
 		t.Fatal(err)
 	}

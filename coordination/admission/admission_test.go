@@ -20,6 +20,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
@@ -122,7 +123,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 
 // startAt makes a coordinator begin with an empty state.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
-	folder := pairs.NewFolder("", slog.New(slog.DiscardHandler)) // of no file
+	folder := pairs.NewFolder(file.Disk{}, "", slog.New(slog.DiscardHandler)) // of no file
 	*c = *newCoordinator(c.Config, new(store.Store[savedState]), folder, tree, now)
 	return c
 }

@@ -28,11 +28,11 @@ type Coordinator struct {
 
 // New returns a coordinator that continues from the file of an earlier coordinator in the run folder.
 func New(config Config) (*Coordinator, error) {
-	opened, err := store.Open[savedState](config.RunDir, config.Log)
+	opened, err := store.Open[savedState](config.Disk, config.RunDir, config.Log)
 	if err != nil {
 		return nil, err
 	}
-	folder := pairs.NewFolder(filepath.Join(config.RunDir, "pairs"), config.Log)
+	folder := pairs.NewFolder(config.Disk, filepath.Join(config.RunDir, "pairs"), config.Log)
 	c := newCoordinator(&config, opened, folder, config.Newest(), time.Now)
 	c.recoverState()
 	return c, nil

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/scale"
@@ -53,7 +54,7 @@ func (f *pairsFiles) pair(a *admission, name string, ids []string) {
 	if f.served, written = a.coordinator.Pair(vfs, ids, f.newest, all); written {
 		return
 	}
-	if err := pairs.New(all).Write(f.newest); err != nil {
+	if err := pairs.New(all).Write(file.Disk{}, f.newest); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -144,7 +145,7 @@ func TestTidyPairs(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	c := a.coordinator
 	dir := filepath.Join(t.TempDir(), "pairs")
-	c.pairs = pairs.NewFolder(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	file := filepath.Join(dir, "kept.json")
 	c.Granted = func() ([]kubelet.Granted, error) {
@@ -164,7 +165,7 @@ func TestTidyPairs(t *testing.T) {
 		{"a boot and a container runtime", func() error { return os.Mkdir(file, 0o700) }, "mlx5_10"},
 		{"a daemon's death", func() error {
 			return pairs.New([]pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs, RDMA: "seen before"}}).
-				Write(file)
+				Write(c.Disk, file)
 		}, "seen before"},
 	} {
 		if err := os.RemoveAll(file); err != nil {
@@ -186,7 +187,7 @@ func TestTidyPairs(t *testing.T) {
 	for name, age := range map[string]time.Duration{
 		old: tidyPause + time.Minute, young: time.Minute, file: time.Hour,
 	} {
-		if err := pairs.New(nil).Write(name); err != nil {
+		if err := pairs.New(nil).Write(c.Disk, name); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chtimes(name, time.Time{}, time.Now().Add(-age)); err != nil {
@@ -210,8 +211,9 @@ func TestStayTidy(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended, running := filepath.Join(dir, "ended.json"), filepath.Join(dir, "running.json")
-		for _, file := range []string{ended, running} {
-			if err := errors.Join(pairs.New(nil).Write(file), os.Chtimes(file, time.Time{}, time.Now())); err != nil {
+		for _, name := range []string{ended, running} {
+			err := errors.Join(pairs.New(nil).Write(file.Disk{}, name), os.Chtimes(name, time.Time{}, time.Now()))
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -219,7 +221,7 @@ func TestStayTidy(t *testing.T) {
 			return []kubelet.Granted{{Container: "u/c", Mounts: []string{running}}}, nil
 		}}}
 		c.startAt(nil, time.Now)
-		c.pairs = pairs.NewFolder(dir, slog.New(slog.DiscardHandler))
+		c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = c.StayTidy(ctx) }()

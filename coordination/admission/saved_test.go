@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -227,7 +228,7 @@ func TestContradictionIsSetAside(t *testing.T) {
 	c.startAt(nil, time.Now)
 	write(t, dir, wrong)
 	var err error
-	if c.store, err = store.Open[savedState](dir, c.Log); err != nil {
+	if c.store, err = store.Open[savedState](file.Disk{}, dir, c.Log); err != nil {
 		t.Fatal(err)
 	}
 	c.recoverState()
@@ -273,7 +274,7 @@ func TestLedgerOfAnEarlierVersion(t *testing.T) {
 // write writes a file as a server does that ends.
 func write(t *testing.T, dir string, k savedState) {
 	t.Helper()
-	s, err := store.Open[savedState](dir, slog.New(slog.DiscardHandler))
+	s, err := store.Open[savedState](file.Disk{}, dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,28 +5,58 @@ package file
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Replace replaces a file in one step, so that no reader sees a partial file. After a power failure the file
 // may be empty.
-func Replace(file string, content []byte, mode os.FileMode) error {
-	return replace(file, content, mode, func(*os.File) error { return nil })
+func (d Disk) Replace(name string, content []byte, mode os.FileMode) error {
+	return d.in("replace", name, func(f Folder, name string) error {
+		return Replace(f, name, content, mode)
+	})
 }
 
 // ReplaceDurably is Replace with durability: after a successful return the file survives a power failure.
-func ReplaceDurably(file string, content []byte, mode os.FileMode) error {
-	if err := replace(file, content, mode, (*os.File).Sync); err != nil {
-		return err
+func (d Disk) ReplaceDurably(name string, content []byte, mode os.FileMode) error {
+	return d.in("replace", name, func(f Folder, name string) error {
+		if err := replace(f, name, content, mode, File.Sync); err != nil {
+			return err
+		}
+		return f.Sync() // the folder contains the name and needs its own sync
+	})
+}
+
+// Keep makes a name durable, as ReplaceDurably does: its process may have been killed before.
+func (d Disk) Keep(name string) error {
+	return d.in("sync name of", name, func(f Folder, _ string) error { return f.Sync() })
+}
+
+// Remove removes a file, if it exists.
+func (d Disk) Remove(name string) error {
+	err := d.in("remove", name, Folder.Remove)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	dir, err := os.Open(filepath.Dir(file))
+	return err
+}
+
+// in changes a file in its folder.
+func (d Disk) in(verb, name string, change func(f Folder, name string) error) error {
+	folder, err := d.Folder(filepath.Dir(name))
+	if err == nil {
+		defer folder.Close()
+		err = change(folder, filepath.Base(name))
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s %s: %w", verb, name, err)
 	}
-	return errors.Join(dir.Sync(), dir.Close()) // the directory contains the name and needs its own sync
+	return nil
 }
 
 // Holds reports whether a file has a content, so that there is no reason to replace the file.
@@ -35,39 +65,51 @@ func Holds(file string, content []byte) bool {
 	return err == nil && bytes.Equal(present, content)
 }
 
-func replace(file string, content []byte, mode os.FileMode, sync func(*os.File) error) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(file), temporaries)
+// Replace is Disk.Replace in an open folder.
+func Replace(f Folder, name string, content []byte, mode os.FileMode) error {
+	return replace(f, name, content, mode, func(File) error { return nil })
+}
+
+func replace(f Folder, name string, content []byte, mode os.FileMode, sync func(File) error) (err error) {
+	temporary := temporaries + rand.Text()
+	file, err := f.Create(temporary)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(temporary.Name())
+			_ = f.Remove(temporary)
 		}
 	}()
-	_, err = temporary.Write(content)
+	_, err = file.Write(content)
 	if err == nil {
-		err = temporary.Chmod(mode)
+		err = file.Chmod(mode)
 	}
 	if err == nil {
-		err = sync(temporary)
+		err = sync(file)
 	}
-	if err = errors.Join(err, temporary.Close()); err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temporary.Name(), file)
+	return f.Rename(temporary, name)
 }
 
-// temporaries is the pattern of temporary file names.
-const temporaries = ".tandem-*"
+// temporaries begins the names of temporary files.
+const temporaries = ".tandem-"
 
-// RemoveTemporaries removes temporary files of killed processes from a directory. No other process may write
-// to the directory.
-func RemoveTemporaries(dir string) error {
-	names, err := fs.Glob(os.DirFS(dir), temporaries)
+// Abandoned is the age of a temporary file whose process was killed: a write takes less.
+const Abandoned = time.Minute
+
+// RemoveTemporaries removes temporary files of killed processes from a directory: those of an age, which is
+// Abandoned if other processes write to the directory.
+func (d Disk) RemoveTemporaries(dir string, age time.Duration) error {
+	names, err := fs.Glob(os.DirFS(dir), temporaries+"*")
 	problems := []error{err}
 	for _, name := range names {
-		problems = append(problems, os.Remove(filepath.Join(dir, name)))
+		name = filepath.Join(dir, name)
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) >= age {
+			problems = append(problems, d.Remove(name))
+		}
 	}
 	return errors.Join(problems...)
 }

@@ -10,7 +10,7 @@ import (
 
 func TestReplace(t *testing.T) {
 	for name, replace := range map[string]func(string, []byte, os.FileMode) error{
-		"Replace": Replace, "ReplaceDurably": ReplaceDurably,
+		"Replace": Disk{}.Replace, "ReplaceDurably": Disk{}.ReplaceDurably,
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "file")
@@ -48,13 +48,13 @@ func TestRemoveTemporaries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := RemoveTemporaries(dir); err != nil {
+	if err := (Disk{}).RemoveTemporaries(dir, 0); err != nil {
 		t.Fatal(err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 2 {
 		t.Errorf("left: %v", entries)
 	}
-	if err := RemoveTemporaries(filepath.Join(dir, "none")); err != nil {
+	if err := (Disk{}).RemoveTemporaries(filepath.Join(dir, "none"), 0); err != nil {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

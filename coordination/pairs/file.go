@@ -72,7 +72,7 @@ func Read(name string) (File, error) {
 
 // Write writes a pairs file and creates its directory, unless the file has the content already. A running
 // container keeps the file with which it started.
-func (p File) Write(name string) error {
+func (p File) Write(disk file.Disk, name string) error {
 	content, err := json.MarshalIndent(p, "", "  ")
 	content = append(content, '\n')
 	if err == nil && file.Holds(name, content) {
@@ -80,7 +80,7 @@ func (p File) Write(name string) error {
 	}
 	err = errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700))
 	if err == nil {
-		err = file.Replace(name, content, 0o444)
+		err = disk.Replace(name, content, 0o444)
 	}
 	if err != nil {
 		return fmt.Errorf("write pairs: %w", err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -22,13 +23,16 @@ const unclaimed = 10 * time.Minute
 // Folder is the directory of a node's pairs files. The Folder writes all files, except files of containers
 // that got VFs while no coordinator answered.
 type Folder struct {
+	disk file.Disk
 	path string
 	log  *slog.Logger
 	mu   sync.Mutex // serializes writes
 }
 
 // NewFolder returns the folder at a path. The directory need not exist.
-func NewFolder(path string, log *slog.Logger) *Folder { return &Folder{path: path, log: log} }
+func NewFolder(disk file.Disk, path string, log *slog.Logger) *Folder {
+	return &Folder{disk: disk, path: path, log: log}
+}
 
 // Complete writes all devices of a container into its pairs files, with the VF names of the Allocate. All
 // files of the container have the same content, because the kubelet mounts only one file. Complete reads the
@@ -40,7 +44,7 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 	complete := true
 	content := Compose(tree, all(), vfs)
 	for _, file := range files {
-		if err := content.Write(file); err != nil {
+		if err := content.Write(f.disk, file); err != nil {
 			f.log.Error("a container's pairs file is incomplete", "error", err)
 			complete = false
 		}
@@ -71,7 +75,7 @@ func (f *Folder) Tidy(
 		file := filepath.Join(f.path, entry.Name())
 		info, err := entry.Info()
 		if err == nil && !kept[file] && time.Since(info.ModTime()) > unclaimed {
-			f.write(func() { _ = os.Remove(file) })
+			f.write(func() { _ = f.disk.Remove(file) })
 		}
 	}
 }
@@ -104,9 +108,9 @@ func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Gra
 		}
 	}
 	if info, err := os.Lstat(file); err == nil && info.IsDir() {
-		_ = os.Remove(file) // fails unless it is an empty directory
+		_ = f.disk.Remove(file) // fails unless it is an empty directory
 	}
-	if err := Compose(tree, all, vfs).Write(file); err != nil {
+	if err := Compose(tree, all, vfs).Write(f.disk, file); err != nil {
 		f.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)
 		return
 	}

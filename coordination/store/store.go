@@ -19,13 +19,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
 )
 
 // FileName is the file in the run folder; BadName is the name of the last untrustworthy file.
 const (
 	FileName = "coordinator.json"
 	BadName  = FileName + ".bad"
-	tempName = FileName + ".new"
 )
 
 // ledgerName is the file of earlier versions with the holders of devices. The file is removed: an earlier
@@ -55,25 +56,26 @@ type envelope struct {
 // Store keeps a value in the run folder. A goroutine writes the latest value, so that no answer waits for a
 // write.
 type Store[T any] struct {
-	dir  string
-	root *os.Root // the same folder, even after another server has replaced the folder at the path
-	boot string
-	log  *slog.Logger
+	dir    string
+	folder file.Folder // the same folder, even after another server has replaced the folder at the path
+	boot   string
+	log    *slog.Logger
 
 	changed chan struct{} // holds a token after a change
 	failing bool          // the last write failed, and the error was logged
 }
 
 // Open opens the run folder. Run closes the folder.
-func Open[T any](runDir string, log *slog.Logger) (*Store[T], error) {
-	root, err := os.OpenRoot(runDir)
+func Open[T any](disk file.Disk, runDir string, log *slog.Logger) (*Store[T], error) {
+	folder, err := disk.Folder(runDir)
 	if err != nil {
 		return nil, fmt.Errorf("open run folder: %w", err)
 	}
-	if err := root.Remove(ledgerName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("ledger of an earlier version not removed", "error", err)
+	ledger := filepath.Join(runDir, ledgerName)
+	if err := errors.Join(disk.Remove(ledger), disk.RemoveTemporaries(runDir, file.Abandoned)); err != nil {
+		log.Warn("files of earlier servers not removed", "error", err)
 	}
-	return &Store[T]{dir: runDir, root: root, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil
+	return &Store[T]{dir: runDir, folder: folder, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil
 }
 
 // bootID identifies the running kernel's boot; "" if unreadable, then for every boot.
@@ -96,7 +98,7 @@ const retryPause = 10 * time.Second
 // Run writes after each change, again after a failed write, and a last time when ctx is done. Run closes the
 // store.
 func (s *Store[T]) Run(ctx context.Context, value func() T) error {
-	defer s.root.Close()
+	defer s.folder.Close()
 	for {
 		var retry <-chan time.Time
 		if s.failing {
@@ -137,20 +139,9 @@ func (s *Store[T]) replace(value T) error {
 	}
 	if len(content) > MaxSize {
 		err := fmt.Errorf("the checkpoint takes %d bytes, more than %d", len(content), MaxSize)
-		return errors.Join(err, s.root.Remove(FileName)) // an old file would be outdated
+		return errors.Join(err, s.folder.Remove(FileName)) // an old file would be outdated
 	}
-	if err := s.root.Remove(tempName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	file, err := s.root.OpenFile(tempName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, s.root.Remove(tempName))
-	}
-	return s.root.Rename(tempName, FileName)
+	return file.Replace(s.folder, FileName, content, 0o600)
 }
 
 // Load returns the value of an earlier server since the boot; false for none. An untrustworthy file is set
@@ -172,10 +163,9 @@ func (s *Store[T]) Load() (value T, ok bool) {
 
 // SetAside renames the file, for inspection by people; no server reads the file again.
 func (s *Store[T]) SetAside(reason error) {
-	bad := filepath.Join(s.dir, BadName)
-	err := os.Rename(filepath.Join(s.dir, FileName), bad)
+	err := s.folder.Rename(FileName, BadName)
 	s.log.Warn("renamed an unusable checkpoint; reading the holders of devices from the kubelet",
-		"file", bad, "reason", reason, "error", err)
+		"file", filepath.Join(s.dir, BadName), "reason", reason, "error", err)
 }
 
 // Read returns the value in a run folder since the boot, and changes nothing.

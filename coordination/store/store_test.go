@@ -17,6 +17,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/test/disk"
 )
 
 // example is what the tests keep.
@@ -28,11 +31,11 @@ var train = example{[]string{"train"}}
 
 func open(t *testing.T, dir string, log *slog.Logger) *Store[example] {
 	t.Helper()
-	store, err := Open[example](dir, log)
+	store, err := Open[example](file.Disk{}, dir, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.root.Close() })
+	t.Cleanup(func() { store.folder.Close() })
 	return store
 }
 
@@ -59,19 +62,20 @@ func TestStoreKeepsToItsFolder(t *testing.T) {
 func TestFailedWriteIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	blocked := filepath.Join(dir, tempName, "by a folder")
-	if err := os.MkdirAll(blocked, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	synctest.Test(t, func(t *testing.T) {
-		store := open(t, dir, slog.New(slog.DiscardHandler))
+		failing := disk.New(1)
+		store, err := Open[example](failing.Disk(), dir, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		failing.At(1, disk.Fails)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- store.Run(ctx, func() example { return train }) }()
 		store.Touch()
 		synctest.Wait()
-		if err := os.RemoveAll(filepath.Dir(blocked)); err != nil {
-			t.Fatal(err)
+		if _, err := os.Lstat(filepath.Join(dir, FileName)); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("after a write that fails: %v", err)
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
@@ -194,8 +198,8 @@ func TestFullDisk(t *testing.T) {
 	if c, ok := store.Load(); !ok || !slices.Equal(c.Pods, train.Pods) {
 		t.Errorf("the last good checkpoint is gone: %v, %v", c, ok)
 	}
-	if _, err := os.Lstat(filepath.Join(dir, tempName)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("half a checkpoint is left: %v", err)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("half a checkpoint is left: %v, %v", left, err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -124,9 +125,10 @@ func lockBy(dir string, how int) (release func(), err error) {
 
 // store keeps the prepared claims in the checkpoint. Its methods require the lock of the directory.
 type store struct {
-	dir   string
-	files *claimFiles
-	log   *slog.Logger
+	dir     string
+	files   *claimFiles
+	log     *slog.Logger
+	durable []byte // the content that survives a power failure; nil if unknown
 }
 
 func (s *store) save(claims []Claim) error {
@@ -134,7 +136,25 @@ func (s *store) save(claims []Claim) error {
 	if err != nil {
 		return err
 	}
-	return s.files.disk.keep(filepath.Join(s.dir, FileName), content)
+	s.durable = nil
+	if err := s.files.disk.ReplaceDurably(filepath.Join(s.dir, FileName), content, 0o600); err != nil {
+		return err
+	}
+	s.durable = content
+	return nil
+}
+
+// keep makes the content of the checkpoint durable, after a failed save and after a process that was killed:
+// answers to the kubelet refer to the content, even if nothing is written.
+func (s *store) keep(content []byte) error {
+	if bytes.Equal(content, s.durable) {
+		return nil
+	}
+	if err := s.files.disk.Keep(filepath.Join(s.dir, FileName)); err != nil {
+		return err
+	}
+	s.durable = content
+	return nil
 }
 
 // read returns the prepared claims. A checkpoint that cannot be read, or that is missing although CDI specs
@@ -149,6 +169,9 @@ func (s *store) read() ([]Claim, error) {
 		return s.adopt(nil, errors.New("there is none"))
 	case err != nil:
 		return nil, fmt.Errorf("read prepared claims: %w", err)
+	}
+	if err := s.keep(content); err != nil {
+		return nil, err
 	}
 	known, err := decodeCheckpoint(name, content)
 	if err != nil {
@@ -166,7 +189,7 @@ func (s *store) adopt(damaged []byte, cause error) ([]Claim, error) {
 		return nil, err
 	}
 	if damaged != nil {
-		if err := s.files.disk.keep(filepath.Join(s.dir, BadName), damaged); err != nil {
+		if err := s.files.disk.ReplaceDurably(filepath.Join(s.dir, BadName), damaged, 0o600); err != nil {
 			return nil, fmt.Errorf("keep a copy of the damaged checkpoint: %w", err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
@@ -31,7 +32,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (files{}).keep(filepath.Join(dir, FileName), content); err != nil {
+	if err := (file.Disk{}).ReplaceDurably(filepath.Join(dir, FileName), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readCheckpoint(dir)
@@ -142,7 +143,6 @@ func TestUnreadableFolder(t *testing.T) {
 func TestTwoProcesses(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	second := New(n.Options)
-	second.files.disk, n.files.disk = quick{}, quick{}
 	var claims []*claimOf
 	for i := range 6 {
 		claims = append(claims, n.need(string(rune('a'+i)), want{"pairs", pool.Pair, 1}))

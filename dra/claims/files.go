@@ -22,44 +22,11 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// disk contains the file operations of a Preparer.
-type disk interface {
-	// keep replaces a file durably.
-	keep(name string, content []byte) error
-	replace(name string, content []byte) error
-	// remove removes a file, if it exists.
-	remove(name string) error
-}
-
-// files are the operations on the real file system.
-type files struct{}
-
-func (files) keep(name string, content []byte) error {
-	if err := file.ReplaceDurably(name, content, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
-}
-
-func (files) replace(name string, content []byte) error {
-	if err := file.Replace(name, content, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
-}
-
-func (files) remove(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove file: %w", err)
-	}
-	return nil
-}
-
 // claimFiles are the files of claims besides the checkpoint: CDI specs and pairs files.
 type claimFiles struct {
 	cdiDir   string
 	pairsDir string
-	disk     disk
+	disk     file.Disk
 	log      *slog.Logger
 
 	mu       sync.Mutex
@@ -101,7 +68,7 @@ func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) er
 	}
 	name := f.specPath(c.UID)
 	if len(spec.Devices) == 0 {
-		return f.disk.remove(name)
+		return f.disk.Remove(name)
 	}
 	content, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
@@ -113,13 +80,13 @@ func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) er
 	if err := os.MkdirAll(f.cdiDir, 0o755); err != nil {
 		return fmt.Errorf("write CDI spec of %s: %w", c, err)
 	}
-	return f.disk.replace(name, content)
+	return f.disk.Replace(name, content, 0o600)
 }
 
 // remove removes the files of claims, except for pairs files of groups that remaining claims share.
 func (f *claimFiles) remove(gone, left []Claim) error {
 	for _, c := range gone {
-		if err := f.disk.remove(f.specPath(c.UID)); err != nil {
+		if err := f.disk.Remove(f.specPath(c.UID)); err != nil {
 			return err
 		}
 		f.restored(c)
@@ -127,7 +94,7 @@ func (f *claimFiles) remove(gone, left []Claim) error {
 			if len(inGroup(left, first.Group)) > 0 {
 				continue
 			}
-			if err := f.disk.remove(f.pairsPath(first.Group)); err != nil {
+			if err := f.disk.Remove(f.pairsPath(first.Group)); err != nil {
 				return err
 			}
 		}
@@ -199,7 +166,7 @@ func (f *claimFiles) tidySpecs(known []Claim) error {
 	problems := []error{err}
 	for _, uid := range with {
 		if !(Claim{UID: uid}).in(known) {
-			problems = append(problems, f.disk.remove(f.specPath(uid)))
+			problems = append(problems, f.disk.Remove(f.specPath(uid)))
 		}
 	}
 	return errors.Join(problems...)
@@ -223,7 +190,7 @@ func (f *claimFiles) tidyPairs(known []Claim) error {
 				len(c.Devices) == 0 && strings.HasPrefix(group, string(c.UID)+"-")
 		}
 		if !slices.ContainsFunc(known, its) {
-			problems = append(problems, f.disk.remove(filepath.Join(f.pairsDir, entry.Name())))
+			problems = append(problems, f.disk.Remove(filepath.Join(f.pairsDir, entry.Name())))
 		}
 	}
 	return errors.Join(problems...)

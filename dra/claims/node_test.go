@@ -32,6 +32,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -63,6 +64,7 @@ type node struct {
 	refusal   error             // of Rebind
 	used      map[string]string // by the ID of a GPU or VF, the device of the pool that has it
 	log       *strings.Builder
+	disk      *disk.Disk
 }
 
 // nvidiaGPUs are NVIDIA's GPUs of a machine as a backend that needs no library.
@@ -100,6 +102,14 @@ func (nvidiaGPUs) Refuse(_ string, _ []gpu.Device, unknown []string) error {
 // newNode makes a node of a recorded machine.
 func newNode(t testing.TB, machine string, vfsPerPF int, config string, counters bool) *node {
 	t.Helper()
+	return newNodeOn(t, disk.New(1), machine, vfsPerPF, config, counters)
+}
+
+// newNodeOn makes a node with a disk.
+func newNodeOn(
+	t testing.TB, d *disk.Disk, machine string, vfsPerPF int, config string, counters bool,
+) *node {
+	t.Helper()
 	m, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
@@ -115,11 +125,12 @@ func newNode(t testing.TB, machine string, vfsPerPF int, config string, counters
 			t.Fatal(err)
 		}
 	}
-	return newNodeOf(t, sys, tree, backend, config, counters)
+	return newNodeOf(t, d, sys, tree, backend, config, counters)
 }
 
 func newNodeOf(
-	t testing.TB, sys fs.FS, tree *topology.Tree, backend gpu.Backend, config string, counters bool,
+	t testing.TB, d *disk.Disk, sys fs.FS, tree *topology.Tree, backend gpu.Backend, config string,
+	counters bool,
 ) *node {
 	t.Helper()
 	n := &node{
@@ -139,7 +150,7 @@ func newNodeOf(
 		t.Fatal(err)
 	}
 	vfs, err := rdma.FindVFs(pools.Finder{Sys: sys, Prefix: "tandem.dev"}, read,
-		filepath.Join(t.TempDir(), "vfs.json"), nil, nil, slog.New(slog.DiscardHandler))
+		rdma.Known{File: filepath.Join(t.TempDir(), "vfs.json")}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +161,17 @@ func newNodeOf(
 	})
 	n.state.Pool = pool.Build(n.state.Machine, pool.Options{Counters: counters, Taints: counters})
 	dir := t.TempDir()
+	n.disk = d
+	n.disk.Name(filepath.Join(dir, "plugin"), FileName)
+	for _, kind := range []string{"cdi", "devinfo", "pairs"} {
+		n.disk.Name(filepath.Join(dir, kind), kind+" file")
+	}
 	n.Preparer = New(Options{
 		Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: gpus, VFs: vfs, Log: log,
 		Alone: true,
 		Host: grants.Host{
 			Sys: sys, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
-			DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
+			Disk: n.disk.Disk(), DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
 		},
 		Pod: func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 			n.asked++

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
+	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/nvml"
 	"github.com/tandem-k8s/tandem/topology"
@@ -66,7 +67,7 @@ func newNVIDIA(t *testing.T, machine string, change func(*nvml.Machine), args ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newNodeOf(t, sys, tree, backend, toldVFs, true)
+	return newNodeOf(t, disk.New(1), sys, tree, backend, toldVFs, true)
 }
 
 // A container gets NVIDIA's GPUs as NVIDIA's plugin gives them: by the variable, in the order of the VFs, and

@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Dir    string      // the driver's directory, which persists over boots; created if missing
 	CDIDir string      // directory of CDI specs, /var/run/cdi
-	Host   grants.Host // locations of files; PairsDir belongs to the Preparer, CDI is not used
+	Host   grants.Host // locations and disk of files; PairsDir belongs to the Preparer, CDI is not used
 	GPUs   GPUs        // nil on a node without GPUs
 	VFs    VFs         // nil on a node without VFs
 	Policy intent.Policy
@@ -48,7 +48,7 @@ type Preparer struct {
 func New(options Options) *Preparer {
 	options.Host.CDI = nil // the CDI specs of claims contain the device nodes
 	files := &claimFiles{
-		cdiDir: options.CDIDir, pairsDir: options.Host.PairsDir, disk: files{}, log: options.Log,
+		cdiDir: options.CDIDir, pairsDir: options.Host.PairsDir, disk: options.Host.Disk, log: options.Log,
 		outdated: map[types.UID]string{},
 	}
 	return &Preparer{options, files, &store{dir: options.Dir, files: files, log: options.Log}}

@@ -55,16 +55,14 @@ func (p *Preparer) repair(ctx context.Context, state State) error {
 	return errors.Join(append(problems, p.files.tidySpecs(known), p.files.tidyPairs(known))...)
 }
 
-// tidyTemporaries removes temporary files. Other Preparers wait for the lock; device plugins do not, so their
-// directories remain untouched while they may write.
+// tidyTemporaries removes temporary files. Other Preparers wait for the lock; device plugins do not, so only
+// abandoned files are removed from their directories while they may write.
 func (p *Preparer) tidyTemporaries() error {
-	dirs := []string{p.Dir}
+	age := file.Abandoned
 	if p.Alone {
-		dirs = append(dirs, p.CDIDir, p.Host.DevinfoDir)
+		age = 0
 	}
-	var problems []error
-	for _, dir := range dirs {
-		problems = append(problems, file.RemoveTemporaries(dir))
-	}
-	return errors.Join(problems...)
+	disk := p.Host.Disk
+	return errors.Join(disk.RemoveTemporaries(p.Dir, 0), disk.RemoveTemporaries(p.CDIDir, age),
+		disk.RemoveTemporaries(p.Host.DevinfoDir, age))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/disk"
 )
 
 // boot takes what is in a tmpfs.
@@ -105,7 +106,7 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		n.during(fails, 1, func() { err = n.Repair(t.Context(), n.state) })
+		n.disk.During(1, disk.Fails, func() { err = n.Repair(t.Context(), n.state) })
 		if content, unread := os.ReadFile(spec); err != nil || unread != nil || len(content) != len(whole)+1 {
 			t.Errorf("%v, %v: %d bytes", err, unread, len(content))
 		}
@@ -132,7 +133,7 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 	if err := os.WriteFile(spec, append(whole, '\n'), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.during(fails, 1, func() { err = n.Repair(t.Context(), n.state) })
+	n.disk.During(1, disk.Fails, func() { err = n.Repair(t.Context(), n.state) })
 	if told := strings.Count(n.log.String(), "keeps its existing CDI spec"); told != 2 {
 		t.Errorf("two failures, told %d times: %s", told, n.log)
 	}
@@ -141,8 +142,8 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 // Whichever write fails while a damaged checkpoint is replaced, and whenever the process dies, running claims
 // keep their files.
 func TestEveryWriteOfADamagedCheckpoint(t *testing.T) {
-	for how := range manner(manners) {
-		for write := 1; write < 4; write++ {
+	for _, fault := range disk.Faults {
+		for step, more := 1, true; more; step++ {
 			n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
 			train := n.need("train", want{"pairs", pool.Pair, 2})
 			n.ready(train)
@@ -151,9 +152,10 @@ func TestEveryWriteOfADamagedCheckpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			var err error
-			dead := n.during(how, write, func() { err = n.Restore(t.Context(), n.state) })
-			if write < 3 && !dead && err == nil {
-				t.Errorf("%v at write %d: no error", how, write)
+			struck := n.disk.During(step, fault, func() { err = n.Restore(t.Context(), n.state) })
+			more = struck != disk.Nothing
+			if more && !struck.Kills() && err == nil {
+				t.Errorf("step %d %v: no error", step, fault)
 			}
 			n.spec(train)
 			for range 2 {

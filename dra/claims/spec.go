@@ -96,5 +96,5 @@ func (e *environment) write(host grants.Host) error {
 	if e.told == nil {
 		return nil
 	}
-	return e.told.Write(e.file)
+	return e.told.Write(host.Disk, e.file)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -85,7 +86,7 @@ func TestStatusInSwitchdevMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNodeOf(t, machine.FS(), tree, backend, plainVFs, true)
+	n := newNodeOf(t, disk.New(1), machine.FS(), tree, backend, plainVFs, true)
 	claim := n.need("vfs", want{"vfs", pool.VF, 2})
 	n.ready(claim)
 	got := map[string]string{}

@@ -4,6 +4,7 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,7 +70,7 @@ func (p *Plugin) prepare(pool pools.Pool) {
 	if err := p.spec.Write(p.host, p.newest, nil); err != nil {
 		p.log.Error(noSpec, "error", err)
 	}
-	if err := p.host.RestoreDevinfo(pool); err != nil {
+	if err := errors.Join(p.host.TidyDevinfo(pool), p.host.RestoreDevinfo(pool)); err != nil {
 		p.log.Warn(noDevinfo, "error", err)
 	}
 }

@@ -38,7 +38,7 @@ func find(t testing.TB, sys fs.FS, list, prefix string, events Events) *VFs {
 	t.Helper()
 	finder := pools.Finder{Sys: sys, Prefix: prefix}
 	file := filepath.Join(t.TempDir(), "vfs.json")
-	vfs, err := FindVFs(finder, config(t, list), file, nil, events, slog.New(slog.DiscardHandler))
+	vfs, err := FindVFs(finder, config(t, list), Known{File: file}, events, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

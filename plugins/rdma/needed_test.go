@@ -25,7 +25,7 @@ func TestNodeNetworkForAMoment(t *testing.T) {
 		Sys: s.FS(), Prefix: "intel.com", Reserved: func() ([]string, error) { return slices.Clone(routes), nil },
 	}
 	list := resources(`{"resourceName": "a", "selectors": {"vendors": ["15b3"]}}`)
-	vfs, err := FindVFs(finder, config(t, list), filepath.Join(t.TempDir(), "vfs.json"), nil, nil,
+	vfs, err := FindVFs(finder, config(t, list), Known{File: filepath.Join(t.TempDir(), "vfs.json")}, nil,
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

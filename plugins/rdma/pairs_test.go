@@ -127,7 +127,7 @@ func TestPairsFileIsMounted(t *testing.T) {
 			if len(vfs) != 1 || vfs[0].RDMA != "mlx5_5" {
 				t.Errorf("the coordinator was told of VFs %v", vfs)
 			}
-			if err := full.Write(file); err != nil {
+			if err := full.Write(p.host.Disk, file); err != nil {
 				t.Error(err)
 			}
 			return inTime

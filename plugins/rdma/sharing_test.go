@@ -189,7 +189,7 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 	c := config(t, sharing(twoPool))
 	file := filepath.Join(t.TempDir(), "hcas.json")
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	vfs, err := FindVFs(pools.Finder{Sys: s.FS()}, c, file, nil, nil, logger)
+	vfs, err := FindVFs(pools.Finder{Sys: s.FS()}, c, Known{File: file}, nil, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,8 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 		t.Errorf("%q is not logged once:\n%s", line, log.String())
 	}
 	held := map[string][]string{"rdma/hca": {"0000:82:00.0::1", "7"}}
-	after, err := FindVFs(vfs.finder, c, filepath.Join(t.TempDir(), "none"), held, nil, logger)
+	known := Known{File: filepath.Join(t.TempDir(), "none"), Held: held}
+	after, err := FindVFs(vfs.finder, c, known, nil, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +288,7 @@ func TestPeriodicUpdate(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "hcas.json")
 		silent := func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }
 		synctest.Test(t, func(t *testing.T) {
-			vfs, err := FindVFs(pools.Finder{Sys: s.FS()}, c, file, nil, silent, slog.New(slog.DiscardHandler))
+			vfs, err := FindVFs(pools.Finder{Sys: s.FS()}, c, Known{File: file}, silent, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

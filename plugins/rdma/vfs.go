@@ -24,7 +24,7 @@ import (
 type VFs struct {
 	finder pools.Finder
 	config *pools.Config
-	file   string
+	known  Known
 	log    *slog.Logger
 	events Events
 	look   chan struct{} // holds a token if the machine may have changed
@@ -41,23 +41,28 @@ type VFs struct {
 	looked   changes.Signal // every scan, changed or not
 }
 
-// FindVFs computes the pools of a configuration. The file stores the state that must survive a restart. Held
-// contains the devices of containers, by resource; nil if unknown. Events reports changes of the machine; it
-// may be nil. Run scans for changes.
+// Known is the knowledge about devices from before the start.
+type Known struct {
+	Disk file.Disk
+	File string              // the state that must survive a restart
+	Held map[string][]string // the devices of containers, by resource; nil if unknown
+}
+
+// FindVFs computes the pools of a configuration. Events reports changes of the machine; it may be nil. Run
+// scans for changes.
 func FindVFs(
-	finder pools.Finder, config *pools.Config, file string, held map[string][]string, events Events,
-	log *slog.Logger,
+	finder pools.Finder, config *pools.Config, known Known, events Events, log *slog.Logger,
 ) (*VFs, error) {
-	memory, err := readMemory(file)
+	memory, err := readMemory(known.File)
 	if err != nil {
 		log.Warn("known devices not restored; devices of running containers may be missing", "error", err)
 		memory = newMemory()
 	}
-	if held != nil {
-		memory.keep(held)
+	if known.Held != nil {
+		memory.keep(known.Held)
 	}
 	v := &VFs{
-		finder: finder, config: config, file: file, log: log, events: events, look: make(chan struct{}, 1),
+		finder: finder, config: config, known: known, log: log, events: events, look: make(chan struct{}, 1),
 		memory: memory, needed: map[topology.Address]bool{}, pools: map[string]pools.Pool{},
 	}
 	for _, warning := range config.Warnings {
@@ -244,7 +249,7 @@ func (v *VFs) report(pool pools.Pool) bool {
 
 // isThere reports whether the memory file exists: somebody may have emptied the run directory.
 func (v *VFs) isThere() bool {
-	_, err := os.Lstat(v.file)
+	_, err := os.Lstat(v.known.File)
 	return err == nil
 }
 
@@ -253,7 +258,7 @@ func (v *VFs) isThere() bool {
 func (v *VFs) save() {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !(bytes.Equal(content, v.written) && v.isThere()) {
-		if err = file.Replace(v.file, content, 0o600); err == nil {
+		if err = v.known.Disk.Replace(v.known.File, content, 0o600); err == nil {
 			v.written = content
 		}
 	}

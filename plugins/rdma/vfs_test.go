@@ -26,7 +26,7 @@ import (
 // restarted finds the pools anew as after a restart of the daemon.
 func restarted(t *testing.T, before *VFs) *VFs {
 	t.Helper()
-	after, err := FindVFs(before.finder, before.config, before.file, nil, nil, before.log)
+	after, err := FindVFs(before.finder, before.config, Known{File: before.known.File}, nil, before.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestRejectedIsTold(t *testing.T) {
 	c := config(t, `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"], "drivers": ["ice"]}}],
 		"configList": [{"resourceName": "b", "rdmaHcaMax": 1, "selectors": {"ifNames": ["ens1"], "vendors": ["8086"]}}]}`)
 	finder := pools.Finder{Sys: functions.Example().FS(), Prefix: "intel.com"}
-	vfs, err := FindVFs(finder, c, filepath.Join(t.TempDir(), "vfs.json"), nil, nil,
+	vfs, err := FindVFs(finder, c, Known{File: filepath.Join(t.TempDir(), "vfs.json")}, nil,
 		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,8 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 		s.Remove(sysfs.PCIDevices + "/" + gone)
 	}
 	held := map[string][]string{"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"}}
-	after, err := FindVFs(before.finder, before.config, before.file, held, nil, before.log)
+	known := Known{File: before.known.File, Held: held}
+	after, err := FindVFs(before.finder, before.config, known, nil, before.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func TestMemoryIsWrittenAgain(t *testing.T) {
 	list := resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)
 	vfs := find(t, s.FS(), list, "intel.com", nil)
 	s.Hide("0000:81:00.1", true)
-	if err := os.Remove(vfs.file); err != nil {
+	if err := os.Remove(vfs.known.File); err != nil {
 		t.Fatal(err)
 	}
 	if err := vfs.scan(); err != nil {
@@ -179,7 +180,7 @@ func TestUnreadableMemory(t *testing.T) {
 	s.PF(0x81, "ens1", 1, nil)
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
 	for _, content := range []string{"{", "null", `{"listed": null}`} {
-		if err := os.WriteFile(vfs.file, []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(vfs.known.File, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
@@ -188,7 +189,7 @@ func TestUnreadableMemory(t *testing.T) {
 	}
 	var log strings.Builder
 	vfs.log, vfs.written = slog.New(slog.NewTextHandler(&log, nil)), nil
-	vfs.file = filepath.Join(vfs.file, "below a file")
+	vfs.known.File = filepath.Join(vfs.known.File, "below a file")
 	if err := vfs.scan(); err != nil ||
 		!strings.Contains(log.String(), "known devices not saved") {
 		t.Errorf("scan: %v, log %s", err, &log)
@@ -354,7 +355,7 @@ func TestWhenToLook(t *testing.T) {
 			list := resources(`{"resourceName": "a"` + c.config + `}`)
 			parsed, file := config(t, list), filepath.Join(t.TempDir(), "vfs.json")
 			synctest.Test(t, func(t *testing.T) {
-				vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, file, nil, c.events,
+				vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, Known{File: file}, c.events,
 					slog.New(slog.DiscardHandler))
 				if err != nil {
 					t.Fatal(err)
@@ -397,7 +398,7 @@ func TestEventsComeBack(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}
-		vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, file, nil, events,
+		vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, Known{File: file}, events,
 			slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/publish/labels"
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -90,7 +91,7 @@ func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publis
 	}
 	if targets.Has(publish.NFDFile) {
 		render := func(facts facts.Facts, until time.Time) []byte { return labels.File(made(facts), until) }
-		sinks = append(sinks, publish.NewFile(string(publish.NFDFile),
+		sinks = append(sinks, publish.NewFile(file.Disk{}, string(publish.NFDFile),
 			filepath.Join(f.publishing.features, featureFile), render))
 	}
 	return client, sinks, nil

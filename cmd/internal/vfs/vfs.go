@@ -78,8 +78,10 @@ func (f *Flags) Find(
 		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
 		Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
 	}
-	return rdma.FindVFs(finder, config, filepath.Join(flags.RunFolder(), memory(config)),
-		held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)
+	known := rdma.Known{
+		File: filepath.Join(flags.RunFolder(), memory(config)), Held: held(flags.KubeletDir, log),
+	}
+	return rdma.FindVFs(finder, config, known, rdma.MachineEvents(flags.SysfsRoot, config), log)
 }
 
 // memory returns the name of the file that survives a restart. Two DaemonSets may replace both stock plugins

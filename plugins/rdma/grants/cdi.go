@@ -88,8 +88,8 @@ func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
 }
 
 // remove removes the specs that match a pattern and for which ours returns true, except those of kept pools.
-func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(file string) bool) error {
-	var problems []error
+func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(name string) bool) error {
+	problems := []error{c.Disk.RemoveTemporaries(c.Dirs[len(c.Dirs)-1], file.Abandoned)}
 	needed := map[string]bool{}
 	for _, pool := range kept {
 		needed[c.path(cdiPoolOf(pool))] = true
@@ -97,16 +97,16 @@ func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(file string) b
 	for _, dir := range c.Dirs {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		problems = append(problems, err)
-		for _, file := range files {
-			if needed[file] || !ours(file) {
-				continue
-			}
-			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				problems = append(problems, fmt.Errorf("clean up CDI: %w", err))
+		for _, name := range files {
+			if !needed[name] && ours(name) {
+				problems = append(problems, c.Disk.Remove(name))
 			}
 		}
 	}
-	return errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("clean up CDI: %w", err)
+	}
+	return nil
 }
 
 // path returns the path of a pool's spec.
@@ -154,17 +154,14 @@ func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte,
 func (c *CDI) write(p cdiPool, content []byte) error {
 	name := c.path(p)
 	if len(content) == 0 {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("write CDI spec: %w", err)
-		}
-		return nil
+		return c.Disk.Remove(name)
 	}
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
-		err = file.Replace(name, content, 0o600)
+		err = c.Disk.Replace(name, content, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("write CDI spec %s: %w", p.file, err)
+		return fmt.Errorf("write CDI spec: %w", err)
 	}
 	return nil
 }

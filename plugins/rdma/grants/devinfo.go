@@ -4,6 +4,7 @@ package grants
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,6 +72,19 @@ func (h Host) RestoreDevinfo(pool pools.Pool) error {
 	return nil
 }
 
+// TidyDevinfo removes files that a power failure has damaged, and temporary files of killed processes. Must
+// be called at the start, before RestoreDevinfo.
+func (h Host) TidyDevinfo(pool pools.Pool) error {
+	problems := []error{h.Disk.RemoveTemporaries(h.DevinfoDir, file.Abandoned)}
+	for _, d := range pool.Devices {
+		name := h.DevinfoPath(pool.Name, d.ID)
+		if content, err := os.ReadFile(name); err == nil && !json.Valid(content) {
+			problems = append(problems, h.Disk.Remove(name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
 // WriteDevinfo writes a device's file, for resources that Multus uses, before Allocate returns. The
 // replacement is atomic, so that readers never see a partial file.
 //
@@ -91,7 +105,7 @@ func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
 		err = os.MkdirAll(h.DevinfoDir, 0o755)
 	}
 	if err == nil {
-		err = file.Replace(name, content, 0o444)
+		err = h.Disk.Replace(name, content, 0o444)
 	}
 	if err != nil {
 		return fmt.Errorf("write device-info of %s: %w", d.ID, err)

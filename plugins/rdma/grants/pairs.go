@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -20,7 +21,8 @@ const pairsMount = "/run/tandem/pairs.json"
 
 // Pairs is the description of a container's pairs, for the container.
 type Pairs struct {
-	File      string     // its pairs file; "" for none
+	File      string // its pairs file; "" for none
+	disk      file.Disk
 	VFs       []pairs.VF // in the container's order
 	served    []pairs.Served
 	variables []string
@@ -73,7 +75,7 @@ func (h Host) Pairs(pool pools.Pool, order []string) *Pairs {
 	if !wanted.Pairs && len(wanted.Variables) == 0 {
 		return nil
 	}
-	p := &Pairs{VFs: h.pairVFs(pool, order), variables: wanted.Variables}
+	p := &Pairs{disk: h.Disk, VFs: h.pairVFs(pool, order), variables: wanted.Variables}
 	if wanted.Pairs {
 		// The name is in the kubelet's checkpoint for as long as the container is: see coordination.
 		p.File = filepath.Join(h.PairsDir, rand.Text()+".json")
@@ -89,7 +91,7 @@ func (p *Pairs) Mount(written bool, edits *container.Edits) error {
 	}
 	// The file of a coordinator that answered late contains more.
 	if _, err := os.Lstat(p.File); !written && err != nil {
-		if err := pairs.New(p.VFs).Write(p.File); err != nil {
+		if err := pairs.New(p.VFs).Write(p.disk, p.File); err != nil {
 			return err
 		}
 	}
