@@ -44,11 +44,14 @@ func New(config Config) (*Node, error) {
 	if config.Intent.Sources == nil {
 		config.Intent.Sources = intent.Default
 	}
+	if config.Socket == nil {
+		config.Socket = unixSocket{config.RunDir}
+	}
 	n := &Node{config: config, machine: machine, handouts: map[device.Kind]handoutReader{}}
 	for _, kind := range []device.Kind{device.GPU, device.VF} {
 		n.handouts[kind] = newHandoutReader(config.Log, config.RunDir, kind)
 	}
-	conn, err := dial(config.RunDir)
+	conn, err := dialSocket(config.Socket, config.RunDir)
 	if err != nil {
 		return nil, err
 	}
