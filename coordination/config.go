@@ -30,9 +30,10 @@ type Config struct {
 	Rejected func([]intent.Rejected)
 	Log      *slog.Logger
 
-	// The way to other processes, for simulations of a node.
-	Socket       Socket       // nil for the unix socket in RunDir
-	PodResources PodResources // nil for the kubelet's socket in KubeletDir
+	// The way to other processes and to the machine, for simulations of a node.
+	Socket       Socket                         // nil for the unix socket in RunDir
+	PodResources PodResources                   // nil for the kubelet's socket in KubeletDir
+	Tree         func() (*topology.Tree, error) // reads the PCI tree; nil for sysfs below SysRoot
 }
 
 // PodResources is the kubelet's PodResources API; see kubelet.PodResources.

@@ -37,7 +37,10 @@ func New(config Config) (*Node, error) {
 	if err := checkRunDir(config.RunDir); err != nil {
 		return nil, err
 	}
-	machine := &machine{root: config.SysRoot, file: config.Topology}
+	if config.Tree == nil {
+		config.Tree = newTreeReader(config.SysRoot)
+	}
+	machine := &machine{source: config.Tree, file: config.Topology}
 	if _, err := machine.read(); err != nil {
 		return nil, err
 	}
