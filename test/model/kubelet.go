@@ -54,7 +54,8 @@ type Kubelet struct {
 	None    bool                       // topologyManagerPolicy is none instead of restricted
 	Trouble Trouble
 	Now     func() time.Time
-	Trace   []string // log of events
+	Trace   []string           // log of events
+	Note    func(event string) // receives each event, in place of Trace; may be nil
 
 	answers sync.Mutex // serializes Tell, List and Get: List frees devices
 
@@ -64,8 +65,11 @@ type Kubelet struct {
 	pods    []*Pod
 	held    map[holder]kubelet.Devices // the kubelet's podDevices
 	written map[holder]kubelet.Devices // devices in the checkpoint
-	ready   bool                       // all pods are listed since the last start
-	lives   int                        // number of restarts
+
+	responses  map[holder]map[string][]byte // the plugins' answers to Allocate, by resource
+	registered map[string][]string          // healthy devices by resource, from Update
+	ready      bool                         // all pods are listed since the last start
+	lives      int                          // number of restarts
 }
 
 // holder identifies a container with devices.
@@ -79,7 +83,7 @@ func (h holder) compare(other holder) int {
 func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet, error) {
 	k := &Kubelet{
 		Devices: devices, Now: time.Now, dir: dir, random: rand.New(rand.NewPCG(seed, 7)),
-		held: map[holder]kubelet.Devices{}, ready: true,
+		held: map[holder]kubelet.Devices{}, ready: true, responses: map[holder]map[string][]byte{},
 	}
 	return k, k.write()
 }
@@ -192,6 +196,7 @@ func (k *Kubelet) collect() {
 		active[p.UID] = true
 	}
 	maps.DeleteFunc(k.held, func(h holder, _ kubelet.Devices) bool { return !active[h.uid] })
+	maps.DeleteFunc(k.responses, func(h holder, _ map[string][]byte) bool { return !active[h.uid] })
 	k.pods = k.Pods()
 }
 
@@ -384,6 +389,7 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugi
 		k.held[of] = kubelet.Devices{}
 	}
 	k.held[of][name] = ids
+	k.keepResponse(of, name, c)
 	for _, id := range ids {
 		if c.Role == intent.Init {
 			p.reuse[name][id] = true
@@ -400,5 +406,10 @@ func short(name string, ids []string) string {
 }
 
 func (k *Kubelet) trace(format string, args ...any) {
-	k.Trace = append(k.Trace, fmt.Sprintf(format, args...))
+	event := fmt.Sprintf(format, args...)
+	if k.Note != nil {
+		k.Note(event)
+		return
+	}
+	k.Trace = append(k.Trace, event)
 }

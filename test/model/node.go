@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"maps"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// Update replaces the healthy devices of a resource by a list of the resource's plugin, and writes the
+// checkpoint, as the kubelet does for each list.
+func (k *Kubelet) Update(resource string, healthy []device.Device) error {
+	k.answers.Lock()
+	defer k.answers.Unlock()
+	registered := maps.Clone(k.registered)
+	if registered == nil {
+		registered = map[string][]string{}
+	}
+	registered[resource] = nil
+	for _, d := range healthy {
+		registered[resource] = append(registered[resource], d.ID)
+	}
+	k.Devices[resource], k.registered = healthy, registered
+	return k.write()
+}
+
+// Wipe restarts the kubelet without its checkpoint, as after a node was drained: all pods have ended.
+func (k *Kubelet) Wipe() error {
+	k.trace("the kubelet restarts without its checkpoint; all pods have ended")
+	for _, p := range k.pods {
+		p.ended = true
+	}
+	k.pods, k.ready, k.lives = nil, true, k.lives+1
+	clear(k.held)
+	clear(k.responses)
+	return k.write()
+}
+
+// keepResponse keeps the answer to an Allocate for the checkpoint.
+func (k *Kubelet) keepResponse(of holder, resource string, c *Container) {
+	if len(c.Responses[resource]) == 0 {
+		return
+	}
+	if k.responses[of] == nil {
+		k.responses[of] = map[string][]byte{}
+	}
+	k.responses[of][resource] = c.Responses[resource]
+}
+
+// Living reports whether a pod has not ended.
+func (p *Pod) Living() bool { return !p.ended }
+
+// Held returns the devices of a container by the kubelet's records.
+func (k *Kubelet) Held(p *Pod, c *Container) kubelet.Devices { return k.held[holder{p.UID, c.Name}] }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulation runs a whole node in one process, under a virtual clock (testing/synctest), driven by one
+// seed: both device plugins with the kubelet's side, coordination with its election, and the model of the
+// kubelet (package model). A seed repeats itself to the byte.
+//
+//	model.Kubelet ── Node.Prefer, Node.Allocate ──▶ deviceplugin.Server ──▶ gpu.Plugin, rdma.Plugin
+//	      │                                                                      │
+//	      ├── checkpoint file, PodResources, pods ──────▶ coordinator ◀── network┘  (gRPC in memory)
+//	      └── Judge: what was promised                       └── files in a run directory
+//
+// Product code runs unchanged. The simulation passes in what reaches out of the process: the coordination
+// socket, PodResources, the readers of pods, the PCI tree and the kubelet's connection. Files and the lock are
+// real.
+//
+// Storms alternate with calms. In a storm calls are late, lost, doubled or cut off, reads fail, plugins and the
+// kubelet are killed, and hardware vanishes; in every weather a device has one owner, an answer obeys the
+// kubelet's contract within 100 ms, and a container's environment names its devices. In a calm every promise
+// holds again: pairs are as good as the best of the free devices, required alignment is enforced, the
+// coordinator's holders are the kubelet's, no pod is refused that the kubelet alone would admit, and the pairs
+// file names the container's devices.
+package simulation
