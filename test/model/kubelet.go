@@ -52,6 +52,7 @@ type Trouble struct {
 type Kubelet struct {
 	Devices map[string][]device.Device // healthy devices by resource
 	None    bool                       // topologyManagerPolicy is none instead of restricted
+	First   string                     // the resource that a container gets first; "" for a random order
 	Trouble Trouble
 	Now     func() time.Time
 	Trace   []string           // log of events
@@ -276,7 +277,7 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 		c.Choice[name] = k.aligned(name, nodes)
 	}
 	names := slices.Sorted(maps.Keys(c.Requests))
-	k.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	k.order(names)
 	for i, name := range names {
 		if i > 0 && k.happens(k.Trouble.Fail) {
 			return errors.New("failed between two resources")
@@ -298,6 +299,17 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 		return nil
 	}
 	return k.write()
+}
+
+// order puts the resources of a container in the order of their allocation.
+func (k *Kubelet) order(names []string) {
+	if k.First == "" {
+		k.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		return
+	}
+	if i := slices.Index(names, k.First); i > 0 {
+		names[0], names[i] = names[i], names[0]
+	}
 }
 
 // others returns the pods that have not ended, except one.

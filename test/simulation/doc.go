@@ -19,4 +19,18 @@
 // holds again: pairs are as good as the best of the free devices, required alignment is enforced, the
 // coordinator's holders are the kubelet's, no pod is refused that the kubelet alone would admit, and the pairs
 // file names the container's devices.
+//
+// # Metamorphic rules
+//
+// The same pods come and go under other circumstances ([Place]); in each, every promise of a calm holds.
+//
+//   - The source of requests (Pods API, the kubelet's HTTPS server, API server), restarts of plugins and kubelet
+//     between pods, and one process or two: each container has the same devices, and the same pods are refused.
+//   - The resource that the kubelet allocates first: the pairs of a container have the same distances, as long
+//     as the containers before have the same devices. Afterwards other devices are free, and the pairs are the
+//     best of these.
+//
+// No rule compares the policies of the Topology Manager, VFs with and without NUMA node, or PodResources alone
+// with another source: they change the devices that the kubelet or the coordinator can choose from. The model
+// has no differences between kubelet 1.36 and 1.37.
 package simulation

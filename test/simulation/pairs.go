@@ -63,6 +63,17 @@ func (s *Simulation) open(c *model.Container, resource string) placement.Half {
 	return half
 }
 
+// levelsOf returns the distances of a container's pairs, for people; "" for a container without pairs.
+func (s *Simulation) levelsOf(c *model.Container) string {
+	if len(c.Devices[model.GPUs]) == 0 || len(c.Devices[model.VFs]) == 0 {
+		return ""
+	}
+	got, err := s.choose(map[string]placement.Half{
+		model.GPUs: s.held(model.GPUs, c.Devices[model.GPUs]), model.VFs: s.held(model.VFs, c.Devices[model.VFs]),
+	})
+	return fmt.Sprint(got, err)
+}
+
 // checkPairs: the pairs of a container are as good as the best of the devices that were free.
 func (s *Simulation) checkPairs(p *model.Pod, c *model.Container) {
 	got, err := s.choose(map[string]placement.Half{

@@ -54,24 +54,38 @@ func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Simulation{
-		Node: node, seed: seed, random: rand.New(rand.NewPCG(seed, 31)), faults: rand.New(rand.NewPCG(seed, 32)),
-		happened: map[string]int{},
-	}
-	node.kubelet.Now, node.kubelet.Note = time.Now, s.story.add
+	s := newSimulation(node, seed)
 	if err := s.run(steps); err != nil {
 		return nil, fmt.Errorf("seed %d, step %d: %w\n%s", seed, s.steps, err, &s.story)
 	}
 	return s.report(), nil
 }
 
-// run alternates storms with calms, and stops all processes at the end.
-func (s *Simulation) run(steps int) error {
+// newSimulation returns a simulation of a node.
+func newSimulation(node *Node, seed uint64) *Simulation {
+	s := &Simulation{
+		Node: node, seed: seed, random: rand.New(rand.NewPCG(seed, 31)), faults: rand.New(rand.NewPCG(seed, 32)),
+		happened: map[string]int{},
+	}
+	node.kubelet.Now, node.kubelet.Note = time.Now, s.story.add
+	return s
+}
+
+// boot starts all processes.
+func (s *Simulation) boot() error {
 	for _, name := range s.names() {
 		if err := s.begin(name); err != nil {
 			return err
 		}
 		time.Sleep(time.Second)
+	}
+	return s.sync()
+}
+
+// run alternates storms with calms, and stops all processes at the end.
+func (s *Simulation) run(steps int) error {
+	if err := s.boot(); err != nil {
+		return err
 	}
 	for s.steps < steps && s.broken == "" {
 		if err := s.cycle(); err != nil {

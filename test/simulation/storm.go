@@ -138,12 +138,17 @@ func (s *Simulation) disturbKubelet() error {
 	default:
 		return nil
 	}
+	s.reconnect()
+	return nil
+}
+
+// reconnect ends all connections of a kubelet that restarts. The plugins register again.
+func (s *Simulation) reconnect() {
 	s.endpoints.closeStreams()
 	for _, resource := range []string{model.GPUs, model.VFs} {
 		s.kubelet.Devices[resource] = []device.Device{}
 		delete(s.sent, resource)
 	}
-	return nil
 }
 
 // recovery is the time after which all parts work again: a source of requests is asked again after a minute at
