@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -48,6 +49,9 @@ func (k *Kubelet) keepResponse(of holder, resource string, c *Container) {
 	}
 	k.responses[of][resource] = c.Responses[resource]
 }
+
+// Describe returns the pod in the form of a source of intent.
+func (p *Pod) Describe() intent.Pod { return p.intent() }
 
 // Living reports whether a pod has not ended.
 func (p *Pod) Living() bool { return !p.ended }

@@ -4,21 +4,23 @@
 // seed: both device plugins with the kubelet's side, coordination with its election, and the model of the
 // kubelet (package model). A seed repeats itself to the byte.
 //
-//	model.Kubelet ── Node.Prefer, Node.Allocate ──▶ deviceplugin.Server ──▶ gpu.Plugin, rdma.Plugin
-//	      │                                                                      │
-//	      ├── checkpoint file, PodResources, pods ──────▶ coordinator ◀── network┘  (gRPC in memory)
-//	      └── Judge: what was promised                       └── files in a run directory
+//	model.Kubelet ── Prefer, Allocate ──▶ deviceplugin.Server ──▶ gpu.Plugin, rdma.Plugin ──▶ hardware
+//	      │                                                              │
+//	      ├── checkpoint, PodResources, pods ──▶ coordinator ◀── network ┘ (gRPC in memory)
+//	      │                                           └── files of a run directory
+//	      └── publication ──▶ NodeTopology ──▶ the scheduler's verdict
 //
 // Product code runs unchanged. The simulation passes in what reaches out of the process: the coordination
 // socket, PodResources, the readers of pods, the PCI tree and the kubelet's connection. Files and the lock are
 // real.
 //
 // Storms alternate with calms. In a storm calls are late, lost, doubled or cut off, reads fail, plugins and the
-// kubelet are killed, and hardware vanishes; in every weather a device has one owner, an answer obeys the
-// kubelet's contract within 100 ms, and a container's environment names its devices. In a calm every promise
-// holds again: pairs are as good as the best of the free devices, required alignment is enforced, the
-// coordinator's holders are the kubelet's, no pod is refused that the kubelet alone would admit, and the pairs
-// file names the container's devices.
+// kubelet are killed, and hardware vanishes. In every weather a device has one owner, an answer obeys the
+// kubelet's contract within 100 ms, a container's environment names its devices, and a plugin lists all devices
+// of containers. In a calm every promise holds again: pairs are as good as the best of the free devices,
+// required alignment is enforced, the coordinator's holders are the kubelet's, no pod is refused that the
+// kubelet alone would admit, the pairs file names the container's devices, and the scheduler's verdict is the
+// kubelet's. With PodResources alone, which cannot always show the holders, holders and pairs are not judged.
 //
 // # Metamorphic rules
 //

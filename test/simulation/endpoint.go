@@ -85,6 +85,21 @@ func (e *endpoints) closeStreams() {
 	}
 }
 
+// listed returns the devices of a resource's newest list; none without a list.
+func (e *endpoints) listed(resource string) map[string]bool {
+	end := e.newest(resource)
+	if end == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	listed := map[string]bool{}
+	for _, d := range end.list {
+		listed[d.GetID()] = true
+	}
+	return listed
+}
+
 // healthy returns the healthy devices of a resource's newest list.
 func (e *endpoints) healthy(resource string) ([]device.Device, error) {
 	end := e.newest(resource)

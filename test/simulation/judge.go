@@ -21,12 +21,14 @@ const (
 	twoOwners      = "a device has two owners"
 	brokenContract = "an answer breaks the kubelet's contract"
 	tooLate        = "an answer takes too long"
+	vanished       = "a device of a container leaves the plugin's list"
 	environment    = "the environment names other devices"
 	alone          = "a plugin answers without the coordinator in a calm"
 	notBest        = "the pairs are not the best of the free devices"
 	notEnforced    = "required alignment is not enforced"
 	refused        = "a pod is refused without a reason"
 	wrongFile      = "the pairs file names other devices"
+	otherVerdict   = "the scheduler's verdict is not the kubelet's"
 	wrongStatus    = "the coordinator's holders are not the kubelet's"
 )
 
@@ -42,6 +44,19 @@ func (s *Simulation) checkOwners() {
 					}
 					owners[id] = p.UID
 				}
+			}
+		}
+	}
+}
+
+// checkLists: in every weather a plugin lists all devices of containers, healthy or not. From 1.34 on the
+// kubelet crashes otherwise.
+func (s *Simulation) checkLists() {
+	for _, resource := range []string{model.GPUs, model.VFs} {
+		listed := s.endpoints.listed(resource)
+		for id := range s.kubelet.Booked(resource) {
+			if len(listed) > 0 && !listed[id] {
+				s.wrong(vanished, "%s of %s", id, resource)
 			}
 		}
 	}

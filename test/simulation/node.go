@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
@@ -28,6 +29,7 @@ type Options struct {
 	None            bool          // the Topology Manager has policy none
 	ExcludeTopology bool          // VFs have no NUMA node
 	OneProcess      bool          // both plugins are one process
+	Published       bool          // plugins publish the node, and the scheduler's verdicts are compared
 }
 
 // Node is a node with the model of a kubelet. Its methods must be called by one goroutine, in a bubble of
@@ -46,6 +48,7 @@ type Node struct {
 	forks     int        // run directories of killed servers
 	buried    int        // those removed
 	observer  observer
+	board     board
 	sent      map[string][]device.Device // the devices of the kubelet's last update
 }
 
@@ -64,6 +67,7 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 	n := &Node{
 		options: options, dir: dir, log: log, hardware: machine, sent: map[string][]device.Device{},
 		endpoints: endpoints{all: map[string][]*endpoint{}},
+		board:     board{watchers: map[chan<- publish.Change]bool{}},
 	}
 	if n.kubelet, err = model.New(n.kubeletDir(), map[string][]device.Device{}, seed); err != nil {
 		return nil, err
@@ -75,16 +79,12 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 
 // writeFiles writes the configurations of the kubelet and of the VFs.
 func (n *Node) writeFiles() error {
-	policy := "restricted"
-	if n.options.None {
-		policy = "none"
-	}
 	pools := fmt.Sprintf(`{"resourceList": [{"resourceName": "vf", "resourcePrefix": "nvidia.com",
 		"excludeTopology": %t, "selectors": {"isRdma": true}, "tandem": {"pairs": true}}]}`,
 		n.options.ExcludeTopology)
 	for name, content := range map[string]string{
 		filepath.Join(n.kubeletDir(), "config.yaml"): "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
-			"kind: KubeletConfiguration\ntopologyManagerPolicy: " + policy + "\n",
+			"kind: KubeletConfiguration\ntopologyManagerPolicy: " + n.policy() + "\n",
 		n.poolsFile(): pools,
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -92,6 +92,14 @@ func (n *Node) writeFiles() error {
 		}
 	}
 	return nil
+}
+
+// policy returns the policy of the kubelet's Topology Manager.
+func (n *Node) policy() string {
+	if n.options.None {
+		return "none"
+	}
+	return "restricted"
 }
 
 func (n *Node) runDir() string     { return filepath.Join(n.dir, "run") }

@@ -26,17 +26,21 @@ func (l levels) apart() (n int) {
 	return n
 }
 
-// choose returns the levels of the best choice.
-func (s *Simulation) choose(halves map[string]placement.Half) (l levels, err error) {
+// choose returns the best choice.
+func (s *Simulation) choose(halves map[string]placement.Half) (placement.Choice, error) {
 	var request placement.Request
 	for _, resource := range []string{model.GPUs, model.VFs} {
 		kindOf(resource).AddTo(&request, halves[resource])
 	}
-	choice, err := placement.Choose(s.hardware.layout().tree, request)
+	return placement.Choose(s.hardware.layout().tree, request)
+}
+
+// newLevels counts the pairs of a choice.
+func newLevels(choice placement.Choice) (l levels) {
 	for _, p := range choice.Pairs {
 		l[p.Distance.Level]++
 	}
-	return l, err
+	return l
 }
 
 // held returns devices as the half of a container that holds the devices.
@@ -63,36 +67,40 @@ func (s *Simulation) open(c *model.Container, resource string) placement.Half {
 	return half
 }
 
+// pairsOf returns the devices of a container as a choice.
+func (s *Simulation) pairsOf(c *model.Container) (placement.Choice, error) {
+	return s.choose(map[string]placement.Half{
+		model.GPUs: s.held(model.GPUs, c.Devices[model.GPUs]), model.VFs: s.held(model.VFs, c.Devices[model.VFs]),
+	})
+}
+
 // levelsOf returns the distances of a container's pairs, for people; "" for a container without pairs.
 func (s *Simulation) levelsOf(c *model.Container) string {
 	if len(c.Devices[model.GPUs]) == 0 || len(c.Devices[model.VFs]) == 0 {
 		return ""
 	}
-	got, err := s.choose(map[string]placement.Half{
-		model.GPUs: s.held(model.GPUs, c.Devices[model.GPUs]), model.VFs: s.held(model.VFs, c.Devices[model.VFs]),
-	})
-	return fmt.Sprint(got, err)
+	got, err := s.pairsOf(c)
+	return fmt.Sprint(newLevels(got), err)
 }
 
 // checkPairs: the pairs of a container are as good as the best of the devices that were free.
 func (s *Simulation) checkPairs(p *model.Pod, c *model.Container) {
-	got, err := s.choose(map[string]placement.Half{
-		model.GPUs: s.held(model.GPUs, c.Devices[model.GPUs]), model.VFs: s.held(model.VFs, c.Devices[model.VFs]),
-	})
+	choice, err := s.pairsOf(c)
 	if err != nil {
 		s.wrong(brokenContract, "%v", err)
 		return
 	}
+	got := newLevels(choice)
 	if p.Alignment == intent.Required && s.options.Source != "" && got.apart() > 0 {
 		s.wrong(notEnforced, "%s/%s %v has %v", p.Name, c.Name, c.Devices, got)
 	}
 	if c.Reused || len(c.Asked) < 2 || s.options.Source == "" {
 		return
 	}
-	best, err := s.choose(map[string]placement.Half{
+	choice, err = s.choose(map[string]placement.Half{
 		model.GPUs: s.open(c, model.GPUs), model.VFs: s.open(c, model.VFs),
 	})
-	if err != nil || got != best {
+	if best := newLevels(choice); err != nil || got != best {
 		s.wrong(notBest, "%s/%s %v has %v, best %v, %v", p.Name, c.Name, c.Requests, got, best, err)
 	}
 }
@@ -112,7 +120,7 @@ func (s *Simulation) isApart(p *model.Pod, c *model.Container, resource string, 
 		}
 	}
 	best, err := s.choose(halves)
-	return p.Inherits(c) || err != nil || best.apart() > 0
+	return p.Inherits(c) || err != nil || newLevels(best).apart() > 0
 }
 
 // checkStatus: in a calm the coordinator's holders are the kubelet's.

@@ -74,6 +74,9 @@ func (p *process) config() coordination.Config {
 		RunDir: n.runDir(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(), Log: p.log, Observer: &n.observer,
 		Socket: p.socket, PodResources: n.records, Tree: n.hardware.tree,
 	}
+	if n.options.Published {
+		config.Publisher = p.publisher()
+	}
 	config.Intent.Sources = intent.Choice{intent.PodResources}
 	if source := n.options.Source; source != "" {
 		config.Intent.Sources = intent.Choice{source, intent.PodResources}

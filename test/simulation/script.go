@@ -50,7 +50,11 @@ func Place(dir string, seed uint64, variant Variant, pods int, log *slog.Logger)
 				return nil, nil, err
 			}
 		}
-		placed = append(placed, s.place(scripted(script, i), script)...)
+		results, err := s.place(scripted(script, i), script)
+		if err != nil {
+			return nil, nil, err
+		}
+		placed = append(placed, results...)
 		if err := s.sync(); err != nil {
 			return nil, nil, err
 		}
@@ -81,7 +85,7 @@ func scripted(script *rand.Rand, number int) *model.Pod {
 }
 
 // place ends some pods and admits a pod.
-func (s *Simulation) place(p *model.Pod, script *rand.Rand) (placed []Placement) {
+func (s *Simulation) place(p *model.Pod, script *rand.Rand) (placed []Placement, err error) {
 	ends := script.IntN(3)
 	first := script.IntN(100)
 	for range ends {
@@ -91,18 +95,18 @@ func (s *Simulation) place(p *model.Pod, script *rand.Rand) (placed []Placement)
 	}
 	time.Sleep(time.Duration(100+script.IntN(900)) * time.Millisecond)
 	s.admitted++
-	err := s.kubelet.Admit(p, s)
+	if err := s.judge(p); err != nil {
+		return nil, err
+	}
 	s.kubelet.Start()
-	s.checkOwners()
-	s.checkAdmission(p, err)
 	for _, c := range p.Containers {
 		result := Placement{Container: p.Name + "/" + c.Name, Free: c.Choice}
-		if err == nil {
+		if p.Living() {
 			result.Devices, result.Levels = sorted(c.Devices), s.levelsOf(c)
 		}
 		placed = append(placed, result)
 	}
-	return placed
+	return placed, nil
 }
 
 // sorted returns devices in order.

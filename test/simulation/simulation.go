@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
@@ -44,6 +45,7 @@ func OptionsOf(seed uint64) Options {
 		None:            seed%5 == 1,
 		ExcludeTopology: seed%3 == 0,
 		OneProcess:      seed%7 == 3,
+		Published:       seed%2 == 0,
 	}
 }
 
@@ -131,6 +133,7 @@ func (s *Simulation) step() error {
 	if err := s.sync(); err != nil {
 		return err
 	}
+	s.checkLists()
 	s.kubelet.Start()
 	if !s.kubelet.Ready() {
 		s.kubelet.Return()
@@ -138,21 +141,34 @@ func (s *Simulation) step() error {
 	if pods := s.kubelet.Pods(); len(pods) > 0 && s.random.IntN(100) < 45 {
 		s.kubelet.End(pods[s.random.IntN(len(pods))])
 	} else {
-		s.admit()
+		return s.admit()
 	}
 	return nil
 }
 
 // admit admits a random pod.
-func (s *Simulation) admit() {
+func (s *Simulation) admit() error {
 	time.Sleep(s.lull())
 	s.admitted++
-	pod := s.kubelet.Random()
+	return s.judge(s.kubelet.Random())
+}
+
+// judge admits a pod, and judges the admission in a calm.
+func (s *Simulation) judge(pod *model.Pod) error {
+	var told *verdict.Verdict
+	if s.judging && s.options.Published {
+		var err error
+		if told, err = s.foretell(pod); err != nil {
+			return err
+		}
+	}
 	err := s.kubelet.Admit(pod, s)
 	s.checkOwners()
 	if s.judging {
 		s.checkAdmission(pod, err)
+		s.checkVerdict(pod, told, err)
 	}
+	return nil
 }
 
 // lull returns the time until the next admission.

@@ -186,7 +186,9 @@ func (s *Simulation) settle() error {
 		if err := s.sync(); err != nil {
 			return err
 		}
-		s.admit()
+		if err := s.admit(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
