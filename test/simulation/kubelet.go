@@ -20,6 +20,7 @@ func (s *Simulation) Prefer(p *model.Pod, c *model.Container, q model.Question) 
 		s.trace("no plugin of %s is registered", q.Resource)
 		return nil
 	}
+	s.remember()
 	s.aim(end, "Prefer")
 	began := time.Now()
 	ids, err := end.prefer(q)
@@ -52,6 +53,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	if resource == model.VFs && s.faults.IntN(3) == 0 {
 		method = "Pair"
 	}
+	s.remember()
 	s.aim(end, method)
 	began := time.Now()
 	answer, err := end.allocate(ids)

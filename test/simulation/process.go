@@ -4,6 +4,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -153,10 +154,11 @@ func listed(known []device.Device) []deviceplugin.Device {
 }
 
 // kill ends the process as SIGKILL does: its connections break, its lock is free, and nothing that it writes
-// later reaches the run directory. [Node.bury] waits for the end.
-func (p *process) kill() error {
+// later reaches the run directory. Damage changes files before another process reads the files. Must be called
+// at most once; [Node.bury] waits for the end.
+func (p *process) kill(damage func() error) error {
 	p.killed.Store(true)
-	err := p.node.forkRunDir(p)
+	err := errors.Join(p.node.forkRunDir(p), damage())
 	p.socket.kill()
 	p.cancel()
 	return err

@@ -23,17 +23,19 @@ const (
 // Simulation is a node under faults that depend on a seed alone.
 type Simulation struct {
 	*Node
-	seed     uint64
-	random   *rand.Rand // of pods and time
-	faults   *rand.Rand
-	raging   bool
-	judging  bool // a calm: every promise holds
-	broken   string
-	story    story
-	happened map[string]int
-	steps    int
-	admitted int
-	asked    int // questions of the kubelet
+	seed    uint64
+	random  *rand.Rand // of pods and time
+	faults  *rand.Rand
+	raging  bool
+	judging bool // a calm: every promise holds
+
+	unwritten []byte // the coordinator's file before the call in progress
+	broken    string
+	story     story
+	happened  map[string]int
+	steps     int
+	admitted  int
+	asked     int // questions of the kubelet
 }
 
 // OptionsOf returns the properties of a seed's node.
@@ -150,7 +152,12 @@ func (s *Simulation) step() error {
 func (s *Simulation) admit() error {
 	time.Sleep(s.lull())
 	s.admitted++
-	return s.judge(s.kubelet.Random())
+	pod := s.kubelet.Random()
+	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {
+		s.note("two pods have one name")
+		pod.Pod = living[s.faults.IntN(len(living))].Pod
+	}
+	return s.judge(pod)
 }
 
 // judge admits a pod, and judges the admission in a calm.

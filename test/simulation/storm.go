@@ -3,9 +3,12 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
 )
 
@@ -19,6 +22,9 @@ const (
 	chanceOfHardware    = 0.06
 	chanceOfKubeletStop = 0.04
 	chanceOfWipe        = 0.01
+	chanceOfTwin        = 0.05
+	chanceOfLostWrite   = 0.3
+	chanceOfDamage      = 0.15
 )
 
 // strikes reports whether a fault happens.
@@ -70,10 +76,11 @@ func (s *Simulation) killSome() error {
 // killed kills a process. Processes that are killed amid a call end after the call.
 func (s *Simulation) killed(p *process) {
 	role := p.member.Role()
-	if err := p.kill(); err != nil {
+	s.trace("%s, %s, is killed", p.name, role)
+	damage := func() error { return s.damage(role == coordination.Serves) }
+	if err := p.kill(damage); err != nil {
 		s.wrong(brokenContract, "kill %s: %v", p.name, err)
 	}
-	s.trace("%s, %s, is killed", p.name, role)
 }
 
 // reviveSome starts processes that have died, or a second instance of one before the first ends.
@@ -151,6 +158,17 @@ func (s *Simulation) reconnect() {
 	}
 }
 
+// endTwins ends all pods of a name but the newest.
+func (s *Simulation) endTwins() {
+	newest := map[kubelet.Pod]bool{}
+	for _, p := range slices.Backward(s.kubelet.Pods()) {
+		if newest[p.Pod] {
+			s.kubelet.End(p)
+		}
+		newest[p.Pod] = true
+	}
+}
+
 // recovery is the time after which all parts work again: a source of requests is asked again after a minute at
 // the latest.
 const recovery = 65 * time.Second
@@ -178,6 +196,7 @@ func (s *Simulation) settle() error {
 	for !s.kubelet.Ready() {
 		s.kubelet.Return()
 	}
+	s.endTwins()
 	time.Sleep(recovery)
 	for before := s.asked; s.asked < before+2 && s.broken == ""; {
 		if pods := s.kubelet.Pods(); s.random.IntN(2) == 0 && len(pods) > 0 {
