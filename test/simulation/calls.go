@@ -111,6 +111,9 @@ func (s *socket) cutAnswer(ask func() error) error {
 	return <-result
 }
 
+// sleep waits for a time of the virtual clock.
+func sleep(d time.Duration) { <-time.After(d) }
+
 // pause waits, at most until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	select {

@@ -74,7 +74,9 @@ func newHardware(machine string, vfs int) (*hardware, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hardware{machine: machine, vfs: vfs, now: now, gone: map[string]bool{}, watchers: map[int]func(){}}, nil
+	return &hardware{
+		machine: machine, vfs: vfs, now: now, gone: map[string]bool{}, watchers: map[int]func(){},
+	}, nil
 }
 
 // Open opens a file of sysfs as it is now.

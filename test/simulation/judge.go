@@ -65,10 +65,11 @@ func (s *Simulation) checkLists() {
 // checkAnswer judges an answer by the contract of GetPreferredAllocation.
 func (s *Simulation) checkAnswer(q model.Question, ids []string) {
 	distinct := slices.Compact(slices.Sorted(slices.Values(ids)))
-	offered := func(id string) bool { return slices.Contains(q.Available, id) || slices.Contains(q.MustInclude, id) }
+	offered := slices.Concat(q.Available, q.MustInclude)
 	missing := func(id string) bool { return !slices.Contains(ids, id) }
+	foreign := func(id string) bool { return !slices.Contains(offered, id) }
 	if len(distinct) != q.Size || len(ids) != q.Size || slices.ContainsFunc(q.MustInclude, missing) ||
-		slices.ContainsFunc(ids, func(id string) bool { return !offered(id) }) {
+		slices.ContainsFunc(ids, foreign) {
 		s.wrong(brokenContract, "%+v: %v", q, ids)
 	}
 }
@@ -94,7 +95,9 @@ func (s *Simulation) checkAlone() {
 }
 
 // checkRefusal: in a calm a plugin refuses only what required alignment forbids.
-func (s *Simulation) checkRefusal(p *model.Pod, c *model.Container, resource string, ids []string, err error) {
+func (s *Simulation) checkRefusal(
+	p *model.Pod, c *model.Container, resource string, ids []string, err error,
+) {
 	if s.judging && (p.Alignment != intent.Required || !s.isApart(p, c, resource, ids)) {
 		s.wrong(refused, "%s/%s %s %v: %v", p.Name, c.Name, resource, ids, err)
 	}

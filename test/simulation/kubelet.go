@@ -48,7 +48,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 		s.trace("no plugin of %s is registered", resource)
 		return false
 	}
-	time.Sleep(asking.FollowWindow / 4)
+	sleep(asking.FollowWindow / 4)
 	method := "Allocated"
 	if resource == model.VFs && s.faults.IntN(3) == 0 {
 		method = "Pair"
@@ -62,7 +62,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	}
 	s.disarm(end)
 	synctest.Wait()
-	time.Sleep(asking.FollowWindow / 4)
+	sleep(asking.FollowWindow / 4)
 	s.checkAlone()
 	if err != nil {
 		s.trace("%s/%s is refused %s: %v", p.Name, c.Name, resource, err)

@@ -41,11 +41,12 @@ type wire struct {
 	client, server *socket
 }
 
-// Read reads from the server. A cut ends the connection within a message, once the server has sent its answer.
+// Read reads from the server. A cut ends the connection within a message, once the server has sent its
+// answer.
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if err != nil {
-		time.Sleep(w.client.latency)
+		sleep(w.client.latency)
 	}
 	if cut := w.client.takeCut(); n > 0 && cut != nil {
 		<-cut

@@ -73,7 +73,10 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 		return nil, err
 	}
 	n.kubelet.None = options.None
-	n.records = &records{kubelet: n.kubelet, absent: map[string]bool{}, late: map[string]time.Duration{}}
+	n.records = &records{
+		kubelet: n.kubelet, server: options.Source == intent.APIServer, absent: map[string]bool{},
+		late: map[string]time.Duration{},
+	}
 	return n, n.writeFiles()
 }
 
@@ -169,8 +172,8 @@ func (n *Node) forkRunDir(p *process) error {
 	return linkFiles(left, n.runDir())
 }
 
-// linkFiles makes a copy of a directory with links to its files: nobody writes into an existing file. The lock
-// and unfinished files are no part of the copy.
+// linkFiles makes a copy of a directory with links to its files: nobody writes into an existing file. The
+// lock and unfinished files are no part of the copy.
 func linkFiles(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -202,7 +205,7 @@ func (n *Node) bury() error {
 	if len(n.dying) == 0 {
 		return nil
 	}
-	time.Sleep(burial)
+	sleep(burial)
 	for _, p := range n.dying {
 		if err := <-p.done; err != nil {
 			return fmt.Errorf("end %s: %w", p.name, err)

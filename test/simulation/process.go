@@ -154,8 +154,8 @@ func listed(known []device.Device) []deviceplugin.Device {
 }
 
 // kill ends the process as SIGKILL does: its connections break, its lock is free, and nothing that it writes
-// later reaches the run directory. Damage changes files before another process reads the files. Must be called
-// at most once; [Node.bury] waits for the end.
+// later reaches the run directory. Damage changes files before another process reads the files. Must be
+// called at most once; [Node.bury] waits for the end.
 func (p *process) kill(damage func() error) error {
 	p.killed.Store(true)
 	err := errors.Join(p.node.forkRunDir(p), damage())

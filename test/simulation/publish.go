@@ -105,7 +105,7 @@ const publication = publish.Coalesce + publish.Jitter + 100*time.Millisecond
 // foretell returns the scheduler's verdict on a pod, from the published object.
 func (s *Simulation) foretell(p *model.Pod) (*verdict.Verdict, error) {
 	s.board.touch()
-	time.Sleep(publication)
+	sleep(publication)
 	synctest.Wait()
 	published := s.board.read()
 	if published == nil {

@@ -24,12 +24,12 @@ import (
 // the coordinator reads several records at the same time.
 type records struct {
 	kubelet *model.Kubelet
+	server  bool // the source of requests is the API server, which can be behind
 
-	mu      sync.Mutex
-	absent  map[string]bool          // records without an answer
-	late    map[string]time.Duration // records with a late answer
-	behind  []corev1.Pod             // pods of an API server that is behind; nil if the API server is not
-	outages int                      // answers that failed
+	mu     sync.Mutex
+	absent map[string]bool          // records without an answer
+	late   map[string]time.Duration // records with a late answer
+	behind []corev1.Pod             // pods of an API server that is behind; nil if the API server is not
 }
 
 // Records of the kubelet.
@@ -108,6 +108,9 @@ func (r *records) heal() {
 // disturb begins or ends a fault of a record, and describes the fault.
 func (r *records) disturb(random *rand.Rand) (what string) {
 	record := []string{listRecord, getRecord, podsRecord}[random.IntN(3)]
+	if r.server && record == podsRecord && random.IntN(2) == 0 {
+		return r.fallBehind()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.absent[record] || r.late[record] > 0 {
@@ -123,10 +126,24 @@ func (r *records) disturb(random *rand.Rand) (what string) {
 	return record + " has no answer"
 }
 
+// fallBehind makes the API server show its pods of this moment, or all pods again.
+func (r *records) fallBehind() (what string) {
+	pods, err := r.pods(context.Background())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || r.behind != nil {
+		r.behind = nil
+		return ""
+	}
+	r.behind = pods
+	return "the API server falls behind"
+}
+
 // describe returns a pod in the form of the API.
 func describe(p *intent.Pod) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), CreationTimestamp: metav1.Time{Time: p.Created},
+		Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID),
+		CreationTimestamp: metav1.Time{Time: p.Created},
 	}}
 	if p.Alignment != "" {
 		pod.Annotations = map[string]string{intent.AlignmentKey: string(p.Alignment)}

@@ -30,8 +30,11 @@ type Placement struct {
 }
 
 // Place admits a seed's sequence of pods on a node without faults, and returns the result for each container.
-// The sequence depends on the seed alone. The result of a container without GPUs or without VFs has no levels.
-func Place(dir string, seed uint64, variant Variant, pods int, log *slog.Logger) ([]Placement, *Report, error) {
+// The sequence depends on the seed alone. The result of a container without GPUs or without VFs has no
+// levels.
+func Place(
+	dir string, seed uint64, variant Variant, pods int, log *slog.Logger,
+) ([]Placement, *Report, error) {
 	node, err := newNode(dir, seed, variant.Options, log)
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +96,7 @@ func (s *Simulation) place(p *model.Pod, script *rand.Rand) (placed []Placement,
 			s.kubelet.End(living[first%len(living)])
 		}
 	}
-	time.Sleep(time.Duration(100+script.IntN(900)) * time.Millisecond)
+	sleep(time.Duration(100+script.IntN(900)) * time.Millisecond)
 	s.admitted++
 	if err := s.judge(p); err != nil {
 		return nil, err
@@ -137,16 +140,16 @@ func (s *Simulation) restart() error {
 		for !s.kubelet.Ready() {
 			s.kubelet.Return()
 		}
-		time.Sleep(recovery)
+		sleep(recovery)
 		return s.sync()
 	}
 	if err := s.bury(); err != nil {
 		return err
 	}
-	time.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+	sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 	if err := s.begin(name); err != nil {
 		return err
 	}
-	time.Sleep(recovery)
+	sleep(recovery)
 	return s.sync()
 }

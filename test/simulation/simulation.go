@@ -81,7 +81,7 @@ func (s *Simulation) boot() error {
 		if err := s.begin(name); err != nil {
 			return err
 		}
-		time.Sleep(time.Second)
+		sleep(time.Second)
 	}
 	return s.sync()
 }
@@ -150,7 +150,7 @@ func (s *Simulation) step() error {
 
 // admit admits a random pod.
 func (s *Simulation) admit() error {
-	time.Sleep(s.lull())
+	sleep(s.lull())
 	s.admitted++
 	pod := s.kubelet.Random()
 	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {

@@ -107,8 +107,9 @@ func TestSeedRepeatsItself(t *testing.T) {
 			again := simulate(t, seed, OptionsOf(seed), 100)
 			for i, event := range first.Events {
 				if i >= len(again.Events) || again.Events[i] != event {
-					t.Fatalf("two runs of a seed differ after\n%s\n\n%s\nand\n%s", strings.Join(first.Events[max(0, i-10):i], "\n"),
-						event, again.Events[i:min(i+1, len(again.Events))])
+					before := strings.Join(first.Events[max(0, i-10):i], "\n")
+					t.Fatalf("two runs of a seed differ after\n%s\n\n%s\nand\n%s", before, event,
+						again.Events[i:min(i+1, len(again.Events))])
 				}
 			}
 			if again.String() != first.String() {

@@ -90,7 +90,7 @@ func (s *Simulation) reviveSome() error {
 		switch {
 		case first == nil && s.strikes(chanceOfReturn):
 			s.trace("%s starts", name)
-			time.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+			sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 			if err := s.begin(name); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (s *Simulation) reviveSome() error {
 			if err := s.begin(name); err != nil {
 				return err
 			}
-			time.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+			sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 			if err := s.end(first); err != nil {
 				return err
 			}
@@ -169,12 +169,12 @@ func (s *Simulation) endTwins() {
 	}
 }
 
-// recovery is the time after which all parts work again: a source of requests is asked again after a minute at
-// the latest.
+// recovery is the time after which all parts work again: a source of requests is asked again after a minute
+// at the latest.
 const recovery = 65 * time.Second
 
-// settle ends the storm, and admits pods that nobody judges until the kubelet has asked twice: the coordinator
-// has then read all sources.
+// settle ends the storm, and admits pods that nobody judges until the kubelet has asked twice: the
+// coordinator has then read all sources.
 func (s *Simulation) settle() error {
 	s.trace("the storm ends")
 	s.raging, s.kubelet.Trouble = false, model.Trouble{}
@@ -190,14 +190,14 @@ func (s *Simulation) settle() error {
 			if err := s.begin(name); err != nil {
 				return err
 			}
-			time.Sleep(time.Duration(s.faults.IntN(1_000_000)) * time.Microsecond)
+			sleep(time.Duration(s.faults.IntN(1_000_000)) * time.Microsecond)
 		}
 	}
 	for !s.kubelet.Ready() {
 		s.kubelet.Return()
 	}
 	s.endTwins()
-	time.Sleep(recovery)
+	sleep(recovery)
 	for before := s.asked; s.asked < before+2 && s.broken == ""; {
 		if pods := s.kubelet.Pods(); s.random.IntN(2) == 0 && len(pods) > 0 {
 			s.kubelet.End(pods[s.random.IntN(len(pods))])
