@@ -36,6 +36,7 @@ func (k *Kubelet) write() error {
 		}
 	}
 	content.Data.RegisteredDevices = k.registered
+	maps.DeleteFunc(k.responses, func(of holder, _ map[string][]byte) bool { return k.held[of] == nil })
 	encoded, err := json.Marshal(content)
 	if err != nil {
 		return fmt.Errorf("encode the checkpoint: %w", err)

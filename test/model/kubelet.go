@@ -53,10 +53,10 @@ type Kubelet struct {
 	Devices map[string][]device.Device // healthy devices by resource
 	None    bool                       // topologyManagerPolicy is none instead of restricted
 	First   string                     // the resource that a container gets first; "" for a random order
+	plugins                            // data of the plugins
 	Trouble Trouble
 	Now     func() time.Time
-	Trace   []string           // log of events
-	Note    func(event string) // receives each event, in place of Trace; may be nil
+	Trace   []string // log of events
 
 	answers sync.Mutex // serializes Tell, List and Get: List frees devices
 
@@ -66,11 +66,8 @@ type Kubelet struct {
 	pods    []*Pod
 	held    map[holder]kubelet.Devices // the kubelet's podDevices
 	written map[holder]kubelet.Devices // devices in the checkpoint
-
-	responses  map[holder]map[string][]byte // the plugins' answers to Allocate, by resource
-	registered map[string][]string          // healthy devices by resource, from Update
-	ready      bool                         // all pods are listed since the last start
-	lives      int                          // number of restarts
+	ready   bool                       // all pods are listed since the last start
+	lives   int                        // number of restarts
 }
 
 // holder identifies a container with devices.
@@ -84,7 +81,7 @@ func (h holder) compare(other holder) int {
 func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet, error) {
 	k := &Kubelet{
 		Devices: devices, Now: time.Now, dir: dir, random: rand.New(rand.NewPCG(seed, 7)),
-		held: map[holder]kubelet.Devices{}, ready: true, responses: map[holder]map[string][]byte{},
+		held: map[holder]kubelet.Devices{}, ready: true,
 	}
 	return k, k.write()
 }
@@ -197,7 +194,6 @@ func (k *Kubelet) collect() {
 		active[p.UID] = true
 	}
 	maps.DeleteFunc(k.held, func(h holder, _ kubelet.Devices) bool { return !active[h.uid] })
-	maps.DeleteFunc(k.responses, func(h holder, _ map[string][]byte) bool { return !active[h.uid] })
 	k.pods = k.Pods()
 }
 
@@ -299,17 +295,6 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 		return nil
 	}
 	return k.write()
-}
-
-// order puts the resources of a container in the order of their allocation.
-func (k *Kubelet) order(names []string) {
-	if k.First == "" {
-		k.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		return
-	}
-	if i := slices.Index(names, k.First); i > 0 {
-		names[0], names[i] = names[i], names[0]
-	}
 }
 
 // others returns the pods that have not ended, except one.
@@ -418,10 +403,5 @@ func short(name string, ids []string) string {
 }
 
 func (k *Kubelet) trace(format string, args ...any) {
-	event := fmt.Sprintf(format, args...)
-	if k.Note != nil {
-		k.Note(event)
-		return
-	}
-	k.Trace = append(k.Trace, event)
+	k.Trace = append(k.Trace, fmt.Sprintf(format, args...))
 }

@@ -4,11 +4,29 @@ package model
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
+
+// plugins are data of the plugins in the checkpoint.
+type plugins struct {
+	responses  map[holder]map[string][]byte // answers to Allocate, by resource; nil for none
+	registered map[string][]string          // healthy devices by resource, from Update
+}
+
+// order puts the resources of a container in the order of their allocation.
+func (k *Kubelet) order(names []string) {
+	if k.First == "" {
+		k.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		return
+	}
+	if i := slices.Index(names, k.First); i > 0 {
+		names[0], names[i] = names[i], names[0]
+	}
+}
 
 // Update replaces the healthy devices of a resource by a list of the resource's plugin, and writes the
 // checkpoint, as the kubelet does for each list.
@@ -29,13 +47,11 @@ func (k *Kubelet) Update(resource string, healthy []device.Device) error {
 
 // Wipe restarts the kubelet without its checkpoint, as after a node was drained: all pods have ended.
 func (k *Kubelet) Wipe() error {
-	k.trace("the kubelet restarts without its checkpoint; all pods have ended")
-	for _, p := range k.pods {
-		p.ended = true
+	for _, p := range k.Pods() {
+		k.End(p)
 	}
 	k.pods, k.ready, k.lives = nil, true, k.lives+1
 	clear(k.held)
-	clear(k.responses)
 	return k.write()
 }
 
@@ -43,6 +59,9 @@ func (k *Kubelet) Wipe() error {
 func (k *Kubelet) keepResponse(of holder, resource string, c *Container) {
 	if len(c.Responses[resource]) == 0 {
 		return
+	}
+	if k.responses == nil {
+		k.responses = map[holder]map[string][]byte{}
 	}
 	if k.responses[of] == nil {
 		k.responses[of] = map[string][]byte{}

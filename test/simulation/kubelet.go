@@ -69,6 +69,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 		s.checkRefusal(p, c, resource, ids, err)
 		return false
 	}
+	s.trace("%s/%s gets %s %s", p.Name, c.Name, resource, strings.Join(ids, " "))
 	s.checkEnvironment(p, c, resource, ids, answer)
 	if err := keep(c, resource, answer); err != nil {
 		s.wrong(brokenContract, "%v", err)

@@ -49,6 +49,7 @@ type Node struct {
 	buried    int        // those removed
 	observer  observer
 	board     board
+	story     story
 	sent      map[string][]device.Device // the devices of the kubelet's last update
 }
 
@@ -132,8 +133,8 @@ func (n *Node) begin(name string) error {
 	return err
 }
 
-// end ends a process in order.
-func (n *Node) end(p *process) error {
+// finish ends a process in order.
+func (n *Node) finish(p *process) error {
 	p.cancel()
 	n.processes = slices.DeleteFunc(n.processes, func(o *process) bool { return o == p })
 	n.dying = append(n.dying, p)
@@ -223,7 +224,7 @@ func (n *Node) bury() error {
 // stop ends all processes in order.
 func (n *Node) stop() error {
 	for len(n.processes) > 0 {
-		if err := n.end(n.processes[0]); err != nil {
+		if err := n.finish(n.processes[0]); err != nil {
 			return err
 		}
 	}
@@ -242,7 +243,7 @@ func (n *Node) sync() error {
 			continue
 		}
 		n.sent[resource] = devices
-		n.kubelet.Note(fmt.Sprintf("%d %s are healthy", len(devices), resource))
+		n.story.add(fmt.Sprintf("%d %s are healthy", len(devices), resource))
 		if err := n.kubelet.Update(resource, devices); err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func (s *Simulation) place(p *model.Pod, script *rand.Rand) (placed []Placement,
 	first := script.IntN(100)
 	for range ends {
 		if living := s.kubelet.Pods(); len(living) > 2 {
-			s.kubelet.End(living[first%len(living)])
+			s.end(living[first%len(living)])
 		}
 	}
 	sleep(time.Duration(100+script.IntN(900)) * time.Millisecond)
@@ -131,7 +131,7 @@ func (s *Simulation) restart() error {
 		s.killed(p)
 	case 1:
 		s.trace("%s ends", name)
-		if err := s.end(p); err != nil {
+		if err := s.finish(p); err != nil {
 			return err
 		}
 	default:

@@ -31,7 +31,6 @@ type Simulation struct {
 
 	unwritten []byte // the coordinator's file before the call in progress
 	broken    string
-	story     story
 	happened  map[string]int
 	steps     int
 	admitted  int
@@ -71,7 +70,7 @@ func newSimulation(node *Node, seed uint64) *Simulation {
 		Node: node, seed: seed, random: rand.New(rand.NewPCG(seed, 31)), faults: rand.New(rand.NewPCG(seed, 32)),
 		happened: map[string]int{},
 	}
-	node.kubelet.Now, node.kubelet.Note = time.Now, s.story.add
+	node.kubelet.Now = time.Now
 	return s
 }
 
@@ -141,7 +140,7 @@ func (s *Simulation) step() error {
 		s.kubelet.Return()
 	}
 	if pods := s.kubelet.Pods(); len(pods) > 0 && s.random.IntN(100) < 45 {
-		s.kubelet.End(pods[s.random.IntN(len(pods))])
+		s.end(pods[s.random.IntN(len(pods))])
 	} else {
 		return s.admit()
 	}
@@ -169,13 +168,29 @@ func (s *Simulation) judge(pod *model.Pod) error {
 			return err
 		}
 	}
+	s.trace("%s arrives: %v", pod.Name, pod)
 	err := s.kubelet.Admit(pod, s)
+	s.trace("%s, %s: %v", pod.Name, pod.UID, verdictText(err))
 	s.checkOwners()
 	if s.judging {
 		s.checkAdmission(pod, err)
 		s.checkVerdict(pod, told, err)
 	}
 	return nil
+}
+
+// verdictText returns the kubelet's decision for people.
+func verdictText(err error) string {
+	if err != nil {
+		return "rejected: " + err.Error()
+	}
+	return "admitted"
+}
+
+// end ends a pod.
+func (s *Simulation) end(p *model.Pod) {
+	s.trace("%s, %s, ends", p.Name, p.UID)
+	s.kubelet.End(p)
 }
 
 // lull returns the time until the next admission.

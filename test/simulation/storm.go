@@ -70,7 +70,7 @@ func (s *Simulation) killSome() error {
 	}
 	s.note("a plugin ends")
 	s.trace("%s ends", p.name)
-	return s.end(p)
+	return s.finish(p)
 }
 
 // killed kills a process. Processes that are killed amid a call end after the call.
@@ -100,7 +100,7 @@ func (s *Simulation) reviveSome() error {
 				return err
 			}
 			sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
-			if err := s.end(first); err != nil {
+			if err := s.finish(first); err != nil {
 				return err
 			}
 		}
@@ -163,7 +163,7 @@ func (s *Simulation) endTwins() {
 	newest := map[kubelet.Pod]bool{}
 	for _, p := range slices.Backward(s.kubelet.Pods()) {
 		if newest[p.Pod] {
-			s.kubelet.End(p)
+			s.end(p)
 		}
 		newest[p.Pod] = true
 	}
@@ -200,7 +200,7 @@ func (s *Simulation) settle() error {
 	sleep(recovery)
 	for before := s.asked; s.asked < before+2 && s.broken == ""; {
 		if pods := s.kubelet.Pods(); s.random.IntN(2) == 0 && len(pods) > 0 {
-			s.kubelet.End(pods[s.random.IntN(len(pods))])
+			s.end(pods[s.random.IntN(len(pods))])
 		}
 		if err := s.sync(); err != nil {
 			return err
