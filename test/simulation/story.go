@@ -63,8 +63,9 @@ func (r *Report) String() string {
 		fmt.Fprintf(&text, "\n  %6d  %s", r.Faults[kind], kind)
 	}
 	if r.Violation != "" {
-		fmt.Fprintf(&text, "\nVIOLATION after %d steps, the shortest prefix that fails: %s\n%s", r.Steps,
-			r.Violation, &story{lines: r.Events})
+		fmt.Fprintf(&text, "\nVIOLATION after %d steps, the shortest prefix that fails: %s\n", r.Steps, r.Violation)
+		fmt.Fprintf(&text, "Repeat: go test ./test/simulation -run '^TestNode$' -admissions=1 -seed=%d\n%s", r.Seed,
+			&story{lines: r.Events})
 	}
 	return text.String()
 }
