@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
@@ -32,6 +33,18 @@ type Config struct {
 	// nil.
 	Rejected func([]intent.Rejected)
 	Log      *slog.Logger
+
+	// The way to other processes and to the machine, for simulations of a node.
+	Socket       Socket                         // nil for the unix socket in RunDir
+	PodResources PodResources                   // nil for the kubelet's socket in KubeletDir
+	Tree         func() (*topology.Tree, error) // reads the PCI tree; nil for sysfs below SysRoot
+}
+
+// PodResources is the kubelet's PodResources API; see kubelet.PodResources.
+type PodResources interface {
+	List(context.Context) (kubelet.View, error)
+	Get(context.Context, kubelet.Pod) (kubelet.View, error)
+	AllocatableCPUs(context.Context) (topology.CPUSet, error)
 }
 
 // Intent configures the sources of pod requests and the policy for annotations.
@@ -40,6 +53,8 @@ type Intent struct {
 	Kubelet  kubelet.Endpoint // the kubelet's HTTPS server, for intent.Kubelet
 	NodeName string           // for intent.APIServer
 	Policy   intent.Policy    // for annotations of pods
+	// Readers read pods in place of the sources' own connections, for simulations of a node.
+	Readers map[intent.Source]intent.Reader
 }
 
 // Withheld lists devices that plugins must not assign, because the devices are assigned in another way.

@@ -16,7 +16,7 @@ import (
 
 // newCoordinator returns a coordinator for a node, with reads of this machine and of the node's kubelet.
 func newCoordinator(
-	c *Config, machine *machine, sources *intent.Sources, pods *kubelet.PodResources,
+	c *Config, machine *machine, sources *intent.Sources, pods PodResources,
 ) (*admission.Coordinator, error) {
 	config := admission.Config{
 		RunDir:    c.RunDir,

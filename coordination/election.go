@@ -76,20 +76,32 @@ func (e *election) serveIfElected(ctx context.Context) error {
 	}
 	t := &term{config: e.config, sources: e.sources}
 	defer awaitEnd(&t.saving, writeTimeout, release)
-	pods, err := kubelet.NewPodResources(e.config.KubeletDir)
+	pods, disconnect, err := openPodResources(e.config)
 	if err != nil {
 		return err
 	}
-	defer pods.Close()
-	listener, err := listen(e.config.RunDir)
+	defer disconnect()
+	listener, err := e.config.Socket.Listen()
 	if err != nil {
 		return err
 	}
 	if t.coordinator, err = newCoordinator(e.config, e.machine, e.sources, pods); err != nil {
-		return errors.Join(err, listener.Close(), removeSocket(e.config.RunDir))
+		return errors.Join(err, listener.Close(), e.config.Socket.Remove())
 	}
 	e.config.Log.Info("serving coordination", "socket", SocketPath(e.config.RunDir))
 	return t.serve(ctx, listener, e.serving.Store, e.turn)
+}
+
+// openPodResources returns the kubelet's PodResources API, and a function that closes the connection.
+func openPodResources(c *Config) (pods PodResources, disconnect func(), err error) {
+	if c.PodResources != nil {
+		return c.PodResources, func() {}, nil
+	}
+	socket, err := kubelet.NewPodResources(c.KubeletDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return socket, func() { socket.Close() }, nil
 }
 
 // stuck is the maximum time between two rounds of the election, which runs every electionPause.
@@ -120,6 +132,7 @@ func (e *election) openSources() (*intent.Sources, error) {
 		KubeletDir: e.config.KubeletDir,
 		Kubelet:    e.config.Intent.Kubelet,
 		Node:       e.config.Intent.NodeName,
+		Readers:    e.config.Intent.Readers,
 		Policy:     e.config.Intent.Policy,
 		Rejected:   e.rejected,
 		Log:        e.config.Log,

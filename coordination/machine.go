@@ -16,8 +16,8 @@ import (
 // machine is the PCI tree of the last read. A read of a node with a thousand VFs takes a tenth of a second of
 // CPU time, so every change is read only once: by the plugin's scan for devices, or after an announcement.
 type machine struct {
-	root string
-	file *nccl.File // may be nil
+	source func() (*topology.Tree, error) // reads sysfs
+	file   *nccl.File                     // may be nil
 
 	reading sync.Mutex // serializes reads, so that the last read wins
 
@@ -25,13 +25,24 @@ type machine struct {
 	tree *topology.Tree // with devices moved to their places in the file
 }
 
+// newTreeReader returns a function that reads the tree below a root of sysfs.
+func newTreeReader(root string) func() (*topology.Tree, error) {
+	return func() (*topology.Tree, error) {
+		tree, err := topology.Read(os.DirFS(root))
+		if err != nil {
+			return nil, fmt.Errorf("read the PCI tree below %s: %w", root, err)
+		}
+		return tree, nil
+	}
+}
+
 // read reads and stores the tree, and returns it as in sysfs.
 func (m *machine) read() (*topology.Tree, error) {
 	m.reading.Lock()
 	defer m.reading.Unlock()
-	tree, err := topology.Read(os.DirFS(m.root))
+	tree, err := m.source()
 	if err != nil {
-		return nil, fmt.Errorf("read the PCI tree below %s: %w", m.root, err)
+		return nil, err
 	}
 	placed := tree
 	if m.file != nil {

@@ -30,7 +30,7 @@ func TestTreeIsReadOncePerChange(t *testing.T) {
 		}
 		return device.Announcement{Own: own, Devices: []device.Device{{ID: id, Address: address, Healthy: healthy}}}
 	}
-	m := &machine{root: root}
+	m := &machine{source: newTreeReader(root)}
 	if _, err := m.read(); err != nil {
 		t.Fatal(err)
 	}

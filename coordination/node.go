@@ -37,18 +37,24 @@ func New(config Config) (*Node, error) {
 	if err := checkRunDir(config.RunDir); err != nil {
 		return nil, err
 	}
-	machine := &machine{root: config.SysRoot, file: config.Topology}
+	if config.Tree == nil {
+		config.Tree = newTreeReader(config.SysRoot)
+	}
+	machine := &machine{source: config.Tree, file: config.Topology}
 	if _, err := machine.read(); err != nil {
 		return nil, err
 	}
 	if config.Intent.Sources == nil {
 		config.Intent.Sources = intent.Default
 	}
+	if config.Socket == nil {
+		config.Socket = unixSocket{config.RunDir}
+	}
 	n := &Node{config: config, machine: machine, handouts: map[device.Kind]handoutReader{}}
 	for _, kind := range []device.Kind{device.GPU, device.VF} {
 		n.handouts[kind] = newHandoutReader(config.Log, config.RunDir, kind)
 	}
-	conn, err := dial(config.RunDir)
+	conn, err := dialSocket(config.Socket, config.RunDir)
 	if err != nil {
 		return nil, err
 	}

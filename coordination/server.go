@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
@@ -32,16 +33,17 @@ type nodeServer struct {
 	api.UnimplementedCoordinationServer
 	coordinator *admission.Coordinator
 	remarks     remarks
+	clients     credentials.TransportCredentials // check of clients
 	log         *slog.Logger
 	peers       peers
 }
 
 // serve answers on a listener until ctx is done, and returns when all calls in flight are answered, or after
 // stopTimeout. Before the wait, serve calls stopping.
-func (s *nodeServer) serve(ctx context.Context, listener *net.UnixListener, stopping func()) error {
-	g := newTransport(s, s.log)
+func (s *nodeServer) serve(ctx context.Context, listener net.Listener, stopping func()) error {
+	g := newTransport(s, s.clients, s.log)
 	done := make(chan error, 1)
-	go func() { done <- g.Serve(newLimitedListener(listener)) }()
+	go func() { done <- g.Serve(listener) }()
 	select {
 	case err := <-done:
 		stopping()

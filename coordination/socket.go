@@ -11,8 +11,55 @@ import (
 	"os"
 	"sync"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
 	"github.com/tandem-k8s/tandem/coordination/fswatch"
 )
+
+// Socket connects the plugins of a node.
+type Socket interface {
+	// Dial returns a client with the options of the protocol. The client connects on the first call.
+	Dial(options ...grpc.DialOption) (*grpc.ClientConn, error)
+	// Listen binds the socket. Must be called with the lock.
+	Listen() (net.Listener, error)
+	// Credentials returns the server's check of clients.
+	Credentials() credentials.TransportCredentials
+	// AwaitReplaced returns an error after a replacement of the socket, nil after ctx is done. Each check calls
+	// looked.
+	AwaitReplaced(ctx context.Context, looked func()) error
+	// Remove removes the socket.
+	Remove() error
+}
+
+// unixSocket is the unix socket in a run directory.
+type unixSocket struct{ runDir string }
+
+// Dial returns a client that checks the server.
+func (s unixSocket) Dial(options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	options = append(options, grpc.WithTransportCredentials(peerCredentials{}))
+	return grpc.NewClient("unix:"+SocketPath(s.runDir), options...)
+}
+
+// Listen binds the socket, for a limited number of connections.
+func (s unixSocket) Listen() (net.Listener, error) {
+	listener, err := listen(s.runDir)
+	if err != nil {
+		return nil, err
+	}
+	return newLimitedListener(listener), nil
+}
+
+// Credentials returns the check of a peer's user.
+func (unixSocket) Credentials() credentials.TransportCredentials { return peerCredentials{} }
+
+// AwaitReplaced watches the file.
+func (s unixSocket) AwaitReplaced(ctx context.Context, looked func()) error {
+	return awaitReplaced(ctx, s.runDir, looked)
+}
+
+// Remove removes the file.
+func (s unixSocket) Remove() error { return removeSocket(s.runDir) }
 
 // listen binds the coordination socket. Must be called with the lock: an existing socket then belongs to an
 // ended process. The caller removes the socket, unless another process has replaced the socket.

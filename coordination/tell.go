@@ -59,23 +59,24 @@ func serveTeller(ctx context.Context, runDir string, teller Teller, log *slog.Lo
 		return err
 	}
 	defer release()
-	listener, err := listen(runDir)
+	socket := unixSocket{runDir}
+	listener, err := socket.Listen()
 	if err != nil {
 		return err
 	}
 	log.Info("serving status", "socket", SocketPath(runDir))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	g := newTransport(tellerServer{teller: teller}, log)
+	g := newTransport(tellerServer{teller: teller}, socket.Credentials(), log)
 	served, looked := make(chan error, 1), make(chan struct{})
 	go func() {
-		err := g.Serve(newLimitedListener(listener))
+		err := g.Serve(listener)
 		cancel(err)
 		served <- err
 	}()
 	go func() {
 		defer close(looked)
-		if err := awaitReplaced(ctx, runDir, func() {}); err != nil {
+		if err := socket.AwaitReplaced(ctx, func() {}); err != nil {
 			cancel(err)
 		}
 	}()
@@ -88,7 +89,7 @@ func serveTeller(ctx context.Context, runDir string, teller Teller, log *slog.Lo
 	if errors.Is(context.Cause(ctx), errReplaced) {
 		return errReplaced // the path now belongs to another process
 	}
-	return removeSocket(runDir)
+	return socket.Remove()
 }
 
 // tellerServer serves a Teller on the socket.

@@ -28,7 +28,7 @@ type term struct {
 // writing is done. A panic ends the term.
 func (t *term) begin(ctx, writing context.Context, checked func()) {
 	t.start(&t.others, func() error { return t.coordinator.StayTidy(ctx) })
-	t.start(&t.others, func() error { return awaitReplaced(ctx, t.config.RunDir, checked) })
+	t.start(&t.others, func() error { return t.config.Socket.AwaitReplaced(ctx, checked) })
 	t.start(&t.others, func() error {
 		if err := t.sources.Run(ctx); err != nil {
 			t.config.Log.Error("reading pods from the API server failed; not retrying", "error", err)
@@ -55,7 +55,7 @@ func (t *term) start(group *sync.WaitGroup, work func() error) {
 // no longer changes, other work ends, the socket is removed, and the last write begins. It calls serving with
 // the server and at the end with nil, and checked after each check of the socket.
 func (t *term) serve(
-	ctx context.Context, listener *net.UnixListener, serving func(*nodeServer), checked func(),
+	ctx context.Context, listener net.Listener, serving func(*nodeServer), checked func(),
 ) error {
 	ctx, t.end = context.WithCancelCause(ctx)
 	defer t.end(nil)
@@ -63,7 +63,8 @@ func (t *term) serve(
 	defer save()
 	t.begin(ctx, writing, checked)
 	own := &nodeServer{
-		coordinator: t.coordinator, remarks: remarks{t.config, t.sources}, log: t.config.Log,
+		coordinator: t.coordinator, remarks: remarks{t.config, t.sources},
+		clients: t.config.Socket.Credentials(), log: t.config.Log,
 	}
 	serving(own)
 	err := own.serve(ctx, listener, func() { serving(nil) })
@@ -76,7 +77,7 @@ func (t *term) serve(
 	case survive.Panicked(cause):
 		err = cause
 	}
-	return errors.Join(err, removeSocket(t.config.RunDir))
+	return errors.Join(err, t.config.Socket.Remove())
 }
 
 // Timeouts at the end of a term. Work is abandoned if a disk hangs.

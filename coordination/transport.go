@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -21,23 +22,26 @@ var reconnect = backoff.Config{
 	BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond,
 }
 
-// dial returns a client of the coordination socket. The client connects on the first call and reconnects as
-// needed.
-func dial(runDir string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix:"+SocketPath(runDir),
-		grpc.WithTransportCredentials(peerCredentials{}),
+// dial returns a client of the coordination socket in a run directory. The client connects on the first call
+// and reconnects as needed.
+func dial(runDir string) (*grpc.ClientConn, error) { return dialSocket(unixSocket{runDir}, runDir) }
+
+// dialSocket returns a client of a socket; the name is for errors.
+func dialSocket(socket Socket, name string) (*grpc.ClientConn, error) {
+	conn, err := socket.Dial(
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}))
 	if err != nil {
-		return nil, fmt.Errorf("open coordination client in %s: %w", runDir, err)
+		return nil, fmt.Errorf("open coordination client in %s: %w", name, err)
 	}
 	return conn, nil
 }
 
-// newTransport returns a gRPC server with a service, which limits clients and panics.
-func newTransport(service api.CoordinationServer, log *slog.Logger) *grpc.Server {
-	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(log),
-		survivingStreams(log))...)
+// newTransport returns a gRPC server with a service, which checks clients, and limits clients and panics.
+func newTransport(
+	service api.CoordinationServer, clients credentials.TransportCredentials, log *slog.Logger,
+) *grpc.Server {
+	g := grpc.NewServer(append(limits(), grpc.Creds(clients), survivingCalls(log), survivingStreams(log))...)
 	api.RegisterCoordinationServer(g, service)
 	return g
 }

@@ -34,21 +34,13 @@ const (
 // directory cannot be used or if Watch returns an error. An absent, restarting or rejecting kubelet is not an
 // error.
 func (s *Server) Run(ctx context.Context) error {
-	folder, err := openFolder(s.dir, s.log)
+	serve, err := s.connect()
 	if err != nil {
 		return err
-	}
-	removed, err := removeStale(s.dir, s.resource.Name())
-	if err != nil {
-		return err
-	}
-	if len(removed) > 0 {
-		s.log.Info("removed old sockets", "sockets", removed)
 	}
 	g, working := errgroup.WithContext(ctx)
-	g.Go(func() error { return folder.run(working) })
 	g.Go(func() error { return s.resource.Watch(working, s.devices.publish) })
-	g.Go(func() error { return s.stayRegistered(working, folder) })
+	g.Go(func() error { return serve(working) })
 	g.Go(func() error { return s.stayRetiring(working) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("offer %s: %w", s.resource.Name(), err)
@@ -56,15 +48,61 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// stayRegistered registers, and registers again after each failure or end of a registration. It starts when a
-// device list exists.
-func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
+// connect prepares the way to the kubelet. The returned function serves the kubelet until ctx is done.
+func (s *Server) connect() (serve func(ctx context.Context) error, err error) {
+	if s.serve != nil {
+		return s.serveDirectly, nil
+	}
+	folder, err := openFolder(s.dir, s.log)
+	if err != nil {
+		return nil, err
+	}
+	removed, err := removeStale(s.dir, s.resource.Name())
+	if err != nil {
+		return nil, err
+	}
+	if len(removed) > 0 {
+		s.log.Info("removed old sockets", "sockets", removed)
+	}
+	return func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return folder.run(ctx) })
+		g.Go(func() error { return s.stayRegistered(ctx, folder) })
+		return g.Wait()
+	}, nil
+}
+
+// serveDirectly serves a kubelet without sockets until ctx is done.
+func (s *Server) serveDirectly(ctx context.Context) error {
+	s.awaitList(ctx)
+	s.observer.Offered(s.resource.Name())
+	stopping := make(chan struct{})
+	stop := closeOnce(stopping)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	return s.serve(ctx, &service{
+		Server: s, stopping: stopping,
+		streamBegan: func() { s.observer.Registered(s.resource.Name()) },
+		streamEnded: func() { s.observer.Unregistered(s.resource.Name(), errStreamEnded) },
+	})
+}
+
+// awaitList waits for the first device list until ctx is done.
+func (s *Server) awaitList(ctx context.Context) {
 	if _, published, changed := s.devices.latest(); !published {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil
 		}
+	}
+}
+
+// stayRegistered registers, and registers again after each failure or end of a registration. It starts when a
+// device list exists.
+func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
+	s.awaitList(ctx)
+	if ctx.Err() != nil {
+		return nil
 	}
 	s.observer.Offered(s.resource.Name())
 	var pause backoff

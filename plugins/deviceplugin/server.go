@@ -30,7 +30,10 @@ type Options struct {
 	// Allocatable returns the kubelet's allocatable devices of a resource, or nil if unknown.
 	Allocatable func(ctx context.Context, resource string) (ids []string, err error)
 	Observer    RegistrationObserver // may be nil
-	Log         *slog.Logger
+	// Serve serves the plugin to a kubelet until ctx is done, in place of the sockets below KubeletDir, for
+	// simulations of a node; nil for the sockets.
+	Serve func(ctx context.Context, plugin v1beta1.DevicePluginServer) error
+	Log   *slog.Logger
 }
 
 // Server serves one Resource to the kubelet.
@@ -43,6 +46,7 @@ type Server struct {
 	kubeletDir  string
 	needed      func() (map[string]bool, error)
 	allocatable func(ctx context.Context, resource string) ([]string, error)
+	serve       func(ctx context.Context, plugin v1beta1.DevicePluginServer) error // nil for sockets
 	observer    RegistrationObserver
 	log         *slog.Logger
 }
@@ -61,6 +65,7 @@ func New(options Options, resource Resource) (*Server, error) {
 		kubeletDir:  options.KubeletDir,
 		needed:      options.Needed,
 		allocatable: options.Allocatable,
+		serve:       options.Serve,
 		observer:    options.Observer,
 		log:         options.Log.With("resource", name),
 	}

@@ -17,6 +17,7 @@ import (
 type entry struct {
 	PodUID, ContainerName, ResourceName string
 	DeviceIDs                           map[int][]string
+	AllocResp                           []byte `json:",omitempty"`
 }
 
 // write writes the devices of all containers to the checkpoint.
@@ -31,9 +32,11 @@ func (k *Kubelet) write() error {
 		for _, name := range slices.Sorted(maps.Keys(k.held[of])) {
 			ids := k.held[of][name]
 			content.Data.PodDeviceEntries = append(content.Data.PodDeviceEntries,
-				entry{of.uid, of.container, name, map[int][]string{-1: ids}})
+				entry{of.uid, of.container, name, map[int][]string{-1: ids}, k.responses[of][name]})
 		}
 	}
+	content.Data.RegisteredDevices = k.registered
+	maps.DeleteFunc(k.responses, func(of holder, _ map[string][]byte) bool { return k.held[of] == nil })
 	encoded, err := json.Marshal(content)
 	if err != nil {
 		return fmt.Errorf("encode the checkpoint: %w", err)

@@ -52,6 +52,8 @@ type Trouble struct {
 type Kubelet struct {
 	Devices map[string][]device.Device // healthy devices by resource
 	None    bool                       // topologyManagerPolicy is none instead of restricted
+	First   string                     // the resource that a container gets first; "" for a random order
+	plugins                            // data of the plugins
 	Trouble Trouble
 	Now     func() time.Time
 	Trace   []string // log of events
@@ -271,7 +273,7 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 		c.Choice[name] = k.aligned(name, nodes)
 	}
 	names := slices.Sorted(maps.Keys(c.Requests))
-	k.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	k.order(names)
 	for i, name := range names {
 		if i > 0 && k.happens(k.Trouble.Fail) {
 			return errors.New("failed between two resources")
@@ -384,6 +386,7 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugi
 		k.held[of] = kubelet.Devices{}
 	}
 	k.held[of][name] = ids
+	k.keepResponse(of, name, c)
 	for _, id := range ids {
 		if c.Role == intent.Init {
 			p.reuse[name][id] = true

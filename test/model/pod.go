@@ -34,6 +34,8 @@ type Container struct {
 	Requests map[string]int
 	Devices  kubelet.Devices // allocated devices
 
+	Responses map[string][]byte // answers to Allocate by resource, set by Plugins; for the checkpoint
+
 	Asked  []string            // resources with a GetPreferredAllocation, in that order
 	Reused bool                // the container got a device of an init container
 	Choice map[string][]string // free devices on the NUMA nodes at admission, by resource

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"path"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// fault is a fault of a plugin's next call of the coordinator.
+type fault struct {
+	kind   callFault
+	method string        // the first call of this method
+	late   time.Duration // of a late call
+	strike func()        // of a killed server
+}
+
+// callFault is a kind of fault.
+type callFault string
+
+// Kinds of faults of calls.
+const (
+	lostQuestion callFault = "a question to the coordinator is lost"
+	lostAnswer   callFault = "an answer of the coordinator is lost"
+	lateQuestion callFault = "a question to the coordinator is late"
+	lateAnswer   callFault = "an answer of the coordinator is late"
+	doubled      callFault = "a question to the coordinator comes twice"
+	cutOff       callFault = "the connection is cut amid an answer"
+	killBefore   callFault = "the server is killed before it has a question"
+	killAfter    callFault = "the server is killed before its answer arrives"
+)
+
+var callFaults = []callFault{
+	lostQuestion, lostAnswer, lateQuestion, lateAnswer, doubled, cutOff, killBefore, killAfter,
+}
+
+// arm makes the next call of the plugin fail.
+func (s *socket) arm(f *fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault, s.cut = f, nil
+}
+
+// take returns the fault for a call, once; nil for none.
+func (s *socket) take(method string) *fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.fault
+	if f == nil || f.method != method {
+		return nil
+	}
+	s.fault = nil
+	return f
+}
+
+// call makes one call of the coordinator, with its fault.
+func (s *socket) call(
+	ctx context.Context, method string, q, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	options ...grpc.CallOption,
+) error {
+	ask := func() error { return invoke(ctx, method, q, answer, conn, options...) }
+	f := s.take(path.Base(method))
+	if f == nil {
+		return ask()
+	}
+	switch f.kind {
+	case lostQuestion:
+		return never(ctx)
+	case lostAnswer:
+		_ = ask()
+		return never(ctx)
+	case lateQuestion:
+		pause(ctx, f.late)
+	case lateAnswer:
+		err := ask()
+		pause(ctx, f.late)
+		if ctx.Err() != nil {
+			return never(ctx)
+		}
+		return err
+	case doubled:
+		_ = ask()
+	case cutOff:
+		return s.cutAnswer(ask)
+	case killBefore:
+		f.strike()
+	case killAfter:
+		_ = ask()
+		f.strike()
+		return status.Error(codes.Unavailable, "connection reset by peer")
+	}
+	return ask()
+}
+
+// cutAnswer makes a call, and cuts the connection while the answer is on its way.
+func (s *socket) cutAnswer(ask func() error) error {
+	cut := make(chan struct{})
+	s.mu.Lock()
+	s.cut = cut
+	s.mu.Unlock()
+	result := make(chan error, 1)
+	go func() { result <- ask() }()
+	synctest.Wait()
+	close(cut)
+	return <-result
+}
+
+// sleep waits for a time of the virtual clock.
+func sleep(d time.Duration) { <-time.After(d) }
+
+// pause waits, at most until ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// never waits until ctx is done.
+func never(ctx context.Context) error {
+	<-ctx.Done()
+	return status.FromContextError(ctx.Err()).Err()
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"io/fs"
+	"sync"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// amd is the PCI vendor ID of the GPUs that a machine offers.
+const amd = 0x1002
+
+// layout is a recorded machine with a number of VFs on each PF.
+type layout struct {
+	sys  fs.FS
+	tree *topology.Tree
+}
+
+// layouts are the machines that a process has read, by name and number of VFs.
+var layouts struct {
+	sync.Mutex
+	known map[layoutName]layout
+}
+
+type layoutName struct {
+	machine string
+	vfs     int
+}
+
+// load returns a layout, from memory if possible.
+func load(name layoutName) (layout, error) {
+	layouts.Lock()
+	defer layouts.Unlock()
+	if l, ok := layouts.known[name]; ok {
+		return l, nil
+	}
+	machine, err := machines.Load(name.machine, name.vfs)
+	if err != nil {
+		return layout{}, err
+	}
+	l := layout{sys: machine.FS()}
+	if l.tree, err = topology.Read(l.sys); err != nil {
+		return layout{}, err
+	}
+	if layouts.known == nil {
+		layouts.known = map[layoutName]layout{}
+	}
+	layouts.known[name] = l
+	return l, nil
+}
+
+// hardware is the machine of a node, which can change. Its methods are safe for concurrent use.
+type hardware struct {
+	machine string
+
+	mu       sync.Mutex
+	vfs      int // on each PF
+	now      layout
+	gone     map[string]bool // GPUs off the bus, by ID
+	noDriver bool            // of the GPUs
+	watchers map[int]func()
+	next     int
+}
+
+// newHardware returns a machine without faults.
+func newHardware(machine string, vfs int) (*hardware, error) {
+	now, err := load(layoutName{machine, vfs})
+	if err != nil {
+		return nil, err
+	}
+	return &hardware{
+		machine: machine, vfs: vfs, now: now, gone: map[string]bool{}, watchers: map[int]func(){},
+	}, nil
+}
+
+// Open opens a file of sysfs as it is now.
+func (h *hardware) Open(name string) (fs.File, error) { return h.layout().sys.Open(name) }
+
+// ReadLink reads a link of sysfs as it is now.
+func (h *hardware) ReadLink(name string) (string, error) { return fs.ReadLink(h.layout().sys, name) }
+
+// Lstat describes a file of sysfs as it is now.
+func (h *hardware) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(h.layout().sys, name) }
+
+func (h *hardware) layout() layout {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+// tree returns the PCI tree.
+func (h *hardware) tree() (*topology.Tree, error) { return h.layout().tree, nil }
+
+// gpus returns the GPUs that the driver shows, and false without a driver.
+func (h *hardware) gpus() (found []*topology.Device, driver bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for d := range h.now.tree.Devices() {
+		if d.Class.IsGPU() && d.Vendor == amd && !h.gone[d.Address.String()] && !h.noDriver {
+			found = append(found, d)
+		}
+	}
+	return found, !h.noDriver
+}
+
+// change changes the machine and notifies the plugins.
+func (h *hardware) change(edit func()) {
+	h.mu.Lock()
+	edit()
+	watchers := make([]func(), 0, len(h.watchers))
+	for _, changed := range h.watchers {
+		watchers = append(watchers, changed)
+	}
+	h.mu.Unlock()
+	for _, changed := range watchers {
+		changed()
+	}
+}
+
+// setVFs creates a number of VFs on each PF, in place of the present VFs.
+func (h *hardware) setVFs(vfs int) error {
+	now, err := load(layoutName{h.machine, vfs})
+	if err == nil {
+		h.change(func() { h.vfs, h.now = vfs, now })
+	}
+	return err
+}
+
+// watch calls changed after each change until ctx is done.
+func (h *hardware) watch(ctx context.Context, changed func()) error {
+	h.mu.Lock()
+	id := h.next
+	h.next++
+	h.watchers[id] = changed
+	h.mu.Unlock()
+	changed()
+	<-ctx.Done()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.watchers, id)
+	return nil
+}
+
+// kindOf returns the kind of a resource of the model.
+func kindOf(resource string) device.Kind {
+	if resource == model.GPUs {
+		return device.GPU
+	}
+	return device.VF
+}

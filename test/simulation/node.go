@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tandem-k8s/tandem/cluster/publish"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/test/model"
+)
+
+// Options are the properties of a node that a promise must not depend on.
+type Options struct {
+	Machine         string
+	VFs             int           // on each PF
+	Source          intent.Source // "" for PodResources alone
+	None            bool          // the Topology Manager has policy none
+	ExcludeTopology bool          // VFs have no NUMA node
+	OneProcess      bool          // both plugins are one process
+	Published       bool          // plugins publish the node, and the scheduler's verdicts are compared
+}
+
+// Node is a node with the model of a kubelet. Its methods must be called by one goroutine, in a bubble of
+// package synctest.
+type Node struct {
+	options   Options
+	dir       string
+	log       *slog.Logger
+	hardware  *hardware
+	network   network
+	endpoints endpoints
+	kubelet   *model.Kubelet
+	records   *records
+	processes []*process
+	dying     []*process // killed, and not yet ended
+	forks     int        // run directories of killed servers
+	buried    int        // those removed
+	observer  observer
+	board     board
+	story     story
+	sent      map[string][]device.Device // the devices of the kubelet's last update
+}
+
+// Plugins of the two processes of a node.
+const (
+	gpuProcess  = "tandem-gpu"
+	rdmaProcess = "tandem-rdma"
+)
+
+// newNode makes a node with its kubelet, in an empty directory, and starts no process.
+func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node, error) {
+	machine, err := newHardware(options.Machine, options.VFs)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		options: options, dir: dir, log: log, hardware: machine, sent: map[string][]device.Device{},
+		endpoints: endpoints{all: map[string][]*endpoint{}},
+		board:     board{watchers: map[chan<- publish.Change]bool{}},
+	}
+	if n.kubelet, err = model.New(n.kubeletDir(), map[string][]device.Device{}, seed); err != nil {
+		return nil, err
+	}
+	n.kubelet.None = options.None
+	n.records = &records{
+		kubelet: n.kubelet, server: options.Source == intent.APIServer, absent: map[string]bool{},
+		late: map[string]time.Duration{},
+	}
+	return n, n.writeFiles()
+}
+
+// writeFiles writes the configurations of the kubelet and of the VFs.
+func (n *Node) writeFiles() error {
+	pools := fmt.Sprintf(`{"resourceList": [{"resourceName": "vf", "resourcePrefix": "nvidia.com",
+		"excludeTopology": %t, "selectors": {"isRdma": true}, "tandem": {"pairs": true}}]}`,
+		n.options.ExcludeTopology)
+	for name, content := range map[string]string{
+		filepath.Join(n.kubeletDir(), "config.yaml"): "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
+			"kind: KubeletConfiguration\ntopologyManagerPolicy: " + n.policy() + "\n",
+		n.poolsFile(): pools,
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			return fmt.Errorf("write a configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// policy returns the policy of the kubelet's Topology Manager.
+func (n *Node) policy() string {
+	if n.options.None {
+		return "none"
+	}
+	return "restricted"
+}
+
+func (n *Node) runDir() string     { return filepath.Join(n.dir, "run") }
+func (n *Node) kubeletDir() string { return filepath.Join(n.dir, "kubelet") }
+func (n *Node) poolsFile() string  { return filepath.Join(n.dir, "pools.json") }
+
+// names lists the processes of the node.
+func (n *Node) names() []string {
+	if n.options.OneProcess {
+		return []string{gpuProcess}
+	}
+	return []string{gpuProcess, rdmaProcess}
+}
+
+// begin starts a process.
+func (n *Node) begin(name string) error {
+	resources := []string{model.GPUs, model.VFs}
+	if name == rdmaProcess {
+		resources = resources[1:]
+	} else if !n.options.OneProcess {
+		resources = resources[:1]
+	}
+	p, err := n.start(name, resources)
+	if err == nil {
+		n.processes = append(n.processes, p)
+	}
+	return err
+}
+
+// finish ends a process in order.
+func (n *Node) finish(p *process) error {
+	p.cancel()
+	n.processes = slices.DeleteFunc(n.processes, func(o *process) bool { return o == p })
+	n.dying = append(n.dying, p)
+	return n.bury()
+}
+
+// process returns a living process of a name, nil for none.
+func (n *Node) process(name string) *process {
+	i := slices.IndexFunc(n.processes, func(p *process) bool { return p.name == name && !p.killed.Load() })
+	if i < 0 {
+		return nil
+	}
+	return n.processes[i]
+}
+
+// server returns the process with the coordination server, nil for none.
+func (n *Node) server() *process {
+	i := slices.IndexFunc(n.processes, func(p *process) bool { return !p.killed.Load() && p.serves() })
+	if i < 0 {
+		return nil
+	}
+	return n.processes[i]
+}
+
+// forkRunDir separates a killed server from the run directory: the server keeps the directory with its lock
+// and open files, and the node gets a copy. Other processes use paths only.
+func (n *Node) forkRunDir(p *process) error {
+	if !p.serves() {
+		return nil
+	}
+	n.forks++
+	left := fmt.Sprint(n.runDir(), ".", n.forks)
+	if err := os.Rename(n.runDir(), left); err != nil {
+		return fmt.Errorf("leave the run directory to a killed process: %w", err)
+	}
+	return linkFiles(left, n.runDir())
+}
+
+// linkFiles makes a copy of a directory with links to its files: nobody writes into an existing file. The
+// lock and unfinished files are no part of the copy.
+func linkFiles(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("copy the run directory: %w", err)
+		}
+		copied := filepath.Join(to, strings.TrimPrefix(path, from))
+		switch {
+		case entry.IsDir():
+			return os.Mkdir(copied, 0o700)
+		case entry.Name() == "lock" || filepath.Ext(path) == ".new":
+			return nil
+		default:
+			return os.Link(path, copied)
+		}
+	})
+}
+
+// burial is the time in which an ended process has left.
+const burial = 300 * time.Millisecond
+
+// bury waits for the end of processes, always for the same time.
+func (n *Node) bury() error {
+	n.processes = slices.DeleteFunc(n.processes, func(p *process) bool {
+		if p.killed.Load() {
+			n.dying = append(n.dying, p)
+		}
+		return p.killed.Load()
+	})
+	if len(n.dying) == 0 {
+		return nil
+	}
+	sleep(burial)
+	for _, p := range n.dying {
+		if err := <-p.done; err != nil {
+			return fmt.Errorf("end %s: %w", p.name, err)
+		}
+	}
+	n.dying = nil
+	for ; n.buried < n.forks; n.buried++ {
+		if err := os.RemoveAll(fmt.Sprint(n.runDir(), ".", n.buried+1)); err != nil {
+			return fmt.Errorf("remove the run directory of a killed process: %w", err)
+		}
+	}
+	return nil
+}
+
+// stop ends all processes in order.
+func (n *Node) stop() error {
+	for len(n.processes) > 0 {
+		if err := n.finish(n.processes[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync waits until all processes are idle, and applies the plugins' lists in the kubelet.
+func (n *Node) sync() error {
+	synctest.Wait()
+	for _, resource := range []string{model.GPUs, model.VFs} {
+		devices, err := n.endpoints.healthy(resource)
+		if err != nil {
+			return err
+		}
+		if slices.Equal(devices, n.sent[resource]) {
+			continue
+		}
+		n.sent[resource] = devices
+		n.story.add(fmt.Sprintf("%d %s are healthy", len(devices), resource))
+		if err := n.kubelet.Update(resource, devices); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep stores the answer of a plugin for the checkpoint.
+func keep(c *model.Container, resource string, answer proto.Message) error {
+	encoded, err := proto.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("encode an Allocate answer: %w", err)
+	}
+	if c.Responses == nil {
+		c.Responses = map[string][]byte{}
+	}
+	c.Responses[resource] = encoded
+	return nil
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// levels counts pairs by distance.
+type levels [topology.Levels]int
+
+// apart returns the number of pairs that are not on one switch.
+func (l levels) apart() (n int) {
+	for level, count := range l {
+		if !topology.Level(level).SameSwitch() {
+			n += count
+		}
+	}
+	return n
+}
+
+// choose returns the best choice.
+func (s *Simulation) choose(halves map[string]placement.Half) (placement.Choice, error) {
+	var request placement.Request
+	for _, resource := range []string{model.GPUs, model.VFs} {
+		kindOf(resource).AddTo(&request, halves[resource])
+	}
+	return placement.Choose(s.hardware.layout().tree, request)
+}
+
+// newLevels counts the pairs of a choice.
+func newLevels(choice placement.Choice) (l levels) {
+	for _, p := range choice.Pairs {
+		l[p.Distance.Level]++
+	}
+	return l
+}
+
+// held returns devices as the half of a container that holds the devices.
+func (s *Simulation) held(resource string, ids []string) placement.Half {
+	half := placement.Half{Count: len(ids)}
+	for _, d := range s.kubelet.Devices[resource] {
+		if slices.Contains(ids, d.ID) {
+			half.Held = append(half.Held, d.Placed())
+		}
+	}
+	half.Count = len(half.Held)
+	return half
+}
+
+// open returns the choice of a container at its admission, of devices that are still healthy.
+func (s *Simulation) open(c *model.Container, resource string) placement.Half {
+	half := placement.Half{Count: c.Requests[resource]}
+	for _, d := range s.kubelet.Devices[resource] {
+		if slices.Contains(c.Choice[resource], d.ID) {
+			half.Free = append(half.Free, d.Placed())
+		}
+	}
+	half.Count = min(half.Count, len(half.Free))
+	return half
+}
+
+// pairsOf returns the devices of a container as a choice.
+func (s *Simulation) pairsOf(c *model.Container) (placement.Choice, error) {
+	return s.choose(map[string]placement.Half{
+		model.GPUs: s.held(model.GPUs, c.Devices[model.GPUs]), model.VFs: s.held(model.VFs, c.Devices[model.VFs]),
+	})
+}
+
+// levelsOf returns the distances of a container's pairs, for people; "" for a container without pairs.
+func (s *Simulation) levelsOf(c *model.Container) string {
+	if len(c.Devices[model.GPUs]) == 0 || len(c.Devices[model.VFs]) == 0 {
+		return ""
+	}
+	got, err := s.pairsOf(c)
+	return fmt.Sprint(newLevels(got), err)
+}
+
+// checkPairs: the pairs of a container are as good as the best of the devices that were free.
+func (s *Simulation) checkPairs(p *model.Pod, c *model.Container) {
+	choice, err := s.pairsOf(c)
+	if err != nil {
+		s.wrong(brokenContract, "%v", err)
+		return
+	}
+	got := newLevels(choice)
+	if p.Alignment == intent.Required && s.options.Source != "" && got.apart() > 0 {
+		s.wrong(notEnforced, "%s/%s %v has %v", p.Name, c.Name, c.Devices, got)
+	}
+	if c.Reused || len(c.Asked) < 2 || s.options.Source == "" {
+		return
+	}
+	choice, err = s.choose(map[string]placement.Half{
+		model.GPUs: s.open(c, model.GPUs), model.VFs: s.open(c, model.VFs),
+	})
+	if best := newLevels(choice); err != nil || got != best {
+		s.wrong(notBest, "%s/%s %v has %v, best %v, %v", p.Name, c.Name, c.Requests, got, best, err)
+	}
+}
+
+// isApart reports whether a container with devices cannot have all its pairs on one switch each.
+func (s *Simulation) isApart(p *model.Pod, c *model.Container, resource string, ids []string) bool {
+	halves := map[string]placement.Half{}
+	for name := range c.Requests {
+		has := c.Devices[name]
+		if name == resource {
+			has = ids
+		}
+		if len(has) > 0 {
+			halves[name] = s.held(name, has)
+		} else {
+			halves[name] = s.open(c, name)
+		}
+	}
+	best, err := s.choose(halves)
+	return p.Inherits(c) || err != nil || newLevels(best).apart() > 0
+}
+
+// checkStatus: in a calm the coordinator's holders are the kubelet's.
+func (s *Simulation) checkStatus() error {
+	if s.options.Source == "" {
+		return nil
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	if differences := s.differences(); len(differences) > 0 {
+		s.wrong(wrongStatus, "%s", strings.Join(differences, "; "))
+	}
+	return nil
+}
+
+// differences returns the differences between the coordinator's holders and the kubelet's, for people.
+func (s *Simulation) differences() (all []string) {
+	server := s.server()
+	if server == nil {
+		return nil
+	}
+	for _, r := range server.member.Resources() {
+		holders := s.kubelet.Holders(r.GetName())
+		for _, d := range r.GetDevices() {
+			id, pod := d.GetDevice().GetId(), holders[d.GetDevice().GetId()]
+			switch {
+			case pod == nil && d.GetAllocated():
+				all = append(all, fmt.Sprintf("%s is free, and counts as held by %s/%s", id, d.GetOwner().GetPod(),
+					d.GetOwner().GetContainer()))
+			case pod != nil && !d.GetAllocated():
+				all = append(all, fmt.Sprintf("%s is held by %s, and counts as free", id, pod.Name))
+			}
+		}
+	}
+	return all
+}

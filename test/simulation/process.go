@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing/fstest"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/test/model"
+)
+
+// process is a process with the plugins of some resources.
+type process struct {
+	name      string
+	resources []string
+	node      *Node
+	socket    *socket
+	member    *coordination.Node
+	log       *slog.Logger
+	killed    atomic.Bool
+	cancel    context.CancelFunc
+	done      chan error
+}
+
+// start starts a process.
+func (n *Node) start(name string, resources []string) (*process, error) {
+	p := &process{
+		name: name, resources: resources, node: n, socket: n.network.newSocket(),
+		log: n.log.With("process", name), done: make(chan error, 1),
+	}
+	var err error
+	if p.member, err = coordination.New(p.config()); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	run := []func(context.Context) error{p.member.Run}
+	for _, resource := range resources {
+		work, err := p.offer(resource)
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", name, err)
+		}
+		run = append(run, work...)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	g, ctx := errgroup.WithContext(ctx)
+	for _, work := range run {
+		g.Go(func() error { return work(ctx) })
+	}
+	go func() { p.done <- g.Wait() }()
+	return p, nil
+}
+
+// config returns the configuration of the process's part in the coordination.
+func (p *process) config() coordination.Config {
+	n := p.node
+	config := coordination.Config{
+		RunDir: n.runDir(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(), Log: p.log, Observer: &n.observer,
+		Socket: p.socket, PodResources: n.records, Tree: n.hardware.tree,
+	}
+	if n.options.Published {
+		config.Publisher = p.publisher()
+	}
+	config.Intent.Sources = intent.Choice{intent.PodResources}
+	if source := n.options.Source; source != "" {
+		config.Intent.Sources = intent.Choice{source, intent.PodResources}
+		config.Intent.Readers = map[intent.Source]intent.Reader{source: n.records.pods}
+	}
+	return config
+}
+
+// offer returns the work of the plugin of a resource.
+func (p *process) offer(resource string) ([]func(context.Context) error, error) {
+	var plugin deviceplugin.Resource
+	var beside func(context.Context) error
+	member := p.member.Member(resource, kindOf(resource))
+	if resource == model.GPUs {
+		found, err := gpu.Discover(backend{p.node.hardware}, 0, p.log)
+		if err != nil {
+			return nil, err
+		}
+		plugin, beside = gpu.NewPlugin(resource, found, member, p.log), found.Run
+	} else {
+		found, err := p.findVFs()
+		if err != nil {
+			return nil, err
+		}
+		host := grants.Host{
+			Sys: p.node.hardware, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
+			DevinfoDir: filepath.Join(p.node.dir, "devinfo"), PairsDir: filepath.Join(p.node.runDir(), "pairs"),
+		}
+		plugin, beside = rdma.NewPlugin(resource, found, host, member, p.log), found.Run
+	}
+	server, err := deviceplugin.New(deviceplugin.Options{
+		KubeletDir: p.node.kubeletDir(), Registration: deviceplugin.Register, Preferred: true,
+		Listed: listed(p.member.Listed(resource)),
+		Needed: func() (map[string]bool, error) { return p.member.Needed(resource) },
+		Serve: func(ctx context.Context, plugin v1beta1.DevicePluginServer) error {
+			return p.node.endpoints.serve(ctx, p, resource, plugin)
+		},
+		Log: p.log,
+	}, plugin)
+	if err != nil {
+		return nil, err
+	}
+	return []func(context.Context) error{beside, server.Run}, nil
+}
+
+// findVFs finds the VFs of the machine as tandem-rdma does.
+func (p *process) findVFs() (*rdma.VFs, error) {
+	n := p.node
+	held := map[string][]string{}
+	granted, err := kubelet.ReadGranted(n.kubeletDir())
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	for _, container := range granted {
+		for resource, ids := range container.Devices {
+			held[resource] = append(held[resource], ids...)
+		}
+	}
+	config, err := pools.ReadConfig(n.poolsFile())
+	if err != nil {
+		return nil, err
+	}
+	finder := pools.Finder{Sys: n.hardware, Tree: n.hardware.tree}
+	return rdma.FindVFs(finder, config, filepath.Join(n.runDir(), "vfs.json"), held, n.hardware.watch, p.log)
+}
+
+// listed translates devices of an earlier process.
+func listed(known []device.Device) []deviceplugin.Device {
+	devices := make([]deviceplugin.Device, 0, len(known))
+	for _, d := range known {
+		devices = append(devices, deviceplugin.Device{ID: d.ID, Nodes: d.NUMA.Numbers()})
+	}
+	return devices
+}
+
+// kill ends the process as SIGKILL does: its connections break, its lock is free, and nothing that it writes
+// later reaches the run directory. Damage changes files before another process reads the files. Must be
+// called at most once; [Node.bury] waits for the end.
+func (p *process) kill(damage func() error) error {
+	p.killed.Store(true)
+	err := errors.Join(p.node.forkRunDir(p), damage())
+	p.socket.kill()
+	p.cancel()
+	return err
+}
+
+// serves reports whether the process has the coordination server.
+func (p *process) serves() bool { return p.member.Role() == coordination.Serves }

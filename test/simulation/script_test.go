@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/scale"
+)
+
+// scriptPods is the number of pods of a sequence.
+const scriptPods = 60
+
+// place runs a seed's sequence in a bubble.
+func place(t *testing.T, seed uint64, variant Variant) []Placement {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	var placed []Placement
+	synctest.Test(t, func(t *testing.T) {
+		var report *Report
+		if placed, report, err = Place(dir, seed, variant, scriptPods, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		if report.Violation != "" {
+			t.Errorf("%+v: %s", variant, report)
+		}
+	})
+	return placed
+}
+
+// TestCircumstances: by the rules of the package comment, pods have the same pairs, or as good ones.
+func TestCircumstances(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(scale.Rounds(40)) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			base := Variant{Options: OptionsOf(seed), First: model.GPUs}
+			base.Source, base.OneProcess = intent.PodsAPI, false
+			want := place(t, seed, base)
+			for name, change := range map[string]func(*Variant){
+				"kubelet":     func(v *Variant) { v.Source = intent.Kubelet },
+				"api-server":  func(v *Variant) { v.Source = intent.APIServer },
+				"one process": func(v *Variant) { v.OneProcess = true },
+				"restarts":    func(v *Variant) { v.Restarts = true },
+			} {
+				variant := base
+				change(&variant)
+				if diff := cmp.Diff(want, place(t, seed, variant)); diff != "" {
+					t.Errorf("%s (-base +variant):\n%s", name, diff)
+				}
+			}
+			variant := base
+			variant.First = model.VFs
+			comparePairs(t, want, place(t, seed, variant))
+		})
+	}
+}
+
+// comparePairs compares distances up to the first container with other devices.
+func comparePairs(t *testing.T, want, got []Placement) {
+	t.Helper()
+	for i := range want {
+		if want[i].Levels != got[i].Levels {
+			t.Errorf("VFs first (-base +variant):\n%s", cmp.Diff(want[i], got[i]))
+			return
+		}
+		if !cmp.Equal(want[i].Devices, got[i].Devices) {
+			return
+		}
+	}
+}

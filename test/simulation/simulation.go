@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/test/model"
+)
+
+// Numbers of steps of a cycle: a storm, then a calm.
+const (
+	stormSteps = 12
+	calmSteps  = 12
+)
+
+// Simulation is a node under faults that depend on a seed alone.
+type Simulation struct {
+	*Node
+	seed    uint64
+	random  *rand.Rand // of pods and time
+	faults  *rand.Rand
+	raging  bool
+	judging bool // a calm: every promise holds
+
+	unwritten []byte // the coordinator's file before the call in progress
+	broken    string
+	happened  map[string]int
+	steps     int
+	admitted  int
+	asked     int // questions of the kubelet
+}
+
+// OptionsOf returns the properties of a seed's node.
+func OptionsOf(seed uint64) Options {
+	return Options{
+		Machine:         []string{"oci-mi300x-derived", "amd-mi250-16gcd-8nic"}[seed/2%2],
+		VFs:             1 + int(seed%2),
+		Source:          []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer, ""}[seed/3%4],
+		None:            seed%5 == 1,
+		ExcludeTopology: seed%3 == 0,
+		OneProcess:      seed%7 == 3,
+		Published:       seed%2 == 0,
+	}
+}
+
+// Run runs a seed for at most a number of steps, until a violation, in a bubble of package synctest. The
+// directory must be empty.
+func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) (*Report, error) {
+	node, err := newNode(dir, seed, options, log)
+	if err != nil {
+		return nil, err
+	}
+	s := newSimulation(node, seed)
+	if err := s.run(steps); err != nil {
+		return nil, fmt.Errorf("seed %d, step %d: %w\n%s", seed, s.steps, err, &s.story)
+	}
+	return s.report(), nil
+}
+
+// newSimulation returns a simulation of a node.
+func newSimulation(node *Node, seed uint64) *Simulation {
+	s := &Simulation{
+		Node: node, seed: seed, random: rand.New(rand.NewPCG(seed, 31)), faults: rand.New(rand.NewPCG(seed, 32)),
+		happened: map[string]int{},
+	}
+	node.kubelet.Now = time.Now
+	return s
+}
+
+// boot starts all processes.
+func (s *Simulation) boot() error {
+	for _, name := range s.names() {
+		if err := s.begin(name); err != nil {
+			return err
+		}
+		sleep(time.Second)
+	}
+	return s.sync()
+}
+
+// run alternates storms with calms, and stops all processes at the end.
+func (s *Simulation) run(steps int) error {
+	if err := s.boot(); err != nil {
+		return err
+	}
+	for s.steps < steps && s.broken == "" {
+		if err := s.cycle(); err != nil {
+			return err
+		}
+	}
+	s.raging, s.judging = false, false
+	return s.Node.stop()
+}
+
+// cycle is a storm and a calm.
+func (s *Simulation) cycle() error {
+	s.rage()
+	for range stormSteps {
+		if err := s.step(); err != nil || s.broken != "" {
+			return err
+		}
+	}
+	if err := s.settle(); err != nil || s.broken != "" {
+		return err
+	}
+	s.judging = true
+	defer func() { s.judging = false }()
+	for range calmSteps {
+		if err := s.step(); err != nil || s.broken != "" {
+			return err
+		}
+	}
+	return s.checkStatus()
+}
+
+// step lets a pod come or end, and, in a storm, faults happen.
+func (s *Simulation) step() error {
+	s.steps++
+	if err := s.bury(); err != nil {
+		return err
+	}
+	if s.raging {
+		if err := s.strike(); err != nil {
+			return err
+		}
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	s.checkLists()
+	s.kubelet.Start()
+	if !s.kubelet.Ready() {
+		s.kubelet.Return()
+	}
+	if pods := s.kubelet.Pods(); len(pods) > 0 && s.random.IntN(100) < 45 {
+		s.end(pods[s.random.IntN(len(pods))])
+	} else {
+		return s.admit()
+	}
+	return nil
+}
+
+// admit admits a random pod.
+func (s *Simulation) admit() error {
+	sleep(s.lull())
+	s.admitted++
+	pod := s.kubelet.Random()
+	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {
+		s.note("two pods have one name")
+		pod.Pod = living[s.faults.IntN(len(living))].Pod
+	}
+	return s.judge(pod)
+}
+
+// judge admits a pod, and judges the admission in a calm.
+func (s *Simulation) judge(pod *model.Pod) error {
+	var told *verdict.Verdict
+	if s.judging && s.options.Published {
+		var err error
+		if told, err = s.foretell(pod); err != nil {
+			return err
+		}
+	}
+	s.trace("%s arrives: %v", pod.Name, pod)
+	err := s.kubelet.Admit(pod, s)
+	s.trace("%s, %s: %v", pod.Name, pod.UID, verdictText(err))
+	s.checkOwners()
+	if s.judging {
+		s.checkAdmission(pod, err)
+		s.checkVerdict(pod, told, err)
+	}
+	return nil
+}
+
+// verdictText returns the kubelet's decision for people.
+func verdictText(err error) string {
+	if err != nil {
+		return "rejected: " + err.Error()
+	}
+	return "admitted"
+}
+
+// end ends a pod.
+func (s *Simulation) end(p *model.Pod) {
+	s.trace("%s, %s, ends", p.Name, p.UID)
+	s.kubelet.End(p)
+}
+
+// lull returns the time until the next admission.
+func (s *Simulation) lull() time.Duration {
+	if s.random.IntN(50) == 0 {
+		return time.Duration(1+s.random.IntN(700)) * time.Second
+	}
+	return asking.FollowWindow * time.Duration(1+s.random.IntN(2000))
+}
+
+// note tells of a fault or an event, and counts a fault.
+func (s *Simulation) note(what string) {
+	s.happened[what]++
+	s.trace("fault: %s", what)
+}
+
+func (s *Simulation) trace(format string, args ...any) { s.story.add(fmt.Sprintf(format, args...)) }
+
+// wrong records the first violation.
+func (s *Simulation) wrong(promise, format string, args ...any) {
+	if s.broken == "" {
+		s.broken = promise + ": " + fmt.Sprintf(format, args...)
+		s.trace("VIOLATION: %s", s.broken)
+		for _, difference := range s.differences() {
+			s.trace("%s", difference)
+		}
+	}
+}
+
+// report returns the result.
+func (s *Simulation) report() *Report {
+	return &Report{
+		Seed: s.seed, Options: s.options, Steps: s.steps, Admissions: s.admitted, Questions: s.asked,
+		Faults: s.happened, Sum: s.story.sum(), Violation: s.broken, Events: s.story.lines,
+	}
+}
+
+var _ model.Plugins = (*Simulation)(nil)
