@@ -41,6 +41,7 @@ type Event struct {
 
 	Free    map[string][]string `json:"free,omitempty"`  // devices that the answer took for free; nil if unknown
 	Alone   bool                `json:"alone,omitempty"` // the plugin acted without the coordinator's answer
+	Order   []string            `json:"order,omitempty"` // the allocated devices as Tandem lists them
 	Named   *Name               `json:"named,omitempty"` // the owner of the devices in Tandem's view
 	Refusal string              `json:"refusal,omitempty"`
 	Own     bool                `json:"own,omitempty"` // the refusal is the kubelet's own decision

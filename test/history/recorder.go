@@ -34,26 +34,23 @@ func Steps() func() int64 {
 	}
 }
 
-// ID identifies an event of a recorder.
+// ID identifies an event of a recorder; 0 identifies no event.
 type ID int
-
-// none identifies an event that is not recorded.
-const none ID = -1
 
 // Call records the begin of an event.
 func (r *Recorder) Call(e Event) ID {
 	if r == nil {
-		return none
+		return 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.events) >= r.limit {
 		r.lost++
-		return none
+		return 0
 	}
 	e.Call = r.clock()
 	r.events = append(r.events, e)
-	return ID(len(r.events) - 1)
+	return ID(len(r.events))
 }
 
 // Return records the end of an event, and its result by edit. The argument edit may be nil.
@@ -68,12 +65,12 @@ func (r *Recorder) Return(id ID, edit func(*Event)) {
 
 // Edit adds facts to an event.
 func (r *Recorder) Edit(id ID, edit func(*Event)) {
-	if r == nil || id == none {
+	if r == nil || id == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	edit(&r.events[id])
+	edit(&r.events[id-1])
 }
 
 // Note records an event that takes no time.
@@ -95,11 +92,5 @@ type History struct {
 	Lost   int // events beyond the recorder's limit
 }
 
-// last returns the time of the last begin or end.
-func (h History) last() int64 {
-	last := int64(0)
-	for _, e := range h.Events {
-		last = max(last, e.Call, e.Return)
-	}
-	return last
-}
+// Last returns the newest events, at most n.
+func (h History) Last(n int) History { return History{Events: h.Events[max(0, len(h.Events)-n):]} }
