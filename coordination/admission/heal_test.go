@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/scale"
 )
@@ -32,7 +33,7 @@ const (
 type simulation struct {
 	seed   uint64
 	source intent.Source
-	spoil  func(model.Question, []string) []string // see storm
+	spoil  func(*storm, model.Question) []string // see storm
 }
 
 func (s simulation) String() string { return fmt.Sprintf("source %q, seed %d", s.source, s.seed) }
@@ -121,5 +122,37 @@ func TestStormIsDeterministic(t *testing.T) {
 		if again := run(); again != first {
 			t.Fatalf("two runs of a seed differ:\n%s\n\n%s", first, again)
 		}
+	}
+}
+
+// TestReportRepeatsItself: the report of a breach names the seed and the shortest run, tells the story, and is
+// the same in each run. The coordinator's answers are spoiled from the 20th admission on.
+func TestReportRepeatsItself(t *testing.T) {
+	t.Parallel()
+	s := simulation{seed: *firstSeed, source: intent.PodsAPI, spoil: func(r *storm, q model.Question) []string {
+		if r.admitted < 20 {
+			return nil
+		}
+		return r.alone(q)
+	}}
+	all := s.run(t, 60)
+	if all.check(s.healed()) == nil {
+		t.Fatal("no breach is found")
+	}
+	first := s.report(t, all.admitted)
+	shortest := 0
+	if _, err := fmt.Sscanf(first, s.String()+", %d admissions: ", &shortest); err != nil {
+		t.Fatalf("%v in %s", err, first)
+	}
+	if shortest < 20 || s.run(t, shortest-1).check(s.healed()) != nil {
+		t.Errorf("%d admissions are not the fewest with a breach", shortest)
+	}
+	for _, want := range []string{string(history.NoAnswer), "the kubelet asks for", "the kubelet begins to admit"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("no %q in %s", want, first)
+		}
+	}
+	if again := s.report(t, all.admitted); again != first {
+		t.Errorf("two reports differ:\n%s\n\n%s", first, again)
 	}
 }

@@ -39,8 +39,8 @@ type storm struct {
 	admitted      int
 	most          int // admissions of the simulation
 	questions     int // of the kubelet
-	// changes an answer of the coordinator in a calm; nil for none
-	spoil func(model.Question, []string) []string
+	// answers instead of the coordinator in a calm, if not nil and the answer is not nil
+	spoil func(*storm, model.Question) []string
 }
 
 // newStorm returns a simulation in which every source can fail.
@@ -145,11 +145,12 @@ func (s *storm) Prefer(p *model.Pod, c *model.Container, q model.Question) []str
 	s.questions++
 	s.disturb()
 	if !s.raging {
-		ids := s.judge.Prefer(p, c, q)
 		if s.spoil != nil {
-			ids = s.spoil(q, ids)
+			if ids := s.spoil(s, q); ids != nil {
+				return ids
+			}
 		}
-		return ids
+		return s.judge.Prefer(p, c, q)
 	}
 	if !s.strikes(chanceOfCallFault) {
 		return s.answer(q)

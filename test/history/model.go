@@ -86,8 +86,8 @@ func (m model) judge(s state, in input) *breach {
 	case in.event.Kind == Verdict:
 		found = m.judgeVerdict(s, in)
 	case in.event.Kind == Confirmation:
-		for name, ids := range in.event.Held {
-			found = append(found, m.judgeOwners(s, in, name, ids)...)
+		for _, name := range slices.Sorted(maps.Keys(in.event.Held)) {
+			found = append(found, m.judgeOwners(s, in, name, in.event.Held[name])...)
 		}
 	}
 	for _, b := range found {

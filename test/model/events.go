@@ -55,7 +55,7 @@ func (p *Pod) confirmation(c *Container) history.Event {
 func (k *Kubelet) ask(p *Pod, c *Container, q Question, plugins Plugins) []string {
 	e := p.of(history.Question, c, q.Resource, nil)
 	e.Offer = &history.Offer{
-		Available: slices.Clone(q.Available), MustInclude: slices.Clone(q.MustInclude), Size: q.Size,
+		Available: q.Available, MustInclude: q.MustInclude, Size: q.Size,
 	}
 	k.Open = k.History.Call(e)
 	ids := plugins.Prefer(p, c, q)
