@@ -122,7 +122,7 @@ func (s *storm) crash() {
 	old := s.coordinator
 	next := (&Coordinator{Config: old.Config}).startAt(old.current().tree, old.now)
 	s.faulted++
-	s.kubelet.History.Note(history.Event{Kind: history.Killed, Text: "coordinator"})
+	s.kubelet.History.Note(history.Event{Kind: history.Killed, Text: history.Coordinator})
 	var saved savedState
 	switch {
 	case s.faults.IntN(4) == 0 || s.saved == nil:
@@ -137,7 +137,7 @@ func (s *storm) crash() {
 	next.restoreHolders(next.Recorded, next.Log)
 	s.coordinator = next
 	s.announce()
-	s.kubelet.History.Note(history.Event{Kind: history.Started, Text: "coordinator"})
+	s.kubelet.History.Note(history.Event{Kind: history.Started, Text: history.Coordinator})
 }
 
 // Prefer puts a question of the kubelet to the coordinator. After a fault the plugin answers alone.
@@ -260,8 +260,8 @@ func (s *storm) rage(steps int) {
 	s.raging, s.kubelet.Trouble, s.outdated = false, model.Trouble{}, nil
 }
 
-// settle waits for the kubelet's start, and admits pods until the kubelet has asked twice: the coordinator has
-// then read all sources.
+// settle waits for the kubelet's start, and admits pods until the kubelet has asked twice: the coordinator
+// has then read all sources.
 func (s *storm) settle() {
 	for !s.kubelet.Ready() {
 		s.kubelet.Return()

@@ -13,12 +13,19 @@ const (
 	Allocation   Kind = "allocation"   // Allocate: Devices, then Named or Refusal
 	Verdict      Kind = "verdict"      // the kubelet has admitted or rejected the pod: Refusal, Own
 	Confirmation Kind = "confirmation" // the kubelet's records show a container: Held
+	View         Kind = "view"         // Tandem's view of the node: Free
 	Release      Kind = "release"      // from the end of a pod until the kubelet frees the pod's devices
 	Killed       Kind = "killed"       // a process: Text
 	Started      Kind = "started"      // a process: Text; a kubelet until all pods are listed again
 	Fault        Kind = "fault"        // another fault: Text
 	Storm        Kind = "storm"        // faults begin: Exempt
 	Calm         Kind = "calm"         // all faults have ended, and Tandem has read all sources since
+)
+
+// Names of processes.
+const (
+	Kubelet     = "kubelet"
+	Coordinator = "coordinator"
 )
 
 // Event is an event of a node with its interval. Fields without a meaning for the kind are empty.

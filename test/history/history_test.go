@@ -52,6 +52,11 @@ func TestRightHistories(t *testing.T) {
 			e.Container, e.Resource, e.Devices = "init", gpus, []string{gpu}
 			s.Note(e)
 			s.allocate("a", gpus, gpu, "")
+			for _, container := range []string{"init", "c"} {
+				e = event(history.Confirmation, "a")
+				e.Container, e.Held = container, map[string][]string{gpus: {gpu}}
+				s.Note(e)
+			}
 		},
 		"a bad answer in a storm, and the best answer after the storm": func(s script) {
 			s.Note(history.Event{Kind: history.Storm, Exempt: history.InStorms})
@@ -160,7 +165,8 @@ func TestStory(t *testing.T) {
 	}}
 	r.Note(e)
 	e = event(history.Question, "a")
-	e.Resource, e.Devices, e.Offer = gpus, []string{"g2"}, &history.Offer{Available: []string{"g1", "g2"}, Size: 1}
+	e.Resource, e.Devices = gpus, []string{"g2"}
+	e.Offer = &history.Offer{Available: []string{"g1", "g2"}, Size: 1}
 	r.Note(e)
 	e = event(history.Allocation, "a")
 	e.Resource, e.Devices, e.Refusal = gpus, []string{"g2"}, "apart"

@@ -4,7 +4,9 @@ package history
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
@@ -45,10 +47,7 @@ type halves map[string]placement.Half
 
 // with returns the request with devices of a resource that are held instead of chosen.
 func (h halves) with(resource string, held []placement.Device) halves {
-	changed := halves{}
-	for name, half := range h {
-		changed[name] = half
-	}
+	changed := maps.Clone(h)
 	changed[resource] = placement.Half{Count: len(held), Held: held}
 	return changed
 }
@@ -88,14 +87,11 @@ func (p pairs) apart() int {
 
 // String returns the numbers of pairs by distance.
 func (p pairs) String() string {
-	text := ""
+	var parts []string
 	for level, n := range p {
 		if n > 0 {
-			text += fmt.Sprintf(", %d %v", n, topology.Level(level))
+			parts = append(parts, fmt.Sprintf("%d %v", n, topology.Level(level)))
 		}
 	}
-	if text == "" {
-		return "none"
-	}
-	return text[2:]
+	return or(strings.Join(parts, ", "), "none")
 }

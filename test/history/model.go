@@ -60,7 +60,7 @@ func apply(s state, in input) state {
 		return s.take(in.owner(), e.Resource, e.Devices)
 	case e.Kind == Confirmation:
 		for name, ids := range e.Held {
-			s = s.take(in.owner(), name, ids)
+			s = s.confirm(in.owner(), name, ids)
 		}
 	}
 	return s
@@ -81,6 +81,8 @@ func (m model) judge(s state, in input) *breach {
 	case in.event.Return == 0: // nobody has seen a result
 	case in.event.Kind == Question:
 		found = m.judgeQuestion(s, in)
+	case in.event.Kind == View:
+		found = m.judgeFree(s, in)
 	case in.event.Kind == Allocation:
 		found = m.judgeAllocation(s, in)
 	case in.event.Kind == Verdict:

@@ -87,8 +87,8 @@ func (r *reader) read(e *Event) (input, bool) {
 	case Alignment:
 		r.aligned[of] = e
 	case Started:
-		if r.relisted = e.Return; e.Return == 0 {
-			r.relisted = math.MaxInt64
+		if e.Text == Kubelet {
+			r.relisted = e.end()
 		}
 	case Question:
 		r.asked[of] = e.Resource
@@ -103,20 +103,24 @@ func (r *reader) read(e *Event) (input, bool) {
 		unasked: slices.Clone(r.unasked[of]), refusal: r.refused[e.UID],
 	}
 	if a := r.aligned[of]; a != nil {
-		in.nodes, in.surprised = a.Nodes, r.endsIn(a.Return, e.Return)
+		in.nodes, in.surprised = a.Nodes, r.endsIn(a.Return, e.end())
 	}
 	in.container = in.spec.container(e.Container)
-	return in, slices.Contains([]Kind{Question, Allocation, Verdict, Confirmation, Release}, e.Kind)
+	return in, slices.Contains([]Kind{Question, Allocation, Verdict, Confirmation, View, Release}, e.Kind)
 }
 
 // operation returns an operation of porcupine. An event that is not over can have its effect at any later
 // time.
 func operation(in input) porcupine.Operation {
-	o := porcupine.Operation{Input: in, Call: in.event.Call, Return: in.event.Return}
-	if o.Return == 0 {
-		o.Return = math.MaxInt64
+	return porcupine.Operation{Input: in, Call: in.event.Call, Return: in.event.end()}
+}
+
+// end returns the time of the end, later than any time for an event that is not over.
+func (e *Event) end() int64 {
+	if e.Return == 0 {
+		return math.MaxInt64
 	}
-	return o
+	return e.Return
 }
 
 // connected fills in the state at the begin of each period, and moves operations that are not over to the

@@ -23,12 +23,12 @@ type owner struct {
 // String returns the full name of the container.
 func (o owner) String() string { return o.pod + "/" + o.container }
 
-// conflict returns the first device, and the device's owner, that a container may not get: the owner lives
+// conflict returns the first device, and the device's owner, that a container may not have: the owner lives
 // and is no init container of the same pod.
 func (s state) conflict(o owner, resource string, ids []string) (id string, other owner, found bool) {
 	for _, id := range slices.Sorted(slices.Values(ids)) {
 		other, owned := s[owned{resource, id}]
-		if owned && other != o && !(other.init && other.uid == o.uid) {
+		if owned && other != o && !(other.uid == o.uid && (other.init || o.init)) {
 			return id, other, true
 		}
 	}
@@ -42,6 +42,14 @@ func (s state) take(o owner, resource string, ids []string) state {
 		next[owned{resource, id}] = o
 	}
 	return next
+}
+
+// confirm gives devices in the kubelet's records to a container. The records still show an init container
+// with devices that a later container has taken over.
+func (s state) confirm(o owner, resource string, ids []string) state {
+	return s.take(o, resource, slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		return o.init && s[owned{resource, id}].uid == o.uid
+	}))
 }
 
 // release frees the devices of a pod.

@@ -47,6 +47,8 @@ func (e Event) sentence() string {
 		return e.verdict()
 	case Confirmation:
 		return fmt.Sprintf("the kubelet's records show %s with %s", e.name(), devicesText(e.Held))
+	case View:
+		return "free to Tandem: " + devicesText(e.Free)
 	case Release:
 		if e.Return == 0 {
 			return e.Pod + " ends; the kubelet has not freed the devices"

@@ -218,7 +218,7 @@ func (k *Kubelet) Start() {
 // pods.
 func (k *Kubelet) Restart() {
 	k.History.Return(k.start, nil) // unless all pods have been listed
-	k.start = k.History.Call(history.Event{Kind: history.Started, Text: "kubelet"})
+	k.start = k.History.Call(history.Event{Kind: history.Started, Text: history.Kubelet})
 	clear(k.held)
 	for of, devices := range k.written {
 		k.held[of] = clone(devices)
