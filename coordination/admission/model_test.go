@@ -94,7 +94,7 @@ func (j *judge) Prefer(_ *model.Pod, _ *model.Container, q model.Question) []str
 	free := j.takenForFree()
 	j.record(func(e *history.Event) {
 		if e.Text, e.Free = why, free; j.blind {
-			e.Exempt = []history.Promise{history.NotBest}
+			e.Exempt = promises{history.NotBest, history.NotEnforced}
 		}
 	})
 	return ids
@@ -118,8 +118,9 @@ func (j *judge) takenForFree() map[string][]string {
 func (j *judge) Allocate(_ *model.Pod, _ *model.Container, name string, ids []string) bool {
 	j.now = j.now.Add(asking.FollowWindow / 4)
 	if j.random.Float64() < j.trouble.miss {
-		j.blind = true
-		j.record(func(e *history.Event) { e.Alone, e.Exempt = true, []history.Promise{history.NoAnswer} })
+		j.record(func(e *history.Event) {
+			e.Alone, e.Exempt = true, promises{history.NoAnswer, history.NotBest, history.NotEnforced}
+		})
 		return true
 	}
 	taken, err := j.coordinator.Allocated(j.t.Context(), name, ids)

@@ -55,6 +55,6 @@
 //   - With names alone ([Rules.Names]): [NotEnforced], the container's name in [Another], and [NotBest] for
 //     a container with other numbers of GPUs and VFs, with a resource that the kubelet allocated without a
 //     question, or with devices of init containers. PodResources shows none of these.
-//   - Promises of [Rules.Exempt] for the whole history and of [Event.Exempt] for one event: callers give the
-//     reason next to their list.
+//   - Promises of [Rules.Exempt] for the whole history, and of [Event.Exempt] for an event and later events
+//     of its pod: callers give the reason next to their list.
 package history

@@ -53,7 +53,7 @@ type Event struct {
 	Refusal string              `json:"refusal,omitempty"`
 	Own     bool                `json:"own,omitempty"` // the refusal is the kubelet's own decision
 	Text    string              `json:"text,omitempty"`
-	Exempt  []Promise           `json:"exempt,omitempty"`
+	Exempt  []Promise           `json:"exempt,omitempty"` // for this event, and later events of the pod
 }
 
 // Spec is a pod as far as the promises depend on the pod.

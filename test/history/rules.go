@@ -13,12 +13,8 @@ type Rules struct {
 
 // exempt reports whether a promise is not valid for an operation.
 func (r Rules) exempt(p Promise, in input) bool {
-	for _, exempt := range [][]Promise{r.Exempt, in.exempt, in.event.Exempt} {
-		if slices.Contains(exempt, p) {
-			return true
-		}
-	}
-	return p == NotEnforced && (r.Names || in.relisting)
+	return slices.Contains(r.Exempt, p) || slices.Contains(in.exempt, p) ||
+		p == NotEnforced && (r.Names || in.relisting)
 }
 
 // judgesPairs reports whether the answer to a question must permit the best pairs of the container.

@@ -174,6 +174,7 @@ func (c *chaos) suffer(f fault) {
 		c.makeRoom()
 		pod := c.next(nil)
 		err := c.AdmitBlind(pod)
+		c.excuse()
 		if c.stopped {
 			c.counts["lost with the kubelet"]++
 			c.must(c.Remove(pod))
