@@ -36,7 +36,8 @@ func (m model) justified(s state, in input) bool {
 	if in.spec == nil || !in.spec.Required || in.container == nil {
 		return false
 	}
-	request := m.request(s, in).with(in.event.Resource, m.placed(in.event.Resource, in.event.Devices))
+	request := m.request(s, in, in.nodes).with(in.event.Resource,
+		m.placed(in.event.Resource, in.event.Devices))
 	best, err := m.best(request)
 	return err != nil || best.apart() > 0
 }

@@ -48,9 +48,9 @@
 //
 //   - [NotBest] for init containers, whose devices are for later containers, and for containers without both
 //     GPUs and VFs.
-//   - [NotBest] for the first resource of a container if a pod ends between the kubelet's choice of NUMA
-//     nodes and the answer. Tandem computes the NUMA nodes from devices that are free at the question, and
-//     the kubelet has used a former state.
+//   - The NUMA nodes in [NotBest]: if a pod ends between the kubelet's choice of NUMA nodes and the answer,
+//     the answer can also be the best on the nodes that the kubelet would choose now. Tandem computes the
+//     nodes from devices that are free at the question, and the kubelet has used a former state.
 //   - [NotEnforced] until a restarted kubelet has listed all pods: annotations are unknown.
 //   - With names alone ([Rules.Names]): [NotEnforced], the container's name in [Another], and [NotBest] for
 //     a container with other numbers of GPUs and VFs, with a resource that the kubelet allocated without a

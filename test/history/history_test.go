@@ -187,3 +187,29 @@ func TestStory(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
+
+// TestNodesOfAnotherState: a pod on NUMA node 0 ends after the kubelet has chosen node 1 for another pod. The
+// answer can be the best for node 0.
+func TestNodesOfAnotherState(t *testing.T) {
+	m := machine(t)
+	_, vf := near(t, m, 0)
+	for ends, want := range map[bool]history.Promise{true: "", false: history.NotBest} {
+		s := newScript(m)
+		for _, d := range m.Devices[gpus] {
+			if n, _ := d.NUMA.Number(); n == 0 {
+				s.allocate("a", gpus, d.ID, "")
+			}
+		}
+		s.arrive("b", false)
+		e := event(history.Alignment, "b")
+		e.Nodes = []int{1}
+		s.Note(e)
+		if ends {
+			s.Note(event(history.Release, "a"))
+		}
+		s.ask("b", vfs, vf)
+		if got := breachOf(t, s, m, history.Rules{}); got != want {
+			t.Errorf("the pod ends %t: %q, want %q", ends, got, want)
+		}
+	}
+}

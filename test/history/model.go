@@ -109,9 +109,8 @@ func (m model) judgeOwners(s state, in input, resource string, ids []string) []b
 }
 
 // request returns the request of a container for package placement. Devices of the container are held, and
-// devices that its init containers leave to it; free devices are on the NUMA nodes that the kubelet has
-// chosen.
-func (m model) request(s state, in input) halves {
+// devices that its init containers leave to it; free devices are on NUMA nodes.
+func (m model) request(s state, in input, nodes []int) halves {
 	request := halves{}
 	for name, count := range in.container.Requests {
 		if _, known := m.Kinds[name]; !known || count == 0 {
@@ -120,7 +119,7 @@ func (m model) request(s state, in input) halves {
 		half := placement.Half{Count: count, Held: m.placed(name, s.of(name, in.isOwner))}
 		if len(half.Held) == 0 {
 			left := m.placed(name, s.of(name, in.isLeft))
-			if half.Held, half.Free = left, m.freeOn(s, name, in.nodes); len(left) > count {
+			if half.Held, half.Free = left, m.freeOn(s, name, nodes); len(left) > count {
 				half.Held, half.Free = nil, left
 			}
 		}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // judgeQuestion judges an answer.
@@ -20,7 +18,7 @@ func (m model) judgeQuestion(s state, in input) []breach {
 		return []breach{{Contract, reason}}
 	}
 	found := m.judgeFree(s, in)
-	if m.judgesPairs(m.Machine, in) && !m.unforeseen(s, in) {
+	if m.judgesPairs(m.Machine, in) {
 		found = append(found, m.judgePairs(s, in)...)
 	}
 	return found
@@ -78,42 +76,4 @@ func forgotten(resource, id string, o owner) breach {
 		promise = ForgottenInit
 	}
 	return breach{promise, fmt.Sprintf("%s %s belongs to %v", resource, id, o)}
-}
-
-// unforeseen reports whether nobody can know the devices that the container is yet to get: from init
-// containers that names do not show, or on NUMA nodes that the kubelet chose before another pod ended.
-func (m model) unforeseen(s state, in input) bool {
-	for name, count := range in.container.Requests {
-		if name == in.event.Resource || count == 0 {
-			continue
-		}
-		inherits := m.Names && len(s.of(name, in.isLeft)) > 0
-		if inherits || in.surprised && len(s.of(name, in.isOwner)) == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// judgePairs judges whether the container can still have the best pairs after an answer.
-func (m model) judgePairs(s state, in input) []breach {
-	e := in.event
-	request := m.request(s, in)
-	offered := placement.Half{Count: e.Offer.Size, Held: m.placed(e.Resource, e.Offer.MustInclude)}
-	offered.Free = slices.DeleteFunc(m.placed(e.Resource, e.Offer.Available), func(d placement.Device) bool {
-		return slices.Contains(offered.Held, d)
-	})
-	request[e.Resource] = offered
-	best, err := m.best(request)
-	if err != nil {
-		return []breach{{NotBest, err.Error()}}
-	}
-	got, err := m.best(request.with(e.Resource, m.placed(e.Resource, e.Devices)))
-	if err != nil {
-		return []breach{{NotBest, err.Error()}}
-	}
-	if got != best {
-		return []breach{{NotBest, fmt.Sprintf("the answer permits pairs %v, best %v", got, best)}}
-	}
-	return nil
 }
