@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -158,13 +158,12 @@ func (k *keeper) judge(asker *model.Pod, c *model.Container, found holders.Holde
 }
 
 func (k *keeper) note(format string, args ...any) {
-	k.kubelet.Trace = append(k.kubelet.Trace, fmt.Sprintf(format, args...))
+	k.kubelet.History.Note(history.Event{Kind: history.Fault, Text: fmt.Sprintf(format, args...)})
 }
 
 func (k *keeper) wrong(kind, format string, args ...any) {
 	if k.found[kind]++; k.found[kind] == 1 {
-		trace := k.kubelet.Trace[max(0, len(k.kubelet.Trace)-16):]
-		k.told[kind] = fmt.Sprintf(format, args...) + "\n\t" + strings.Join(trace, "\n\t")
+		k.told[kind] = fmt.Sprintf(format, args...) + "\n" + k.kubelet.History.History().Last(20).Story()
 	}
 }
 

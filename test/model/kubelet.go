@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/history"
 )
 
 // Resources that pods request.
@@ -56,7 +56,10 @@ type Kubelet struct {
 	plugins                            // data of the plugins
 	Trouble Trouble
 	Now     func() time.Time
-	Trace   []string // log of events
+	History *history.Recorder
+
+	// Open is the question or allocation in progress; plugins add facts with [history.Recorder.Edit].
+	Open history.ID
 
 	answers sync.Mutex // serializes Tell, List and Get: List frees devices
 
@@ -64,10 +67,12 @@ type Kubelet struct {
 	random  *rand.Rand
 	uids    int
 	pods    []*Pod
+	ending  []*Pod                     // ended pods that hold devices
 	held    map[holder]kubelet.Devices // the kubelet's podDevices
 	written map[holder]kubelet.Devices // devices in the checkpoint
 	ready   bool                       // all pods are listed since the last start
 	lives   int                        // number of restarts
+	start   history.ID
 }
 
 // holder identifies a container with devices.
@@ -81,7 +86,7 @@ func (h holder) compare(other holder) int {
 func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet, error) {
 	k := &Kubelet{
 		Devices: devices, Now: time.Now, dir: dir, random: rand.New(rand.NewPCG(seed, 7)),
-		held: map[holder]kubelet.Devices{}, ready: true,
+		held: map[holder]kubelet.Devices{}, ready: true, History: history.New(mostEvents, history.Steps()),
 	}
 	return k, k.write()
 }
@@ -194,13 +199,14 @@ func (k *Kubelet) collect() {
 		active[p.UID] = true
 	}
 	maps.DeleteFunc(k.held, func(h holder, _ kubelet.Devices) bool { return !active[h.uid] })
+	k.released()
 	k.pods = k.Pods()
 }
 
 // End ends a pod without a notification.
 func (k *Kubelet) End(p *Pod) {
-	k.trace("%s ends", p.Name)
-	p.ended = true
+	p.ended, p.release = true, k.History.Call(p.event(history.Release))
+	k.ending = append(k.ending, p)
 }
 
 // Start starts each admitted pod with a probability of one half.
@@ -213,12 +219,14 @@ func (k *Kubelet) Start() {
 // Restart restarts the kubelet from its checkpoint. [Kubelet.Return] lists its pods again, except failed
 // pods.
 func (k *Kubelet) Restart() {
-	k.trace("the kubelet restarts")
-	k.pods, k.ready, k.lives = k.Pods(), false, k.lives+1
+	k.History.Return(k.start, nil) // unless all pods have been listed
+	k.start = k.History.Call(history.Event{Kind: history.Started, Text: history.Kubelet})
 	clear(k.held)
 	for of, devices := range k.written {
 		k.held[of] = clone(devices)
 	}
+	k.released()
+	k.pods, k.ready, k.lives = k.Pods(), false, k.lives+1
 	for _, p := range k.pods {
 		p.listed, p.started = false, true
 	}
@@ -229,9 +237,9 @@ func (k *Kubelet) Return() {
 	i := slices.IndexFunc(k.pods, func(p *Pod) bool { return !p.listed })
 	if i < 0 {
 		k.ready = true
+		k.History.Return(k.start, nil)
 		return
 	}
-	k.trace("%s is listed again", k.pods[i].Name)
 	k.pods[i].listed = true
 }
 
@@ -246,15 +254,18 @@ func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
 	p.UID, p.created, p.listed = fmt.Sprint("uid-", k.uids), k.Now(), true
 	p.reuse = map[string]map[string]bool{GPUs: {}, VFs: {}}
 	k.pods = append(k.pods, p)
-	k.trace("new: %v", p)
+	k.History.Note(p.arrival())
 	for _, c := range p.Containers {
 		c.Devices = kubelet.Devices{}
 		if err := k.admit(p, c, plugins); err != nil {
-			k.trace("%s/%s: %v, with %v", p.Name, c.Name, err, c.Devices)
-			p.ended = true
+			verdict := p.event(history.Verdict)
+			verdict.Container, verdict.Refusal, verdict.Own = c.Name, err.Error(), !errors.Is(err, errRefused)
+			k.History.Note(verdict)
+			k.End(p)
 			return err
 		}
 	}
+	k.History.Note(p.event(history.Verdict))
 	return nil
 }
 
@@ -268,6 +279,7 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 		return err
 	}
 	k.collect()
+	k.History.Note(p.alignment(c, nodes))
 	c.Choice = map[string][]string{}
 	for name := range c.Requests {
 		c.Choice[name] = k.aligned(name, nodes)
@@ -285,7 +297,7 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 			return err
 		}
 		if k.happens(k.Trouble.Change) {
-			k.trace("a plugin's list changes")
+			k.History.Note(history.Event{Kind: history.Fault, Text: "a plugin's list changes"})
 			if err := k.write(); err != nil {
 				return err
 			}
@@ -294,7 +306,11 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return k.write()
+	if err := k.write(); err != nil {
+		return err
+	}
+	k.History.Note(p.confirmation(c))
+	return nil
 }
 
 // others returns the pods that have not ended, except one.
@@ -359,25 +375,26 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugi
 	})
 	switch {
 	case len(ids) == count:
-		k.trace("%s/%s takes over %s", p.Name, c.Name, short(name, ids))
+		// all devices of init containers
 	case len(ids)+len(aligned) < count:
 		return fmt.Errorf("too few %s", name)
 	case hinted && len(ids)+len(aligned) == count:
 		ids = append(ids, aligned...)
-		k.trace("%s/%s gets all: %s", p.Name, c.Name, short(name, ids))
 	default:
 		c.Asked = append(c.Asked, name)
 		available := slices.Concat(ids, aligned)
 		k.random.Shuffle(len(available), func(i, j int) {
 			available[i], available[j] = available[j], available[i]
 		})
-		ids = plugins.Prefer(p, c, Question{Resource: name, Available: available, MustInclude: ids, Size: count})
+		ids = k.ask(p, c, Question{Resource: name, Available: available, MustInclude: ids, Size: count}, plugins)
 		if len(ids) != count {
 			return fmt.Errorf("%d of %d %s preferred", len(ids), count, name)
 		}
-		k.trace("%s/%s prefers %s", p.Name, c.Name, short(name, ids))
 	}
-	if !plugins.Allocate(p, c, name, ids) {
+	k.Open = k.History.Call(p.of(history.Allocation, c, name, ids))
+	allocated := plugins.Allocate(p, c, name, ids)
+	k.History.Return(k.Open, nil)
+	if !allocated {
 		return errRefused
 	}
 	c.Devices[name] = ids
@@ -395,13 +412,4 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugi
 		}
 	}
 	return nil
-}
-
-// short returns a short text of devices.
-func short(name string, ids []string) string {
-	return name + " " + strings.Join(slices.Sorted(slices.Values(ids)), " ")
-}
-
-func (k *Kubelet) trace(format string, args ...any) {
-	k.Trace = append(k.Trace, fmt.Sprintf(format, args...))
 }

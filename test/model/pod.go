@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/history"
 )
 
 // Pod is a pod of the kubelet.
@@ -23,6 +23,7 @@ type Pod struct {
 	created time.Time
 	started bool
 	ended   bool
+	release history.ID                 // the pod's end
 	listed  bool                       // false after a restart until Return
 	reuse   map[string]map[string]bool // reusable devices of init containers, by resource
 }
@@ -52,16 +53,6 @@ func (p *Pod) Inherits(c *Container) bool {
 		}
 	}
 	return c.Reused
-}
-
-// String returns the requests of the pod.
-func (p *Pod) String() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s %s", p.Name, p.UID, p.Alignment)
-	for _, c := range p.Containers {
-		fmt.Fprintf(&text, " %s%v", c.Name, c.Requests)
-	}
-	return text.String()
 }
 
 // intent returns the pod in the form of a source of intent.

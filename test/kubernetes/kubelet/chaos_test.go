@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
@@ -84,6 +85,7 @@ func (c *chaos) run(admissions int) {
 	c.checkJudged()
 	c.checkSource()
 	c.checkEvents()
+	c.checkHistory()
 	c.failIfBroken()
 	c.t.Logf("kubelet %s, seed %d, %v: %v", node.Version, *seed, time.Since(start).Round(time.Second), c)
 }
@@ -92,6 +94,7 @@ func (c *chaos) run(admissions int) {
 type chaos struct {
 	*load
 	world      world
+	history    *history.Recorder
 	faults     *deck
 	fault      string      // that is suffered
 	happens    func() bool // whether it has come, where that is not noted at once; else nil
@@ -128,7 +131,10 @@ func startChaos(t *testing.T, w world, faults *deck) *chaos {
 		hook: func(node.Call, bool) {},
 	}
 	c.blind = setup.Intent != "" && !strings.Contains(setup.Intent, "podresources")
-	r.Node.Intercept(func(call node.Call) { c.hook(call, false) }, func(call node.Call) { c.hook(call, true) })
+	c.history = history.New(mostEvents, history.Steps())
+	r.Record(c.history)
+	r.Node.Intercept(func(call node.Call) { c.hook(call, false); r.Before(call) },
+		func(call node.Call) { r.After(call); c.hook(call, true) })
 	return c
 }
 
@@ -150,7 +156,7 @@ func (c *chaos) judge(pod *v1.Pod) {
 	if c.admitted(pod, err) {
 		for _, p := range placements {
 			c.check(pod, p)
-			c.checkAligned(pod, p)
+			c.countAligned(pod, p)
 		}
 	}
 }
@@ -159,6 +165,7 @@ func (c *chaos) judge(pod *v1.Pod) {
 func (c *chaos) suffer(f fault) {
 	c.fault = f.name
 	c.did("fault: %s", f.name)
+	c.storm(f)
 	end := f.begin(c)
 	for i := range most {
 		if i > c.random.IntN(3) && c.hasHappened() {
@@ -167,6 +174,7 @@ func (c *chaos) suffer(f fault) {
 		c.makeRoom()
 		pod := c.next(nil)
 		err := c.AdmitBlind(pod)
+		c.excuse()
 		if c.stopped {
 			c.counts["lost with the kubelet"]++
 			c.must(c.Remove(pod))
@@ -218,6 +226,9 @@ func (c *chaos) recover() {
 	c.checkReadable()
 	c.makeRoom()
 	for attempt := range 2 {
+		if attempt > 0 {
+			c.calm()
+		}
 		pod := c.next(&shape{app: []want{{1, 1}}})
 		placements, err := c.Rig.Admit(deadline(c.t), pod)
 		if !c.admitted(pod, err) {
@@ -303,6 +314,7 @@ func (c *chaos) next(s *shape) *v1.Pod {
 // admitted reports whether a pod was admitted, and judges why not.
 func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 	c.t.Helper()
+	c.excuse()
 	var rejection *node.Rejection
 	if err == nil {
 		c.counts["admitted"]++

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 )
@@ -27,6 +28,7 @@ type fault struct {
 	name  string
 	begin func(*chaos) (end func())
 	fits  func(*chaos) bool // whether it can come; nil for always
+	calm  bool              // every promise is valid
 }
 
 var faults = []fault{
@@ -47,8 +49,8 @@ var faults = []fault{
 	{name: "daemon replaced with surge", begin: func(c *chaos) func() { return c.replace(true) }},
 	{name: "daemon of another version", begin: foreignVersion},
 	{name: "look at PodResources while an Allocate is in flight", begin: lookInFlight, fits: sighted},
-	{name: "pods created again under their names", begin: renew},
-	{name: "jobs created again on each other's NUMA node", begin: exchange},
+	{name: "pods created again under their names", begin: renew, calm: true},
+	{name: "jobs created again on each other's NUMA node", begin: exchange, calm: true},
 	{name: "PodResources List fails", begin: fail(node.List), fits: sighted},
 	{name: "PodResources List is slow", begin: slow(node.List), fits: sighted},
 	{name: "PodResources List fails after the kubelet has lost sight of a device", begin: failBlind,
@@ -87,6 +89,7 @@ func (c *chaos) kill(daemons ...*pair.Daemon) {
 	c.dead = true
 	for _, daemon := range daemons {
 		c.did("kill %s", daemon.Name())
+		c.history.Note(history.Event{Kind: history.Killed, Text: daemon.Name()})
 		c.must(daemon.Kill())
 		c.killed[daemon] = true
 		delete(c.started, daemon)
@@ -96,6 +99,7 @@ func (c *chaos) kill(daemons ...*pair.Daemon) {
 func (c *chaos) start(daemon *pair.Daemon) {
 	delete(c.killed, daemon)
 	c.started[daemon] = c.Pair.Log.Len()
+	c.history.Note(history.Event{Kind: history.Started, Text: daemon.Name()})
 	c.must(daemon.Start())
 }
 
@@ -131,7 +135,9 @@ func pausedInAdmission(c *chaos) func() {
 func (c *chaos) restartKubelet() {
 	c.dead = true
 	c.did("restart kubelet")
+	start := c.history.Call(history.Event{Kind: history.Started, Text: history.Kubelet})
 	refused, err := c.Node.Restart()
+	c.history.Return(start, nil)
 	c.must(err)
 	c.stopped = false
 	for _, pod := range refused {
@@ -144,6 +150,7 @@ func kubeletKilledInAdmission(c *chaos) func() {
 	c.inAdmission(func() {
 		c.stopped = true
 		c.did("stop kubelet")
+		c.history.Note(history.Event{Kind: history.Killed, Text: history.Kubelet})
 		c.must(c.Node.Stop())
 	})
 	return c.restartKubelet

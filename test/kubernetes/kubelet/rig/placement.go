@@ -75,6 +75,7 @@ func (r *Rig) AdmitBlind(pod *v1.Pod) error {
 
 // Release records the end of a pod. Remove includes it.
 func (r *Rig) Release(pod *v1.Pod) {
+	r.ends(pod)
 	r.held.release(pod.UID)
 	if r.API != nil {
 		r.API.setStatus(pod, func(status *v1.PodStatus) { status.Phase = v1.PodSucceeded })
@@ -83,8 +84,10 @@ func (r *Rig) Release(pod *v1.Pod) {
 
 // Remove ends a pod.
 func (r *Rig) Remove(pod *v1.Pod) error {
+	r.ends(pod)
 	r.held.release(pod.UID)
 	err := r.Node.Remove(pod)
+	r.forgets(pod)
 	if r.API != nil {
 		r.API.Delete(pod)
 	}

@@ -73,6 +73,8 @@ type Rig struct {
 	setup Setup
 	held  holdings
 	gone  map[string]bool // VFs that are currently missing
+
+	history recording
 }
 
 // startTime limits the wait for the daemons' registration, which normally takes a fraction of a second.
