@@ -39,8 +39,8 @@ func TestOtherVendor(t *testing.T) {
 		t.Context(), &registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
 		t.Fatal(err)
 	}
-	const advice = "no GPU is published: gpu.vendor (--vendor) is nvidia, and the GPUs of this node are AMD's: " +
-		"set gpu.vendor=amd or auto"
+	const advice = "no GPU is published: gpu.vendor (--vendor) is nvidia, and the GPUs of this node are " +
+		"AMD's: set gpu.vendor=amd or auto"
 	if code, text := p.readyz(t); code != http.StatusServiceUnavailable || strings.TrimSpace(text) != advice {
 		t.Errorf("/readyz: %d, %s", code, text)
 	}
