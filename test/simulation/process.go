@@ -141,7 +141,8 @@ func (p *process) findVFs() (*rdma.VFs, error) {
 		return nil, err
 	}
 	finder := pools.Finder{Sys: n.hardware, Tree: n.hardware.tree}
-	return rdma.FindVFs(finder, config, filepath.Join(n.runDir(), "vfs.json"), held, n.hardware.watch, p.log)
+	known := rdma.Known{File: filepath.Join(n.runDir(), "vfs.json"), Held: held}
+	return rdma.FindVFs(finder, config, known, n.hardware.watch, p.log)
 }
 
 // listed translates devices of an earlier process.

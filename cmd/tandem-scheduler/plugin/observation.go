@@ -134,10 +134,5 @@ func (s *observation) rate(pod *v1.Pod) rank.Offer {
 		s.room = new(s.after.Room())
 	}
 	then := s.after.Clone()
-	offer := rank.Offer{Pairs: then.Admit(pod).Pairs, Lost: *s.room}
-	offer.Stranded, offer.Free = then.Stranded(), then.Free()
-	for i, left := range then.Room() {
-		offer.Lost[i] -= left
-	}
-	return offer
+	return rank.NewOffer(then.Admit(pod).Pairs, *s.room, then)
 }
