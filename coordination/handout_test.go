@@ -72,7 +72,7 @@ func TestHandoutOnASlowDisk(t *testing.T) {
 		if took := time.Since(began); err == nil || took > handoutLimit {
 			t.Errorf("%v after %s", err, took)
 		}
-		time.Sleep(2 * slow.Delay)
+		<-time.After(2 * slow.Delay)
 		if err := p.gpus.record([]placement.Device{{ID: "second"}}); err != nil {
 			t.Error(err)
 		}

@@ -32,6 +32,17 @@ func (d Disk) ReplaceDurably(name string, content []byte, mode os.FileMode) erro
 	})
 }
 
+// Update is Replace unless the file has the content. Update creates the folder if necessary, with a mode.
+func (d Disk) Update(name string, content []byte, mode, folder os.FileMode) error {
+	if present, err := os.ReadFile(name); err == nil && bytes.Equal(present, content) {
+		return nil // a write takes many times as long, and readers may react to each write
+	}
+	if err := os.MkdirAll(filepath.Dir(name), folder); err != nil {
+		return err
+	}
+	return d.Replace(name, content, mode)
+}
+
 // Keep makes a name durable, as ReplaceDurably does: its process may have been killed before.
 func (d Disk) Keep(name string) error {
 	return d.in("sync name of", name, func(f Folder, _ string) error { return f.Sync() })
@@ -57,12 +68,6 @@ func (d Disk) in(verb, name string, change func(f Folder, name string) error) er
 		return fmt.Errorf("%s %s: %w", verb, name, err)
 	}
 	return nil
-}
-
-// Holds reports whether a file has a content, so that there is no reason to replace the file.
-func Holds(file string, content []byte) bool {
-	present, err := os.ReadFile(file)
-	return err == nil && bytes.Equal(present, content)
 }
 
 // Replace is Disk.Replace in an open folder.

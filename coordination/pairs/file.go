@@ -5,10 +5,8 @@ package pairs
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/topology"
@@ -74,13 +72,8 @@ func Read(name string) (File, error) {
 // container keeps the file with which it started.
 func (p File) Write(disk file.Disk, name string) error {
 	content, err := json.MarshalIndent(p, "", "  ")
-	content = append(content, '\n')
-	if err == nil && file.Holds(name, content) {
-		return nil
-	}
-	err = errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700))
 	if err == nil {
-		err = disk.Replace(name, content, 0o444)
+		err = disk.Update(name, append(content, '\n'), 0o444, 0o700)
 	}
 	if err != nil {
 		return fmt.Errorf("write pairs: %w", err)

@@ -74,13 +74,7 @@ func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) er
 	if err != nil {
 		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
 	}
-	if file.Holds(name, content) {
-		return nil // runtimes reread all specs after each write
-	}
-	if err := os.MkdirAll(f.cdiDir, 0o755); err != nil {
-		return fmt.Errorf("write CDI spec of %s: %w", c, err)
-	}
-	return f.disk.Replace(name, content, 0o600)
+	return f.disk.Update(name, content, 0o600, 0o755) // runtimes reread all specs after each write
 }
 
 // remove removes the files of claims, except for pairs files of groups that remaining claims share.

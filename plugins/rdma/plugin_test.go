@@ -303,12 +303,12 @@ func TestDevinfoAfterABoot(t *testing.T) {
 	if err := os.MkdirAll(p.host.DevinfoDir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(kept, []byte("kept"), 0o400); err != nil {
+	if err := os.WriteFile(kept, []byte(`{"type":"kept"}`), 0o400); err != nil {
 		t.Fatal(err)
 	}
 	<-watch(t, p)
 	for file, want := range map[string]string{
-		kept: "kept",
+		kept: `{"type":"kept"}`,
 		p.host.DevinfoPath("intel.com/a",
 			"0000:81:00.1"): `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:81:00.1","rdma-device":"mlx5_1291"}}`,
 	} {

@@ -13,7 +13,9 @@ import (
 )
 
 // afterPowerFailure writes two contents, loses power, and returns the file; "gone" for none.
-func afterPowerFailure(t *testing.T, seed uint64, write func(d file.Disk, name, content string) error) string {
+func afterPowerFailure(
+	t *testing.T, seed uint64, write func(d file.Disk, name, content string) error,
+) string {
 	t.Helper()
 	d, name := disk.New(seed), filepath.Join(t.TempDir(), "file")
 	for _, content := range []string{"first", "second"} {

@@ -116,7 +116,7 @@ func (d *Disk) aims() map[string]Fault {
 func (d *Disk) sleep() {
 	d.mu.Unlock()
 	defer d.mu.Lock()
-	time.Sleep(d.Delay)
+	<-time.After(d.Delay)
 }
 
 func (d *Disk) gone() error {

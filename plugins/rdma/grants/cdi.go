@@ -156,11 +156,7 @@ func (c *CDI) write(p cdiPool, content []byte) error {
 	if len(content) == 0 {
 		return c.Disk.Remove(name)
 	}
-	err := os.MkdirAll(filepath.Dir(name), 0o755)
-	if err == nil {
-		err = c.Disk.Replace(name, content, 0o600)
-	}
-	if err != nil {
+	if err := c.Disk.Update(name, content, 0o600, 0o755); err != nil {
 		return fmt.Errorf("write CDI spec: %w", err)
 	}
 	return nil

@@ -96,16 +96,9 @@ func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
 	if pool.Resource.DeviceType != pools.NetDevice {
 		return nil
 	}
-	name := h.DevinfoPath(pool.Name, d.ID)
 	content, err := json.Marshal(newDeviceInfo(d, g))
-	if err == nil && file.Holds(name, content) {
-		return nil // as mostly; a write takes many times as long
-	}
 	if err == nil {
-		err = os.MkdirAll(h.DevinfoDir, 0o755)
-	}
-	if err == nil {
-		err = h.Disk.Replace(name, content, 0o444)
+		err = h.Disk.Update(h.DevinfoPath(pool.Name, d.ID), content, 0o444, 0o755)
 	}
 	if err != nil {
 		return fmt.Errorf("write device-info of %s: %w", d.ID, err)
