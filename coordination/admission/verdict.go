@@ -31,15 +31,29 @@ func (tx *transaction) accept(g grant) (order []string) {
 	tx.handover = &history.Allocation{
 		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.name, IDs: order,
 	}
-	if tx.last.devices == nil || tx.last.container.ID != g.container.ID || len(tx.last.devices[g.name]) > 0 {
-		tx.last.devices, tx.last.files, tx.last.vfs = kubelet.Devices{}, nil, nil
-	}
+	tx.last.keepHalves(g)
 	tx.last.container, tx.last.before, tx.last.devices[g.name] = g.container, before, order
 	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU {
 		tx.paired = len(tx.last.files) > 0
 	}
 	tx.reportGranted(g)
 	return order
+}
+
+// keepHalves keeps the devices that the container of a grant has from earlier Allocates, with the pairs files
+// requested for these devices. Devices of a rejected container that only seemed to be the other half are
+// dropped, also if the files have them.
+func (l *lastAllocation) keepHalves(g grant) {
+	again := l.container != nil && l.container.ID == g.container.ID && len(l.devices[g.name]) > 0
+	kept := kubelet.Devices{}
+	for name, ids := range l.devices {
+		if !again && name != g.name && device.SameSet(g.container.Devices[name], ids) {
+			kept[name] = ids
+		}
+	}
+	if l.devices = kept; len(kept) == 0 {
+		l.files, l.vfs = nil, nil
+	}
 }
 
 // refuse records a refusal: the kubelet rejects the container, and no Allocate follows. C is nil if unknown.

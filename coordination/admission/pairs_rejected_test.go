@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
+)
+
+// The kubelet allocates GPUs without a question and rejects the pod. With PodResources alone the VFs of the
+// next container seem to be the other half, until PodResources shows the container: its pairs file must not
+// keep the rejected pod's GPUs. From seed 1125 of test/simulation.
+func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+	a.keepCheckpoint()
+	c := a.coordinator
+	dir := filepath.Join(t.TempDir(), "pairs")
+	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
+	first, second, vf := a.all[gpus][2], a.all[gpus][3], a.all[vfs][2]
+	rejected := kubelet.Pod{Namespace: "team", Name: "rejected"}
+	a.order = []kubelet.Pod{rejected}
+	a.allocated(gpus, []string{first.ID, second.ID})
+
+	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
+	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"side": {}}
+	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
+	a.allocated(vfs, []string{vf.ID})
+	file := filepath.Join(dir, "side.json")
+	c.Pair(vfs, []string{vf.ID}, file, []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}})
+	a.pods[pod]["side"] = kubelet.Devices{vfs: {vf.ID}}
+	a.question(t, asking.Question{Resource: gpus, Available: []string{first.ID, second.ID}, Size: 1})
+	a.allocated(gpus, []string{first.ID})
+
+	got, err := pairs.Read(file)
+	if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU == nil || got.Pairs[0].GPU.ID != first.ID {
+		t.Errorf("%+v, %v; want GPU %s alone", got.Pairs, err, first.ID)
+	}
+}
+
+// question puts a question, a moment after the last call.
+func (a *admission) question(t *testing.T, q asking.Question) {
+	t.Helper()
+	a.now = a.now.Add(time.Second)
+	if _, _, err := a.coordinator.prefer(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+}
