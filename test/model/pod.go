@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -53,6 +54,16 @@ func (p *Pod) Inherits(c *Container) bool {
 		}
 	}
 	return c.Reused
+}
+
+// String returns the requests of the pod.
+func (p *Pod) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s %s", p.Name, p.UID, p.Alignment)
+	for _, c := range p.Containers {
+		fmt.Fprintf(&text, " %s%v", c.Name, c.Requests)
+	}
+	return text.String()
 }
 
 // intent returns the pod in the form of a source of intent.

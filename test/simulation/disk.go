@@ -61,7 +61,7 @@ func (s *Simulation) damage(served bool) error {
 	return replace(file, content[:len(content)/2])
 }
 
-// replace replaces a file, and leaves links to the former file alone.
+// replace replaces a file.
 func replace(name string, content []byte) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace a file: %w", err)

@@ -170,12 +170,12 @@ func (n *Node) forkRunDir(p *process) error {
 	if err := os.Rename(n.runDir(), left); err != nil {
 		return fmt.Errorf("leave the run directory to a killed process: %w", err)
 	}
-	return linkFiles(left, n.runDir())
+	return copyFiles(left, n.runDir())
 }
 
-// linkFiles makes a copy of a directory with links to its files: nobody writes into an existing file. The
-// lock and unfinished files are no part of the copy.
-func linkFiles(from, to string) error {
+// copyFiles makes a copy of a directory, without the lock and without unfinished files. The killed server may
+// replace a file meanwhile: the copy has the former or the new file.
+func copyFiles(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("copy the run directory: %w", err)
@@ -184,11 +184,14 @@ func linkFiles(from, to string) error {
 		switch {
 		case entry.IsDir():
 			return os.Mkdir(copied, 0o700)
-		case entry.Name() == "lock" || filepath.Ext(path) == ".new":
+		case entry.Name() == "lock" || strings.HasPrefix(entry.Name(), "."):
 			return nil
-		default:
-			return os.Link(path, copied)
 		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("copy the run directory: %w", err)
+		}
+		return os.WriteFile(copied, content, 0o600)
 	})
 }
 
