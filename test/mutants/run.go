@@ -111,7 +111,7 @@ func (r runner) overlay(m mutant) (string, error) {
 // debuggers, which takes half of the time.
 func goTest(m mutant, overlay string) (output string, err error) {
 	command := exec.Command("go", append([]string{
-		"test", "-count=1", "-vet=off", "-short", "-timeout=10m", "-overlay=" + overlay,
+		"test", "-count=1", "-failfast", "-vet=off", "-short", "-timeout=10m", "-overlay=" + overlay,
 		"-ldflags=-s -w -extldflags=-Wl,-z,lazy", ".",
 	}, m.arguments...)...)
 	command.Dir = filepath.FromSlash(m.folder)
