@@ -60,3 +60,15 @@ func TestRefusedContainerIsComplete(t *testing.T) {
 		t.Errorf("progress %v, %v", progress, err)
 	}
 }
+
+// The app container that has taken a device over is the holder, not the init container of the pod.
+func TestHolderAfterAnInitContainer(t *testing.T) {
+	t.Parallel()
+	devices := kubelet.Devices{gpus: {"gpu"}}
+	app, before := holders.Holder{Name: "app", Devices: devices}, holders.Holder{Devices: devices, Init: true}
+	for _, found := range []holders.Holders{{app, before}, {before, app}} {
+		if h := newBooks(nil, nil, found).holder(gpus, "gpu"); h == nil || h.Name != "app" {
+			t.Errorf("of %v: %v", found, h)
+		}
+	}
+}
