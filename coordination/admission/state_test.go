@@ -56,7 +56,8 @@ func TestRefusedContainerIsComplete(t *testing.T) {
 		tx.refuse(nil, gpus, []string{"gpu"}, RefusedDouble, refusal{said: "another pod has the device"})
 		return nil
 	})
-	if progress := c.current().last.progress(kubelet.Checkpoint{}, nil); progress != asking.Complete || err != nil {
+	progress := c.current().last.progress(kubelet.Checkpoint{}, nil)
+	if progress != asking.Complete || err != nil {
 		t.Errorf("progress %v, %v", progress, err)
 	}
 }

@@ -19,7 +19,8 @@ func TestLastWrite(t *testing.T) {
 	if err := store.Run(ctx, func() example { return train }); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := open(t, dir, slog.New(slog.DiscardHandler)).Load(); !ok || !slices.Equal(got.Pods, train.Pods) {
+	got, ok := open(t, dir, slog.New(slog.DiscardHandler)).Load()
+	if !ok || !slices.Equal(got.Pods, train.Pods) {
 		t.Errorf("the next server has %v, %t", got, ok)
 	}
 }

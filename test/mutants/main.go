@@ -22,8 +22,8 @@
 // has the reason in a line "equivalent"; such a mutant must survive.
 //
 // Mutated files are passed to the compiler by "go test -overlay": the source tree stays unchanged. The exit
-// code is 1 if a mutant survives without a reason, or if a table has an error: a mutant that does not compile,
-// or a pattern without tests. The tests must pass without mutants ("make test").
+// code is 1 if a mutant survives without a reason, or if a table has an error, such as a mutant that does not
+// compile, or a pattern without tests. The tests must pass without mutants ("make test").
 package main
 
 import (
