@@ -19,6 +19,7 @@ LOAD       ?= 1m
 RESTARTS   ?= 10000
 BUSYBOX   ?= /bin/busybox
 SEED      ?= 1
+MUTANTS   ?= .
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
@@ -172,6 +173,10 @@ simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet wi
 .PHONY: load
 load: ## Put 1,000 questions a second on the socket for LOAD (1m), with a hostile client, and restart the plugins RESTARTS (10000) times
 	$(PROGRESS) "load and restarts" go test -count=1 -timeout 2h -v -run '^(TestLoad|TestRestarts)$$' ./coordination -load=$(LOAD) -restarts=$(RESTARTS)
+
+.PHONY: mutants
+mutants: ## Run the tests with each fault in test/mutants, which the tests must detect; MUTANTS=^holders/ selects faults by name
+	$(PROGRESS) "tests with a fault in the code" go run -buildvcs=false ./test/mutants -run '$(MUTANTS)' -jobs $$(nproc)
 
 .PHONY: verdicts
 verdicts: ## Compare VERDICTS (100000) verdicts of tandem-scheduler with the managers of the real kubelet, 1.37 and 1.36; SEED (1) selects the cases

@@ -94,3 +94,24 @@ func TestPublishEndsAfterPanic(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// starting is the knowledge of a plugin that has not announced its devices yet.
+type starting struct{ broken }
+
+func (starting) Announced() (admission.Announced, <-chan struct{}) { return admission.Announced{}, nil }
+
+// Before the first announcement the devices are unknown, and the published content stays.
+func TestUnknownIsNotPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
+		defer cancel()
+		p := New(Config{
+			Sinks: []Sink{unused{}}, Log: slog.New(slog.DiscardHandler),
+			Watch:     func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
+			Published: func(string, error) { t.Error("written") },
+		})
+		if err := p.Publish(ctx, starting{}); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -115,3 +115,47 @@ func TestLateRefusalIsNone(t *testing.T) {
 		t.Error("the coordinator does not know that the kubelet has given the device out again")
 	}
 }
+
+// A question that nobody waits for any longer plans nothing, although nothing else has happened meanwhile.
+func TestGivenUpQuestionChangesNothing(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.keepCheckpoint()
+	a.add("pod")
+	ctx, cancel := context.WithCancel(t.Context())
+	look := a.coordinator.Look
+	a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+		defer cancel()
+		return look(ctx)
+	}
+	before := a.coordinator.current()
+	_, _, err := a.coordinator.prefer(ctx, asking.Question{
+		Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2,
+	})
+	if !errors.Is(err, context.Canceled) || a.coordinator.current() != before {
+		t.Errorf("the state has changed, or no error: %v", err)
+	}
+}
+
+// A question that was answered while another question read the kubelet changes the state: the other one reads
+// again.
+func TestQuestionDuringAQuestion(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.keepCheckpoint()
+	a.add("pod")
+	q := asking.Question{Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2}
+	look, looks := a.coordinator.Look, 0
+	a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+		looks++
+		if looks == 1 {
+			if _, _, err := a.coordinator.prefer(ctx, q); err != nil {
+				t.Error(err)
+			}
+		}
+		return look(ctx)
+	}
+	if _, _, err := a.coordinator.prefer(t.Context(), q); err != nil || looks != 3 {
+		t.Errorf("%d reads of the kubelet, want 3; %v", looks, err)
+	}
+}

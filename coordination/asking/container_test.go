@@ -39,3 +39,13 @@ func TestContainerThatALookShowsTwice(t *testing.T) {
 		})
 	}
 }
+
+// A container is immutable: its devices stay, whatever a later state adds.
+func TestWithDevicesKeepsTheContainer(t *testing.T) {
+	t.Parallel()
+	first := Container{}.WithDevices(gpus, []string{"g1"})
+	second := first.WithDevices(vfs, []string{"v1"})
+	if !first.Lacks(vfs) || second.Lacks(gpus) || second.Lacks(vfs) || second.Newest != vfs {
+		t.Errorf("first %+v, second %+v", first, second)
+	}
+}

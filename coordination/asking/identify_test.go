@@ -125,6 +125,31 @@ func TestAnotherNumberIsAnotherContainer(t *testing.T) {
 	}
 }
 
+// The kubelet asks for all devices of a resource at once: a question for more or fewer devices than the asker
+// requests is of an unknown container.
+func TestAskerOfAnotherNumberIsUnknown(t *testing.T) {
+	t.Parallel()
+	asker := &Asker{UID: "a", Requests: map[string]int{gpus: 2, vfs: 2}}
+	for size, known := range map[int]bool{1: false, 2: true, 3: false} {
+		c := Container{Asker: asker, Pods: []kubelet.Pod{{Name: "a"}}}.asking(Question{Resource: vfs, Size: size})
+		if (c.Asker != nil) != known || (c.Pods != nil) != known {
+			t.Errorf("a question for %d: asker %v, pods %v", size, c.Asker, c.Pods)
+		}
+	}
+}
+
+// A question continues a container whose devices are not in the checkpoint yet, and no other container.
+func TestCompleteContainerIsNotContinued(t *testing.T) {
+	t.Parallel()
+	for progress, continues := range map[Progress]bool{Open: true, Complete: false} {
+		newest := &Container{ID: 7, Devices: kubelet.Devices{gpus: {"0000:2f:00.0"}}}
+		e := &Evidence{Resources: announced(t), Newest: newest, Progress: progress, Recorded: true}
+		if got, why := e.following(Question{Resource: vfs, Size: 1}); (got == newest) != continues {
+			t.Errorf("progress %v: %v, %s", progress, got, why)
+		}
+	}
+}
+
 // A container whose first half no source told of, and that PodResources shows meanwhile, is the same when a
 // source tells of it: else its pairs file would lack the first half.
 func TestContainerThatASourceTellsOfLater(t *testing.T) {

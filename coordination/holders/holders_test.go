@@ -111,6 +111,7 @@ func TestFind(t *testing.T) {
 	t.Parallel()
 	two := record(t, map[string]string{"u1/c": gpus + " g1 " + vfs + " v1", "u2/c": gpus + " g2"})
 	inits := record(t, map[string]string{"u1/init": gpus + " g1,g2", "u1/c": gpus + " g1 " + vfs + " v1"})
+	one := record(t, map[string]string{"u1/c": gpus + " g1"})
 	for name, tc := range map[string]struct {
 		holders.Sources
 		want []string
@@ -225,6 +226,60 @@ func TestFind(t *testing.T) {
 			},
 			want: []string{"g1: u1 /c", "g2:  next/c open", "v1: u1 /c"},
 		},
+		"a device that is offered frees the other containers of its pod": {
+			Sources: holders.Sources{
+				Recorded: inits, Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+			},
+		},
+		"the same ID of another resource frees nobody": {
+			Sources: holders.Sources{Recorded: one, Question: holders.Offer{Resource: vfs, Available: []string{"g1"}}},
+			want:    []string{"g1: u1 /c"},
+		},
+		"nor an offered device that List shows with another container": {
+			Sources: holders.Sources{
+				Recorded: one, View: view(map[string]string{"d/x": gpus + " g1"}),
+				Question: holders.Offer{Resource: gpus, Available: []string{"g1"}},
+			},
+			want: []string{"g1:  d/x open", "g1: u1 /c"},
+		},
+		"a pod with a withheld device is alive for the kubelet": {
+			Sources: holders.Sources{
+				Recorded: two, Pods: living(true, map[string]string{"u2": "b"}),
+				Question: holders.Offer{Resource: gpus, Available: []string{"g3"}, Withheld: []string{"g1"}},
+			},
+			want: []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
+		},
+		"an Allocate before the checkpoint does not end the pod": {
+			Sources: holders.Sources{
+				Recorded: one,
+				Allocates: []holders.Allocate{
+					{Resource: gpus, IDs: []string{"g1"}, UID: "u0", Anew: true, Recorded: two.Identity},
+				},
+			},
+			want: []string{"g1: u1 /c"},
+		},
+		"nor an Allocate of the next container of the pod": {
+			Sources: holders.Sources{
+				Recorded: inits,
+				Allocates: []holders.Allocate{
+					{Resource: gpus, IDs: []string{"g2"}, UID: "u1", Name: "d", Recorded: inits.Identity},
+				},
+			},
+			want: []string{"g1: u1 /c", "g1: u1 /init", "g2: u1 /d open", "g2: u1 /init", "v1: u1 /c"}, left: 1,
+		},
+		"nor the List of a kubelet that has just started": {
+			Sources: holders.Sources{
+				Recorded: one, View: &kubelet.View{Life: "2"}, Looked: true, Life: "1",
+				Known: map[string]holders.Known{"u1": {Pod: kubelet.Pod{Name: "a"}, Listed: true, Life: "1"}},
+			},
+			want: []string{"g1: u1 a/c"},
+		},
+		"a holder of the last search is no longer in admission": {
+			Sources: holders.Sources{
+				Before: holders.Holders{{UID: "u1", Name: "c", Devices: devices(gpus + " g1"), Open: true}},
+			},
+			want: []string{"g1: u1 /c"},
+		},
 		"without the checkpoint there are List and Allocates": {
 			Sources: holders.Sources{
 				View: view(map[string]string{"a/c": gpus + " g1"}),
@@ -254,6 +309,21 @@ func TestFind(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A search changes none of its sources: List is the listing of the next search.
+func TestFindKeepsList(t *testing.T) {
+	t.Parallel()
+	list := view(map[string]string{"a/c": gpus + " g1"})
+	found, _ := holders.Find(holders.Sources{
+		Recorded: record(t, nil), View: list, Allocates: []holders.Allocate{{Resource: vfs, IDs: []string{"v1"}}},
+	})
+	if diff := cmp.Diff([]string{"g1:  a/c open", "v1:  a/c open"}, held(found)); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(view(map[string]string{"a/c": gpus + " g1"}), list); diff != "" {
+		t.Errorf("List has changed (-want +got):\n%s", diff)
 	}
 }
 

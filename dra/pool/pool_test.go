@@ -188,6 +188,8 @@ func TestLimitOfVFs(t *testing.T) {
 	}
 	options.Bound = map[string]string{"vf-0c-01-0": "0000:0c:01.0"} // beyond the limit, and a claim has it
 	device(t, pool.Build(load(t, "oci-mi300x-derived", 8), options), "vf-0c-01-0")
+	options.Counters = false
+	device(t, pool.Build(load(t, "oci-mi300x-derived", 8), options), "vf-0c-01-0")
 }
 
 // Bundles are for partitioned cards, with all partitions and as many VFs as there are.

@@ -94,3 +94,20 @@ func TestGoneDevicesLeaveTheList(t *testing.T) {
 		}
 	})
 }
+
+// Later lists do not prolong the time for which a gone device stays in the list.
+func TestGoneDevicesKeepTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroadcast([]Device{{ID: "a", Healthy: true}})
+		for range 2 {
+			b.publish(nil)
+			if retired := b.retire(nil); len(retired) > 0 {
+				t.Errorf("%v left the list too early", retired)
+			}
+			<-time.After(retireAfter / 2)
+		}
+		if retired := b.retire(nil); !slices.Equal(retired, []string{"a"}) {
+			t.Errorf("%v left the list", retired)
+		}
+	})
+}

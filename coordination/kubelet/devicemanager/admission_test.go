@@ -189,6 +189,24 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// Under scope pod an init container runs next to the sidecars before it, and before the app containers.
+func TestTotal(t *testing.T) {
+	t.Parallel()
+	sidecar, app := Container{Sidecar, Requests{{gpu, 2}}}, Container{Requests: Requests{{gpu, 1}}}
+	for name, c := range map[string]struct {
+		containers []Container
+		want       int
+	}{
+		"init container after a sidecar":  {[]Container{sidecar, {Init, Requests{{gpu, 4}}}, app}, 6},
+		"init container before a sidecar": {[]Container{{Init, Requests{{gpu, 4}}}, sidecar, app}, 4},
+		"app containers with a sidecar":   {[]Container{sidecar, app, app}, 4},
+	} {
+		if got := Total(c.containers); !slices.Equal(got, Requests{{gpu, c.want}}) {
+			t.Errorf("%s: %v, want %d", name, got, c.want)
+		}
+	}
+}
+
 // TestVerdictOnly expects that a verdict chooses no devices for the last container.
 func TestVerdictOnly(t *testing.T) {
 	t.Parallel()

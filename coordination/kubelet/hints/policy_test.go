@@ -20,6 +20,15 @@ func on(count int, nodes ...int) PerNode {
 	return devices
 }
 
+// Policy none rejects no container, and gives no NUMA nodes.
+func TestNone(t *testing.T) {
+	t.Parallel()
+	full := Demand{Count: 2, All: on(4, 0, 1), Free: on(1, 0, 1)}
+	if nodes, admitted := None.Nodes(full); nodes != 0 || !admitted {
+		t.Errorf("policy none: nodes %b, admitted %v", nodes, admitted)
+	}
+}
+
 func TestRestricted(t *testing.T) {
 	t.Parallel()
 	eight, thirtyTwo := on(4, 0, 1), on(16, 0, 1)
@@ -66,6 +75,9 @@ func TestRestricted(t *testing.T) {
 		},
 		"more nodes than the kubelet allows": {
 			demands: []Demand{{Count: 1, All: on(1, 0, 1, 2, 3, 4, 5, 6, 7, 8), Free: nil}}, refused: true,
+		},
+		"as many nodes as the kubelet allows": {
+			demands: []Demand{{Count: 1, All: on(1, 0, 1, 2, 3, 4, 5, 6, 7), Free: on(1, 7)}}, want: []int{7},
 		},
 		"node numbers may have holes": {
 			demands: []Demand{{Count: 2, All: on(2, 0, 8), Free: on(2, 8)}}, want: []int{8},

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package publish
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// After a failure a target rests as long as the API server asks; the pause doubles up to its limit.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const asked = 30 * time.Second
+		k := keeper{Config: &Config{}}
+		began := time.Now()
+		k.rest(t.Context(), apierrors.NewTooManyRequests("busy", int(asked.Seconds())))
+		if took := time.Since(began); took != asked || k.pause != FirstPause {
+			t.Errorf("rested %s, want %s; pause %s", took, asked, k.pause)
+		}
+		for want := 2 * FirstPause; want < 4*MaxPause; want *= 2 {
+			k.rest(t.Context(), errors.New("unreachable"))
+			if k.pause != min(want, MaxPause) {
+				t.Errorf("pause %s, want %s", k.pause, min(want, MaxPause))
+			}
+		}
+	})
+}

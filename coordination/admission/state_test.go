@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// A plan answers the second question of a container only directly after the first Allocate, and only if the
+// kubelet offers no device of another pod.
+func TestForesees(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	q := asking.Question{Resource: vfs, Available: []string{"v1", "v2"}, Size: 1}
+	for name, c := range map[string]struct {
+		change func(s *state)
+		want   bool
+	}{
+		"as planned":               {func(*state) {}, true},
+		"another Allocate since":   {func(s *state) { s.sequence++ }, false},
+		"the plan has expired":     {func(s *state) { s.plan.expires = now }, false},
+		"long after the Allocate":  {func(s *state) { s.last.at = now.Add(-asking.FollowWindow) }, false},
+		"another number":           {func(s *state) { s.plan.devices[vfs] = []string{"v1", "v2"} }, false},
+		"a planned device is gone": {func(s *state) { s.plan.devices[vfs] = []string{"v3"} }, false},
+		"an offered device is held": {func(s *state) {
+			s.hold(holders.Holders{{Devices: kubelet.Devices{vfs: {"v2"}}}})
+		}, false},
+	} {
+		s := newState(nil)
+		s.sequence = 1
+		s.plan = &plan{
+			devices: map[string][]string{vfs: {"v1"}}, choice: &placement.Choice{}, expires: now.Add(planTTL),
+		}
+		s.last = lastAllocation{
+			container: &asking.Container{Looked: true, Owner: &kubelet.Container{}}, at: now, foreseen: true,
+		}
+		c.change(s)
+		if got := s.foresees(q, now); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// The kubelet rejects the pod of a refused container: the next question is of another container, although the
+// checkpoint is unchanged.
+func TestRefusedContainerIsComplete(t *testing.T) {
+	t.Parallel()
+	c := emptyServer()
+	_, err := c.commit(func(tx *transaction) error {
+		tx.refuse(nil, gpus, []string{"gpu"}, RefusedDouble, refusal{said: "another pod has the device"})
+		return nil
+	})
+	progress := c.current().last.progress(kubelet.Checkpoint{}, nil)
+	if progress != asking.Complete || err != nil {
+		t.Errorf("progress %v, %v", progress, err)
+	}
+}
+
+// The app container that has taken a device over is the holder, not the init container of the pod.
+func TestHolderAfterAnInitContainer(t *testing.T) {
+	t.Parallel()
+	devices := kubelet.Devices{gpus: {"gpu"}}
+	app, before := holders.Holder{Name: "app", Devices: devices}, holders.Holder{Devices: devices, Init: true}
+	for _, found := range []holders.Holders{{app, before}, {before, app}} {
+		if h := newBooks(nil, nil, found).holder(gpus, "gpu"); h == nil || h.Name != "app" {
+			t.Errorf("of %v: %v", found, h)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// outcome is the outcome of the tests with a mutant.
+type outcome string
+
+const (
+	killed     outcome = "killed"     // the tests fail
+	equivalent outcome = "equivalent" // the tests pass, as the table says
+	survived   outcome = "survived"   // the tests pass
+	failed     outcome = "error"      // of the table
+)
+
+// result is the result of a mutant.
+type result struct {
+	mutant  mutant
+	outcome outcome
+	took    time.Duration
+	err     error // nil if the mutant is killed or equivalent
+}
+
+// runAll runs mutants and reports each result as it comes.
+func runAll(r runner, mutants []mutant, jobs int, report func(done int, r result)) (results []result) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	free := make(chan struct{}, max(jobs, 1))
+	for _, m := range mutants {
+		free <- struct{}{}
+		all.Go(func() {
+			one := r.run(m)
+			mu.Lock()
+			results = append(results, one)
+			report(len(results), one)
+			mu.Unlock()
+			<-free
+		})
+	}
+	all.Wait()
+	return results
+}
+
+// runner runs tests with mutated files in a scratch folder.
+type runner struct{ scratch string }
+
+// run runs the tests of a mutant.
+func (r runner) run(m mutant) result {
+	began := time.Now()
+	out, err := r.try(m)
+	return result{m, out, time.Since(began), err}
+}
+
+func (r runner) try(m mutant) (outcome, error) {
+	overlay, err := r.overlay(m)
+	if err != nil {
+		return failed, err
+	}
+	output, err := goTest(m, overlay)
+	switch {
+	case strings.Contains(output, "[no tests to run]"), strings.Contains(output, "[build failed]"):
+		return failed, fmt.Errorf("tests not run\n%s", output)
+	case err != nil && m.equivalent != "":
+		return failed, errors.New("the table calls the mutant equivalent, and tests fail with the mutant")
+	case err != nil:
+		return killed, nil
+	case m.equivalent != "":
+		return equivalent, nil
+	default:
+		return survived, errors.New("the tests pass")
+	}
+}
+
+// overlay writes the mutated file, and returns the file that replaces the original for the compiler.
+func (r runner) overlay(m mutant) (string, error) {
+	path, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	mutated, err := m.apply(string(content))
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(r.scratch, strings.ReplaceAll(m.name, "/", "-"))
+	if err := os.WriteFile(name+".go", []byte(mutated), 0o600); err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: name + ".go"}})
+	if err != nil {
+		return "", err
+	}
+	return name + ".json", os.WriteFile(name+".json", overlay, 0o600)
+}
+
+// goTest runs the tests of a mutant in their module, and returns the output. The linker omits the data of
+// debuggers, which takes half of the time.
+func goTest(m mutant, overlay string) (output string, err error) {
+	command := exec.Command("go", append([]string{
+		"test", "-count=1", "-failfast", "-vet=off", "-short", "-timeout=10m", "-overlay=" + overlay,
+		"-ldflags=-s -w -extldflags=-Wl,-z,lazy", ".",
+	}, m.arguments...)...)
+	command.Dir = filepath.FromSlash(m.folder)
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
