@@ -147,7 +147,7 @@ func (n *Node) Registrations(ctx context.Context) (map[string]string, error) {
 	daemons := slices.Concat([]string{StandIn, Driver}, Daemons, ofOperators())
 	output, err := n.Run(ctx, "for daemon in "+strings.Join(daemons, " ")+`; do
 		last=$(cat /var/log/pods/*_$daemon-*/*/*.log 2>/dev/null |
-			grep -e msg=registered -e 'the kubelet knows' | sort | tail -n 1)
+			grep -e 'msg=registered' -e 'msg="registered with the kubelet"' | sort | tail -n 1)
 		echo "$daemon $last"
 	done`)
 	if err != nil {
