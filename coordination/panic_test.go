@@ -5,18 +5,17 @@ package coordination
 import (
 	"context"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -83,13 +82,31 @@ func (m mistaken) Handle(ctx context.Context, r slog.Record) error {
 	return m.Handler.Handle(ctx, r)
 }
 
+// limitedFolder is a folder of a disk that can be full.
+type limitedFolder struct {
+	file.Folder
+	full *atomic.Bool
+}
+
+func (f limitedFolder) Create(name string) (file.File, error) {
+	if f.full.Load() {
+		return nil, syscall.ENOSPC
+	}
+	return f.Folder.Create(name)
+}
+
 // A server whose work beside the answers panics gives the service up, and the next one goes on from the
 // checkpoint.
 func TestPanicCostsOneServer(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	log, logger := newLog()
+	var full atomic.Bool
 	server, _ := startWith(t, Config{
 		RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "checkpoint not written"}),
+		Disk: file.Disk{Open: func(dir string) (file.Folder, error) {
+			folder, err := file.OpenFolder(dir)
+			return limitedFolder{folder, &full}, err
+		}},
 	})
 	gpu := server.Member(gpus, device.GPU)
 	gpu.Publish(threeGPUs)
@@ -104,10 +121,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := server.election.serving.Load()
-	// a file is being written there
-	for os.MkdirAll(filepath.Join(dir, store.FileName+".new", "in the way"), 0o700) != nil {
-		runtime.Gosched()
-	}
+	full.Store(true)
 	before.coordinator.Leave("no such") // something to write
 	await(t, dir, connected(gpus, vfs))
 	for server.election.serving.Load() == before {
