@@ -102,7 +102,8 @@ func pace(ctx context.Context, due chan<- struct{}) (highest uint64) {
 func (p *pairOfNodes) ask(t *testing.T, client api.CoordinationClient) time.Duration {
 	t.Helper()
 	began := time.Now()
-	answer, err := client.Prefer(t.Context(), &api.PreferRequest{Resource: gpus, Available: p.ids[gpus], Size: 2})
+	question := &api.PreferRequest{Resource: gpus, Available: p.ids[gpus], Size: 2}
+	answer, err := client.Prefer(t.Context(), question)
 	took := time.Since(began)
 	ids := answer.GetDevices()
 	wrong := slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(p.ids[gpus], id) })
@@ -131,8 +132,8 @@ func (l *latencies) report(t *testing.T, during time.Duration) {
 	}
 	slices.Sort(l.all)
 	at := func(percent int) time.Duration { return l.all[min(len(l.all)-1, len(l.all)*percent/100)] }
-	t.Logf("%d questions in %s, %.0f a second: half within %s, 99 %% within %s, all within %s", len(l.all), during,
-		float64(len(l.all))/during.Seconds(), at(50), at(99), at(100))
+	t.Logf("%d questions in %s, %.0f a second: half within %s, 99 %% within %s, all within %s", len(l.all),
+		during, float64(len(l.all))/during.Seconds(), at(50), at(99), at(100))
 }
 
 // TestRestarts: two plugins restart in turn, so that each restart is a takeover as well. Devices of a

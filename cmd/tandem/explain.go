@@ -71,10 +71,10 @@ The command requires root.`,
 		"show only this container of the pod (default all containers)")
 	cmd.Flags().BoolVar(&all, "all", false,
 		"also show the decisions for deleted pods of the same name, at the end")
-	cmd.Flags().StringVar(&present.UID, "uid", "", "UID of the pod (metadata.uid): decisions with another UID are of "+
-		"deleted pods")
-	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier decisions "+
-		"without a UID are of deleted pods (default recognized by repeated allocations)")
+	cmd.Flags().StringVar(&present.UID, "uid", "", "UID of the pod (metadata.uid): decisions with another UID "+
+		"are of deleted pods")
+	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier "+
+		"decisions without a UID are of deleted pods (default recognized by repeated allocations)")
 	registerRunDir(cmd.Flags(), &runDir)
 	format.register(cmd)
 	return cmd

@@ -71,7 +71,9 @@ func TestNothingToExplain(t *testing.T) {
 	a.add("idle")
 	a.coordinator.history.IsHeld = nil // as after a boot
 	for i := range history.Most {
-		a.coordinator.history.RecordAllocation(history.Allocation{At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)}})
+		a.coordinator.history.RecordAllocation(history.Allocation{
+			At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)},
+		})
 	}
 	for name, want := range map[podName]string{
 		{"team", "gone", ""}:  "the kubelet of this node runs no such pod",
@@ -108,8 +110,12 @@ func TestNothingToExplain(t *testing.T) {
 	twin := func(namespace string) *kubelet.Container {
 		return &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: "twin"}, Name: "c"}
 	}
-	a.coordinator.history.RecordAllocation(history.Allocation{At: a.now, Container: twin("a"), Resource: gpus, IDs: []string{"x"}})
-	a.coordinator.history.RecordAllocation(history.Allocation{At: a.now, Container: twin("b"), Resource: gpus, IDs: []string{"y"}})
+	a.coordinator.history.RecordAllocation(history.Allocation{
+		At: a.now, Container: twin("a"), Resource: gpus, IDs: []string{"x"},
+	})
+	a.coordinator.history.RecordAllocation(history.Allocation{
+		At: a.now, Container: twin("b"), Resource: gpus, IDs: []string{"y"},
+	})
 	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil ||
 		!strings.Contains(err.Error(), "NAMESPACE/twin") {
 		t.Errorf("two pods of one name: %v", err)
@@ -186,7 +192,9 @@ func TestExplainLasts(t *testing.T) {
 	}
 	before := explain()
 	for i := range 2 * history.Most {
-		a.coordinator.history.RecordAllocation(history.Allocation{At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)}})
+		a.coordinator.history.RecordAllocation(history.Allocation{
+			At: a.now, Resource: gpus, IDs: []string{fmt.Sprint("other-", i)},
+		})
 	}
 	a.crashes, a.random = true, rand.New(certain{})
 	a.maybeCrash()

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestManyNUMANodes: a kubelet with the option max-allowable-numa-nodes runs on a machine with ten NUMA nodes.
-// When it asks for a VF without a NUMA node first, the request to placement has free GPUs.
+// TestManyNUMANodes: a kubelet with the option max-allowable-numa-nodes runs on a machine with ten NUMA
+// nodes. When it asks for a VF without a NUMA node first, the request to placement has free GPUs.
 func TestManyNUMANodes(t *testing.T) {
 	var free []device.Device
 	for i := range 10 {

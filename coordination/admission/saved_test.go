@@ -78,8 +78,8 @@ func TestDeviceOfAnotherPodIsRefusedAfterATakeover(t *testing.T) {
 	}
 }
 
-// A decision names the UID of its pod and whether the pod has the devices, after a takeover too: explain tells a
-// pod from its successor.
+// A decision names the UID of its pod and whether the pod has the devices, after a takeover too: explain
+// tells a pod from its successor.
 func TestDecisionsNameThePod(t *testing.T) {
 	t.Parallel()
 	for source, known := range map[intent.Source]bool{"": false, intent.PodsAPI: true} {

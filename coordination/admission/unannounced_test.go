@@ -10,8 +10,8 @@ import (
 )
 
 // TestPairsOfAnUnannouncedResource: the announcement of a resource beyond the limits (resources.MaxDevices)
-// is not sent, and its plugin works on: the coordinator records its Allocates, and its pairs file is asked for.
-// The answer then has no pair, no call panics, and the coordinator writes the file.
+// is not sent, and its plugin works on: the coordinator records its Allocates, and its pairs file is asked
+// for. The answer then has no pair, no call panics, and the coordinator writes the file.
 func TestPairsOfAnUnannouncedResource(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
 	const shared = "rdma/hca_shared"

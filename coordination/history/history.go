@@ -105,7 +105,8 @@ func (d *Log) RecordAllocation(a Allocation) {
 	if n := len(d.entries); n > 0 {
 		e = d.entries[n-1]
 	}
-	if e == nil || !e.HasQuestion || !e.AllocatedAt.IsZero() || e.Resource != a.Resource || e.Size != len(a.IDs) {
+	if e == nil || !e.HasQuestion || !e.AllocatedAt.IsZero() || e.Resource != a.Resource ||
+		e.Size != len(a.IDs) {
 		e = &Decision{At: a.At, Resource: a.Resource, Size: len(a.IDs)}
 		d.Add(e)
 	}

@@ -107,8 +107,9 @@ func (d *Log) Restore(saved []Saved) error {
 		}
 		e := &Decision{
 			At: time.Unix(0, m.GetTimeUnixNano()), Container: s.Container, PodUID: s.PodUID,
-			Resource: m.GetResource(), Size: int(m.GetSize()), HasQuestion: m.GetAsked(), Allocated: s.Allocated, AllocatedAt: s.AllocatedAt,
-			message: func() *api.Decision { return m }, cost: encodedBytes(m), shortened: true,
+			Resource: m.GetResource(), Size: int(m.GetSize()), HasQuestion: m.GetAsked(), Allocated: s.Allocated,
+			AllocatedAt: s.AllocatedAt,
+			message:     func() *api.Decision { return m }, cost: encodedBytes(m), shortened: true,
 		}
 		restored.entries = append(restored.entries, e)
 		restored.index(e)

@@ -87,9 +87,10 @@ func (v *View) held(r devicemanager.Request) devicemanager.Set {
 }
 
 // nodes returns the NUMA nodes of the container's devices: the nodes of the offered devices or, for devices
-// without NUMA node (excludeTopology), the nodes that the policy chooses for this container alone. If no nodes have both
-// devices and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the container, and all nodes
-// where the kubelet's nodes are not predicted, because more than hints.MaxNodes have devices.
+// without NUMA node (excludeTopology), the nodes that the policy chooses for this container alone. If no
+// nodes have both devices and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the
+// container, and all nodes where the kubelet's nodes are not predicted, because more than hints.MaxNodes have
+// devices.
 func (v *View) nodes(
 	q *devicemanager.Question, requests devicemanager.Requests, cpus *hints.Demand,
 ) (nodes hints.Mask, admitted bool) {

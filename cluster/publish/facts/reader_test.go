@@ -48,7 +48,9 @@ func node(
 	dir, log := t.TempDir(), &bytes.Buffer{}
 	return dir, facts.NewReader(facts.Config{
 		Sys: empty(), KubeletDir: dir, Configz: configz, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Files: configuration.Files{Config: filepath.Join(dir, "config.yaml"), Dir: filepath.Join(dir, "kubelet.conf.d")},
+		Files: configuration.Files{
+			Config: filepath.Join(dir, "config.yaml"), Dir: filepath.Join(dir, "kubelet.conf.d"),
+		},
 	}), log
 }
 

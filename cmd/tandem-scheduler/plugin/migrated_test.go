@@ -12,10 +12,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
-// TestMigratedNode: a node in DRA mode keeps the NodeTopology object from its time with device plugins; nobody
-// deletes or updates it (docs/dra.md, "Migrating a node"). Its kubelet no longer has the resources, so that an
-// unchanged pod gets its devices by a claim (shouldDelegateResourceToDRA in noderesources/fit.go), and no
-// Topology Manager compares devices.
+// TestMigratedNode: a node in DRA mode keeps the NodeTopology object from its time with device plugins;
+// nobody deletes or updates it (docs/dra.md, "Migrating a node"). Its kubelet no longer has the resources, so
+// that an unchanged pod gets its devices by a claim (shouldDelegateResourceToDRA in noderesources/fit.go),
+// and no Topology Manager compares devices.
 func TestMigratedNode(t *testing.T) {
 	r := start(t, server.Topology("a", 2, true)) // 8+8 is never admitted under restricted
 	node := server.Node("a", 2)

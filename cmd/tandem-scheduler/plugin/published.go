@@ -48,8 +48,8 @@ func (o *published) refusal() error {
 }
 
 // describes reports whether a node has a resource of the object. Nobody deletes the object of a node that
-// leaves the device plugins for DRA: pods there have their devices by claims, and no Topology Manager compares
-// the devices.
+// leaves the device plugins for DRA: pods there have their devices by claims, and no Topology Manager
+// compares the devices.
 func (o *published) describes(info fwk.NodeInfo) bool {
 	room := info.GetAllocatable().GetScalarResources()
 	for name := range o.resources {

@@ -19,8 +19,8 @@ import (
 )
 
 // TestRelaxedPod: a pod waits because it requires alignment, and its Event names the annotation. After its
-// owner has relaxed the annotation, Filter accepts the pod, and the scheduler has to try it again. A plugin has
-// to implement a hint for Pod/Update if an update of the refused pod can resolve the refusal (Pod in
+// owner has relaxed the annotation, Filter accepts the pod, and the scheduler has to try it again. A plugin
+// has to implement a hint for Pod/Update if an update of the refused pod can resolve the refusal (Pod in
 // staging/src/k8s.io/kube-scheduler/framework/types.go).
 func TestRelaxedPod(t *testing.T) {
 	metrics.Register()

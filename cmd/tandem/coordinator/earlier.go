@@ -13,10 +13,10 @@ type Present struct {
 	Created time.Time // zero if unknown
 }
 
-// MarkEarlier marks the decisions of deleted pods whose name the pod of the last decision has. A decision that
-// names the UID of its pod is judged by the UID. Otherwise devices that are held still are the present pod's;
-// other decisions before the creation of the present pod are of a deleted pod; and a container gets each
-// resource once, so that a repeated allocation, or a decision after a refusal, is a later pod's.
+// MarkEarlier marks the decisions of deleted pods whose name the pod of the last decision has. A decision
+// that names the UID of its pod is judged by the UID. Otherwise devices that are held still are the present
+// pod's; other decisions before the creation of the present pod are of a deleted pod; and a container gets
+// each resource once, so that a repeated allocation, or a decision after a refusal, is a later pod's.
 func MarkEarlier(decisions []Decision, present Present) {
 	type half struct{ container, resource string }
 	begin, allocated, refused := 0, map[half]bool{}, false

@@ -11,8 +11,8 @@ import (
 )
 
 // TestTandemKnowsThePolicy: the coordinator reads the kubelet's policy. When the kubelet asks for VFs of a
-// pool with excludeTopology first, the coordinator plans with the GPUs that this policy will offer: under none
-// with those of all NUMA nodes, under best-effort with those of several nodes if one node has too few.
+// pool with excludeTopology first, the coordinator plans with the GPUs that this policy will offer: under
+// none with those of all NUMA nodes, under best-effort with those of several nodes if one node has too few.
 func TestTandemKnowsThePolicy(t *testing.T) {
 	node := presetNode(t, "A", 1)
 	for _, c := range []struct {

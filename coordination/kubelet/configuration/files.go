@@ -16,8 +16,8 @@ type Files struct{ Config, Dir string }
 // maxSize is the maximum size of a file of the configuration, in bytes.
 const maxSize = 1 << 20
 
-// Decode merges the files into a value, like the kubelet: later files override earlier ones. Decode ignores the
-// kubelet's flags. The error is a [FileError], also if there is no file.
+// Decode merges the files into a value, like the kubelet: later files override earlier ones. Decode ignores
+// the kubelet's flags. The error is a [FileError], also if there is no file.
 func (f Files) Decode(into any) error {
 	files, err := DropIns(f.Dir)
 	if err != nil {

@@ -103,8 +103,8 @@ func (n *Node) AgreeOnClaims(ctx context.Context) error {
 	})
 }
 
-// HasNoClaims waits until nothing of the driver remains: no slices, which the kubelet deletes some time after the
-// driver's end, no claims with devices, and no CDI specifications of claims.
+// HasNoClaims waits until nothing of the driver remains: no slices, which the kubelet deletes some time after
+// the driver's end, no claims with devices, and no CDI specifications of claims.
 func (n *Node) HasNoClaims(ctx context.Context) error {
 	return until(ctx, func() error {
 		published, err := n.published(ctx)
@@ -120,8 +120,8 @@ func (n *Node) HasNoClaims(ctx context.Context) error {
 			return err
 		}
 		if claims := claimsOf(specs); len(published)+len(allocated)+len(claims) > 0 {
-			return fmt.Errorf("there remain slices with %v, claims %v and CDI specifications of %v", published, allocated,
-				claims)
+			return fmt.Errorf("there remain slices with %v, claims %v and CDI specifications of %v", published,
+				allocated, claims)
 		}
 		return nil
 	})

@@ -157,8 +157,8 @@ func (t *tester) rebooted(ctx context.Context, s setup) error {
 	return t.node.Remove(ctx, h.pod)
 }
 
-// removed adds a row on the removal of DRA mode, as in docs/dra.md: after the pods with claims, the driver goes,
-// and neither slices nor claims nor files of claims remain.
+// removed adds a row on the removal of DRA mode, as in docs/dra.md: after the pods with claims, the driver
+// goes, and neither slices nor claims nor files of claims remain.
 func (t *tester) removed(ctx context.Context, s setup) error {
 	start := time.Now()
 	r := Row{Setup: t.title(s), Scenario: "removal of DRA mode"}
