@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -159,17 +160,34 @@ func measureUsage(t testing.TB) usage {
 	return usage{runtime.NumGoroutine(), len(open), memory.HeapAlloc}
 }
 
-// compare compares the usage with the present usage, which must not be more.
-func (before usage) compare(t testing.TB) {
+// compare waits until the present usage is not more than the usage before: closed connections end a moment
+// later.
+func (u usage) compare(t testing.TB) {
 	t.Helper()
+	late := time.After(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	now := measureUsage(t)
+	for waiting := true; waiting && now.exceeds(u); {
+		select {
+		case <-tick.C:
+			now = measureUsage(t)
+		case <-late:
+			waiting = false
+		}
+	}
 	t.Logf("%d goroutines (%d before), %d descriptors (%d), %.1f MiB heap (%.1f)", now.goroutines,
-		before.goroutines, now.descriptors, before.descriptors, float64(now.heap)/(1<<20),
-		float64(before.heap)/(1<<20))
-	if now.goroutines > before.goroutines+5 || now.descriptors > before.descriptors+2 ||
-		now.heap > before.heap+1<<20 {
+		u.goroutines, now.descriptors, u.descriptors, float64(now.heap)/(1<<20),
+		float64(u.heap)/(1<<20))
+	if now.exceeds(u) {
 		t.Error("something grows")
 	}
+}
+
+// exceeds reports whether the usage is more than a former usage, with a tolerance for garbage and timers.
+func (u usage) exceeds(before usage) bool {
+	return u.goroutines > before.goroutines+5 || u.descriptors > before.descriptors+2 ||
+		u.heap > before.heap+1<<20
 }
 
 // What both plugins' parts take together on a node with as many devices as the kubelet can be told of:

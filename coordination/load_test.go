@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
@@ -42,6 +43,9 @@ func TestLoad(t *testing.T) {
 		if _, err := clients[i].Status(t.Context(), &api.StatusRequest{}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for range 2 * history.Most { // until the history is full
+		p.ask(t, clients[0])
 	}
 	before := measureUsage(t)
 	flood := child(t, "flood", p.config.RunDir)
