@@ -14,7 +14,7 @@ import (
 )
 
 // checkpoint is the kubelet's device checkpoint as a subject of errors, next to the names of its other files.
-const checkpoint = "device checkpoint"
+const checkpointSubject = "device checkpoint"
 
 // assignments are the assignments of pods as read last, each nil if never read. An unreadable file changes
 // nothing: without a pod's assignment the pod's devices would count as free.
@@ -43,7 +43,7 @@ type attempt struct {
 // read reads the assignments, with the kubelet's list of pods, and adds them to facts.
 func (a *assignments) read(kubeletDir string, list func() ([]corev1.Pod, bool), f *Facts) (all []attempt) {
 	err := a.readDevices(kubeletDir, list)
-	all = append(all, attempt{checkpoint, a.devices != nil, err})
+	all = append(all, attempt{checkpointSubject, a.devices != nil, err})
 	if a.devices != nil {
 		f.Devices, f.Gone, f.Exclusive = a.devices.devices, a.devices.gone, a.devices.exclusive
 	}

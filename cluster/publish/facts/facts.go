@@ -6,7 +6,6 @@ package facts
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -42,21 +41,6 @@ type Resource struct {
 	Kind    device.Kind
 	Devices []device.Device // by address and ID
 	Links   []topology.Link
-}
-
-// Container identifies a container of a pod.
-type Container struct{ PodUID, Name string }
-
-// container returns the container of a name in the checkpoint.
-func container(name string) Container {
-	uid, name, _ := strings.Cut(name, "/")
-	return Container{PodUID: uid, Name: name}
-}
-
-// Held has the devices of a container.
-type Held struct {
-	Container
-	Devices map[string][]string // IDs by resource
 }
 
 // CPUStatic and MemoryStatic are the policies under which containers get exclusive CPUs and memory.

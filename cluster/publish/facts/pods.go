@@ -29,7 +29,7 @@ type Exclusive []types.NamespacedName
 func gone(checkpoint kubelet.Checkpoint, pods *holders.Pods) Gone {
 	gone := Gone{}
 	for name := range checkpoint.Containers() {
-		gone[container(name).PodUID] = true
+		gone[recordedContainer(name).PodUID] = true
 	}
 	found, _ := holders.Find(holders.Sources{Recorded: &checkpoint, Pods: pods})
 	for _, h := range found {
@@ -80,4 +80,28 @@ func whole(name corev1.ResourceName, asked resource.Quantity) bool {
 	default:
 		return false
 	}
+}
+
+// Container identifies a container of a pod.
+type Container struct{ PodUID, Name string }
+
+// recordedContainer returns the container of a name in the checkpoint.
+func recordedContainer(name string) Container {
+	uid, name, _ := strings.Cut(name, "/")
+	return Container{PodUID: uid, Name: name}
+}
+
+// Held has the devices of a container.
+type Held struct {
+	Container
+	Devices map[string][]string // IDs by resource
+}
+
+// held returns the devices of each container in the checkpoint, in any order.
+func held(checkpoint kubelet.Checkpoint) []Held {
+	var all []Held
+	for name, devices := range checkpoint.Containers() {
+		all = append(all, Held{recordedContainer(name), devices})
+	}
+	return all
 }

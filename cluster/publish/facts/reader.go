@@ -147,7 +147,7 @@ func (r *Reader) works(subject string, err error) bool {
 
 // consequences are the effects of unreadable subjects.
 var consequences = map[string]string{
-	checkpoint: "devices of pods not read; publishing the last known devices, none if never read",
+	checkpointSubject: "devices of pods not read; publishing the last known devices, none if never read",
 	"configuration": "kubelet configuration not read; schedulers cannot predict rejections; set " +
 		"--kubelet-config to the file, or --kubelet-address to query the kubelet",
 	"configz": "kubelet not queried; publishing the configuration from the file, without the " +

@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Checkpoint files of the kubelet's managers in the kubelet's folder.
@@ -60,13 +58,4 @@ func readState[T any](kubeletDir, name string, into **T) error {
 	}
 	*into = read
 	return nil
-}
-
-// held returns the devices of each container in the checkpoint, in any order.
-func held(checkpoint kubelet.Checkpoint) []Held {
-	var all []Held
-	for name, devices := range checkpoint.Containers() {
-		all = append(all, Held{container(name), devices})
-	}
-	return all
 }
