@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	minFaults = flag.Int("disk.faults", 200, "faults at each failpoint of a simulation of the disk")
+	minFaults = flag.Int("disk.faults", 50, "faults at each failpoint of a simulation of the disk")
 	firstSeed = flag.Uint64("disk.seed", 1, "first seed of a simulation of the disk")
 	report    = flag.String("disk.report", "", "a simulation of the disk appends its numbers to this file")
 )
