@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -128,7 +129,7 @@ type store struct {
 	dir     string
 	files   *claimFiles
 	log     *slog.Logger
-	durable []byte // the content that survives a power failure; nil if unknown
+	durable atomic.Pointer[[]byte] // the content that survives a power failure; nil if unknown
 }
 
 func (s *store) save(claims []Claim) error {
@@ -136,24 +137,24 @@ func (s *store) save(claims []Claim) error {
 	if err != nil {
 		return err
 	}
-	s.durable = nil
+	s.durable.Store(nil)
 	if err := s.files.disk.ReplaceDurably(filepath.Join(s.dir, FileName), content, 0o600); err != nil {
 		return err
 	}
-	s.durable = content
+	s.durable.Store(&content)
 	return nil
 }
 
 // keep makes the content of the checkpoint durable, after a failed save and after a process that was killed:
 // answers to the kubelet refer to the content, even if nothing is written.
 func (s *store) keep(content []byte) error {
-	if bytes.Equal(content, s.durable) {
+	if durable := s.durable.Load(); durable != nil && bytes.Equal(content, *durable) {
 		return nil
 	}
 	if err := s.files.disk.Keep(filepath.Join(s.dir, FileName)); err != nil {
 		return err
 	}
-	s.durable = content
+	s.durable.Store(&content)
 	return nil
 }
 
