@@ -58,9 +58,17 @@ func (k *Kubelet) ask(p *Pod, c *Container, q Question, plugins Plugins) []strin
 		Available: q.Available, MustInclude: q.MustInclude, Size: q.Size,
 	}
 	k.Open = k.History.Call(e)
-	ids := plugins.Prefer(p, c, q)
+	var ids []string
+	k.unlocked(func() { ids = plugins.Prefer(p, c, q) })
 	k.History.Return(k.Open, func(e *history.Event) { e.Devices = slices.Clone(ids) })
 	return ids
+}
+
+// unlocked calls a plugin, during whose answer the kubelet answers others.
+func (k *Kubelet) unlocked(call func()) {
+	k.mu.Unlock()
+	defer k.mu.Lock()
+	call()
 }
 
 // released records the release of each ended pod that holds no devices.

@@ -47,8 +47,8 @@ type Trouble struct {
 	End    float64 // another pod ends during an admission
 }
 
-// Kubelet is a model of a kubelet. Tell, List and Get are safe for concurrent use with each other; other
-// methods are not.
+// Kubelet is a model of a kubelet. One goroutine drives the kubelet; Tell, List, Get and Update are safe for
+// concurrent use with all methods.
 type Kubelet struct {
 	Devices map[string][]device.Device // healthy devices by resource
 	None    bool                       // topologyManagerPolicy is none instead of restricted
@@ -61,7 +61,7 @@ type Kubelet struct {
 	// Open is the question or allocation in progress; plugins add facts with [history.Recorder.Edit].
 	Open history.ID
 
-	answers sync.Mutex // serializes Tell, List and Get: List frees devices
+	mu sync.Mutex // guards all state; released while a plugin answers
 
 	dir     string
 	random  *rand.Rand
@@ -98,8 +98,8 @@ func (k *Kubelet) Pods() []*Pod {
 
 // Tell returns the kubelet's pods for a source of intent, and false until the kubelet is ready.
 func (k *Kubelet) Tell() (pods []intent.Pod, ready bool) {
-	k.answers.Lock()
-	defer k.answers.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, p := range k.Pods() {
 		pods = append(pods, p.intent())
 	}
@@ -108,16 +108,16 @@ func (k *Kubelet) Tell() (pods []intent.Pod, ready bool) {
 
 // List returns the answer of PodResources List and frees the devices of ended pods.
 func (k *Kubelet) List() kubelet.View {
-	k.answers.Lock()
-	defer k.answers.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.collect()
 	return k.view(func(*Pod) bool { return true })
 }
 
 // Get returns the answer of PodResources Get.
 func (k *Kubelet) Get(pod kubelet.Pod) kubelet.View {
-	k.answers.Lock()
-	defer k.answers.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	return k.view(func(p *Pod) bool { return p.Pod == pod })
 }
 
@@ -205,12 +205,20 @@ func (k *Kubelet) collect() {
 
 // End ends a pod without a notification.
 func (k *Kubelet) End(p *Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.end(p)
+}
+
+func (k *Kubelet) end(p *Pod) {
 	p.ended, p.release = true, k.History.Call(p.event(history.Release))
 	k.ending = append(k.ending, p)
 }
 
 // Start starts each admitted pod with a probability of one half.
 func (k *Kubelet) Start() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, p := range k.pods {
 		p.started = p.started || k.random.IntN(2) == 0
 	}
@@ -219,6 +227,8 @@ func (k *Kubelet) Start() {
 // Restart restarts the kubelet from its checkpoint. [Kubelet.Return] lists its pods again, except failed
 // pods.
 func (k *Kubelet) Restart() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.History.Return(k.start, nil) // unless all pods have been listed
 	k.start = k.History.Call(history.Event{Kind: history.Started, Text: history.Kubelet})
 	clear(k.held)
@@ -234,6 +244,8 @@ func (k *Kubelet) Restart() {
 
 // Return makes a restarted kubelet list one more pod; after the last pod the kubelet is ready.
 func (k *Kubelet) Return() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	i := slices.IndexFunc(k.pods, func(p *Pod) bool { return !p.listed })
 	if i < 0 {
 		k.ready = true
@@ -250,6 +262,8 @@ var errRefused = errors.New("refused")
 
 // Admit admits a pod. After an error the pod has failed, but its containers still have their devices.
 func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.uids++
 	p.UID, p.created, p.listed = fmt.Sprint("uid-", k.uids), k.Now(), true
 	p.reuse = map[string]map[string]bool{GPUs: {}, VFs: {}}
@@ -261,7 +275,7 @@ func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
 			verdict := p.event(history.Verdict)
 			verdict.Container, verdict.Refusal, verdict.Own = c.Name, err.Error(), !errors.Is(err, errRefused)
 			k.History.Note(verdict)
-			k.End(p)
+			k.end(p)
 			return err
 		}
 	}
@@ -291,7 +305,7 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 			return errors.New("failed between two resources")
 		}
 		if others := k.others(p); k.happens(k.Trouble.End) && len(others) > 0 {
-			k.End(others[k.random.IntN(len(others))])
+			k.end(others[k.random.IntN(len(others))])
 		}
 		if err := k.allocate(p, c, name, nodes, plugins); err != nil {
 			return err
@@ -392,7 +406,8 @@ func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugi
 		}
 	}
 	k.Open = k.History.Call(p.of(history.Allocation, c, name, ids))
-	allocated := plugins.Allocate(p, c, name, ids)
+	allocated := false
+	k.unlocked(func() { allocated = plugins.Allocate(p, c, name, ids) })
 	k.History.Return(k.Open, nil)
 	if !allocated {
 		return errRefused

@@ -31,8 +31,8 @@ func (k *Kubelet) order(names []string) {
 // Update replaces the healthy devices of a resource by a list of the resource's plugin, and writes the
 // checkpoint, as the kubelet does for each list.
 func (k *Kubelet) Update(resource string, healthy []device.Device) error {
-	k.answers.Lock()
-	defer k.answers.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	registered := maps.Clone(k.registered)
 	if registered == nil {
 		registered = map[string][]string{}
@@ -47,8 +47,10 @@ func (k *Kubelet) Update(resource string, healthy []device.Device) error {
 
 // Wipe restarts the kubelet without its checkpoint, as after a node was drained: all pods have ended.
 func (k *Kubelet) Wipe() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, p := range k.Pods() {
-		k.End(p)
+		k.end(p)
 	}
 	k.pods, k.ready, k.lives = nil, true, k.lives+1
 	clear(k.held)

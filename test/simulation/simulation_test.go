@@ -29,17 +29,7 @@ var (
 // runSteps is the number of steps of a seed; about 55 of 100 are admissions.
 const runSteps = 20 * (stormSteps + calmSteps)
 
-// raced is set by a build with the race detector.
-var raced bool
-
-// TestMain leaves the tests out under the race detector: the publication reads the model of the kubelet while
-// the model admits a pod, and the model has no lock. The product's own packages run with the detector.
-func TestMain(m *testing.M) {
-	if raced {
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // simulate runs a seed in a bubble.
 func simulate(t *testing.T, seed uint64, options Options, steps int) *Report {
