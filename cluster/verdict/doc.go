@@ -12,7 +12,7 @@
 // The verdict is the kubelet's. Devices, and therefore pairs, can differ in the following cases: random
 // choices ([Verdict.Chance]); a container that the coordinator cannot identify; and, for VFs without hints,
 // scope pod or a static memory manager. The coordinator predicts NUMA nodes as under scope container, and
-// ignores memory. The package ignores shared devices (time
-// slicing), devices that a scheduler chose (annotation tandem.dev/devices), resources of other plugins, and
-// the daemons' flag --alignment, which the object does not contain.
+// ignores memory. The package ignores shared devices (time slicing), devices that a scheduler chose
+// (annotation tandem.dev/devices), resources of other plugins, and the daemons' flag --alignment, which the
+// object does not contain.
 package verdict

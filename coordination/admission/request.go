@@ -40,7 +40,7 @@ func (b requestBuilder) build() (request placement.Request, remark string) {
 	for _, gpus := range b.resources.OfKind(device.GPU) {
 		request.Links = append(request.Links, gpus.Links...)
 	}
-	if b.manyNodes() && len(b.resources.Nodes(b.question.Resource, b.question.Available)) == 0 {
+	if len(b.resources.Nodes(b.question.Resource, b.question.Available)) == 0 && b.manyNodes() {
 		remark = strings.TrimPrefix(remark+"; "+unpredicted, "; ")
 	}
 	request.Spare.GPUs, request.Taken.GPUs = b.spareAndTaken(device.GPU, b.container)

@@ -101,10 +101,11 @@ func (p *publishing) register(set *pflag.FlagSet) {
 			"(labels through a NodeFeature object), nfd-file (labels through a local feature file), kubenexus "+
 			"(additional labels); empty for none")
 	set.StringVar(&p.config.Config, "kubelet-config", "",
-		"kubelet configuration file, for --publish; used if the kubelet does not answer at --kubelet-address "+
-			"(default "+configuration.FileName+" in --kubelet-dir)")
+		"kubelet configuration file, for the policy of the Topology Manager, and for --publish if the kubelet "+
+			"does not answer at --kubelet-address (default "+configuration.FileName+" in --kubelet-dir)")
 	set.StringVar(&p.config.Dir, "kubelet-config-dir", "",
-		"folder of the kubelet's configuration drop-ins (--config-dir)")
+		"folder of the kubelet's configuration drop-ins (--config-dir); without the folder, a policy other than "+
+			"restricted in --kubelet-config counts as unknown for the choice of devices")
 	set.StringVar(&p.features, "nfd-features-dir", "/etc/kubernetes/node-feature-discovery/features.d",
 		"folder of NFD's local feature files, for --publish=nfd-file")
 }

@@ -3,14 +3,10 @@
 package plugin
 
 import (
-	"net/http/httptest"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
@@ -33,26 +29,8 @@ func TestRelaxedPod(t *testing.T) {
 	pod.Spec.SchedulerName = "default-scheduler"
 	pod.Annotations = map[string]string{intent.AlignmentKey: string(intent.Required)}
 	s := &objectServer{watched: make(chan string, 10), objects: []*v1alpha1.NodeTopology{o}}
-	api := httptest.NewServer(s)
-	t.Cleanup(func() {
-		api.CloseClientConnections()
-		api.Close()
-	})
 	client := fake.NewClientset(server.Node("a", 8), held)
-	refused, bound := make(chan string, 100), make(chan string, 100)
-	client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		switch a := a.(type) {
-		case clienttesting.CreateAction:
-			if b, isBinding := a.GetObject().(*v1.Binding); isBinding {
-				bound <- b.Name
-				return true, b, nil
-			}
-		case clienttesting.PatchAction:
-			refused <- a.GetName()
-		}
-		return false, nil, nil
-	})
-	run(t, client, api.URL)
+	refused, bound := schedule(t, client, s)
 	pods := client.CoreV1().Pods(pod.Namespace)
 	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -107,25 +107,7 @@ func TestWakeUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	api := httptest.NewServer(s)
-	t.Cleanup(func() {
-		api.CloseClientConnections()
-		api.Close()
-	})
-	refused, bound := make(chan string, 100), make(chan string, 100)
-	client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		switch a := a.(type) {
-		case clienttesting.CreateAction:
-			if b, isBinding := a.GetObject().(*v1.Binding); isBinding {
-				bound <- b.Name
-				return true, b, nil
-			}
-		case clienttesting.PatchAction:
-			refused <- a.GetName()
-		}
-		return false, nil, nil
-	})
-	run(t, client, api.URL)
+	refused, bound := schedule(t, client, s)
 	<-s.watched // nothing is published before
 	for i := range rounds {
 		pod := server.Pod(fmt.Sprint("p", i), 4, 4)
@@ -158,6 +140,32 @@ func wait(t *testing.T, names <-chan string, want string) {
 			t.Fatalf("nothing happens to pod %s", want)
 		}
 	}
+}
+
+// schedule runs a scheduler with the plugin on objects of a server, and returns the names of the pods that the
+// scheduler refuses and binds.
+func schedule(t *testing.T, client *fake.Clientset, s *objectServer) (refused, bound chan string) {
+	t.Helper()
+	api := httptest.NewServer(s)
+	t.Cleanup(func() {
+		api.CloseClientConnections()
+		api.Close()
+	})
+	refused, bound = make(chan string, 100), make(chan string, 100)
+	client.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		switch a := a.(type) {
+		case clienttesting.CreateAction:
+			if b, isBinding := a.GetObject().(*v1.Binding); isBinding {
+				bound <- b.Name
+				return true, b, nil
+			}
+		case clienttesting.PatchAction:
+			refused <- a.GetName()
+		}
+		return false, nil, nil
+	})
+	run(t, client, api.URL)
+	return refused, bound
 }
 
 // run runs a scheduler with the plugin until the test ends. Its objects are on a separate server.

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,18 +111,6 @@ func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(name string) b
 // path returns the path of a pool's spec.
 func (c *CDI) path(p cdiPool) string { return filepath.Join(c.Dirs[len(c.Dirs)-1], p.file) }
 
-// read returns the current spec of a pool, empty for none.
-func (c *CDI) read(p cdiPool) ([]byte, error) {
-	content, err := os.ReadFile(c.path(p))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read CDI spec: %w", err)
-	}
-	return content, nil
-}
-
 // spec returns the spec of a pool, empty for none. It omits devices without nodes, which a spec cannot
 // contain; in the stock plugin such a device disables the whole pool (issue 546 there).
 func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte, error) {
@@ -150,7 +137,7 @@ func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte,
 	return append([]byte("---\n"), content...), nil
 }
 
-// write writes the spec of a pool, or removes the file if content is empty.
+// write writes the spec of a pool unless the file has the content, or removes the file if content is empty.
 func (c *CDI) write(p cdiPool, content []byte) error {
 	name := c.path(p)
 	if len(content) == 0 {
