@@ -13,7 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// checkpointSubject is the kubelet's device checkpoint as a subject of errors, next to the names of its other files.
+// checkpointSubject is the kubelet's device checkpoint as a subject of errors, next to the names of its other
+// files.
 const checkpointSubject = "device checkpoint"
 
 // assignments are the assignments of pods as read last, each nil if never read. An unreadable file changes

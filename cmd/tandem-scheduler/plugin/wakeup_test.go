@@ -142,8 +142,8 @@ func wait(t *testing.T, names <-chan string, want string) {
 	}
 }
 
-// schedule runs a scheduler with the plugin on objects of a server, and returns the names of the pods that the
-// scheduler refuses and binds.
+// schedule runs a scheduler with the plugin on objects of a server, and returns the names of the pods that
+// the scheduler refuses and binds.
 func schedule(t *testing.T, client *fake.Clientset, s *objectServer) (refused, bound chan string) {
 	t.Helper()
 	api := httptest.NewServer(s)
