@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/test/model"
 )
 
@@ -87,7 +88,7 @@ func (n *Node) writeFiles() error {
 		"excludeTopology": %t, "selectors": {"isRdma": true}, "tandem": {"pairs": true}}]}`,
 		n.options.ExcludeTopology)
 	for name, content := range map[string]string{
-		filepath.Join(n.kubeletDir(), "config.yaml"): "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
+		n.kubeletFiles().Config: "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
 			"kind: KubeletConfiguration\ntopologyManagerPolicy: " + n.policy() + "\n",
 		n.poolsFile(): pools,
 	} {
@@ -108,7 +109,17 @@ func (n *Node) policy() string {
 
 func (n *Node) runDir() string     { return filepath.Join(n.dir, "run") }
 func (n *Node) kubeletDir() string { return filepath.Join(n.dir, "kubelet") }
-func (n *Node) poolsFile() string  { return filepath.Join(n.dir, "pools.json") }
+
+// kubeletFiles returns the kubelet's configuration. The folder of drop-ins is empty, but known: without the
+// folder the coordinator would not believe a policy other than restricted.
+func (n *Node) kubeletFiles() configuration.Files {
+	dir := n.kubeletDir()
+	return configuration.Files{
+		Config: filepath.Join(dir, configuration.FileName), Dir: filepath.Join(dir, "drop-ins"),
+	}
+}
+
+func (n *Node) poolsFile() string { return filepath.Join(n.dir, "pools.json") }
 
 // names lists the processes of the node.
 func (n *Node) names() []string {

@@ -73,7 +73,7 @@ func (p *process) config() coordination.Config {
 	n := p.node
 	config := coordination.Config{
 		RunDir: n.runDir(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(), Log: p.log, Observer: &n.observer,
-		Socket: p.socket, PodResources: n.records, Tree: n.hardware.tree,
+		Socket: p.socket, PodResources: n.records, Tree: n.hardware.tree, Kubelet: n.kubeletFiles(),
 	}
 	if n.options.Published {
 		config.Publisher = p.publisher()
