@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -170,5 +171,47 @@ func TestRefusedDoubleLeavesNothingHeld(t *testing.T) {
 		if got := len(a.coordinator.current().allocates); got > 0 {
 			t.Errorf("source %q: %d Allocates are remembered", source, got)
 		}
+	}
+}
+
+// TestDoubleOfAnUnaskedContainer: the kubelet allocates the GPU of a pod's second container without a
+// question, loses sight of the GPU, offers the GPU to another pod, and does not answer List. No List shows the
+// second container, and without a request source only the admission of the first container names the pod: the
+// GPU keeps its owner, and is refused as Get confirms.
+func TestDoubleOfAnUnaskedContainer(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	a.source = ""
+	owner := a.pending("owner", wish{1, 1}).Pod
+	for _, name := range []string{gpus, vfs} {
+		chosen, _ := a.ask(name, 0, 1)
+		a.take(owner, name, chosen)
+	}
+	write := func() {
+		a.recordedPods[owner] = maps.Clone(a.pods[owner])
+		a.record()
+	}
+	write()
+	unasked := a.free[gpus][:1]
+	if _, refusal := a.allocated(gpus, ids(unasked)); refusal != "" {
+		t.Fatal(refusal)
+	}
+	a.pods[owner]["d"] = kubelet.Devices{gpus: ids(unasked)}
+	write()
+	a.coordinator.Look = func(context.Context) (kubelet.View, error) {
+		return kubelet.View{}, errors.New("the kubelet is busy")
+	}
+	a.pending("other", wish{1, 0})
+	offered := ids(unasked)
+	question := asking.Question{Resource: gpus, Available: offered, Size: 1}
+	chosen, _, err := a.coordinator.prefer(t.Context(), question)
+	if err != nil || !slices.Equal(chosen, offered) {
+		t.Fatalf("chosen %v, %v", chosen, err)
+	}
+	if got := a.coordinator.holderOf(gpus, offered[0]); got != "team/owner/d" {
+		t.Errorf("the GPU is held by %q", got)
+	}
+	if _, refusal := a.allocated(gpus, offered); refusal == "" {
+		t.Error("the kubelet gives the GPU out twice, and the coordinator does not refuse")
 	}
 }

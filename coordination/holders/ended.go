@@ -98,7 +98,7 @@ func (e *ended) isAbsent(h *Holder) bool {
 	case h.UID == "":
 		return e.isSameKubelet()
 	case h.Pod != kubelet.Pod{}:
-		return known.Listed && known.Pod == h.Pod && known.Life == e.View.Life
+		return (known.Listed || known.Admitted) && known.Pod == h.Pod && known.Life == e.View.Life
 	default:
 		admitted := known.Admitted && known.Life == e.View.Life || !e.isKnown(h.UID) && e.isSameKubelet()
 		return admitted && e.isApp(h.Name) && !h.has(e.shows)

@@ -21,7 +21,7 @@ func Look(s Sources) (r Result) {
 	recorded := &record{checkpoint: s.Recorded, before: s.Before, allocates: s.Allocates}
 	named := &podNames{
 		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, single: s.Single,
-		after: map[string]string{}, learned: map[string]Known{},
+		after: map[string]string{}, admitted: map[string]bool{}, learned: map[string]Known{},
 	}
 	asked := newOffer(s.Question)
 	containers := recorded.containers()

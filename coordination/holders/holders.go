@@ -46,7 +46,7 @@ type Sources struct {
 	Single    []kubelet.Pod       // the pods of a View that is no List; nil for all pods
 	Pods      *Pods               // nil without a request source
 	Known     map[string]Known    // names of pods from earlier searches, by UID
-	Before    Holders             // result of the last search, used if Recorded is nil
+	Before    Holders             // of the last search: instead of Recorded if nil, and for names of pods
 	Looked    bool                // List was read before
 	Life      string              // of the kubelet that answered the last List
 	Allocates []Allocate          // observed, oldest first
@@ -58,7 +58,7 @@ type Known struct {
 	Pod        kubelet.Pod
 	Containers []string // by List: all except init containers
 	Listed     bool     // List has shown the pod
-	Admitted   bool     // the pod is newer than a List that did not show its name
+	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
 	// UID of the pod of the same name that a request source listed before this pod: while the source lists only

@@ -13,8 +13,9 @@ type podNames struct {
 	life   string           // of the kubelet of that List
 	single []kubelet.Pod    // the pods of a listing that is no List; nil for a List
 
-	after   map[string]string // UIDs of pods in List, to the UIDs that an outdated source lists
-	learned map[string]Known  // for the next search
+	after    map[string]string // UIDs of pods in List, to the UIDs that an outdated source lists
+	admitted map[string]bool   // UIDs of pods named by an admission
+	learned  map[string]Known  // for the next search
 }
 
 // isComplete reports whether the told pods are all living pods.
@@ -53,13 +54,19 @@ func (n *podNames) isSameKubelet() bool {
 	return n.View != nil && n.single == nil && n.looked && n.life == n.View.Life
 }
 
-// assign sets the pods of recorded containers: by the request source, by an earlier search, or by a container
-// in List of the same name with the same devices, unless the kubelet has given these devices since.
+// assign sets the pods of recorded containers: by the request source, by an earlier search, by a container in
+// List of the same name with the same devices, unless the kubelet has given these devices since, or, without
+// a List, by the container's admission.
 func (n *podNames) assign(containers []*Holder, since *record) {
 	pods, taken := n.given()
-	if n.View != nil && !n.isComplete() {
+	if !n.isComplete() {
 		for _, h := range containers {
-			n.match(h, since, pods, taken)
+			if n.View != nil {
+				n.match(h, since, pods, taken)
+			}
+			if n.View == nil || n.single != nil {
+				n.matchAdmitted(h, since, pods, taken)
+			}
 		}
 	}
 	for _, h := range containers {
@@ -100,6 +107,29 @@ func (n *podNames) match(h *Holder, since *record, pods map[string]kubelet.Pod, 
 			equal(h.Devices, n.Containers[c]) && !h.has(since.isGiven) {
 			pods[h.UID], taken[c.Pod], n.after[h.UID] = c.Pod, true, before
 		}
+	}
+}
+
+// matchAdmitted matches a recorded container with the one container that was in admission at the last search
+// with the same devices.
+func (n *podNames) matchAdmitted(
+	h *Holder, since *record, pods map[string]kubelet.Pod, taken map[kubelet.Pod]bool,
+) {
+	if since.checkpoint == nil || h.UID == "" || len(h.Devices) == 0 || pods[h.UID] != (kubelet.Pod{}) {
+		return
+	}
+	var pod kubelet.Pod
+	for _, b := range since.before {
+		switch {
+		case !b.Open || b.Name != "" && b.Name != h.Name || !equal(b.Devices, h.Devices):
+		case b.Pod == (kubelet.Pod{}) || pod != (kubelet.Pod{}) || taken[b.Pod]:
+			return // ambiguous
+		default:
+			pod = b.Pod
+		}
+	}
+	if pod != (kubelet.Pod{}) {
+		pods[h.UID], taken[pod], n.admitted[h.UID] = pod, true, true
 	}
 }
 
@@ -152,7 +182,8 @@ func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
 	case !alive:
 	case n.View != nil && n.pods[pod]:
 		known.Listed, known.Life, known.Containers = true, n.View.Life, n.apps[pod]
-	case pod == kubelet.Pod{} && !n.isKnown(uid) && n.looked && (n.View == nil || n.life == n.View.Life):
+	case (pod == kubelet.Pod{} || n.admitted[uid]) && !n.isKnown(uid) && n.looked &&
+		(n.View == nil || n.life == n.View.Life):
 		known.Life, known.Admitted = n.life, true
 	}
 	return known

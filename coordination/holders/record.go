@@ -13,7 +13,7 @@ import (
 // record is the kubelet's checkpoint with the Allocates since.
 type record struct {
 	checkpoint *kubelet.Checkpoint // nil if unreadable
-	before     Holders             // instead of an unreadable checkpoint
+	before     Holders             // of the last search
 	allocates  []Allocate
 }
 
