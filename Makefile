@@ -85,7 +85,7 @@ CHECKS := check-own check-release check-others check-dra check-scheduler check-k
 # Tests lay machines out as thousands of small files, in memory where there is room. That is looked up once, by the first target that asks.
 GIVEN_TMPDIR := $(TMPDIR)
 MEMORY = $(eval MEMORY := $(shell test/tools/tmpdir.sh))$(MEMORY)
-test race $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
+test race simulate-faults load mutants chaos $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
 
 .PHONY: test
 test: ## Run the root module's tests in five minutes: the built daemons with a fake kubelet, a tenth of the random cases
@@ -158,15 +158,18 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half with each version of 
 	cd test/kubernetes && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
 		go test -count=1 -timeout 2h -v -run '^TestChaos$$' ./kubelet -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
+# A simulation allocates much and keeps little: the garbage collector has a third of the time by default.
+SIMULATE := env GOGC=400 go test
+
 .PHONY: simulate-faults
 simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet, and a tenth as many on a whole node; then FAULTS (1000) at each step of the state's files; SEED (1) is the first seed
 	$(PROGRESS) "the coordinator under faults" \
-		go test -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
+		$(SIMULATE) -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
 	$(PROGRESS) "a node under faults" \
-		go test -count=1 -timeout 2h -v -run '^TestNode$$' ./test/simulation -admissions=$$(($(ADMISSIONS) / 10)) -seed=$(SEED)
+		$(SIMULATE) -count=1 -timeout 2h -v -run '^TestNode$$' ./test/simulation -admissions=$$(($(ADMISSIONS) / 10)) -seed=$(SEED)
 	@mkdir -p $(BIN) && rm -f $(BIN)/failpoints.txt
 	$(PROGRESS) "the disk under faults" \
-		go test -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/store ./dra/claims \
+		$(SIMULATE) -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/store ./dra/claims \
 		-disk.faults=$(FAULTS) -disk.seed=$(SEED) -disk.report=$(BIN)/failpoints.txt
 	@cat $(BIN)/failpoints.txt
 
