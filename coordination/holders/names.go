@@ -110,8 +110,8 @@ func (n *podNames) match(h *Holder, since *record, pods map[string]kubelet.Pod, 
 	}
 }
 
-// matchAdmitted matches a recorded container with the one container that was in admission at the last search
-// with the same devices.
+// matchAdmitted matches a recorded container with the one container of its name that was in admission at the
+// last search with the same devices. A container of unknown name is no match: its pod was only inferred.
 func (n *podNames) matchAdmitted(
 	h *Holder, since *record, pods map[string]kubelet.Pod, taken map[kubelet.Pod]bool,
 ) {
@@ -121,7 +121,7 @@ func (n *podNames) matchAdmitted(
 	var pod kubelet.Pod
 	for _, b := range since.before {
 		switch {
-		case !b.Open || b.Name != "" && b.Name != h.Name || !equal(b.Devices, h.Devices):
+		case !b.Open || b.Name != h.Name || !equal(b.Devices, h.Devices):
 		case b.Pod == (kubelet.Pod{}) || pod != (kubelet.Pod{}) || taken[b.Pod]:
 			return // ambiguous
 		default:
