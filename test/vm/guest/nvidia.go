@@ -61,10 +61,9 @@ func installDriver() error {
 	return machine.Write(driver + "/machine")
 }
 
-// completeContainer mounts the driver's library and its folder in /proc into a new container whose
-// environment names GPUs, like NVIDIA's container runtime. It runs as a hook "createContainer" of the OCI
-// runtime specification: in the container's mount namespace, before pivot_root. Device nodes come from the
-// plugin.
+// completeContainer mounts the driver's library, its folder in /proc and the device nodes into a new container
+// whose environment names GPUs, like NVIDIA's container runtime. It runs as a hook "createContainer" of the OCI
+// runtime specification: in the container's mount namespace, before pivot_root.
 func completeContainer() error {
 	var state struct{ Bundle string }
 	if err := json.NewDecoder(os.Stdin).Decode(&state); err != nil {
@@ -81,17 +80,26 @@ func completeContainer() error {
 	if err := json.Unmarshal(content, &config); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(config.Process.Env,
-		func(v string) bool { return strings.HasPrefix(v, "NVIDIA_VISIBLE_DEVICES=") }) {
+	const variable = "NVIDIA_VISIBLE_DEVICES="
+	at := slices.IndexFunc(config.Process.Env, func(v string) bool { return strings.HasPrefix(v, variable) })
+	if at < 0 {
 		return nil
+	}
+	nodes, err := nodesOf(strings.Split(strings.TrimPrefix(config.Process.Env[at], variable), ","))
+	if err != nil {
+		return err
 	}
 	root := config.Root.Path
 	if !filepath.IsAbs(root) {
 		root = filepath.Join(state.Bundle, root)
 	}
-	for from, to := range map[string]string{
+	mounts := map[string]string{
 		"/" + library: library, driver + "/machine": "run/nvidia-machine", driver + "/proc/driver": "proc/driver",
-	} {
+	}
+	for _, node := range nodes {
+		mounts["/"+node] = node
+	}
+	for from, to := range mounts {
 		if err := bind(from, filepath.Join(root, to)); err != nil {
 			return err
 		}
@@ -100,6 +108,35 @@ func completeContainer() error {
 }
 
 // bind bind-mounts a file or folder, and creates the missing target.
+// nodesOf returns the device nodes of GPUs by UUID, and the nodes that all GPUs share.
+func nodesOf(uuids []string) ([]string, error) {
+	nodes := []string{"dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia-uvm-tools"}
+	files, err := filepath.Glob(driver + "/proc/driver/nvidia/gpus/*/information")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		named, minor := false, ""
+		for line := range strings.Lines(string(content)) {
+			key, value, _ := strings.Cut(line, ":")
+			switch value = strings.TrimSpace(value); key {
+			case "GPU UUID":
+				named = slices.Contains(uuids, value)
+			case "Device Minor":
+				minor = value
+			}
+		}
+		if named {
+			nodes = append(nodes, "dev/nvidia"+minor)
+		}
+	}
+	return nodes, nil
+}
+
 func bind(from, to string) error {
 	if info, err := os.Stat(from); err != nil {
 		return err
