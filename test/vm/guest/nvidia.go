@@ -80,12 +80,16 @@ func completeContainer() error {
 	if err := json.Unmarshal(content, &config); err != nil {
 		return err
 	}
-	const variable = "NVIDIA_VISIBLE_DEVICES="
-	at := slices.IndexFunc(config.Process.Env, func(v string) bool { return strings.HasPrefix(v, variable) })
-	if at < 0 {
+	visible, named := "", false
+	for _, variable := range config.Process.Env {
+		if value, ok := strings.CutPrefix(variable, "NVIDIA_VISIBLE_DEVICES="); ok {
+			visible, named = value, true // the last one counts: the first is the image's
+		}
+	}
+	if !named {
 		return nil
 	}
-	nodes, err := nodesOf(strings.Split(strings.TrimPrefix(config.Process.Env[at], variable), ","))
+	nodes, err := nodesOf(strings.Split(visible, ","))
 	if err != nil {
 		return err
 	}
