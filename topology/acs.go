@@ -31,55 +31,68 @@ const (
 	configHeader   = 64  // readable by everybody
 	configLegacy   = 256 // extended capabilities begin here
 	extendedACS    = 0x000d
+	extendedATS    = 0x000f
 	acsControl     = 6          // offset of the control register
 	acsRequests    = 1 << 2     // P2P request redirect
 	acsCompletions = 1 << 3     // P2P completion redirect
+	acsTranslated  = 1 << 6     // direct translated P2P
 	noCapability   = 0xffffffff // read from a removed device
 )
 
 // pciDevices is the kernel's list of all PCI functions, each a link to a place in the tree.
 const pciDevices = "bus/pci/devices"
 
-// readACS reads only the necessary parts of a port's file config: every four bytes are a request to the port.
-// A root port or downstream port decides about the upstream traffic through the port.
-func readACS(sys fs.FS, port Address) (ACS, error) {
-	config, err := sys.Open(path.Join(pciDevices, port.String(), "config"))
+// capabilities are the extended capabilities of a function that matter to placement.
+type capabilities struct {
+	acs     ACS
+	control uint16 // of ACS
+	ats     bool
+}
+
+// readCapabilities reads only the necessary parts of a function's file config: every four bytes are a request
+// to the function. A root port or downstream port decides about the upstream traffic through the port.
+func readCapabilities(sys fs.FS, function Address) (capabilities, error) {
+	config, err := sys.Open(path.Join(pciDevices, function.String(), "config"))
 	if err != nil {
-		return ACSUnknown, fmt.Errorf("read config of %s: %w", port, err)
+		return capabilities{}, fmt.Errorf("read config of %s: %w", function, err)
 	}
 	defer func() { _ = config.Close() }() // opened for reading
 	at, ok := config.(io.ReaderAt)
 	if !ok {
-		return ACSUnknown, fmt.Errorf("read config of %s: %T cannot be read from the middle", port, config)
+		return capabilities{}, fmt.Errorf("read config of %s: %T cannot be read from the middle", function, config)
 	}
-	return parseACS(at), nil
+	return parseCapabilities(at), nil
 }
 
-// parseACS walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset of the
-// next capability (12).
-func parseACS(config io.ReaderAt) ACS {
+// parseCapabilities walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset
+// of the next capability (12).
+func parseCapabilities(config io.ReaderAt) (c capabilities) {
 	var capability [8]byte
 	read := func(offset int) bool {
 		_, err := config.ReadAt(capability[:], int64(offset))
 		return err == nil
 	}
 	if !read(configHeader) {
-		return ACSUnknown
+		return c
 	}
 	seen := map[int]bool{}
+	c.acs = ACSOff
 	for offset := configLegacy; offset >= configLegacy && !seen[offset] && read(offset); {
 		seen[offset] = true
 		header := binary.LittleEndian.Uint32(capability[:])
 		if header == noCapability {
-			return ACSUnknown
+			return capabilities{}
 		}
-		if header&0xffff == extendedACS {
-			if binary.LittleEndian.Uint16(capability[acsControl:])&(acsRequests|acsCompletions) != 0 {
-				return ACSRedirect
+		switch header & 0xffff {
+		case extendedACS:
+			c.control = binary.LittleEndian.Uint16(capability[acsControl:])
+			if c.control&(acsRequests|acsCompletions) != 0 {
+				c.acs = ACSRedirect
 			}
-			return ACSOff
+		case extendedATS:
+			c.ats = true
 		}
 		offset = int(header >> 20)
 	}
-	return ACSOff
+	return c
 }

@@ -25,7 +25,7 @@ func config(size int, capabilities ...[3]uint32) []byte {
 	return c
 }
 
-func TestParseACS(t *testing.T) {
+func TestParseCapabilities(t *testing.T) {
 	t.Parallel()
 	const control = 16 // of the dword that holds both registers
 	loop := config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x200, 0x0003, 0}, [3]uint32{0x100, 0x0001, 0})
@@ -55,28 +55,28 @@ func TestParseACS(t *testing.T) {
 		{"a loop", loop, ACSOff},
 		{"gone", gone, ACSUnknown},
 	} {
-		if got := parseACS(bytes.NewReader(c.config)); got != c.want {
+		if got := parseCapabilities(bytes.NewReader(c.config)).acs; got != c.want {
 			t.Errorf("%s: %s; want %s", c.name, got, c.want)
 		}
 	}
 }
 
-func FuzzParseACS(f *testing.F) {
+func FuzzParseCapabilities(f *testing.F) {
 	f.Add(config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x148, extendedACS, 0x1d << 16}))
-	f.Fuzz(func(t *testing.T, config []byte) { _ = parseACS(bytes.NewReader(config)).String() })
+	f.Fuzz(func(t *testing.T, config []byte) { _ = parseCapabilities(bytes.NewReader(config)).acs.String() })
 }
 
-func TestReadACS(t *testing.T) {
+func TestReadCapabilities(t *testing.T) {
 	t.Parallel()
 	port := Address{Bus: 0x80, Device: 1}
 	sys := fstest.MapFS{
 		pciDevices + "/0000:80:01.0/config": {Data: config(4096, [3]uint32{0x100, extendedACS, 0x1d << 16})},
 	}
-	if got, err := readACS(sys, port); got != ACSRedirect || err != nil {
-		t.Errorf("%s, %v", got, err)
+	if got, err := readCapabilities(sys, port); got.acs != ACSRedirect || err != nil {
+		t.Errorf("%s, %v", got.acs, err)
 	}
-	if got, err := readACS(sys, Address{}); got != ACSUnknown || err == nil {
-		t.Errorf("no such port: %s, %v", got, err)
+	if got, err := readCapabilities(sys, Address{}); got.acs != ACSUnknown || err == nil {
+		t.Errorf("no such port: %s, %v", got.acs, err)
 	}
 }
 

@@ -11,11 +11,13 @@ import (
 // Level is the kind of path between two functions. A smaller Level is nearer.
 type Level int
 
-// The levels, nearest first, as in the legend of "nvidia-smi topo -m". GPUDirect RDMA works over PIX and PXB;
-// beyond PXB, NCCL does not use GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL).
+// The levels, nearest first, as in the legend of "nvidia-smi topo -m", and C2C, for which nvidia-smi has NODE.
+// GPUDirect RDMA works over PIX and PXB, and over C2C with NCCL 2.27 or later (NCCL_NET_GDR_C2C=1, the default);
+// beyond, NCCL does not use GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL).
 const (
 	PIX  Level = iota // the lowest switch above both cards is the same
 	PXB               // a bridge further up is shared, below the host bridge
+	C2C               // a GPU on Grace or Vera and a ConnectX NIC of the same NUMA node
 	PHB               // only the host bridge (root complex) is shared
 	NODE              // same NUMA node, different host bridges
 	SYS               // different NUMA nodes
@@ -25,7 +27,7 @@ const (
 // Levels is the number of levels; a Level is an index below it.
 const Levels = int(UNK) + 1
 
-var levelNames = [Levels]string{"PIX", "PXB", "PHB", "NODE", "SYS", "UNK"}
+var levelNames = [Levels]string{"PIX", "PXB", "C2C", "PHB", "NODE", "SYS", "UNK"}
 
 // String returns the name of the level, such as "PIX".
 func (l Level) String() string {
@@ -48,8 +50,8 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// SameSwitch reports whether traffic stays below the host bridge: PIX or PXB.
-func (l Level) SameSwitch() bool { return l == PIX || l == PXB }
+// Direct reports whether GPUDirect RDMA works: PIX, PXB or C2C.
+func (l Level) Direct() bool { return l <= C2C }
 
 // Distance is the distance of two functions: first the level, then the number of bridges between them.
 type Distance struct {
@@ -84,20 +86,36 @@ func (t *Tree) Distance(a, b Address) Distance {
 	return Distance{Level: t.levelAcross(da, db), Bridges: len(above) + len(below)}
 }
 
-// PathBelow returns the bridges between two functions, without those above and including the lowest shared
-// bridge: the ports that decide whether traffic stays below the shared bridge. PathBelow returns nil for
-// functions of one card or without a shared bridge.
-func (t *Tree) PathBelow(a, b Address) []Address {
+// Port is a port on the way between two functions, below their lowest shared bridge.
+type Port struct {
+	Address
+	// Redirects means that ACS sends GPUDirect RDMA of the function below the port up to the root complex: the
+	// requests of a NIC, or the completions of a GPU.
+	Redirects bool
+}
+
+// Ports returns the ports that decide whether traffic between two functions stays below their lowest shared
+// bridge; nil for functions of one card or without a shared bridge.
+func (t *Tree) Ports(a, b Address) []Port {
 	da, db := t.devices[a], t.devices[b]
 	if da == nil || db == nil || da.Function().Slot() == db.Function().Slot() {
 		return nil
 	}
-	above, below := t.pluggedIn(da).bridges, t.pluggedIn(db).bridges
+	above, below := t.bridges(da), t.bridges(db)
 	common := commonBridges(above, below)
 	if common == 0 {
 		return nil
 	}
-	return slices.Concat(above[common:], below[common:])
+	ports := make([]Port, 0, len(above)+len(below)-2*common)
+	for _, way := range []struct {
+		of      *Device
+		bridges []Address
+	}{{da, above[common:]}, {db, below[common:]}} {
+		for _, bridge := range way.bridges {
+			ports = append(ports, Port{bridge, t.redirects(bridge, way.of)})
+		}
+	}
+	return ports
 }
 
 // commonBridges returns the number of common bridges of two chains, from the top down.
@@ -111,12 +129,11 @@ func commonBridges(a, b []Address) int {
 
 // levelAcross returns the level of functions without a shared bridge.
 func (t *Tree) levelAcross(a, b *Device) Level {
-	a, b = t.pluggedIn(a), t.pluggedIn(b)
-	if a.rootComplex == b.rootComplex {
-		return PHB
+	if top := t.top(a); top == t.top(b) {
+		return LevelBelow(top)
 	}
-	na, knownA := a.NUMA.Number()
-	nb, knownB := b.NUMA.Number()
+	na, knownA := t.numa(a).Number()
+	nb, knownB := t.numa(b).Number()
 	switch {
 	case knownA && knownB && na == nb, len(t.nodes) <= 1:
 		return NODE
@@ -125,4 +142,12 @@ func (t *Tree) levelAcross(a, b *Device) Level {
 	default:
 		return UNK
 	}
+}
+
+// LevelBelow returns the level of functions that share no bridge, but the place of a name from [Tree.Top].
+func LevelBelow(top string) Level {
+	if isC2CName(top) {
+		return C2C
+	}
+	return PHB
 }

@@ -213,8 +213,8 @@ func TestCompare(t *testing.T) {
 		t.Error("Compare does not follow the ladder")
 	}
 	for _, d := range ascending {
-		if got, want := d.Level.SameSwitch(), d.Level <= topology.PXB; got != want {
-			t.Errorf("%v.SameSwitch() = %v", d.Level, got)
+		if got, want := d.Level.Direct(), d.Level <= topology.PXB; got != want {
+			t.Errorf("%v.Direct() = %v", d.Level, got)
 		}
 	}
 }

@@ -19,7 +19,10 @@ import (
 //	bus/pci/devices/<BDF>                      the link: the chain of bridges, without privilege
 //	  class, vendor, device, numa_node
 //	  current_link_speed, current_link_width, max_link_speed, max_link_width
-//	  config                                   of a bridge: its ACS, which takes CAP_SYS_ADMIN
+//	  config                                   of a bridge: its ACS, which takes CAP_SYS_ADMIN; of ConnectX NICs on
+//	                                           a machine with ConnectX switches: ATS, likewise
+//	  vpd                                      of DMA functions and ConnectX NICs on a machine with DMA functions,
+//	                                           which takes root
 //	  driver                                   link
 //	  physfn, virtfn<N>                        links, not of a bridge
 //	  net/, infiniband/                        names only, not of a bridge
@@ -44,11 +47,31 @@ func Read(sys fs.FS) (*Tree, error) {
 		}
 		devices[device.Address] = device
 	}
+	readDetails(sys, devices)
 	nodes, err := readNodes(sys)
 	if err != nil {
 		return nil, err
 	}
 	return newTree(devices, nodes), nil
+}
+
+// readDetails reads the facts about NICs that matter only beside certain other functions: the kernel reads both
+// files from the device, which takes time.
+func readDetails(sys fs.FS, devices map[Address]*Device) {
+	withFunctions, withSwitches := false, false
+	for _, d := range devices {
+		withFunctions = withFunctions || d.isDMAFunction()
+		withSwitches = withSwitches || d.is(mellanox, nicSwitch...)
+	}
+	for _, d := range devices {
+		if withFunctions && (d.isDMAFunction() || d.isConnectX()) {
+			d.VPD = readVPD(sys, d.Address)
+		}
+		if withSwitches && d.isConnectX() {
+			c, _ := readCapabilities(sys, d.Address) // unknown if unreadable
+			d.ATS = c.ats
+		}
+	}
 }
 
 // errVanished is the error of a function that vanished after it was listed.
@@ -128,7 +151,8 @@ func (r *reader) attributes(d *Device) {
 	d.PCIe.Width = r.linkWidth("current_link_width")
 	d.PCIe.MaxWidth = r.linkWidth("max_link_width")
 	if d.Class.isBridge() {
-		d.ACS, _ = readACS(r.sys, d.Address) // unknown if unreadable
+		c, _ := readCapabilities(r.sys, d.Address) // unknown if unreadable
+		d.ACS, d.Control = c.acs, c.control
 	}
 }
 

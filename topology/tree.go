@@ -17,6 +17,7 @@ type Tree struct {
 
 	redirected map[Address]int // without zeros
 	upstream   map[Address]Address
+	complexes  complexes
 }
 
 // newTree prepares the answers for Distance, so that each call is cheap.
@@ -32,14 +33,15 @@ func newTree(devices map[Address]*Device, nodes []int) *Tree {
 	if len(t.nodes) == 0 {
 		t.nodes = knownNodes(devices)
 	}
+	t.complexes = findComplexes(devices, t.order)
 	t.upstream = t.upstreamPorts()
 	cards := t.cardsBelow()
 	for address, device := range devices {
-		bridges := t.pluggedIn(device).bridges
+		bridges := t.bridges(device)
 		t.shared[address] = slices.DeleteFunc(slices.Clone(bridges), func(bridge Address) bool {
 			return cards[bridge].single()
 		})
-		if n := t.aboveRedirect(bridges, t.shared[address]); n > 0 {
+		if n := t.aboveRedirect(device, bridges, t.shared[address]); n > 0 {
 			t.redirected[address] = n
 		}
 	}
@@ -74,7 +76,7 @@ func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared
 // Switch returns the name of a device's switch, so that devices of one name are PIX or PXB to each other: the
 // upstream port of the topmost switch shared with another card, which lspci shows as the switch. If the
 // topmost shared bridge is not a root port with a switch below, as in guests, Switch returns this bridge; if
-// no bridge is shared, the host bridge; for a device outside the tree, "unknown".
+// no bridge is shared, the C2C complex or the host bridge; for a device outside the tree, "unknown".
 func (t *Tree) Switch(a Address) string {
 	d, ok := t.Device(a)
 	if !ok {
@@ -83,7 +85,7 @@ func (t *Tree) Switch(a Address) string {
 	shared := t.shared[a]
 	switch {
 	case len(shared) == 0:
-		return d.RootComplex()
+		return t.top(d)
 	case len(shared) > 1 && t.upstream[shared[0]] == shared[1]:
 		return shared[1].String()
 	default:
@@ -91,11 +93,11 @@ func (t *Tree) Switch(a Address) string {
 	}
 }
 
-// IsSwitch reports whether a name from [Tree.Switch] is the name of a switch. Devices that share only a host
-// bridge (PHB) do not share a switch.
+// IsSwitch reports whether a name from [Tree.Switch] is the name of a switch or C2C complex. Devices that share
+// only a host bridge (PHB) do not share a switch.
 func IsSwitch(name string) bool {
 	_, err := ParseAddress(name)
-	return err == nil
+	return err == nil || isC2CName(name)
 }
 
 // AppendSharedBridges appends the result of SharedBridges to a slice, for frequent callers.
@@ -104,12 +106,24 @@ func (t *Tree) AppendSharedBridges(to []Address, a Address) []Address {
 }
 
 // pluggedIn returns the function that is plugged into the tree. For a VF this is the PF, regardless of the
-// VF's own bus number and numa_node.
+// VF's own bus number and numa_node; for a NIC with a DMA function the DMA function.
 func (t *Tree) pluggedIn(d *Device) *Device {
+	if function, ok := t.complexes.dma[d.Function()]; ok {
+		return t.devices[function]
+	}
 	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
 		return pf
 	}
 	return d
+}
+
+// bridges returns the bridges above a function that count for distances. Switches of NICs alone do not count in
+// a C2C complex: the way to the GPUs is the same for all of its NICs.
+func (t *Tree) bridges(d *Device) []Address {
+	if _, near := t.complexes.c2c[d.Function()]; near {
+		return nil
+	}
+	return t.pluggedIn(d).bridges
 }
 
 // occupancy records whether a bridge leads to one card or to several.
@@ -133,8 +147,8 @@ func (t *Tree) cardsBelow() map[Address]*occupancy {
 		if d.Class.isBridge() || parents[d.Address] {
 			continue
 		}
-		card := d.Function().Slot()
-		for _, bridge := range t.pluggedIn(d).bridges {
+		card := t.pluggedIn(d).Address.Slot()
+		for _, bridge := range t.bridges(d) {
 			switch o := below[bridge]; {
 			case o == nil:
 				below[bridge] = &occupancy{card: card}
@@ -152,11 +166,11 @@ func (t *Tree) upstreamPorts() map[Address]Address {
 	ports, several := map[Address]Address{}, map[Address]bool{}
 	slots := map[Address]Address{}
 	for _, d := range t.devices {
-		bridges := t.pluggedIn(d).bridges
+		bridges := t.bridges(d)
 		if len(bridges) == 0 {
 			continue
 		}
-		top, below := bridges[0], d.Function()
+		top, below := bridges[0], t.pluggedIn(d).Address
 		if len(bridges) > 1 {
 			below = bridges[1]
 			if port, known := ports[top]; known && port != below {
@@ -178,9 +192,9 @@ func (t *Tree) upstreamPorts() map[Address]Address {
 func (t *Tree) Redirected(a Address) int { return t.redirected[a] }
 
 // aboveRedirect returns the number of shared bridges above the lowest redirecting bridge of a function.
-func (t *Tree) aboveRedirect(bridges, shared []Address) int {
+func (t *Tree) aboveRedirect(d *Device, bridges, shared []Address) int {
 	lowest := len(bridges) - 1
-	for lowest >= 0 && !t.redirects(bridges[lowest]) {
+	for lowest >= 0 && !t.redirects(bridges[lowest], d) {
 		lowest--
 	}
 	above := 0
@@ -192,9 +206,38 @@ func (t *Tree) aboveRedirect(bridges, shared []Address) int {
 	return above
 }
 
-func (t *Tree) redirects(bridge Address) bool {
-	d, ok := t.devices[bridge]
-	return ok && d.ACS == ACSRedirect
+// redirects reports whether a bridge redirects a function's part of GPUDirect RDMA: the requests of a NIC, the
+// completions of a GPU.
+func (t *Tree) redirects(bridge Address, of *Device) bool {
+	port, ok := t.devices[bridge]
+	switch {
+	case !ok || port.ACS != ACSRedirect:
+		return false
+	case port.Control == 0: // only the effect is known
+		return true
+	case t.isTranslated(of):
+		return false
+	case t.pluggedIn(of).Class.IsNetwork():
+		return port.Control&acsRequests != 0
+	default:
+		return port.Control&acsCompletions != 0
+	}
+}
+
+// isTranslated reports whether a function is in an inline complex whose NICs send translated requests, which
+// take no detour (ACS Direct Translated P2P): every NIC has ATS, and the port above allows it.
+func (t *Tree) isTranslated(d *Device) bool {
+	for _, c := range t.complexes.all {
+		if c.Kind != KindInline || !slices.Contains(c.GPUs, d.Address) && !slices.Contains(c.NICs, d.Function()) {
+			continue
+		}
+		return !slices.ContainsFunc(c.NICs, func(a Address) bool {
+			nic := t.devices[a]
+			port := t.devices[nic.bridges[len(nic.bridges)-1]]
+			return !nic.ATS || port == nil || port.Control&acsTranslated == 0
+		})
+	}
+	return false
 }
 
 func knownNodes(devices map[Address]*Device) []int {
@@ -214,14 +257,23 @@ type Place struct {
 	NUMA        NUMANode
 }
 
-// Place returns the place of a function, and whether the tree has the function. A VF has the place of its PF.
+// Place returns the place of a function, and whether the tree has the function. A VF has the place of its PF, a
+// NIC the place of its DMA function.
 func (t *Tree) Place(a Address) (Place, bool) {
 	d, ok := t.devices[a]
 	if !ok {
 		return Place{}, false
 	}
-	d = t.pluggedIn(d)
-	return Place{RootComplex: d.rootComplex, Bridges: slices.Clone(d.bridges), NUMA: d.NUMA}, true
+	at := t.pluggedIn(d)
+	return Place{RootComplex: at.rootComplex, Bridges: slices.Clone(at.bridges), NUMA: t.numa(d)}, true
+}
+
+// numa returns the NUMA node of a function: a VF has the node of its PF.
+func (t *Tree) numa(d *Device) NUMANode {
+	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
+		return pf.NUMA
+	}
+	return d.NUMA
 }
 
 // Move returns a tree with some functions at other places, for a machine whose sysfs does not show the true

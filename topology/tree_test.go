@@ -140,7 +140,7 @@ func TestSwitchOfEveryMachine(t *testing.T) {
 					continue
 				}
 				same := topology.IsSwitch(on) && on == tree.Switch(b.Address)
-				if near := tree.Distance(a.Address, b.Address).Level.SameSwitch(); same != near {
+				if near := tree.Distance(a.Address, b.Address).Level.Direct(); same != near {
 					t.Errorf("%s: %s on %s and %s on %s: same switch %t", name, a.Address, on, b.Address,
 						tree.Switch(b.Address), near)
 				}

@@ -55,8 +55,8 @@ func spots(tree *topology.Tree, devices []Device) []*spot {
 	var order []*spot
 	for _, d := range devices {
 		chain := []string{unknown}
-		if function, ok := tree.Device(d.Address); ok {
-			chain[0] = function.RootComplex()
+		if top := tree.Top(d.Address); top != "" {
+			chain[0] = top
 		}
 		for _, bridge := range tree.SharedBridges(d.Address) {
 			chain = append(chain, bridge.String())
@@ -93,7 +93,7 @@ func newSwitch(top string, spots []*spot) v1alpha1.Switch {
 		shared = shared[:n]
 	}
 	entry := v1alpha1.Switch{
-		Name: top, Path: strings.Join(shared, "/"), Alone: len(spots[0].chain) == 1,
+		Name: top, Path: strings.Join(shared, "/"), Alone: !topology.IsSwitch(top),
 		Redirected: spots[0].redirected,
 	}
 	all := map[string]topology.CPUSet{}

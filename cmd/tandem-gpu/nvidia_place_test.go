@@ -203,7 +203,7 @@ func TestPairs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if d := tree.Distance(n.card(t, chosen[0]), address); !d.Level.SameSwitch() {
+				if d := tree.Distance(n.card(t, chosen[0]), address); !d.Level.Direct() {
 					t.Errorf("%s and %s are %s", chosen[0], vf[0], d.Level)
 				}
 				held = append(held,

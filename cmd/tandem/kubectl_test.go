@@ -364,7 +364,7 @@ func TestCompletion(t *testing.T) {
 		{of(t1, "__complete", "explain", "--run-dir", runDir, ""), "a/one team/train-0"},
 		{of(t1, "__complete", "simulate", "--policy", ""), "restricted best-effort none"},
 		{of(t1, "__complete", "simulate", "--node", ""), "A B C"},
-		{of(t1, "__complete", "verify", "--within", "P"), "PIX PXB PHB NODE SYS"},
+		{of(t1, "__complete", "verify", "--within", "P"), "PIX PXB C2C PHB NODE SYS"},
 		{of(t1, "__complete", "plan", "--machine", ""), "txt"},
 	} {
 		if c.got != c.want {

@@ -14,7 +14,7 @@ import (
 )
 
 func newVerify() *cobra.Command {
-	v := verify.Check{Within: topology.PXB}
+	v := verify.Check{Within: topology.C2C}
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -49,9 +49,9 @@ GPUs.`,
 		"pairs file of the container, written by the plugins; optional")
 	cmd.Flags().IntVar(&v.GPUs, "gpus", -1, "required number of GPUs; -1 for one or more")
 	cmd.Flags().IntVar(&v.VFs, "vfs", -1, "required number of VFs; -1 for one or more")
-	cmd.Flags().TextVar(&v.Within, "within", topology.PXB,
-		"maximum accepted distance of a pair: PIX, PXB, PHB, NODE or SYS")
-	complete(cmd, "within", fixed("PIX", "PXB", "PHB", "NODE", "SYS"))
+	cmd.Flags().TextVar(&v.Within, "within", topology.C2C,
+		"maximum accepted distance of a pair: PIX, PXB, C2C, PHB, NODE or SYS")
+	complete(cmd, "within", fixed("PIX", "PXB", "C2C", "PHB", "NODE", "SYS"))
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"also fail unless the i-th VF pairs with the i-th GPU")
 	format.register(cmd)

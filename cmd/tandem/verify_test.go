@@ -147,12 +147,12 @@ func TestVerify(t *testing.T) {
 			"the container has no VF: no environment variable PCIDEVICE_* names one; a shell may drop names with a " +
 				"hyphen: run tandem verify without one"},
 		{"other switch", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1) },
-			"GPU 0000:11:00.0 and VF 0000:2a:00.1 are NODE apart, farther than PXB"},
+			"GPU 0000:11:00.0 and VF 0000:2a:00.1 are NODE apart, farther than C2C"},
 		{"other switch, accepted",
 			func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1).with("--within=NODE") }, ""},
 		{"one of two far",
 			func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs("0000:41:00.1", ociVF0) },
-			"GPU 0000:2f:00.0 and VF 0000:41:00.1 are NODE apart, farther than PXB"},
+			"GPU 0000:2f:00.0 and VF 0000:41:00.1 are NODE apart, farther than C2C"},
 		{"crossed", func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0) }, ""},
 		{"crossed, order wanted", func(t *testing.T) *pod {
 			return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0).with("--in-order")
@@ -183,7 +183,7 @@ func TestVerify(t *testing.T) {
 		}, ""},
 		{"a PF on another switch",
 			func(t *testing.T) *pod { return newPod(t, "oci-mi300x-derived", 0).amd(ociGPU0).vfs(ociPF1) },
-			"GPU 0000:11:00.0 and VF 0000:2a:00.0 are NODE apart, farther than PXB"},
+			"GPU 0000:11:00.0 and VF 0000:2a:00.0 are NODE apart, farther than C2C"},
 		{"an HCA for two GPUs", func(t *testing.T) *pod {
 			return newPod(t, "amd-mi250-16gcd-8nic", 0).amd("0000:4e:00.0", "0000:51:00.0").
 				vfs("0000:4b:00.0", "0000:4b:00.0").with("--gpus=2", "--vfs=2", "--in-order")

@@ -27,7 +27,7 @@ func findMisalignment(b *books, g grant, alignment intent.Alignment) refusal {
 		p.container.Asker.Exact {
 		pairs = p.choice.Pairs
 	}
-	apart := slices.IndexFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() })
+	apart := slices.IndexFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.Direct() })
 	if apart < 0 {
 		return refusal{}
 	}
@@ -74,7 +74,7 @@ func requirement(alignment intent.Alignment) string {
 func vfsNear(b *books, gpu topology.Address, own *asking.Container) (free, all int, owners []string) {
 	for _, r := range b.resources.OfKind(device.VF) {
 		for id, vf := range r.Devices {
-			if !b.tree.Distance(gpu, vf.Address).Level.SameSwitch() {
+			if !b.tree.Distance(gpu, vf.Address).Level.Direct() {
 				continue
 			}
 			all++

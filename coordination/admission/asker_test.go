@@ -233,7 +233,7 @@ func TestAPIServerShowsAnEarlierPod(t *testing.T) {
 	chosen, why := a.ask(vfs, 0, 1)
 	wantWords(t, why, " after ")
 	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]),
-		a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
+		a.address(vfs, chosen[0])); !d.Level.Direct() {
 		t.Errorf("GPU %s and VF %s are %s apart: %s", ids[0], chosen[0], d.Level, why)
 	}
 }
@@ -270,7 +270,7 @@ func TestSourceWorksAgainBetweenPods(t *testing.T) {
 		chosen, why := a.ask(vfs, node, 1)
 		wantWords(t, why, "team/last/init wants 1 amd.com/gpu, 1 nvidia.com/vf; kubelet asked for ")
 		if d := a.coordinator.current().tree.Distance(a.address(gpus, given[0]),
-			a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
+			a.address(vfs, chosen[0])); !d.Level.Direct() {
 			t.Errorf("GPU %s and VF %s are %s apart: %s", given[0], chosen[0], d.Level, why)
 		}
 	}

@@ -228,7 +228,7 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	a.admit(next, "init", wish{1, 1})
 	near := slices.IndexFunc(a.all[gpus], func(d device.Device) bool {
 		distance := a.coordinator.current().tree.Distance(d.Address, a.address(vfs, own))
-		return distance.Level.SameSwitch()
+		return distance.Level.Direct()
 	})
 	mistaken := a.all[gpus][near].ID
 	a.recordedPods[lives] = map[string]kubelet.Devices{"c": {vfs: {own}, gpus: {mistaken}}}

@@ -67,7 +67,7 @@ func TestMissedAllocateIsEnforced(t *testing.T) {
 		greedy := a.pending("greedy", wish{0, 4}).Pod
 		gpu := a.aligned(gpus, []int{0})[0]
 		near := ids(slices.DeleteFunc(a.aligned(vfs, []int{0}), func(d device.Device) bool {
-			return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
+			return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.Direct()
 		}))
 		a.take(greedy, vfs, near)
 		a.recordedPods[greedy] = a.pods[greedy]

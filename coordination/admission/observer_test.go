@@ -123,7 +123,7 @@ func TestDegradedIsAWarning(t *testing.T) {
 	a.tell(pod, container{"worker", wish{1, 1}})
 	gpu := a.all[gpus][0]
 	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d device.Device) bool {
-		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
+		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.Direct()
 	})]
 	for resource, id := range map[string]string{gpus: gpu.ID, vfs: far.ID} {
 		if _, refusal := a.allocated(resource, []string{id}); refusal != "" {
@@ -150,7 +150,7 @@ func TestRefusedAlignmentNamesThePod(t *testing.T) {
 	a.tell(pod, container{"worker", wish{1, 1}})
 	gpu := a.all[gpus][0]
 	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d device.Device) bool {
-		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
+		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.Direct()
 	})]
 	if _, refusal := a.allocated(gpus, []string{gpu.ID}); refusal != "" {
 		t.Fatal(refusal)

@@ -95,7 +95,7 @@ func (f *pairsFiles) check(a *admission, devices kubelet.Devices) {
 		seen[gpus] = append(seen[gpus], p.GPU.ID)
 		d := a.coordinator.current().tree.Distance(p.GPU.Address, p.VF.Address)
 		if got[d.Level]++; p.Distance != d.Level.String() ||
-			d.Level.SameSwitch() && d.Bridges > 0 && p.Switch == nil {
+			d.Level.Direct() && d.Bridges > 0 && p.Switch == nil {
 			a.t.Errorf("pair %+v is %v apart", p, d)
 		}
 		agree = agree && slices.Contains(f.served, pairs.Served{GPU: p.GPU.Address, VF: p.VF.ID})

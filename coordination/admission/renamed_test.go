@@ -27,7 +27,7 @@ func TestRenamedResource(t *testing.T) {
 	last := local[len(local)-1]
 	tree := a.coordinator.current().tree
 	taken := ids(slices.DeleteFunc(a.aligned(anew, []int{0}), func(d device.Device) bool {
-		return tree.Distance(last.Address, d.Address).Level.SameSwitch()
+		return tree.Distance(last.Address, d.Address).Level.Direct()
 	}))
 	greedy := a.add("greedy")
 	if refusal := a.take(greedy, anew, taken); refusal != "" {

@@ -78,7 +78,7 @@ func (tx *transaction) reportGranted(g grant) {
 	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: pairsOf(tx.books(), g.container, g.isSure())}
 	if len(v.Pairs) > 0 {
 		v.Outcome = Aligned
-		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }) {
+		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.Direct() }) {
 			v.Outcome = Degraded
 		}
 	}

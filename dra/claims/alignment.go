@@ -169,7 +169,7 @@ func (n *nodeIndex) misaligned(c Claim, devices []Prepared, otherwise string) er
 	if err != nil {
 		return err
 	}
-	isApart := func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }
+	isApart := func(p placement.Pair) bool { return !p.Distance.Level.Direct() }
 	first := slices.IndexFunc(choice.Pairs, isApart)
 	if first < 0 {
 		return nil

@@ -95,7 +95,7 @@ func (n *node) together(devices []Prepared) (pairs, together int) {
 		n.t.Fatal(err)
 	}
 	for _, p := range choice.Pairs {
-		if p.Distance.Level.SameSwitch() {
+		if p.Distance.Level.Direct() {
 			together++
 		}
 	}

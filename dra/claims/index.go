@@ -58,7 +58,7 @@ func (n *nodeIndex) nearAny(gpus []*Prepared, vf string) bool {
 func (n *nodeIndex) sameSwitch(gpu, vf string) bool {
 	g, known := n.gpus[gpu]
 	v, too := n.vfs[vf]
-	return known && too && n.state.Machine.Tree.Distance(g.Card, v.Address).Level.SameSwitch()
+	return known && too && n.state.Machine.Tree.Distance(g.Card, v.Address).Level.Direct()
 }
 
 // lists returns the devices of containers with the same devices, as halves for placement.

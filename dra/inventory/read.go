@@ -77,7 +77,7 @@ func addUnread(found map[string][]gpu.Device, tree *topology.Tree) {
 func allRDMA(tree *topology.Tree) []pools.Device {
 	var list []pools.Device
 	for nic := range tree.Devices() {
-		if !nic.Class.IsNetwork() || nic.IsVF() || len(nic.RDMA) == 0 {
+		if !nic.IsNIC() || nic.IsVF() || len(nic.RDMA) == 0 {
 			continue
 		}
 		for _, address := range nic.VFs {

@@ -97,15 +97,16 @@ func (b *builder) attributes(i *item) attributes {
 func (b *builder) addPlace(a attributes, address topology.Address) {
 	a.text(AttributePCIBusID, address.String())
 	place, ok := b.machine.Tree.Place(address)
+	device, _ := b.machine.Tree.Device(address)
 	if !ok {
 		return
 	}
-	a.text(AttributePCIeRoot, place.RootComplex)
+	a.text(AttributePCIeRoot, device.RootComplex()) // not that of a DMA function: other drivers publish it too
 	if node, known := place.NUMA.Number(); known {
 		a.number(AttributeNUMANode, node)
 	}
 	// The host bridge is not a switch: devices that share only the host bridge have no common value.
-	if name := b.machine.Tree.Switch(address); name != place.RootComplex {
+	if name := b.machine.Tree.Switch(address); topology.IsSwitch(name) {
 		a.text(AttributeSwitch, name)
 	}
 }

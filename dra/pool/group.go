@@ -30,7 +30,7 @@ func (g *group) strict() bool { return len(g.vfs) > len(g.gpus) }
 
 // same reports whether a GPU and a VF form a pair.
 func (g *group) same(gpu *inventory.GPU, vf *inventory.VF) bool {
-	return g.tree.Distance(gpu.Card, vf.Address).Level.SameSwitch()
+	return g.tree.Distance(gpu.Card, vf.Address).Level.Direct()
 }
 
 // groups assigns GPUs and VFs to their switches, in the order in which GPUs are published: by NUMA node, by

@@ -238,7 +238,7 @@ func TestFewVFs(t *testing.T) {
 		all := 0
 		for _, gpu := range machine.GPUs {
 			for _, vf := range machine.VFs {
-				if machine.Tree.Distance(gpu.Card, vf.Address).Level.SameSwitch() {
+				if machine.Tree.Distance(gpu.Card, vf.Address).Level.Direct() {
 					all++
 				}
 			}

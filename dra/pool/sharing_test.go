@@ -80,14 +80,14 @@ func TestPairsAreOfOneSwitch(t *testing.T) {
 				}
 				gpu, vf := gpus[d.GPUs[i]], vfs[id]
 				paired[gpu.ID] = true
-				if level := machine.Tree.Distance(gpu.Card, vf.Address).Level; !level.SameSwitch() {
+				if level := machine.Tree.Distance(gpu.Card, vf.Address).Level; !level.Direct() {
 					t.Errorf("%s: %s and %s are %s to each other", name, gpu.ID, vf.ID, level)
 				}
 			}
 		}
 		for _, gpu := range machine.GPUs {
 			near := slices.ContainsFunc(machine.VFs, func(vf inventory.VF) bool {
-				return machine.Tree.Distance(gpu.Card, vf.Address).Level.SameSwitch()
+				return machine.Tree.Distance(gpu.Card, vf.Address).Level.Direct()
 			})
 			enough := 0 // as many VFs of the switch as GPUs
 			for _, other := range machine.GPUs {

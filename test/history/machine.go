@@ -78,7 +78,7 @@ func (m Machine) best(request halves) (pairs, error) {
 func (p pairs) apart() int {
 	count := 0
 	for level, n := range p {
-		if !topology.Level(level).SameSwitch() {
+		if !topology.Level(level).Direct() {
 			count += n
 		}
 	}

@@ -37,7 +37,7 @@ func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
 		if d.IsVF() {
 			return machine, nil
 		}
-		if d.Class.IsNetwork() && len(d.RDMA) > 0 {
+		if d.IsNIC() && len(d.RDMA) > 0 {
 			pfs = append(pfs, d)
 		}
 	}

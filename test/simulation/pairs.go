@@ -19,7 +19,7 @@ type levels [topology.Levels]int
 // apart returns the number of pairs that are not on one switch.
 func (l levels) apart() (n int) {
 	for level, count := range l {
-		if !topology.Level(level).SameSwitch() {
+		if !topology.Level(level).Direct() {
 			n += count
 		}
 	}

@@ -90,8 +90,8 @@ func TestRoundTrip(t *testing.T) {
 				if got := same.Distance(g, n); got != want {
 					t.Errorf("%s: %s to %s is %v with its own file, was %v", name, g, n, got, want)
 				}
-				if got := restored.Distance(g, n).Level; want.Level.SameSwitch() && got != want.Level ||
-					got.SameSwitch() != want.Level.SameSwitch() {
+				if got := restored.Distance(g, n).Level; want.Level.Direct() && got != want.Level ||
+					got.Direct() != want.Level.Direct() {
 					t.Errorf("%s: %s to %s is %s of the file, was %s", name, g, n, got, want.Level)
 				}
 			}
@@ -135,7 +135,7 @@ func TestFlatGuest(t *testing.T) {
 		before, after := 0, 0
 		for _, g := range gpus {
 			for _, n := range nics {
-				if flat.Distance(g, n).Level.SameSwitch() {
+				if flat.Distance(g, n).Level.Direct() {
 					before++
 				}
 				if tree.Distance(g, n).Level == topology.PIX {
@@ -190,7 +190,7 @@ func TestPart(t *testing.T) {
 	text := fmt.Sprintf(
 		`<system version="1"><cpu numaid="0"><pci busid="%s"><pci busid="%s"><nic><net name="rdmap79s0"/></nic></pci></pci></cpu></system>`,
 		bridge, nics[0])
-	if got := apply(t, text, tree).Distance(gpus[0], nics[0]); got != want || !got.Level.SameSwitch() {
+	if got := apply(t, text, tree).Distance(gpus[0], nics[0]); got != want || !got.Level.Direct() {
 		t.Errorf("%s to %s is %v, was %v", gpus[0], nics[0], got, want)
 	}
 	elsewhere := fmt.Sprintf(
@@ -200,7 +200,7 @@ func TestPart(t *testing.T) {
 	if got := moved.Distance(gpus[7], nics[0]).Level; got != topology.PIX {
 		t.Errorf("%s to %s is %s", gpus[7], nics[0], got)
 	}
-	if got := moved.Distance(gpus[0], nics[0]).Level; got.SameSwitch() {
+	if got := moved.Distance(gpus[0], nics[0]).Level; got.Direct() {
 		t.Errorf("%s to %s, which left, is %s", gpus[0], nics[0], got)
 	}
 	if got := moved.Distance(gpus[0], nics[1]); got != tree.Distance(gpus[0], nics[1]) {

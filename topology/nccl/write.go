@@ -52,7 +52,7 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 		}
 		list := s.below(t, address)
 		add(list, newPCI(d, address))
-		if d.Class.IsNetwork() {
+		if d.IsNIC() {
 			if pf, ok := t.Device(mergedAddress(address)); ok {
 				d = pf
 			}

@@ -86,8 +86,8 @@ func (b *treeBuilder) locate(a topology.Address) *spot {
 	if above.direct == nil {
 		above.direct = b.new(solver.Group, above)
 		above.direct.Depth = above.Depth
-		if above.Kind == solver.Complex { // no switch: the devices meet in the root complex
-			above.direct.Level = topology.PHB
+		if above.Kind == solver.Complex { // no switch: the devices meet in the root or C2C complex
+			above.direct.Level = above.Level
 		}
 	}
 	if redirected > 0 && redirected == len(b.above) {
@@ -96,16 +96,17 @@ func (b *treeBuilder) locate(a topology.Address) *spot {
 	return above.direct
 }
 
-// complex returns the root complex of a device, which is often that of the previous device. The NUMA node of
+// complex returns the root complex of a device, or its C2C complex, which is often that of the previous device. The NUMA node of
 // a root complex is that of its first device with a known node.
 func (b *treeBuilder) complex(d *topology.Device) *spot {
-	i := len(b.complexes) - 1
-	for i >= 0 && b.complexes[i].name != d.RootComplex() {
+	i, name := len(b.complexes)-1, b.tree.Top(d.Address)
+	for i >= 0 && b.complexes[i].name != name {
 		i--
 	}
 	if i < 0 {
 		i = len(b.complexes)
-		b.complexes = append(b.complexes, rootComplex{name: d.RootComplex(), place: b.new(solver.Complex, nil)})
+		b.complexes = append(b.complexes, rootComplex{name: name, place: b.new(solver.Complex, nil)})
+		b.complexes[i].place.Level = topology.LevelBelow(name)
 	}
 	if _, known := b.complexes[i].numa.Number(); !known {
 		b.complexes[i].numa = d.NUMA

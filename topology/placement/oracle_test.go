@@ -82,7 +82,7 @@ func (o *oracle) distance(a, b Device) step {
 		d.Bridges = len(o.tree.SharedBridges(a.Address)) + len(o.tree.SharedBridges(b.Address))
 	}
 	s := step{level: int(d.Level), bridges: d.Bridges}
-	if d.Level.SameSwitch() && o.redirects(a, b, d.Level) {
+	if d.Level.Direct() && o.redirects(a, b, d.Level) {
 		s.detour = 1
 	}
 	o.steps[pair] = s

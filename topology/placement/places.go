@@ -113,7 +113,7 @@ func (p *places) appendTaken(taken []Device, pools []solver.Pool) []Device {
 func (p *places) left() int {
 	sum := 0
 	for _, g := range p.all {
-		if g.Kind == solver.Group && g.Depth > 0 {
+		if g.Kind == solver.Group && g.Level.Direct() {
 			sum += min(g.GPUs.Free()-g.Chosen.GPUs+g.GPUs.Held, g.VFs.Free()-g.Chosen.VFs+g.VFs.Held)
 		}
 	}
@@ -135,7 +135,7 @@ func (p *places) pfsTaken() int {
 func (p *places) switchesTaken() int {
 	n := 0
 	for _, g := range p.all {
-		if g.Kind == solver.Group && g.Depth > 0 && g.Chosen.GPUs > 0 {
+		if g.Kind == solver.Group && g.Level.Direct() && g.Chosen.GPUs > 0 {
 			n++
 		}
 	}

@@ -41,7 +41,7 @@ func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 func Together(pairs []Pair) int {
 	n := 0
 	for _, p := range pairs {
-		if p.Distance.Level.SameSwitch() {
+		if p.Distance.Level.Direct() {
 			n++
 		}
 	}

@@ -53,7 +53,7 @@ func TestMachines(t *testing.T) {
 			for a, of := range places {
 				for b, other := range places {
 					same := of.path == other.path && !of.alone || a == b
-					if want := f.Tree.Distance(a, b).Level.SameSwitch(); same != want && !sameCard(f.Tree, a, b) {
+					if want := f.Tree.Distance(a, b).Level.Direct(); same != want && !sameCard(f.Tree, a, b) {
 						t.Errorf("%s: %s and %s on one switch: %v, by the tree %v", name, a, b, same, want)
 					}
 				}

@@ -148,7 +148,8 @@ func farGPUs(container string, decisions []Decision) []string {
 		}
 		var ids []string
 		for _, p := range d.Pairs {
-			if p.Distance != topology.PIX.String() && p.Distance != topology.PXB.String() {
+			var level topology.Level
+			if err := level.UnmarshalText([]byte(p.Distance)); err != nil || !level.Direct() {
 				ids = append(ids, p.GPU)
 			}
 		}

@@ -111,7 +111,7 @@ func degradedLinks(h hardware) []Finding {
 func redirects(h hardware) []Finding {
 	var list []string
 	for _, port := range h.ports {
-		if port.ACS == topology.ACSRedirect {
+		if port.redirects {
 			list = append(list, fmt.Sprintf("switch port %s: ACS redirects requests or completions", port.Address))
 		}
 	}

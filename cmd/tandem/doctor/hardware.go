@@ -3,6 +3,8 @@
 package doctor
 
 import (
+	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -39,6 +41,7 @@ type virtualFunction struct {
 // switchPort is a bridge on the way from a GPU to a VF on the same switch.
 type switchPort struct {
 	*topology.Device
+	redirects bool // traffic between GPUs and NICs
 	hasConfig bool // a recorded machine has no configuration space
 }
 
@@ -50,13 +53,13 @@ func (n Node) readHardware(a *access) hardware {
 		}
 	}
 	for d := range n.Tree.Devices() {
-		if d.Class.IsNetwork() && !d.IsVF() && (len(d.VFs) > 0 || len(d.RDMA) > 0 && h.nearGPU(d)) {
+		if d.IsNIC() && !d.IsVF() && (len(d.VFs) > 0 || len(d.RDMA) > 0 && h.nearGPU(d)) {
 			h.pfs = append(h.pfs, n.physicalFunction(d))
 		}
 	}
-	for _, address := range h.portsBetween() {
-		if d, ok := n.Tree.Device(address); ok {
-			h.ports = append(h.ports, switchPort{d, text(n.Sys, address, "config") != ""})
+	for _, port := range h.portsBetween() {
+		if d, ok := n.Tree.Device(port.Address); ok {
+			h.ports = append(h.ports, switchPort{d, port.Redirects, text(n.Sys, port.Address, "config") != ""})
 		}
 	}
 	h.missing = n.missingNodes(a, h.gpus)
@@ -86,7 +89,7 @@ func names(sys fs.FS, a topology.Address, dir string) []string {
 
 func (h hardware) nearGPU(d *topology.Device) bool {
 	return slices.ContainsFunc(h.offeredGPUs, func(g Device) bool {
-		return h.tree.Distance(g.Address, d.Address).Level.SameSwitch()
+		return h.tree.Distance(g.Address, d.Address).Level.Direct()
 	})
 }
 
@@ -105,18 +108,20 @@ func (n Node) physicalFunction(d *topology.Device) physicalFunction {
 	return pf
 }
 
-// portsBetween returns the bridges of GPUs and VFs that share a switch, ascending, each once.
-func (h hardware) portsBetween() []topology.Address {
-	var ports []topology.Address
+// portsBetween returns the ports between GPUs and VFs that share a switch, ascending, each once.
+func (h hardware) portsBetween() []topology.Port {
+	var ports []topology.Port
 	for _, g := range h.offeredGPUs {
 		for _, vf := range h.offeredVFs {
-			if h.tree.Distance(g.Address, vf.Address).Level.SameSwitch() {
-				ports = append(ports, h.tree.PathBelow(g.Address, vf.Address)...)
+			if h.tree.Distance(g.Address, vf.Address).Level.Direct() {
+				ports = append(ports, h.tree.Ports(g.Address, vf.Address)...)
 			}
 		}
 	}
-	slices.SortFunc(ports, topology.Address.Compare)
-	return slices.Compact(ports)
+	slices.SortFunc(ports, func(a, b topology.Port) int { // of a port with two ways the one that redirects
+		return cmp.Or(a.Compare(b.Address), strings.Compare(fmt.Sprint(b.Redirects), fmt.Sprint(a.Redirects)))
+	})
+	return slices.CompactFunc(ports, func(a, b topology.Port) bool { return a.Address == b.Address })
 }
 
 // missingNodes returns the device nodes that a container is given and the node does not have.

@@ -16,7 +16,7 @@ func noVF(h hardware) []Finding {
 	}
 	evidence := "no NIC with RDMA in /sys/class/infiniband"
 	for d := range h.tree.Devices() {
-		if d.Class.IsNetwork() && len(d.RDMA) > 0 {
+		if d.IsNIC() && len(d.RDMA) > 0 {
 			evidence = "there are NICs with RDMA, and the configuration of the pools selects none of their functions"
 		}
 	}

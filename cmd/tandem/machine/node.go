@@ -50,7 +50,7 @@ func Read(s *Source) (*Node, error) {
 		switch {
 		case gpu.Vendor(d) != "":
 			n.GPUs = append(n.GPUs, d)
-		case d.Class.IsNetwork() && !d.IsVF():
+		case d.IsNIC() && !d.IsVF():
 			n.NICs = append(n.NICs, d)
 		}
 	}

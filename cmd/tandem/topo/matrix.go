@@ -19,6 +19,7 @@ type Matrix struct {
 	Distances    []Distance    `json:"distances"`
 	GPUDistances []GPUDistance `json:"gpuDistances"`
 	Links        []Link        `json:"links"`
+	Complexes    []Complex     `json:"complexes,omitempty"`
 	Verbose      *Verbose      `json:"verbose,omitempty"`
 }
 
@@ -91,6 +92,9 @@ func NewMatrix(n *machine.Node, all bool) *Matrix {
 	}
 	for _, l := range n.Links {
 		m.Links = append(m.Links, Link(l))
+	}
+	for _, c := range n.Tree.Complexes() {
+		m.Complexes = append(m.Complexes, newComplex(c))
 	}
 	return m
 }

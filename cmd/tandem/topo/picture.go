@@ -44,7 +44,7 @@ func (m *Matrix) summary() []string {
 		vfs += len(nic.VFs)
 	}
 	for _, d := range m.Distances {
-		if d.Distance.SameSwitch() {
+		if d.Distance.Direct() {
 			near[d.GPU] = true
 		}
 	}

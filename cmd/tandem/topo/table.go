@@ -19,6 +19,7 @@ const legend = `
 X      the GPU itself
 PIX    same switch: the lowest one above either card is shared
 PXB    a switch further up is shared, below the host bridge
+C2C    a GPU on NVIDIA Grace or Vera and a NIC of the same NUMA node
 PHB    the host bridge alone is shared
 NODE   same NUMA node, different host bridges
 SYS    different NUMA nodes
@@ -37,6 +38,7 @@ func (m *Matrix) Table() []byte {
 		out.WriteByte('\n')
 	}
 	m.writeNames(&out)
+	m.writeComplexes(&out)
 	if m.Verbose != nil {
 		m.Verbose.write(&out)
 	}

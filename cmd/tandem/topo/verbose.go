@@ -79,7 +79,7 @@ func readVerbose(n *machine.Node, gpus, nics []topology.Address) *Verbose {
 	}
 	for i, gpu := range gpus {
 		for k, nic := range nics {
-			if level := n.Tree.Distance(gpu, nic).Level; level.SameSwitch() {
+			if level := n.Tree.Distance(gpu, nic).Level; level.Direct() {
 				p := PairTruth{GPU: gpu, NIC: nic, gpu: i, nic: k, word: level}
 				p.readACS(n.Tree)
 				v.Pairs = append(v.Pairs, p)
@@ -92,11 +92,11 @@ func readVerbose(n *machine.Node, gpus, nics []topology.Address) *Verbose {
 // readACS goes through the ports on the way.
 func (p *PairTruth) readACS(tree *topology.Tree) {
 	p.ACS, p.At = topology.ACSOff, []topology.Address{}
-	for _, port := range tree.PathBelow(p.GPU, p.NIC) {
-		bridge, ok := tree.Device(port)
+	for _, port := range tree.Ports(p.GPU, p.NIC) {
+		bridge, ok := tree.Device(port.Address)
 		switch {
-		case ok && bridge.ACS == topology.ACSRedirect:
-			p.ACS, p.At = topology.ACSRedirect, append(p.At, port)
+		case port.Redirects:
+			p.ACS, p.At = topology.ACSRedirect, append(p.At, port.Address)
 		case (!ok || bridge.ACS == topology.ACSUnknown) && p.ACS == topology.ACSOff:
 			p.ACS = topology.ACSUnknown
 		}

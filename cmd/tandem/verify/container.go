@@ -91,7 +91,7 @@ func (c *Container) vf(
 		return
 	}
 	known := slices.ContainsFunc(before, func(vf VF) bool { return vf.Address == address })
-	if known || !d.Class.IsNetwork() {
+	if known || !d.IsNIC() {
 		return // an alias, or a device of another kind
 	}
 	r.VFs = append(r.VFs, VF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})

@@ -138,7 +138,7 @@ func (n *node) give(t *testing.T, gpus, vfs *kubelettest.Plugin, want nics) (g, 
 		vf := strings.Split(v.answer.GetEnvs()[variable], ",")[i]
 		address, err := topology.ParseAddress(vf)
 		ready(t, err)
-		if d := tree.Distance(n.card(t, id), address); !d.Level.SameSwitch() {
+		if d := tree.Distance(n.card(t, id), address); !d.Level.Direct() {
 			t.Errorf("%s and %s are %s", id, vf, d.Level)
 		}
 	}

@@ -88,13 +88,13 @@ const acceleratorClass = 0x12
 func (r *ResourceConfig) offers(f *function) bool {
 	switch r.DeviceType {
 	case NetDevice:
-		return f.aux == "" && f.Class.IsNetwork() && !f.inUse
+		return f.aux == "" && f.IsNIC() && !f.inUse
 	case AuxNetDevice:
 		return f.aux != ""
 	case Accelerator:
 		return f.aux == "" && f.Class>>16 == acceleratorClass
 	case SharedHCA: // the node and its VFs may use the HCA too
-		return f.aux == "" && f.Class.IsNetwork() && len(f.RDMA) > 0
+		return f.aux == "" && f.IsNIC() && len(f.RDMA) > 0
 	default:
 		return false
 	}

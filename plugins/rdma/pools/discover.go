@@ -146,7 +146,7 @@ func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*
 		}
 		candidate := &function{Device: d, machine: m, inUse: needed[d.Address] || m.hasVFs(d)}
 		candidates = append(candidates, candidate)
-		if anySF && d.Class.IsNetwork() {
+		if anySF && d.IsNIC() {
 			candidates = append(candidates, candidate.subfunctions()...)
 		}
 	}

@@ -105,7 +105,7 @@ func (b *matcher) offered(f *function) bool {
 	case Accelerator:
 		return f.aux == "" && f.Class>>16 == acceleratorClass
 	default:
-		return f.aux == "" && f.Class.IsNetwork()
+		return f.aux == "" && f.IsNIC()
 	}
 }
 

@@ -14,8 +14,8 @@ type cost [terms]int64
 
 // The terms, in the order of the objective; package placement defines them.
 const (
-	termNear     = iota // pairs beyond PIX, beyond PXB and beyond PHB, as three numbers of countBits
-	termFar             // pairs beyond NODE and beyond SYS, as two numbers of countBits
+	termNear     = iota // pairs beyond PIX, beyond PXB and beyond C2C, as three numbers of countBits
+	termFar             // pairs beyond PHB, beyond NODE and beyond SYS, as three numbers of countBits
 	termBridges         // redirected pairs, and bridges crossed by all pairs, as two numbers
 	termStranded        // same-switch pairs that can no longer be made
 	termLater           // pairs that can no longer be made when other containers have ended
@@ -60,19 +60,22 @@ func (c *cost) addPairs(level topology.Level, pairs int64) {
 }
 
 func pairWeights(level topology.Level) (near, far int64) {
+	const first, second, third = 1 << (2 * countBits), 1 << countBits, 1
 	switch level {
 	case topology.PIX:
 		return 0, 0
 	case topology.PXB:
-		return 1 << (2 * countBits), 0
+		return first, 0
+	case topology.C2C:
+		return first | second, 0
 	case topology.PHB:
-		return 1<<(2*countBits) | 1<<countBits, 0
+		return first | second | third, 0
 	case topology.NODE:
-		return 1<<(2*countBits) | 1<<countBits | 1, 0
+		return first | second | third, first
 	case topology.SYS:
-		return 1<<(2*countBits) | 1<<countBits | 1, 1 << countBits
+		return first | second | third, first | second
 	default:
-		return 1<<(2*countBits) | 1<<countBits | 1, 1<<countBits | 1
+		return first | second | third, first | second | third
 	}
 }
 

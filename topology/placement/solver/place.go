@@ -65,7 +65,7 @@ const anyNumber = -1
 // bridges saved compared with the path to the root complex.
 func (n *Place) meet(c *cost, pairs int64) {
 	c.addPairs(n.Level, pairs)
-	if n.Level.SameSwitch() {
+	if n.Level.Direct() {
 		c[termBridges] += pairs * (n.Redirect<<bridgesShift + int64(1-2*n.Depth))
 	}
 }

@@ -12,6 +12,7 @@ import (
 // pairScore is the vendor policy's score of two GPUs by their distance in the PCI tree: higher is nearer.
 var pairScore = [topology.Levels]int{
 	topology.PIX: 50, topology.PXB: 40, topology.PHB: 30, topology.NODE: 20, topology.SYS: 10,
+	topology.C2C: 20, // NODE for the vendor's policy
 }
 
 // Scores has the score of every two GPUs of a node, by index. Direct links do not count: they are equal

@@ -30,7 +30,7 @@ func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
 	var list []*group
 	find := func(at topology.Address) *group {
 		for _, g := range list {
-			if g.at == at || m.Tree.Distance(g.at, at).Level.SameSwitch() {
+			if g.at == at || m.Tree.Distance(g.at, at).Level.Direct() {
 				return g
 			}
 		}

@@ -162,7 +162,7 @@ func (p *printer) paint(word string) string {
 	if !p.colour || level.UnmarshalText([]byte(word)) != nil {
 		return word
 	}
-	if level.SameSwitch() {
+	if level.Direct() {
 		return "\x1b[32m" + word + "\x1b[0m"
 	}
 	return "\x1b[31m" + word + "\x1b[0m"

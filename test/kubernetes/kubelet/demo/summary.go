@@ -99,7 +99,7 @@ func share(pairs best.Pairs) string {
 func near(pairs best.Pairs) int {
 	near := 0
 	for level, count := range pairs {
-		if topology.Level(level).SameSwitch() {
+		if topology.Level(level).Direct() {
 			near += count
 		}
 	}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Kind is the way in which the GPUs and NICs of a [Complex] are near each other.
+type Kind string
+
+// The kinds of complexes.
+const (
+	// KindDMA: a DMA function (NVIDIA's Data Direct) beside the GPU reads and writes for a NIC elsewhere. The NIC has
+	// the place of the function.
+	KindDMA Kind = "dma"
+	// KindC2C: the GPU is on a root port of Grace or Vera, and GPUDirect RDMA takes NVLink-C2C. All GPUs and
+	// ConnectX NICs of a NUMA node are near each other.
+	KindC2C Kind = "c2c"
+	// KindInline: NIC and GPU are below the PCIe switch of a ConnectX or BlueField.
+	KindInline Kind = "inline"
+)
+
+// Complex is a set of GPUs and NICs that are near each other for another reason than a switch between root
+// port and devices, or that would be if Fault were "".
+type Complex struct {
+	Kind Kind
+	GPUs []Address
+	NICs []Address // PFs
+	// Function is the DMA function, Switch the upstream port of the NIC's switch; the zero Address for other
+	// kinds.
+	Function, Switch Address
+	NUMA             NUMANode // of a C2C complex
+	Fault            string   // the reason why no NIC of the complex is near its GPUs, "" for none
+}
+
+// PCI IDs (include/linux/pci_ids.h, and NVIDIA's documents for ConnectX-8 and Grace).
+const (
+	nvidia   = 0x10de
+	mellanox = 0x15b3
+
+	dmaFunction = 0x2100
+)
+
+var (
+	gracePorts = []uint16{0x22b1, 0x22b2, 0x22b8, 0x2f95, 0x2f96} // Grace, and from 2f95 on Vera
+	connectX   = []uint16{0x1021, 0x1023, 0x1025, 0xa2dc}         // ConnectX-7, -8, -9, BlueField-3
+	nicSwitch  = []uint16{0x197b, 0x197c, 0x1979}                 // BlueField-3, ConnectX
+)
+
+func (d *Device) is(vendor uint16, products ...uint16) bool {
+	return d.Vendor == vendor && slices.Contains(products, d.Product)
+}
+
+// isDMAFunction reports whether a function is a DMA function (NVIDIA's Data Direct). The class of the function
+// is a network controller's, although the function is no NIC.
+func (d *Device) isDMAFunction() bool { return d.is(mellanox, dmaFunction) }
+
+// IsNIC reports whether the function is a network controller, physical or virtual. A DMA function is none.
+func (d *Device) IsNIC() bool { return d.Class.IsNetwork() && !d.isDMAFunction() }
+
+// isConnectX reports whether the function is the PF of a NIC that can be part of a complex.
+func (d *Device) isConnectX() bool { return d.IsNIC() && !d.IsVF() && d.is(mellanox, connectX...) }
+
+func (d *Device) isNVIDIA() bool { return d.Vendor == nvidia && d.Class>>16 == baseDisplay }
+
+// complexes are the complexes of a tree, and what follows for the places of functions.
+type complexes struct {
+	all []Complex
+	dma map[Address]Address // by PF: the DMA function
+	c2c map[Address]int     // by GPU or PF: the NUMA node
+}
+
+// Complexes returns the complexes of the machine, those with a fault included, ordered by kind and lowest GPU.
+func (t *Tree) Complexes() []Complex {
+	all := slices.Clone(t.complexes.all)
+	for i := range all {
+		all[i].GPUs, all[i].NICs = slices.Clone(all[i].GPUs), slices.Clone(all[i].NICs)
+	}
+	return all
+}
+
+// ComplexOf returns the complex of a function without a fault, nil for none. A VF is in the complex of its PF.
+func (t *Tree) ComplexOf(a Address) *Complex {
+	d, ok := t.devices[a]
+	if !ok {
+		return nil
+	}
+	for _, c := range t.complexes.all {
+		if c.Fault == "" && (slices.Contains(c.GPUs, d.Function()) || slices.Contains(c.NICs, d.Function())) {
+			return &c
+		}
+	}
+	return nil
+}
+
+// finder finds the complexes of functions.
+type finder struct {
+	complexes
+	devices map[Address]*Device
+	order   []Address
+}
+
+// findComplexes returns the complexes of functions. A DMA function anywhere makes the machine one with DMA
+// functions; without, GPUs on root ports of Grace or Vera make it a C2C machine.
+func findComplexes(devices map[Address]*Device, order []Address) complexes {
+	f := finder{
+		complexes: complexes{dma: map[Address]Address{}, c2c: map[Address]int{}}, devices: devices, order: order,
+	}
+	switch functions := f.list((*Device).isDMAFunction); {
+	case len(functions) > 0:
+		for _, function := range functions {
+			f.addDMA(function)
+		}
+	case f.isC2C():
+		f.addC2C()
+	}
+	f.addInline()
+	slices.SortStableFunc(f.all, func(a, b Complex) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), slices.CompareFunc(a.GPUs, b.GPUs, Address.Compare))
+	})
+	return f.complexes
+}
+
+// list returns the functions with a property, in ascending order.
+func (f *finder) list(has func(*Device) bool) (all []*Device) {
+	for _, a := range f.order {
+		if d := f.devices[a]; has(d) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+func addresses(devices []*Device) (all []Address) {
+	for _, d := range devices {
+		all = append(all, d.Address)
+	}
+	return all
+}
+
+// addDMA adds the complex of a DMA function: the GPU below the same switch, and the PFs with the same V3.
+func (f *finder) addDMA(function *Device) {
+	c := Complex{Kind: KindDMA, Function: function.Address}
+	if len(function.bridges) > 1 {
+		c.Switch = function.bridges[1]
+		c.GPUs = addresses(f.list(func(d *Device) bool {
+			return d.isNVIDIA() && len(d.bridges) > 1 && d.bridges[1] == c.Switch
+		}))
+	}
+	v3 := function.VPD.V3
+	if v3 != "" {
+		c.NICs = addresses(f.list(func(d *Device) bool { return d.isConnectX() && d.VPD.V3 == v3 }))
+	}
+	other := func(d *Device) bool { return d != function && d.isDMAFunction() && d.VPD.V3 == v3 }
+	switch {
+	case len(c.GPUs) == 0:
+		c.Fault = fmt.Sprintf("no GPU is below the switch of DMA function %s", function.Address)
+	case v3 == "":
+		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: root reads the file",
+			function.Address)
+	case len(f.list(other)) > 0:
+		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address, f.list(other)[0].Address)
+	case len(c.NICs) == 0:
+		c.Fault = fmt.Sprintf("no ConnectX NIC has the V3 of DMA function %s", function.Address)
+	}
+	if c.Fault == "" {
+		for _, nic := range c.NICs {
+			f.dma[nic] = function.Address
+		}
+	}
+	f.all = append(f.all, c)
+}
+
+// isOnGrace reports whether a GPU is directly below a root port of Grace or Vera.
+func (f *finder) isOnGrace(d *Device) bool {
+	if !d.isNVIDIA() || len(d.bridges) != 1 {
+		return false
+	}
+	port, ok := f.devices[d.bridges[0]]
+	return ok && port.is(nvidia, gracePorts...)
+}
+
+// isC2C reports whether the machine has GPUs, each directly below a root port of Grace or Vera.
+func (f *finder) isC2C() bool {
+	gpus := f.list((*Device).isNVIDIA)
+	return len(gpus) > 0 && !slices.ContainsFunc(gpus, func(d *Device) bool { return !f.isOnGrace(d) })
+}
+
+// addC2C adds a complex for each NUMA node with GPUs.
+func (f *finder) addC2C() {
+	nodes := map[NUMANode][]*Device{}
+	for _, gpu := range f.list((*Device).isNVIDIA) {
+		nodes[gpu.NUMA] = append(nodes[gpu.NUMA], gpu)
+	}
+	byNumber := func(a, b NUMANode) int { return cmp.Compare(a.number, b.number) }
+	for _, numa := range slices.SortedFunc(maps.Keys(nodes), byNumber) {
+		c := Complex{Kind: KindC2C, GPUs: addresses(nodes[numa]), NUMA: numa}
+		number, known := numa.Number()
+		if known {
+			c.NICs = addresses(f.list(func(d *Device) bool { return d.isConnectX() && d.NUMA == numa }))
+		}
+		switch {
+		case !known:
+			c.Fault = "the NUMA node of the GPUs is unknown"
+		case len(c.NICs) == 0:
+			c.Fault = fmt.Sprintf("no ConnectX NIC is on NUMA node %d", number)
+		default:
+			for _, a := range slices.Concat(c.GPUs, c.NICs) {
+				f.c2c[a] = number
+			}
+		}
+		f.all = append(f.all, c)
+	}
+}
+
+// addInline adds a complex for each switch of a NIC with NICs and GPUs below.
+func (f *finder) addInline() {
+	below := map[Address]*Complex{}
+	add := func(d *Device, to func(*Complex)) {
+		if _, elsewhere := f.dma[d.Address]; elsewhere {
+			return
+		}
+		for _, bridge := range d.bridges {
+			if port, ok := f.devices[bridge]; ok && port.is(mellanox, nicSwitch...) {
+				if below[bridge] == nil {
+					below[bridge] = &Complex{Kind: KindInline, Switch: bridge}
+				}
+				to(below[bridge])
+				return // the upstream port; further ports are of the same switch or below
+			}
+		}
+	}
+	for _, a := range f.order {
+		switch d := f.devices[a]; {
+		case d.isNVIDIA():
+			add(d, func(c *Complex) { c.GPUs = append(c.GPUs, a) })
+		case d.isConnectX():
+			add(d, func(c *Complex) { c.NICs = append(c.NICs, a) })
+		}
+	}
+	for _, c := range below {
+		if len(c.GPUs) > 0 && len(c.NICs) > 0 {
+			f.all = append(f.all, *c)
+		}
+	}
+}
+
+// c2cPrefix begins the name of the place where the devices of a C2C complex meet, "c2c0" for NUMA node 0. The
+// name takes the place of a root complex in paths.
+const c2cPrefix = "c2c"
+
+func isC2CName(name string) bool { return strings.HasPrefix(name, c2cPrefix) }
+
+// Top returns the name of the topmost place of a function: its C2C complex ("c2c0"), otherwise the root complex
+// of the function's place ("pci0000:80").
+func (t *Tree) Top(a Address) string {
+	d, ok := t.devices[a]
+	if !ok {
+		return ""
+	}
+	return t.top(d)
+}
+
+func (t *Tree) top(d *Device) string {
+	if number, near := t.complexes.c2c[d.Function()]; near {
+		return fmt.Sprint(c2cPrefix, number)
+	}
+	return t.pluggedIn(d).rootComplex
+}
