@@ -3,6 +3,8 @@
 package machine
 
 import (
+	"fmt"
+
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -75,7 +77,13 @@ func (n *Node) pools(file string, from *Source) ([]pools.Pool, []string, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	return found, append(config.Warnings, warnings...), nil
+	notes := append(config.Warnings, warnings...)
+	for _, pool := range found {
+		if pool.Decision != "" {
+			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
+		}
+	}
+	return found, notes, nil
 }
 
 func (n *Node) finder(from *Source) pools.Finder {
