@@ -61,7 +61,9 @@ func (n *Node) selected(file string, from *Source) ([]offer.Device, []string, er
 	var list []offer.Device
 	for _, pool := range found {
 		for _, d := range pool.Devices {
-			list = append(list, offer.New(d.ID, d.Address, d.NUMA))
+			vf := offer.New(d.ID, d.Address, d.NUMA)
+			vf.Resource = pool.Name
+			list = append(list, vf)
 		}
 	}
 	return list, notes, nil
