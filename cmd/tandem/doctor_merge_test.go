@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -42,8 +43,8 @@ func (s *sick) eightNodes() {
 	}
 	s.write("sys/devices/system/node/online", "0-7\n")
 	for node := range 8 {
-		first := 28 * node
-		s.write(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", node), fmt.Sprintf("%d-%d\n", first, first+27))
+		cpus := fmt.Sprintf("%d-%d\n", 28*node, 28*node+27)
+		s.write(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", node), cpus)
 	}
 }
 
@@ -79,7 +80,8 @@ func TestDoctorFindsSlowMerge(t *testing.T) {
 		"auto": {func(s *sick) { s.excludes(`"auto"`) }, "", "", nil},
 		"true": {func(s *sick) { s.excludes("true") }, "", "", nil},
 		"hints and memory": {func(s *sick) { s.excludes("false"); s.staticMemory() }, doctor.Error,
-			"about 27 min", []string{excluded, memory + " in the kubelet's configuration: about 25 ms", "fewer NUMA nodes"}},
+			"about 27 min",
+			[]string{excluded, memory + " in the kubelet's configuration: about 25 ms", "fewer NUMA nodes"}},
 		"auto and memory": {func(s *sick) { s.excludes(`"auto"`); s.staticMemory() }, doctor.Warning,
 			"memoryManagerPolicy: Static: hints over 8 NUMA nodes", []string{memory, "fewer NUMA nodes"}},
 		"no configuration": {func(s *sick) { s.with("--config", "") }, doctor.Unknown, "no --config",
@@ -107,6 +109,48 @@ func TestDoctorFindsSlowMerge(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPlanOfSlowMerge: the note says how long the kubelet merges the hints of the planned request, which has
+// fewer combinations if more devices are requested, or with fewer resources.
+func TestPlanOfSlowMerge(t *testing.T) {
+	t.Parallel()
+	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
+	const seconds = "about 6.4 s of CPU time to merge the hints on 8 NUMA nodes, " +
+		"and with memoryManagerPolicy Static about 27 min"
+	const mend = `; "excludeTopology": "auto" in the pool of VFs reduces the first time to about 25 ms`
+	plan := func(exclude, gpus, vfs string) string {
+		s.excludes(exclude)
+		code, stdout, stderr := run("plan", "-o", "json", "--gpus", gpus, "--vfs", vfs,
+			"--sysfs-root", s.path("sys"), "--config", s.path("config.json"))
+		var p struct{ Note string }
+		if err := json.Unmarshal([]byte(stdout), &p); err != nil || code != exitOK {
+			t.Fatalf("%v: exit code %d, %s%s", err, code, stdout, stderr)
+		}
+		if told := strings.Contains(stderr, "excludeTopology auto: no NUMA hints"); told != (exclude == `"auto"`) {
+			t.Errorf("excludeTopology %s: standard error %q", exclude, stderr)
+		}
+		return p.Note
+	}
+	if note := plan("false", "1", "1"); note != "" {
+		t.Errorf("two NUMA nodes: note %q", note)
+	}
+	s.eightNodes()
+	if note := plan("false", "1", "1"); !strings.Contains(note, seconds) || !strings.HasSuffix(note, mend) {
+		t.Errorf("note %q", note)
+	}
+	for _, quick := range [][3]string{
+		{`"auto"`, "1", "1"}, {"true", "1", "1"}, {"false", "8", "8"}, {"false", "1", "0"},
+	} {
+		if note := plan(quick[0], quick[1], quick[2]); note != "" {
+			t.Errorf("%v: note %q", quick, note)
+		}
+	}
+	s.write(s.device(ociGPU0, "numa_node"), "-1\n")
+	if note := plan("false", "8", "1"); !strings.HasPrefix(note, "under policy restricted") ||
+		strings.Contains(note, ";;") {
+		t.Errorf("refused: note %q", note)
 	}
 }
 

@@ -22,17 +22,17 @@ const (
 )
 
 // mostHinted is the number of NUMA nodes up to which a pool with the value Auto has hints. The kubelet's
-// Topology Manager tries every combination of the hints of all resources of a container, and on n NUMA nodes a
-// resource has up to 2^n-1 hints. Kubelet 1.37.1 takes, with hints of
+// Topology Manager tries every combination of the hints of all resources of a container, and a resource has
+// up to 2^n-1 hints on n NUMA nodes. Kubelet 1.37.1 takes, with hints of
 //
-//	            two resources  three   four
-//	4 NUMA nodes        66 µs  1.4 ms  14 ms
-//	8 NUMA nodes        19 ms  6.4 s   27 min
+//	              two resources  three   four
+//	4 NUMA nodes          66 µs  1.4 ms  14 ms
+//	8 NUMA nodes          19 ms  6.4 s   27 min
 //
 // (kubernetes#137700 reports 258 s for four on eight nodes). GPUs, VFs and the static CPU manager are three
-// resources, and the static memory manager is the fourth. On four nodes a pool costs the factor 15, and even a
-// second pool, the fifth resource, leaves 0.3 s. On eight nodes a pool costs the factor 255. Six nodes are as
-// bad, with 6 s for four resources; five resources on five nodes take 11 s.
+// resources, and the static memory manager is the fourth. On four nodes a pool costs the factor 15: even with
+// a second pool, the fifth resource, the time is 0.3 s. On eight nodes a pool costs the factor 255. Five
+// resources take 11 s on five nodes, and four take 6 s on six nodes.
 const mostHinted = 4
 
 // UnmarshalJSON reads true, false or "auto"; null changes nothing, as for every key.

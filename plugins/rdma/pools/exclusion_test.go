@@ -15,8 +15,8 @@ func TestExclusionIsRead(t *testing.T) {
 	for value, want := range map[string]Exclusion{
 		`"excludeTopology": true`: Always, `"excludeTopology": false`: Never, `"excludeTopology": null`: Never,
 		`"excludetopology": true`: Always, `"EXCLUDETOPOLOGY": "auto"`: Auto, `"excludeTopology": "auto"`: Auto,
-		`"excludeTopology": "auto", "excludeTopology": false`: Never, `"excludeTopology": true, "excludeTopology": null`: Always,
-		`"prefix": ""`: Never,
+		`"excludeTopology": "auto", "excludeTopology": false`: Never,
+		`"excludeTopology": true, "excludeTopology": null`:    Always, `"prefix": ""`: Never,
 	} {
 		for _, text := range []string{
 			resources(`{"resourceName": "a", ` + value + `}`),
