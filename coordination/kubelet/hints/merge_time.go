@@ -39,17 +39,16 @@ func (t MergeTime) String() string {
 	return amount(t/year) + " years"
 }
 
-// amount returns a number with at most two digits before zeros.
+// amount returns a number with two digits, or all digits before the point.
 func amount(n MergeTime) string {
-	const ten = 10
-	if n < ten {
+	if n < 10 {
 		return fmt.Sprintf("%.2g", float64(n))
 	}
 	return fmt.Sprintf("%.0f", float64(n))
 }
 
-// MergeTime estimates the kubelet's CPU time for the merge of the hints of demands, without the merge of
-// other managers' hints. The policies none and single-numa-node try no combinations of wide sets: 0.
+// MergeTime estimates the kubelet's CPU time for the merge of the hints of all demands of a container. Under
+// the policies none and single-numa-node, which combine no wide sets, the time is 0.
 func (r Rule) MergeTime(demands ...Demand) MergeTime {
 	if r.Policy == None || r.Policy == SingleNUMANode {
 		return 0
