@@ -32,7 +32,7 @@ func newStatus() *cobra.Command {
 pairs (a GPU and a VF on one switch), the plugins and whether their resources are registered with the kubelet, and containers with
 pairs on different switches, followed by a line for each switch. Devices of ended containers count as free. Devices of a disconnected
 plugin are shown as stale and do not count as free. "?" marks unknown values. NUMA nodes are the nodes reported to the kubelet: a pool
-with excludeTopology has none. The command requires root.
+with excludeTopology has none, and a pool with excludeTopology "auto" has none on a node with more than four NUMA nodes. The command requires root.
 
 -o wide lists every device by switch. A device is free, stranded (free, but without a free device of the other kind on its switch),
 allocated, planned (reserved for the second resource of a container during admission) or unhealthy.

@@ -177,6 +177,9 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 	changed := false
 	for _, pool := range found {
 		pool.Devices = v.keep(pool)
+		if pool.Decision != v.pools[pool.Name].Decision {
+			v.log.Info("NUMA hints", "resource", pool.Name, "decision", pool.Decision)
+		}
 		if v.report(pool) {
 			changed = true
 		}

@@ -52,6 +52,7 @@ type facts struct {
 	kubelet    kubeletFacts
 	hardware   hardware
 	shapes     shapes
+	merge      merge
 	refused    refusedFacts
 	remark     string
 	plugins    Plugins
@@ -77,7 +78,7 @@ func readFacts(n Node) facts {
 		f.notes, f.noGPUs, f.stale = n.Notes, n.NoGPUs, n.staleResources(f.kubelet.Facts, read)
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
-		f.refused = n.readRefused(f.kubelet.Facts)
+		f.merge, f.refused = n.readMerge(f.kubelet), n.readRefused(f.kubelet.Facts)
 		f.remark = strings.TrimSpace(unreadFlags(f.kubelet) + " " + uncounted(n.Refused, f.kubelet.Policy))
 		f.claims = n.readClaims(&a)
 	}
@@ -96,6 +97,7 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.hardware, unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA,
 			degradedLinks, redirects, unreadRedirects, deviceNodes),
 		finding.Judge(f.shapes, refusedShapes, refusedForCPUs, farShapes),
+		finding.Judge(f.merge, slowMerge),
 		finding.Judge(f.refused, refusedPods),
 		finding.Judge(f.plugins, unofferedGPUs, unenforced),
 		finding.Judge(f.sockets, registration, podResources, stockPlugins, draSocket),

@@ -52,7 +52,7 @@ func RunningVFs(ctx context.Context, runDir string, tree *topology.Tree) ([]offe
 		err = nil
 		for _, d := range r.GetDevices() {
 			vf, there := runningDevice(d.GetDevice(), tree)
-			if there && !known[vf.ID] {
+			if vf.Resource = r.GetName(); there && !known[vf.ID] {
 				vfs = append(vfs, vf)
 			}
 			known[vf.ID] = true

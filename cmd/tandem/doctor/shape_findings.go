@@ -67,13 +67,13 @@ func refusedForCPUs(s shapes) []Finding {
 }
 
 // guessed makes a finding about VFs a guess if the VFs are one.
-func (s shapes) guessed(f Finding) Finding {
-	if s.Guess == "" {
+func (n Node) guessed(f Finding) Finding {
+	if n.Guess == "" {
 		return f
 	}
 	f.Severity = Unknown
 	f.Evidence = append(f.Evidence,
-		s.Guess+": assumes that the VFs of all NICs with RDMA are offered with their NUMA nodes")
+		n.Guess+": assumes that the VFs of all NICs with RDMA are offered with their NUMA nodes")
 	f.Fix = append(f.Fix, "for the verdict on the actual pools, run tandem doctor --config config.json, "+
 		"or start tandem-rdma")
 	return f

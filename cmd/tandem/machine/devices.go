@@ -3,6 +3,8 @@
 package machine
 
 import (
+	"fmt"
+
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -59,7 +61,9 @@ func (n *Node) selected(file string, from *Source) ([]offer.Device, []string, er
 	var list []offer.Device
 	for _, pool := range found {
 		for _, d := range pool.Devices {
-			list = append(list, offer.New(d.ID, d.Address, d.NUMA))
+			vf := offer.New(d.ID, d.Address, d.NUMA)
+			vf.Resource = pool.Name
+			list = append(list, vf)
 		}
 	}
 	return list, notes, nil
@@ -75,7 +79,13 @@ func (n *Node) pools(file string, from *Source) ([]pools.Pool, []string, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	return found, append(config.Warnings, warnings...), nil
+	notes := append(config.Warnings, warnings...)
+	for _, pool := range found {
+		if pool.Decision != "" {
+			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
+		}
+	}
+	return found, notes, nil
 }
 
 func (n *Node) finder(from *Source) pools.Finder {

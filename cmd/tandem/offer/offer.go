@@ -14,8 +14,9 @@ import (
 // Device is a GPU or VF as announced to the kubelet.
 type Device struct {
 	placement.Device
-	NUMA topology.NUMANode // unknown also for a pool with excludeTopology
-	Used bool              // by a container
+	NUMA     topology.NUMANode // unknown also for a pool with excludeTopology
+	Used     bool              // by a container
+	Resource string            // of a VF: the name of its pool; "" if unknown
 }
 
 // New returns a free device.

@@ -19,8 +19,9 @@ type Plan struct {
 	VFs     []string       `json:"vfs"`
 	Pairs   []machine.Pair `json:"pairs"`
 	// NUMA nodes that the kubelet would choose; empty if it has no choice
-	Nodes  []int  `json:"nodes"`
-	Note   string `json:"note,omitempty"` // reason for which the kubelet would refuse the container
+	Nodes []int `json:"nodes"`
+	// reasons for which the kubelet would refuse the container, or would admit the container slowly
+	Note   string `json:"note,omitempty"`
 	Reason string `json:"reason"`
 }
 

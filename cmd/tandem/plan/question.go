@@ -53,12 +53,14 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 		return nil, nil, err
 	}
 	p := planOf(choice, nodes.Numbers())
+	remarks := []string{"", slowMerge(n, view, requests)}
 	switch {
 	case hints.Rule{}.TooMany(demands...):
-		p.Note = tooManyNodes
+		remarks[0] = tooManyNodes
 	case !admitted:
-		p.Note = refused
+		remarks[0] = refused
 	}
+	p.Note = strings.Trim(strings.Join(remarks, "; "), "; ")
 	return p, notes, nil
 }
 

@@ -74,7 +74,7 @@ func (r *ResourceConfig) device(f *function, s *Selector) Device {
 		ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Aux: f.aux,
 		Fault: r.fault(f), Selector: s, Visible: f.visible(),
 	}
-	if r.ExcludeTopology {
+	if r.ExcludeTopology.on(f.machine) {
 		d.NUMA = topology.NUMANode{}
 	}
 	return d

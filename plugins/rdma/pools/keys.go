@@ -33,6 +33,8 @@ func explain(err error, content []byte) error {
 
 func inWords(t reflect.Type) string {
 	switch {
+	case t == reflect.TypeFor[Exclusion]():
+		return `true, false or "auto"`
 	case t == reflect.TypeFor[vfItem](), t.Kind() == reflect.String:
 		return "a string"
 	case t.Kind() == reflect.Bool:

@@ -19,6 +19,7 @@ type Pool struct {
 	Devices  []Device        // ascending by address, then by ID
 	Resource *ResourceConfig // from the configuration
 	First    bool            // of the pools with its prefix and device type
+	Decision string          // about excludeTopology "auto", a sentence for people; "" for other values
 }
 
 // Device finds a device by its ID.

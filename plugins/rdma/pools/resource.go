@@ -14,7 +14,7 @@ type ResourceConfig struct {
 	Name            string                       `json:"resourceName"`
 	Prefix          string                       `json:"resourcePrefix"` // "" for that of the daemon
 	DeviceType      DeviceType                   `json:"deviceType"`
-	ExcludeTopology bool                         `json:"excludeTopology"` // do not publish the NUMA node
+	ExcludeTopology Exclusion                    `json:"excludeTopology"` // do not publish the NUMA node
 	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
 	// of AMD's network device plugin, which runs "nicctl clear rdma" on bare metal unless this is true; Tandem
 	// never runs nicctl

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// merge is the kubelet's merge of the hints of a container that requests as little as possible of each
+// resource: such a container has the most hints.
+type merge struct {
+	Node
+	rule      hints.Rule
+	providers []provider
+}
+
+// provider is a resource with hints.
+type provider struct {
+	name   string // for people
+	kind   providerKind
+	demand hints.Demand
+}
+
+type providerKind int
+
+const (
+	ofGPUs providerKind = iota
+	ofVFs
+	ofCPUs
+	ofMemory
+)
+
+func (n Node) readMerge(k kubeletFacts) merge {
+	m := merge{Node: n}
+	policy := hints.Policy(k.Policy)
+	if !k.judged || policy != hints.Restricted && policy != hints.BestEffort {
+		return m
+	}
+	m.rule = hints.Rule{Policy: policy, MaxNodes: k.AllowedNodes()}
+	m.add("GPUs", ofGPUs, n.GPUs)
+	pools := map[string][]Device{}
+	for _, d := range n.VFs {
+		pools[d.Resource] = append(pools[d.Resource], d)
+	}
+	for _, resource := range slices.Sorted(maps.Keys(pools)) {
+		name := "VFs"
+		if resource != "" {
+			name += " of " + resource
+		}
+		m.add(name, ofVFs, pools[resource])
+	}
+	if k.CPUPolicy == managers.Static {
+		m.addNodes(k.Says("cpuManagerPolicy", k.CPUPolicy), ofCPUs, nodesWithCPUs(k.Facts))
+	}
+	if k.MemoryPolicy == "Static" && n.Tree != nil {
+		m.addNodes(k.Says("memoryManagerPolicy", k.MemoryPolicy), ofMemory, n.Tree.NUMANodes())
+	}
+	return m
+}
+
+// nodesWithCPUs returns the NUMA nodes that the CPU manager tries.
+func nodesWithCPUs(f managers.Facts) (nodes []int) {
+	for number, cpus := range f.CPUs {
+		if len(cpus) > 0 {
+			nodes = append(nodes, number)
+		}
+	}
+	return nodes
+}
+
+func (m *merge) addNodes(name string, kind providerKind, nodes []int) {
+	var list []Device
+	for _, number := range nodes {
+		list = append(list, Device{NUMA: topology.Node(number)})
+	}
+	m.add(name, kind, list)
+}
+
+// add adds a resource, unless no device has a NUMA node.
+func (m *merge) add(name string, kind providerKind, devices []Device) {
+	p := provider{name: name, kind: kind, demand: hints.Demand{Count: 1}}
+	for _, d := range devices {
+		p.demand.All.Add(d.NUMA)
+		p.demand.Free.Add(d.NUMA)
+	}
+	if p.nodes() > 0 {
+		m.providers = append(m.providers, p)
+	}
+}
+
+// nodes returns the number of NUMA nodes over which the hints of a resource range.
+func (p provider) nodes() (count int) {
+	for _, devices := range p.demand.All {
+		count += min(devices, 1)
+	}
+	return count
+}
+
+// time returns the kubelet's CPU time for a container without resources of some kinds.
+func (m merge) time(without ...providerKind) hints.MergeTime {
+	var demands []hints.Demand
+	for _, p := range m.providers {
+		if !slices.Contains(without, p.kind) {
+			demands = append(demands, p.demand)
+		}
+	}
+	return m.rule.MergeTime(demands...)
+}
+
+// slowMerge finds NUMA nodes and resources whose hints the kubelet merges too slowly (kubernetes#137700).
+func slowMerge(m merge) []Finding {
+	took := m.time()
+	if !took.Slow() {
+		return nil
+	}
+	f := Finding{
+		ID: "slow-admission", Severity: Warning,
+		Why: "The Topology Manager tries every combination of the sets of NUMA nodes that suffice for each " +
+			"resource, and meanwhile no pod of the node starts or ends (kubernetes#137700). A resource with n NUMA " +
+			"nodes multiplies the time by 2^n-1, on 8 nodes by 255. A container with all these resources has the " +
+			"most combinations if one device of each suffices.",
+		Fix: m.quicker(),
+	}
+	if took.Hangs() {
+		f.Severity = Error
+	}
+	widest := 0
+	for _, p := range m.providers {
+		widest = max(widest, p.nodes())
+		f.Evidence = append(f.Evidence, p.name+": hints over "+finding.Count(p.nodes(), "NUMA node"))
+	}
+	f.Summary = fmt.Sprintf("The kubelet takes about %s of CPU time to admit a container with NUMA hints of %s "+
+		"on %s.", took, finding.Count(len(m.providers), "resource"), finding.Count(widest, "NUMA node"))
+	if !m.time(ofVFs).Slow() {
+		f = m.guessed(f)
+	}
+	return []Finding{f}
+}
+
+// quicker returns the remedies, each with the time that remains after those before.
+func (m merge) quicker() (fix []string) {
+	left := m.time()
+	if after := m.time(ofVFs); after < left {
+		fix = append(fix, fmt.Sprintf(`"excludeTopology": "auto" in each pool of VFs (config.json; true in `+
+			`SriovNetworkNodePolicy): about %s`, after))
+		left = after
+	}
+	if after := m.time(ofVFs, ofMemory); left.Slow() && after < left {
+		fix = append(fix, fmt.Sprintf("memoryManagerPolicy: None in the kubelet's configuration: about %s", after))
+	}
+	return append(fix, "fewer NUMA nodes: NPS1 or no sub-NUMA clustering in the firmware")
+}

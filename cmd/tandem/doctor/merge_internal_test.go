@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// TestMergeOfEachResource: each pool of VFs is a resource with hints of its own, and under policies that try
+// no combinations nothing is slow.
+func TestMergeOfEachResource(t *testing.T) {
+	n := Node{}
+	for i := range 8 {
+		n.GPUs = append(n.GPUs, offer.New("gpu", topology.Address{}, topology.Node(i)))
+		for _, resource := range []string{"x.y/a", "x.y/b", "x.y/excluded"} {
+			vf := offer.New("vf", topology.Address{}, topology.Node(i))
+			if vf.Resource = resource; resource == "x.y/excluded" {
+				vf.NUMA = topology.NUMANode{}
+			}
+			n.VFs = append(n.VFs, vf)
+		}
+	}
+	k := kubeletFacts{judged: true}
+	k.Policy, k.CPUPolicy, k.MemoryPolicy = managers.Restricted, "none", "None"
+	found := slowMerge(n.readMerge(k))
+	if len(found) != 1 || !slices.Equal(found[0].Evidence, []string{
+		"GPUs: hints over 8 NUMA nodes", "VFs of x.y/a: hints over 8 NUMA nodes",
+		"VFs of x.y/b: hints over 8 NUMA nodes",
+	}) || !strings.HasSuffix(found[0].Fix[0], "about 98 µs") {
+		t.Errorf("found %+v", found)
+	}
+	for policy, want := range map[string]int{"none": 0, "best-effort": 1, "single-numa-node": 0} {
+		k.Policy = policy
+		if found := slowMerge(n.readMerge(k)); len(found) != want {
+			t.Errorf("policy %s: found %+v", policy, found)
+		}
+	}
+	k.Policy, k.judged = managers.Restricted, false
+	if found := slowMerge(n.readMerge(k)); len(found) > 0 {
+		t.Errorf("of a kubelet whose managers align no devices: found %+v", found)
+	}
+}
