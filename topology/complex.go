@@ -15,8 +15,8 @@ type Kind string
 
 // The kinds of complexes.
 const (
-	// KindDMA: a DMA function (NVIDIA's Data Direct) beside the GPU reads and writes for a NIC elsewhere. The NIC has
-	// the place of the function.
+	// KindDMA: a DMA function (NVIDIA's Data Direct) beside the GPU reads and writes for a NIC elsewhere. The
+	// NIC has the place of the function.
 	KindDMA Kind = "dma"
 	// KindC2C: the GPU is on a root port of Grace or Vera, and GPUDirect RDMA takes NVLink-C2C. All GPUs and
 	// ConnectX NICs of a NUMA node are near each other.
@@ -56,8 +56,8 @@ func (d *Device) is(vendor uint16, products ...uint16) bool {
 	return d.Vendor == vendor && slices.Contains(products, d.Product)
 }
 
-// isDMAFunction reports whether a function is a DMA function (NVIDIA's Data Direct). The class of the function
-// is a network controller's, although the function is no NIC.
+// isDMAFunction reports whether a function is a DMA function (NVIDIA's Data Direct). The class of the
+// function is a network controller's, although the function is no NIC.
 func (d *Device) isDMAFunction() bool { return d.is(mellanox, dmaFunction) }
 
 // IsNIC reports whether the function is a network controller, physical or virtual. A DMA function is none.
@@ -75,7 +75,8 @@ type complexes struct {
 	c2c map[Address]int     // by GPU or PF: the NUMA node
 }
 
-// Complexes returns the complexes of the machine, those with a fault included, ordered by kind and lowest GPU.
+// Complexes returns the complexes of the machine, those with a fault included, ordered by kind and lowest
+// GPU.
 func (t *Tree) Complexes() []Complex {
 	all := slices.Clone(t.complexes.all)
 	for i := range all {
@@ -84,7 +85,8 @@ func (t *Tree) Complexes() []Complex {
 	return all
 }
 
-// ComplexOf returns the complex of a function without a fault, nil for none. A VF is in the complex of its PF.
+// ComplexOf returns the complex of a function without a fault, nil for none. A VF is in the complex of its
+// PF.
 func (t *Tree) ComplexOf(a Address) *Complex {
 	d, ok := t.devices[a]
 	if !ok {
@@ -164,7 +166,8 @@ func (f *finder) addDMA(function *Device) {
 		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: root reads the file",
 			function.Address)
 	case len(f.list(other)) > 0:
-		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address, f.list(other)[0].Address)
+		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address,
+			f.list(other)[0].Address)
 	case len(c.NICs) == 0:
 		c.Fault = fmt.Sprintf("no ConnectX NIC has the V3 of DMA function %s", function.Address)
 	}
@@ -256,8 +259,8 @@ const c2cPrefix = "c2c"
 
 func isC2CName(name string) bool { return strings.HasPrefix(name, c2cPrefix) }
 
-// Top returns the name of the topmost place of a function: its C2C complex ("c2c0"), otherwise the root complex
-// of the function's place ("pci0000:80").
+// Top returns the name of the topmost place of a function: its C2C complex ("c2c0"), otherwise the root
+// complex of the function's place ("pci0000:80").
 func (t *Tree) Top(a Address) string {
 	d, ok := t.devices[a]
 	if !ok {

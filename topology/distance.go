@@ -11,9 +11,9 @@ import (
 // Level is the kind of path between two functions. A smaller Level is nearer.
 type Level int
 
-// The levels, nearest first, as in the legend of "nvidia-smi topo -m", and C2C, for which nvidia-smi has NODE.
-// GPUDirect RDMA works over PIX and PXB, and over C2C with NCCL 2.27 or later (NCCL_NET_GDR_C2C=1, the default);
-// beyond, NCCL does not use GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL).
+// The levels, nearest first, as in the legend of "nvidia-smi topo -m", and C2C, for which nvidia-smi has
+// NODE. GPUDirect RDMA works over PIX and PXB, and over C2C with NCCL 2.27 or later (NCCL_NET_GDR_C2C=1, the
+// default); beyond, NCCL does not use GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL).
 const (
 	PIX  Level = iota // the lowest switch above both cards is the same
 	PXB               // a bridge further up is shared, below the host bridge

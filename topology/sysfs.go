@@ -19,10 +19,10 @@ import (
 //	bus/pci/devices/<BDF>                      the link: the chain of bridges, without privilege
 //	  class, vendor, device, numa_node
 //	  current_link_speed, current_link_width, max_link_speed, max_link_width
-//	  config                                   of a bridge: its ACS, which takes CAP_SYS_ADMIN; of ConnectX NICs on
-//	                                           a machine with ConnectX switches: ATS, likewise
-//	  vpd                                      of DMA functions and ConnectX NICs on a machine with DMA functions,
-//	                                           which takes root
+//	  config                                   of a bridge: its ACS, which takes CAP_SYS_ADMIN; likewise ATS of
+//	                                           ConnectX NICs on a machine with ConnectX switches
+//	  vpd                                      of DMA functions, and of ConnectX NICs on a machine with DMA
+//	                                           functions, which takes root
 //	  driver                                   link
 //	  physfn, virtfn<N>                        links, not of a bridge
 //	  net/, infiniband/                        names only, not of a bridge
@@ -55,8 +55,8 @@ func Read(sys fs.FS) (*Tree, error) {
 	return newTree(devices, nodes), nil
 }
 
-// readDetails reads the facts about NICs that matter only beside certain other functions: the kernel reads both
-// files from the device, which takes time.
+// readDetails reads the facts about NICs that matter only beside certain other functions: the kernel reads
+// both files from the device, which takes time.
 func readDetails(sys fs.FS, devices map[Address]*Device) {
 	withFunctions, withSwitches := false, false
 	for _, d := range devices {

@@ -93,8 +93,8 @@ func (t *Tree) Switch(a Address) string {
 	}
 }
 
-// IsSwitch reports whether a name from [Tree.Switch] is the name of a switch or C2C complex. Devices that share
-// only a host bridge (PHB) do not share a switch.
+// IsSwitch reports whether a name from [Tree.Switch] is the name of a switch or C2C complex. Devices that
+// share only a host bridge (PHB) do not share a switch.
 func IsSwitch(name string) bool {
 	_, err := ParseAddress(name)
 	return err == nil || isC2CName(name)
@@ -117,8 +117,8 @@ func (t *Tree) pluggedIn(d *Device) *Device {
 	return d
 }
 
-// bridges returns the bridges above a function that count for distances. Switches of NICs alone do not count in
-// a C2C complex: the way to the GPUs is the same for all of its NICs.
+// bridges returns the bridges above a function that count for distances. Switches of NICs alone do not count
+// in a C2C complex: the way to the GPUs is the same for all of its NICs.
 func (t *Tree) bridges(d *Device) []Address {
 	if _, near := t.complexes.c2c[d.Function()]; near {
 		return nil
@@ -206,8 +206,8 @@ func (t *Tree) aboveRedirect(d *Device, bridges, shared []Address) int {
 	return above
 }
 
-// redirects reports whether a bridge redirects a function's part of GPUDirect RDMA: the requests of a NIC, the
-// completions of a GPU.
+// redirects reports whether a bridge redirects a function's part of GPUDirect RDMA: the requests of a NIC,
+// the completions of a GPU.
 func (t *Tree) redirects(bridge Address, of *Device) bool {
 	port, ok := t.devices[bridge]
 	switch {
@@ -257,8 +257,8 @@ type Place struct {
 	NUMA        NUMANode
 }
 
-// Place returns the place of a function, and whether the tree has the function. A VF has the place of its PF, a
-// NIC the place of its DMA function.
+// Place returns the place of a function, and whether the tree has the function. A VF has the place of its PF,
+// a NIC the place of its DMA function.
 func (t *Tree) Place(a Address) (Place, bool) {
 	d, ok := t.devices[a]
 	if !ok {

@@ -35,8 +35,8 @@ func readVPD(sys fs.FS, function Address) VPD {
 	return parseVPD(content)
 }
 
-// parseVPD walks the resources: a large one has a tag with bit 7, a length of two bytes and content; any other
-// tag is the end, or a resource before Vital Product Data of no interest.
+// parseVPD walks the resources: a large one has a tag with bit 7, a length of two bytes and content; any
+// other tag is the end, or a resource before Vital Product Data of no interest.
 func parseVPD(content []byte) (v VPD) {
 	for len(content) >= vpdKeyword && content[0]&vpdLarge != 0 {
 		tag, length := content[0], int(binary.LittleEndian.Uint16(content[1:]))

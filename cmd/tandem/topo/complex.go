@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Complex is a set of GPUs and NICs that are near each other without a switch between root port and devices, or
-// that would be near without the fault.
+// Complex is a set of GPUs and NICs that are near each other without a switch between root port and devices,
+// or that would be near without the fault.
 type Complex struct {
 	Kind topology.Kind      `json:"kind"` // dma, c2c or inline
 	GPUs []topology.Address `json:"gpus"`
