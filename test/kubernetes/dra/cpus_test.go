@@ -266,8 +266,10 @@ func (n *cpuNode) node(t *testing.T, result *resourceapi.AllocationResult) int {
 func (n *cpuNode) room(pairs int) (claims int) {
 	gpus := map[int64]map[string]bool{}
 	for _, d := range n.devices[pool.Driver] {
+		_, gpu := d.Attributes[pool.AttributeGPU]
+		_, vf := d.Attributes[pool.AttributeVF]
 		at := d.Attributes[numaNode].IntValue
-		if at == nil || *d.Attributes[pool.AttributeType].StringValue != string(pool.Pair) {
+		if !gpu || !vf || at == nil { // before 1.36 pairs have another type
 			continue
 		}
 		if gpus[*at] == nil {
