@@ -26,10 +26,17 @@ import (
 // placed is the first pool of a recorded machine, offered with a coordinator.
 type placed struct {
 	*Plugin
+	node *coordination.Node
 	free []string
 }
 
 func place(t testing.TB, machine, list string) *placed {
+	t.Helper()
+	return placeIn(t, kubelettest.Dir(t), machine, list)
+}
+
+// placeIn is place with the kubelet's folder.
+func placeIn(t testing.TB, dir, machine, list string) *placed {
 	t.Helper()
 	recorded, err := machines.Load(machine, 0)
 	if err != nil {
@@ -39,7 +46,7 @@ func place(t testing.TB, machine, list string) *placed {
 	if err := os.CopyFS(root, recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
-	dir, log := kubelettest.Dir(t), slog.New(slog.DiscardHandler)
+	log := slog.New(slog.DiscardHandler)
 	node, err := coordination.New(coordination.Config{
 		RunDir: filepath.Join(dir, "run"), SysRoot: root, KubeletDir: dir, Log: log,
 	})
@@ -49,7 +56,7 @@ func place(t testing.TB, machine, list string) *placed {
 	vfs := find(t, recorded.FS(), list, "nvidia.com", nil)
 	name := vfs.Names()[0]
 	host := grants.Host{Sys: recorded.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp")}
-	p := &placed{Plugin: NewPlugin(name, vfs, host, node.Member(name, device.VF), log)}
+	p := &placed{Plugin: NewPlugin(name, vfs, host, node.Member(name, device.VF), log), node: node}
 	pool, _ := vfs.latest(name)
 	p.free = ids(pool)
 	ctx, cancel := context.WithCancel(context.Background())
