@@ -32,11 +32,11 @@ type placed struct {
 
 func place(t testing.TB, machine, list string) *placed {
 	t.Helper()
-	return placeIn(t, kubelettest.Dir(t), machine, list)
+	return placeWith(t, machine, list, coordination.Config{})
 }
 
-// placeIn is place with the kubelet's folder.
-func placeIn(t testing.TB, dir, machine, list string) *placed {
+// placeWith is place with more of the coordinator's configuration.
+func placeWith(t testing.TB, machine, list string, config coordination.Config) *placed {
 	t.Helper()
 	recorded, err := machines.Load(machine, 0)
 	if err != nil {
@@ -46,10 +46,9 @@ func placeIn(t testing.TB, dir, machine, list string) *placed {
 	if err := os.CopyFS(root, recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.DiscardHandler)
-	node, err := coordination.New(coordination.Config{
-		RunDir: filepath.Join(dir, "run"), SysRoot: root, KubeletDir: dir, Log: log,
-	})
+	dir, log := kubelettest.Dir(t), slog.New(slog.DiscardHandler)
+	config.RunDir, config.SysRoot, config.KubeletDir, config.Log = filepath.Join(dir, "run"), root, dir, log
+	node, err := coordination.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
