@@ -39,6 +39,11 @@ memoryManagerPolicy: Static
 	}},
 	{"guest without switches", "nv-h200-vm-flat", 1, (*sick).unsettled},
 	{"guest of a cloud", "nv-h100-aws-p5", 1, (*sick).unsettled},
+	{"whole NICs of a cloud", "nv-h100-aws-p5", 0, func(s *sick) {
+		s.unsettled()
+		s.write("config.json", `{"resourceList": [{"resourcePrefix": "vpc.amazonaws.com", "resourceName": "efa",
+			"selectors": {"vendors": ["1d0f"], "drivers": ["efa"], "isRdma": true}}]}`)
+	}},
 	{"VFs of some NICs", "nv-a100pcie-cx6dx-vf-partial", 0, (*sick).unsettled},
 	{"no NIC", "amd-mi300x-cpx-kfd", 0, (*sick).unsettled},
 	{"everything at once", "oci-mi300x-derived", 4, (*sick).ruined},

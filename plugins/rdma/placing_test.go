@@ -26,10 +26,17 @@ import (
 // placed is the first pool of a recorded machine, offered with a coordinator.
 type placed struct {
 	*Plugin
+	node *coordination.Node
 	free []string
 }
 
 func place(t testing.TB, machine, list string) *placed {
+	t.Helper()
+	return placeWith(t, machine, list, coordination.Config{})
+}
+
+// placeWith is place with more of the coordinator's configuration.
+func placeWith(t testing.TB, machine, list string, config coordination.Config) *placed {
 	t.Helper()
 	recorded, err := machines.Load(machine, 0)
 	if err != nil {
@@ -40,16 +47,15 @@ func place(t testing.TB, machine, list string) *placed {
 		t.Fatal(err)
 	}
 	dir, log := kubelettest.Dir(t), slog.New(slog.DiscardHandler)
-	node, err := coordination.New(coordination.Config{
-		RunDir: filepath.Join(dir, "run"), SysRoot: root, KubeletDir: dir, Log: log,
-	})
+	config.RunDir, config.SysRoot, config.KubeletDir, config.Log = filepath.Join(dir, "run"), root, dir, log
+	node, err := coordination.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	vfs := find(t, recorded.FS(), list, "nvidia.com", nil)
 	name := vfs.Names()[0]
 	host := grants.Host{Sys: recorded.FS(), Dev: os.DirFS(dir), DevinfoDir: filepath.Join(dir, "dp")}
-	p := &placed{Plugin: NewPlugin(name, vfs, host, node.Member(name, device.VF), log)}
+	p := &placed{Plugin: NewPlugin(name, vfs, host, node.Member(name, device.VF), log), node: node}
 	pool, _ := vfs.latest(name)
 	p.free = ids(pool)
 	ctx, cancel := context.WithCancel(context.Background())

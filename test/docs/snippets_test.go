@@ -86,7 +86,8 @@ func TestKeys(t *testing.T) {
 
 // foreign are the flags of other programs that the documents name.
 var foreign = []string{
-	"config-dir",                                     // the kubelet's
+	"config-dir",                                       // the kubelet's
+	"scheduler-config-file", "allowed-scheduler-names", // cluster-autoscaler's
 	"set", "reset-then-reuse-values", "reuse-values", // Helm's
 }
 

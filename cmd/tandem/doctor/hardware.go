@@ -29,6 +29,7 @@ type hardware struct {
 type physicalFunction struct {
 	*topology.Device
 	totalVFs string // the file sriov_totalvfs, "" for none
+	whole    bool   // the plugin offers the PF itself
 	made     []virtualFunction
 }
 
@@ -98,7 +99,12 @@ func (h hardware) nearGPU(d *topology.Device) bool {
 var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 
 func (n Node) physicalFunction(d *topology.Device) physicalFunction {
-	pf := physicalFunction{Device: d, totalVFs: text(n.Sys, d.Address, "sriov_totalvfs")}
+	pf := physicalFunction{
+		Device: d, totalVFs: text(n.Sys, d.Address, "sriov_totalvfs"),
+		whole: n.Guess == "" && slices.ContainsFunc(n.VFs, func(offered Device) bool {
+			return offered.Address == d.Address
+		}),
+	}
 	for _, address := range d.VFs {
 		if vf, ok := n.Tree.Device(address); ok {
 			hasRDMA := len(vf.RDMA) > 0 || slices.ContainsFunc(names(n.Sys, address, ""), auxiliaryRDMA.MatchString)

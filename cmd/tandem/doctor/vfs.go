@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
@@ -31,7 +32,15 @@ func noVF(h hardware) []Finding {
 	}}
 }
 
-// notCreated finds PFs without VFs. If no PF has any, nothing can be paired.
+// wholeNICs is the effect of findings about missing VFs if the plugin offers all PFs themselves.
+const wholeNICs = "The plugin offers these PFs themselves. Pools of whole NICs need no VFs."
+
+// offersWholeNICs reports whether the plugin offers each PF, and thus no PF has VFs.
+func (h hardware) offersWholeNICs() bool {
+	return !slices.ContainsFunc(h.pfs, func(pf physicalFunction) bool { return !pf.whole })
+}
+
+// notCreated finds PFs without VFs. If no PF has any, and none is offered itself, nothing can be paired.
 func notCreated(h hardware) []Finding {
 	severity, why := Error, "There is no VF to offer."
 	var list []string
@@ -46,6 +55,9 @@ func notCreated(h hardware) []Finding {
 				pf.totalVFs))
 		}
 	}
+	if h.offersWholeNICs() {
+		severity, why = Warning, wholeNICs
+	}
 	return vfFinding("no-vfs", severity, list, "PF near GPUs has no VFs", why,
 		"echo 1 > /sys/bus/pci/devices/ADDRESS/sriov_numvfs, at every start (systemd unit, "+
 			"SR-IOV network operator)")
@@ -53,14 +65,17 @@ func notCreated(h hardware) []Finding {
 
 // sriovOff finds PFs whose firmware makes no VFs.
 func sriovOff(h hardware) []Finding {
+	severity, why := Error, "SR-IOV is switched off in its firmware."
+	if h.offersWholeNICs() {
+		severity, why = Warning, why+" "+wholeNICs
+	}
 	var list []string
 	for _, pf := range h.pfs {
 		if len(pf.VFs) == 0 && pf.totalVFs == "0" {
 			list = append(list, fmt.Sprintf("%s (%s): sriov_totalvfs 0", pf.Address, strings.Join(pf.RDMA, ",")))
 		}
 	}
-	return vfFinding("sriov-off", Error, list, "PF near GPUs cannot have VFs",
-		"SR-IOV is switched off in its firmware.",
+	return vfFinding("sriov-off", severity, list, "PF near GPUs cannot have VFs", why,
 		"ConnectX: mlxconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=8, then restart the machine; "+
 			"and SR-IOV in the BIOS")
 }

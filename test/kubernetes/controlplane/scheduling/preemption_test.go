@@ -47,7 +47,7 @@ var contests = []contest{
 // does not help.
 func TestPreemption(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
-		a := newArena(t, o)
+		a := newArena(t, o, len(contests))
 		for i, c := range contests {
 			t.Run(c.name, func(t *testing.T) { a.hold(t, c, nodeName(i)) })
 		}
@@ -56,8 +56,8 @@ func TestPreemption(t *testing.T) {
 
 func nodeName(i int) string { return "node-000" + string(rune('0'+i)) }
 
-// arena is the nodes of the contests, one for each. The VFs have hints, eight for each NIC: eight pairs are
-// then never admitted.
+// arena is nodes, for pods of the default scheduler and of tandem-scheduler. The VFs have hints, eight for
+// each NIC: eight pairs are then never admitted.
 type arena struct {
 	client kubernetes.Interface
 	nodes  *fleet.Fleet
@@ -65,7 +65,7 @@ type arena struct {
 	came   map[string]fleet.Pod // by name
 }
 
-func newArena(t *testing.T, o plane.Options) *arena {
+func newArena(t *testing.T, o plane.Options, nodes int) *arena {
 	t.Helper()
 	p, client := start(t, o)
 	a := &arena{client: client, came: map[string]fleet.Pod{}}
@@ -78,7 +78,7 @@ func newArena(t *testing.T, o plane.Options) *arena {
 		}
 	}
 	var err error
-	options := fleet.Options{Nodes: len(contests), VFs: 8}
+	options := fleet.Options{Nodes: nodes, VFs: 8}
 	if a.nodes, err = fleet.New(t.Context(), client, options, a.told); err != nil {
 		t.Fatal(err)
 	}
