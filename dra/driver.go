@@ -159,7 +159,7 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found s
 	if !d.config.Drain { // a draining driver does not scan devices
 		background(d.files.run)
 		background(func(ctx context.Context) {
-			coordination.Tell(ctx, d.config.RunDir, d.teller, d.config.Log)
+			coordination.Tell(ctx, d.config.RunDir, d.config.Socket, d.teller, d.config.Log)
 		})
 	}
 	return g.Wait()
