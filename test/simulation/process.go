@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 
 // process is a process with the plugins of some resources.
@@ -73,7 +74,7 @@ func (p *process) config() coordination.Config {
 	n := p.node
 	config := coordination.Config{
 		RunDir: n.runDir(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(), Log: p.log, Observer: &n.observer,
-		Socket: p.socket, PodResources: n.records, Tree: n.hardware.tree, Kubelet: n.kubeletFiles(),
+		Socket: p.socket, PodResources: n.records, Tree: n.hardware.Tree, Kubelet: n.kubeletFiles(),
 	}
 	if n.options.Published {
 		config.Publisher = p.publisher()
@@ -92,7 +93,7 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 	var beside func(context.Context) error
 	member := p.member.Member(resource, kindOf(resource))
 	if resource == model.GPUs {
-		found, err := gpu.Discover(backend{p.node.hardware}, 0, p.log)
+		found, err := gpu.Discover(hardware.Backend{Machine: p.node.hardware}, 0, p.log)
 		if err != nil {
 			return nil, err
 		}
@@ -140,9 +141,9 @@ func (p *process) findVFs() (*rdma.VFs, error) {
 	if err != nil {
 		return nil, err
 	}
-	finder := pools.Finder{Sys: n.hardware, Tree: n.hardware.tree}
+	finder := pools.Finder{Sys: n.hardware, Tree: n.hardware.Tree}
 	known := rdma.Known{File: filepath.Join(n.runDir(), "vfs.json"), Held: held}
-	return rdma.FindVFs(finder, config, known, n.hardware.watch, p.log)
+	return rdma.FindVFs(finder, config, known, n.hardware.Watch, p.log)
 }
 
 // listed translates devices of an earlier process.

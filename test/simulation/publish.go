@@ -136,7 +136,7 @@ func specOf(p *model.Pod) corev1.Pod {
 // pairsOnSwitches returns the number of a container's pairs that are on one switch each, without devices that
 // occur in several pairs.
 func (s *Simulation) pairsOnSwitches(c *model.Container) (pairs int) {
-	tree := s.hardware.layout().tree
+	tree := s.hardware.Present()
 	counts := map[string]map[string]int{model.GPUs: {}, model.VFs: {}}
 	for resource, on := range counts {
 		for _, d := range s.held(resource, c.Devices[resource]).Held {

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Variant is a circumstance that the pairs of a pod must not depend on.
@@ -34,7 +35,7 @@ type Placement struct {
 // levels.
 func Place(
 	dir string, seed uint64, variant Variant, pods int, log *slog.Logger,
-) ([]Placement, *Report, error) {
+) ([]Placement, *seeds.Report, error) {
 	node, err := newNode(dir, seed, variant.Options, log)
 	if err != nil {
 		return nil, nil, err

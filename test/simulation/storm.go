@@ -113,22 +113,11 @@ func (s *Simulation) changeHardware() error {
 	if !s.strikes(chanceOfHardware) {
 		return nil
 	}
-	h := s.hardware
-	switch s.faults.IntN(3) {
-	case 0:
-		s.note("the number of VFs changes")
-		return h.setVFs(3 - h.vfs)
-	case 1:
-		s.note("the driver of the GPUs goes or comes")
-		h.change(func() { h.noDriver = !h.noDriver })
-	default:
-		if found, _ := h.gpus(); len(found) > 0 && len(h.gone) < 2 {
-			s.note("a GPU falls off the bus")
-			id := found[s.faults.IntN(len(found))].Address.String()
-			h.change(func() { h.gone[id] = true })
-		}
+	what, err := s.hardware.Disturb(s.faults)
+	if what != "" {
+		s.note(what)
 	}
-	return nil
+	return err
 }
 
 // disturbKubelet restarts the kubelet, with or without its checkpoint.
@@ -180,7 +169,7 @@ func (s *Simulation) settle() error {
 	s.raging, s.kubelet.Trouble = false, model.Trouble{}
 	s.records.heal()
 	s.network.block(false)
-	s.hardware.change(func() { clear(s.hardware.gone); s.hardware.noDriver = false })
+	s.hardware.Heal()
 	if err := s.bury(); err != nil {
 		return err
 	}
