@@ -54,7 +54,8 @@ func New(config Config) (*Driver, error) {
 		owners: newOwners(), refused: newSignal(),
 	}
 	files := &fileRestorer{
-		complaints: complaints, preparer: preparer, newest: newest, failed: newLatest(error(nil)),
+		complaints: complaints, preparer: preparer, newest: newest, disk: config.Host.Disk, runDir: config.RunDir,
+		failed: newLatest(error(nil)),
 	}
 	return &Driver{
 		config: config, viewer: publisher.viewer, publisher: publisher, service: service, files: files,

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
@@ -140,6 +141,8 @@ type fileRestorer struct {
 	complaints *complaints
 	preparer   *claims.Preparer
 	newest     *latest[*view]
+	disk       file.Disk
+	runDir     string
 
 	failed *latest[error] // reason for missing files, nil if all exist
 }
@@ -163,6 +166,7 @@ func (f *fileRestorer) run(ctx context.Context) {
 			f.complaints.report(filesMissing, err)
 			f.failed.set(err)
 		}
+		f.tidy()
 		select {
 		case <-ctx.Done():
 			return
@@ -170,4 +174,10 @@ func (f *fileRestorer) run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// tidy removes the temporary files of killed processes from the run directory.
+func (f *fileRestorer) tidy() {
+	err := f.disk.RemoveTemporaries(f.runDir, file.Abandoned)
+	f.complaints.report("temporary files of killed processes are left behind", err)
 }

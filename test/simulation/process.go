@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing/fstest"
@@ -17,13 +16,12 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
-	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
@@ -99,7 +97,8 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 		}
 		plugin, beside = gpu.NewPlugin(resource, found, member, p.log), found.Run
 	} else {
-		found, err := p.findVFs()
+		n := p.node
+		found, err := n.hardware.VFs(n.kubeletDir(), n.runDir(), n.poolsFile(), file.Disk{}, p.log)
 		if err != nil {
 			return nil, err
 		}
@@ -122,28 +121,6 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 		return nil, err
 	}
 	return []func(context.Context) error{beside, server.Run}, nil
-}
-
-// findVFs finds the VFs of the machine as tandem-rdma does.
-func (p *process) findVFs() (*rdma.VFs, error) {
-	n := p.node
-	held := map[string][]string{}
-	granted, err := kubelet.ReadGranted(n.kubeletDir())
-	if err != nil && !os.IsNotExist(err) {
-		return nil, err
-	}
-	for _, container := range granted {
-		for resource, ids := range container.Devices {
-			held[resource] = append(held[resource], ids...)
-		}
-	}
-	config, err := pools.ReadConfig(n.poolsFile())
-	if err != nil {
-		return nil, err
-	}
-	finder := pools.Finder{Sys: n.hardware, Tree: n.hardware.Tree}
-	known := rdma.Known{File: filepath.Join(n.runDir(), "vfs.json"), Held: held}
-	return rdma.FindVFs(finder, config, known, n.hardware.Watch, p.log)
 }
 
 // listed translates devices of an earlier process.

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dra runs the DRA driver of a node in one process, under a virtual clock (testing/synctest), driven
+// by one seed. A seed repeats itself to the byte.
+//
+//	scheduler ── allocation ──▶ API server ◀── slices, claims, pods ──▶ dra.Driver ──▶ hardware
+//	                                                                        ▲   │
+//	    kubelet ── registration, NodePrepareResources, Unprepare (gRPC) ────┘   ├── files on a disk with faults
+//	       └── PodResources, Pods API, checkpoint of devices ───────────────────┘
+//
+// Product code runs unchanged. The simulation passes in what reaches out of the process: the client of the API
+// server, the kubelet's connection and its records, the status socket, the disk, the PCI tree and the GPUs.
+//
+// Storms alternate with calms. In a storm calls of the kubelet are lost, repeated or given up, the API server
+// is away or behind, writes to the disk fail, the driver is killed at any step of a call or of the disk, is
+// replaced by an instance that overlaps, the machine loses power, hardware vanishes, pods are deleted by
+// force, and pods and claims of the same names follow. In a calm every promise of [promises] holds.
+package dra
