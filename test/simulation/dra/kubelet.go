@@ -122,16 +122,16 @@ func (s *Simulation) prepare(p *pod) error {
 	if err == nil && failures != "" {
 		err = errors.New(failures)
 	}
-	s.trace("%s prepares %v: %s", p, due, outcome(err))
+	s.trace("%s prepares %v: %s", p, due, s.outcome(err))
 	return err
 }
 
-// outcome returns the result of a call for people.
-func outcome(err error) string {
+// outcome returns the result of a call for people, without the directory of the node.
+func (n *Node) outcome(err error) string {
 	if err == nil {
 		return "success"
 	}
-	return err.Error()
+	return strings.ReplaceAll(err.Error(), n.dir, "")
 }
 
 // answered records the answer of Prepare, and returns the errors of claims.
@@ -202,7 +202,7 @@ func (s *Simulation) unprepare(p *pod) {
 			}
 			return err
 		})
-		s.trace("%s unprepares %v: %s", p, due, outcome(err))
+		s.trace("%s unprepares %v: %s", p, due, s.outcome(err))
 	}
 	if err != nil {
 		s.checkUnprepare(p, err)

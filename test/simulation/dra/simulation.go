@@ -155,6 +155,7 @@ func (s *Simulation) living() (pods []*pod) {
 
 // admit lets a pod arrive and prepares its claims.
 func (s *Simulation) admit() {
+	sleep(writing)
 	p := s.arrive(s.random)
 	if p == nil {
 		s.trace("a pod has no place")

@@ -264,6 +264,7 @@ func (s *Simulation) loseFile() error {
 const (
 	recovery = 65 * time.Second
 	look     = 25 * time.Second // of two looks at the kubelet's records
+	writing  = time.Second      // of the slices after a change
 	patience = 30 * time.Minute
 )
 
