@@ -13,7 +13,7 @@ import (
 
 // Default number of admissions of TestDriver, and number of steps of a seed; about 55 of 100 are admissions.
 const (
-	admissions = 1_000
+	admissions = 300
 	runSteps   = 5 * (stormSteps + calmSteps)
 )
 
@@ -43,7 +43,7 @@ func TestDriver(t *testing.T) {
 // TestSeedRepeatsItself: two runs of a seed are equal to the byte.
 func TestSeedRepeatsItself(t *testing.T) {
 	t.Parallel()
-	seeds.Repeat(t, 10, func(t *testing.T, seed uint64) *seeds.Report {
+	seeds.Repeat(t, 4, func(t *testing.T, seed uint64) *seeds.Report {
 		t.Helper()
 		return simulate(t, seed, 40)
 	})

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// buffer is the buffer of a connection in bytes, as of a unix socket.
-const buffer = 208 << 10
+// buffer is the buffer of a connection in bytes.
+const buffer = 16 << 10
 
 var errRefused = errors.New("connection refused")
 
