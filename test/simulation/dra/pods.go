@@ -38,6 +38,7 @@ type claim struct {
 	devices []string // allocated
 	gpus    []string // of the devices
 	vfs     int      // number of VFs
+	ids     []string // GPUs and VFs of the devices, as published
 	seen    []string // GPUs and VFs of its containers, by the CDI spec
 
 	prepared bool     // the kubelet knows the answer
@@ -158,6 +159,7 @@ func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.Re
 		for _, device := range found {
 			add(request, pool.Driver, device.Name)
 			c.devices = append(c.devices, device.Name)
+			c.ids = append(c.ids, attribute(device, pool.AttributeGPU), attribute(device, pool.AttributeVF))
 			if w.of != pool.VF {
 				c.gpus = append(c.gpus, attribute(device, pool.AttributeGPU))
 			}

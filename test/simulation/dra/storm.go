@@ -295,18 +295,27 @@ func (s *Simulation) settle() error {
 	return nil
 }
 
-// settleProcesses leaves one process, which has started after the last fault of the disk.
+// settleProcesses leaves one process: the newest, or by chance a new one.
 func (s *Simulation) settleProcesses() error {
 	s.bury()
-	for len(s.processes) > 0 {
-		if err := s.finish(s.processes[0]); err != nil {
+	newest, anew := s.newest(), s.faults.IntN(2) == 0
+	for _, p := range slices.Clone(s.processes) {
+		if p == newest && !anew {
+			continue
+		}
+		if err := s.finish(p); err != nil {
 			return fmt.Errorf("end the storm: %w", err)
 		}
+	}
+	if len(s.processes) > 0 {
+		return nil
 	}
 	return s.begin()
 }
 
-// settleClaims lets the kubelet work off all pods, and ends pods whose devices are gone.
+// settleClaims lets the kubelet work off all pods, and ends pods whose devices are gone, or are devices of
+// another claim: the scheduler knows nothing of the parts of a device that is not published at the moment, and
+// allocates the parts again.
 func (s *Simulation) settleClaims() {
 	for range 3 {
 		s.work()
@@ -319,12 +328,27 @@ func (s *Simulation) settleClaims() {
 		}
 	}
 	for _, p := range s.pods {
-		if slices.ContainsFunc(p.claims, func(c *claim) bool { return !allIn(c.devices, usable) }) {
+		isOver := func(c *claim) bool { return !allIn(c.devices, usable) || !c.prepared && s.isTaken(c) }
+		if slices.ContainsFunc(p.claims, isOver) {
 			s.trace("%s ends: its devices are gone", p)
 			p.ending = true
 		}
 	}
 	s.work()
+}
+
+// isTaken reports whether a part of a claim's devices is prepared for another claim.
+func (s *Simulation) isTaken(c *claim) bool {
+	for _, k := range s.known() {
+		for _, d := range k.Devices {
+			for _, id := range append(slices.Concat(d.GPUs, d.VFs), d.Token) {
+				if k.UID != c.uid && id != "" && slices.Contains(c.ids, id) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func allIn(names []string, set map[string]bool) bool {
