@@ -222,7 +222,7 @@ func (n *Node) bury() error {
 	if len(n.dying) == 0 {
 		return nil
 	}
-	sleep(burial)
+	seeds.Sleep(burial)
 	for _, p := range n.dying {
 		if err := <-p.done; err != nil {
 			return fmt.Errorf("end %s: %w", p.name, err)

@@ -97,7 +97,7 @@ func (s *Simulation) place(p *model.Pod, script *rand.Rand) (placed []Placement,
 			s.end(living[first%len(living)])
 		}
 	}
-	sleep(time.Duration(100+script.IntN(900)) * time.Millisecond)
+	seeds.Sleep(time.Duration(100+script.IntN(900)) * time.Millisecond)
 	s.admitted++
 	if err := s.judge(p); err != nil {
 		return nil, err
@@ -141,16 +141,16 @@ func (s *Simulation) restart() error {
 		for !s.kubelet.Ready() {
 			s.kubelet.Return()
 		}
-		sleep(recovery)
+		seeds.Sleep(recovery)
 		return s.sync()
 	}
 	if err := s.bury(); err != nil {
 		return err
 	}
-	sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+	seeds.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 	if err := s.begin(name); err != nil {
 		return err
 	}
-	sleep(recovery)
+	seeds.Sleep(recovery)
 	return s.sync()
 }

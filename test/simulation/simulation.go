@@ -81,7 +81,7 @@ func (s *Simulation) boot() error {
 		if err := s.begin(name); err != nil {
 			return err
 		}
-		sleep(time.Second)
+		seeds.Sleep(time.Second)
 	}
 	return s.sync()
 }
@@ -150,7 +150,7 @@ func (s *Simulation) step() error {
 
 // admit admits a random pod.
 func (s *Simulation) admit() error {
-	sleep(s.lull())
+	seeds.Sleep(s.lull())
 	s.admitted++
 	pod := s.kubelet.Random()
 	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {

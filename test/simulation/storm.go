@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Chances of faults during a storm, for each call or step.
@@ -90,7 +91,7 @@ func (s *Simulation) reviveSome() error {
 		switch {
 		case first == nil && s.strikes(chanceOfReturn):
 			s.trace("%s starts", name)
-			sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+			seeds.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 			if err := s.begin(name); err != nil {
 				return err
 			}
@@ -99,7 +100,7 @@ func (s *Simulation) reviveSome() error {
 			if err := s.begin(name); err != nil {
 				return err
 			}
-			sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+			seeds.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 			if err := s.finish(first); err != nil {
 				return err
 			}
@@ -179,14 +180,14 @@ func (s *Simulation) settle() error {
 			if err := s.begin(name); err != nil {
 				return err
 			}
-			sleep(time.Duration(s.faults.IntN(1_000_000)) * time.Microsecond)
+			seeds.Sleep(time.Duration(s.faults.IntN(1_000_000)) * time.Microsecond)
 		}
 	}
 	for !s.kubelet.Ready() {
 		s.kubelet.Return()
 	}
 	s.endTwins()
-	sleep(recovery)
+	seeds.Sleep(recovery)
 	for before := s.asked; s.asked < before+2 && s.broken == ""; {
 		if pods := s.kubelet.Pods(); s.random.IntN(2) == 0 && len(pods) > 0 {
 			s.end(pods[s.random.IntN(len(pods))])

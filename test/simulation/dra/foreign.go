@@ -27,9 +27,9 @@ type foreign struct {
 func (n *Node) makeForeign() (foreign, error) {
 	f := foreign{
 		files: map[string][]byte{
-			filepath.Join(n.cdiDir(), otherDriver+"-claim_uid.json"):                        []byte(`{"cdiVersion": "0.5.0"}`),
-			filepath.Join(n.kubeletDir(), "plugins", otherDriver, "claims.json"):            []byte(`{}`),
-			filepath.Join(n.kubeletDir(), "plugins_registry", otherDriver+"-reg.sock.json"): []byte(`{}`),
+			filepath.Join(n.cdiDir(), otherDriver+"-claim_uid.json"):             []byte(`{"cdiVersion": "0.5.0"}`),
+			filepath.Join(n.kubeletDir(), "plugins", otherDriver, "claims.json"): []byte(`{}`),
+			filepath.Join(n.kubeletDir(), "plugins_registry", otherDriver):       []byte(`{}`),
 		},
 		objects: map[string]string{},
 	}

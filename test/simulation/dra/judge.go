@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/disk"
 )
 
-// Promises in every weather.
+// Promises in every weather, and the texts of their breaches.
 const (
 	// twoOwners: a GPU or VF is prepared for one claim at a time, counts for one claim in the checkpoint, and is
 	// not a device of a pod from before the migration.
@@ -53,12 +53,6 @@ const (
 	// wrongStatus: the status of a prepared claim has the claim's devices.
 	wrongStatus = "the status of a claim lacks a device"
 )
-
-// promises are all promises.
-var promises = []string{
-	twoOwners, notKept, otherAnswer, wrongFiles, brokenContract, foreignChanged, refused, notFreed, died, leftClaim,
-	leftFile, wrongSlices, wrongStatus,
-}
 
 // known returns the claims of the checkpoint.
 func (s *Simulation) known() []claims.Claim {
@@ -148,8 +142,8 @@ func (s *Simulation) checkKept(c *claim, known []claims.Claim) {
 		devices, gpus, vfs = append(devices, d.Device), append(gpus, d.GPUs...), vfs+len(d.VFs)
 	}
 	if !slices.Equal(devices, c.devices) || !slices.Equal(gpus, c.gpus) || vfs != c.vfs {
-		s.wrong(notKept, "%s with GPUs %v and %d VFs has %v with GPUs %v and %d VFs", c, c.gpus, c.vfs, devices, gpus,
-			vfs)
+		s.wrong(notKept, "%s with GPUs %v and %d VFs has %v with GPUs %v and %d VFs", c, c.gpus, c.vfs, devices,
+			gpus, vfs)
 	}
 }
 

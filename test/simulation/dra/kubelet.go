@@ -109,7 +109,7 @@ func (s *Simulation) prepare(p *pod) error {
 	}
 	request := &drapb.NodePrepareResourcesRequest{}
 	for _, c := range due {
-		request.Claims = append(request.Claims, &drapb.Claim{Namespace: namespace, Name: c.name, Uid: string(c.uid)})
+		request.Claims = append(request.Claims, c.question())
 	}
 	failures := ""
 	err := s.call("Prepare", func(ctx context.Context, client drapb.DRAPluginClient) error {
@@ -124,6 +124,11 @@ func (s *Simulation) prepare(p *pod) error {
 	}
 	s.trace("%s prepares %v: %s", p, due, s.outcome(err))
 	return err
+}
+
+// question names the claim to the driver.
+func (c *claim) question() *drapb.Claim {
+	return &drapb.Claim{Namespace: namespace, Name: c.name, Uid: string(c.uid)}
 }
 
 // outcome returns the result of a call for people, without the directory of the node.
@@ -163,8 +168,8 @@ func (s *Simulation) answered(due []*claim, answer *drapb.NodePrepareResourcesRe
 	return strings.Join(slices.Compact(failures), "; ")
 }
 
-// twin returns a claim with the name of another one that the kubelet still knows: it is prepared after the end
-// of the other.
+// twin returns a claim with the name of another one that the kubelet still knows: it is prepared after the
+// end of the other.
 func (s *Simulation) twin(due []*claim) *claim {
 	for _, p := range s.pods {
 		for _, c := range p.claims {
@@ -186,7 +191,7 @@ func (s *Simulation) unprepare(p *pod) {
 			continue
 		}
 		due = append(due, c)
-		request.Claims = append(request.Claims, &drapb.Claim{Namespace: namespace, Name: c.name, Uid: string(c.uid)})
+		request.Claims = append(request.Claims, c.question())
 	}
 	var err error
 	if len(due) > 0 {

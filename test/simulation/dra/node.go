@@ -36,8 +36,8 @@ const (
 	vfsPerPF = 8 // published
 )
 
-// Node is a node with a driver, a kubelet and an API server. Its methods must be called by one goroutine, in a
-// bubble of package synctest.
+// Node is a node with a driver, a kubelet and an API server. Its methods must be called by one goroutine, in
+// a bubble of package synctest.
 type Node struct {
 	options   Options
 	dir       string
@@ -206,6 +206,3 @@ func (n *Node) newest() *process {
 	}
 	return nil
 }
-
-// sleep waits for a time of the virtual clock.
-func sleep(d time.Duration) { <-time.After(d) }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Types of objects in answers.
@@ -82,9 +83,8 @@ func (s *server) apply(at string, content []byte) (any, error) {
 		return nil, apierrors.NewConflict(resource(at), path.Base(at), errRefused)
 	}
 	claim = claim.DeepCopy()
-	claim.Status.Devices = slices.DeleteFunc(claim.Status.Devices, func(d resourceapi.AllocatedDeviceStatus) bool {
-		return d.Driver == pool.Driver
-	})
+	claim.Status.Devices = slices.DeleteFunc(claim.Status.Devices,
+		func(d resourceapi.AllocatedDeviceStatus) bool { return d.Driver == pool.Driver })
 	claim.Status.Devices = append(claim.Status.Devices, applied.Status.Devices...)
 	s.put(at, claim)
 	return claim, nil
@@ -136,7 +136,7 @@ func (s *server) await(p *process, r *http.Request) error {
 	}
 	select {
 	case <-healed:
-		pause(r.Context(), p.latency)
+		seeds.Pause(r.Context(), p.latency)
 		return nil
 	case <-r.Context().Done():
 		return r.Context().Err()

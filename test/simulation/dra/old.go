@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // oldPods are the kubelet's records of pods with devices from device plugins, from before the node changed to
@@ -64,8 +65,8 @@ func (o *oldPods) migrate() error {
 	return o.write()
 }
 
-// write writes the kubelet's checkpoint with the living pods. A kubelet does so five minutes after its start, or
-// after the end of the device plugins.
+// write writes the kubelet's checkpoint with the living pods. A kubelet does so five minutes after its start,
+// or after the end of the device plugins.
 func (o *oldPods) write() error {
 	type entry struct {
 		PodUID, ContainerName, ResourceName string
@@ -129,7 +130,7 @@ func (o *oldPods) answer(ctx context.Context) ([]oldPod, error) {
 	late := o.late
 	o.mu.Unlock()
 	if late > 0 {
-		pause(ctx, late)
+		seeds.Pause(ctx, late)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -99,7 +99,8 @@ func (n *Node) arrive(random *rand.Rand) *pod {
 	var made []*resourceapi.ResourceClaim
 	for i, wants := range of.claims {
 		c := &claim{
-			name: fmt.Sprint(p.name, "-claim-", i), uid: types.UID(fmt.Sprint("claim-", n.made, "-", i)), shared: shared,
+			name: fmt.Sprint(p.name, "-claim-", i), uid: types.UID(fmt.Sprint("claim-", n.made, "-", i)),
+			shared: shared,
 		}
 		if shared {
 			c.name = fmt.Sprint("shared-", n.made)
@@ -109,7 +110,7 @@ func (n *Node) arrive(random *rand.Rand) *pod {
 			return nil
 		}
 		if !shared {
-			o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.name, UID: p.uid}}
+			o.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: p.name, UID: p.uid}}
 		}
 		p.claims, made = append(p.claims, c), append(made, o)
 	}
@@ -142,8 +143,10 @@ func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.Re
 		Status: resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{}},
 	}
 	add := func(request, driver, device string) {
-		o.Status.Allocation.Devices.Results = append(o.Status.Allocation.Devices.Results,
-			resourceapi.DeviceRequestAllocationResult{Request: request, Driver: driver, Pool: nodeName, Device: device})
+		results := &o.Status.Allocation.Devices.Results
+		*results = append(*results, resourceapi.DeviceRequestAllocationResult{
+			Request: request, Driver: driver, Pool: nodeName, Device: device,
+		})
 	}
 	for i, w := range wants {
 		request := fmt.Sprint("r", i)

@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 
-// checkSlices: the published slices are those of the machine, the prepared claims and the holders of the moment,
-// and all GPUs that the node has and no pod outside holds can be allocated.
+// checkSlices: the published slices are those of the machine, the prepared claims and the holders of the
+// moment, and all GPUs that the node has and no pod outside holds can be allocated.
 func (s *Simulation) checkSlices() {
 	machine, err := s.machine()
 	if err != nil {
@@ -54,7 +54,8 @@ func (s *Simulation) machine() (inventory.Machine, error) {
 		return inventory.Machine{}, err
 	}
 	disk := file.Disk{Open: func(string) (file.Folder, error) { return nil, errRefused }}
-	vfs, err := s.hardware.VFs(s.kubeletDir(), s.runDir(), s.path("pools.json"), disk, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	vfs, err := s.hardware.VFs(s.kubeletDir(), s.runDir(), s.path("pools.json"), disk, log)
 	if err != nil {
 		return inventory.Machine{}, err
 	}
@@ -117,7 +118,8 @@ func text(value any) string {
 	return string(content)
 }
 
-// checkGPUs: the GPUs of devices without taints are those of the machine that no pod has from a device plugin.
+// checkGPUs: the GPUs of devices without taints are those of the machine that no pod has from a device
+// plugin.
 func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 	want, got := map[string]bool{}, map[string]bool{}
 	holders := s.old.holders()

@@ -80,12 +80,12 @@ func (s *server) remove(path string) {
 	}
 	delete(s.objects, path)
 	s.versions++
-	gone := o.DeepCopyObject().(object) //nolint:forcetypeassert // a copy
-	gone.SetResourceVersion(fmt.Sprint(s.versions))
-	if slice, ok := gone.(*resourceapi.ResourceSlice); ok {
-		s.deleted = append(s.deleted, slice)
+	if slice, ok := o.(*resourceapi.ResourceSlice); ok {
+		gone := slice.DeepCopy()
+		gone.ResourceVersion = fmt.Sprint(s.versions)
+		s.deleted = append(s.deleted, gone)
+		s.tell(path, watch.Deleted, gone)
 	}
-	s.tell(path, watch.Deleted, gone)
 }
 
 // tell sends an event to the watches of slices.
@@ -203,8 +203,8 @@ func (s *server) heal() {
 	}
 }
 
-// shortWatch is the age of a watch from which client-go repeats it at once: the pause after the end of a younger
-// watch is random.
+// shortWatch is the age of a watch from which client-go repeats it at once: the pause after the end of a
+// younger watch is random.
 const shortWatch = 2 * time.Second
 
 // cut ends the watches.

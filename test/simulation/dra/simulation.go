@@ -69,7 +69,7 @@ func (s *Simulation) run(steps int) error {
 		return err
 	}
 	s.register()
-	sleep(recovery)
+	seeds.Sleep(recovery)
 	for s.steps < steps && s.broken == "" {
 		if err := s.cycle(); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (s *Simulation) cycle() error {
 // step lets a pod come or end, and, in a storm, faults happen.
 func (s *Simulation) step() error {
 	s.steps++
-	sleep(s.lull())
+	seeds.Sleep(s.lull())
 	if failed := s.reap(); failed != nil {
 		s.checkAlive(failed)
 	}
@@ -127,7 +127,7 @@ func (s *Simulation) step() error {
 	s.checkAlways()
 	if s.judging && s.broken == "" {
 		s.endOld()
-		sleep(look)
+		seeds.Sleep(look)
 		s.checkCalm()
 	}
 	return nil
@@ -155,7 +155,7 @@ func (s *Simulation) living() (pods []*pod) {
 
 // admit lets a pod arrive and prepares its claims.
 func (s *Simulation) admit() {
-	sleep(writing)
+	seeds.Sleep(writing)
 	p := s.arrive(s.random)
 	if p == nil {
 		s.trace("a pod has no place")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/test/disk"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Chances of faults during a storm, for each call or step.
@@ -52,7 +53,8 @@ const (
 )
 
 var callFaults = []callFault{
-	lostQuestion, lostAnswer, doubled, givenUp, killBefore, killAfter, killRequest, diskFault, diskFault, diskFault,
+	lostQuestion, lostAnswer, doubled, givenUp, killBefore, killAfter, killRequest,
+	diskFault, diskFault, diskFault,
 }
 
 var errLost = errors.New("the answer is lost")
@@ -184,7 +186,7 @@ func (s *Simulation) reviveSome() error {
 		if err := s.begin(); err != nil {
 			return err
 		}
-		sleep(time.Duration(s.faults.IntN(20_000)) * time.Millisecond)
+		seeds.Sleep(time.Duration(s.faults.IntN(20_000)) * time.Millisecond)
 		if first.lives() && s.faults.IntN(2) == 0 {
 			return s.finish(first)
 		}
@@ -199,7 +201,7 @@ func (s *Simulation) begin() error {
 		return err
 	}
 	s.trace("%s starts", p.uid)
-	sleep(time.Second + time.Duration(s.faults.IntN(1_000_000))*time.Microsecond)
+	seeds.Sleep(time.Second + time.Duration(s.faults.IntN(1_000_000))*time.Microsecond)
 	if failed := s.reap(); failed != nil {
 		s.checkAlive(failed)
 	}
@@ -284,14 +286,14 @@ func (s *Simulation) settle() error {
 		return err
 	}
 	s.register()
-	sleep(recovery)
+	seeds.Sleep(recovery)
 	s.settleClaims()
 	for began := time.Now(); s.orphaned() && time.Since(began) < patience; {
-		sleep(time.Minute)
+		seeds.Sleep(time.Minute)
 	}
 	s.pods = slices.DeleteFunc(s.pods, func(p *pod) bool { return p.forgotten })
 	s.settleClaims()
-	sleep(recovery)
+	seeds.Sleep(recovery)
 	return nil
 }
 
@@ -314,12 +316,12 @@ func (s *Simulation) settleProcesses() error {
 }
 
 // settleClaims lets the kubelet work off all pods, and ends pods whose devices are gone, or are devices of
-// another claim: the scheduler knows nothing of the parts of a device that is not published at the moment, and
-// allocates the parts again.
+// another claim: the scheduler knows nothing of the parts of a device that is not published at the moment,
+// and allocates the parts again.
 func (s *Simulation) settleClaims() {
 	for range 3 {
 		s.work()
-		sleep(5 * time.Second)
+		seeds.Sleep(5 * time.Second)
 	}
 	usable := map[string]bool{}
 	for _, slice := range s.server.published() {

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // stream is the body of a watch of slices.
@@ -83,7 +85,7 @@ func (w *stream) Read(p []byte) (int, error) {
 		}
 		select {
 		case <-w.woken:
-			pause(w.ctx, w.latency)
+			seeds.Pause(w.ctx, w.latency)
 		case <-w.ctx.Done():
 		}
 	}
@@ -113,12 +115,4 @@ func (w *stream) Close() error {
 	defer w.server.mu.Unlock()
 	delete(w.server.streams, w)
 	return nil
-}
-
-// pause waits, at most until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

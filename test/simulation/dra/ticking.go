@@ -6,10 +6,12 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
-// resync is the message of the controller of slices (k8s.io/dynamic-resource-allocation/resourceslice) before a
-// repetition, and resyncLevel is the message's level, klog's 5.
+// resync is the message of the controller of slices (k8s.io/dynamic-resource-allocation/resourceslice) before
+// a repetition, and resyncLevel is the message's level, klog's 5.
 const (
 	resync      = "Scheduled re-sync"
 	resyncLevel = slog.Level(-5)
@@ -27,7 +29,7 @@ func (t ticking) Enabled(ctx context.Context, level slog.Level) bool {
 // Handle takes time for the message, and passes all others on.
 func (t ticking) Handle(ctx context.Context, record slog.Record) error {
 	if record.Message == resync {
-		sleep(time.Microsecond)
+		seeds.Sleep(time.Microsecond)
 	}
 	if !t.Handler.Enabled(ctx, record.Level) {
 		return nil

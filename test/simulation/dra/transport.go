@@ -5,6 +5,7 @@ package dra
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // kind is a kind of requests of the driver.
@@ -47,8 +50,8 @@ func kindOf(r *http.Request) kind {
 	return kind(r.Method + " " + name)
 }
 
-// delays are additions to the latency of requests, by kind: requests that a process makes at the same time
-// arrive in this order.
+// delay returns an addition to the latency of a kind of requests: requests that a process makes at the same
+// time arrive in the order of their kinds.
 func delay(of kind) time.Duration {
 	for i, k := range kinds {
 		if k == of {
@@ -64,7 +67,7 @@ type transport struct{ process *process }
 // RoundTrip makes a request.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, of := t.process, kindOf(r)
-	pause(r.Context(), p.latency+delay(of))
+	seeds.Pause(r.Context(), p.latency+delay(of))
 	if p.killed.Load() {
 		return nil, errKilled
 	}
@@ -135,8 +138,7 @@ func (s *server) answer(r *http.Request, content []byte) (any, error) {
 // failed returns the answer for an error.
 func failed(r *http.Request, err error) (*http.Response, error) {
 	status := apierrors.APIStatus(nil)
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // the server's own errors
-	if !ok {
+	if !errors.As(err, &status) {
 		return nil, err
 	}
 	answer := status.Status()
