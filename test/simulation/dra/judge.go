@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,6 +32,8 @@ const (
 	wrongFiles = "the CDI spec of a prepared claim is wrong"
 	// brokenContract: answers obey the kubelet's contract.
 	brokenContract = "an answer breaks the kubelet's contract"
+	// lateEnd: the driver ends within the time that Kubernetes gives a pod.
+	lateEnd = "the driver does not end in time"
 	// foreignChanged: files and slices of another driver or node, and the status of another driver's devices, do
 	// not change.
 	foreignChanged = "something foreign is changed"
@@ -166,6 +169,19 @@ func (s *Simulation) checkAlive(err error) {
 	if s.judging {
 		s.wrong(died, "%v", err)
 	}
+}
+
+// grace is the time that Kubernetes gives a pod by default, less a reserve.
+const grace = 20 * time.Second
+
+// finish ends a process in order, and judges the time.
+func (s *Simulation) finish(p *process) error {
+	began := time.Now()
+	err := s.Node.finish(p)
+	if took := time.Since(began); took > grace {
+		s.wrong(lateEnd, "%s takes %s", p.uid, took)
+	}
+	return err
 }
 
 // orphaned reports whether a claim is prepared that no pod has.

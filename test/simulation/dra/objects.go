@@ -126,6 +126,17 @@ func (s *server) read(p *process, r *http.Request) (*http.Response, error) {
 	return response(r, http.StatusOK, w), nil
 }
 
+// awaitVoice waits while the server answers no request.
+func (s *server) awaitVoice(p *process, r *http.Request) error {
+	s.mu.Lock()
+	silent := s.silent
+	s.mu.Unlock()
+	if !silent {
+		return nil
+	}
+	return s.await(p, r)
+}
+
 // await waits until the server answers lists and watches.
 func (s *server) await(p *process, r *http.Request) error {
 	s.mu.Lock()
@@ -140,7 +151,7 @@ func (s *server) await(p *process, r *http.Request) error {
 		return nil
 	case <-r.Context().Done():
 		return r.Context().Err()
-	case <-p.context.Done():
+	case <-p.dead:
 		return errKilled
 	}
 }

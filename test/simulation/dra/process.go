@@ -30,6 +30,7 @@ type process struct {
 	log     *slog.Logger
 	latency time.Duration // of its requests, different for each process: no two act at the same time
 	killed  atomic.Bool
+	dead    chan struct{}   // closed when killed
 	context context.Context // ends with the process
 	cancel  context.CancelFunc
 	done    chan error
@@ -46,6 +47,7 @@ func (n *Node) start() (*process, error) {
 	n.started++
 	p := &process{
 		sockets: newSockets(), node: n, uid: fmt.Sprint("driver-", n.started), done: make(chan error, 1),
+		dead:    make(chan struct{}),
 		latency: time.Millisecond + time.Duration(n.started%50)*17*time.Microsecond,
 	}
 	p.log = slog.New(ticking{n.log.Handler()}).With("process", p.uid)
@@ -100,6 +102,7 @@ func (p *process) config() (dra.Config, error) {
 // kill ends the process as SIGKILL does: its connections break, and no later request or file has an effect.
 func (p *process) kill() {
 	if !p.killed.Swap(true) {
+		close(p.dead)
 		p.sockets.sever()
 		p.cancel()
 	}

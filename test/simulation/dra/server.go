@@ -47,7 +47,8 @@ type server struct {
 	names    int
 	deleted  []*resourceapi.ResourceSlice // with the version of the deletion
 	streams  map[*stream]bool
-	away     bool          // all requests but those of watches fail
+	away     bool          // all requests but those of lists and watches fail
+	silent   bool          // no request is answered
 	behind   bool          // watches receive nothing
 	healed   chan struct{} // closed when lists and watches are answered again; nil if they are
 }
@@ -176,11 +177,11 @@ func (s *server) addPod(pod *corev1.Pod) {
 
 // Troubles of the server.
 
-// leave makes the server fail requests, and lists and watches hang.
-func (s *server) leave() {
+// leave makes the server fail requests, or not answer them. Lists and watches are not answered in any case.
+func (s *server) leave(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.away = true
+	s.away, s.silent = !silent, silent
 	if s.healed == nil {
 		s.healed = make(chan struct{})
 	}
@@ -193,7 +194,7 @@ func (s *server) fallBehind() { s.edit(func() { s.behind = true }) }
 func (s *server) heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.away, s.behind = false, false
+	s.away, s.silent, s.behind = false, false, false
 	if s.healed != nil {
 		close(s.healed)
 		s.healed = nil

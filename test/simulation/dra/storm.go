@@ -139,11 +139,14 @@ func (s *Simulation) disturbServer() {
 		s.server.heal()
 	case !s.strikes(chanceOfServer):
 	default:
-		switch s.faults.IntN(3) {
+		switch s.faults.IntN(4) {
 		case 0:
 			s.note("the API server is away")
-			s.server.leave()
+			s.server.leave(false)
 		case 1:
+			s.note("the API server does not answer")
+			s.server.leave(true)
+		case 2:
 			s.note("watches are late")
 			s.server.fallBehind()
 		default:

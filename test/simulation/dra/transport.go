@@ -99,6 +99,9 @@ func (s *server) serve(p *process, r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet && r.URL.Path == slicesPath {
 		return s.read(p, r)
 	}
+	if err := s.awaitVoice(p, r); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer, err := s.answer(r, content)
