@@ -129,7 +129,8 @@ func (l *loss) tried(kept bool, server string) {
 // ask determines the features of the API server. The version gives the defaults; a dry run, in which the API
 // server drops unsupported fields and stores nothing, gives the actual state.
 func (g *gates) ask(ctx context.Context) error {
-	told, err := discovery.ToServerVersionInterfaceWithContext(g.client.Discovery()).ServerVersionWithContext(ctx)
+	server := discovery.ToServerVersionInterfaceWithContext(g.client.Discovery())
+	told, err := server.ServerVersionWithContext(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the API server for its version: %w", err)
 	}
