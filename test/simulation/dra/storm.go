@@ -288,8 +288,8 @@ func (s *Simulation) settle() error {
 	if err := s.settleProcesses(); err != nil {
 		return err
 	}
-	s.register()
 	seeds.Sleep(recovery)
+	s.register()
 	s.settleClaims()
 	for began := time.Now(); s.orphaned() && time.Since(began) < patience; {
 		seeds.Sleep(time.Minute)
@@ -323,6 +323,7 @@ func (s *Simulation) settleProcesses() error {
 // and allocates the parts again.
 func (s *Simulation) settleClaims() {
 	for range 3 {
+		s.register()
 		s.work()
 		seeds.Sleep(5 * time.Second)
 	}
