@@ -105,10 +105,11 @@ func (s *Simulation) checkOwners(known []claims.Claim) {
 	for _, c := range known {
 		for _, d := range c.Devices {
 			for _, id := range append(slices.Concat(d.GPUs, d.VFs), d.Token) {
-				if owner := owners[id]; owner != "" && id != "" {
-					s.wrong(twoOwners, "%s of %s and %s (%s)", id, owner, c, c.UID)
+				self := fmt.Sprintf("%s (%s)", c, c.UID)
+				if owner := owners[id]; owner != "" && owner != self && id != "" {
+					s.wrong(twoOwners, "%s of %s and %s", id, owner, self)
 				}
-				owners[id] = fmt.Sprintf("%s (%s)", c, c.UID)
+				owners[id] = self
 			}
 		}
 	}

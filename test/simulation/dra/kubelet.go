@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
@@ -131,10 +133,14 @@ func (c *claim) question() *drapb.Claim {
 	return &drapb.Claim{Namespace: namespace, Name: c.name, Uid: string(c.uid)}
 }
 
-// outcome returns the result of a call for people, without the directory of the node.
+// outcome returns the result of a call for people, without the directory of the node. Both sides of a
+// connection notice the end of a call's time, and either may be the first to say so.
 func (n *Node) outcome(err error) string {
-	if err == nil {
+	switch code := status.Code(err); code {
+	case codes.OK:
 		return "success"
+	case codes.DeadlineExceeded:
+		return code.String()
 	}
 	return strings.ReplaceAll(err.Error(), n.dir, "")
 }
