@@ -83,6 +83,7 @@ func (s *Simulation) fail(ctx context.Context, p *process, ask func(context.Cont
 	case diskFault:
 		s.disk.At(1+s.faults.IntN(30), disk.Faults[s.faults.IntN(len(disk.Faults))])
 		defer func() {
+			synctest.Wait()
 			if struck := s.disk.Struck(); struck != disk.Nothing {
 				s.happened["a step on the disk: "+struck.String()]++
 			}
@@ -219,6 +220,7 @@ func (s *Simulation) changeHardware() error {
 	if what != "" {
 		s.note(what)
 	}
+	seeds.Sleep(writing)
 	return err
 }
 
@@ -261,7 +263,9 @@ func (s *Simulation) loseFile() error {
 			}
 		}
 	}
-	return os.Remove(file)
+	err = os.Remove(file)
+	seeds.Sleep(repairing)
+	return err
 }
 
 // Times of a calm: until the files, the published data and the kubelet's records are up to date; and until
@@ -270,7 +274,10 @@ const (
 	recovery = 65 * time.Second
 	look     = 25 * time.Second // of two looks at the kubelet's records
 	writing  = time.Second      // of the slices after a change
-	patience = 30 * time.Minute
+	// repairing is the time of a repair of the files. A fault of the disk is planned for a call: no repair may make
+	// steps of its own during a call, because the order of both is random.
+	repairing = 11 * time.Second
+	patience  = 30 * time.Minute
 )
 
 // settle ends the storm, and waits until all parts work again.
