@@ -274,8 +274,8 @@ const (
 	recovery = 65 * time.Second
 	look     = 25 * time.Second // of two looks at the kubelet's records
 	writing  = time.Second      // of the slices after a change
-	// repairing is the time of a repair of the files. A fault of the disk is planned for a call: no repair may make
-	// steps of its own during a call, because the order of both is random.
+	// repairing is the time of a repair of the files. A fault of the disk is planned for a call: no repair may
+	// make steps of its own during a call, because the order of both is random.
 	repairing = 11 * time.Second
 	patience  = 30 * time.Minute
 )
