@@ -13,7 +13,7 @@ import (
 
 // Default number of admissions of TestDriver, and number of steps of a seed; about 55 of 100 are admissions.
 const (
-	admissions = 300
+	admissions = 180
 	runSteps   = 5 * (stormSteps + calmSteps)
 )
 
