@@ -31,12 +31,15 @@ type Teller interface {
 // takeOver is the pause between two attempts to serve while another process serves, as during a rollout.
 const takeOver = time.Second
 
-// Tell answers Status and Explain at the socket of a run directory until ctx is done, except while another
-// process serves. An unusable directory is logged once: only observers need the socket.
-func Tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) {
+// Tell answers Status and Explain at a socket, nil for the socket of the run directory, until ctx is done,
+// except while another process serves. An unusable directory is logged once: only observers need the socket.
+func Tell(ctx context.Context, runDir string, socket Socket, teller Teller, log *slog.Logger) {
+	if socket == nil {
+		socket = unixSocket{runDir}
+	}
 	complaint := ""
 	for ctx.Err() == nil {
-		err := serveTeller(ctx, runDir, teller, log)
+		err := serveTeller(ctx, runDir, socket, teller, log)
 		if err != nil && !errors.Is(err, errLocked) && err.Error() != complaint {
 			complaint = err.Error()
 			log.Error("status socket not available; `tandem status` does not work; retrying",
@@ -50,7 +53,9 @@ func Tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) {
 }
 
 // serveTeller answers at the socket until ctx is done or another process replaces the socket.
-func serveTeller(ctx context.Context, runDir string, teller Teller, log *slog.Logger) error {
+func serveTeller(
+	ctx context.Context, runDir string, socket Socket, teller Teller, log *slog.Logger,
+) error {
 	if err := prepareRunDir(runDir); err != nil {
 		return err
 	}
@@ -59,7 +64,6 @@ func serveTeller(ctx context.Context, runDir string, teller Teller, log *slog.Lo
 		return err
 	}
 	defer release()
-	socket := unixSocket{runDir}
 	listener, err := socket.Listen()
 	if err != nil {
 		return err

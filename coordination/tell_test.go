@@ -41,7 +41,7 @@ func tells(t *testing.T, dir, name string) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		Tell(ctx, dir, knowing{name}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+		Tell(ctx, dir, nil, knowing{name}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	}()
 	stop = func() {
 		cancel()

@@ -3,15 +3,18 @@
 package dra
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -28,6 +31,11 @@ type Config struct {
 	RunDir     string // the run directory: coordination.RunDir
 	CDIDir     string // directory of CDI specs, /var/run/cdi
 	Client     kubernetes.Interface
+
+	// The driver's connections on the node, for simulations; nil for unix sockets in KubeletDir and RunDir.
+	Kubelet Kubelet                                                      // the kubelet's pods
+	Listen  func(ctx context.Context, path string) (net.Listener, error) // for the kubelet's calls
+	Socket  coordination.Socket                                          // of the status
 
 	GPUs *gpu.GPUs // may be nil; run by the driver, like the VFs
 	VFs  *rdma.VFs // may be nil

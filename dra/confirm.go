@@ -77,13 +77,8 @@ func (r *recordedPods) confirmDeleted(ctx context.Context, recorded kubelet.Chec
 // lists reports whether PodResources lists a pod with the devices of the checkpoint. It uses Get, which
 // changes nothing in the kubelet, unlike List. A kubelet without Get lists nothing.
 func (r *recordedPods) lists(ctx context.Context, recorded kubelet.Checkpoint, uid string) (bool, error) {
-	resources, err := kubelet.NewPodResources(r.kubeletDir)
-	if err != nil {
-		return false, err
-	}
-	defer resources.Close()
 	name := r.pods[uid].Name
-	view, err := resources.Get(ctx, name)
+	view, err := r.kubelet.Get(ctx, name)
 	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
 		return false, err
 	}

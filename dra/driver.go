@@ -54,7 +54,8 @@ func New(config Config) (*Driver, error) {
 		owners: newOwners(), refused: newSignal(),
 	}
 	files := &fileRestorer{
-		complaints: complaints, preparer: preparer, newest: newest, failed: newLatest(error(nil)),
+		complaints: complaints, preparer: preparer, newest: newest, disk: config.Host.Disk, runDir: config.RunDir,
+		failed: newLatest(error(nil)),
 	}
 	return &Driver{
 		config: config, viewer: publisher.viewer, publisher: publisher, service: service, files: files,
@@ -159,7 +160,7 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found s
 	if !d.config.Drain { // a draining driver does not scan devices
 		background(d.files.run)
 		background(func(ctx context.Context) {
-			coordination.Tell(ctx, d.config.RunDir, d.teller, d.config.Log)
+			coordination.Tell(ctx, d.config.RunDir, d.config.Socket, d.teller, d.config.Log)
 		})
 	}
 	return g.Wait()

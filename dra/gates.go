@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-k8s/tandem/dra/pool"
@@ -128,7 +129,8 @@ func (l *loss) tried(kept bool, server string) {
 // ask determines the features of the API server. The version gives the defaults; a dry run, in which the API
 // server drops unsupported fields and stores nothing, gives the actual state.
 func (g *gates) ask(ctx context.Context) error {
-	told, err := g.client.Discovery().ServerVersion()
+	server := discovery.ToServerVersionInterfaceWithContext(g.client.Discovery())
+	told, err := server.ServerVersionWithContext(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the API server for its version: %w", err)
 	}

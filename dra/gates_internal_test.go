@@ -3,14 +3,20 @@
 package dra
 
 import (
+	"context"
 	"log/slog"
+	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	fakediscovery "k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -63,4 +69,29 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 	g.drop([]string{gateCounters})
 	discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
 	trials(1)
+}
+
+// silent is an API server that does not answer.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// An API server that does not answer does not delay the end of the driver.
+func TestGatesOfASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://server", Transport: silent{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err = newGates(client, "a", slog.New(slog.DiscardHandler)).ask(ctx)
+		if took := time.Since(began); err == nil || took > time.Second {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
 }

@@ -36,10 +36,13 @@ type holderView struct {
 }
 
 func newHolderView(config Config, complaints *complaints) *holderView {
+	if config.Kubelet == nil {
+		config.Kubelet = kubeletSockets{config.KubeletDir}
+	}
 	return &holderView{
 		kubeletDir: config.KubeletDir, log: config.Log, complaints: complaints,
 		recorded: &recordedPods{
-			client: config.Client, kubeletDir: config.KubeletDir, ownUID: config.PodUID, now: time.Now,
+			client: config.Client, kubelet: config.Kubelet, ownUID: config.PodUID, now: time.Now,
 			pods: map[string]recordedPod{},
 		},
 		holders: newLatest(map[string]string(nil)),

@@ -25,10 +25,10 @@ const recordedLimit = 5 * time.Second
 // recordedPods tracks names and ends of the pods in the kubelet's device checkpoint. Package holders itself
 // is a pure function.
 type recordedPods struct {
-	client     kubernetes.Interface
-	kubeletDir string
-	ownUID     string // UID of the driver's pod, "" if unknown
-	now        func() time.Time
+	client  kubernetes.Interface
+	kubelet Kubelet
+	ownUID  string // UID of the driver's pod, "" if unknown
+	now     func() time.Time
 
 	pods map[string]recordedPod // by UID; includes pods whose devices the node lacks at the moment
 }
@@ -64,7 +64,7 @@ func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordedLimit)
 	defer cancel()
-	listed, err := kubelet.ListPods(ctx, r.kubeletDir)
+	listed, err := r.kubelet.Pods(ctx)
 	switch {
 	case errors.Is(err, kubelet.ErrNoPodsAPI), status.Code(err) == codes.Unimplemented: // or another version
 		return r.confirm(ctx, recorded, pods)
@@ -98,12 +98,7 @@ func (r *recordedPods) candidates(
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(pods)), unnamed) {
 		return nil, nil
 	}
-	resources, err := kubelet.NewPodResources(r.kubeletDir)
-	if err != nil {
-		return nil, err
-	}
-	defer resources.Close()
-	view, err := resources.List(ctx)
+	view, err := r.kubelet.List(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ var _ kubeletplugin.DRAPlugin = (*server)(nil)
 
 // start opens the sockets for the kubelet.
 func (s *server) start(ctx context.Context) (*kubeletplugin.Helper, error) {
-	helper, err := kubeletplugin.Start(ctx, s,
+	options := []kubeletplugin.Option{
 		kubeletplugin.DriverName(pool.Driver),
 		kubeletplugin.NodeName(s.config.NodeName),
 		kubeletplugin.KubeClient(s.config.Client),
@@ -44,7 +44,11 @@ func (s *server) start(ctx context.Context) (*kubeletplugin.Helper, error) {
 		kubeletplugin.RollingUpdate(types.UID(s.config.PodUID)),
 		kubeletplugin.Serialize(true),
 		kubeletplugin.GRPCInterceptor(s.intercept),
-	)
+	}
+	if listen := s.config.Listen; listen != nil {
+		options = append(options, kubeletplugin.PluginListener(listen), kubeletplugin.RegistrarListener(listen))
+	}
+	helper, err := kubeletplugin.Start(ctx, s, options...)
 	if err != nil {
 		return nil, fmt.Errorf("serve the kubelet: %w", err)
 	}

@@ -5,16 +5,18 @@ package dra
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"maps"
+	"math"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
@@ -62,7 +64,7 @@ func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause tim
 	if err != nil {
 		return claimsRetry
 	}
-	pause = wait.Jitter(claimsPause, 0.2)
+	pause = claimsPauseOf(o.service.config.NodeName)
 	since := map[types.UID]time.Time{}
 	for _, c := range prepared {
 		if c.Name == "" { // only the UID is known
@@ -93,6 +95,14 @@ func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause tim
 	clear(o.gone)
 	maps.Copy(o.gone, since)
 	return pause
+}
+
+// claimsPauseOf returns the pause of a node, up to a fifth longer than claimsPause: nodes that start at the
+// same time ask at different times.
+func claimsPauseOf(nodeName string) time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(nodeName)) // never fails
+	return claimsPause + time.Duration(float64(claimsPause)*0.2*float64(hash.Sum32())/math.MaxUint32)
 }
 
 // isUsed reports whether one of a claim's pods runs, or may run: a forced deletion of a claim does not end
@@ -131,6 +141,8 @@ type fileRestorer struct {
 	complaints *complaints
 	preparer   *claims.Preparer
 	newest     *latest[*view]
+	disk       file.Disk
+	runDir     string
 
 	failed *latest[error] // reason for missing files, nil if all exist
 }
@@ -154,6 +166,7 @@ func (f *fileRestorer) run(ctx context.Context) {
 			f.complaints.report(filesMissing, err)
 			f.failed.set(err)
 		}
+		f.tidy()
 		select {
 		case <-ctx.Done():
 			return
@@ -161,4 +174,10 @@ func (f *fileRestorer) run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// tidy removes the temporary files of killed processes from the run directory.
+func (f *fileRestorer) tidy() {
+	err := f.disk.RemoveTemporaries(f.runDir, file.Abandoned)
+	f.complaints.report("temporary files of killed processes are left behind", err)
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
 
@@ -167,15 +168,22 @@ func TestOrphanOfARunningPod(t *testing.T) {
 	left("another pod has its name", 0)
 }
 
-// Files of claims are compared with the machine periodically, while nothing changes: here a CDI spec that a
-// killed process left behind.
+// Files of claims are compared with the machine periodically, while nothing changes: here a CDI spec, and a
+// temporary file in the run directory, that a killed process left behind.
 func TestFilesAreRepairedPeriodically(t *testing.T) {
-	dir, cdiDir, log := t.TempDir(), t.TempDir(), slog.New(slog.DiscardHandler)
+	dir, cdiDir, runDir, log := t.TempDir(), t.TempDir(), t.TempDir(), slog.New(slog.DiscardHandler)
+	temporary := filepath.Join(runDir, ".tandem-of-a-killed-process")
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		files := &fileRestorer{
 			complaints: newComplaints(log), newest: newLatest(&view{}), failed: newLatest(error(nil)),
-			preparer: claims.New(claims.Options{Dir: dir, CDIDir: cdiDir, Log: log}),
+			preparer: claims.New(claims.Options{Dir: dir, CDIDir: cdiDir, Log: log}), runDir: runDir,
+		}
+		if err := os.WriteFile(temporary, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(temporary, time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
 		}
 		ended := make(chan struct{})
 		go func() { defer close(ended); files.run(ctx) }()
@@ -191,6 +199,14 @@ func TestFilesAreRepairedPeriodically(t *testing.T) {
 			if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the file of a claim that has ended: %v", err)
 			}
+			if _, err := os.Stat(temporary); err != nil {
+				t.Errorf("a temporary file that another process may be writing: %v", err)
+			}
+		}
+		<-time.After(file.Abandoned)
+		synctest.Wait()
+		if _, err := os.Stat(temporary); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("an abandoned temporary file: %v", err)
 		}
 		cancel()
 		<-ended

@@ -105,11 +105,17 @@ func (p Prepared) holds() []string {
 	switch {
 	case p.Admin:
 		return nil
-	case p.Token != "":
-		return append(slices.Concat(p.GPUs, p.VFs), p.Token)
 	default:
-		return slices.Concat(p.GPUs, p.VFs)
+		return append(slices.Clone(p.GPUs), p.vfs()...)
 	}
+}
+
+// vfs returns the assigned VFs, and the idle VF of a token.
+func (p Prepared) vfs() []string {
+	if p.Token == "" {
+		return p.VFs
+	}
+	return append(slices.Clone(p.VFs), p.Token)
 }
 
 // find returns the claim with a UID, without devices if the claim is not prepared.

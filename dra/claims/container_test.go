@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -189,26 +190,43 @@ func TestRestore(t *testing.T) {
 	if !slices.Equal(before.Devices[0].ContainerEdits.Env, after.Devices[0].ContainerEdits.Env) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
+}
 
-	// What was killed while it wrote has left these; those of other drivers are none of ours.
-	foreign := filepath.Join(n.CDIDir, "nvidia.json")
+// What was killed while it wrote has left files, also after the start of the next process; those of other
+// drivers are none of ours.
+func TestRestoreTidies(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(claim)
+	for _, restore := range []func(context.Context, State) error{n.Restore, n.Repair} {
+		foreign := n.leave()
+		if err := restore(t.Context(), n.state); err != nil {
+			t.Error(err)
+		}
+		if !exists(foreign) {
+			t.Error("the spec of another driver is gone")
+		}
+		if err := os.Remove(foreign); err != nil {
+			t.Fatal(err)
+		}
+		n.check(claim)
+	}
+}
+
+// leave writes files of a killed process, and one of another driver.
+func (n *node) leave() (foreign string) {
+	n.t.Helper()
+	foreign = filepath.Join(n.CDIDir, "nvidia.json")
 	left := []string{n.files.specPath("uid-gone"), n.files.pairsPath("uid-gone-pairs"), foreign}
 	for _, dir := range []string{n.Dir, n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
 		left = append(left, filepath.Join(dir, ".tandem-123"))
 	}
 	for _, name := range left {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
+			n.t.Fatal(err)
 		}
 	}
-	n.restored()
-	if !exists(foreign) {
-		t.Error("the spec of another driver is gone")
-	}
-	if err := os.Remove(foreign); err != nil {
-		t.Fatal(err)
-	}
-	n.check(claim)
+	return foreign
 }
 
 // What a device plugin is writing beside a driver that takes claims back alone is not taken from it.

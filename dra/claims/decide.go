@@ -54,7 +54,8 @@ func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 	return decided, nil
 }
 
-// check is a final validation: no claim gets a device that does not exist, or that has another holder.
+// check is a final validation: no claim gets a device, or a token for one, that does not exist or that has
+// another holder.
 func (d *decision) check(c Claim) error {
 	for _, p := range c.Devices {
 		for _, id := range p.GPUs {
@@ -63,7 +64,7 @@ func (d *decision) check(c Claim) error {
 				return err
 			}
 		}
-		for _, id := range p.VFs {
+		for _, id := range p.vfs() {
 			vf, ok := d.vfs[id]
 			if err := d.free(c, p, "VF "+id, id, vf.Held, !ok); err != nil {
 				return err

@@ -89,9 +89,12 @@ func (m *composition) compose(group string, devices []Prepared) (*environment, e
 		return nil, err
 	}
 	byPool := map[string][]string{}
-	for _, vf := range choice.VFs {
-		name := m.index.vfs[vf.ID].Pool
-		byPool[name] = append(byPool[name], vf.ID)
+	for _, chosen := range choice.VFs {
+		vf, ok := m.index.vfs[chosen.ID]
+		if !ok {
+			return nil, fmt.Errorf("find VF %s: it is gone", chosen.ID)
+		}
+		byPool[vf.Pool] = append(byPool[vf.Pool], chosen.ID)
 	}
 	var tellers []*grants.Pairs // of resources that request the description of pairs
 	for _, name := range slices.Sorted(maps.Keys(byPool)) {

@@ -260,6 +260,25 @@ func TestNobodyGetsWhatIsNotFree(t *testing.T) {
 	n.check(second)
 }
 
+// A token stands for one VF of one claim, also if another VF is assigned in its place: the name of the device
+// is published with one VF.
+func TestNobodyGetsTheTokenOfAnother(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	n.allocate(pool.VF, 1) // the VF on the switch of the first GPU
+	first := n.need("first", want{"vfs", pool.VF, 1})
+	n.ready(first)
+	n.release(devicesOf(first)) // the scheduler errs, as after a forced deletion
+	second := n.extended("second", [2]int{1, 1})
+	n.refused(second, "is in use by claim team/first: delete the pod, or the pod of the other claim")
+	if err := n.end(first); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(second)
+	if token := n.prepared(second.UID).Devices[1].Token; token == "" {
+		t.Error("no other VF is assigned: this shows nothing")
+	}
+}
+
 // A claim that was allocated anew is prepared anew.
 func TestAllocatedAnew(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)

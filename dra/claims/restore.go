@@ -18,7 +18,7 @@ func (p *Preparer) Restore(ctx context.Context, state State) error {
 		return err
 	}
 	defer release()
-	return errors.Join(p.repair(ctx, state), p.tidyTemporaries())
+	return p.repair(ctx, state)
 }
 
 // Repair is Restore at any other time: the machine may have missing devices again, and files may be lost. It
@@ -32,9 +32,13 @@ func (p *Preparer) Repair(ctx context.Context, state State) error {
 	return p.repair(ctx, state)
 }
 
-// repair restores the files of the prepared claims and removes the files of all other claims, under the lock.
-// After an error of the checkpoint it removes nothing.
+// repair restores the files of the prepared claims and removes temporary files and the files of all other
+// claims, under the lock. After an error of the checkpoint it removes temporary files only.
 func (p *Preparer) repair(ctx context.Context, state State) error {
+	return errors.Join(p.repairClaims(ctx, state), p.tidyTemporaries())
+}
+
+func (p *Preparer) repairClaims(ctx context.Context, state State) error {
 	known, err := p.store.read()
 	if err != nil {
 		return err

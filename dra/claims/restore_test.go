@@ -42,8 +42,11 @@ func TestBootWithLateVFs(t *testing.T) {
 		t.Error("complete without a CDI spec")
 	}
 	answers := n.Prepare(t.Context(), n.state, list(claim, other))
-	if err := answers[claim.UID].Err; err == nil || !strings.Contains(err.Error(), n.files.specPath(claim.UID)) {
-		t.Errorf("the kubelet is told %v", err)
+	gone := "find VF " + n.prepared(claim.UID).Devices[0].VFs[0] + ": it is gone"
+	for _, part := range []string{n.files.specPath(claim.UID), gone} {
+		if err := answers[claim.UID].Err; err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the kubelet is told %v, want %q in it", err, part)
+		}
 	}
 	if err := answers[other.UID].Err; err != nil {
 		t.Errorf("a claim whose CDI spec is there: %v", err)

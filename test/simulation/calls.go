@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // fault is a fault of a plugin's next call of the coordinator.
@@ -76,10 +78,10 @@ func (s *socket) call(
 		_ = ask()
 		return never(ctx)
 	case lateQuestion:
-		pause(ctx, f.late)
+		seeds.Pause(ctx, f.late)
 	case lateAnswer:
 		err := ask()
-		pause(ctx, f.late)
+		seeds.Pause(ctx, f.late)
 		if ctx.Err() != nil {
 			return never(ctx)
 		}
@@ -109,17 +111,6 @@ func (s *socket) cutAnswer(ask func() error) error {
 	synctest.Wait()
 	close(cut)
 	return <-result
-}
-
-// sleep waits for a time of the virtual clock.
-func sleep(d time.Duration) { <-time.After(d) }
-
-// pause waits, at most until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // never waits until ctx is done.

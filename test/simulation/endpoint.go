@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -45,7 +46,7 @@ func (e *endpoints) serve(
 		_ = plugin.ListAndWatch(&v1beta1.Empty{}, &stream{endpoints: e, to: end, ctx: streaming})
 		e.remove(resource, end)
 		cancel()
-		pause(ctx, registerPause)
+		seeds.Pause(ctx, registerPause)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 
 // Promises.
@@ -78,7 +79,7 @@ func (s *Simulation) checkAnswer(q model.Question, ids []string) {
 func (s *Simulation) checkEnvironment(
 	p *model.Pod, c *model.Container, resource string, ids []string, answer *v1beta1.ContainerAllocateResponse,
 ) {
-	variable := gpuVariable
+	variable := hardware.GPUVariable
 	if resource == model.VFs {
 		variable = "PCIDEVICE_NVIDIA_COM_VF"
 	}

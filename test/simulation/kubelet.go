@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Prefer asks a plugin, in a storm under faults.
@@ -48,7 +49,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 		s.trace("no plugin of %s is registered", resource)
 		return false
 	}
-	sleep(asking.FollowWindow / 4)
+	seeds.Sleep(asking.FollowWindow / 4)
 	method := "Allocated"
 	if resource == model.VFs && s.faults.IntN(3) == 0 {
 		method = "Pair"
@@ -62,7 +63,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	}
 	s.disarm(end)
 	synctest.Wait()
-	sleep(asking.FollowWindow / 4)
+	seeds.Sleep(asking.FollowWindow / 4)
 	s.checkAlone()
 	if err != nil {
 		s.trace("%s/%s is refused %s: %v", p.Name, c.Name, resource, err)

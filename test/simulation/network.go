@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // network connects the plugins of a node in memory. At most one plugin serves.
@@ -46,7 +48,7 @@ type wire struct {
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if err != nil {
-		sleep(w.client.latency)
+		seeds.Sleep(w.client.latency)
 	}
 	if cut := w.client.takeCut(); n > 0 && cut != nil {
 		<-cut
@@ -90,7 +92,7 @@ func (s *socket) Dial(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 
 // connect connects to the serving plugin. A plugin that takes over after the loss of a connection is found.
 func (s *socket) connect(ctx context.Context) (net.Conn, error) {
-	pause(ctx, time.Millisecond+s.latency)
+	seeds.Pause(ctx, time.Millisecond+s.latency)
 	n := s.network
 	n.mu.Lock()
 	server, blocked := n.server, n.blocked

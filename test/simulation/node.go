@@ -20,6 +20,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/hardware"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Options are the properties of a node that a promise must not depend on.
@@ -39,7 +41,7 @@ type Node struct {
 	options   Options
 	dir       string
 	log       *slog.Logger
-	hardware  *hardware
+	hardware  *hardware.Machine
 	network   network
 	endpoints endpoints
 	kubelet   *model.Kubelet
@@ -50,7 +52,7 @@ type Node struct {
 	buried    int        // those removed
 	observer  observer
 	board     board
-	story     story
+	story     seeds.Story
 	sent      map[string][]device.Device // the devices of the kubelet's last update
 }
 
@@ -62,7 +64,7 @@ const (
 
 // newNode makes a node with its kubelet, in an empty directory, and starts no process.
 func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node, error) {
-	machine, err := newHardware(options.Machine, options.VFs)
+	machine, err := hardware.New(options.Machine, options.VFs)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +222,7 @@ func (n *Node) bury() error {
 	if len(n.dying) == 0 {
 		return nil
 	}
-	sleep(burial)
+	seeds.Sleep(burial)
 	for _, p := range n.dying {
 		if err := <-p.done; err != nil {
 			return fmt.Errorf("end %s: %w", p.name, err)
@@ -257,7 +259,7 @@ func (n *Node) sync() error {
 			continue
 		}
 		n.sent[resource] = devices
-		n.story.add(fmt.Sprintf("%d %s are healthy", len(devices), resource))
+		n.story.Add(fmt.Sprintf("%d %s are healthy", len(devices), resource))
 		if err := n.kubelet.Update(resource, devices); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/topology"
@@ -32,7 +33,7 @@ func (s *Simulation) choose(halves map[string]placement.Half) (placement.Choice,
 	for _, resource := range []string{model.GPUs, model.VFs} {
 		kindOf(resource).AddTo(&request, halves[resource])
 	}
-	return placement.Choose(s.hardware.layout().tree, request)
+	return placement.Choose(s.hardware.Present(), request)
 }
 
 // newLevels counts the pairs of a choice.
@@ -157,4 +158,12 @@ func (s *Simulation) differences() (all []string) {
 		}
 	}
 	return all
+}
+
+// kindOf returns the kind of a resource of the model.
+func kindOf(resource string) device.Kind {
+	if resource == model.GPUs {
+		return device.GPU
+	}
+	return device.VF
 }

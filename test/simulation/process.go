@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing/fstest"
@@ -17,14 +16,14 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
-	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 
 // process is a process with the plugins of some resources.
@@ -73,7 +72,7 @@ func (p *process) config() coordination.Config {
 	n := p.node
 	config := coordination.Config{
 		RunDir: n.runDir(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(), Log: p.log, Observer: &n.observer,
-		Socket: p.socket, PodResources: n.records, Tree: n.hardware.tree, Kubelet: n.kubeletFiles(),
+		Socket: p.socket, PodResources: n.records, Tree: n.hardware.Tree, Kubelet: n.kubeletFiles(),
 	}
 	if n.options.Published {
 		config.Publisher = p.publisher()
@@ -92,13 +91,14 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 	var beside func(context.Context) error
 	member := p.member.Member(resource, kindOf(resource))
 	if resource == model.GPUs {
-		found, err := gpu.Discover(backend{p.node.hardware}, 0, p.log)
+		found, err := gpu.Discover(hardware.Backend{Machine: p.node.hardware}, 0, p.log)
 		if err != nil {
 			return nil, err
 		}
 		plugin, beside = gpu.NewPlugin(resource, found, member, p.log), found.Run
 	} else {
-		found, err := p.findVFs()
+		n := p.node
+		found, err := n.hardware.VFs(n.kubeletDir(), n.runDir(), n.poolsFile(), file.Disk{}, p.log)
 		if err != nil {
 			return nil, err
 		}
@@ -121,28 +121,6 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 		return nil, err
 	}
 	return []func(context.Context) error{beside, server.Run}, nil
-}
-
-// findVFs finds the VFs of the machine as tandem-rdma does.
-func (p *process) findVFs() (*rdma.VFs, error) {
-	n := p.node
-	held := map[string][]string{}
-	granted, err := kubelet.ReadGranted(n.kubeletDir())
-	if err != nil && !os.IsNotExist(err) {
-		return nil, err
-	}
-	for _, container := range granted {
-		for resource, ids := range container.Devices {
-			held[resource] = append(held[resource], ids...)
-		}
-	}
-	config, err := pools.ReadConfig(n.poolsFile())
-	if err != nil {
-		return nil, err
-	}
-	finder := pools.Finder{Sys: n.hardware, Tree: n.hardware.tree}
-	known := rdma.Known{File: filepath.Join(n.runDir(), "vfs.json"), Held: held}
-	return rdma.FindVFs(finder, config, known, n.hardware.watch, p.log)
 }
 
 // listed translates devices of an earlier process.

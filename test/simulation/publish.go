@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // board has the NodeTopology object of the node, as in the API server. It implements publish.Sink.
@@ -105,7 +106,7 @@ const publication = publish.Coalesce + publish.Jitter + 100*time.Millisecond
 // foretell returns the scheduler's verdict on a pod, from the published object.
 func (s *Simulation) foretell(p *model.Pod) (*verdict.Verdict, error) {
 	s.board.touch()
-	sleep(publication)
+	seeds.Sleep(publication)
 	synctest.Wait()
 	published := s.board.read()
 	if published == nil {
@@ -136,7 +137,7 @@ func specOf(p *model.Pod) corev1.Pod {
 // pairsOnSwitches returns the number of a container's pairs that are on one switch each, without devices that
 // occur in several pairs.
 func (s *Simulation) pairsOnSwitches(c *model.Container) (pairs int) {
-	tree := s.hardware.layout().tree
+	tree := s.hardware.Present()
 	counts := map[string]map[string]int{model.GPUs: {}, model.VFs: {}}
 	for resource, on := range counts {
 		for _, d := range s.held(resource, c.Devices[resource]).Held {

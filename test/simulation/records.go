@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -47,7 +48,7 @@ func (r *records) answer(ctx context.Context, record string) error {
 	absent, late := r.absent[record], r.late[record]
 	r.mu.Unlock()
 	if late > 0 {
-		pause(ctx, late)
+		seeds.Pause(ctx, late)
 	}
 	if absent {
 		return errAway

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Variant is a circumstance that the pairs of a pod must not depend on.
@@ -34,7 +35,7 @@ type Placement struct {
 // levels.
 func Place(
 	dir string, seed uint64, variant Variant, pods int, log *slog.Logger,
-) ([]Placement, *Report, error) {
+) ([]Placement, *seeds.Report, error) {
 	node, err := newNode(dir, seed, variant.Options, log)
 	if err != nil {
 		return nil, nil, err
@@ -96,7 +97,7 @@ func (s *Simulation) place(p *model.Pod, script *rand.Rand) (placed []Placement,
 			s.end(living[first%len(living)])
 		}
 	}
-	sleep(time.Duration(100+script.IntN(900)) * time.Millisecond)
+	seeds.Sleep(time.Duration(100+script.IntN(900)) * time.Millisecond)
 	s.admitted++
 	if err := s.judge(p); err != nil {
 		return nil, err
@@ -140,16 +141,16 @@ func (s *Simulation) restart() error {
 		for !s.kubelet.Ready() {
 			s.kubelet.Return()
 		}
-		sleep(recovery)
+		seeds.Sleep(recovery)
 		return s.sync()
 	}
 	if err := s.bury(); err != nil {
 		return err
 	}
-	sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+	seeds.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 	if err := s.begin(name); err != nil {
 		return err
 	}
-	sleep(recovery)
+	seeds.Sleep(recovery)
 	return s.sync()
 }

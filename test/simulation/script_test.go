@@ -5,15 +5,14 @@ package simulation
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/scale"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // scriptPods is the number of pods of a sequence.
@@ -22,21 +21,15 @@ const scriptPods = 60
 // place runs a seed's sequence in a bubble.
 func place(t *testing.T, seed uint64, variant Variant) []Placement {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
 	var placed []Placement
-	synctest.Test(t, func(t *testing.T) {
-		var report *Report
-		if placed, report, err = Place(dir, seed, variant, scriptPods, slog.New(slog.DiscardHandler)); err != nil {
-			t.Fatal(err)
-		}
-		if report.Violation != "" {
-			t.Errorf("%+v: %s", variant, report)
-		}
+	var report *seeds.Report
+	seeds.Bubble(t, func(dir string) (err error) {
+		placed, report, err = Place(dir, seed, variant, scriptPods, slog.New(slog.DiscardHandler))
+		return err
 	})
+	if report.Violation != "" {
+		t.Errorf("%+v: %s", variant, report)
+	}
 	return placed
 }
 

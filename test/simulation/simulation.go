@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Numbers of steps of a cycle: a storm, then a calm.
@@ -52,7 +53,7 @@ func OptionsOf(seed uint64) Options {
 
 // Run runs a seed for at most a number of steps, until a violation, in a bubble of package synctest. The
 // directory must be empty.
-func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) (*Report, error) {
+func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) (*seeds.Report, error) {
 	node, err := newNode(dir, seed, options, log)
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (s *Simulation) boot() error {
 		if err := s.begin(name); err != nil {
 			return err
 		}
-		sleep(time.Second)
+		seeds.Sleep(time.Second)
 	}
 	return s.sync()
 }
@@ -149,7 +150,7 @@ func (s *Simulation) step() error {
 
 // admit admits a random pod.
 func (s *Simulation) admit() error {
-	sleep(s.lull())
+	seeds.Sleep(s.lull())
 	s.admitted++
 	pod := s.kubelet.Random()
 	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {
@@ -207,7 +208,7 @@ func (s *Simulation) note(what string) {
 	s.trace("fault: %s", what)
 }
 
-func (s *Simulation) trace(format string, args ...any) { s.story.add(fmt.Sprintf(format, args...)) }
+func (s *Simulation) trace(format string, args ...any) { s.story.Add(fmt.Sprintf(format, args...)) }
 
 // wrong records the first violation.
 func (s *Simulation) wrong(promise, format string, args ...any) {
@@ -221,10 +222,11 @@ func (s *Simulation) wrong(promise, format string, args ...any) {
 }
 
 // report returns the result.
-func (s *Simulation) report() *Report {
-	return &Report{
-		Seed: s.seed, Options: s.options, Steps: s.steps, Admissions: s.admitted, Questions: s.asked,
-		Faults: s.happened, Sum: s.story.sum(), Violation: s.broken, Events: s.story.lines,
+func (s *Simulation) report() *seeds.Report {
+	return &seeds.Report{
+		Seed: s.seed, Of: fmt.Sprintf("%+v: %d questions", s.options, s.asked),
+		Test: "./test/simulation -run '^TestNode$'", Steps: s.steps, Admissions: s.admitted, Faults: s.happened,
+		Sum: s.story.Sum(), Violation: s.broken, Events: s.story.Lines(),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Chances of faults during a storm, for each call or step.
@@ -90,7 +91,7 @@ func (s *Simulation) reviveSome() error {
 		switch {
 		case first == nil && s.strikes(chanceOfReturn):
 			s.trace("%s starts", name)
-			sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+			seeds.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 			if err := s.begin(name); err != nil {
 				return err
 			}
@@ -99,7 +100,7 @@ func (s *Simulation) reviveSome() error {
 			if err := s.begin(name); err != nil {
 				return err
 			}
-			sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
+			seeds.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
 			if err := s.finish(first); err != nil {
 				return err
 			}
@@ -113,22 +114,11 @@ func (s *Simulation) changeHardware() error {
 	if !s.strikes(chanceOfHardware) {
 		return nil
 	}
-	h := s.hardware
-	switch s.faults.IntN(3) {
-	case 0:
-		s.note("the number of VFs changes")
-		return h.setVFs(3 - h.vfs)
-	case 1:
-		s.note("the driver of the GPUs goes or comes")
-		h.change(func() { h.noDriver = !h.noDriver })
-	default:
-		if found, _ := h.gpus(); len(found) > 0 && len(h.gone) < 2 {
-			s.note("a GPU falls off the bus")
-			id := found[s.faults.IntN(len(found))].Address.String()
-			h.change(func() { h.gone[id] = true })
-		}
+	what, err := s.hardware.Disturb(s.faults)
+	if what != "" {
+		s.note(what)
 	}
-	return nil
+	return err
 }
 
 // disturbKubelet restarts the kubelet, with or without its checkpoint.
@@ -180,7 +170,7 @@ func (s *Simulation) settle() error {
 	s.raging, s.kubelet.Trouble = false, model.Trouble{}
 	s.records.heal()
 	s.network.block(false)
-	s.hardware.change(func() { clear(s.hardware.gone); s.hardware.noDriver = false })
+	s.hardware.Heal()
 	if err := s.bury(); err != nil {
 		return err
 	}
@@ -190,14 +180,14 @@ func (s *Simulation) settle() error {
 			if err := s.begin(name); err != nil {
 				return err
 			}
-			sleep(time.Duration(s.faults.IntN(1_000_000)) * time.Microsecond)
+			seeds.Sleep(time.Duration(s.faults.IntN(1_000_000)) * time.Microsecond)
 		}
 	}
 	for !s.kubelet.Ready() {
 		s.kubelet.Return()
 	}
 	s.endTwins()
-	sleep(recovery)
+	seeds.Sleep(recovery)
 	for before := s.asked; s.asked < before+2 && s.broken == ""; {
 		if pods := s.kubelet.Pods(); s.random.IntN(2) == 0 && len(pods) > 0 {
 			s.end(pods[s.random.IntN(len(pods))])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package hardware
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// gpuVariable names the environment variable with the GPUs of a container.
-const gpuVariable = "GPUS"
+// GPUVariable names the environment variable with the GPUs of a container.
+const GPUVariable = "GPUS"
 
-// backend is a driver of GPUs.
-type backend struct{ machine *hardware }
+// Backend is a driver of GPUs.
+type Backend struct{ *Machine }
 
 // Discover returns the GPUs of the machine.
-func (b backend) Discover() (gpu.Inventory, error) {
-	found, driver := b.machine.gpus()
+func (b Backend) Discover() (gpu.Inventory, error) {
+	found, driver := b.GPUs()
 	devices := make([]gpu.Device, 0, len(found))
 	for _, d := range found {
 		devices = append(devices, gpu.Device{
@@ -32,20 +32,20 @@ func (b backend) Discover() (gpu.Inventory, error) {
 }
 
 // Links returns no links.
-func (backend) Links() ([]topology.Link, error) { return nil, nil }
+func (Backend) Links() ([]topology.Link, error) { return nil, nil }
 
 // Edits names the devices in the environment.
-func (backend) Edits(devices []gpu.Device) container.Edits {
+func (Backend) Edits(devices []gpu.Device) container.Edits {
 	var edits container.Edits
 	ids := make([]string, 0, len(devices))
 	for _, d := range devices {
 		ids = append(ids, d.ID)
 	}
-	edits.Set(gpuVariable, strings.Join(ids, ","))
+	edits.Set(GPUVariable, strings.Join(ids, ","))
 	return edits
 }
 
 // Watch notifies of changes of the machine.
-func (b backend) Watch(ctx context.Context, changed func()) error {
-	return b.machine.watch(ctx, changed)
+func (b Backend) Watch(ctx context.Context, changed func()) error {
+	return b.Machine.Watch(ctx, changed)
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+// Package hardware is the hardware of a simulated node: a recorded machine with VFs, which can change, and
+// the driver of its GPUs.
+package hardware
 
 import (
 	"context"
 	"io/fs"
+	"math/rand/v2"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -55,8 +56,8 @@ func load(name layoutName) (layout, error) {
 	return l, nil
 }
 
-// hardware is the machine of a node, which can change. Its methods are safe for concurrent use.
-type hardware struct {
+// Machine is the hardware of a node, which can change. Its methods are safe for concurrent use.
+type Machine struct {
 	machine string
 
 	mu       sync.Mutex
@@ -68,37 +69,40 @@ type hardware struct {
 	next     int
 }
 
-// newHardware returns a machine without faults.
-func newHardware(machine string, vfs int) (*hardware, error) {
+// New returns a machine without faults.
+func New(machine string, vfs int) (*Machine, error) {
 	now, err := load(layoutName{machine, vfs})
 	if err != nil {
 		return nil, err
 	}
-	return &hardware{
+	return &Machine{
 		machine: machine, vfs: vfs, now: now, gone: map[string]bool{}, watchers: map[int]func(){},
 	}, nil
 }
 
 // Open opens a file of sysfs as it is now.
-func (h *hardware) Open(name string) (fs.File, error) { return h.layout().sys.Open(name) }
+func (h *Machine) Open(name string) (fs.File, error) { return h.layout().sys.Open(name) }
 
 // ReadLink reads a link of sysfs as it is now.
-func (h *hardware) ReadLink(name string) (string, error) { return fs.ReadLink(h.layout().sys, name) }
+func (h *Machine) ReadLink(name string) (string, error) { return fs.ReadLink(h.layout().sys, name) }
 
 // Lstat describes a file of sysfs as it is now.
-func (h *hardware) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(h.layout().sys, name) }
+func (h *Machine) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(h.layout().sys, name) }
 
-func (h *hardware) layout() layout {
+func (h *Machine) layout() layout {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-// tree returns the PCI tree.
-func (h *hardware) tree() (*topology.Tree, error) { return h.layout().tree, nil }
+// Tree returns the PCI tree. The error is nil.
+func (h *Machine) Tree() (*topology.Tree, error) { return h.Present(), nil }
 
-// gpus returns the GPUs that the driver shows, and false without a driver.
-func (h *hardware) gpus() (found []*topology.Device, driver bool) {
+// Present returns the PCI tree.
+func (h *Machine) Present() *topology.Tree { return h.layout().tree }
+
+// GPUs returns the GPUs that the driver shows, and false without a driver.
+func (h *Machine) GPUs() (found []*topology.Device, driver bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for d := range h.now.tree.Devices() {
@@ -110,7 +114,7 @@ func (h *hardware) gpus() (found []*topology.Device, driver bool) {
 }
 
 // change changes the machine and notifies the plugins.
-func (h *hardware) change(edit func()) {
+func (h *Machine) change(edit func()) {
 	h.mu.Lock()
 	edit()
 	watchers := make([]func(), 0, len(h.watchers))
@@ -124,7 +128,7 @@ func (h *hardware) change(edit func()) {
 }
 
 // setVFs creates a number of VFs on each PF, in place of the present VFs.
-func (h *hardware) setVFs(vfs int) error {
+func (h *Machine) setVFs(vfs int) error {
 	now, err := load(layoutName{h.machine, vfs})
 	if err == nil {
 		h.change(func() { h.vfs, h.now = vfs, now })
@@ -132,8 +136,8 @@ func (h *hardware) setVFs(vfs int) error {
 	return err
 }
 
-// watch calls changed after each change until ctx is done.
-func (h *hardware) watch(ctx context.Context, changed func()) error {
+// Watch calls changed after each change until ctx is done.
+func (h *Machine) Watch(ctx context.Context, changed func()) error {
 	h.mu.Lock()
 	id := h.next
 	h.next++
@@ -147,10 +151,24 @@ func (h *hardware) watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// kindOf returns the kind of a resource of the model.
-func kindOf(resource string) device.Kind {
-	if resource == model.GPUs {
-		return device.GPU
+// Disturb lets GPUs, their driver or VFs vanish or come back, and describes the change; "" for none.
+func (h *Machine) Disturb(random *rand.Rand) (what string, err error) {
+	switch random.IntN(3) {
+	case 0:
+		return "the number of VFs changes", h.setVFs(3 - h.vfs)
+	case 1:
+		h.change(func() { h.noDriver = !h.noDriver })
+		return "the driver of the GPUs goes or comes", nil
+	default:
+		found, _ := h.GPUs()
+		if len(found) == 0 || len(h.gone) > 1 {
+			return "", nil
+		}
+		id := found[random.IntN(len(found))].Address.String()
+		h.change(func() { h.gone[id] = true })
+		return "a GPU falls off the bus", nil
 	}
-	return device.VF
 }
+
+// Heal brings all GPUs and their driver back.
+func (h *Machine) Heal() { h.change(func() { clear(h.gone); h.noDriver = false }) }

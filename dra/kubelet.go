@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// Kubelet tells the pods of the node, and the devices that they have from device plugins.
+type Kubelet interface {
+	// Pods returns all pods, or kubelet.ErrNoPodsAPI without a Pods API.
+	Pods(ctx context.Context) ([]corev1.Pod, error)
+	// List and Get are calls of PodResources; see kubelet.PodResources.
+	List(ctx context.Context) (kubelet.View, error)
+	Get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error)
+}
+
+// kubeletSockets asks over the sockets in the kubelet's directory, with a new connection for each call.
+type kubeletSockets struct{ dir string }
+
+// Pods asks the Pods API.
+func (s kubeletSockets) Pods(ctx context.Context) ([]corev1.Pod, error) {
+	return kubelet.ListPods(ctx, s.dir)
+}
+
+// List asks PodResources.
+func (s kubeletSockets) List(ctx context.Context) (kubelet.View, error) {
+	resources, err := kubelet.NewPodResources(s.dir)
+	if err != nil {
+		return kubelet.View{}, err
+	}
+	defer resources.Close()
+	return resources.List(ctx)
+}
+
+// Get asks PodResources.
+func (s kubeletSockets) Get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	resources, err := kubelet.NewPodResources(s.dir)
+	if err != nil {
+		return kubelet.View{}, err
+	}
+	defer resources.Close()
+	return resources.Get(ctx, pod)
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/tandem-k8s/tandem/dra/claims"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/simulation/hardware"
+)
+
+// cdiKind is the kind of CDI devices of claims.
+const cdiKind = pool.Driver + "/claim"
+
+// specPath returns the CDI spec of a claim.
+func (n *Node) specPath(c *claim) string {
+	return filepath.Join(n.cdiDir(), fmt.Sprintf("%s-claim_%s.json", pool.Driver, c.uid))
+}
+
+// checkFiles: the CDI spec of a claim has the CDI devices of the answer, and each names the devices of its
+// containers.
+func (s *Simulation) checkFiles(c *claim) {
+	named, err := s.read(c)
+	if err != nil {
+		s.wrong(wrongFiles, "%s: %v", c, err)
+		return
+	}
+	known := s.known()
+	c.seen = nil
+	for _, name := range c.answered {
+		device, own := strings.CutPrefix(name, cdiKind+"=")
+		if !own {
+			continue
+		}
+		want, got := devicesOf(known, name), named[device]
+		if !slices.Equal(want, got) {
+			s.wrong(wrongFiles, "%s: CDI device %s has %v, want %v", c, device, got, want)
+		}
+		c.seen = append(c.seen, got...)
+	}
+}
+
+// devicesOf returns the GPUs and VFs of the containers with a CDI device, sorted.
+func devicesOf(known []claims.Claim, cdi string) []string {
+	group := ""
+	for _, c := range known {
+		for _, d := range c.Devices {
+			if slices.Contains(d.CDI, cdi) {
+				group = d.Group
+			}
+		}
+	}
+	devices := map[string]bool{}
+	for _, c := range known {
+		for _, d := range c.Devices {
+			for _, id := range slices.Concat(d.GPUs, d.VFs) {
+				if d.Group == group {
+					devices[id] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(devices))
+}
+
+// read returns the GPUs and VFs that the CDI spec of a claim names, by CDI device.
+func (s *Simulation) read(c *claim) (map[string][]string, error) {
+	content, err := os.ReadFile(s.specPath(c))
+	if err != nil {
+		return nil, fmt.Errorf("read the CDI spec: %w", err)
+	}
+	var spec specs.Spec
+	if err := json.Unmarshal(content, &spec); err != nil {
+		return nil, fmt.Errorf("decode the CDI spec: %w", err)
+	}
+	named := map[string][]string{}
+	for _, device := range spec.Devices {
+		var ids []string
+		for _, variable := range device.ContainerEdits.Env {
+			name, value, _ := strings.Cut(variable, "=")
+			if name == hardware.GPUVariable || name == "PCIDEVICE_NVIDIA_COM_VF" {
+				ids = append(ids, strings.Split(value, ",")...)
+			}
+		}
+		slices.Sort(ids)
+		named[device.Name] = ids
+		for _, mount := range device.ContainerEdits.Mounts {
+			if _, err := os.Stat(mount.HostPath); err != nil {
+				return nil, fmt.Errorf("mount of CDI device %s: %w", device.Name, err)
+			}
+		}
+	}
+	return named, nil
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/dra"
+	"github.com/tandem-k8s/tandem/dra/claims"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/disk"
+)
+
+// Promises in every weather, and the texts of their breaches.
+const (
+	// twoOwners: a GPU or VF is prepared for one claim at a time, counts for one claim in the checkpoint, and is
+	// not a device of a pod from before the migration.
+	twoOwners = "a device is prepared for two claims"
+	// notKept: a claim whose Prepare was answered with success stays prepared, with the same devices, until
+	// Unprepare is called.
+	notKept = "a prepared claim is not prepared any more"
+	// otherAnswer: a repeated Prepare has the same answer.
+	otherAnswer = "a repeated Prepare has another answer"
+	// wrongFiles: the CDI spec of a prepared claim is there, and names the devices of the claim's containers.
+	wrongFiles = "the CDI spec of a prepared claim is wrong"
+	// brokenContract: answers obey the kubelet's contract.
+	brokenContract = "an answer breaks the kubelet's contract"
+	// lateEnd: the driver ends within the time that Kubernetes gives a pod.
+	lateEnd = "the driver does not end in time"
+	// foreignChanged: files and slices of another driver or node, and the status of another driver's devices, do
+	// not change.
+	foreignChanged = "something foreign is changed"
+)
+
+// Promises in a calm.
+const (
+	// refused: each Prepare of claims with published devices succeeds.
+	refused = "Prepare fails in a calm"
+	// notFreed: each Unprepare succeeds.
+	notFreed = "Unprepare fails in a calm"
+	// died: the driver does not end.
+	died = "the driver ends in a calm"
+	// leftClaim: a claim that was unprepared, or is gone with its pod, is free.
+	leftClaim = "a claim that is gone is still prepared"
+	// leftFile: no files pile up: only files of prepared claims are there.
+	leftFile = "a file is left behind"
+	// wrongSlices: the published slices have what the node has, and taints of what others hold.
+	wrongSlices = "the published slices are wrong"
+	// wrongStatus: the status of a prepared claim has the claim's devices.
+	wrongStatus = "the status of a claim lacks a device"
+)
+
+// known returns the claims of the checkpoint.
+func (s *Simulation) known() []claims.Claim {
+	known, err := s.preparer().Prepared()
+	if err != nil {
+		s.wrong(notKept, "%v", err)
+	}
+	return known
+}
+
+// preparer returns a reader of the checkpoint.
+func (n *Node) preparer() *claims.Preparer {
+	return claims.New(claims.Options{Dir: dra.PluginDir(n.kubeletDir())})
+}
+
+// held returns the claims that have to stay prepared, each once.
+func (s *Simulation) held() (held []*claim) {
+	for _, p := range s.pods {
+		for _, c := range p.claims {
+			if c.holds() && !slices.Contains(held, c) {
+				held = append(held, c)
+			}
+		}
+	}
+	return held
+}
+
+// checkAlways checks the promises in every weather.
+func (s *Simulation) checkAlways() {
+	known := s.known()
+	s.checkOwners(known)
+	s.checkContainers()
+	for _, c := range s.held() {
+		s.checkKept(c, known)
+		if c.restored {
+			s.checkFiles(c)
+		}
+	}
+	if changed := s.foreign.changed(s.server); changed != "" {
+		s.wrong(foreignChanged, "%s", changed)
+	}
+}
+
+// checkOwners: each device counts for one claim.
+func (s *Simulation) checkOwners(known []claims.Claim) {
+	owners := s.old.holders()
+	for _, c := range known {
+		for _, d := range c.Devices {
+			for _, id := range append(slices.Concat(d.GPUs, d.VFs), d.Token) {
+				self := fmt.Sprintf("%s (%s)", c, c.UID)
+				if owner := owners[id]; owner != "" && owner != self && id != "" {
+					s.wrong(twoOwners, "%s of %s and %s", id, owner, self)
+				}
+				owners[id] = self
+			}
+		}
+	}
+}
+
+// checkContainers: containers of pods without a common claim have no common device, by their CDI specs.
+func (s *Simulation) checkContainers() {
+	owners := map[string]*pod{}
+	for _, p := range s.pods {
+		for _, c := range p.claims {
+			if !c.holds() {
+				continue
+			}
+			for _, id := range c.seen {
+				if o := owners[id]; o != nil && o != p && !slices.Contains(o.claims, c) {
+					s.wrong(twoOwners, "%s of %s and %s", id, o, p)
+				}
+				owners[id] = p
+			}
+		}
+	}
+}
+
+// checkKept: a claim is prepared, with its devices.
+func (s *Simulation) checkKept(c *claim, known []claims.Claim) {
+	i := slices.IndexFunc(known, func(k claims.Claim) bool { return k.UID == c.uid })
+	if i < 0 {
+		s.wrong(notKept, "%s", c)
+		return
+	}
+	var devices, gpus []string
+	vfs := 0
+	for _, d := range known[i].Devices {
+		devices, gpus, vfs = append(devices, d.Device), append(gpus, d.GPUs...), vfs+len(d.VFs)
+	}
+	if !slices.Equal(devices, c.devices) || !slices.Equal(gpus, c.gpus) || vfs != c.vfs {
+		s.wrong(notKept, "%s with GPUs %v and %d VFs has %v with GPUs %v and %d VFs", c, c.gpus, c.vfs, devices,
+			gpus, vfs)
+	}
+}
+
+// checkPrepare: in a calm Prepare succeeds.
+func (s *Simulation) checkPrepare(p *pod, err error) {
+	if s.judging {
+		s.wrong(refused, "%s %v: %v", p, p.claims, err)
+	}
+}
+
+// checkUnprepare: in a calm Unprepare succeeds.
+func (s *Simulation) checkUnprepare(p *pod, err error) {
+	if s.judging {
+		s.wrong(notFreed, "%s %v: %v", p, p.claims, err)
+	}
+}
+
+// checkAlive: in a calm the driver does not end.
+func (s *Simulation) checkAlive(err error) {
+	if s.judging {
+		s.wrong(died, "%v", err)
+	}
+}
+
+// grace is the time that Kubernetes gives a pod by default, less a reserve.
+const grace = 20 * time.Second
+
+// finish ends a process in order, and judges the time.
+func (s *Simulation) finish(p *process) error {
+	began := time.Now()
+	err := s.Node.finish(p)
+	if took := time.Since(began); took > grace {
+		s.wrong(lateEnd, "%s takes %s", p.uid, took)
+	}
+	return err
+}
+
+// orphaned reports whether a claim is prepared that no pod has.
+func (s *Simulation) orphaned() bool { return len(s.orphans()) > 0 }
+
+// orphans returns the claims that are prepared although no pod has them.
+func (s *Simulation) orphans() (orphans []claims.Claim) {
+	its := map[types.UID]bool{}
+	for _, p := range s.pods {
+		for _, c := range p.claims {
+			its[c.uid] = its[c.uid] || !p.forgotten
+		}
+	}
+	return slices.DeleteFunc(s.known(), func(c claims.Claim) bool { return its[c.UID] })
+}
+
+// checkCalm checks the promises in a calm.
+func (s *Simulation) checkCalm() {
+	for _, c := range s.orphans() {
+		s.wrong(leftClaim, "%s (%s)", c, c.UID)
+	}
+	for _, p := range s.living() {
+		for _, c := range p.claims {
+			if !c.prepared {
+				s.wrong(refused, "%s waits for %s", p, c)
+			}
+		}
+	}
+	for _, c := range s.held() {
+		c.restored = true
+		s.checkStatus(c)
+	}
+	s.checkAlways()
+	s.checkLeft()
+	s.checkSlices()
+}
+
+// checkStatus: the status of a claim has the devices of the driver, and still those of another driver.
+func (s *Simulation) checkStatus(c *claim) {
+	o := s.server.claim(namespace, c.name)
+	if o == nil || o.UID != c.uid {
+		return
+	}
+	told, others := []string{}, 0
+	for _, d := range o.Status.Devices {
+		if d.Driver == pool.Driver {
+			told = append(told, d.Device)
+		} else {
+			others++
+		}
+	}
+	if !slices.Equal(told, c.devices) {
+		s.wrong(wrongStatus, "%s: %v", c, told)
+	}
+	for _, result := range o.Status.Allocation.Devices.Results {
+		if result.Driver != pool.Driver && others != 1 {
+			s.wrong(foreignChanged, "the status of %s for %s", c, result.Driver)
+		}
+	}
+}
+
+// checkLeft: only the files of prepared claims are there.
+func (s *Simulation) checkLeft() {
+	known := s.known()
+	pluginDir := dra.PluginDir(s.kubeletDir())
+	for _, dir := range []string{pluginDir, s.cdiDir(), s.pairsDir(), s.path("devinfo"), s.runDir()} {
+		if left := disk.Leftovers(dir); len(left) > 0 {
+			s.wrong(leftFile, "temporary files %v", left)
+		}
+	}
+	its := func(name string) bool {
+		return slices.ContainsFunc(known, func(c claims.Claim) bool {
+			return strings.Contains(name, string(c.UID)+"-") ||
+				strings.HasSuffix(name, "_"+string(c.UID)+".json")
+		})
+	}
+	for _, dir := range []string{s.cdiDir(), s.pairsDir()} {
+		for _, name := range names(dir) {
+			if _, foreign := s.foreign.files[filepath.Join(dir, name)]; !foreign && !its(name) {
+				s.wrong(leftFile, "%s", name)
+			}
+		}
+	}
+	expected := []string{claims.FileName, "claims.lock", "serialize.lock"}
+	for _, name := range names(pluginDir) {
+		if !slices.Contains(expected, name) {
+			s.wrong(leftFile, "%s", name)
+		}
+	}
+}
+
+// names returns the names in a folder.
+func names(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir) // none without the folder
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// namespace is the namespace of all pods.
+const namespace = "team"
+
+// pod is a pod of the node.
+type pod struct {
+	name      string
+	uid       types.UID
+	claims    []*claim
+	deleted   bool // the API server has no object any more
+	ending    bool // the kubelet has to unprepare the claims
+	forgotten bool // the kubelet does not know the pod any more
+}
+
+func (p *pod) String() string { return fmt.Sprintf("%s (%s)", p.name, p.uid) }
+
+// claim is a claim of a pod, or of several.
+type claim struct {
+	name    string
+	uid     types.UID
+	shared  bool
+	devices []string // allocated
+	gpus    []string // of the devices
+	vfs     int      // number of VFs
+	ids     []string // GPUs and VFs of the devices, as published
+	seen    []string // GPUs and VFs of its containers, by the CDI spec
+
+	prepared bool     // the kubelet knows the answer
+	answered []string // CDI devices of the last successful Prepare; nil for none
+	released bool     // Unprepare was called
+	freed    bool     // Unprepare was answered with success
+	restored bool     // the files were checked since the last loss of the folders in memory
+}
+
+func (c *claim) String() string { return fmt.Sprintf("%s (%s) with %v", c.name, c.uid, c.devices) }
+
+// holds reports whether the claim has to stay prepared.
+func (c *claim) holds() bool { return c.answered != nil && !c.released }
+
+// shape is a pod's claims, each with its requests.
+type shape struct {
+	claims [][]want
+	apart  bool // each claim has a container of its own
+}
+
+var shapes = []shape{
+	{claims: [][]want{{{pool.Pair, 1}}}},
+	{claims: [][]want{{{pool.Pair, 2}}}},
+	{claims: [][]want{{{pool.GPU, 1}}}},
+	{claims: [][]want{{{pool.VF, 1}}}},
+	{claims: [][]want{{{pool.GPU, 1}, {pool.VF, 1}}}},
+	{claims: [][]want{{{pool.GPU, 2}, {pool.VF, 2}}}},
+	{claims: [][]want{{{pool.Pair, 1}}, {{pool.VF, 1}}}},
+	{claims: [][]want{{{pool.Pair, 1}}, {{pool.Pair, 1}}}, apart: true},
+	{claims: [][]want{{{pool.Pair, 1}, {pool.Pair, 1}, {pool.VF, 1}}}},
+}
+
+// freeName returns a pod's name that the API server does not have: names are used again.
+func (n *Node) freeName() string {
+	for i := 0; ; i++ {
+		name := fmt.Sprint("train-", i)
+		if !slices.ContainsFunc(n.pods, func(p *pod) bool { return p.name == name && !p.deleted }) {
+			return name
+		}
+	}
+}
+
+// arrive makes a pod whose claims are allocated; nil without enough devices.
+func (n *Node) arrive(random *rand.Rand) *pod {
+	n.made++
+	p := &pod{name: n.freeName(), uid: types.UID(fmt.Sprint("pod-", n.made))}
+	if c := n.shareable(random); c != nil {
+		p.claims = []*claim{c}
+		n.add(p, false)
+		return p
+	}
+	of := shapes[random.IntN(len(shapes))]
+	shared := len(of.claims) == 1 && random.IntN(4) == 0
+	offered := n.offer()
+	if offered == nil {
+		return nil
+	}
+	var made []*resourceapi.ResourceClaim
+	for i, wants := range of.claims {
+		c := &claim{
+			name: fmt.Sprint(p.name, "-claim-", i), uid: types.UID(fmt.Sprint("claim-", n.made, "-", i)),
+			shared: shared,
+		}
+		if shared {
+			c.name = fmt.Sprint("shared-", n.made)
+		}
+		o := c.allocate(offered, wants, random.IntN(6) == 0)
+		if o == nil {
+			return nil
+		}
+		if !shared {
+			o.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: p.name, UID: p.uid}}
+		}
+		p.claims, made = append(p.claims, c), append(made, o)
+	}
+	n.server.edit(func() {
+		for _, o := range made {
+			n.server.put(claimPath(namespace, o.Name), o)
+		}
+	})
+	n.add(p, of.apart)
+	return p
+}
+
+// shareable returns a shared claim of a running pod, by chance; nil for none.
+func (n *Node) shareable(random *rand.Rand) *claim {
+	if random.IntN(4) > 0 {
+		return nil
+	}
+	for _, p := range n.pods {
+		if c := p.claims[0]; c.shared && c.holds() && c.prepared && !p.ending && !p.deleted {
+			return c
+		}
+	}
+	return nil
+}
+
+// allocate returns the claim's object with devices, nil without enough devices.
+func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.ResourceClaim {
+	o := &resourceapi.ResourceClaim{
+		TypeMeta: claimType, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.name, UID: c.uid},
+		Status: resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{}},
+	}
+	add := func(request, driver, device string) {
+		results := &o.Status.Allocation.Devices.Results
+		*results = append(*results, resourceapi.DeviceRequestAllocationResult{
+			Request: request, Driver: driver, Pool: nodeName, Device: device,
+		})
+	}
+	for i, w := range wants {
+		request := fmt.Sprint("r", i)
+		o.Spec.Devices.Requests = append(o.Spec.Devices.Requests, resourceapi.DeviceRequest{
+			Name: request, Exactly: &resourceapi.ExactDeviceRequest{
+				DeviceClassName: string(w.of) + "." + pool.Driver, Count: int64(w.count),
+			},
+		})
+		found, ok := from.allocate(w)
+		if !ok {
+			return nil
+		}
+		for _, device := range found {
+			add(request, pool.Driver, device.Name)
+			c.devices = append(c.devices, device.Name)
+			c.ids = append(c.ids, attribute(device, pool.AttributeGPU), attribute(device, pool.AttributeVF))
+			if w.of != pool.VF {
+				c.gpus = append(c.gpus, attribute(device, pool.AttributeGPU))
+			}
+			if w.of != pool.GPU {
+				c.vfs++
+			}
+		}
+	}
+	if others {
+		add("other", otherDriver, "device-0")
+		o.Status.Devices = []resourceapi.AllocatedDeviceStatus{{
+			Driver: otherDriver, Pool: nodeName, Device: "device-0",
+		}}
+	}
+	return o
+}
+
+// add adds a pod to the API server and the kubelet.
+func (n *Node) add(p *pod, apart bool) {
+	n.pods = append(n.pods, p)
+	n.server.addPod(p.describe(apart))
+	n.reserve(p)
+}
+
+// reserve reserves the pod's claims for the pod.
+func (n *Node) reserve(p *pod) {
+	n.server.edit(func() {
+		for _, c := range p.claims {
+			path := claimPath(namespace, c.name)
+			o, ok := n.server.objects[path].(*resourceapi.ResourceClaim)
+			if !ok {
+				continue
+			}
+			o = o.DeepCopy()
+			o.Status.ReservedFor = append(o.Status.ReservedFor, resourceapi.ResourceClaimConsumerReference{
+				Resource: "pods", Name: p.name, UID: p.uid,
+			})
+			n.server.put(path, o)
+		}
+	})
+}
+
+// describe returns the pod's object.
+func (p *pod) describe(apart bool) *corev1.Pod {
+	o := &corev1.Pod{
+		TypeMeta: podType, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.name, UID: p.uid},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+	}
+	for i, c := range p.claims {
+		name := fmt.Sprint("claim-", i)
+		o.Spec.ResourceClaims = append(o.Spec.ResourceClaims, corev1.PodResourceClaim{
+			Name: name, ResourceClaimName: &c.name,
+		})
+		if i > 0 && apart {
+			o.Spec.Containers = append(o.Spec.Containers, corev1.Container{Name: fmt.Sprint("side-", i)})
+		}
+		of := &o.Spec.Containers[len(o.Spec.Containers)-1]
+		of.Resources.Claims = append(of.Resources.Claims, corev1.ResourceClaim{Name: name})
+	}
+	return o
+}
+
+// remove removes a pod from the API server, and the claims that no other pod uses.
+func (n *Node) remove(p *pod) {
+	p.deleted = true
+	n.server.edit(func() {
+		s := n.server
+		if o := s.objects[podPath(namespace, p.name)]; o != nil && o.GetUID() == p.uid {
+			s.remove(podPath(namespace, p.name))
+		}
+		for _, c := range p.claims {
+			path := claimPath(namespace, c.name)
+			o, ok := s.objects[path].(*resourceapi.ResourceClaim)
+			switch {
+			case !ok || o.UID != c.uid:
+			case n.isUsed(c, p):
+				o = o.DeepCopy()
+				o.Status.ReservedFor = slices.DeleteFunc(o.Status.ReservedFor,
+					func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == p.uid })
+				s.put(path, o)
+			default:
+				s.remove(path)
+			}
+		}
+	})
+}
+
+// isUsed reports whether another pod with an object uses a claim.
+func (n *Node) isUsed(c *claim, by *pod) bool {
+	return slices.ContainsFunc(n.pods, func(p *pod) bool {
+		return p != by && !p.deleted && slices.Contains(p.claims, c)
+	})
+}

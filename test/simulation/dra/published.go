@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/simulation/hardware"
+)
+
+// checkSlices: the published slices are those of the machine, the prepared claims and the holders of the
+// moment, and all GPUs that the node has and no pod outside holds can be allocated.
+func (s *Simulation) checkSlices() {
+	machine, err := s.machine()
+	if err != nil {
+		s.wrong(wrongSlices, "%v", err)
+		return
+	}
+	bound, inUse, err := s.preparer().Bound()
+	if err != nil {
+		s.wrong(wrongSlices, "%v", err)
+		return
+	}
+	want := pool.Build(machine, pool.Options{
+		Counters: s.options.Counters, Taints: s.options.Taints, VFsPerPF: vfsPerPF, Bound: bound, InUse: inUse,
+	}).Slices
+	got := s.server.published()
+	if len(got) != max(1, len(want)) {
+		s.wrong(wrongSlices, "%d slices, want %d", len(got), len(want))
+		return
+	}
+	for i, slice := range want {
+		if difference := differ(slice, got[i].Spec); difference != "" {
+			s.wrong(wrongSlices, "%s: %s", got[i].Name, difference)
+		}
+	}
+	s.checkGPUs(got)
+}
+
+// machine returns the devices of the node with their holders, as found now.
+func (s *Simulation) machine() (inventory.Machine, error) {
+	gpus, err := gpu.Discover(hardware.Backend{Machine: s.hardware}, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return inventory.Machine{}, err
+	}
+	disk := file.Disk{Open: func(string) (file.Folder, error) { return nil, errRefused }}
+	log := slog.New(slog.DiscardHandler)
+	vfs, err := s.hardware.VFs(s.kubeletDir(), s.runDir(), s.path("pools.json"), disk, log)
+	if err != nil {
+		return inventory.Machine{}, err
+	}
+	found, links, _ := gpus.All()
+	pools, _ := vfs.All()
+	machine := inventory.New(inventory.Sources{
+		Sys: s.hardware, Tree: s.hardware.Present(), GPUs: found, Links: links, Pools: pools,
+	})
+	holders := s.old.holders()
+	for i := range machine.GPUs {
+		machine.GPUs[i].Held = holders[machine.GPUs[i].ID]
+	}
+	for i := range machine.VFs {
+		machine.VFs[i].Held = holders[machine.VFs[i].ID]
+	}
+	return machine, nil
+}
+
+// differ names a difference between a slice and its published form; "" for none.
+func differ(want pool.Slice, got resourceapi.ResourceSliceSpec) string {
+	if text(want.SharedCounters) != text(got.SharedCounters) {
+		return fmt.Sprintf("counters %s, want %s", text(got.SharedCounters), text(want.SharedCounters))
+	}
+	if has, wants := deviceNames(got.Devices), deviceNames(want.Devices); !slices.Equal(has, wants) {
+		return fmt.Sprintf("devices %v, want %v", has, wants)
+	}
+	for i, device := range want.Devices {
+		published := *got.Devices[i].DeepCopy()
+		for j := range published.Taints {
+			published.Taints[j].TimeAdded = nil
+		}
+		for name, value := range map[string][2]string{
+			"attributes": {text(published.Attributes), text(device.Attributes)},
+			"taints":     {text(published.Taints), text(device.Taints)},
+			"counters":   {text(published.ConsumesCounters), text(device.ConsumesCounters)},
+			"device":     {text(published), text(device)},
+		} {
+			if value[0] != value[1] && name != "device" {
+				return fmt.Sprintf("%s with %s %s, want %s", device.Name, name, value[0], value[1])
+			}
+		}
+	}
+	return ""
+}
+
+// deviceNames returns the names of devices.
+func deviceNames(devices []resourceapi.Device) (names []string) {
+	for _, device := range devices {
+		names = append(names, device.Name)
+	}
+	return names
+}
+
+// text returns a value for a comparison.
+func text(value any) string {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content)
+}
+
+// checkGPUs: the GPUs of devices without taints are those of the machine that no pod has from a device
+// plugin.
+func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
+	want, got := map[string]bool{}, map[string]bool{}
+	holders := s.old.holders()
+	found, _ := s.hardware.GPUs()
+	for _, d := range found {
+		if id := d.Address.String(); holders[id] == "" {
+			want[id] = true
+		}
+	}
+	for _, slice := range published {
+		for _, device := range slice.Spec.Devices {
+			if id := attribute(&device, pool.AttributeGPU); id != "" && len(device.Taints) == 0 {
+				got[id] = true
+			}
+		}
+	}
+	if !maps.Equal(want, got) {
+		s.wrong(wrongSlices, "GPUs %v can be allocated, want %v", slices.Sorted(maps.Keys(got)),
+			slices.Sorted(maps.Keys(want)))
+	}
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/disk"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
+)
+
+// Chances of faults during a storm, for each call or step.
+const (
+	chanceOfCallFault = 0.4
+	chanceOfServer    = 0.2
+	chanceOfReturn    = 0.4
+	chanceOfRecords   = 0.1
+	chanceOfDeath     = 0.06
+	chanceOfStart     = 0.6
+	chanceOfReplaced  = 0.06
+	chanceOfPower     = 0.02
+	chanceOfHardware  = 0.08
+	chanceOfKubelet   = 0.05
+	chanceOfForce     = 0.3
+	chanceOfForgotten = 0.15
+	chanceOfLostFile  = 0.05
+	chanceOfOldEnd    = 0.05
+)
+
+// strikes reports whether a fault happens.
+func (s *Simulation) strikes(chance float64) bool { return s.raging && s.faults.Float64() < chance }
+
+// callFault is a kind of fault of a call.
+type callFault string
+
+// Kinds of faults of calls.
+const (
+	lostQuestion callFault = "a question to the driver is lost"
+	lostAnswer   callFault = "an answer of the driver is lost"
+	doubled      callFault = "a question to the driver comes twice"
+	givenUp      callFault = "the kubelet gives a call up"
+	killBefore   callFault = "the driver is killed before it has a question"
+	killAfter    callFault = "the driver is killed before its answer arrives"
+	killRequest  callFault = "the driver is killed at a request to the API server"
+	diskFault    callFault = "a step on the disk fails, or kills the driver"
+)
+
+var callFaults = []callFault{
+	lostQuestion, lostAnswer, doubled, givenUp, killBefore, killAfter, killRequest,
+	diskFault, diskFault, diskFault,
+}
+
+var errLost = errors.New("the answer is lost")
+
+// fail makes a call, by chance with a fault.
+func (s *Simulation) fail(ctx context.Context, p *process, ask func(context.Context) error) error {
+	if !s.strikes(chanceOfCallFault) {
+		return ask(ctx)
+	}
+	fault := callFaults[s.faults.IntN(len(callFaults))]
+	s.note(string(fault))
+	switch fault {
+	case lostQuestion:
+		return errLost
+	case doubled:
+		_ = ask(ctx)
+	case givenUp:
+		short, cancel := context.WithTimeout(ctx, time.Duration(s.faults.IntN(8_000))*time.Microsecond)
+		defer cancel()
+		return ask(short)
+	case killBefore:
+		p.kill()
+		synctest.Wait()
+	case killRequest:
+		p.aim = &aim{kinds[s.faults.IntN(len(kinds))], s.faults.IntN(2) == 0}
+	case diskFault:
+		s.disk.At(1+s.faults.IntN(30), disk.Faults[s.faults.IntN(len(disk.Faults))])
+		defer func() {
+			synctest.Wait()
+			if struck := s.disk.Struck(); struck != disk.Nothing {
+				s.happened["a step on the disk: "+struck.String()]++
+			}
+		}()
+	case lostAnswer, killAfter:
+		s.deaf = true
+		defer func() { s.deaf = false }()
+		_ = ask(ctx)
+		if fault == killAfter {
+			p.kill()
+			synctest.Wait()
+		}
+		return errLost
+	}
+	return ask(ctx)
+}
+
+// rage begins a storm.
+func (s *Simulation) rage() {
+	s.trace("a storm begins")
+	s.raging = true
+}
+
+// strike lets faults between two calls happen.
+func (s *Simulation) strike() error {
+	s.disturbServer()
+	if s.strikes(chanceOfRecords) {
+		s.note("the kubelet's records change")
+		s.old.disturb(s.faults.IntN(2) == 0, time.Duration(s.faults.IntN(7_000))*time.Millisecond)
+	}
+	if s.strikes(chanceOfOldEnd) {
+		if name := s.old.end(); name != "" {
+			s.trace("%s ends", name)
+		}
+	}
+	for _, happen := range []func() error{
+		s.killSome, s.reviveSome, s.changeHardware, s.losePowerSometimes, s.loseFile,
+	} {
+		if err := happen(); err != nil {
+			return err
+		}
+	}
+	if s.strikes(chanceOfKubelet) {
+		s.note("the kubelet starts anew")
+		s.restartKubelet()
+	}
+	return nil
+}
+
+// disturbServer begins or ends a trouble of the API server.
+func (s *Simulation) disturbServer() {
+	switch {
+	case s.strikes(chanceOfReturn):
+		s.server.heal()
+	case !s.strikes(chanceOfServer):
+	default:
+		switch s.faults.IntN(4) {
+		case 0:
+			s.note("the API server is away")
+			s.server.leave(false)
+		case 1:
+			s.note("the API server does not answer")
+			s.server.leave(true)
+		case 2:
+			s.note("watches are late")
+			s.server.fallBehind()
+		default:
+			s.note("watches are cut")
+			s.server.cut()
+		}
+	}
+}
+
+// killSome kills a process, or stops one in order.
+func (s *Simulation) killSome() error {
+	if !s.strikes(chanceOfDeath) || len(s.processes) == 0 {
+		return nil
+	}
+	p := s.processes[s.faults.IntN(len(s.processes))]
+	if s.faults.IntN(3) == 0 {
+		s.note("the driver ends")
+		return s.finish(p)
+	}
+	s.note("the driver is killed")
+	s.trace("%s is killed", p.uid)
+	p.kill()
+	_ = s.reap()
+	return nil
+}
+
+// reviveSome starts a process if none runs, by chance with a fault of the disk, or a second one.
+func (s *Simulation) reviveSome() error {
+	switch first := s.newest(); {
+	case first == nil && s.strikes(chanceOfStart):
+		if s.strikes(chanceOfCallFault) {
+			s.note("a step on the disk fails, or kills the driver, at its start")
+			s.disk.At(1+s.faults.IntN(20), disk.Faults[s.faults.IntN(len(disk.Faults))])
+		}
+		err := s.begin()
+		s.disk.Restart()
+		return err
+	case first != nil && s.options.Rolling && s.strikes(chanceOfReplaced):
+		s.note("the driver is replaced while it runs")
+		if err := s.begin(); err != nil {
+			return err
+		}
+		seeds.Sleep(time.Duration(s.faults.IntN(20_000)) * time.Millisecond)
+		if first.lives() && s.faults.IntN(2) == 0 {
+			return s.finish(first)
+		}
+	}
+	return nil
+}
+
+// begin starts a process, and waits until it serves if nothing hinders it.
+func (s *Simulation) begin() error {
+	p, err := s.start()
+	if err != nil {
+		return err
+	}
+	s.trace("%s starts", p.uid)
+	seeds.Sleep(time.Second + time.Duration(s.faults.IntN(1_000_000))*time.Microsecond)
+	if failed := s.reap(); failed != nil {
+		s.checkAlive(failed)
+	}
+	return nil
+}
+
+func (s *Simulation) changeHardware() error {
+	if !s.strikes(chanceOfHardware) {
+		return nil
+	}
+	what, err := s.hardware.Disturb(s.faults)
+	if what != "" {
+		s.note(what)
+	}
+	seeds.Sleep(writing)
+	return err
+}
+
+// losePowerSometimes ends and starts the machine: all claims are prepared again.
+func (s *Simulation) losePowerSometimes() error {
+	if !s.strikes(chanceOfPower) {
+		return nil
+	}
+	s.note("the machine loses power")
+	if err := s.losePower(); err != nil {
+		return err
+	}
+	for _, p := range s.pods {
+		for _, c := range p.claims {
+			c.restored = false
+		}
+	}
+	s.restartKubelet()
+	return nil
+}
+
+// loseFile removes a CDI spec of a claim: somebody tidies up.
+func (s *Simulation) loseFile() error {
+	if !s.strikes(chanceOfLostFile) {
+		return nil
+	}
+	s.disk.Settle()
+	files, err := filepath.Glob(filepath.Join(s.cdiDir(), "tandem.dev-*"))
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	slices.Sort(files)
+	file := files[s.faults.IntN(len(files))]
+	s.note("a CDI spec is lost")
+	s.trace("%s is lost", filepath.Base(file))
+	for _, p := range s.pods {
+		for _, c := range p.claims {
+			if s.specPath(c) == file {
+				c.restored = false
+			}
+		}
+	}
+	err = os.Remove(file)
+	seeds.Sleep(repairing)
+	return err
+}
+
+// Times of a calm: until the files, the published data and the kubelet's records are up to date; and until
+// claims that nobody knows are released.
+const (
+	recovery = 65 * time.Second
+	look     = 25 * time.Second // of two looks at the kubelet's records
+	writing  = time.Second      // of the slices after a change
+	// repairing is the time of a repair of the files. A fault of the disk is planned for a call: no repair may
+	// make steps of its own during a call, because the order of both is random.
+	repairing = 11 * time.Second
+	patience  = 30 * time.Minute
+)
+
+// settle ends the storm, and waits until all parts work again.
+func (s *Simulation) settle() error {
+	s.trace("the storm ends")
+	s.raging = false
+	s.server.heal()
+	s.old.disturb(false, 0)
+	s.hardware.Heal()
+	if !s.options.PodsAPI { // such a kubelet names pods to nobody that have ended before the driver started
+		if err := s.old.write(); err != nil {
+			return err
+		}
+	}
+	if err := s.settleProcesses(); err != nil {
+		return err
+	}
+	seeds.Sleep(recovery)
+	s.register()
+	s.settleClaims()
+	for began := time.Now(); s.orphaned() && time.Since(began) < patience; {
+		seeds.Sleep(time.Minute)
+	}
+	s.pods = slices.DeleteFunc(s.pods, func(p *pod) bool { return p.forgotten })
+	s.settleClaims()
+	seeds.Sleep(recovery)
+	return nil
+}
+
+// settleProcesses leaves one process: the newest, or by chance a new one.
+func (s *Simulation) settleProcesses() error {
+	s.bury()
+	newest, anew := s.newest(), s.faults.IntN(2) == 0
+	for _, p := range slices.Clone(s.processes) {
+		if p == newest && !anew {
+			continue
+		}
+		if err := s.finish(p); err != nil {
+			return fmt.Errorf("end the storm: %w", err)
+		}
+	}
+	if len(s.processes) > 0 {
+		return nil
+	}
+	return s.begin()
+}
+
+// settleClaims lets the kubelet work off all pods, and ends pods whose devices are gone, or are devices of
+// another claim: the scheduler knows nothing of the parts of a device that is not published at the moment,
+// and allocates the parts again.
+func (s *Simulation) settleClaims() {
+	for range 3 {
+		s.register()
+		s.work()
+		seeds.Sleep(5 * time.Second)
+	}
+	usable := map[string]bool{}
+	for _, slice := range s.server.published() {
+		for _, device := range slice.Spec.Devices {
+			usable[device.Name] = len(device.Taints) == 0
+		}
+	}
+	for _, p := range s.pods {
+		isOver := func(c *claim) bool { return !allIn(c.devices, usable) || !c.prepared && s.isTaken(c) }
+		if slices.ContainsFunc(p.claims, isOver) {
+			s.trace("%s ends: its devices are gone", p)
+			p.ending = true
+		}
+	}
+	s.work()
+}
+
+// isTaken reports whether a part of a claim's devices is prepared for another claim.
+func (s *Simulation) isTaken(c *claim) bool {
+	for _, k := range s.known() {
+		for _, d := range k.Devices {
+			for _, id := range append(slices.Concat(d.GPUs, d.VFs), d.Token) {
+				if k.UID != c.uid && id != "" && slices.Contains(c.ids, id) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func allIn(names []string, set map[string]bool) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !set[name] })
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seeds
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Report is the result of a run.
+type Report struct {
+	Seed       uint64
+	Of         string // the node, and numbers besides those below, for people
+	Test       string // package and test that repeat the run: "./test/simulation -run '^TestNode$'"
+	Steps      int    // until the end or the violation
+	Admissions int
+	Faults     map[string]int // by kind
+	Sum        uint64         // of all events
+	Violation  string         // the broken promise; "" for none
+	Events     []string       // in order
+}
+
+// String returns the report for people, the same for the same seed.
+func (r *Report) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "seed %d, %s: %d steps, %d admissions, events %016x", r.Seed, r.Of, r.Steps, r.Admissions,
+		r.Sum)
+	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
+		fmt.Fprintf(&text, "\n  %6d  %s", r.Faults[kind], kind)
+	}
+	if r.Violation != "" {
+		fmt.Fprintf(&text, "\nVIOLATION after %d steps, the shortest prefix that fails: %s\n", r.Steps, r.Violation)
+		fmt.Fprintf(&text, "Repeat: go test %s -admissions=1 -seed=%d\n%s", r.Test, r.Seed, &Story{lines: r.Events})
+	}
+	return text.String()
+}

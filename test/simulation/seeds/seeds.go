@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seeds
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/scale"
+)
+
+var (
+	admissions = flag.Int("admissions", 0, "admissions of a simulation, over all seeds; 0 for its default")
+	firstSeed  = flag.Uint64("seed", 1, "first seed of a simulation")
+	verbose    = flag.Bool("story", false, "write the logs of a simulation to standard error")
+)
+
+// Log returns the log of a simulation's product code.
+func Log() *slog.Logger {
+	if *verbose {
+		return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// Bubble runs a function with an empty directory, in a bubble of package synctest. The name of the directory
+// is short, for socket paths.
+func Bubble(t *testing.T, run func(dir string) error) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	synctest.Test(t, func(t *testing.T) {
+		if err := run(dir); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Each runs seeds, each with a number of admissions, until all admissions have happened, and logs the
+// numbers.
+func Each(t *testing.T, all, each int, run func(t *testing.T, seed uint64) *Report) {
+	t.Helper()
+	if *admissions > 0 {
+		all = *admissions
+	}
+	sum := sum{faults: map[string]int{}, began: time.Now()}
+	t.Cleanup(func() { t.Log(sum.String()) })
+	for i := range scale.Rounds(max(1, all/each)) {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			report := run(t, seed)
+			sum.add(report)
+			if report.Violation != "" {
+				t.Error(report)
+			}
+		})
+	}
+}
+
+// sum counts the work of all seeds.
+type sum struct {
+	began time.Time
+
+	mu         sync.Mutex
+	admissions int
+	faults     map[string]int
+}
+
+func (s *sum) add(report *Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admissions += report.Admissions
+	for kind, n := range report.Faults {
+		s.faults[kind] += n
+	}
+}
+
+// String returns the numbers for people.
+func (s *sum) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d admissions, %.0f a second; faults:", s.admissions,
+		float64(s.admissions)/time.Since(s.began).Seconds())
+	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
+		fmt.Fprintf(&text, "\n%6d  %s", s.faults[kind], kind)
+	}
+	return text.String()
+}
+
+// Repeat runs a number of seeds, each twice, and compares both runs to the byte.
+func Repeat(t *testing.T, all int, run func(t *testing.T, seed uint64) *Report) {
+	t.Helper()
+	for seed := range uint64(scale.Rounds(all)) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			first, again := run(t, seed), run(t, seed)
+			for i, event := range first.Events {
+				if i >= len(again.Events) || again.Events[i] != event {
+					before := strings.Join(first.Events[max(0, i-10):i], "\n")
+					t.Fatalf("two runs of a seed differ after\n%s\n\n%s\nand\n%s", before, event,
+						again.Events[i:min(i+1, len(again.Events))])
+				}
+			}
+			if again.String() != first.String() {
+				t.Errorf("two runs of a seed differ:\n%s\n\n%s", first, again)
+			}
+		})
+	}
+}
