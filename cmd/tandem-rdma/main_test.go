@@ -227,7 +227,7 @@ func TestDaemonCannotStart(t *testing.T) {
 			"read configuration " + config +
 				": not JSON: line 1: invalid character 'h' looking for beginning of value"},
 		{"wrong type", `{"resourceList": [{"resourceName": "a", "excludeTopology": 1}]}`, 0,
-			"read configuration " + config + `: resource "a": excludeTopology: want true or false, found number`},
+			"read configuration " + config + `: resource "a": excludeTopology: want true, false or "auto", found number`},
 		{"unknown deviceType", `{"resourceList": [{"resourceName": "a", "deviceType": "nic"}]}`, 0,
 			"read configuration " + config +
 				`: resource "a": deviceType "nic" is unknown; want netDevice, accelerator or auxNetDevice`},

@@ -102,12 +102,10 @@ func (p Prepared) request() string {
 
 // holds returns the devices that no other claim may get, including idle ones.
 func (p Prepared) holds() []string {
-	switch {
-	case p.Admin:
+	if p.Admin {
 		return nil
-	default:
-		return append(slices.Clone(p.GPUs), p.vfs()...)
 	}
+	return append(slices.Clone(p.GPUs), p.vfs()...)
 }
 
 // vfs returns the assigned VFs, and the idle VF of a token.

@@ -109,6 +109,7 @@ tandem_devices{resource="amd.com/gpu",state="allocated"} 1
 tandem_devices{resource="amd.com/gpu",state="free"} 2
 tandem_devices{resource="amd.com/gpu",state="unhealthy"} 1
 tandem_devices_stranded{resource="amd.com/gpu"} 1
+tandem_pairs_total{distance="C2C"} 0
 tandem_pairs_total{distance="NODE"} 0
 tandem_pairs_total{distance="PHB"} 1
 tandem_pairs_total{distance="PIX"} 1
