@@ -175,9 +175,9 @@ func TestRefusedDoubleLeavesNothingHeld(t *testing.T) {
 }
 
 // TestDoubleOfAnUnaskedContainer: the kubelet allocates the GPU of a pod's second container without a
-// question, loses sight of the GPU, offers the GPU to another pod, and does not answer List. No List shows the
-// second container, and without a request source only the admission of the first container names the pod: the
-// GPU keeps its owner, and is refused as Get confirms.
+// question, loses sight of the GPU, offers the GPU to another pod, and does not answer List. No List shows
+// the second container, and without a request source only the admission of the first container names the pod:
+// the GPU keeps its owner, and is refused as Get confirms.
 func TestDoubleOfAnUnaskedContainer(t *testing.T) {
 	t.Parallel()
 	a := told(t)

@@ -96,8 +96,8 @@ func (b *treeBuilder) locate(a topology.Address) *spot {
 	return above.direct
 }
 
-// complex returns the root complex of a device, or its C2C complex, which is often that of the previous device. The NUMA node of
-// a root complex is that of its first device with a known node.
+// complex returns the root complex of a device, or its C2C complex, which is often that of the previous
+// device. The NUMA node of a root complex is that of its first device with a known node.
 func (b *treeBuilder) complex(d *topology.Device) *spot {
 	i, name := len(b.complexes)-1, b.tree.Top(d.Address)
 	for i >= 0 && b.complexes[i].name != name {

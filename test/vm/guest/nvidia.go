@@ -61,9 +61,9 @@ func installDriver() error {
 	return machine.Write(driver + "/machine")
 }
 
-// completeContainer mounts the driver's library, its folder in /proc and the device nodes into a new container
-// whose environment names GPUs, like NVIDIA's container runtime. It runs as a hook "createContainer" of the OCI
-// runtime specification: in the container's mount namespace, before pivot_root.
+// completeContainer mounts the driver's library, its folder in /proc and the device nodes into a new
+// container whose environment names GPUs, like NVIDIA's container runtime. It runs as a hook
+// "createContainer" of the OCI runtime specification: in the container's mount namespace, before pivot_root.
 func completeContainer() error {
 	var state struct{ Bundle string }
 	if err := json.NewDecoder(os.Stdin).Decode(&state); err != nil {
