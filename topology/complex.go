@@ -85,21 +85,6 @@ func (t *Tree) Complexes() []Complex {
 	return all
 }
 
-// ComplexOf returns the complex of a function without a fault, nil for none. A VF is in the complex of its
-// PF.
-func (t *Tree) ComplexOf(a Address) *Complex {
-	d, ok := t.devices[a]
-	if !ok {
-		return nil
-	}
-	for _, c := range t.complexes.all {
-		if c.Fault == "" && (slices.Contains(c.GPUs, d.Function()) || slices.Contains(c.NICs, d.Function())) {
-			return &c
-		}
-	}
-	return nil
-}
-
 // finder finds the complexes of functions.
 type finder struct {
 	complexes

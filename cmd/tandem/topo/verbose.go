@@ -173,6 +173,9 @@ func (v *Verbose) write(out *bytes.Buffer) {
 
 // text describes the pair in words.
 func (p PairTruth) text() string {
+	if p.word == topology.C2C {
+		return "NVLink-C2C of the CPU: ACS of switches has no effect"
+	}
 	switch p.ACS {
 	case topology.ACSRedirect:
 		var ports []string
