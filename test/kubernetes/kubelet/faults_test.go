@@ -29,6 +29,7 @@ type fault struct {
 	begin func(*chaos) (end func())
 	fits  func(*chaos) bool // whether it can come; nil for always
 	calm  bool              // every promise is valid
+	gone  bool              // devices are gone meanwhile
 }
 
 var faults = []fault{
@@ -64,9 +65,9 @@ var faults = []fault{
 	{name: "API server has forgotten what changed", begin: changesForgotten, fits: of("api-server")},
 	{name: "API server away", begin: apiServerAway, fits: of("api-server")},
 	{name: "API server has pods of which the kubelet has not heard", begin: boundEarly, fits: of("api-server")},
-	{name: "fewer VFs for each PF", begin: fewerVFs, fits: severalVFs},
-	{name: "fewer VFs for each PF, and all start anew", begin: restartsFewer, fits: severalVFs},
-	{name: "GPU driver unloaded and loaded", begin: unload},
+	{name: "fewer VFs for each PF", begin: fewerVFs, fits: severalVFs, gone: true},
+	{name: "fewer VFs for each PF, and all start anew", begin: restartsFewer, fits: severalVFs, gone: true},
+	{name: "GPU driver unloaded and loaded", begin: unload, gone: true},
 	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) },
 		fits: canMount},
 	{name: "run folder read-only",

@@ -12,7 +12,8 @@ import (
 // mostEvents bounds the history of a campaign: some 15 events of each admission.
 const mostEvents = 1_000_000
 
-// inStorms are the promises that a fault can break. No fault alone makes Tandem refuse a pod.
+// inStorms are the promises that a fault can break. No fault alone makes Tandem refuse a pod, unless devices
+// are gone: the machine of the history has all of them.
 var inStorms = slices.DeleteFunc(slices.Clone(history.InStorms), func(p history.Promise) bool {
 	return p == history.Refused
 })
@@ -20,7 +21,11 @@ var inStorms = slices.DeleteFunc(slices.Clone(history.InStorms), func(p history.
 // storm records the begin of a fault.
 func (c *chaos) storm(f fault) {
 	c.history.Note(history.Event{Kind: history.Fault, Text: f.name})
-	if !f.calm {
+	switch {
+	case f.calm:
+	case f.gone:
+		c.history.Note(history.Event{Kind: history.Storm, Exempt: history.InStorms})
+	default:
 		c.history.Note(history.Event{Kind: history.Storm, Exempt: inStorms})
 	}
 }
