@@ -294,7 +294,7 @@ func (s *Simulation) call(what string, do func(context.Context, drapb.DRAPluginC
 		s.trace("%s takes %s", what, took)
 	}
 	s.disk.Restart()
-	p.aim = nil
+	p.aim.Store(nil)
 	if failed := s.reap(); failed != nil {
 		s.checkAlive(failed)
 	}

@@ -34,9 +34,9 @@ type process struct {
 	context context.Context // ends with the process
 	cancel  context.CancelFunc
 	done    chan error
-	known   bool  // the kubelet has registered the driver
-	aim     *aim  // the process is killed at a request
-	ended   error // the result, after the end
+	known   bool                // the kubelet has registered the driver
+	aim     atomic.Pointer[aim] // the process is killed at a request
+	ended   error               // the result, after the end
 }
 
 // errKilled is the error of a killed process's requests and files.

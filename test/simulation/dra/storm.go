@@ -79,7 +79,7 @@ func (s *Simulation) fail(ctx context.Context, p *process, ask func(context.Cont
 		p.kill()
 		synctest.Wait()
 	case killRequest:
-		p.aim = &aim{kinds[s.faults.IntN(len(kinds))], s.faults.IntN(2) == 0}
+		p.aim.Store(&aim{kinds[s.faults.IntN(len(kinds))], s.faults.IntN(2) == 0})
 	case diskFault:
 		s.disk.At(1+s.faults.IntN(30), disk.Faults[s.faults.IntN(len(disk.Faults))])
 		defer func() {

@@ -74,11 +74,10 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	struck := p.aim
-	if struck == nil || struck.kind != of {
+	struck := p.aim.Load()
+	if struck == nil || struck.kind != of || !p.aim.CompareAndSwap(struck, nil) {
 		return p.node.server.serve(p, r)
 	}
-	p.aim = nil
 	var err error
 	if struck.after {
 		_, err = p.node.server.serve(p, r)
