@@ -182,7 +182,7 @@ func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
 	case !alive:
 	case n.View != nil && n.pods[pod]:
 		known.Listed, known.Life, known.Containers = true, n.View.Life, n.apps[pod]
-	case (pod == kubelet.Pod{} || n.admitted[uid]) && !n.isKnown(uid) && n.looked &&
+	case (pod == kubelet.Pod{} && !n.isKnown(uid) || n.admitted[uid]) && n.looked &&
 		(n.View == nil || n.life == n.View.Life):
 		known.Life, known.Admitted = n.life, true
 	}
