@@ -139,11 +139,11 @@ func (f *finder) addDMA(function *Device) {
 			return d.isNVIDIA() && len(d.bridges) > 1 && d.bridges[1] == c.Switch
 		}))
 	}
-	v3 := function.VPD.V3
+	v3 := function.V3
 	if v3 != "" {
-		c.NICs = addresses(f.list(func(d *Device) bool { return d.isConnectX() && d.VPD.V3 == v3 }))
+		c.NICs = addresses(f.list(func(d *Device) bool { return d.isConnectX() && d.V3 == v3 }))
 	}
-	other := func(d *Device) bool { return d != function && d.isDMAFunction() && d.VPD.V3 == v3 }
+	other := func(d *Device) bool { return d != function && d.isDMAFunction() && d.V3 == v3 }
 	switch {
 	case len(c.GPUs) == 0:
 		c.Fault = fmt.Sprintf("no GPU is below the switch of DMA function %s", function.Address)

@@ -129,6 +129,20 @@ func TestDMAFunctionIsThePlaceOfItsNIC(t *testing.T) {
 	}
 }
 
+// TestMovedNIC: a given place counts, not that of the DMA function.
+func TestMovedNIC(t *testing.T) {
+	t.Parallel()
+	read := tree(t, dmaMachine())
+	place, _ := read.Place(address("0009:06:00.0"))
+	moved := read.Move(map[topology.Address]topology.Place{address("0000:03:00.0"): place})
+	if got := levels(moved, "0009:06:00.0", "0000:03:00.0"); got != "PIX" {
+		t.Errorf("moved to the second GPU: %s", got)
+	}
+	if got := levels(moved, "0008:06:00.0", "0000:03:00.0", "0000:03:00.1"); got != "NODE PIX" {
+		t.Errorf("first GPU: %s", got)
+	}
+}
+
 // TestBrokenComplexes: a fault costs its own complex alone, and has a reason.
 func TestBrokenComplexes(t *testing.T) {
 	t.Parallel()

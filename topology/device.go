@@ -56,7 +56,7 @@ type Device struct {
 	ACS     ACS       // of a bridge; unknown for anything else
 	Control uint16    // ACS control register of a bridge; 0 if unknown, or without ACS
 	ATS     bool      // the function has Address Translation Services; false if unknown
-	VPD     VPD       // of a NIC on a machine with DMA functions, and of a DMA function
+	V3      string    // VPD keyword, common to a DMA function and its PFs; "" if unknown (only root reads VPD)
 	PF      Address   // of a VF: its PF (physfn); the zero Address for anything else
 	VFs     []Address // of a PF: its VFs in the order of their index (virtfn0, virtfn1 …)
 	Netdevs []string  // names of its network interfaces in this network namespace, sorted

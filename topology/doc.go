@@ -19,11 +19,26 @@
 // # Distance
 //
 // [Tree.Distance] returns the levels of "nvidia-smi topo -m": [PIX], [PXB], [PHB], [NODE], [SYS], and [UNK]
-// for an unknown distance. A bridge that leads to a single card belongs to the card and is ignored in the
-// comparison of two chains. In the example 0000:09:01.0, 0000:0f:00.0 and 0000:10:00.0 lead only to the GPU,
-// and 0000:09:00.0 leads only to the NIC. For both devices the first shared bridge is therefore 0000:08:00.0,
-// and the level is PIX. Without this rule no GPU with a bridge of its own (MI250, MI300X) would be near a
-// NIC, although only one switch chip is between the devices.
+// for an unknown distance; and [C2C], for which nvidia-smi has NODE. A bridge that leads to a single card
+// belongs to the card and is ignored in the comparison of two chains. In the example 0000:09:01.0,
+// 0000:0f:00.0 and 0000:10:00.0 lead only to the GPU, and 0000:09:00.0 leads only to the NIC. For both
+// devices the first shared bridge is therefore 0000:08:00.0, and the level is PIX. Without this rule no GPU
+// with a bridge of its own (MI250, MI300X) would be near a NIC, although only one switch chip is between the
+// devices.
+//
+// # Complexes
+//
+// On machines with Grace or Vera, and with NICs that have a PCIe switch, the chains of a GPU and of its NIC
+// do not tell their distance. [Tree.Complexes] returns these sets of GPUs and NICs with the reason:
+//
+//   - A NIC with a DMA function has the place of the function (VPD keyword V3, common to both).
+//   - A GPU on a root port of Grace or Vera is C2C to the ConnectX NICs of its NUMA node.
+//   - A NIC and GPUs below the switch of the NIC have the distance of their chains. Their ports may redirect
+//     traffic that takes no detour (ACS Direct Translated P2P).
+//
+// A complex with a fault changes no distance.
+//
+// # Cards
 //
 // A card is the content of a slot: all functions with the same domain, bus and device number, and the VFs of
 // its PFs with any numbers.

@@ -65,7 +65,7 @@ func readDetails(sys fs.FS, devices map[Address]*Device) {
 	}
 	for _, d := range devices {
 		if withFunctions && (d.isDMAFunction() || d.isConnectX()) {
-			d.VPD = readVPD(sys, d.Address)
+			d.V3 = readV3(sys, d.Address)
 		}
 		if withSwitches && d.isConnectX() {
 			c, _ := readCapabilities(sys, d.Address) // unknown if unreadable

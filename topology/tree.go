@@ -284,6 +284,7 @@ func (t *Tree) Move(to map[Address]Place) *Tree {
 		if d, ok := devices[address]; ok {
 			moved := *d
 			moved.rootComplex, moved.bridges, moved.NUMA = place.RootComplex, slices.Clone(place.Bridges), place.NUMA
+			moved.V3 = "" // this place counts, not that of a DMA function
 			devices[address] = &moved
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // Attributes in the driver's own domain, as in the CEL expression device.attributes["tandem.dev"].pcieSwitch.
 const (
 	AttributeType       resourceapi.QualifiedName = "type"       // a Type
-	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // address of the bridge: topology.Tree.Switch
-	AttributeDistance   resourceapi.QualifiedName = "distance"   // of a pair: "PIX" or "PXB"
+	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // topology.Tree.Switch
+	AttributeDistance   resourceapi.QualifiedName = "distance"   // of a pair: "PIX", "PXB", "C2C"
 	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name of the resource
 	AttributeVendor     resourceapi.QualifiedName = "vendor"     // "amd" or "nvidia"
 	AttributeModel      resourceapi.QualifiedName = "model"      // "MI300X"
@@ -96,17 +96,21 @@ func (b *builder) attributes(i *item) attributes {
 // addPlace adds the location of a function.
 func (b *builder) addPlace(a attributes, address topology.Address) {
 	a.text(AttributePCIBusID, address.String())
-	place, ok := b.machine.Tree.Place(address)
-	device, _ := b.machine.Tree.Device(address)
+	tree := b.machine.Tree
+	place, ok := tree.Place(address)
 	if !ok {
 		return
 	}
-	a.text(AttributePCIeRoot, device.RootComplex()) // not that of a DMA function: other drivers publish it too
+	function, _ := tree.Device(address)
+	if pf, ok := tree.Device(function.Function()); ok {
+		function = pf
+	}
+	a.text(AttributePCIeRoot, function.RootComplex()) // not that of a DMA function: other drivers publish it too
 	if node, known := place.NUMA.Number(); known {
 		a.number(AttributeNUMANode, node)
 	}
 	// The host bridge is not a switch: devices that share only the host bridge have no common value.
-	if name := b.machine.Tree.Switch(address); topology.IsSwitch(name) {
+	if name := tree.Switch(address); topology.IsSwitch(name) {
 		a.text(AttributeSwitch, name)
 	}
 }

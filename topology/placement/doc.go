@@ -11,15 +11,15 @@
 //
 //  1. Pairs. Their number is the size of the larger half. Each device of the larger half is in one pair; the
 //     devices of the smaller half have equal shares, which differ by one if the division has a remainder.
-//     More PIX pairs are better, then more PXB, PHB, NODE and SYS pairs, then fewer PIX and PXB pairs of
-//     switches that redirect, then fewer bridges crossed in total. (For a device of unknown location only the
+//     More PIX pairs are better, then more PXB, C2C, PHB, NODE and SYS pairs, then fewer pairs of switches
+//     that redirect, then fewer bridges crossed in total. (For a device of unknown location only the
 //     bridges above the other device count.) A switch redirects if a port between the switch and a device of
 //     the request forwards upstream traffic to the host bridge (ACS; [topology.Tree.Redirected]): its pairs
 //     are PIX, but slower than those of other switches.
 //  2. Pairs left. The number of possible same-switch pairs among the remaining free devices is maximal: the
-//     sum over all switches (for devices without a switch, root complexes) of min(free GPUs, free VFs). A
-//     GPU-only request therefore takes GPUs whose switch has no free VF. Free devices that the request may
-//     not choose from (Spare) count as well.
+//     sum over all switches (for devices without a switch, C2C complexes and root complexes) of
+//     min(free GPUs, free VFs). A GPU-only request therefore takes GPUs whose switch has no free VF. Free
+//     devices that the request may not choose from (Spare) count as well.
 //  3. Pairs later, when other containers (Taken) have ended. The sum over all switches of min(free GPUs, all
 //     VFs), min(all GPUs, free VFs) and min(GPUs, VFs), without the devices of this container, is maximal. A
 //     container without VFs therefore takes neither the last GPU of a switch nor a GPU that leaves a VF

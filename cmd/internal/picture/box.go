@@ -30,11 +30,11 @@ func (n *Node) tree() *box {
 		c := &n.Cards[i]
 		at := root
 		if d, ok := n.Tree.Device(c.Address); ok {
-			name, title := n.Tree.Switch(c.Address), "Host bridge"
-			if n.Tree.Top(c.Address) == name && topology.IsSwitch(name) {
+			name, top, title := n.Tree.Switch(c.Address), n.Tree.Top(c.Address), "Host bridge"
+			if topology.LevelBelow(top) == topology.C2C {
 				title = "NVLink-C2C"
 			}
-			at = at.child("numa", numaTitle(d.NUMA), "").child("complex", title, n.Tree.Top(c.Address))
+			at = at.child("numa", numaTitle(d.NUMA), "").child("complex", title, top)
 			for _, bridge := range n.Tree.SharedBridges(c.Address) {
 				at = at.child("switch", "Upper switch", bridge.String())
 				at.names = at.detail == name

@@ -3,9 +3,8 @@
 package doctor
 
 import (
-	"cmp"
-	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"regexp"
@@ -58,9 +57,10 @@ func (n Node) readHardware(a *access) hardware {
 			h.pfs = append(h.pfs, n.physicalFunction(d))
 		}
 	}
-	for _, port := range h.portsBetween() {
-		if d, ok := n.Tree.Device(port.Address); ok {
-			h.ports = append(h.ports, switchPort{d, port.Redirects, text(n.Sys, port.Address, "config") != ""})
+	ports := h.portsBetween()
+	for _, address := range slices.SortedFunc(maps.Keys(ports), topology.Address.Compare) {
+		if d, ok := n.Tree.Device(address); ok {
+			h.ports = append(h.ports, switchPort{d, ports[address], text(n.Sys, address, "config") != ""})
 		}
 	}
 	h.missing = n.missingNodes(a, h.gpus)
@@ -114,20 +114,19 @@ func (n Node) physicalFunction(d *topology.Device) physicalFunction {
 	return pf
 }
 
-// portsBetween returns the ports between GPUs and VFs that share a switch, ascending, each once.
-func (h hardware) portsBetween() []topology.Port {
-	var ports []topology.Port
+// portsBetween returns the ports between GPUs and VFs that share a switch, and whether each redirects.
+func (h hardware) portsBetween() map[topology.Address]bool {
+	ports := map[topology.Address]bool{}
 	for _, g := range h.offeredGPUs {
 		for _, vf := range h.offeredVFs {
 			if h.tree.Distance(g.Address, vf.Address).Level.Direct() {
-				ports = append(ports, h.tree.Ports(g.Address, vf.Address)...)
+				for _, port := range h.tree.Ports(g.Address, vf.Address) {
+					ports[port.Address] = ports[port.Address] || port.Redirects
+				}
 			}
 		}
 	}
-	slices.SortFunc(ports, func(a, b topology.Port) int { // of a port with two ways the one that redirects
-		return cmp.Or(a.Compare(b.Address), strings.Compare(fmt.Sprint(b.Redirects), fmt.Sprint(a.Redirects)))
-	})
-	return slices.CompactFunc(ports, func(a, b topology.Port) bool { return a.Address == b.Address })
+	return ports
 }
 
 // missingNodes returns the device nodes that a container is given and the node does not have.
