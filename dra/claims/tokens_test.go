@@ -244,3 +244,33 @@ func TestBrokenReservedVF(t *testing.T) {
 	}
 	n.check(claim)
 }
+
+// The reserved VF of another resource is not handed out: its network is another than the one asked for.
+func TestReservedVFOfAnotherResource(t *testing.T) {
+	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
+	n.allocate(pool.VF, 8) // those that are left are of another switch than the GPUs
+	claim := n.extended("train", [2]int{3, 3})
+	reserved := newDecision(n.state, nil, nil).reserved()
+	other := map[string]bool{}
+	for _, r := range results(claim) {
+		for _, gpu := range n.state.Pool.Devices[r.Device].GPUs {
+			other[reserved[gpu]] = true
+		}
+	}
+	for i, vf := range n.state.Machine.VFs {
+		if other[vf.ID] {
+			n.state.Machine.VFs[i].Pool = "tandem.dev/storage"
+		}
+	}
+	n.ready(claim)
+	for _, d := range n.prepared(claim.UID).Devices {
+		for _, vf := range d.VFs {
+			if other[vf] {
+				t.Errorf("%s of another resource is handed out for %s", vf, d.Device)
+			}
+		}
+	}
+	if len(other) != 3 || other[""] {
+		t.Errorf("reserved VFs %v: this shows nothing", other)
+	}
+}

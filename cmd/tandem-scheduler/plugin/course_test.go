@@ -76,3 +76,15 @@ func TestManyWishes(t *testing.T) {
 	}
 	want(t, got[1], fwk.Unschedulable, overtaken)
 }
+
+// A pod on its way that the kubelet refuses in any case holds no other pod back.
+func TestRefusedInAnyCase(t *testing.T) {
+	r := start(t, server.Topology("a", 1, true))
+	tooMuch := server.Pod("too much", 9, 9)
+	_, got := r.filter(server.Pod("new", 1, 1), on("a", tooMuch), on("a"))
+	for i, status := range got {
+		if !status.IsSuccess() {
+			t.Errorf("node %d: %v", i, status)
+		}
+	}
+}
