@@ -273,5 +273,20 @@ func (s *storm) settle() {
 		}
 		s.admit()
 	}
+	s.forget()
 	s.kubelet.History.Note(history.Event{Kind: history.Calm})
+}
+
+// forget lets the kubelet write its checkpoint, as after any change of a plugin's list, if the API server is
+// the source: a pod that came and went while the API server was behind stays in the checkpoint until then,
+// and no source has its name.
+func (s *storm) forget() {
+	if s.source != intent.APIServer {
+		return
+	}
+	for _, name := range []string{model.GPUs, model.VFs} {
+		if err := s.kubelet.Update(name, s.kubelet.Devices[name]); err != nil {
+			s.t.Error(err)
+		}
+	}
 }

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/test/disk"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Promises in every weather, and the texts of their breaches.
@@ -201,6 +203,7 @@ func (s *Simulation) orphans() (orphans []claims.Claim) {
 
 // checkCalm checks the promises in a calm.
 func (s *Simulation) checkCalm() {
+	s.rested = false
 	for _, c := range s.orphans() {
 		s.wrong(leftClaim, "%s (%s)", c, c.UID)
 	}
@@ -226,13 +229,12 @@ func (s *Simulation) checkStatus(c *claim) {
 	if o == nil || o.UID != c.uid {
 		return
 	}
-	told, others := []string{}, 0
-	for _, d := range o.Status.Devices {
-		if d.Driver == pool.Driver {
-			told = append(told, d.Device)
-		} else {
-			others++
-		}
+	told, others := devicesIn(o)
+	if !slices.Equal(told, c.devices) && !s.rested { // by a process that was killed: the other one looks later
+		s.rested = true
+		seeds.Sleep(statusPause)
+		o = s.server.claim(namespace, c.name)
+		told, others = devicesIn(o)
 	}
 	if !slices.Equal(told, c.devices) {
 		s.wrong(wrongStatus, "%s: %v", c, told)
@@ -242,6 +244,23 @@ func (s *Simulation) checkStatus(c *claim) {
 			s.wrong(foreignChanged, "the status of %s for %s", c, result.Driver)
 		}
 	}
+}
+
+// statusPause is the longest time between two looks of a driver at all its claims: claimsPause of package dra,
+// and a fifth.
+const statusPause = 12*time.Minute + 10*time.Second
+
+// devicesIn returns the driver's devices in the status of a claim, and the number of other drivers' devices.
+func devicesIn(o *resourceapi.ResourceClaim) (told []string, others int) {
+	told = []string{}
+	for _, d := range o.Status.Devices {
+		if d.Driver == pool.Driver {
+			told = append(told, d.Device)
+		} else {
+			others++
+		}
+	}
+	return told, others
 }
 
 // checkLeft: only the files of prepared claims are there.

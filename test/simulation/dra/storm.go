@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Chances of faults during a storm, for each call or step.
@@ -341,7 +342,9 @@ func (s *Simulation) settleClaims() {
 		}
 	}
 	for _, p := range s.pods {
-		isOver := func(c *claim) bool { return !allIn(c.devices, usable) || !c.prepared && s.isTaken(c) }
+		isOver := func(c *claim) bool {
+			return !allIn(c.devices, usable) || !c.prepared && (s.isTaken(c) || s.isGone(c))
+		}
 		if slices.ContainsFunc(p.claims, isOver) {
 			s.trace("%s ends: its devices are gone", p)
 			p.ending = true
@@ -356,6 +359,23 @@ func (s *Simulation) isTaken(c *claim) bool {
 		for _, d := range k.Devices {
 			for _, id := range append(slices.Concat(d.GPUs, d.VFs), d.Token) {
 				if k.UID != c.uid && id != "" && slices.Contains(c.ids, id) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// isGone reports whether the machine lacks a part of what a claim was given: another VF than the allocated
+// one, or a VF with a GPU.
+func (s *Simulation) isGone(c *claim) bool {
+	present := s.hardware.Present()
+	for _, k := range s.known() {
+		for _, d := range k.Devices {
+			for _, id := range slices.Concat(d.GPUs, d.VFs) {
+				address, err := topology.ParseAddress(id)
+				if _, there := present.Device(address); k.UID == c.uid && err == nil && !there {
 					return true
 				}
 			}
