@@ -157,10 +157,24 @@ func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct
 // change is a changed device.
 type change struct{ resource, device, what string }
 
+// maxGone is the number of devices of a resource that stay known although others went after them: those of a
+// node that is divided as finely as possible.
+const maxGone = 64
+
+func count(devices map[string]Device, condition func(string, Device) bool) (n int) {
+	for id, d := range devices {
+		if condition(id, d) {
+			n++
+		}
+	}
+	return n
+}
+
 // merge adds a discovery to the known devices, without modifying either. A known device that was not found
-// becomes unhealthy if it may still exist. A device that is gone stays known until other devices go, for an
-// Allocate in flight: MIG devices get new IDs whenever a GPU is repartitioned, and the kubelet's needs are in
-// a list of its own (package deviceplugin).
+// becomes unhealthy if it may still exist. A device that is gone stays known, for an Allocate in flight and
+// for a kubelet that has not received the newer list yet, until other devices go and more than maxGone are
+// known: MIG devices get new IDs whenever a GPU is repartitioned, and the kubelet's needs are in a list of its
+// own (package deviceplugin).
 func merge(known map[string][]Device, inventory Inventory) (map[string][]Device, []change) {
 	found := inventory.Resources
 	othersGo := others(known, inventory)
@@ -178,7 +192,10 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 			d.Healthy, d.Gone = false, d.Gone || !inventory.hides(d)
 			return d
 		})
-		maps.DeleteFunc(now, func(id string, d Device) bool { return othersGo && d.Gone && before[id].Gone })
+		isOld := func(id string, d Device) bool { return d.Gone && before[id].Gone }
+		if othersGo && count(now, isOld) > maxGone {
+			maps.DeleteFunc(now, isOld)
+		}
 		merged[resource] = slices.SortedFunc(maps.Values(now), func(a, b Device) int {
 			return cmp.Compare(a.ID, b.ID)
 		})
