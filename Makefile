@@ -162,13 +162,13 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half with each version of 
 SIMULATE := env GOGC=400 go test
 
 .PHONY: simulate-faults
-simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet, and a tenth as many each on a whole node and on a node with the DRA driver; then FAULTS (1000) at each step of the state's files; SEED (1) is the first seed
+simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet, a tenth as many on a whole node, and a hundredth on a node with the DRA driver; then FAULTS (1000) at each step of the state's files; SEED (1) is the first seed
 	$(PROGRESS) "the coordinator under faults" \
 		$(SIMULATE) -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
 	$(PROGRESS) "a node under faults" \
 		$(SIMULATE) -count=1 -timeout 2h -v -run '^TestNode$$' ./test/simulation -admissions=$$(($(ADMISSIONS) / 10)) -seed=$(SEED)
 	$(PROGRESS) "the DRA driver under faults" \
-		$(SIMULATE) -count=1 -timeout 2h -v -run '^TestDriver$$' ./test/simulation/dra -admissions=$$(($(ADMISSIONS) / 10)) -seed=$(SEED)
+		$(SIMULATE) -count=1 -timeout 2h -v -run '^TestDriver$$' ./test/simulation/dra -admissions=$$(($(ADMISSIONS) / 100)) -seed=$(SEED)
 	@mkdir -p $(BIN) && rm -f $(BIN)/failpoints.txt
 	$(PROGRESS) "the disk under faults" \
 		$(SIMULATE) -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/store ./dra/claims \
