@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
 const display = "0x030200"
@@ -281,5 +282,39 @@ func TestDMAPorts(t *testing.T) {
 	setPort(sys, "0008:02:00.0", 0x1d, false)
 	if got := tree(t, sys).Redirected(address("0000:03:00.1")); got != 2 {
 		t.Errorf("with redirected requests of the DMA function: %d bridges above a redirect", got)
+	}
+}
+
+// TestRecordedComplexes: a recording by root has the complexes and redirects of its machine; an older one, or
+// that of a user, has neither.
+func TestRecordedComplexes(t *testing.T) {
+	t.Parallel()
+	inline := inlineMachine()
+	setPort(inline, "0000:82:00.0", 0x5d, false)
+	setPort(inline, "0000:83:00.0", 0, true)
+	for _, port := range []string{"0000:82:01.0", "0000:82:02.0"} {
+		setPort(inline, port, 0x1d, false)
+	}
+	dma := dmaMachine()
+	setPort(dma, "0008:02:00.0", 0x1d, false)
+	for name, sys := range map[string]fstest.MapFS{"dma": dma, "c2c": graceMachine(), "inline": inline} {
+		recorded, err := recording.Capture(sys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := tree(t, sys), tree(t, recorded.FS())
+		diff := cmp.Diff(want.Complexes(), got.Complexes(), cmpopts.EquateComparable(topology.NUMANode{}))
+		if diff != "" {
+			t.Errorf("%s: complexes (-machine +recording):\n%s", name, diff)
+		}
+		for d := range want.Devices() {
+			a, found := d.Address, false
+			if e, ok := got.Device(a); ok {
+				found = d.ACS == e.ACS && d.Control == e.Control && d.ATS == e.ATS && (d.V3 == "") == (e.V3 == "")
+			}
+			if !found || want.Redirected(a) != got.Redirected(a) || want.Top(a) != got.Top(a) {
+				t.Errorf("%s: %s differs: %+v", name, a, d)
+			}
+		}
 	}
 }
