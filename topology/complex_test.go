@@ -86,7 +86,8 @@ func dmaMachine() fstest.MapFS {
 	sys := sysfs("0-1", functions...)
 	ids(sys, "10de:2941 0008:06:00.0 0009:06:00.0", "15b3:2100 0008:03:00.0 0009:03:00.0",
 		"15b3:1023 0000:03:00.0 0000:03:00.1 0002:03:00.0 0002:03:00.1",
-		"10de:22b1 0008:00:00.0 0009:00:00.0 0000:00:00.0 0002:00:00.0")
+		"10de:22b1 0008:00:00.0 0009:00:00.0 0000:00:00.0 0002:00:00.0",
+		"15b3:197c 0008:01:00.0 0008:02:00.0 0008:02:01.0 0008:04:00.0 0008:05:00.0")
 	for function, uuid := range map[string]string{"0008:03:00.0": "a", "0009:03:00.0": "b"} {
 		setVPD(sys, function, "VU=x", "V3="+uuid)
 	}
@@ -212,6 +213,11 @@ func TestC2C(t *testing.T) {
 		!topology.IsSwitch(a) {
 		t.Errorf("places %s and %s", a, b)
 	}
+	// in a guest, a VF without its PF
+	ids(sys, "15b3:101e 0000:01:00.0")
+	if got := levels(tree(t, sys), "0008:01:00.0", others...); got != "C2C SYS NODE C2C SYS" {
+		t.Errorf("VF in a guest: %s", got)
+	}
 	// another root port: a GPU in a slot has no NVLink-C2C
 	ids(sys, "8086:352a 0018:00:00.0")
 	if got := levels(tree(t, sys), "0008:01:00.0", others[0]); got != "NODE" {
@@ -273,6 +279,7 @@ func TestDMAPorts(t *testing.T) {
 	setPort(sys, "0008:02:00.0", 0x19, false) // of the DMA function: completions
 	setPort(sys, "0008:02:01.0", 0x15, false) // of the GPU: requests
 	setPort(sys, "0008:00:00.0", 0x1c, false)
+	setPort(sys, "0008:05:00.0", 0x1d, false) // as the kernel sets it, in the part for the GPU alone
 	read := tree(t, sys)
 	for _, a := range []string{"0008:06:00.0", "0000:03:00.1"} {
 		if got := read.Redirected(address(a)); got != 0 {
