@@ -28,8 +28,8 @@ devices, GPUs and their links. No privileges are necessary: unreadable entries a
 ATS (files config), and which NIC a DMA function belongs to (files vpd). The file contains no MAC address, GUID, serial number or host
 name: numbers from 1 up replace those of which Tandem needs to know which are equal. The commands topo and plan read the file on
 any machine.`,
-		Example: `  sudo tandem record > my-machine.txt
-  tandem record -f my-machine.txt
+		Example: `  tandem record > my-machine.txt
+  sudo tandem record -f my-machine.txt
   tandem topo --machine my-machine.txt`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
