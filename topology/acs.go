@@ -3,11 +3,12 @@
 package topology
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"io/fs"
 	"path"
+
+	"github.com/tandem-k8s/tandem/topology/capability"
 )
 
 // ACS is the effect of a port's Access Control Services on traffic between the devices below (PCI Express
@@ -28,15 +29,9 @@ func (a ACS) String() string { return [...]string{"unknown", "off", "redirect"}[
 func (a ACS) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 const (
-	configHeader   = 64  // readable by everybody
-	configLegacy   = 256 // extended capabilities begin here
-	extendedACS    = 0x000d
-	extendedATS    = 0x000f
-	acsControl     = 6          // offset of the control register
-	acsRequests    = 1 << 2     // P2P request redirect
-	acsCompletions = 1 << 3     // P2P completion redirect
-	acsTranslated  = 1 << 6     // direct translated P2P
-	noCapability   = 0xffffffff // read from a removed device
+	acsRequests    = 1 << 2 // P2P request redirect
+	acsCompletions = 1 << 3 // P2P completion redirect
+	acsTranslated  = 1 << 6 // direct translated P2P
 )
 
 // pciDevices is the kernel's list of all PCI functions, each a link to a place in the tree.
@@ -49,8 +44,8 @@ type capabilities struct {
 	ats     bool
 }
 
-// readCapabilities reads only the necessary parts of a function's file config: every four bytes are a request
-// to the function. A root port or downstream port decides about the upstream traffic through the port.
+// readCapabilities reads a function's file config. A root port or downstream port decides about the upstream
+// traffic through the port.
 func readCapabilities(sys fs.FS, function Address) (capabilities, error) {
 	config, err := sys.Open(path.Join(pciDevices, function.String(), "config"))
 	if err != nil {
@@ -61,38 +56,13 @@ func readCapabilities(sys fs.FS, function Address) (capabilities, error) {
 	if !ok {
 		return capabilities{}, fmt.Errorf("read config of %s: %T cannot be read from the middle", function, config)
 	}
-	return parseCapabilities(at), nil
-}
-
-// parseCapabilities walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset
-// of the next capability (12).
-func parseCapabilities(config io.ReaderAt) (c capabilities) {
-	var capability [8]byte
-	read := func(offset int) bool {
-		_, err := config.ReadAt(capability[:], int64(offset))
-		return err == nil
+	c, known := capability.ReadConfig(at)
+	switch {
+	case !known:
+		return capabilities{}, nil
+	case c.Control&(acsRequests|acsCompletions) != 0:
+		return capabilities{ACSRedirect, c.Control, c.ATS}, nil
+	default:
+		return capabilities{ACSOff, c.Control, c.ATS}, nil
 	}
-	if !read(configHeader) {
-		return c
-	}
-	seen := map[int]bool{}
-	c.acs = ACSOff
-	for offset := configLegacy; offset >= configLegacy && !seen[offset] && read(offset); {
-		seen[offset] = true
-		header := binary.LittleEndian.Uint32(capability[:])
-		if header == noCapability {
-			return capabilities{}
-		}
-		switch header & 0xffff {
-		case extendedACS:
-			c.control = binary.LittleEndian.Uint16(capability[acsControl:])
-			if c.control&(acsRequests|acsCompletions) != 0 {
-				c.acs = ACSRedirect
-			}
-		case extendedATS:
-			c.ats = true
-		}
-		offset = int(header >> 20)
-	}
-	return c
 }

@@ -3,79 +3,34 @@
 package topology
 
 import (
-	"bytes"
-	"encoding/binary"
 	"slices"
 	"testing"
 	"testing/fstest"
+
+	"github.com/tandem-k8s/tandem/topology/capability"
 )
-
-// config is a configuration space of this size with extended capabilities: at these offsets, with these IDs,
-// and what follows the header.
-func config(size int, capabilities ...[3]uint32) []byte {
-	c := make([]byte, size)
-	for i, capability := range capabilities {
-		next := uint32(0)
-		if i+1 < len(capabilities) {
-			next = capabilities[i+1][0]
-		}
-		binary.LittleEndian.PutUint32(c[capability[0]:], next<<20|1<<16|capability[1])
-		binary.LittleEndian.PutUint32(c[capability[0]+4:], capability[2])
-	}
-	return c
-}
-
-func TestParseCapabilities(t *testing.T) {
-	t.Parallel()
-	const control = 16 // of the dword that holds both registers
-	loop := config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x200, 0x0003, 0}, [3]uint32{0x100, 0x0001, 0})
-	gone := config(4096)
-	for i := range gone {
-		gone[i] = 0xff
-	}
-	for _, c := range []struct {
-		name   string
-		config []byte
-		want   ACS
-	}{
-		{"without privilege", config(64), ACSUnknown},
-		{"nothing", nil, ACSUnknown},
-		{"conventional PCI", config(256), ACSOff},
-		{"no capability", config(4096), ACSOff},
-		{"none of them ACS",
-			config(4096, [3]uint32{0x100, 0x0001, 0xffffffff}, [3]uint32{0x148, 0x0003, 0xffffffff}), ACSOff},
-		{"off", config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x148, extendedACS, 0x005f}), ACSOff},
-		{"validation alone", config(4096, [3]uint32{0x100, extendedACS, 0x005f | 1<<control}), ACSOff},
-		{"requests", config(4096, [3]uint32{0x100, extendedACS, 0x005f | 0x4<<control}), ACSRedirect},
-		{"completions", config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x150, extendedACS, 0x8 << control}),
-			ACSRedirect},
-		{"as the kernel sets it with an IOMMU", config(4096, [3]uint32{0x100, extendedACS, 0x005f | 0x1d<<control}),
-			ACSRedirect},
-		{"cut off", config(4096, [3]uint32{0x100, extendedACS, 0x1d << control})[:0x104], ACSOff},
-		{"a loop", loop, ACSOff},
-		{"gone", gone, ACSUnknown},
-	} {
-		if got := parseCapabilities(bytes.NewReader(c.config)).acs; got != c.want {
-			t.Errorf("%s: %s; want %s", c.name, got, c.want)
-		}
-	}
-}
-
-func FuzzParseCapabilities(f *testing.F) {
-	f.Add(config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x148, extendedACS, 0x1d << 16}))
-	f.Fuzz(func(t *testing.T, config []byte) { _ = parseCapabilities(bytes.NewReader(config)).acs.String() })
-}
 
 func TestReadCapabilities(t *testing.T) {
 	t.Parallel()
 	port := Address{Bus: 0x80, Device: 1}
-	sys := fstest.MapFS{
-		pciDevices + "/0000:80:01.0/config": {Data: config(4096, [3]uint32{0x100, extendedACS, 0x1d << 16})},
+	for _, c := range []struct {
+		config []byte
+		want   ACS
+	}{
+		{nil, ACSUnknown},
+		{make([]byte, 64), ACSUnknown}, // without privilege
+		{capability.Config{}.Bytes(), ACSOff},
+		{capability.Config{ACS: true, Control: 0x01}.Bytes(), ACSOff},      // validation alone
+		{capability.Config{ACS: true, Control: 0x04}.Bytes(), ACSRedirect}, // requests
+		{capability.Config{ACS: true, Control: 0x08}.Bytes(), ACSRedirect}, // completions
+		{capability.Config{ACS: true, Control: 0x1d}.Bytes(), ACSRedirect}, // as the kernel sets it with an IOMMU
+	} {
+		sys := fstest.MapFS{pciDevices + "/0000:80:01.0/config": {Data: c.config}}
+		if got, err := readCapabilities(sys, port); got.acs != c.want || err != nil {
+			t.Errorf("%d bytes: %s, %v; want %s", len(c.config), got.acs, err, c.want)
+		}
 	}
-	if got, err := readCapabilities(sys, port); got.acs != ACSRedirect || err != nil {
-		t.Errorf("%s, %v", got.acs, err)
-	}
-	if got, err := readCapabilities(sys, Address{}); got.acs != ACSUnknown || err == nil {
+	if got, err := readCapabilities(fstest.MapFS{}, port); got.acs != ACSUnknown || err == nil {
 		t.Errorf("no such port: %s, %v", got.acs, err)
 	}
 }

@@ -30,7 +30,7 @@ const (
 type Complex struct {
 	Kind Kind
 	GPUs []Address
-	NICs []Address // PFs
+	NICs []Address // PFs, and in a guest VFs without a PF
 	// Function is the DMA function, Switch the upstream port of the NIC's switch; the zero Address for other
 	// kinds.
 	Function, Switch Address
@@ -44,6 +44,7 @@ const (
 	mellanox = 0x15b3
 
 	dmaFunction = 0x2100
+	mlx5VF      = 0x101e // of any ConnectX since ConnectX-6 Dx
 )
 
 var (
@@ -63,8 +64,11 @@ func (d *Device) isDMAFunction() bool { return d.is(mellanox, dmaFunction) }
 // IsNIC reports whether the function is a network controller, physical or virtual. A DMA function is none.
 func (d *Device) IsNIC() bool { return d.Class.IsNetwork() && !d.isDMAFunction() }
 
-// isConnectX reports whether the function is the PF of a NIC that can be part of a complex.
-func (d *Device) isConnectX() bool { return d.IsNIC() && !d.IsVF() && d.is(mellanox, connectX...) }
+// isConnectX reports whether the function is that of a NIC that can be part of a complex: a PF, or in a guest
+// a VF without its PF. The ID of a VF does not tell the NIC.
+func (d *Device) isConnectX() bool {
+	return d.IsNIC() && !d.IsVF() && (d.is(mellanox, connectX...) || d.is(mellanox, mlx5VF))
+}
 
 func (d *Device) isNVIDIA() bool { return d.Vendor == nvidia && d.Class>>16 == baseDisplay }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
 const display = "0x030200"
@@ -85,7 +86,8 @@ func dmaMachine() fstest.MapFS {
 	sys := sysfs("0-1", functions...)
 	ids(sys, "10de:2941 0008:06:00.0 0009:06:00.0", "15b3:2100 0008:03:00.0 0009:03:00.0",
 		"15b3:1023 0000:03:00.0 0000:03:00.1 0002:03:00.0 0002:03:00.1",
-		"10de:22b1 0008:00:00.0 0009:00:00.0 0000:00:00.0 0002:00:00.0")
+		"10de:22b1 0008:00:00.0 0009:00:00.0 0000:00:00.0 0002:00:00.0",
+		"15b3:197c 0008:01:00.0 0008:02:00.0 0008:02:01.0 0008:04:00.0 0008:05:00.0")
 	for function, uuid := range map[string]string{"0008:03:00.0": "a", "0009:03:00.0": "b"} {
 		setVPD(sys, function, "VU=x", "V3="+uuid)
 	}
@@ -211,6 +213,11 @@ func TestC2C(t *testing.T) {
 		!topology.IsSwitch(a) {
 		t.Errorf("places %s and %s", a, b)
 	}
+	// in a guest, a VF without its PF
+	ids(sys, "15b3:101e 0000:01:00.0")
+	if got := levels(tree(t, sys), "0008:01:00.0", others...); got != "C2C SYS NODE C2C SYS" {
+		t.Errorf("VF in a guest: %s", got)
+	}
 	// another root port: a GPU in a slot has no NVLink-C2C
 	ids(sys, "8086:352a 0018:00:00.0")
 	if got := levels(tree(t, sys), "0008:01:00.0", others[0]); got != "NODE" {
@@ -272,6 +279,7 @@ func TestDMAPorts(t *testing.T) {
 	setPort(sys, "0008:02:00.0", 0x19, false) // of the DMA function: completions
 	setPort(sys, "0008:02:01.0", 0x15, false) // of the GPU: requests
 	setPort(sys, "0008:00:00.0", 0x1c, false)
+	setPort(sys, "0008:05:00.0", 0x1d, false) // as the kernel sets it, in the part for the GPU alone
 	read := tree(t, sys)
 	for _, a := range []string{"0008:06:00.0", "0000:03:00.1"} {
 		if got := read.Redirected(address(a)); got != 0 {
@@ -281,5 +289,39 @@ func TestDMAPorts(t *testing.T) {
 	setPort(sys, "0008:02:00.0", 0x1d, false)
 	if got := tree(t, sys).Redirected(address("0000:03:00.1")); got != 2 {
 		t.Errorf("with redirected requests of the DMA function: %d bridges above a redirect", got)
+	}
+}
+
+// TestRecordedComplexes: a recording by root has the complexes and redirects of its machine; an older one, or
+// that of a user, has neither.
+func TestRecordedComplexes(t *testing.T) {
+	t.Parallel()
+	inline := inlineMachine()
+	setPort(inline, "0000:82:00.0", 0x5d, false)
+	setPort(inline, "0000:83:00.0", 0, true)
+	for _, port := range []string{"0000:82:01.0", "0000:82:02.0"} {
+		setPort(inline, port, 0x1d, false)
+	}
+	dma := dmaMachine()
+	setPort(dma, "0008:02:00.0", 0x1d, false)
+	for name, sys := range map[string]fstest.MapFS{"dma": dma, "c2c": graceMachine(), "inline": inline} {
+		recorded, err := recording.Capture(sys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := tree(t, sys), tree(t, recorded.FS())
+		diff := cmp.Diff(want.Complexes(), got.Complexes(), cmpopts.EquateComparable(topology.NUMANode{}))
+		if diff != "" {
+			t.Errorf("%s: complexes (-machine +recording):\n%s", name, diff)
+		}
+		for d := range want.Devices() {
+			a, found := d.Address, false
+			if e, ok := got.Device(a); ok {
+				found = d.ACS == e.ACS && d.Control == e.Control && d.ATS == e.ATS && (d.V3 == "") == (e.V3 == "")
+			}
+			if !found || want.Redirected(a) != got.Redirected(a) || want.Top(a) != got.Top(a) {
+				t.Errorf("%s: %s differs: %+v", name, a, d)
+			}
+		}
 	}
 }

@@ -43,5 +43,5 @@
 // A card is the content of a slot: all functions with the same domain, bus and device number, and the VFs of
 // its PFs with any numbers.
 //
-// The package uses only the standard library, starts no goroutine and writes no log.
+// The package uses only the standard library and package capability, starts no goroutine and writes no log.
 package topology

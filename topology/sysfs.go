@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/tandem-k8s/tandem/topology/capability"
 )
 
 // Read reads the PCI tree below a sysfs root: os.DirFS("/sys") on a live node, a recorded machine elsewhere.
@@ -72,6 +74,17 @@ func readDetails(sys fs.FS, devices map[Address]*Device) {
 			d.ATS = c.ats
 		}
 	}
+}
+
+// readV3 reads the keyword V3 of a function's file vpd, "" if the file is absent, damaged or unreadable.
+func readV3(sys fs.FS, function Address) string {
+	file, err := sys.Open(path.Join(pciDevices, function.String(), "vpd"))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }() // opened for reading
+	vpd, _ := capability.ReadVPD(file)  // unknown if unreadable
+	return vpd.V3
 }
 
 // errVanished is the error of a function that vanished after it was listed.

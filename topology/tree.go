@@ -144,7 +144,7 @@ func (t *Tree) cardsBelow() map[Address]*occupancy {
 		}
 	}
 	for _, d := range t.devices {
-		if d.Class.isBridge() || parents[d.Address] {
+		if d.Class.isBridge() || parents[d.Address] || d.isDMAFunction() { // a DMA function is part of its NIC
 			continue
 		}
 		card := t.pluggedIn(d).Address.Slot()
@@ -211,7 +211,7 @@ func (t *Tree) aboveRedirect(d *Device, bridges, shared []Address) int {
 func (t *Tree) redirects(bridge Address, of *Device) bool {
 	port, ok := t.devices[bridge]
 	switch {
-	case !ok || port.ACS != ACSRedirect:
+	case !ok || port.ACS != ACSRedirect, t.isInner(port, of):
 		return false
 	case port.Control == 0: // only the effect is known
 		return true
@@ -222,6 +222,17 @@ func (t *Tree) redirects(bridge Address, of *Device) bool {
 	default:
 		return port.Control&acsCompletions != 0
 	}
+}
+
+// isInner reports whether a port is in a part of a NIC's switch that leads to one card alone, as the part
+// above the GPU of a DMA complex, whose ports have the kernel's ACS. What such a port hands up leaves this
+// part in any case, and the port of the part above decides.
+func (t *Tree) isInner(port, of *Device) bool {
+	if len(port.bridges) == 0 {
+		return false
+	}
+	above, ok := t.devices[port.bridges[len(port.bridges)-1]]
+	return ok && above.is(mellanox, nicSwitch...) && !slices.Contains(t.shared[of.Address], above.Address)
 }
 
 // isTranslated reports whether a function is in an inline complex whose NICs send translated requests, which

@@ -69,7 +69,7 @@ type schemas struct {
 
 // words are the possible texts of a type.
 var words = map[reflect.Type][]string{
-	reflect.TypeFor[topology.Level]():  {"PIX", "PXB", "PHB", "NODE", "SYS", "UNK"},
+	reflect.TypeFor[topology.Level]():  {"PIX", "PXB", "C2C", "PHB", "NODE", "SYS", "UNK"},
 	reflect.TypeFor[doctor.Severity](): {string(doctor.Error), string(doctor.Warning), string(doctor.Unknown)},
 }
 

@@ -85,7 +85,7 @@ func TestTopoVerbose(t *testing.T) {
 		"NIC1 PCIe unknown no IOMMU group mlx5_1 port 1: ACTIVE, 400 Gb/sec (4X NDR)",
 		"GPU0 NIC0 PIX ACS redirect at " + last[len(last)-1] + ": traffic goes through the host bridge",
 		"GPU1 NIC1 PIX no ACS redirect: traffic stays within the switch",
-		"GPU2 NIC2 PIX ACS unknown: not part of recordings, and readable only by root on a node",
+		"GPU2 NIC2 PIX ACS unknown: only root reads and records it",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s\n%s", diff, out)

@@ -55,12 +55,16 @@ func Vendor(d *topology.Device) string {
 	return ""
 }
 
-// Model returns a GPU's name, or its PCI IDs, "1002:74a1", for an unknown model.
+// Model returns a GPU's name, or its PCI IDs, "1002:74a1", for an unknown model; "1002:unknown" without a
+// product ID.
 func Model(d *topology.Device) string {
 	for _, m := range Makers {
 		if name, ok := m.Models[d.Product]; ok && d.Vendor == m.ID {
 			return name
 		}
+	}
+	if d.Product == 0 {
+		return fmt.Sprintf("%04x:unknown", d.Vendor)
 	}
 	return fmt.Sprintf("%04x:%04x", d.Vendor, d.Product)
 }
@@ -140,5 +144,6 @@ var (
 		0x2941: "GB200",
 		0x2bb5: "RTX PRO 6000 Server",
 		0x3182: "B300 SXM6",
+		0x31c2: "GB300",
 	}
 )

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machines holds recorded machines as files of package recording: real GPU servers, and two machines
-// combined from several recordings. Comments at the head of each file state its origin and any invented
-// parts.
+// Package machines holds recorded machines as files of package recording: real GPU servers, and machines
+// derived from several recordings or from published addresses (their names end in "derived"). Comments at the
+// head of each file state its origin and any invented parts.
 //
 // expect.json lists the nearest RDMA functions of each GPU and their distance, computed independently of the
 // code of this repository.

@@ -77,6 +77,67 @@ func TestNearestFunctions(t *testing.T) {
 	}
 }
 
+// TestComplexes lists the complexes of the derived machines, in the notation of complexText. The other
+// machines have none.
+func TestComplexes(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{
+		"nv-gb200-derived": "c2c 0008:01:00.0 0009:01:00.0: 0000:01:00.0 0002:01:00.0\n" +
+			"c2c 0018:01:00.0 0019:01:00.0: 0010:01:00.0 0012:01:00.0\n",
+		"nv-gb200-oke-derived": "dma 0008:06:00.0: 0000:03:00.0 0000:03:00.1 by 0008:03:00.0\n" +
+			"dma 0009:06:00.0: 0002:03:00.0 0002:03:00.1 by 0009:03:00.0\n" +
+			"dma 0018:06:00.0: 0010:03:00.0 0010:03:00.1 by 0018:03:00.0\n" +
+			"dma 0019:06:00.0: 0012:03:00.0 0012:03:00.1 by 0019:03:00.0\n",
+		"nv-gb300-aks-derived": "c2c 0008:06:00.0 0009:06:00.0: 0101:00:00.0 0102:00:00.0\n" +
+			"c2c 0018:06:00.0 0019:06:00.0: 0103:00:00.0 0104:00:00.0\n",
+		"nv-gb300-aks-dma-derived": "dma 0008:06:00.0: 0101:00:00.0 by 0008:03:00.0\n" +
+			"dma 0009:06:00.0: 0102:00:00.0 by 0009:03:00.0\n" +
+			"dma 0018:06:00.0: 0103:00:00.0 by 0018:03:00.0\n" +
+			"dma 0019:06:00.0: 0104:00:00.0 by 0019:03:00.0\n",
+		"nv-cx8-inline-derived": "inline 0000:16:00.0 0000:19:00.0: 0000:13:00.0\n" +
+			"inline 0000:46:00.0 0000:49:00.0: 0000:43:00.0\n" +
+			"inline 0000:96:00.0 0000:99:00.0: 0000:93:00.0\n" +
+			"inline 0000:c6:00.0 0000:c9:00.0: 0000:c3:00.0\n",
+		"nv-bf3-derived": "inline 0000:14:00.0: 0000:13:00.0\ninline 0000:24:00.0: 0000:23:00.0\n" +
+			"inline 0000:94:00.0: 0000:93:00.0\ninline 0000:a4:00.0: 0000:a3:00.0\n",
+		"nv-vera-derived": "c2c 0008:01:00.0 0009:01:00.0: 0000:03:00.0 0000:03:00.1 0002:03:00.0 0002:03:00.1\n" +
+			"c2c 0018:01:00.0 0019:01:00.0: 0010:03:00.0 0010:03:00.1 0012:03:00.0 0012:03:00.1\n",
+	}
+	for _, name := range Names() {
+		tree, got := read(t, load(t, name, 2)), ""
+		for _, c := range tree.Complexes() {
+			got += complexText(c)
+		}
+		if diff := cmp.Diff(want[name], got); diff != "" {
+			t.Errorf("%s: complexes (-want +got):\n%s", name, diff)
+		}
+		for d := range tree.Devices() {
+			if n := tree.Redirected(d.Address); n > 0 {
+				t.Errorf("%s: %s is below a redirect of %d shared bridges", name, d.Address, n)
+			}
+		}
+	}
+}
+
+// complexText is "kind GPUs: NICs by DMA function; fault".
+func complexText(c topology.Complex) string {
+	text := string(c.Kind)
+	for _, gpu := range c.GPUs {
+		text += " " + gpu.String()
+	}
+	text += ":"
+	for _, nic := range c.NICs {
+		text += " " + nic.String()
+	}
+	if c.Kind == topology.KindDMA {
+		text += " by " + c.Function.String()
+	}
+	if c.Fault != "" {
+		text += "; " + c.Fault
+	}
+	return text + "\n"
+}
+
 func nearestTo(tree *topology.Tree, gpu topology.Address) nearest {
 	best := topology.Distance{Level: topology.UNK + 1}
 	n := nearest{Nearest: []topology.Address{}}

@@ -238,7 +238,7 @@ func (o *oracle) placesOf(d Device) (slot, group, node string) {
 	if !ok {
 		return slot, d.Address.String(), ""
 	}
-	group = t.RootComplex()
+	group = o.tree.Top(d.Address)
 	if above := o.tree.SharedBridges(d.Address); len(above) > 0 {
 		group = above[len(above)-1].String()
 	}

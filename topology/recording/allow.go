@@ -2,8 +2,9 @@
 
 package recording
 
-// The lists below name all files that Capture records. Each element of a pattern is a path.Match pattern for
-// one path element. A directory that matches a whole pattern is recorded without its content.
+// The lists below name all files that Capture records, besides config and vpd. Each element of a pattern is a
+// path.Match pattern for one path element. A directory that matches a whole pattern is recorded without its
+// content.
 
 // pciPatterns are relative to the directory of each PCI function (Documentation/ABI/testing/sysfs-bus-pci,
 // sysfs-class-net, sysfs-class-infiniband and, for the AMD files, Documentation/gpu/amdgpu).

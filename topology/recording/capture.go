@@ -15,9 +15,9 @@ import (
 
 const pciDevices = "bus/pci/devices"
 
-// Capture records a machine from its sysfs, os.DirFS("/sys") on a live node, and needs no privileges.
-// Comments of the machine count the unreadable files by name. Capture returns an error only if it cannot list
-// the PCI functions.
+// Capture records a machine from its sysfs, os.DirFS("/sys") on a live node. Only the facts of config and vpd
+// need privileges, those of root. Comments of the machine count the unreadable files by name. Capture returns
+// an error only if it cannot list the PCI functions.
 func Capture(sys fs.FS) (*Machine, error) {
 	c := &capture{sys: sys, builder: NewBuilder(), left: map[string]int{}, scrub: newScrubber()}
 	if err := c.functions(); err != nil {
@@ -57,6 +57,7 @@ func (c *capture) functions() error {
 		c.keep(name, c.builder.link(name, target))
 		c.keep(dir, c.builder.dir(dir))
 		c.copy(dir, pciPatterns)
+		c.facts(dir)
 	}
 	return nil
 }

@@ -12,15 +12,20 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/topology/capability"
 )
 
 // live returns a sysfs with files that Capture omits, including identifiers.
 func live() fstest.MapFS {
 	const pf = "devices/pci0000:80/0000:80:01.0/0000:81:00.0"
+	port, vpd := capability.Config{ACS: true, Control: 0x1d}, capability.VPD{V3: "f00d", SN: "MT25"}
 	sys := fstest.MapFS{}
 	for name, content := range map[string]string{
 		pf + "/class":                                           "0x020000\n",
-		pf + "/config":                                          "\x86\x80",
+		pf + "/config":                                          string(capability.Config{ATS: true}.Bytes()),
+		pf + "/vpd":                                             string(vpd.Bytes()),
+		pf + "/vendor":                                          "0x15b3\n",
 		pf + "/uevent":                                          "PCI_SLOT_NAME=0000:81:00.0\n",
 		pf + "/net/enx001122334455/address":                     "00:11:22:33:44:55\n",
 		pf + "/net/enx001122334455/type":                        "1\n",
@@ -32,6 +37,7 @@ func live() fstest.MapFS {
 		pf + "/infiniband_verbs/uverbs0/ibdev":                  "rocex001122fffe334455\n",
 		pf + "/mlx5_core.rdma.0/uevent":                         "",
 		"devices/pci0000:80/0000:80:01.0/class":                 "0x060400\n",
+		"devices/pci0000:80/0000:80:01.0/config":                string(port.Bytes()),
 		"devices/system/node/online":                            "0-1\n",
 		"devices/virtual/net/veth1/type":                        "1\n",
 		"devices/virtual/kfd/kfd/topology/nodes/1/properties": "simd_count 304\nhive_id " +
@@ -91,10 +97,14 @@ rocex0000000000000001 -> ../../devices/pci0000:80/0000:80:01.0/0000:81:00.0/infi
 enx000000000002 -> ../../devices/pci0000:80/0000:80:01.0/0000:81:00.0/net/enx000000000002
 [devices/pci0000:80/0000:80:01.0]
 class = 0x060400
+config = ACS=0x001d
 [devices/pci0000:80/0000:80:01.0/0000:81:00.0]
 class = 0x020000
+config = ATS
 driver -> ../../../../bus/pci/drivers/mlx5_core
 iommu_group -> ../../../../kernel/iommu_groups/7
+vendor = 0x15b3
+vpd = V3=2 SN=3
 [devices/pci0000:80/0000:80:01.0/0000:81:00.0/infiniband/rocex0000000000000001/ports/1]
 state = 4: ACTIVE
 [devices/pci0000:80/0000:80:01.0/0000:81:00.0/infiniband_verbs/uverbs0]
@@ -108,18 +118,18 @@ online = 0-1
 [devices/virtual/kfd/kfd/topology/nodes/1]
 properties =
 	simd_count 304
-	hive_id 2
+	hive_id 4
 	unique_id 0
 [devices/virtual/kfd/kfd/topology/nodes/2]
 properties =
-	hive_id 2
+	hive_id 4
 	unique_id 0
 [devices/virtual/kfd/kfd/topology/nodes/3]
 properties =
 	hive_id 0
 	unique_id 0
 [kernel/iommu_groups/7]
-end 32 entries
+end 36 entries
 `
 	if diff := cmp.Diff(want, write(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

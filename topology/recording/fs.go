@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// FS returns the machine as a read-only file system that follows links and is safe for concurrent use.
+// FS returns the machine as a read-only file system that follows links and is safe for concurrent use. Facts
+// in the notation of this package (files config and vpd) are read in the format of sysfs.
 func (m *Machine) FS() fs.FS { return &tree{root: m.root} }
 
 // maxLinks is the maximum number of links that a lookup follows, as in the kernel (MAXSYMLINKS in
@@ -34,7 +35,7 @@ func (t *tree) Open(name string) (fs.File, error) {
 	if n.isDir() {
 		return &openDir{info: info{n}, entries: n.entries()}, nil
 	}
-	return &openFile{info: info{n}, Reader: strings.NewReader(n.text)}, nil
+	return &openFile{info: info{n}, Reader: strings.NewReader(n.content())}, nil
 }
 
 // ReadDir implements fs.ReadDirFS.
@@ -137,7 +138,7 @@ func (i info) Name() string {
 	return i.name
 }
 
-func (i info) Size() int64                { return int64(len(i.text)) }
+func (i info) Size() int64                { return int64(len(i.content())) }
 func (i info) ModTime() time.Time         { return time.Time{} }
 func (i info) IsDir() bool                { return i.isDir() }
 func (i info) Sys() any                   { return nil }

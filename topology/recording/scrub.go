@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -69,6 +70,14 @@ func (s *scrubber) content(name, text string) string {
 		})
 	}
 	return s.name(text)
+}
+
+// keyword replaces a keyword of Vital Product Data; "" stays.
+func (s *scrubber) keyword(value string) string {
+	if value == "" {
+		return ""
+	}
+	return strconv.Itoa(s.number(value))
 }
 
 // number returns the replacement of an identifier, from 1 up in the order of first use. Zero means none and

@@ -135,7 +135,8 @@ func TestNUMANodes(t *testing.T) {
 		root.boxes[0].x != root.boxes[2].x || root.boxes[0].width != root.boxes[3].width {
 		t.Errorf("NUMA nodes: %+v", root.boxes)
 	}
-	none := []string{"nv-h200-vm-flat", "nv-4xrtx6000ada-2cx7", "amd-mi300x-cpx-kfd"}
+	none := []string{"nv-h200-vm-flat", "nv-4xrtx6000ada-2cx7", "amd-mi300x-cpx-kfd",
+		"nv-gb200-derived", "nv-gb300-aks-derived", "nv-vera-derived"}
 	for _, name := range machines.Names() {
 		switches := draw(t, name, 0, unknown).tree().number(0)
 		if (switches == 0) != slices.Contains(none, name) {

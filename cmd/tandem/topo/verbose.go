@@ -186,7 +186,7 @@ func (p PairTruth) text() string {
 	case topology.ACSOff:
 		return "no ACS redirect: traffic stays within the switch"
 	default:
-		return "ACS unknown: not part of recordings, and readable only by root on a node"
+		return "ACS unknown: only root reads and records it"
 	}
 }
 
