@@ -343,7 +343,7 @@ func (s *Simulation) settleClaims() {
 	}
 	for _, p := range s.pods {
 		isOver := func(c *claim) bool {
-			return !allIn(c.devices, usable) || !c.prepared && (s.isTaken(c) || s.isGone(c))
+			return !allIn(c.devices, usable) || s.isGone(c) || !c.prepared && s.isTaken(c)
 		}
 		if slices.ContainsFunc(p.claims, isOver) {
 			s.trace("%s ends: its devices are gone", p)
