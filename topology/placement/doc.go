@@ -83,5 +83,6 @@
 // are optimal in all cases.
 //
 // The package assumes a regular tree: a root complex has one NUMA node, that of its first device with a known
-// node, and a GPU and a PF in one slot count as neighbours on one switch.
+// node, a DMA function is on the NUMA node of its NIC, and a GPU and a PF in one slot count as neighbours on
+// one switch.
 package placement

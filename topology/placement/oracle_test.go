@@ -82,7 +82,7 @@ func (o *oracle) distance(a, b Device) step {
 		d.Bridges = len(o.tree.SharedBridges(a.Address)) + len(o.tree.SharedBridges(b.Address))
 	}
 	s := step{level: int(d.Level), bridges: d.Bridges}
-	if d.Level.Direct() && o.redirects(a, b, d.Level) {
+	if d.Level <= topology.PXB && o.redirects(a, b, d.Level) { // no switch takes part in C2C
 		s.detour = 1
 	}
 	o.steps[pair] = s
@@ -103,18 +103,11 @@ func (o *oracle) redirects(a, b Device, level topology.Level) bool {
 	gpus, vfs := allOf(o.r.GPUs, o.r.Spare.GPUs, o.r.Taken.GPUs), allOf(o.r.VFs, o.r.Spare.VFs, o.r.Taken.VFs)
 	return slices.ContainsFunc(slices.Concat(gpus, vfs), func(d Device) bool {
 		shared := o.tree.SharedBridges(d.Address)
-		if at := slices.Index(shared, meet); at < 0 || level == topology.PIX && at != len(shared)-1 {
+		at := slices.Index(shared, meet)
+		if at < 0 || level == topology.PIX && at != len(shared)-1 {
 			return false
 		}
-		f, _ := o.tree.Device(o.function(d))
-		below := false
-		for _, bridge := range f.Bridges() {
-			if port, _ := o.tree.Device(bridge); below && port.ACS == topology.ACSRedirect {
-				return true
-			}
-			below = below || bridge == meet
-		}
-		return false
+		return at < o.tree.Redirected(d.Address) // package topology's own tests are about the ports
 	})
 }
 

@@ -33,6 +33,9 @@ type function struct {
 	pf       topology.Address // of a VF
 	degraded bool
 	redirect bool // of a bridge: ACS redirects what comes from below
+	id       ids
+	v3       string // keyword of a PF or DMA function
+	config   string // in the words of package recording
 }
 
 // builder makes up a world.
@@ -40,6 +43,7 @@ type builder struct {
 	world
 	r       *rand.Rand
 	lastBus map[uint32]uint8
+	domains uint32 // root complexes of complexes
 	maxGPUs int
 	maxVFs  int
 }
@@ -48,6 +52,7 @@ type builder struct {
 func randomWorld(r *rand.Rand, gpus, vfs int) *world {
 	b := &builder{r: r, lastBus: map[uint32]uint8{}, maxGPUs: gpus, maxVFs: vfs}
 	b.nodes = 1 + r.IntN(3)
+	b.addComplexes()
 	domains := []uint32{0, 0, 0, 1, 0x10000}
 	for range 1 + r.IntN(4) {
 		domain := domains[r.IntN(len(domains))]
@@ -176,8 +181,18 @@ func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Addres
 			b.File(dir+"/current_link_width", "8\n")
 			b.File(dir+"/max_link_width", "16\n")
 		}
-		if f.redirect {
+		switch {
+		case f.redirect:
 			b.File(dir+"/config", redirecting())
+		case f.config != "" && f.pf == (topology.Address{}):
+			b.File(dir+"/config", f.config)
+		}
+		if f.id != (ids{}) {
+			b.File(dir+"/vendor", fmt.Sprintf("%#04x\n", f.id.vendor))
+			b.File(dir+"/device", fmt.Sprintf("%#04x\n", f.id.device))
+		}
+		if f.v3 != "" && f.pf == (topology.Address{}) {
+			b.File(dir+"/vpd", "V3="+f.v3+"\n")
 		}
 	}
 	m, err := b.Machine()

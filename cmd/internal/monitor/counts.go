@@ -41,7 +41,7 @@ const serverOnly = "Reported by the serving plugin."
 func newCounts() counts {
 	c := counts{
 		pairs: counter("pairs_total",
-			"Pairs of a GPU and a VF in allocated containers, by distance (PIX and PXB: same switch). "+
+			"Pairs of a GPU and a VF in allocated containers, by distance (PIX, PXB and C2C: same switch). "+
 				serverOnly, "distance"),
 		allocations: counter("allocations_total",
 			"Allocate calls answered by the coordinator. Outcomes: aligned (last call of a container, each pair "+

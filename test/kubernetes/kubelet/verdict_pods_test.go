@@ -82,8 +82,8 @@ func (n *judgedNode) pairs(devices map[string][]string) int {
 	on := map[string]*[2]int{}
 	for _, o := range n.world.offered {
 		for _, d := range o.all {
-			if slices.Contains(devices[o.name], d.ID) && len(n.world.tree.SharedBridges(d.Address)) > 0 {
-				at := n.world.tree.Switch(d.Address)
+			at := n.world.tree.Switch(d.Address)
+			if slices.Contains(devices[o.name], d.ID) && topology.IsSwitch(at) {
 				if on[at] == nil {
 					on[at] = &[2]int{}
 				}

@@ -42,6 +42,7 @@ const oneNVLink = 7
 
 var overPCIe = map[topology.Level]uint{
 	topology.SYS: 1, topology.NODE: 2, topology.PHB: 3, topology.PXB: 4, topology.PIX: 5,
+	topology.C2C: 2, // NODE for NVML
 }
 
 func connect(from, to *gpuallocator.Device, linkType uint) {

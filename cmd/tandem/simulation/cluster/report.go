@@ -71,7 +71,7 @@ const legend = `
 refusals      pods that the kubelet refused for each job; a job makes a new pod, and is lost after six
 jobs hit      jobs of which a pod was refused
 jobs lost     jobs that gave up
-same switch   pairs of a GPU and a VF of its own on one switch (PIX), of all pairs asked for
+same switch   pairs of a GPU and a VF of its own on one switch (PIX, C2C), of all pairs asked for
 fully paired  containers with all pairs on one switch, of those that asked for both
 busy          GPUs in use, mean over time
 wait          minutes until a job runs, where jobs run for an hour on average

@@ -146,8 +146,8 @@ func (n *Node) locate(d placement.Device, switches map[string]int) (Device, topo
 		return Device{}, d.Address, fmt.Errorf("simulate %s: no PCI function %s", n.Name, d.Address)
 	}
 	there := Device{Device: d, Switch: -1, NUMA: -1}
-	if bridges := n.Tree.SharedBridges(d.Address); len(bridges) > 0 {
-		there.Switch = number(switches, fmt.Sprint(bridges))
+	if name := n.Tree.Switch(d.Address); topology.IsSwitch(name) { // a C2C complex has no bridges
+		there.Switch = number(switches, fmt.Sprint(name, n.Tree.SharedBridges(d.Address)))
 	}
 	if node, known := function.NUMA.Number(); known {
 		there.NUMA = slices.Index(n.NUMA, node)

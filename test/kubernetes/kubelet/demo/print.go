@@ -31,8 +31,8 @@ machines and ask the two plugins in random order. A line below is a pair as a co
 node (/dev/dri/renderD* of AMD, /dev/nvidia* of NVIDIA, whose library NVML is a stand-in here), where that GPU is, the i-th VF
 of its variable PCIDEVICE_..., and how far apart they are:
 
-  PIX  same switch           PXB   a switch further up        PHB  same host bridge, no switch
-  NODE same NUMA node        SYS   other NUMA node
+  PIX  same switch           PXB   a switch further up        C2C  NVLink-C2C, NUMA node of Grace or Vera
+  PHB  same host bridge      NODE  same NUMA node             SYS  other NUMA node
 
 Beside it the same request without coordination: no plugin prefers a device and the kubelet chooses at random. (The VFs
 are still listed in the order of the GPUs, which stock plugins do not do.)

@@ -36,7 +36,7 @@ func (p *printer) summary(results []result) error {
 		most = most.Add(r.tandem.best())
 		placed, worse = placed+r.tandem.pods(), worse+r.tandem.worse()
 	}
-	p.printf("\nOn the same switch (PIX or PXB), of the pairs of the same pods: "+
+	p.printf("\nOn the same switch (PIX, PXB or C2C), of the pairs of the same pods: "+
 		"%s with Tandem, where %d can be, %s uncoordinated.\n", share(tandem), near(most), share(uncoordinated))
 	if worse > 0 {
 		return fmt.Errorf("%d of %d placements could have been better on the NUMA nodes that the kubelet chose",
