@@ -144,7 +144,7 @@ func (t *Tree) cardsBelow() map[Address]*occupancy {
 		}
 	}
 	for _, d := range t.devices {
-		if d.Class.isBridge() || parents[d.Address] {
+		if d.Class.isBridge() || parents[d.Address] || d.isDMAFunction() { // the function is part of its NIC
 			continue
 		}
 		card := t.pluggedIn(d).Address.Slot()
