@@ -114,7 +114,8 @@ func TestDMABelowOuterSwitch(t *testing.T) {
 func TestHostileVPD(t *testing.T) {
 	t.Parallel()
 	for _, content := range [][]byte{
-		nil, {0x90}, {0x90, 0xff, 0xff, 'V', '3', 1, 'a'}, {0x90, 3, 0, 'V', '3', 1, 'a'}, {0x90, 1, 0, 'V', '3', 1, 'a'},
+		nil, {0x90}, {0x90, 0xff, 0xff, 'V', '3', 1, 'a'},
+		{0x90, 3, 0, 'V', '3', 1, 'a'}, {0x90, 1, 0, 'V', '3', 1, 'a'},
 		{0x82, 0, 0, 0x82, 0, 0}, {0x90, 3, 0, 'V', '3', 0},
 	} {
 		sys := dmaMachine()
@@ -133,5 +134,23 @@ func TestDMAAndOwnSwitch(t *testing.T) {
 	ids(sys, "10de:2941 0000:07:00.0")
 	if got := levels(tree(t, sys), "0000:07:00.0", "0000:03:00.0"); got != "PIX" && got != "PXB" {
 		t.Errorf("GPU on the NIC's own switch: %s", got)
+	}
+}
+
+// TestTranslatedPairBesideOtherNIC: a NIC without ATS does not change the pair of a NIC that has ATS.
+func TestTranslatedPairBesideOtherNIC(t *testing.T) {
+	t.Parallel()
+	sys := inlineMachine()
+	const up = "pci0000:80/0000:80:01.0/0000:81:00.0/"
+	add(sys, up+"0000:82:03.0/0000:8a:00.0", nic, "0")
+	add(sys, up+"0000:82:03.0", "0x060400", "0")
+	ids(sys, "15b3:1021 0000:8a:00.0")
+	setPort(sys, "0000:82:00.0", 0x5d, false)
+	setPort(sys, "0000:83:00.0", 0, true)
+	setPort(sys, "0000:82:01.0", 0x1d, false)
+	for _, port := range tree(t, sys).Ports(address("0000:86:00.0"), address("0000:83:00.0")) {
+		if port.Redirects {
+			t.Errorf("port %s redirects translated requests", port.Address)
+		}
 	}
 }

@@ -65,8 +65,8 @@ func (d *Device) isDMAFunction() bool { return d.is(mellanox, dmaFunction) }
 // IsNIC reports whether the function is a network controller, physical or virtual. A DMA function is none.
 func (d *Device) IsNIC() bool { return d.Class.IsNetwork() && !d.isDMAFunction() }
 
-// isConnectX reports whether the function is a NIC that can be part of a complex: a PF, or a VF whose PF is not
-// visible.
+// isConnectX reports whether the function is a NIC that can be part of a complex: a PF, or a VF whose PF is
+// not visible.
 func (d *Device) isConnectX() bool { return d.IsNIC() && !d.IsVF() && d.is(mellanox, connectX...) }
 
 func (d *Device) isNVIDIA() bool { return d.Vendor == nvidia && d.Class>>16 == baseDisplay }
@@ -153,8 +153,8 @@ func (f *finder) addDMA(function *Device) {
 	case len(c.GPUs) == 0:
 		c.Fault = fmt.Sprintf("no GPU is below the switch of DMA function %s", function.Address)
 	case v3 == "":
-		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: the file is absent, damaged or "+
-			"readable only by root", function.Address)
+		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: the file is "+
+			"absent, damaged or readable only by root", function.Address)
 	case len(f.list(other)) > 0:
 		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address,
 			f.list(other)[0].Address)
