@@ -96,18 +96,16 @@ type finder struct {
 	order   []Address
 }
 
-// findComplexes returns the complexes of functions. A DMA function anywhere makes the machine one with DMA
-// functions; without, GPUs on root ports of Grace or Vera make it a C2C machine.
+// findComplexes returns the complexes of functions. A GPU of a DMA function is below a switch, so a machine
+// whose GPUs are all directly on root ports of Grace or Vera is a C2C machine, stray DMA functions or not.
 func findComplexes(devices map[Address]*Device, order []Address) complexes {
 	f := finder{
 		complexes: complexes{dma: map[Address]Address{}, c2c: map[Address]int{}}, devices: devices, order: order,
 	}
-	switch functions := f.list((*Device).isDMAFunction); {
-	case len(functions) > 0:
-		for _, function := range functions {
-			f.addDMA(function)
-		}
-	case f.isC2C():
+	for _, function := range f.list((*Device).isDMAFunction) {
+		f.addDMA(function)
+	}
+	if f.isC2C() {
 		f.addC2C()
 	}
 	f.addInline()
@@ -134,15 +132,19 @@ func addresses(devices []*Device) (all []Address) {
 	return all
 }
 
+// besideGPU returns the lowest switch that a DMA function shares with GPUs, and the GPUs.
+func (f *finder) besideGPU(function *Device) (at Address, gpus []Address) {
+	for i := len(function.bridges) - 1; i > 0 && len(gpus) == 0; i-- {
+		at = function.bridges[i]
+		gpus = addresses(f.list(func(d *Device) bool { return d.isNVIDIA() && slices.Contains(d.bridges, at) }))
+	}
+	return at, gpus
+}
+
 // addDMA adds the complex of a DMA function: the GPU below the same switch, and the PFs with the same V3.
 func (f *finder) addDMA(function *Device) {
 	c := Complex{Kind: KindDMA, Function: function.Address}
-	if len(function.bridges) > 1 {
-		c.Switch = function.bridges[1]
-		c.GPUs = addresses(f.list(func(d *Device) bool {
-			return d.isNVIDIA() && len(d.bridges) > 1 && d.bridges[1] == c.Switch
-		}))
-	}
+	c.Switch, c.GPUs = f.besideGPU(function)
 	v3 := function.V3
 	if v3 != "" {
 		c.NICs = addresses(f.list(func(d *Device) bool { return d.isConnectX() && d.V3 == v3 }))
@@ -152,13 +154,16 @@ func (f *finder) addDMA(function *Device) {
 	case len(c.GPUs) == 0:
 		c.Fault = fmt.Sprintf("no GPU is below the switch of DMA function %s", function.Address)
 	case v3 == "":
-		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: root reads the file",
-			function.Address)
+		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: the file is "+
+			"absent, damaged or readable only by root", function.Address)
 	case len(f.list(other)) > 0:
 		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address,
 			f.list(other)[0].Address)
 	case len(c.NICs) == 0:
 		c.Fault = fmt.Sprintf("no ConnectX NIC has the V3 of DMA function %s", function.Address)
+		if unread := f.list(func(d *Device) bool { return d.isConnectX() && d.V3 == "" }); len(unread) > 0 {
+			c.Fault += fmt.Sprintf("; keyword V3 in the vpd file of %s is unknown", unread[0].Address)
+		}
 	}
 	if c.Fault == "" {
 		for _, nic := range c.NICs {
