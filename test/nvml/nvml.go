@@ -83,6 +83,10 @@ var products = map[uint16]product{
 	0x2330: {"NVIDIA H100 80GB HBM3", 81559, 0, 18},
 	0x2335: {"NVIDIA H200", 143771, 0, 18},
 	0x26b1: {"NVIDIA RTX 6000 Ada Generation", 49140, -1, 0},
+	0x2941: {"NVIDIA GB200", 189471, 0, 18},
+	0x2bb5: {"NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, 0, 0},
+	0x31c2: {"NVIDIA GB300", 284208, 0, 18},
+	0:      {"NVIDIA Graphics Device", 294912, 0, 18}, // of a machine without device IDs; made up
 }
 
 // Record returns the machine of a sysfs: the GPUs bound to the nvidia driver, in order of address, with UUIDs

@@ -43,6 +43,18 @@ var setups = []setup{
 		"4 GPUs and two NICs with two ports, every card on a host bridge of its own"},
 	{rig.Setup{Machine: "nv-a100pcie-cx6dx-vf-partial", VFsPerPF: 2},
 		"half a machine: 4 GPUs and one NIC with 2 VFs in all, on one switch; NUMA nodes unknown"},
+	{rig.Setup{Machine: "nv-gb200-derived", VFsPerPF: 1},
+		"4 GPUs and 4 NICs on root ports of Grace: NVLink-C2C"},
+	{rig.Setup{Machine: "nv-gb200-oke-derived", VFsPerPF: 1, ExcludeTopology: true},
+		"a DMA function of each NIC beside its GPU"},
+	{rig.Setup{Machine: "nv-gb300-aks-derived", VFsPerPF: 1},
+		"a guest with NVLink-C2C and a VF for each GPU; that they have VFs is made up"},
+	{rig.Setup{Machine: "nv-gb300-aks-dma-derived", VFsPerPF: 1}, "4 GPUs and 4 NICs with DMA functions"},
+	{rig.Setup{Machine: "nv-vera-derived", VFsPerPF: 1, ExcludeTopology: true},
+		"4 GPUs and 4 NICs with two ports: NVLink-C2C of Vera"},
+	{rig.Setup{Machine: "nv-cx8-inline-derived", VFsPerPF: 2}, "8 GPUs, two below the switch of each of 4 NICs"},
+	{rig.Setup{Machine: "nv-bf3-derived", VFsPerPF: 1},
+		"4 GPUs, one below the switch of each of 4 NICs; a fifth NIC"},
 }
 
 func machineNames() []string {
