@@ -173,8 +173,8 @@ func count(devices map[string]Device, condition func(string, Device) bool) (n in
 // merge adds a discovery to the known devices, without modifying either. A known device that was not found
 // becomes unhealthy if it may still exist. A device that is gone stays known, for an Allocate in flight and
 // for a kubelet that has not received the newer list yet, until other devices go and more than maxGone are
-// known: MIG devices get new IDs whenever a GPU is repartitioned, and the kubelet's needs are in a list of its
-// own (package deviceplugin).
+// known: MIG devices get new IDs whenever a GPU is repartitioned, and the kubelet's needs are in a list of
+// its own (package deviceplugin).
 func merge(known map[string][]Device, inventory Inventory) (map[string][]Device, []change) {
 	found := inventory.Resources
 	othersGo := others(known, inventory)

@@ -117,8 +117,8 @@ func (s *Simulation) checkAdmission(p *model.Pod, admitted error) {
 	}
 }
 
-// checkFile: the pairs file of a container names its devices. Without a source of requests, GPUs of a pod that
-// was rejected can be an init container's, and the file names these alone.
+// checkFile: the pairs file of a container names its devices. Without a source of requests, GPUs of a pod
+// that was rejected can be an init container's, and the file names these alone.
 func (s *Simulation) checkFile(p *model.Pod, c *model.Container) {
 	var answer v1beta1.ContainerAllocateResponse
 	if err := proto.Unmarshal(c.Responses[model.VFs], &answer); err != nil || len(answer.GetMounts()) != 1 {

@@ -246,8 +246,8 @@ func (s *Simulation) checkStatus(c *claim) {
 	}
 }
 
-// statusPause is the longest time between two looks of a driver at all its claims: claimsPause of package dra,
-// and a fifth.
+// statusPause is the longest time between two looks of a driver at all its claims: claimsPause of package
+// dra, and a fifth.
 const statusPause = 12*time.Minute + 10*time.Second
 
 // devicesIn returns the driver's devices in the status of a claim, and the number of other drivers' devices.
