@@ -12,7 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Pairs counts the pairs of a container by distance, the nearest first: #PIX, #PXB, #C2C, #PHB, #NODE, #SYS, #UNK.
+// Pairs counts the pairs of a container by distance, the nearest first: #PIX, #PXB, #C2C, #PHB, #NODE, #SYS,
+// #UNK.
 type Pairs [topology.Levels]int
 
 // Level returns the distance of a GPU and a VF.
