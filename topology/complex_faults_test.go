@@ -11,29 +11,25 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestC2CVFWithoutPF: guests see VFs of ConnectX without their PFs.
-func TestC2CVFWithoutPF(t *testing.T) {
+// TestMoreOnGrace: functions beside those of a C2C machine take C2C from nobody.
+func TestMoreOnGrace(t *testing.T) {
 	t.Parallel()
-	sys := graceMachine()
-	add(sys, "pci0101:00/0101:00:00.0", nic, "0")
-	ids(sys, "15b3:101e 0101:00:00.0")
-	if got := levels(tree(t, sys), "0008:01:00.0", "0101:00:00.0"); got != "C2C" {
-		t.Errorf("VF without PF: %s", got)
+	for _, c := range []struct{ name, at, class, id, numa, nic string }{
+		{"a VF in a guest, without its PF", "pci0101:00/0101:00:00.0", nic, "15b3:101e 0101:00:00.0", "0",
+			"0101:00:00.0"},
+		{"a DMA function without a GPU costs its own complex alone", "pci0010:00/0010:00:01.0/0010:02:00.0",
+			"0x020700", "15b3:2100 0010:02:00.0", "1", "0000:01:00.0"},
+	} {
+		sys := graceMachine()
+		add(sys, c.at, c.class, c.numa)
+		ids(sys, c.id)
+		if got := levels(tree(t, sys), "0008:01:00.0", c.nic); got != "C2C" {
+			t.Errorf("%s: %s", c.name, got)
+		}
 	}
 }
 
-// TestStrayDMAFunctionOnGrace: a DMA function without a GPU costs its own complex alone.
-func TestStrayDMAFunctionOnGrace(t *testing.T) {
-	t.Parallel()
-	sys := graceMachine()
-	add(sys, "pci0010:00/0010:00:01.0/0010:02:00.0", "0x020700", "1")
-	ids(sys, "15b3:2100 0010:02:00.0")
-	if got := levels(tree(t, sys), "0008:01:00.0", "0000:01:00.0"); got != "C2C" {
-		t.Errorf("GPU of another complex: %s", got)
-	}
-}
-
-// TestFaultOfReadVPD: root has read a damaged file, and learns so.
+// TestFaultOfDamagedVPD: root has read a damaged file, and learns so.
 func TestFaultOfDamagedVPD(t *testing.T) {
 	t.Parallel()
 	sys := dmaMachine()

@@ -87,5 +87,5 @@ type Device struct {
 	Index   string // the vendor's number, "0" or, of a part, "0:1"; empty if containers do not get one
 	VRAM    uint64 // bytes of its card's memory; 0 for unknown
 	Healthy bool
-	Gone    bool // found before, but no longer; set by GPUs only, and known for some time
+	Gone    bool // found before, but no longer; set by GPUs only, see maxGone
 }

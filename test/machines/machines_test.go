@@ -104,11 +104,12 @@ func TestComplexes(t *testing.T) {
 			"c2c 0018:01:00.0 0019:01:00.0: 0010:03:00.0 0010:03:00.1 0012:03:00.0 0012:03:00.1\n",
 	}
 	for _, name := range Names() {
-		tree, got := read(t, load(t, name, 2)), ""
+		tree := read(t, load(t, name, 2))
+		var got strings.Builder
 		for _, c := range tree.Complexes() {
-			got += complexText(c)
+			got.WriteString(complexText(c))
 		}
-		if diff := cmp.Diff(want[name], got); diff != "" {
+		if diff := cmp.Diff(want[name], got.String()); diff != "" {
 			t.Errorf("%s: complexes (-want +got):\n%s", name, diff)
 		}
 		for d := range tree.Devices() {
@@ -121,14 +122,7 @@ func TestComplexes(t *testing.T) {
 
 // complexText is "kind GPUs: NICs by DMA function; fault".
 func complexText(c topology.Complex) string {
-	text := string(c.Kind)
-	for _, gpu := range c.GPUs {
-		text += " " + gpu.String()
-	}
-	text += ":"
-	for _, nic := range c.NICs {
-		text += " " + nic.String()
-	}
+	text := string(c.Kind) + addressText(c.GPUs) + ":" + addressText(c.NICs)
 	if c.Kind == topology.KindDMA {
 		text += " by " + c.Function.String()
 	}
@@ -136,6 +130,15 @@ func complexText(c topology.Complex) string {
 		text += "; " + c.Fault
 	}
 	return text + "\n"
+}
+
+// addressText is " address" for each address.
+func addressText(all []topology.Address) string {
+	var text strings.Builder
+	for _, a := range all {
+		text.WriteString(" " + a.String())
+	}
+	return text.String()
 }
 
 func nearestTo(tree *topology.Tree, gpu topology.Address) nearest {

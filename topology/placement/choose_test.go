@@ -39,13 +39,11 @@ func compareWithOracle(t *testing.T, tree *topology.Tree, r Request) bool {
 		t.Errorf("%v: %+v", err, r)
 		return false
 	}
-	if !got.Optimal && min(len(r.GPUs), len(r.VFs)) > 2 { // beyond the bounds: one of 100,000 requests
-		return wellFormed(t, r, got)
-	}
 	o := newOracle(tree, r)
 	want, gpus, vfs := o.best()
 	value := o.judge(got.GPUs, got.VFs, got.Pairs)
-	if value.compare(want) != 0 || !got.Optimal {
+	isBeyondBounds := min(len(r.GPUs), len(r.VFs)) > 2 // the answer to one of 100,000 requests is not proven
+	if value.compare(want) != 0 || !got.Optimal && !isBeyondBounds {
 		t.Errorf("%d+%d: got %+v (%v)\nwant %+v\ngot  %v\n     %v\nwant %v\n     %v",
 			len(gpus), len(vfs), value, got.Reason, want,
 			got.GPUs, got.VFs, gpus, vfs)
@@ -53,6 +51,9 @@ func compareWithOracle(t *testing.T, tree *topology.Tree, r Request) bool {
 	}
 	if !wellFormed(t, r, got) {
 		return false
+	}
+	if !got.Optimal { // as good, and other devices are possible
+		return true
 	}
 	slices.SortFunc(got.VFs, byAddress)
 	if want := o.sameIndex(got.VFs); !slices.Equal(got.VFs, want) {

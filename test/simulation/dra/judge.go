@@ -203,7 +203,6 @@ func (s *Simulation) orphans() (orphans []claims.Claim) {
 
 // checkCalm checks the promises in a calm.
 func (s *Simulation) checkCalm() {
-	s.rested = false
 	for _, c := range s.orphans() {
 		s.wrong(leftClaim, "%s (%s)", c, c.UID)
 	}
@@ -213,6 +212,9 @@ func (s *Simulation) checkCalm() {
 				s.wrong(refused, "%s waits for %s", p, c)
 			}
 		}
+	}
+	if slices.ContainsFunc(s.held(), s.lacksStatus) { // its writer was killed, and another driver looks later
+		seeds.Sleep(statusPause)
 	}
 	for _, c := range s.held() {
 		c.restored = true
@@ -230,12 +232,6 @@ func (s *Simulation) checkStatus(c *claim) {
 		return
 	}
 	told, others := devicesIn(o)
-	if !slices.Equal(told, c.devices) && !s.rested { // by a process that was killed: the other one looks later
-		s.rested = true
-		seeds.Sleep(statusPause)
-		o = s.server.claim(namespace, c.name)
-		told, others = devicesIn(o)
-	}
 	if !slices.Equal(told, c.devices) {
 		s.wrong(wrongStatus, "%s: %v", c, told)
 	}
@@ -249,6 +245,16 @@ func (s *Simulation) checkStatus(c *claim) {
 // statusPause is the longest time between two looks of a driver at all its claims: claimsPause of package
 // dra, and a fifth.
 const statusPause = 12*time.Minute + 10*time.Second
+
+// lacksStatus reports whether the status of a claim does not have the devices of the driver.
+func (s *Simulation) lacksStatus(c *claim) bool {
+	o := s.server.claim(namespace, c.name)
+	if o == nil || o.UID != c.uid {
+		return false
+	}
+	told, _ := devicesIn(o)
+	return !slices.Equal(told, c.devices)
+}
 
 // devicesIn returns the driver's devices in the status of a claim, and the number of other drivers' devices.
 func devicesIn(o *resourceapi.ResourceClaim) (told []string, others int) {

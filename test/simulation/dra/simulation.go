@@ -26,7 +26,6 @@ type Simulation struct {
 	raging  bool
 	judging bool // a calm: every promise holds
 	deaf    bool // the kubelet does not receive the answer
-	rested  bool // a calm waited for the look of a driver at all claims
 
 	broken   string
 	happened map[string]int

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 	"github.com/tandem-k8s/tandem/topology"
@@ -341,9 +342,10 @@ func (s *Simulation) settleClaims() {
 			usable[device.Name] = len(device.Taints) == 0
 		}
 	}
+	known, present := s.known(), s.hardware.Present()
 	for _, p := range s.pods {
 		isOver := func(c *claim) bool {
-			return !allIn(c.devices, usable) || s.isGone(c) || !c.prepared && s.isTaken(c)
+			return !allIn(c.devices, usable) || isGone(c, known, present) || !c.prepared && isTaken(c, known)
 		}
 		if slices.ContainsFunc(p.claims, isOver) {
 			s.trace("%s ends: its devices are gone", p)
@@ -354,8 +356,8 @@ func (s *Simulation) settleClaims() {
 }
 
 // isTaken reports whether a part of a claim's devices is prepared for another claim.
-func (s *Simulation) isTaken(c *claim) bool {
-	for _, k := range s.known() {
+func isTaken(c *claim, known []claims.Claim) bool {
+	for _, k := range known {
 		for _, d := range k.Devices {
 			for _, id := range append(slices.Concat(d.GPUs, d.VFs), d.Token) {
 				if k.UID != c.uid && id != "" && slices.Contains(c.ids, id) {
@@ -369,15 +371,16 @@ func (s *Simulation) isTaken(c *claim) bool {
 
 // isGone reports whether the machine lacks a part of what a claim was given: another VF than the allocated
 // one, or a VF with a GPU.
-func (s *Simulation) isGone(c *claim) bool {
-	present := s.hardware.Present()
-	for _, k := range s.known() {
-		for _, d := range k.Devices {
-			for _, id := range slices.Concat(d.GPUs, d.VFs) {
-				address, err := topology.ParseAddress(id)
-				if _, there := present.Device(address); k.UID == c.uid && err == nil && !there {
-					return true
-				}
+func isGone(c *claim, known []claims.Claim, present *topology.Tree) bool {
+	i := slices.IndexFunc(known, func(k claims.Claim) bool { return k.UID == c.uid })
+	if i < 0 {
+		return false
+	}
+	for _, d := range known[i].Devices {
+		for _, id := range slices.Concat(d.GPUs, d.VFs) {
+			address, err := topology.ParseAddress(id)
+			if _, there := present.Device(address); err == nil && !there {
+				return true
 			}
 		}
 	}
