@@ -117,7 +117,10 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	}
 	a.freeAll()
 	a.announce()
-	t.Cleanup(func() { checkState(t, a.coordinator.current()) })
+	t.Cleanup(func() {
+		checkState(t, a.coordinator.current())
+		a.coordinator = nil // the parent of a test keeps the test's cleanups, and all that these can reach
+	})
 	return a
 }
 
