@@ -125,8 +125,9 @@ func complexACS(c complexes) (findings []Finding) {
 		}
 		findings = append(findings, finding.OfSome(list, Finding{
 			ID: "complex-acs", Severity: Warning,
-			Summary: fmt.Sprintf("ACS of %s is wrong for complexes of kind %s.", finding.Count(len(list), "port"), kind),
-			Why:     acsEffect(kind, c.usage), Fix: acsFix(kind, wrong, usages),
+			Summary: fmt.Sprintf("ACS of %s is wrong for complexes of kind %s.", finding.Count(len(list), "port"),
+				kind),
+			Why: acsEffect(kind, c.usage), Fix: acsFix(kind, wrong, usages),
 		})...)
 	}
 	return findings
@@ -145,15 +146,15 @@ func suffix(usages []usage, u usage) string {
 
 // acsEffect says what wrong values do to GPUDirect RDMA.
 func acsEffect(kind topology.Kind, u usage) string {
-	const bare = "On bare metal, redirected transfers between NIC and GPU cross the CPU's root complex instead of the " +
-		"NIC's switch: GPUDirect RDMA is slow. "
-	const passed = "For guests, only translated requests (ATS, and Direct Translated P2P at the NIC's port) pass from " +
-		"the NIC to the GPU; all other traffic has to go to the IOMMU."
+	const bare = "On bare metal, redirected transfers between NIC and GPU cross the CPU's root complex " +
+		"instead of the NIC's switch: GPUDirect RDMA is slow. "
+	const passed = "For guests, only translated requests (ATS, and Direct Translated P2P at the NIC's port) " +
+		"pass from the NIC to the GPU; all other traffic has to go to the IOMMU."
 	switch {
 	case kind == topology.KindDMA:
-		return "Requests of the DMA function and completions of the GPU have to pass directly within their switch, and " +
-			"the rest goes up to the IOMMU. Otherwise GPUDirect RDMA takes the slow way through the root complex, or the " +
-			"GPU's driver does not allow it."
+		return "Requests of the DMA function and completions of the GPU have to pass directly within their " +
+			"switch, and the rest goes up to the IOMMU. Otherwise GPUDirect RDMA takes the slow way through the " +
+			"root complex, or the GPU's driver does not allow it."
 	case kind == topology.KindC2C:
 		return "GPUDirect RDMA goes up to the CPU and over NVLink-C2C. Ports that do not send all traffic up put " +
 			"several devices into one IOMMU group."

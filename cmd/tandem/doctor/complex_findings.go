@@ -23,14 +23,14 @@ func complexFaults(c complexes) []Finding {
 			broken = append(broken, one.Fault)
 		}
 	}
-	const why = "The kubelet and schedulers see no NIC near the GPUs of such a complex: the GPUs are in no pair."
+	const why = "Tandem knows no NIC near the GPUs of such a complex: the GPUs are in no pair."
 	return append(
 		finding.OfSome(broken, Finding{
 			ID: "complex", Severity: Warning,
 			Summary: finding.Count(len(broken), "complex") + " of GPU and NIC cannot be used.", Why: why,
 			Fix: []string{
-				"compare the functions with lspci -tv: reset a NIC whose functions are missing, with current firmware",
-				"a DMA function and its NIC have the same keyword V3 in their vpd files",
+				"look for missing functions with lspci -tv",
+				"a DMA function and the PFs of its NIC have the same keyword V3: lspci -vv, as root",
 			},
 		}),
 		finding.OfSome(unknown, Finding{
@@ -38,7 +38,7 @@ func complexFaults(c complexes) []Finding {
 			Summary: finding.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.", Why: why,
 			Fix: []string{
 				"run tandem doctor as root, and the daemons as in the manifests (runAsUser: 0)",
-				"as root, without the keyword: new firmware of the NIC",
+				"still unknown to root: the vpd file is absent or damaged",
 			},
 		})...)
 }
@@ -66,22 +66,22 @@ func complexATS(c complexes) []Finding {
 	}
 	fix := []string{"mlxconfig -d ADDRESS set ATS_ENABLED=0, and a cold reset"}
 	if undecided {
-		fix = append(fix, "if the devices are for guests: keep ATS, and 1x111x1 at the NIC's downstream port, xx111x1 "+
-			"at the GPU's downstream port and the root port (pci=config_acs=)")
+		fix = append(fix, "if the devices are for guests: keep ATS, and set 1x111x1 at the NIC's downstream port, "+
+			"xx111x1 at the GPU's downstream port and the root port (pci=config_acs=)")
 	}
 	return append(
 		finding.OfSome(with, Finding{
 			ID: "complex-ats", Severity: Warning,
 			Summary: finding.Count(len(with), "NIC") + " with ATS in complexes that want none.",
-			Why: "A NIC with ATS sends translated requests, and GPUDirect RDMA is set up for untranslated ones on bare " +
-				"metal and over NVLink-C2C.",
+			Why: "A NIC with ATS sends translated requests. On bare metal and over NVLink-C2C the right values of " +
+				"ACS are those for untranslated ones (rdma_topo of rdma-core).",
 			Fix: fix,
 		}),
 		finding.OfSome(without, Finding{
 			ID: "complex-ats", Severity: Warning,
 			Summary: finding.Count(len(without), "NIC") + " without ATS, for guests.",
-			Why: "Only translated requests pass from the NIC to the GPU within the switch; without ATS GPUDirect RDMA of " +
-				"a guest crosses the root complex and the IOMMU, and is slow.",
+			Why: "Only translated requests pass from the NIC to the GPU within the switch; without ATS GPUDirect " +
+				"RDMA of a guest crosses the root complex and the IOMMU, and is slow.",
 			Fix: []string{"mlxconfig -d ADDRESS set ATS_ENABLED=1, and a cold reset"},
 		})...)
 }
@@ -94,9 +94,9 @@ func (c complexes) isRead(a topology.Address) bool {
 	return ok && port.ACS != topology.ACSUnknown
 }
 
-// complexGroups finds IOMMU groups that do not fit the complex: DMA function and GPU share a group; GPUs and
-// NICs of C2C complexes and of guests have groups of their own; on bare metal NIC and GPU of an inline complex
-// share a group, or have none.
+// complexGroups finds functions whose IOMMU group does not fit the complex: DMA function and GPU share a
+// group; GPUs and NICs of C2C complexes and of guests have groups of their own; on bare metal NIC and GPU of
+// an inline complex share a group, or have none.
 func complexGroups(c complexes) []Finding {
 	var list []string
 	for _, one := range c.all {
@@ -111,13 +111,13 @@ func complexGroups(c complexes) []Finding {
 	}
 	return finding.OfSome(list, Finding{
 		ID: "complex-iommu", Severity: Warning,
-		Summary: finding.Count(len(list), "IOMMU group") + " of GPUs and NICs not as the complex wants.",
+		Summary: "IOMMU groups of GPUs and NICs do not fit their complexes.",
 		Why: "The GPU's driver allows GPUDirect RDMA over a DMA function only from the GPU's IOMMU group, and " +
 			"functions that are independent have groups of their own.",
 		Fix: []string{
-			"the right ACS at boot (pci=config_acs=, or the BIOS): the kernel then makes the groups, and setpci does not " +
-				"change them",
-			"without any group: an IOMMU enabled in the firmware, and no iommu=off or arm-smmu off in the kernel's parameters",
+			"the right ACS at boot (pci=config_acs=, or the BIOS): the kernel makes the groups then, and setpci " +
+				"does not change them",
+			"without any group: enable the IOMMU in the firmware and the kernel",
 		},
 	})
 }

@@ -57,18 +57,18 @@ func (n Node) readComplexes() complexes {
 			c.unread = append(c.unread, port.Address)
 		}
 	}
+	_, err := fs.Stat(n.Sys, "kernel/iommu_groups") // also there without any group, but not in every recording
 	for _, functions := range c.functions() {
 		for _, a := range functions {
-			if n.isLive(a) {
-				c.groups[a] = group(n.Sys, a)
+			if number := group(n.Sys, a); number != "" || err == nil {
+				c.groups[a] = number
 			}
 		}
 	}
 	return c
 }
 
-// isLive reports whether a function has a configuration space: a recorded machine has none, and not
-// necessarily IOMMU groups.
+// isLive reports whether a function has a configuration space, as not in every recording.
 func (n Node) isLive(a topology.Address) bool {
 	_, err := fs.Stat(n.Sys, path.Join(pciDevices, a.String(), "config"))
 	return err == nil
@@ -101,11 +101,12 @@ func newComplexes(tree *topology.Tree) complexes {
 		return c
 	}
 	for _, one := range c.all {
-		switch one.Kind {
-		case topology.KindDMA:
+		switch {
+		case len(one.GPUs) == 0: // a stray DMA function
+		case one.Kind == topology.KindDMA:
 			c.place(one, dmaPort, one.Function)
 			c.place(one, gpuPort, one.GPUs...)
-		case topology.KindInline:
+		case one.Kind == topology.KindInline:
 			c.place(one, nicPort, one.NICs...)
 			c.place(one, gpuPort, one.GPUs...)
 		}
@@ -119,7 +120,9 @@ func newComplexes(tree *topology.Tree) complexes {
 // machine returns the kind of the machine: with several kinds of complexes DMA, then C2C.
 func (c complexes) machine() topology.Kind {
 	for _, kind := range []topology.Kind{topology.KindDMA, topology.KindC2C} {
-		if slices.ContainsFunc(c.all, func(one topology.Complex) bool { return one.Kind == kind }) {
+		if slices.ContainsFunc(c.all, func(one topology.Complex) bool {
+			return one.Kind == kind && len(one.GPUs) > 0
+		}) {
 			return kind
 		}
 	}
