@@ -140,6 +140,9 @@ func unreadRedirects(h hardware) []Finding {
 				"switch port %s: its configuration space is hidden beyond the first 64 bytes", port.Address))
 		}
 	}
+	for _, port := range h.complexes.unread {
+		list = append(list, fmt.Sprintf("port %s: its configuration space is hidden beyond the first 64 bytes", port))
+	}
 	return finding.OfSome(list, Finding{
 		ID: "acs-redirect", Severity: Unknown,
 		Summary: "Redirection of traffic to the root complex (ACS) is unknown.",

@@ -96,6 +96,7 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.kubelet, unknownProcess, unreadConfig, kubeletSettings),
 		finding.Judge(f.hardware, unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA,
 			degradedLinks, redirects, unreadRedirects, deviceNodes),
+		finding.Judge(f.hardware.complexes, complexFaults, complexACS, complexATS, complexGroups),
 		finding.Judge(f.shapes, refusedShapes, refusedForCPUs, farShapes),
 		finding.Judge(f.merge, slowMerge),
 		finding.Judge(f.refused, refusedPods),

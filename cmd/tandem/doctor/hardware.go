@@ -21,6 +21,7 @@ type hardware struct {
 	gpus                    []*topology.Device // functions of the GPUs, each once
 	pfs                     []physicalFunction
 	ports                   []switchPort
+	complexes               complexes
 	missing                 []string // device nodes of GPUs and VFs, and whose they are
 }
 
@@ -38,7 +39,7 @@ type virtualFunction struct {
 	hasRDMA bool
 }
 
-// switchPort is a bridge on the way from a GPU to a VF on the same switch.
+// switchPort is a bridge on the way from a GPU to a VF on the same switch, outside complexes.
 type switchPort struct {
 	*topology.Device
 	redirects bool // traffic between GPUs and NICs
@@ -46,7 +47,7 @@ type switchPort struct {
 }
 
 func (n Node) readHardware(a *access) hardware {
-	h := hardware{tree: n.Tree, offeredGPUs: n.GPUs, offeredVFs: n.VFs}
+	h := hardware{tree: n.Tree, offeredGPUs: n.GPUs, offeredVFs: n.VFs, complexes: n.readComplexes()}
 	for _, g := range n.GPUs {
 		if d, ok := n.Tree.Device(g.Address); ok && !slices.Contains(h.gpus, d) {
 			h.gpus = append(h.gpus, d)
@@ -59,7 +60,7 @@ func (n Node) readHardware(a *access) hardware {
 	}
 	ports := h.portsBetween()
 	for _, address := range slices.SortedFunc(maps.Keys(ports), topology.Address.Compare) {
-		if d, ok := n.Tree.Device(address); ok {
+		if d, ok := n.Tree.Device(address); ok && !h.complexes.has(address) {
 			h.ports = append(h.ports, switchPort{d, ports[address], text(n.Sys, address, "config") != ""})
 		}
 	}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// complexes are the complexes of a machine, and the ports whose ACS is necessary for them.
+type complexes struct {
+	all    []topology.Complex
+	tree   *topology.Tree
+	usage  usage
+	ports  []complexPort
+	unread []topology.Address          // of ports: the kernel hides the ACS
+	groups map[topology.Address]string // IOMMU groups by function, "" for none; without unknown ones
+}
+
+// complexPort is a port with a row in the table of ACS.
+type complexPort struct {
+	*topology.Device
+	kind topology.Kind
+	role role
+}
+
+// role is the place of a port.
+type role string
+
+const (
+	complexRoot role = "root port"
+	nicPort     role = "the NIC's downstream port" // below the upstream port that NIC and GPU share
+	dmaPort     role = "the DMA function's downstream port"
+	gpuPort     role = "the GPU's downstream port"
+	otherPort   role = "switch port" // a downstream port of a ConnectX or BlueField elsewhere
+	graceRoot   role = "root port of Grace"
+	veraRoot    role = "root port of Vera"
+)
+
+// usage says to whom the devices of inline complexes belong.
+type usage int
+
+const (
+	bareMetal usage = iota
+	guests          // virtual machines
+	either          // no fact decides
+)
+
+func (n Node) readComplexes() complexes {
+	c := newComplexes(n.Tree)
+	for _, port := range c.ports {
+		if port.ACS == topology.ACSUnknown && n.isLive(port.Address) {
+			c.unread = append(c.unread, port.Address)
+		}
+	}
+	_, err := fs.Stat(n.Sys, "kernel/iommu_groups") // also there without any group, but not in every recording
+	for _, functions := range c.functions() {
+		for _, a := range functions {
+			if number := group(n.Sys, a); number != "" || err == nil {
+				c.groups[a] = number
+			}
+		}
+	}
+	return c
+}
+
+// isLive reports whether a function has a configuration space, as not in every recording.
+func (n Node) isLive(a topology.Address) bool {
+	_, err := fs.Stat(n.Sys, path.Join(pciDevices, a.String(), "config"))
+	return err == nil
+}
+
+// group returns the number of a function's IOMMU group, "" for none.
+func group(sys fs.FS, a topology.Address) string {
+	target, err := fs.ReadLink(sys, path.Join(pciDevices, a.String(), "iommu_group"))
+	if err != nil {
+		return ""
+	}
+	return path.Base(target)
+}
+
+// functions returns the GPUs, NICs and DMA functions of each complex.
+func (c complexes) functions() (all [][]topology.Address) {
+	for _, one := range c.all {
+		functions := slices.Concat(one.GPUs, one.NICs)
+		if one.Kind == topology.KindDMA {
+			functions = append(functions, one.Function)
+		}
+		all = append(all, functions)
+	}
+	return all
+}
+
+func newComplexes(tree *topology.Tree) complexes {
+	c := complexes{all: tree.Complexes(), tree: tree, groups: map[topology.Address]string{}}
+	if len(c.all) == 0 {
+		return c
+	}
+	for _, one := range c.all {
+		switch {
+		case len(one.GPUs) == 0: // a stray DMA function
+		case one.Kind == topology.KindDMA:
+			c.place(one, dmaPort, one.Function)
+			c.place(one, gpuPort, one.GPUs...)
+		case one.Kind == topology.KindInline:
+			c.place(one, nicPort, one.NICs...)
+			c.place(one, gpuPort, one.GPUs...)
+		}
+	}
+	c.placeOthers(c.machine())
+	c.usage = c.readUsage()
+	slices.SortFunc(c.ports, func(a, b complexPort) int { return a.Address.Compare(b.Address) })
+	return c
+}
+
+// machine returns the kind of the machine: with several kinds of complexes DMA, then C2C.
+func (c complexes) machine() topology.Kind {
+	for _, kind := range []topology.Kind{topology.KindDMA, topology.KindC2C} {
+		if slices.ContainsFunc(c.all, func(one topology.Complex) bool {
+			return one.Kind == kind && len(one.GPUs) > 0
+		}) {
+			return kind
+		}
+	}
+	return topology.KindInline
+}
+
+// place adds the ports above functions: the root port, and the port directly below the shared upstream port.
+func (c *complexes) place(in topology.Complex, as role, functions ...topology.Address) {
+	for _, a := range functions {
+		d, ok := c.tree.Device(a)
+		if !ok {
+			continue
+		}
+		bridges := d.Bridges()
+		shared := slices.Index(bridges, in.Switch)
+		if shared > 0 {
+			c.add(bridges[0], in.Kind, complexRoot)
+		}
+		if shared >= 0 && shared+1 < len(bridges) {
+			c.add(bridges[shared+1], in.Kind, as)
+		}
+	}
+}
+
+func (c *complexes) add(a topology.Address, kind topology.Kind, as role) {
+	if d, ok := c.tree.Device(a); ok && !c.has(a) {
+		c.ports = append(c.ports, complexPort{d, kind, as})
+	}
+}
+
+// has reports whether the table of ACS judges a port.
+func (c complexes) has(a topology.Address) bool {
+	return slices.ContainsFunc(c.ports, func(p complexPort) bool { return p.Address == a })
+}
+
+// placeOthers adds the root ports of Grace and Vera and the downstream ports of ConnectX and BlueField
+// switches that are in no complex.
+func (c *complexes) placeOthers(machine topology.Kind) {
+	for d := range c.tree.Devices() {
+		switch {
+		case isPort(d, 0x10de, 0x22b1, 0x22b2, 0x22b8):
+			c.add(d.Address, machine, graceRoot)
+		case isPort(d, 0x10de, 0x2f95, 0x2f96):
+			c.add(d.Address, machine, veraRoot)
+		case isNICSwitch(d) && c.isDownstream(d):
+			c.add(d.Address, machine, otherPort)
+		}
+	}
+}
+
+func isPort(d *topology.Device, vendor uint16, products ...uint16) bool {
+	return d.Vendor == vendor && slices.Contains(products, d.Product)
+}
+
+func isNICSwitch(d *topology.Device) bool { return isPort(d, 0x15b3, 0x197b, 0x197c, 0x1979) }
+
+// isDownstream reports whether a port of a switch is a downstream port: upstream and downstream ports
+// alternate along a chain.
+func (c complexes) isDownstream(port *topology.Device) bool {
+	above := 0
+	for _, a := range port.Bridges() {
+		if d, ok := c.tree.Device(a); ok && isNICSwitch(d) {
+			above++
+		}
+	}
+	return above%2 == 1
+}
+
+// readUsage returns the usage of the inline complexes: a function with a VFIO driver belongs to a guest, and
+// only guests need ACS Direct Translated P2P. ATS alone of a NIC decides nothing.
+func (c complexes) readUsage() usage {
+	found := bareMetal
+	for _, port := range c.ports {
+		if port.role == nicPort && port.Control&directTranslated != 0 {
+			return guests
+		}
+	}
+	for _, one := range c.all {
+		if one.Kind != topology.KindInline {
+			continue
+		}
+		for _, a := range slices.Concat(one.GPUs, one.NICs) {
+			d, _ := c.tree.Device(a)
+			if c.isPassed(d) {
+				return guests
+			}
+			if d.ATS {
+				found = either
+			}
+		}
+	}
+	return found
+}
+
+// directTranslated is the bit of ACS Direct Translated P2P (PCI_ACS_DT in include/uapi/linux/pci_regs.h).
+const directTranslated = 1 << 6
+
+// isPassed reports whether a function or a VF of the function has a driver that passes it to a guest:
+// vfio-pci, mlx5_vfio_pci, nvgrace_gpu_vfio_pci and others.
+func (c complexes) isPassed(d *topology.Device) bool {
+	if strings.Contains(d.Driver, "vfio") {
+		return true
+	}
+	return slices.ContainsFunc(d.VFs, func(a topology.Address) bool {
+		vf, ok := c.tree.Device(a)
+		return ok && strings.Contains(vf.Driver, "vfio")
+	})
+}
