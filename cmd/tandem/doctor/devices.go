@@ -141,7 +141,8 @@ func unreadRedirects(h hardware) []Finding {
 		}
 	}
 	for _, port := range h.complexes.unread {
-		list = append(list, fmt.Sprintf("port %s: its configuration space is hidden beyond the first 64 bytes", port))
+		list = append(list, fmt.Sprintf(
+			"port %s: its configuration space is hidden beyond the first 64 bytes", port))
 	}
 	return finding.OfSome(list, Finding{
 		ID: "acs-redirect", Severity: Unknown,
