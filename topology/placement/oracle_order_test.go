@@ -89,15 +89,14 @@ func (a *area) reduce() *area {
 // path names the places above a device, from the top down, its card or PF included.
 func (o *oracle) path(d Device, gpu bool) []string {
 	slot, _, node := o.placesOf(d)
-	t, ok := o.tree.Device(d.Address)
-	if !ok {
+	if _, ok := o.tree.Device(d.Address); !ok {
 		return []string{"group " + slot, slot}
 	}
 	var names []string
 	if node != "" {
 		names = append(names, "system", "node "+node)
 	}
-	names = append(names, t.RootComplex())
+	names = append(names, o.tree.Top(d.Address))
 	for _, b := range o.tree.SharedBridges(d.Address) {
 		names = append(names, b.String())
 	}
