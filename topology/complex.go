@@ -16,7 +16,8 @@ type Kind string
 // The kinds of complexes.
 const (
 	// KindDMA: a DMA function (NVIDIA's Data Direct) beside the GPU reads and writes for a NIC elsewhere. The
-	// NIC has the place of the function.
+	// NIC has the place of the function, its only place: one switch, one distance to each device. A NIC with a
+	// GPU nearer than any GPU of the function keeps its own place and is not in the complex.
 	KindDMA Kind = "dma"
 	// KindC2C: the GPU is on a root port of Grace or Vera, and GPUDirect RDMA takes NVLink-C2C. All GPUs and
 	// ConnectX NICs of a NUMA node are near each other.
@@ -105,6 +106,7 @@ func findComplexes(devices map[Address]*Device, order []Address) complexes {
 	for _, function := range f.list((*Device).isDMAFunction) {
 		f.addDMA(function)
 	}
+	f.keepOwnPlaces()
 	if f.isC2C() {
 		f.addC2C()
 	}
@@ -171,6 +173,41 @@ func (f *finder) addDMA(function *Device) {
 		}
 	}
 	f.all = append(f.all, c)
+}
+
+// keepOwnPlaces removes the NICs from DMA complexes that have a nearer GPU at their own place.
+func (f *finder) keepOwnPlaces() {
+	cards := cardsBelow(f.devices, f.dma)
+	for i := range f.all {
+		c := &f.all[i]
+		if c.Fault != "" {
+			continue
+		}
+		there := f.nearest(cards, f.devices[c.Function])
+		c.NICs = slices.DeleteFunc(c.NICs, func(nic Address) bool {
+			nearer := f.nearest(cards, f.devices[nic]).Compare(there) < 0
+			if nearer {
+				delete(f.dma, nic)
+				c.Fault = fmt.Sprintf("NIC %s has a GPU nearer than those of DMA function %s", nic, c.Function)
+			}
+			return nearer
+		})
+		if len(c.NICs) > 0 {
+			c.Fault = ""
+		}
+	}
+}
+
+// nearest returns the distance from a place to the nearest GPU, UNK if no bridge is shared with any.
+func (f *finder) nearest(cards occupancy, at *Device) Distance {
+	nearest := Distance{Level: UNK}
+	for _, gpu := range f.list((*Device).isNVIDIA) {
+		d, ok := distanceBelow(cards.shared(at.bridges), cards.shared(gpu.bridges))
+		if ok && d.Compare(nearest) < 0 {
+			nearest = d
+		}
+	}
+	return nearest
 }
 
 // isOnGrace reports whether a GPU is directly below a root port of Grace or Vera.

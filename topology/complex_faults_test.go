@@ -3,6 +3,7 @@
 package topology_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -94,5 +95,83 @@ func TestHostileVPD(t *testing.T) {
 		if got := levels(tree(t, sys), "0008:06:00.0", "0000:03:00.0"); got != "NODE" {
 			t.Errorf("%v: %s", content, got)
 		}
+	}
+}
+
+// TestOwnPlaceOfNIC: a NIC keeps its own place if a GPU is nearer there than at its DMA function. The GPU of
+// the function shares a further switch with an NVMe disk.
+func TestOwnPlaceOfNIC(t *testing.T) {
+	t.Parallel()
+	const outer = "pci0008:00/0008:00:00.0/0008:01:00.0/"
+	const dma, there, gpu, pf = "0008:03:00.0", "0008:06:00.0", "0008:0c:00.0", "0008:0d:00.0"
+	for _, c := range []struct{ name, own, levels, at string }{
+		{"below the same outer switch", outer + "0008:02:02.0/0008:09:00.0/", "PXB PIX", "0008:01:00.0"},
+		{"elsewhere", "pci0010:00/0010:00:00.0/0010:01:00.0/", "NODE PIX", "0010:01:00.0"},
+	} {
+		sys := sysfs("0-1", outer+"0008:02:00.0/"+dma+" 0x020700 0",
+			outer+"0008:02:01.0/0008:04:00.0/0008:05:01.0/"+there+" "+display+" 0",
+			outer+"0008:02:01.0/0008:04:00.0/0008:05:02.0/0008:07:00.0 0x010802 0",
+			c.own+"0008:0a:01.0/"+gpu+" "+display+" 0", c.own+"0008:0a:02.0/"+pf+" "+nic+" 0")
+		ids(sys, "15b3:2100 "+dma, "10de:2941 "+there+" "+gpu, "15b3:1023 "+pf)
+		setVPD(sys, dma, "V3=a")
+		setVPD(sys, pf, "V3=a")
+		read := tree(t, sys)
+		if got := levels(read, there, pf) + " " + levels(read, gpu, pf); got != c.levels {
+			t.Errorf("%s: %s, want %s", c.name, got, c.levels)
+		}
+		if got := read.Switch(address(pf)); got != c.at {
+			t.Errorf("%s: switch %s", c.name, got)
+		}
+		if all := read.Complexes(); !strings.Contains(all[0].Fault, "nearer") || len(all[0].NICs) != 0 {
+			t.Errorf("%s: complexes %+v", c.name, all)
+		}
+	}
+}
+
+// TestTranslatedPairs: a NIC without ATS redirects its own pairs alone, and a GPU hides no redirect.
+func TestTranslatedPairs(t *testing.T) {
+	t.Parallel()
+	sys := inlineMachine()
+	const without, with, gpu = "0000:8b:00.0", "0000:83:00.0", "0000:86:00.0"
+	maps.Copy(sys, sysfs("", "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:03.0/"+without+" "+nic+" 0"))
+	setPort(sys, "0000:82:00.0", 0x5d, false)
+	setPort(sys, with, 0, true)
+	setPort(sys, "0000:82:03.0", 0x5d, false)
+	setPort(sys, "0000:82:01.0", 0x1d, false)
+	for _, id := range []string{"15b3:1023", "8086:1563"} { // no NIC of the complex either
+		ids(sys, id+" "+without)
+		read := tree(t, sys)
+		redirects := func(nic string) bool {
+			return slices.ContainsFunc(read.Ports(address(gpu), address(nic)), func(p topology.Port) bool {
+				return p.Redirects
+			})
+		}
+		if redirects(with) || !redirects(without) {
+			t.Errorf("%s: redirect with ATS %t, without %t", id, redirects(with), redirects(without))
+		}
+		got := []int{}
+		for _, a := range []string{with, without, gpu} {
+			got = append(got, read.Redirected(address(a)))
+		}
+		if !slices.Equal(got, []int{0, 2, 2}) {
+			t.Errorf("%s: bridges above a redirect %v", id, got)
+		}
+	}
+}
+
+// TestPCIeBesideC2C: C2C is between a GPU and a NIC; other pairs on Grace have the distance of PCI Express.
+func TestPCIeBesideC2C(t *testing.T) {
+	t.Parallel()
+	sys := graceMachine()
+	const up = "pci0002:00/0002:00:00.0/0002:01:00.0/"
+	maps.Copy(sys, sysfs("", up+"0002:02:00.0/0002:03:00.0 "+nic+" 0", up+"0002:02:01.0/0002:04:00.0 "+nic+" 0",
+		up+"0002:02:02.0/0002:05:00.0 "+nic+" 0", "pci0008:00/0008:00:01.0/0008:03:00.0 "+nic+" 0"))
+	ids(sys, "15b3:1023 0002:03:00.0 0002:04:00.0", "8086:1563 0002:05:00.0 0008:03:00.0")
+	read := tree(t, sys)
+	if got := levels(read, "0008:01:00.0", "0002:03:00.0", "0002:05:00.0", "0008:03:00.0"); got != "C2C NODE PHB" {
+		t.Errorf("a GPU: %s", got)
+	}
+	if got := levels(read, "0002:03:00.0", "0002:04:00.0", "0002:05:00.0", "0000:01:00.0"); got != "PIX PIX NODE" {
+		t.Errorf("a NIC: %s", got)
 	}
 }

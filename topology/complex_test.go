@@ -203,7 +203,7 @@ func TestC2C(t *testing.T) {
 	sys := graceMachine()
 	read := tree(t, sys)
 	others := []string{"0000:01:00.0", "0010:01:00.0", "0005:01:00.0", "0009:01:00.0", "0018:01:00.0"}
-	if got := levels(read, "0008:01:00.0", others...); got != "C2C SYS NODE C2C SYS" {
+	if got := levels(read, "0008:01:00.0", others...); got != "C2C SYS NODE NODE SYS" {
 		t.Errorf("NUMA node 0: %s", got)
 	}
 	if got := levels(read, "0018:01:00.0", others[:2]...); got != "SYS C2C" {
@@ -215,7 +215,7 @@ func TestC2C(t *testing.T) {
 	}
 	// in a guest, a VF without its PF
 	ids(sys, "15b3:101e 0000:01:00.0")
-	if got := levels(tree(t, sys), "0008:01:00.0", others...); got != "C2C SYS NODE C2C SYS" {
+	if got := levels(tree(t, sys), "0008:01:00.0", others...); got != "C2C SYS NODE NODE SYS" {
 		t.Errorf("VF in a guest: %s", got)
 	}
 	// another root port: a GPU in a slot has no NVLink-C2C

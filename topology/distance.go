@@ -74,16 +74,32 @@ func (t *Tree) Distance(a, b Address) Distance {
 	if da.Function().Slot() == db.Function().Slot() {
 		return Distance{Level: PIX}
 	}
-	above, below := t.shared[a], t.shared[b]
-	common := commonBridges(above, below)
-	if common > 0 {
-		d := Distance{Level: PXB, Bridges: len(above) + len(below) - 2*common + 1}
-		if len(above) == common && len(below) == common {
-			d.Level = PIX
-		}
+	if d, ok := distanceBelow(t.pcie(a), t.pcie(b)); ok {
 		return d
 	}
-	return Distance{Level: t.levelAcross(da, db), Bridges: len(above) + len(below)}
+	return Distance{Level: t.levelAcross(da, db), Bridges: len(t.shared[a]) + len(t.shared[b])}
+}
+
+// pcie returns the shared bridges of a function, in a C2C complex too.
+func (t *Tree) pcie(a Address) []Address {
+	if chain, near := t.ofC2C[a]; near {
+		return chain
+	}
+	return t.shared[a]
+}
+
+// distanceBelow returns the distance of functions below a common bridge, from their shared bridges, and
+// whether they have one.
+func distanceBelow(above, below []Address) (d Distance, ok bool) {
+	common := commonBridges(above, below)
+	if common == 0 {
+		return Distance{}, false
+	}
+	d = Distance{Level: PXB, Bridges: len(above) + len(below) - 2*common + 1}
+	if len(above) == common && len(below) == common {
+		d.Level = PIX
+	}
+	return d, true
 }
 
 // Port is a port on the way between two functions, below their lowest shared bridge.
@@ -101,19 +117,25 @@ func (t *Tree) Ports(a, b Address) []Port {
 	if da == nil || db == nil || da.Function().Slot() == db.Function().Slot() {
 		return nil
 	}
-	above, below := t.bridges(da), t.bridges(db)
+	above, below := t.pluggedIn(da).bridges, t.pluggedIn(db).bridges
 	common := commonBridges(above, below)
 	if common == 0 {
 		return nil
 	}
-	ports := make([]Port, 0, len(above)+len(below)-2*common)
-	for _, way := range []struct {
-		of      *Device
-		bridges []Address
-	}{{da, above[common:]}, {db, below[common:]}} {
-		for _, bridge := range way.bridges {
-			ports = append(ports, Port{bridge, t.redirects(bridge, way.of)})
-		}
+	above, below = above[common:], below[common:]
+	ports := append(make([]Port, 0, len(above)+len(below)), t.portsOf(da, above, db, below)...)
+	return append(ports, t.portsOf(db, below, da, above)...)
+}
+
+// portsOf returns the ports on a function's way to another one. The requests of the NIC decide: those of the
+// function itself, or those of the other.
+func (t *Tree) portsOf(d *Device, way []Address, other *Device, otherWay []Address) (ports []Port) {
+	translated := t.isTranslated(other, otherWay)
+	if t.pluggedIn(d).Class.IsNetwork() {
+		translated = t.isTranslated(d, way)
+	}
+	for _, port := range way {
+		ports = append(ports, Port{port, t.redirects(port, d, translated)})
 	}
 	return ports
 }
@@ -129,12 +151,14 @@ func commonBridges(a, b []Address) int {
 
 // levelAcross returns the level of functions without a shared bridge.
 func (t *Tree) levelAcross(a, b *Device) Level {
-	if top := t.top(a); top == t.top(b) {
-		return LevelBelow(top)
-	}
-	na, knownA := t.numa(a).Number()
-	nb, knownB := t.numa(b).Number()
-	switch {
+	atA, atB := t.pluggedIn(a), t.pluggedIn(b)
+	na, knownA := atA.NUMA.Number()
+	nb, knownB := atB.NUMA.Number()
+	switch top := t.top(a); {
+	case isC2CName(top) && top == t.top(b) && !areOfOneKind(a, b):
+		return C2C
+	case atA.rootComplex == atB.rootComplex:
+		return PHB
 	case knownA && knownB && na == nb, len(t.nodes) <= 1:
 		return NODE
 	case knownA && knownB:
@@ -144,7 +168,10 @@ func (t *Tree) levelAcross(a, b *Device) Level {
 	}
 }
 
-// LevelBelow returns the level of functions that share no bridge, but the place of a name from [Tree.Top].
+// areOfOneKind reports whether two functions are two GPUs or two NICs: no GPUDirect RDMA is between them.
+func areOfOneKind(a, b *Device) bool { return a.isNVIDIA() && b.isNVIDIA() || a.IsNIC() && b.IsNIC() }
+
+// LevelBelow returns the level of a GPU and a NIC that share no bridge, but the place of a name from [Tree.Top].
 func LevelBelow(top string) Level {
 	if isC2CName(top) {
 		return C2C

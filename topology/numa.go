@@ -25,6 +25,14 @@ func Node(number int) NUMANode { return NUMANode{number: max(number, 0), known: 
 // Number returns the node's number, 0 or more, and whether it is known.
 func (n NUMANode) Number() (number int, known bool) { return n.number, n.known }
 
+// Lower returns the lower of two nodes, or the known one.
+func (n NUMANode) Lower(m NUMANode) NUMANode {
+	if m.known && (!n.known || m.number < n.number) {
+		return m
+	}
+	return n
+}
+
 // String returns the number, or -1 for an unknown node, as in sysfs.
 func (n NUMANode) String() string {
 	if !n.known {

@@ -14,8 +14,10 @@ type Tree struct {
 	order   []Address // of devices, ascending
 	nodes   []int     // online NUMA nodes, ascending
 	shared  map[Address][]Address
+	ofC2C   map[Address][]Address // shared bridges of the members of C2C complexes
 
-	redirected map[Address]int // without zeros
+	redirected map[Address]int  // without zeros
+	translated map[Address]bool // by bridge with NICs below: whether all of these send translated requests
 	upstream   map[Address]Address
 	complexes  complexes
 }
@@ -27,21 +29,27 @@ func newTree(devices map[Address]*Device, nodes []int) *Tree {
 		order:   slices.SortedFunc(maps.Keys(devices), Address.Compare),
 		nodes:   nodes,
 		shared:  make(map[Address][]Address, len(devices)),
+		ofC2C:   map[Address][]Address{},
 
 		redirected: map[Address]int{},
+		translated: map[Address]bool{},
 	}
 	if len(t.nodes) == 0 {
 		t.nodes = knownNodes(devices)
 	}
 	t.complexes = findComplexes(devices, t.order)
 	t.upstream = t.upstreamPorts()
-	cards := t.cardsBelow()
+	cards := cardsBelow(devices, t.complexes.dma)
 	for address, device := range devices {
-		bridges := t.bridges(device)
-		t.shared[address] = slices.DeleteFunc(slices.Clone(bridges), func(bridge Address) bool {
-			return cards[bridge].single()
-		})
-		if n := t.aboveRedirect(device, bridges, t.shared[address]); n > 0 {
+		if _, near := t.complexes.c2c[device.Function()]; near {
+			t.ofC2C[address] = cards.shared(t.pluggedIn(device).bridges)
+		} else {
+			t.shared[address] = cards.shared(t.pluggedIn(device).bridges)
+		}
+	}
+	t.findTranslated()
+	for address, device := range devices {
+		if n := t.aboveRedirect(device, t.shared[address]); n > 0 {
 			t.redirected[address] = n
 		}
 	}
@@ -70,10 +78,11 @@ func (t *Tree) Device(a Address) (*Device, bool) {
 func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
 
 // SharedBridges returns the bridges above a function that also lead to other cards, from the top down: all
-// bridges of the chain except the card's own. The last one is the switch into which the card is plugged.
+// bridges of the chain except the card's own. The last one is the switch into which the card is plugged. The
+// members of a C2C complex have none: the way to the GPUs is the same for all of its NICs.
 func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
 
-// Switch returns the name of a device's switch, so that devices of one name are PIX or PXB to each other: the
+// Switch returns the name of a device's switch, so that a GPU and a NIC of one name are PIX, PXB or C2C: the
 // upstream port of the topmost switch shared with another card, which lspci shows as the switch. If the
 // topmost shared bridge is not a root port with a switch below, as in guests, Switch returns this bridge; if
 // no bridge is shared, the C2C complex or the host bridge; for a device outside the tree, "unknown".
@@ -106,7 +115,8 @@ func (t *Tree) AppendSharedBridges(to []Address, a Address) []Address {
 }
 
 // pluggedIn returns the function that is plugged into the tree. For a VF this is the PF, regardless of the
-// VF's own bus number and numa_node; for a NIC with a DMA function the DMA function.
+// VF's own bus number and numa_node; for a NIC with a DMA function the DMA function, unless a GPU is nearer to
+// the NIC itself ([Complex]).
 func (t *Tree) pluggedIn(d *Device) *Device {
 	if function, ok := t.complexes.dma[d.Function()]; ok {
 		return t.devices[function]
@@ -117,44 +127,52 @@ func (t *Tree) pluggedIn(d *Device) *Device {
 	return d
 }
 
-// bridges returns the bridges above a function that count for distances. Switches of NICs alone do not count
-// in a C2C complex: the way to the GPUs is the same for all of its NICs.
-func (t *Tree) bridges(d *Device) []Address {
-	if _, near := t.complexes.c2c[d.Function()]; near {
-		return nil
-	}
-	return t.pluggedIn(d).bridges
-}
+// occupancy records, by bridge, whether the bridge leads to one card or to several.
+type occupancy map[Address]*occupants
 
-// occupancy records whether a bridge leads to one card or to several.
-type occupancy struct {
+type occupants struct {
 	card    Address
 	several bool
 }
 
-func (o *occupancy) single() bool { return o != nil && !o.several }
+// shared returns the bridges of a chain that lead to several cards.
+func (o occupancy) shared(chain []Address) []Address {
+	return slices.DeleteFunc(slices.Clone(chain), func(bridge Address) bool {
+		return o[bridge] != nil && !o[bridge].several
+	})
+}
 
-// cardsBelow returns the occupancy of every bridge.
-func (t *Tree) cardsBelow() map[Address]*occupancy {
-	below := map[Address]*occupancy{}
+func (o occupancy) add(chain []Address, card Address) {
+	for _, bridge := range chain {
+		switch of := o[bridge]; {
+		case of == nil:
+			o[bridge] = &occupants{card: card}
+		case of.card != card:
+			of.several = true
+		}
+	}
+}
+
+// cardsBelow returns the occupancy of every bridge. The bridges above a NIC and those above its DMA function,
+// by PF, lead to the NIC.
+func cardsBelow(devices map[Address]*Device, dma map[Address]Address) occupancy {
+	below := occupancy{}
 	parents := map[Address]bool{}
-	for _, d := range t.devices {
+	for _, d := range devices {
 		for _, bridge := range d.bridges {
 			parents[bridge] = true
 		}
 	}
-	for _, d := range t.devices {
+	for _, d := range devices {
 		if d.Class.isBridge() || parents[d.Address] || d.isDMAFunction() { // a DMA function is part of its NIC
 			continue
 		}
-		card := t.pluggedIn(d).Address.Slot()
-		for _, bridge := range t.bridges(d) {
-			switch o := below[bridge]; {
-			case o == nil:
-				below[bridge] = &occupancy{card: card}
-			case o.card != card:
-				o.several = true
-			}
+		if pf, ok := devices[d.PF]; ok && d.IsVF() {
+			d = pf
+		}
+		below.add(d.bridges, d.Address.Slot())
+		if function, ok := dma[d.Address]; ok {
+			below.add(devices[function].bridges, function.Slot())
 		}
 	}
 	return below
@@ -166,11 +184,12 @@ func (t *Tree) upstreamPorts() map[Address]Address {
 	ports, several := map[Address]Address{}, map[Address]bool{}
 	slots := map[Address]Address{}
 	for _, d := range t.devices {
-		bridges := t.bridges(d)
+		at := t.pluggedIn(d)
+		bridges := at.bridges
 		if len(bridges) == 0 {
 			continue
 		}
-		top, below := bridges[0], t.pluggedIn(d).Address
+		top, below := bridges[0], at.Address
 		if len(bridges) > 1 {
 			below = bridges[1]
 			if port, known := ports[top]; known && port != below {
@@ -185,70 +204,6 @@ func (t *Tree) upstreamPorts() map[Address]Address {
 	}
 	maps.DeleteFunc(ports, func(top, _ Address) bool { return several[top] })
 	return ports
-}
-
-// Redirected returns the number of a function's SharedBridges, from the top, above a port that redirects the
-// function's traffic: traffic to other devices below these bridges takes the way through the host bridge.
-func (t *Tree) Redirected(a Address) int { return t.redirected[a] }
-
-// aboveRedirect returns the number of shared bridges above the lowest redirecting bridge of a function.
-func (t *Tree) aboveRedirect(d *Device, bridges, shared []Address) int {
-	lowest := len(bridges) - 1
-	for lowest >= 0 && !t.redirects(bridges[lowest], d) {
-		lowest--
-	}
-	above := 0
-	for _, bridge := range bridges[:max(lowest, 0)] {
-		if above < len(shared) && bridge == shared[above] {
-			above++
-		}
-	}
-	return above
-}
-
-// redirects reports whether a bridge redirects a function's part of GPUDirect RDMA: the requests of a NIC,
-// the completions of a GPU.
-func (t *Tree) redirects(bridge Address, of *Device) bool {
-	port, ok := t.devices[bridge]
-	switch {
-	case !ok || port.ACS != ACSRedirect, t.isInner(port, of):
-		return false
-	case port.Control == 0: // only the effect is known
-		return true
-	case t.isTranslated(of):
-		return false
-	case t.pluggedIn(of).Class.IsNetwork():
-		return port.Control&acsRequests != 0
-	default:
-		return port.Control&acsCompletions != 0
-	}
-}
-
-// isInner reports whether a port is in a part of a NIC's switch that leads to one card alone, as the part
-// above the GPU of a DMA complex, whose ports have the kernel's ACS. What such a port hands up leaves this
-// part in any case, and the port of the part above decides.
-func (t *Tree) isInner(port, of *Device) bool {
-	if len(port.bridges) == 0 {
-		return false
-	}
-	above, ok := t.devices[port.bridges[len(port.bridges)-1]]
-	return ok && above.is(mellanox, nicSwitch...) && !slices.Contains(t.shared[of.Address], above.Address)
-}
-
-// isTranslated reports whether a function is in an inline complex whose NICs send translated requests, which
-// take no detour (ACS Direct Translated P2P): every NIC has ATS, and the port above allows it.
-func (t *Tree) isTranslated(d *Device) bool {
-	for _, c := range t.complexes.all {
-		if c.Kind != KindInline || !slices.Contains(c.GPUs, d.Address) && !slices.Contains(c.NICs, d.Function()) {
-			continue
-		}
-		return !slices.ContainsFunc(c.NICs, func(a Address) bool {
-			nic := t.devices[a]
-			port := t.devices[nic.bridges[len(nic.bridges)-1]]
-			return !nic.ATS || port == nil || port.Control&acsTranslated == 0
-		})
-	}
-	return false
 }
 
 func knownNodes(devices map[Address]*Device) []int {
@@ -276,15 +231,16 @@ func (t *Tree) Place(a Address) (Place, bool) {
 		return Place{}, false
 	}
 	at := t.pluggedIn(d)
-	return Place{RootComplex: at.rootComplex, Bridges: slices.Clone(at.bridges), NUMA: t.numa(d)}, true
+	return Place{RootComplex: at.rootComplex, Bridges: slices.Clone(at.bridges), NUMA: at.NUMA}, true
 }
 
-// numa returns the NUMA node of a function: a VF has the node of its PF.
-func (t *Tree) numa(d *Device) NUMANode {
-	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
-		return pf.NUMA
+// NUMA returns the NUMA node of a function's place: of the PF of a VF, of the DMA function of a NIC. The
+// node of a function outside the tree is unknown.
+func (t *Tree) NUMA(a Address) NUMANode {
+	if d, ok := t.devices[a]; ok {
+		return t.pluggedIn(d).NUMA
 	}
-	return d.NUMA
+	return NUMANode{}
 }
 
 // Move returns a tree with some functions at other places, for a machine whose sysfs does not show the true

@@ -71,9 +71,7 @@ func spots(tree *topology.Tree, devices []Device) []*spot {
 			found[k] = s
 			order = append(order, s)
 		}
-		if place, _ := tree.Place(d.Address); s.numa == (topology.NUMANode{}) {
-			s.numa = place.NUMA
-		}
+		s.numa = s.numa.Lower(tree.NUMA(d.Address))
 		if s.devices[d.Resource] == nil {
 			s.devices[d.Resource] = topology.CPUSet{}
 		}
@@ -96,11 +94,10 @@ func newSwitch(top string, spots []*spot) v1alpha1.Switch {
 		Name: top, Path: strings.Join(shared, "/"), Alone: !topology.IsSwitch(top),
 		Redirected: spots[0].redirected,
 	}
+	var numa topology.NUMANode
 	all := map[string]topology.CPUSet{}
 	for _, s := range spots {
-		if number, known := s.numa.Number(); known && entry.NUMA == nil {
-			entry.NUMA = new(number)
-		}
+		numa = numa.Lower(s.numa)
 		entry.Redirected = min(entry.Redirected, s.redirected)
 		for resource, devices := range s.devices {
 			if all[resource] == nil {
@@ -108,6 +105,9 @@ func newSwitch(top string, spots []*spot) v1alpha1.Switch {
 			}
 			maps.Copy(all[resource], devices)
 		}
+	}
+	if number, known := numa.Number(); known {
+		entry.NUMA = new(number)
 	}
 	entry.Devices = sets(all)
 	for _, s := range spots {

@@ -95,8 +95,11 @@ func (a *attempt) choice(optimal bool) Choice {
 	if s.Pairs > 0 {
 		m := newMatcher(p, &s.Shares)
 		m.match(p.root)
-		c.Pairs, redirected = m.pairs, m.redirected
+		c.Pairs = m.pairs
 		sortPairs(p.tree, c.Pairs, c.VFs)
+		if m.redirected { // of a switch that redirects only some of its pairs
+			redirected = countRedirected(p.tree, c.Pairs)
+		}
 	}
 	c.Reason = c.reason(&s.Shares, p, redirected)
 	return c

@@ -15,7 +15,8 @@
 //     that redirect, then fewer bridges crossed in total. (For a device of unknown location only the
 //     bridges above the other device count.) A switch redirects if a port between the switch and a device of
 //     the request forwards upstream traffic to the host bridge (ACS; [topology.Tree.Redirected]): its pairs
-//     are PIX, but slower than those of other switches.
+//     are PIX, but slower than those of other switches. All pairs of a switch count alike, also if some NICs
+//     send translated requests (ATS), which take no detour; the reason of a choice counts single pairs.
 //  2. Pairs left. The number of possible same-switch pairs among the remaining free devices is maximal: the
 //     sum over all switches (for devices without a switch, C2C complexes and root complexes) of
 //     min(free GPUs, free VFs). A GPU-only request therefore takes GPUs whose switch has no free VF. Free
@@ -82,7 +83,7 @@
 // ends with the step limit. Several resources are chosen one after another. The pairs of the chosen devices
 // are optimal in all cases.
 //
-// The package assumes a regular tree: a root complex has one NUMA node, that of its first device with a known
-// node, a DMA function is on the NUMA node of its NIC, and a GPU and a PF in one slot count as neighbours on
-// one switch.
+// The package assumes a regular tree: a root complex has one NUMA node, the lowest known one of the
+// devices' places ([topology.Tree.NUMA]), and a GPU and a PF in one slot count as neighbours on one switch. The GPUs of a C2C complex are on
+// different host bridges, which they share with no NIC outside the complex: such a NIC counts as NODE.
 package placement

@@ -97,7 +97,7 @@ func (b *treeBuilder) locate(a topology.Address) *spot {
 }
 
 // complex returns the root complex of a device, or its C2C complex, which is often that of the previous
-// device. The NUMA node of a root complex is that of its first device with a known node.
+// device. The NUMA node of a root complex is the lowest known one of its devices' places.
 func (b *treeBuilder) complex(d *topology.Device) *spot {
 	i, name := len(b.complexes)-1, b.tree.Top(d.Address)
 	for i >= 0 && b.complexes[i].name != name {
@@ -108,9 +108,7 @@ func (b *treeBuilder) complex(d *topology.Device) *spot {
 		b.complexes = append(b.complexes, rootComplex{name: name, place: b.new(solver.Complex, nil)})
 		b.complexes[i].place.Level = topology.LevelBelow(name)
 	}
-	if _, known := b.complexes[i].numa.Number(); !known {
-		b.complexes[i].numa = d.NUMA
-	}
+	b.complexes[i].numa = b.complexes[i].numa.Lower(b.tree.NUMA(d.Address))
 	return b.complexes[i].place
 }
 

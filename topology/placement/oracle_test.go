@@ -238,7 +238,7 @@ func (o *oracle) placesOf(d Device) (slot, group, node string) {
 	if len(o.tree.NUMANodes()) <= 1 {
 		return slot, group, "0"
 	}
-	if n, known := t.NUMA.Number(); known {
+	if n, known := o.tree.NUMA(t.Address).Number(); known {
 		node = fmt.Sprint(n)
 	}
 	return slot, group, node

@@ -21,7 +21,7 @@ type matcher struct {
 	*solver.Shares
 	places     *places
 	pairs      []Pair
-	redirected int      // number of redirected pairs
+	redirected bool     // some pair is at a place that redirects
 	gpus, vfs  []unit   // devices without a partner until now
 	devices    []Device // scratch space for the devices of a group
 }
@@ -52,7 +52,7 @@ func (m *matcher) match(n *solver.Place) {
 	slices.SortFunc(gpus, compareUnits)
 	slices.SortFunc(vfs, compareUnits)
 	made := min(len(gpus), len(vfs))
-	m.redirected += made * int(n.Redirect)
+	m.redirected = m.redirected || made > 0 && n.Redirect > 0
 	for i := range made {
 		m.pairs = append(m.pairs, Pair{GPU: gpus[i].device, VF: vfs[i].device})
 	}
@@ -104,6 +104,17 @@ func sortPairs(t *topology.Tree, pairs []Pair, vfs []Device) {
 			seen[p.VF.ID] = true
 		}
 	}
+}
+
+// countRedirected returns the number of pairs with a redirecting port on their way.
+func countRedirected(t *topology.Tree, pairs []Pair) int {
+	n := 0
+	for _, p := range pairs {
+		if slices.ContainsFunc(t.Ports(p.GPU.Address, p.VF.Address), func(at topology.Port) bool { return at.Redirects }) {
+			n++
+		}
+	}
+	return n
 }
 
 // sortRounds sorts pairs by rounds: the first pair of each GPU, then the second pair of each GPU that has

@@ -93,8 +93,8 @@ func (b *builder) addC2C() {
 	}
 }
 
-// addDMA adds a DMA function with a GPU, and a NIC on another root complex of the NUMA node that is sometimes
-// another function's.
+// addDMA adds a DMA function with a GPU, and a NIC on another root complex, sometimes of another NUMA node,
+// that is sometimes another function's.
 func (b *builder) addDMA(v3 string) {
 	numa := b.r.IntN(b.nodes)
 	upstream := b.below(b.root(numa, gracePort), nicPort, 1)
@@ -102,7 +102,10 @@ func (b *builder) addDMA(v3 string) {
 	f.class, f.id, f.v3 = "0x020700", dmaFunction, v3
 	b.functions = append(b.functions, f)
 	b.addGPU(b.below(b.below(b.below(upstream, nicPort, 2), nicPort, 1), nicPort, 1))
-	nic := b.root(numa, gracePort)
+	if numa++; b.r.IntN(3) > 0 {
+		numa--
+	}
+	nic := b.root(numa%b.nodes, gracePort)
 	if nic.v3 = v3; b.r.IntN(5) == 0 {
 		nic.v3 = "x"
 	}

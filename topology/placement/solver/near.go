@@ -23,12 +23,17 @@ const (
 )
 
 // distance returns the distance of two GPUs that meet at a place and have the given distance by links. By PCI
-// Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer.
+// Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer. The GPUs of
+// a C2C complex have a host bridge each.
 func (n *Place) distance(link int64) int64 {
-	d := levelStep * int64(n.Level)
-	if n.Level == topology.PXB {
-		d -= int64(min(n.Depth, levelStep-1))
+	level, nearer := n.Level, 0
+	switch level {
+	case topology.C2C:
+		level = topology.NODE
+	case topology.PXB:
+		nearer = min(n.Depth, levelStep-1)
 	}
+	d := levelStep*int64(level) - int64(nearer)
 	return link<<linkShift + d
 }
 
