@@ -37,6 +37,9 @@ type Complex struct {
 	Function, Switch Address
 	NUMA             NUMANode // of a C2C complex
 	Fault            string   // the reason why no NIC of the complex is near its GPUs, "" for none
+	// Unread means that the fault is an unknown keyword V3, often for lack of rights (only root reads VPD):
+	// there may be a NIC near the GPUs.
+	Unread bool
 }
 
 // PCI IDs (include/linux/pci_ids.h, and NVIDIA's documents for ConnectX-8 and Grace).
@@ -156,6 +159,7 @@ func (f *finder) addDMA(function *Device) {
 	case len(c.GPUs) == 0:
 		c.Fault = fmt.Sprintf("no GPU is below the switch of DMA function %s", function.Address)
 	case v3 == "":
+		c.Unread = true
 		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: the file is "+
 			"absent, damaged or readable only by root", function.Address)
 	case len(f.list(other)) > 0:
@@ -164,6 +168,7 @@ func (f *finder) addDMA(function *Device) {
 	case len(c.NICs) == 0:
 		c.Fault = fmt.Sprintf("no ConnectX NIC has the V3 of DMA function %s", function.Address)
 		if unread := f.list(func(d *Device) bool { return d.isConnectX() && d.V3 == "" }); len(unread) > 0 {
+			c.Unread = true
 			c.Fault += fmt.Sprintf("; keyword V3 in the vpd file of %s is unknown", unread[0].Address)
 		}
 	}
@@ -282,6 +287,22 @@ func (f *finder) addInline() {
 			f.all = append(f.all, *c)
 		}
 	}
+}
+
+// MayBeNearer reports whether a NIC may be nearer to a GPU than [Tree.Distance] tells: the GPU has a DMA
+// function whose NIC is unknown, and the NIC may be that NIC ([Complex].Unread).
+func (t *Tree) MayBeNearer(gpu, nic Address) bool {
+	d, ok := t.devices[nic]
+	if !ok {
+		return false
+	}
+	pf, ok := t.devices[d.Function()]
+	if _, known := t.complexes.dma[d.Function()]; !ok || known || !pf.isConnectX() {
+		return false
+	}
+	return !t.Distance(gpu, nic).Level.Direct() && slices.ContainsFunc(t.complexes.all, func(c Complex) bool {
+		return c.Unread && slices.Contains(c.GPUs, gpu) && (pf.V3 == "" || t.devices[c.Function].V3 == "")
+	})
 }
 
 // c2cPrefix begins the name of the place where the devices of a C2C complex meet, "c2c0" for NUMA node 0. The

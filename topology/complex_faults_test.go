@@ -168,10 +168,47 @@ func TestPCIeBesideC2C(t *testing.T) {
 		up+"0002:02:02.0/0002:05:00.0 "+nic+" 0", "pci0008:00/0008:00:01.0/0008:03:00.0 "+nic+" 0"))
 	ids(sys, "15b3:1023 0002:03:00.0 0002:04:00.0", "8086:1563 0002:05:00.0 0008:03:00.0")
 	read := tree(t, sys)
-	if got := levels(read, "0008:01:00.0", "0002:03:00.0", "0002:05:00.0", "0008:03:00.0"); got != "C2C NODE PHB" {
+	got := levels(read, "0008:01:00.0", "0002:03:00.0", "0002:05:00.0", "0008:03:00.0")
+	if got != "C2C NODE PHB" {
 		t.Errorf("a GPU: %s", got)
 	}
-	if got := levels(read, "0002:03:00.0", "0002:04:00.0", "0002:05:00.0", "0000:01:00.0"); got != "PIX PIX NODE" {
+	got = levels(read, "0002:03:00.0", "0002:04:00.0", "0002:05:00.0", "0000:01:00.0")
+	if got != "PIX PIX NODE" {
 		t.Errorf("a NIC: %s", got)
+	}
+}
+
+// TestMayBeNearer: what depends on unread Vital Product Data is said, and nothing else.
+func TestMayBeNearer(t *testing.T) {
+	t.Parallel()
+	const gpu, other = "0008:06:00.0", "0009:06:00.0"
+	for name, c := range map[string]struct {
+		unread []string
+		want   string // first GPU to the PFs of both NICs, then second GPU
+	}{
+		"all read":     {nil, "---- ----"},
+		"a function":   {[]string{"0008:03:00.0"}, "??-- ----"},
+		"a PF":         {[]string{"0000:03:00.0"}, "---- ----"},
+		"a NIC":        {[]string{"0000:03:00.0", "0000:03:00.1"}, "??-- ----"},
+		"two of a GPU": {[]string{"0008:03:00.0", "0000:03:00.0", "0000:03:00.1", "0002:03:00.0"}, "???- ----"},
+	} {
+		sys := dmaMachine()
+		for _, a := range c.unread {
+			delete(sys, placeOf(sys, a)+"/vpd")
+		}
+		read, got := tree(t, sys), ""
+		for _, a := range []string{gpu, other} {
+			for _, nic := range []string{"0000:03:00.0", "0000:03:00.1", "0002:03:00.0", "0002:03:00.1"} {
+				if read.MayBeNearer(address(a), address(nic)) {
+					got += "?"
+				} else {
+					got += "-"
+				}
+			}
+			got += " "
+		}
+		if got = strings.TrimSpace(got); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }

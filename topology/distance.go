@@ -171,7 +171,8 @@ func (t *Tree) levelAcross(a, b *Device) Level {
 // areOfOneKind reports whether two functions are two GPUs or two NICs: no GPUDirect RDMA is between them.
 func areOfOneKind(a, b *Device) bool { return a.isNVIDIA() && b.isNVIDIA() || a.IsNIC() && b.IsNIC() }
 
-// LevelBelow returns the level of a GPU and a NIC that share no bridge, but the place of a name from [Tree.Top].
+// LevelBelow returns the level of a GPU and a NIC that share no bridge, but the place of a name from
+// [Tree.Top].
 func LevelBelow(top string) Level {
 	if isC2CName(top) {
 		return C2C

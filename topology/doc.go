@@ -33,8 +33,8 @@
 //
 //   - A NIC with a DMA function has the place of the function (VPD keyword V3, common to both), with its
 //     switch and NUMA node, or its own place if a GPU is nearer there than any GPU at the function.
-//   - A GPU on a root port of Grace or Vera is C2C to the ConnectX NICs of its NUMA node. Two GPUs or two NICs
-//     have the distance of their chains.
+//   - A GPU on a root port of Grace or Vera is C2C to the ConnectX NICs of its NUMA node. Two GPUs or two
+//     NICs have the distance of their chains.
 //   - A NIC and GPUs below the switch of the NIC have the distance of their chains. Their ports may redirect
 //     traffic that takes no detour (ACS Direct Translated P2P).
 //

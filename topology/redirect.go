@@ -77,8 +77,8 @@ func (t *Tree) isTranslated(nic *Device, way []Address) bool {
 	return true
 }
 
-// findTranslated finds for each bridge with NICs below whether all of these send translated requests up to the
-// bridge.
+// findTranslated finds for each bridge with NICs below whether all of these send translated requests up to
+// the bridge.
 func (t *Tree) findTranslated() {
 	for _, d := range t.devices {
 		if !d.IsNIC() || d.Function() != d.Address {

@@ -115,8 +115,8 @@ func (t *Tree) AppendSharedBridges(to []Address, a Address) []Address {
 }
 
 // pluggedIn returns the function that is plugged into the tree. For a VF this is the PF, regardless of the
-// VF's own bus number and numa_node; for a NIC with a DMA function the DMA function, unless a GPU is nearer to
-// the NIC itself ([Complex]).
+// VF's own bus number and numa_node; for a NIC with a DMA function the DMA function, unless a GPU is nearer
+// to the NIC itself ([KindDMA]).
 func (t *Tree) pluggedIn(d *Device) *Device {
 	if function, ok := t.complexes.dma[d.Function()]; ok {
 		return t.devices[function]

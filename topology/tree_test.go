@@ -118,8 +118,8 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// TestSwitchOfEveryMachine: devices have the same switch exactly where they are PIX or PXB to each other; in a
-// C2C complex GPU and NIC.
+// TestSwitchOfEveryMachine: devices have the same switch exactly where they are PIX or PXB to each other; in
+// a C2C complex GPU and NIC.
 func TestSwitchOfEveryMachine(t *testing.T) {
 	t.Parallel()
 	for _, name := range machines.Names() {

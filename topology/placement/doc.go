@@ -84,6 +84,7 @@
 // are optimal in all cases.
 //
 // The package assumes a regular tree: a root complex has one NUMA node, the lowest known one of the
-// devices' places ([topology.Tree.NUMA]), and a GPU and a PF in one slot count as neighbours on one switch. The GPUs of a C2C complex are on
-// different host bridges, which they share with no NIC outside the complex: such a NIC counts as NODE.
+// devices' places ([topology.Tree.NUMA]), and a GPU and a PF in one slot count as neighbours on one switch.
+// The GPUs of a C2C complex are on different host bridges, which they share with no NIC outside the complex:
+// such a NIC counts as NODE.
 package placement

@@ -110,7 +110,8 @@ func sortPairs(t *topology.Tree, pairs []Pair, vfs []Device) {
 func countRedirected(t *topology.Tree, pairs []Pair) int {
 	n := 0
 	for _, p := range pairs {
-		if slices.ContainsFunc(t.Ports(p.GPU.Address, p.VF.Address), func(at topology.Port) bool { return at.Redirects }) {
+		ports := t.Ports(p.GPU.Address, p.VF.Address)
+		if slices.ContainsFunc(ports, func(at topology.Port) bool { return at.Redirects }) {
 			n++
 		}
 	}

@@ -28,9 +28,18 @@ func Capture(sys fs.FS) (*Machine, error) {
 		c.links(".", pattern)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.left)) {
-		c.builder.Comment(fmt.Sprintf("left out, could not be read: %s, %d times", name, c.left[name]))
+		c.builder.Comment(fmt.Sprintf("left out, could not be read: %s, %d times%s", name, c.left[name],
+			hint(name)))
 	}
 	return c.builder.Machine()
+}
+
+// hint says who can read a file that other users cannot.
+func hint(name string) string {
+	if name == configFile || name == vpdFile {
+		return "; root can read it"
+	}
+	return ""
 }
 
 type capture struct {

@@ -29,12 +29,12 @@ func (n *Node) tree() *box {
 	for i := range n.Cards {
 		c := &n.Cards[i]
 		at := root
-		if d, ok := n.Tree.Device(c.Address); ok {
+		if _, ok := n.Tree.Device(c.Address); ok {
 			name, top, title := n.Tree.Switch(c.Address), n.Tree.Top(c.Address), "Host bridge"
 			if topology.LevelBelow(top) == topology.C2C {
 				title = "NVLink-C2C"
 			}
-			at = at.child("numa", numaTitle(d.NUMA), "").child("complex", title, top)
+			at = at.child("numa", numaTitle(n.Tree.NUMA(c.Address)), "").child("complex", title, top)
 			for _, bridge := range n.Tree.SharedBridges(c.Address) {
 				at = at.child("switch", "Upper switch", bridge.String())
 				at.names = at.detail == name

@@ -17,7 +17,7 @@ func complexFaults(c complexes) []Finding {
 	for _, one := range c.all {
 		switch {
 		case one.Fault == "":
-		case len(one.GPUs) > 0 && c.hidesV3(one):
+		case one.Unread:
 			unknown = append(unknown, one.Fault)
 		default:
 			broken = append(broken, one.Fault)
@@ -41,11 +41,6 @@ func complexFaults(c complexes) []Finding {
 				"still unknown to root: the vpd file is absent or damaged",
 			},
 		})...)
-}
-
-func (c complexes) hidesV3(one topology.Complex) bool {
-	function, ok := c.tree.Device(one.Function)
-	return ok && one.Kind == topology.KindDMA && function.V3 == ""
 }
 
 // complexATS finds NICs of C2C complexes with ATS, and of inline complexes with ATS on bare metal or without

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -58,10 +59,27 @@ func Read(s *Source) (*Node, error) {
 		return nil, fmt.Errorf("read %s: it has %d GPUs and %d NICs, and %d of each are the most that are compared",
 			s.Name(), len(n.GPUs), len(n.NICs), mostCards)
 	}
+	n.noteUnread()
 	for _, reader := range sysfs.Readers {
 		n.readGPUs(reader)
 	}
 	return n, nil
+}
+
+// noteUnread notes the GPUs whose near NIC is unknown.
+func (n *Node) noteUnread() {
+	var gpus []string
+	for _, c := range n.Tree.Complexes() {
+		if c.Unread {
+			for _, gpu := range c.GPUs {
+				gpus = append(gpus, gpu.String())
+			}
+		}
+	}
+	if len(gpus) > 0 {
+		n.Notes = append(n.Notes, fmt.Sprintf("a NIC may be nearer than shown to GPU %s: Vital Product Data is "+
+			"unread, which names the NIC of a DMA function; run or record as root", strings.Join(gpus, ", ")))
+	}
 }
 
 // readGPUs reads the memory, the partitions and the links of a vendor's GPUs. Errors are notes, because the

@@ -48,6 +48,8 @@ type Distance struct {
 	NIC      topology.Address `json:"nic"`
 	Distance topology.Level   `json:"distance"`
 	Bridges  int              `json:"bridges"`
+	// MayBeNearer means that Vital Product Data is unread, which decides whether the NIC is near the GPU.
+	MayBeNearer bool `json:"mayBeNearer,omitempty"`
 }
 
 // GPUDistance is the distance of two GPUs by PCIe.
@@ -83,7 +85,9 @@ func NewMatrix(n *machine.Node, all bool) *Matrix {
 		m.GPUs = append(m.GPUs, newGPU(n, a))
 		for _, nic := range nics {
 			d := n.Tree.Distance(a.Address, nic.Address)
-			m.Distances = append(m.Distances, Distance{a.Address, nic.Address, d.Level, d.Bridges})
+			m.Distances = append(m.Distances, Distance{
+				a.Address, nic.Address, d.Level, d.Bridges, n.Tree.MayBeNearer(a.Address, nic.Address),
+			})
 		}
 		for _, b := range n.GPUs[i+1:] {
 			d := n.Tree.Distance(a.Address, b.Address)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -49,5 +50,6 @@ func (m *Matrix) nearest(gpu int) (distance string, names []string) {
 	if len(distances) == 0 {
 		return "-", nil
 	}
-	return best.Level.String(), names
+	mayBe := slices.ContainsFunc(distances, func(d Distance) bool { return d.MayBeNearer })
+	return Distance{Distance: best.Level, MayBeNearer: mayBe && !best.Level.Direct()}.cell(), names
 }

@@ -37,14 +37,17 @@ func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 	return drawn
 }
 
-// summary counts the devices, and the GPUs that can have a pair on one switch.
+// summary counts the devices, and the GPUs that can have a pair on one switch or over C2C.
 func (m *Matrix) summary() []string {
-	vfs, near := 0, map[topology.Address]bool{}
+	vfs, near, c2c := 0, map[topology.Address]bool{}, map[topology.Address]bool{}
 	for _, nic := range m.NICs {
 		vfs += len(nic.VFs)
 	}
 	for _, d := range m.Distances {
-		if d.Distance.Direct() {
+		switch {
+		case d.Distance == topology.C2C:
+			c2c[d.GPU] = true
+		case d.Distance.Direct():
 			near[d.GPU] = true
 		}
 	}
@@ -55,8 +58,11 @@ func (m *Matrix) summary() []string {
 	if devices > len(m.GPUs) {
 		parts = append(parts, fmt.Sprintf("partitions %d", devices))
 	}
-	return append(parts, fmt.Sprintf("NICs %d", len(m.NICs)), fmt.Sprintf("VFs %d", vfs),
-		fmt.Sprintf("GPUs with a NIC on their switch %d", len(near)))
+	parts = append(parts, fmt.Sprintf("NICs %d", len(m.NICs)), fmt.Sprintf("VFs %d", vfs))
+	if len(c2c) > 0 { // then no GPU is below a switch
+		return append(parts, fmt.Sprintf("GPUs with a NIC over NVLink-C2C %d", len(c2c)))
+	}
+	return append(parts, fmt.Sprintf("GPUs with a NIC on their switch %d", len(near)))
 }
 
 // devices returns the IDs of the allocatable devices: the partitions, or the GPU itself.

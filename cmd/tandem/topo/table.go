@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -19,11 +20,14 @@ const legend = `
 X      the GPU itself
 PIX    same switch: the lowest one above either card is shared
 PXB    a switch further up is shared, below the host bridge
-C2C    a GPU on NVIDIA Grace or Vera and a NIC of the same NUMA node
+C2C    a GPU on NVIDIA Grace or Vera and a ConnectX NIC of the same NUMA node
 PHB    the host bridge alone is shared
 NODE   same NUMA node, different host bridges
 SYS    different NUMA nodes
 UNK    unknown
+`
+
+const unreadLegend = `?      may be nearer: Vital Product Data is unread, which only root reads and records
 `
 
 const xgmiLegend = `XGMI1  direct XGMI link; XGMI2 and on: as many hops
@@ -43,6 +47,9 @@ func (m *Matrix) Table() []byte {
 		m.Verbose.write(&out)
 	}
 	out.WriteString(legend)
+	if slices.ContainsFunc(m.Distances, func(d Distance) bool { return d.MayBeNearer }) {
+		out.WriteString(unreadLegend)
+	}
 	if len(m.Links) > 0 {
 		out.WriteString(xgmiLegend)
 	}
@@ -65,11 +72,19 @@ func (m *Matrix) writeCells(out *bytes.Buffer) {
 			fmt.Fprintf(w, "\t%s", m.gpuCell(i, k))
 		}
 		for k := range m.NICs {
-			fmt.Fprintf(w, "\t%s", m.Distances[i*len(m.NICs)+k].Distance)
+			fmt.Fprintf(w, "\t%s", m.Distances[i*len(m.NICs)+k].cell())
 		}
 		fmt.Fprintf(w, "\t%s\n", nodeText(m.GPUs[i].NUMA))
 	}
 	_ = w.Flush() // to memory
+}
+
+// cell returns the level, with a question mark if it may be nearer.
+func (d Distance) cell() string {
+	if d.MayBeNearer {
+		return d.Distance.String() + "?"
+	}
+	return d.Distance.String()
 }
 
 // gpuCell returns the XGMI link between two GPUs or, without a link, their PCIe distance.

@@ -22,7 +22,7 @@ import (
 type Verbose struct {
 	GPUs  []GPUTruth  `json:"gpus"` // in the order of the matrix
 	NICs  []NICTruth  `json:"nics"`
-	Pairs []PairTruth `json:"pairs"` // pairs on one switch
+	Pairs []PairTruth `json:"pairs"` // pairs on one switch, or over C2C
 }
 
 // GPUTruth is the state of a GPU's link, and the GPU's IOMMU group.
@@ -66,6 +66,20 @@ type PairTruth struct {
 
 	gpu, nic int // positions in the matrix
 	word     topology.Level
+	function *topology.Address // the DMA function in the place of the NIC; nil for none
+}
+
+// dmaFunctions returns the DMA functions in the place of NICs.
+func dmaFunctions(tree *topology.Tree) map[topology.Address]*topology.Address {
+	of := map[topology.Address]*topology.Address{}
+	for _, c := range tree.Complexes() {
+		if c.Kind == topology.KindDMA && c.Fault == "" {
+			for _, nic := range c.NICs {
+				of[nic] = &c.Function
+			}
+		}
+	}
+	return of
 }
 
 // readVerbose reads the facts for the GPUs and NICs of a matrix.
@@ -77,10 +91,11 @@ func readVerbose(n *machine.Node, gpus, nics []topology.Address) *Verbose {
 	for _, nic := range nics {
 		v.NICs = append(v.NICs, NICTruth{truth(n, nic), ports(n, nic)})
 	}
+	functions := dmaFunctions(n.Tree)
 	for i, gpu := range gpus {
 		for k, nic := range nics {
 			if level := n.Tree.Distance(gpu, nic).Level; level.Direct() {
-				p := PairTruth{GPU: gpu, NIC: nic, gpu: i, nic: k, word: level}
+				p := PairTruth{GPU: gpu, NIC: nic, gpu: i, nic: k, word: level, function: functions[nic]}
 				p.readACS(n.Tree)
 				v.Pairs = append(v.Pairs, p)
 			}
@@ -176,15 +191,15 @@ func (p PairTruth) text() string {
 	if p.word == topology.C2C {
 		return "NVLink-C2C of the CPU: ACS of switches has no effect"
 	}
+	traffic := "traffic"
+	if p.function != nil {
+		traffic = "traffic of DMA function " + p.function.String()
+	}
 	switch p.ACS {
 	case topology.ACSRedirect:
-		var ports []string
-		for _, port := range p.At {
-			ports = append(ports, port.String())
-		}
-		return "ACS redirect at " + strings.Join(ports, ", ") + ": traffic goes through the host bridge"
+		return "ACS redirect at " + list(p.At, "") + ": " + traffic + " goes through the host bridge"
 	case topology.ACSOff:
-		return "no ACS redirect: traffic stays within the switch"
+		return "no ACS redirect: " + traffic + " stays within the switch"
 	default:
 		return "ACS unknown: only root reads and records it"
 	}

@@ -23,8 +23,8 @@ const (
 )
 
 // distance returns the distance of two GPUs that meet at a place and have the given distance by links. By PCI
-// Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer. The GPUs of
-// a C2C complex have a host bridge each.
+// Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer. The GPUs
+// of a C2C complex have a host bridge each.
 func (n *Place) distance(link int64) int64 {
 	level, nearer := n.Level, 0
 	switch level {
