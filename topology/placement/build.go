@@ -88,7 +88,11 @@ func (b *treeBuilder) addVF(vfs *side, i int) {
 	}
 	if s.pf == nil {
 		s.pf = &b.portPool.take(1)[0]
-		*s.pf = port{address: function, group: s.group}
+		slot := b.site(function.Slot())
+		if slot.nic == nil {
+			slot.nic = &b.nicPool.take(1)[0]
+		}
+		*s.pf = port{PF: solver.PF{NIC: slot.nic}, address: function, group: s.group}
 		if d, ok := b.tree.Device(function); ok && d.PCIe.Degraded() {
 			s.pf.Load++
 		}

@@ -17,13 +17,14 @@ var worlds = flag.Int("worlds", 1000, "how many made-up machines TestEqualsOracl
 // TestEqualsOracle compares with exhaustive search on made-up machines.
 func TestEqualsOracle(t *testing.T) {
 	cases := 0
-	const c2c = 7340 // VFs of several resources beside two C2C complexes
-	seeds := scale.Rounds(*worlds)
-	for i := range seeds + 1 {
-		seed := uint64(i)
-		if i == seeds {
-			seed = c2c
-		}
+	seeds := []uint64{
+		7340, // VFs of several resources beside two C2C complexes
+		6428, // VFs of several resources on two NICs with two PFs
+	}
+	for seed := range uint64(scale.Rounds(*worlds)) {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 0))
 		w := randomWorld(r, 7, 10)
 		tree := w.tree(t, same)

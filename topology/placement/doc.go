@@ -31,7 +31,8 @@
 //     is therefore worse than any link. PCI Express comes second, in the same way: 100 for each level of the
 //     ladder beyond PIX, less one for each shared bridge between PIX and PHB. GPUs with equal links are
 //     therefore taken from one switch, root complex or NUMA node.
-//  5. Separate PFs. The number of pairs of the request's VFs that share a PF is minimal.
+//  5. Separate PFs. The number of pairs of the request's VFs that share a PF is minimal, then the number of
+//     those that share a NIC: the ports of a NIC share its PCIe link.
 //  6. Whole GPUs. Places stay whole for requests that need whole places: the sum of (free partitions)² over
 //     cards, then of (free GPUs)² over switches, then over NUMA nodes is maximal.
 //  7. Spread VFs. Each VF costs the number of VFs of its PF that other containers hold; a degraded link

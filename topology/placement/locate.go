@@ -21,6 +21,7 @@ type treeBuilder struct {
 	poolPool  arena[solver.Pool]
 	sitePool  arena[site]
 	portPool  arena[port]
+	nicPool   arena[solver.NIC]
 	fillCosts arena[solver.FillCost]
 }
 

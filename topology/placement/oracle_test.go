@@ -32,6 +32,7 @@ type verdict struct {
 	links   int
 	pcie    int
 	shared  int
+	cards   int    // pairs of VFs of one NIC
 	whole   [3]int // squares of the free GPUs by card, switch and NUMA node
 	load    int
 	crowded int // squares of the free VFs by switch
@@ -45,7 +46,8 @@ func (a verdict) compare(b verdict) int {
 	}
 	return cmp.Or(cmp.Compare(a.detour, b.detour), cmp.Compare(a.bridges, b.bridges),
 		cmp.Compare(b.left, a.left), cmp.Compare(b.later, a.later), cmp.Compare(a.links, b.links),
-		cmp.Compare(a.pcie, b.pcie), cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]),
+		cmp.Compare(a.pcie, b.pcie), cmp.Compare(a.shared, b.shared), cmp.Compare(a.cards, b.cards),
+		slices.Compare(b.whole[:], a.whole[:]),
 		cmp.Compare(a.load, b.load), cmp.Compare(a.crowded, b.crowded))
 }
 
@@ -113,11 +115,15 @@ func (o *oracle) redirects(a, b Device, level topology.Level) bool {
 
 func (o *oracle) judgeSets(gpus, vfs []Device) verdict {
 	var v verdict
-	perPF := map[topology.Address]int{}
+	perPF, perNIC := map[topology.Address]int{}, map[string]int{}
 	for _, d := range vfs {
 		pf := o.function(d)
 		v.shared += perPF[pf]
 		perPF[pf]++
+		_, group, _ := o.placesOf(d)
+		nic := group + pf.Slot().String()
+		v.cards += perNIC[nic]
+		perNIC[nic]++
 		for _, other := range o.r.Taken.VFs {
 			if o.function(other) == pf {
 				v.load++

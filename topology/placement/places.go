@@ -36,9 +36,10 @@ type port struct {
 
 // site caches the places of a PCI function.
 type site struct {
-	bridge *spot // the function as a bridge
-	group  *spot // the group of the function
-	card   *spot // the card in the slot, stored with the slot's first function
+	bridge *spot       // the function as a bridge
+	group  *spot       // the group of the function
+	card   *spot       // the card in the slot, stored with the slot's first function
+	nic    *solver.NIC // likewise
 	pf     *port
 }
 

@@ -20,7 +20,7 @@ const (
 	termStranded        // same-switch pairs that can no longer be made
 	termLater           // pairs that can no longer be made when other containers have ended
 	termLocality        // GPU to GPU, by links and by PCI Express as two numbers
-	termShared          // VFs of the container that share a PF
+	termShared          // VFs of the container that share a PF, and that share a NIC, as two numbers
 	termCards           // free partitions of cards that are broken
 	termSwitches        // free GPUs of switches that are broken
 	termNodes           // free GPUs of NUMA nodes that are broken
@@ -32,6 +32,7 @@ const (
 const (
 	countBits    = 20 // bits of one number of pairs in termNear and termFar
 	bridgesShift = 32 // bits of the bridges in termBridges
+	sharedShift  = 32 // bits of the VFs that share a NIC in termShared
 )
 
 // compare returns a negative number if c is less than d, term by term.
@@ -88,7 +89,7 @@ func breaking(free, taken int) int64 {
 
 // FillCost is the cost of VFs taken from the PFs of one group.
 type FillCost struct {
-	shared int64 // for each VF the number of VFs taken from its PF before
+	shared int64 // for each VF the number of VFs taken before from its PF, and from its NIC, as two numbers
 	load   int64 // for each VF the load of its PF
 }
 

@@ -2,14 +2,21 @@
 
 package solver
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // PlanFill decides from which PF the next VF of a group comes, for as many VFs as order has room for, beyond
-// the held ones: from the PF with the fewest taken VFs, then from the PF with the least load, then from the
-// first PF. The cost of a PF grows with every VF taken, so this order is cheapest for any number of VFs.
+// the held ones: from the PF with the fewest taken VFs, then from the NIC with the fewest, then from the PF
+// with the least load, then from the first PF. The cost of a PF and of its NIC grows with every VF taken, so
+// this order is cheapest for any number of VFs.
 // Costs must have one element more than order. The place keeps both slices.
 func (n *Place) PlanFill(order []int32, costs []FillCost) {
 	var c FillCost
+	for _, f := range n.PFs {
+		f.NIC.taken = 0
+	}
 	for _, f := range n.PFs {
 		for f.Taken = 0; f.Taken < f.Held; {
 			c.take(f)
@@ -31,14 +38,16 @@ func (n *Place) PlanFill(order []int32, costs []FillCost) {
 
 // take adds the cost of the next VF of a PF.
 func (c *FillCost) take(f *PF) {
-	c.shared += int64(f.Taken)
+	c.shared += int64(f.Taken)<<sharedShift + int64(f.NIC.taken)
 	c.load += int64(f.Load)
 	f.Taken++
+	f.NIC.taken++
 }
 
 // before reports whether the next VF of f is cheaper than the next VF of g.
 func (f *PF) before(g *PF) bool {
-	return f.Taken < g.Taken || f.Taken == g.Taken && f.Load < g.Load
+	return cmp.Or(cmp.Compare(f.Taken, g.Taken), cmp.Compare(f.NIC.taken, g.NIC.taken),
+		cmp.Compare(f.Load, g.Load)) < 0
 }
 
 // countTaken counts the marked devices of every pool below a place.

@@ -96,4 +96,5 @@ type offer struct {
 	cost   FillCost // of VFs
 	last   mix      // of a group: the devices of the last PF
 	before int      // of a group: the devices of the previous PFs, as an index of their stage
+	ofNIC  int      // of a group: the VFs of the NIC that the next PF belongs to
 }

@@ -96,20 +96,26 @@ func (o *offering) of(pools []Pool, fields []field) []offer {
 
 func sortOffers(offers []offer) {
 	slices.SortFunc(offers, func(a, b offer) int {
-		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.mix, b.mix))
+		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.mix, b.mix), cmp.Compare(a.ofNIC, b.ofNIC))
 	})
 }
 
-// stage finds for one PF of a group after another the cheapest way to give each mix of VFs. Of ways with the
-// same cost it takes fewer VFs from the later PF.
+// stage finds for one PF of a group after another the cheapest way to give each mix of VFs; for all but the
+// last PF of a NIC, to give each mix and number of the NIC's VFs. Of ways with the same cost it takes fewer
+// VFs from the later PF.
 func (o *offering) stage(n *Place) {
 	n.offers = []offer{{}}
-	for _, f := range n.PFs {
+	type key struct {
+		mix   mix
+		ofNIC int
+	}
+	for k, f := range n.PFs {
+		isLast := k+1 == len(n.PFs) || n.PFs[k+1].NIC != f.NIC
 		gives := o.of(f.Pools, o.vfFields)
 		if o.budget -= stepsPerMixed * len(gives) * len(n.offers); o.budget < 0 {
 			return
 		}
-		index := map[mix]int{}
+		index := map[key]int{}
 		var stage []offer
 		for _, last := range gives {
 			for i, before := range n.offers {
@@ -123,10 +129,13 @@ func (o *offering) stage(n *Place) {
 				if !o.fits(way.mix) {
 					continue
 				}
-				way.cost.shared += int64(last.count * (last.count - 1) / 2)
+				way.cost.shared += pairs(last.count)<<sharedShift + pairs(before.ofNIC+last.count) - pairs(before.ofNIC)
 				way.cost.load += int64(last.count * f.Load)
-				if k, known := index[way.mix]; !known {
-					index[way.mix] = len(stage)
+				if !isLast {
+					way.ofNIC = before.ofNIC + last.count
+				}
+				if k, known := index[key{way.mix, way.ofNIC}]; !known {
+					index[key{way.mix, way.ofNIC}] = len(stage)
 					stage = append(stage, way)
 				} else if way.cost.compare(stage[k].cost) < 0 {
 					stage[k] = way
@@ -138,3 +147,6 @@ func (o *offering) stage(n *Place) {
 		n.offers = stage
 	}
 }
+
+// pairs returns the number of pairs of n VFs.
+func pairs(n int) int64 { return int64(n) * int64(n-1) / 2 }

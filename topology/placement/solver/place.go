@@ -105,9 +105,13 @@ func (t *Tally) Add(u Tally) {
 	t.Taken += u.Taken
 }
 
+// NIC is a card with PFs.
+type NIC struct{ taken int }
+
 // PF is a physical function with the VFs that may be chosen.
 type PF struct {
-	Load  int // VFs of other containers, plus one for a degraded link
+	NIC   *NIC // common to the PFs of a card, which are neighbours in their group
+	Load  int  // VFs of other containers, plus one for a degraded link
 	Held  int
 	Most  int // held VFs and free VFs that may be chosen
 	Taken int // number of taken VFs, set with the result
