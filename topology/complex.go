@@ -182,6 +182,9 @@ func (f *finder) addDMA(function *Device) {
 
 // keepOwnPlaces removes the NICs from DMA complexes that have a nearer GPU at their own place.
 func (f *finder) keepOwnPlaces() {
+	if len(f.dma) == 0 {
+		return
+	}
 	cards := cardsBelow(f.devices, f.dma)
 	for i := range f.all {
 		c := &f.all[i]
