@@ -28,7 +28,7 @@ func Capture(sys fs.FS) (*Machine, error) {
 		c.links(".", pattern)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.left)) {
-		c.builder.Comment(fmt.Sprintf("left out, could not be read: %s, %d times", name, c.left[name]))
+		c.builder.Comment(fmt.Sprintf("left out, could not be read: %s (%d)", name, c.left[name]))
 	}
 	return c.builder.Machine()
 }

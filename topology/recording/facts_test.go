@@ -154,7 +154,7 @@ func TestCaptureFactsAsUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"left out, could not be read: config, 2 times", "left out, could not be read: vpd, 2 times"}
+	want := []string{"left out, could not be read: config (2)", "left out, could not be read: vpd (2)"}
 	if diff := cmp.Diff(want, m.Comments()); diff != "" {
 		t.Errorf("comments (-want +got):\n%s", diff)
 	}

@@ -70,7 +70,8 @@ func (r *Verification) Table() []byte {
 	if r.PairsFile == "absent" {
 		file = "no pairs.json" // no problem: the file is optional
 	}
-	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, %s\n", verdict, len(r.GPUs), len(r.VFs), order, file)
+	fmt.Fprintf(&out, "%s: %s, %s, pairs %s, %s\n", verdict, document.Count(len(r.GPUs), "GPU"),
+		document.Count(len(r.VFs), "VF"), order, file)
 	return out.Bytes()
 }
 

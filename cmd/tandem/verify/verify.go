@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -56,7 +57,7 @@ func (r *Verification) count(what string, got, want int, why string) {
 	case got == 0 && want != 0:
 		r.fail("the container has no %s: %s", what, why)
 	case want >= 0 && got != want:
-		r.fail("the container has %d %ss instead of %d", got, what, want)
+		r.fail("the container has %s instead of %d", document.Count(got, what), want)
 	}
 }
 
