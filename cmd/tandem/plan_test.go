@@ -22,8 +22,11 @@ func planned(t *testing.T, args ...string) plan.Plan {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatalf("%v: exit code %d, %s%s", err, code, text, stderr)
 	}
-	if rejected := strings.Contains(p.Note, "the kubelet rejects this request"); (code == exitFound) != rejected ||
-		code != exitFound && code != exitOK {
+	want := exitOK
+	if strings.Contains(p.Note, "the kubelet rejects this request") {
+		want = exitFound
+	}
+	if code != want {
 		t.Errorf("exit code %d with the note %q", code, p.Note)
 	}
 	return p

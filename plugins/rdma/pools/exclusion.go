@@ -93,8 +93,8 @@ func (m *machine) numaNodes() int {
 }
 
 // HintedNodes returns the numbers of the NUMA nodes over which hints of CPUs and devices range, ascending:
-// those with CPUs. The others, for example the memory of GPUs on Grace, have neither CPUs nor devices. Without
-// lists of CPUs, all nodes count.
+// those with CPUs. The others, for example the memory of GPUs on Grace, have neither CPUs nor devices.
+// Without lists of CPUs, all nodes count.
 func HintedNodes(sys fs.FS, tree *topology.Tree) []int {
 	all := topology.CPUs(sys)
 	maps.DeleteFunc(all, func(_ int, cpus topology.CPUSet) bool { return len(cpus) == 0 })

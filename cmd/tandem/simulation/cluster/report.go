@@ -86,7 +86,8 @@ func (r *Report) Table() []byte {
 		hidden = ", VFs without NUMA nodes"
 	}
 	fmt.Fprintf(&out, "%s of %s: %s, %s each; kubelet policy %s%s; bursts of %d\n",
-		document.Count(r.Nodes, "node"), r.Node, document.Count(r.GPUs, "GPU"), document.Count(r.VFs, "VF"), r.Policy, hidden, r.Burst)
+		document.Count(r.Nodes, "node"), r.Node, document.Count(r.GPUs, "GPU"), document.Count(r.VFs, "VF"),
+		r.Policy, hidden, r.Burst)
 	fmt.Fprintf(&out, "%s; %s from %d with %d jobs each after %d; percent, mean ± 95 %% confidence\n",
 		r.Mix, document.Count(r.Seeds, "seed"), r.Seed, r.Arrivals, r.Warmup)
 	for _, l := range r.Loads {
