@@ -20,8 +20,8 @@ func newVerify() *cobra.Command {
 		Use:   "verify",
 		Short: "Verify inside a pod that its GPUs and VFs are on the same switches",
 		Long: `Verify, inside a pod, that every GPU of the container has a VF on its own PCIe switch or, on NVIDIA Grace
-and Vera, on its own CPU (C2C). The VFs come from the environment (PCIDEVICE_*), the GPUs from the device nodes in /dev/dri (AMD)
-and /dev (NVIDIA), or from NVIDIA_VISIBLE_DEVICES. All locations are read from sysfs, independently of the plugins. The container
+and Vera, on its own CPU (C2C). The VFs come from the environment (PCIDEVICE_*), the GPUs from the device nodes in /dev/dri (AMD) and
+in /dev (NVIDIA), or from NVIDIA_VISIBLE_DEVICES. All locations are read from sysfs, independently of the plugins. The container
 needs no privileges; a privileged container has the device nodes of all GPUs.
 
 If a DMA function (Data Direct) is beside the GPU, only root reads which NIC the function belongs to. Other users verify such a pair by
