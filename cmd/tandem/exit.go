@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes; the last two are doctor's.
+// Exit codes. exitFound is of plan and doctor, exitUnknown of doctor alone.
 const (
 	exitOK      = 0
 	exitError   = 1
@@ -30,7 +30,7 @@ Exit codes:
 // usageError is an error of the command line.
 type usageError struct{ error }
 
-// foundError is the exit code of doctor after printed findings.
+// foundError is the exit code after printed findings.
 type foundError struct{ code int }
 
 func (foundError) Error() string { return "there are findings" }

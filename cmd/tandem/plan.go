@@ -12,6 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 )
 
+const planExitCodes = "  3  the kubelet would reject the request: the note names the reason\n"
+
 func newPlan() *cobra.Command {
 	var from machine.Source
 	var q plan.Question
@@ -21,14 +23,16 @@ func newPlan() *cobra.Command {
 		Short: "Show the GPUs and VFs that a container would get",
 		Long: `Show the GPUs and VFs that the plugins would prefer for a container with this request, on the NUMA nodes that the kubelet's
 Topology Manager would select with the policy restricted. Without --config, the VFs are the VFs of all NICs with RDMA, and a NIC
-without VFs counts as a VF. With --config, the VFs are those of all resources in the config.json of the SR-IOV network device plugin.
+without VFs counts as a VF; all of them have NUMA hints. With --config, the VFs are those of all resources in the config.json of the
+SR-IOV network device plugin, and those of a pool with excludeTopology have no NUMA hints, as in Tandem's default pool.
 
 -o svg and -o html draw the machine; the two devices of a pair have the same colour.`,
 		Example: `  tandem plan --gpus 2 --vfs 2
   tandem plan --gpus 4 --vfs 4 --used 0000:11:00.0,0000:0c:00.1 --config /etc/pcidp/config.json
   tandem plan --gpus 8 --vfs 8 --machine test/machines/oci-mi300x-derived.txt -o json
   tandem plan --gpus 4 --vfs 4 --machine test/machines/oci-mi300x-derived.txt -o svg >plan.svg`,
-		Args: noArguments,
+		Args:        noArguments,
+		Annotations: map[string]string{moreExitCodes: planExitCodes},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkSource(cmd.Flags()); err != nil {
 				return err
@@ -48,9 +52,14 @@ without VFs counts as a VF. With --config, the VFs are those of all resources in
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			if format.draws() {
-				return format.draw(cmd.OutOrStdout(), answer.Picture(from.Title(), n))
+				err = format.draw(cmd.OutOrStdout(), answer.Picture(from.Title(), n))
+			} else {
+				err = format.write(cmd.OutOrStdout(), answer, answer.Table)
 			}
-			return format.write(cmd.OutOrStdout(), answer, answer.Table)
+			if err == nil && answer.Rejected() {
+				err = foundError{exitFound}
+			}
+			return err
 		},
 	}
 	registerSource(cmd, &from)

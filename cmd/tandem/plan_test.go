@@ -14,13 +14,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// planned asks for a plan as JSON.
+// planned asks for a plan as JSON. The exit code has to tell a request that the kubelet rejects.
 func planned(t *testing.T, args ...string) plan.Plan {
 	t.Helper()
 	var p plan.Plan
-	text := succeed(t, append([]string{"plan", "-o", "json"}, args...)...)
+	code, text, stderr := run(append([]string{"plan", "-o", "json"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: exit code %d, %s%s", err, code, text, stderr)
+	}
+	want := exitOK
+	if strings.Contains(p.Note, "the kubelet rejects this request") {
+		want = exitFound
+	}
+	if code != want {
+		t.Errorf("exit code %d with the note %q", code, p.Note)
 	}
 	return p
 }
@@ -87,6 +94,10 @@ func TestPlanOfUsers(t *testing.T) {
 				t.Errorf("NUMA nodes (-want +got):\n%s", diff)
 			}
 			if (p.Note != "") != test.note {
+				t.Errorf("note %q", p.Note)
+			}
+			if assumed := strings.Contains(p.Note, "without --config all VFs have NUMA hints"); assumed !=
+				(test.note && !slices.Contains(test.args, "--config")) {
 				t.Errorf("note %q", p.Note)
 			}
 		})

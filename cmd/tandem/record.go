@@ -9,9 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
@@ -77,14 +79,16 @@ func writeMachine(machine *recording.Machine, name string, force bool, stdout io
 
 // summarise reports the recorded and the omitted parts.
 func summarise(machine *recording.Machine, w io.Writer) {
-	count := func(pattern string) int {
-		names, _ := fs.Glob(machine.FS(), pattern) // the patterns are well formed
-		return len(names)
+	var parts []string
+	for _, part := range [][2]string{
+		{"PCI function", "bus/pci/devices/*"}, {"NUMA node", "devices/system/node/node*"},
+		{"netdev", "class/net/*"}, {"RDMA device", "class/infiniband/*"},
+		{"render node", "class/drm/renderD*"}, {"KFD node", "class/kfd/kfd/topology/nodes/*"},
+	} {
+		names, _ := fs.Glob(machine.FS(), part[1]) // the patterns are well formed
+		parts = append(parts, document.Count(len(names), part[0]))
 	}
-	fmt.Fprintf(w, "recorded %d entries: %d PCI functions, %d NUMA nodes, %d netdevs, %d RDMA devices, "+
-		"%d render nodes, %d KFD nodes\n",
-		machine.Len(), count("bus/pci/devices/*"), count("devices/system/node/node*"), count("class/net/*"),
-		count("class/infiniband/*"), count("class/drm/renderD*"), count("class/kfd/kfd/topology/nodes/*"))
+	fmt.Fprintf(w, "recorded %d entries: %s\n", machine.Len(), strings.Join(parts, ", "))
 	for _, comment := range machine.Comments() {
 		fmt.Fprintln(w, comment)
 	}

@@ -144,7 +144,7 @@ func TestErrors(t *testing.T) {
 		{"verify --in-order=x", 2,
 			`tandem verify: invalid argument "x" for "--in-order" flag: want true or false; see tandem verify --help`},
 		{"plan --gpus 9 --vfs 1 --machine " + oci, 1,
-			`tandem plan: choose 9 GPUs and 1 VFs: 8 GPUs and 8 VFs are free`},
+			`tandem plan: choose 9 GPUs and 1 VF: 8 GPUs and 8 VFs are free`},
 		{"plan --vfs 8 --used 0000:0c:00.0 --machine " + oci, 1,
 			`tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
 		{"plan --vfs 8 --used 0c:00.0 --machine " + oci, 1,

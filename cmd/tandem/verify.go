@@ -19,10 +19,13 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Verify inside a pod that its GPUs and VFs are on the same switches",
-		Long: `Verify, inside a pod, that every GPU of the container has a VF on its own PCIe switch. The VFs come from the environment
-(PCIDEVICE_*), the GPUs from the device nodes in /dev/dri (AMD) and /dev (NVIDIA), or from NVIDIA_VISIBLE_DEVICES. All locations are
-read from sysfs, independently of the plugins. The container needs no privileges; a privileged container has the device nodes of all
-GPUs.`,
+		Long: `Verify, inside a pod, that every GPU of the container has a VF on its own PCIe switch or, on NVIDIA Grace
+and Vera, on its own CPU (C2C). The VFs come from the environment (PCIDEVICE_*), the GPUs from the device nodes in /dev/dri (AMD) and
+in /dev (NVIDIA), or from NVIDIA_VISIBLE_DEVICES. All locations are read from sysfs, independently of the plugins. The container
+needs no privileges; a privileged container has the device nodes of all GPUs.
+
+If a DMA function (Data Direct) is beside the GPU, only root reads which NIC the function belongs to. Other users verify such a pair by
+the pairs file, and the output names the pair; without the file the distance is unknown (UNK), which is a failure.`,
 		Example: `  tandem verify
   tandem verify --gpus 4 --vfs 4
   tandem verify --within PHB -o json`,

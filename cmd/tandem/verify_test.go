@@ -158,7 +158,7 @@ func TestVerify(t *testing.T) {
 			return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0).with("--in-order")
 		}, "the i-th VF does not pair with the i-th GPU: compare the two lists"},
 		{"too few", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF0).with("--gpus=2", "--vfs=2") },
-			"the container has 1 GPUs instead of 2; the container has 1 VFs instead of 2"},
+			"the container has 1 GPU instead of 2; the container has 1 VF instead of 2"},
 		{"no GPU", func(t *testing.T) *pod { return oci(t).vfs(ociVF0) },
 			"the container has no GPU: no device node of one is in DEV"},
 		{"no node of ROCm's", func(t *testing.T) *pod {

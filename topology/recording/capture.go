@@ -28,8 +28,7 @@ func Capture(sys fs.FS) (*Machine, error) {
 		c.links(".", pattern)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.left)) {
-		c.builder.Comment(fmt.Sprintf("left out, could not be read: %s, %d times%s", name, c.left[name],
-			hint(name)))
+		c.builder.Comment(fmt.Sprintf("left out, could not be read: %s (%d)%s", name, c.left[name], hint(name)))
 	}
 	return c.builder.Machine()
 }

@@ -85,7 +85,7 @@ func TestCapture(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = header + `
-# left out, could not be read: speed, 1 times
+# left out, could not be read: speed (1)
 [bus/pci/devices]
 0000:80:01.0 -> ../../../devices/pci0000:80/0000:80:01.0
 0000:81:00.0 -> ../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0
@@ -168,7 +168,7 @@ func TestCaptureErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"left out, could not be read: 0000:99:00.0, 1 times"}; !cmp.Equal(want, m.Comments()) {
+	if want := []string{"left out, could not be read: 0000:99:00.0 (1)"}; !cmp.Equal(want, m.Comments()) {
 		t.Errorf("comments %q, want %q", m.Comments(), want)
 	}
 }

@@ -155,8 +155,8 @@ func TestCaptureFactsAsUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"left out, could not be read: config, 2 times; root can read it",
-		"left out, could not be read: vpd, 2 times; root can read it",
+		"left out, could not be read: config (2); root can read it",
+		"left out, could not be read: vpd (2); root can read it",
 	}
 	if diff := cmp.Diff(want, m.Comments()); diff != "" {
 		t.Errorf("comments (-want +got):\n%s", diff)

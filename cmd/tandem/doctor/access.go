@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
 // access reaches files, folders and sockets, and notes those without permission. A closed file is neither
@@ -64,7 +65,7 @@ func noRight(closed []string) []Finding {
 	return finding.OfSome(closed, Finding{
 		ID: "no-right", Severity: Unknown,
 		Summary: fmt.Sprintf("User %d is not permitted to read %s.",
-			os.Geteuid(), finding.Count(len(closed), "file or folder")),
+			os.Geteuid(), document.Count(len(closed), "file or folder")),
 		Why: "The report lacks this data.",
 		Fix: []string{
 			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -125,7 +126,7 @@ func complexACS(c complexes) (findings []Finding) {
 		}
 		findings = append(findings, finding.OfSome(list, Finding{
 			ID: "complex-acs", Severity: Warning,
-			Summary: fmt.Sprintf("ACS of %s is wrong for complexes of kind %s.", finding.Count(len(list), "port"),
+			Summary: fmt.Sprintf("ACS of %s is wrong for complexes of kind %s.", document.Count(len(list), "port"),
 				kind),
 			Why: acsEffect(kind, c.usage), Fix: acsFix(kind, wrong, usages),
 		})...)

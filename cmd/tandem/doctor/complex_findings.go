@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -27,7 +28,7 @@ func complexFaults(c complexes) []Finding {
 	return append(
 		finding.OfSome(broken, Finding{
 			ID: "complex", Severity: Warning,
-			Summary: finding.Count(len(broken), "complex") + " of GPU and NIC cannot be used.", Why: why,
+			Summary: document.Count(len(broken), "complex") + " of GPU and NIC cannot be used.", Why: why,
 			Fix: []string{
 				"look for missing functions with lspci -tv",
 				"a DMA function and the PFs of its NIC have the same keyword V3: lspci -vv, as root",
@@ -35,7 +36,7 @@ func complexFaults(c complexes) []Finding {
 		}),
 		finding.OfSome(unknown, Finding{
 			ID: "complex", Severity: Unknown,
-			Summary: finding.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.", Why: why,
+			Summary: document.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.", Why: why,
 			Fix: []string{
 				"run tandem doctor as root, and the daemons as in the manifests (runAsUser: 0)",
 				"still unknown to root: the vpd file is absent or damaged",
@@ -67,14 +68,14 @@ func complexATS(c complexes) []Finding {
 	return append(
 		finding.OfSome(with, Finding{
 			ID: "complex-ats", Severity: Warning,
-			Summary: finding.Count(len(with), "NIC") + " with ATS in complexes that want none.",
+			Summary: document.Count(len(with), "NIC") + " with ATS in complexes that want none.",
 			Why: "A NIC with ATS sends translated requests. On bare metal and over NVLink-C2C the right values of " +
 				"ACS are those for untranslated ones (rdma_topo of rdma-core).",
 			Fix: fix,
 		}),
 		finding.OfSome(without, Finding{
 			ID: "complex-ats", Severity: Warning,
-			Summary: finding.Count(len(without), "NIC") + " without ATS, for guests.",
+			Summary: document.Count(len(without), "NIC") + " without ATS, for guests.",
 			Why: "Only translated requests pass from the NIC to the GPU within the switch; without ATS GPUDirect " +
 				"RDMA of a guest crosses the root complex and the IOMMU, and is slow.",
 			Fix: []string{"mlxconfig -d ADDRESS set ATS_ENABLED=1, and a cold reset"},

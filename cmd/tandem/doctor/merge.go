@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -90,17 +90,9 @@ func (m *merge) add(name string, kind providerKind, devices []Device) {
 		p.demand.All.Add(d.NUMA)
 		p.demand.Free.Add(d.NUMA)
 	}
-	if p.nodes() > 0 {
+	if p.demand.Nodes() > 0 {
 		m.providers = append(m.providers, p)
 	}
-}
-
-// nodes returns the number of NUMA nodes over which the hints of a resource range.
-func (p provider) nodes() (count int) {
-	for _, devices := range p.demand.All {
-		count += min(devices, 1)
-	}
-	return count
 }
 
 // time returns the kubelet's CPU time for a container without resources of some kinds.
@@ -133,11 +125,11 @@ func slowMerge(m merge) []Finding {
 	}
 	widest := 0
 	for _, p := range m.providers {
-		widest = max(widest, p.nodes())
-		f.Evidence = append(f.Evidence, p.name+": hints over "+finding.Count(p.nodes(), "NUMA node"))
+		widest = max(widest, p.demand.Nodes())
+		f.Evidence = append(f.Evidence, p.name+": hints over "+document.Count(p.demand.Nodes(), "NUMA node"))
 	}
 	f.Summary = fmt.Sprintf("The kubelet takes about %s of CPU time to admit a container with NUMA hints of %s "+
-		"on %s.", took, finding.Count(len(m.providers), "resource"), finding.Count(widest, "NUMA node"))
+		"on %s.", took, document.Count(len(m.providers), "resource"), document.Count(widest, "NUMA node"))
 	if !m.time(ofVFs).Slow() {
 		f = m.guessed(f)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
@@ -89,7 +90,7 @@ func (n Node) readRefused(k managers.Facts) refusedFacts {
 			f.unknown += group.Number
 			continue
 		}
-		text := fmt.Sprintf("%s requested %s: ", finding.Count(group.Number, "pod"), shape)
+		text := fmt.Sprintf("%s requested %s: ", document.Count(group.Number, "pod"), shape)
 		if node.AdmitsEmpty(group.Containers, cpus) {
 			f.busy += group.Number
 			text += "rejected only while devices are in use"
@@ -108,7 +109,7 @@ func refusedPods(r refusedFacts) []Finding {
 	f := Finding{
 		ID: "refused-pods", Severity: Warning,
 		Summary: fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.",
-			finding.CountAre(number, "pod"), refusal),
+			document.CountAre(number, "pod"), refusal),
 		Evidence: slices.Concat(finding.Some(r.shapes), finding.Some(r.Seen)),
 		Why:      "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
 	}

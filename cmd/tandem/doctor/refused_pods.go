@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
@@ -178,17 +178,17 @@ func (s shape) String() string {
 	for _, c := range s {
 		var parts []string
 		if c.gpus > 0 {
-			parts = append(parts, finding.Count(c.gpus, "GPU"))
+			parts = append(parts, document.Count(c.gpus, "GPU"))
 		}
 		if c.vfs > 0 {
-			parts = append(parts, finding.Count(c.vfs, "VF"))
+			parts = append(parts, document.Count(c.vfs, "VF"))
 		}
 		text := strings.Join(parts, " and ")
 		switch {
 		case c.cpus > 0 && text != "":
-			text += " with " + finding.Count(c.cpus, "CPU")
+			text += " with " + document.Count(c.cpus, "CPU")
 		case c.cpus > 0:
-			text = finding.Count(c.cpus, "CPU")
+			text = document.Count(c.cpus, "CPU")
 		}
 		containers = append(containers, text)
 	}

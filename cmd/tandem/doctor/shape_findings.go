@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
 // refusedShapes finds shapes whose GPUs and VFs cannot come from one set of NUMA nodes.
@@ -48,7 +49,7 @@ func refusedForCPUs(s shapes) []Finding {
 	f := Finding{
 		ID: "refused-shapes", Severity: Error,
 		Summary: fmt.Sprintf("Containers that request %s with %s are rejected, even on an empty node.",
-			shapeList(s.withCPUs), finding.Count(s.CPUs, "CPU")),
+			shapeList(s.withCPUs), document.Count(s.CPUs, "CPU")),
 		Evidence: append([]string{
 			"CPUs for containers: " + s.cpusPerNode(), "GPUs: " + perNode(s.GPUs), "VFs: " + perNode(s.VFs),
 		}, finding.Some(s.admittedCPUs(s.withCPUs))...),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package document has the common parts of tandem's JSON documents.
+// Package document has the common parts of tandem's outputs: the version of JSON documents, counted nouns.
 package document
 
 import (

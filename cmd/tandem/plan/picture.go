@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 )
@@ -16,7 +17,8 @@ import (
 // Picture returns the machine with the container's planned devices: both devices of a pair have one colour.
 func (p *Plan) Picture(title string, n *machine.Node) *picture.Node {
 	drawn := topo.NewMatrix(n, false).Picture(title, n.Tree)
-	drawn.Title = fmt.Sprintf("%d GPUs and %d VFs on %s", len(p.GPUs), len(p.VFs), title)
+	drawn.Title = fmt.Sprintf("%s and %s on %s", document.Count(len(p.GPUs), "GPU"),
+		document.Count(len(p.VFs), "VF"), title)
 	drawn.Summary = strings.Split(p.Reason, "; ")
 	if p.Note != "" {
 		drawn.Notes = append(drawn.Notes, p.Note)

@@ -23,7 +23,12 @@ type Plan struct {
 	// reasons for which the kubelet would refuse the container, or would admit the container slowly
 	Note   string `json:"note,omitempty"`
 	Reason string `json:"reason"`
+
+	rejected bool
 }
+
+// Rejected reports whether the kubelet would reject the container; the note has the reason.
+func (p *Plan) Rejected() bool { return p.rejected }
 
 // Table returns a table for people.
 func (p *Plan) Table() []byte {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
@@ -26,6 +27,9 @@ type Question struct {
 const refused = "under policy restricted the kubelet rejects this request: no minimal set of NUMA nodes " +
 	"satisfies both GPUs and VFs; VFs without NUMA nodes (excludeTopology) are admitted"
 
+// assumed is the note that follows a verdict on a request without a configuration of VFs.
+const assumed = "without --config all VFs have NUMA hints, unlike those of a pool with excludeTopology"
+
 // tooManyNodes is the note on a machine with more NUMA nodes than the kubelet supports by default.
 var tooManyNodes = fmt.Sprintf("more than %d NUMA nodes have devices: under policy restricted the "+
 	"kubelet does not start without the option max-allowable-numa-nodes", hints.MaxNodes)
@@ -43,7 +47,8 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 	view := offer.View(n.Links, gpus, vfs)
 	free := func(kind devicemanager.Kind) uint { return uint(view.Free.Common(view.Node.OfKind[kind])) }
 	if g, v := free(devicemanager.GPU), free(devicemanager.VF); g < q.GPUs || v < q.VFs {
-		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free", q.GPUs, q.VFs, g, v)
+		return nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free", document.Count(q.GPUs, "GPU"),
+			document.Count(q.VFs, "VF"), document.Count(g, "GPU"), document.Count(v, "VF"))
 	}
 	requests := offer.Requests(int(q.GPUs), int(q.VFs))
 	demands := view.Demands(requests)
@@ -53,14 +58,21 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 		return nil, nil, err
 	}
 	p := planOf(choice, nodes.Numbers())
-	remarks := []string{"", slowMerge(n, view, requests)}
+	var remarks []string
 	switch {
 	case hints.Rule{}.TooMany(demands...):
-		remarks[0] = tooManyNodes
+		remarks = append(remarks, tooManyNodes)
 	case !admitted:
-		remarks[0] = refused
+		p.rejected = true
+		remarks = append(remarks, refused)
 	}
-	p.Note = strings.Trim(strings.Join(remarks, "; "), "; ")
+	if slow := newMerge(n).note(view, requests); slow != "" {
+		remarks = append(remarks, slow)
+	}
+	if len(remarks) > 0 && q.Config == "" && q.VFs > 0 {
+		remarks = append(remarks, assumed)
+	}
+	p.Note = strings.Join(remarks, "; ")
 	return p, notes, nil
 }
 

@@ -12,9 +12,8 @@ import (
 )
 
 // comparePairs compares pairs.json, the container's pairs as written by tandem-rdma, with the container's
-// devices. The file is optional.
-func (r *Verification) comparePairs(tree *topology.Tree, file string) {
-	told, err := pairs.Read(file)
+// devices. The file is optional; err is the error of its reading.
+func (r *Verification) comparePairs(tree *topology.Tree, file string, told pairs.File, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		r.PairsFile = "absent"
 		return

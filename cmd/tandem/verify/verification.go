@@ -23,6 +23,9 @@ type Verification struct {
 	InOrder   bool           `json:"inOrder"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
 	PairsFile string         `json:"pairsFile"` // "agrees", "differs" or "absent"
 	Failures  []string       `json:"failures"`
+	// pairs whose distance is that of the pairs file: only root reads the vpd files that assign NICs to DMA
+	// functions
+	Trusted []string `json:"trusted,omitempty"`
 }
 
 // GPU is a GPU of the container.
@@ -70,7 +73,11 @@ func (r *Verification) Table() []byte {
 	if r.PairsFile == "absent" {
 		file = "no pairs.json" // no problem: the file is optional
 	}
-	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, %s\n", verdict, len(r.GPUs), len(r.VFs), order, file)
+	fmt.Fprintf(&out, "%s: %s, %s, pairs %s, %s\n", verdict, document.Count(len(r.GPUs), "GPU"),
+		document.Count(len(r.VFs), "VF"), order, file)
+	for _, pair := range r.Trusted {
+		fmt.Fprintf(&out, "by pairs.json alone, because only root reads keyword V3 of the vpd files: %s\n", pair)
+	}
 	return out.Bytes()
 }
 

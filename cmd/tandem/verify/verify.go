@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -40,6 +42,8 @@ func (v *Check) Run() (*Verification, error) {
 	r.count("GPU", len(r.GPUs), v.GPUs, "no device node of one is in "+v.DevRoot)
 	r.count("VF", len(r.VFs), v.VFs, "no environment variable PCIDEVICE_* names one; "+
 		"a shell may drop names with a hyphen: run tandem verify without one")
+	told, readErr := pairs.Read(v.PairsFile)
+	tree = r.trust(tree, told)
 	if err := r.pair(tree, v.Within); err != nil {
 		return nil, err
 	}
@@ -47,7 +51,7 @@ func (v *Check) Run() (*Verification, error) {
 	if v.InOrder && !r.InOrder {
 		r.fail("the i-th VF does not pair with the i-th GPU: compare the two lists")
 	}
-	r.comparePairs(tree, v.PairsFile)
+	r.comparePairs(tree, v.PairsFile, told, readErr)
 	return r, nil
 }
 
@@ -56,7 +60,7 @@ func (r *Verification) count(what string, got, want int, why string) {
 	case got == 0 && want != 0:
 		r.fail("the container has no %s: %s", what, why)
 	case want >= 0 && got != want:
-		r.fail("the container has %d %ss instead of %d", got, what, want)
+		r.fail("the container has %s instead of %d", document.Count(got, what), want)
 	}
 }
 
@@ -76,8 +80,17 @@ func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
 		return fmt.Errorf("pair the container's devices: %w", err)
 	}
 	for _, p := range choice.Pairs {
+		function, unknown := unread(tree, p.GPU.Address, p.VF.Address)
+		if unknown {
+			p.Distance.Level = topology.UNK
+		}
 		r.Pairs = append(r.Pairs, machine.NewPair(p))
-		if p.Distance.Level > within {
+		switch {
+		case unknown:
+			r.fail("the distance of GPU %s and VF %s is unknown: DMA function %s may belong to the NIC, and only "+
+				"root reads keyword V3 of their vpd files; pairs.json has the distance (\"pairs\": true in the pool)",
+				p.GPU.ID, p.VF.ID, function)
+		case p.Distance.Level > within:
 			r.fail("GPU %s and VF %s are %s apart, farther than %s", p.GPU.ID, p.VF.ID, p.Distance.Level, within)
 		}
 	}

@@ -13,6 +13,9 @@ type Demand struct {
 	Reused PerNode // devices of an init container; the nodes must contain all
 }
 
+// Nodes returns the number of NUMA nodes with devices of the resource, over which its hints range.
+func (d Demand) Nodes() int { return d.All.nodes().Count() }
+
 // PerNode is the number of devices on each NUMA node, by the number of the node. Nodes beyond the end have
 // none.
 type PerNode []int

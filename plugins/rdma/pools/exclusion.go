@@ -5,7 +5,10 @@ package pools
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -81,18 +84,22 @@ func (e Exclusion) decision(m *machine) string {
 		hints, limit, mostHinted, m.numaNodes())
 }
 
-// numaNodes returns the number of NUMA nodes over which hints range: those with CPUs. The others, for example
-// the memory of GPUs on Grace, have neither CPUs nor devices. Without lists of CPUs, all nodes count.
+// numaNodes returns the number of NUMA nodes over which hints range.
 func (m *machine) numaNodes() int {
 	if m.nodes == 0 {
-		for _, cpus := range topology.CPUs(m.sys) {
-			if len(cpus) > 0 {
-				m.nodes++
-			}
-		}
-		if m.nodes == 0 {
-			m.nodes = len(m.tree.NUMANodes())
-		}
+		m.nodes = len(HintedNodes(m.sys, m.tree))
 	}
 	return m.nodes
+}
+
+// HintedNodes returns the numbers of the NUMA nodes over which hints of CPUs and devices range, ascending:
+// those with CPUs. The others, for example the memory of GPUs on Grace, have neither CPUs nor devices.
+// Without lists of CPUs, all nodes count.
+func HintedNodes(sys fs.FS, tree *topology.Tree) []int {
+	all := topology.CPUs(sys)
+	maps.DeleteFunc(all, func(_ int, cpus topology.CPUSet) bool { return len(cpus) == 0 })
+	if len(all) == 0 {
+		return tree.NUMANodes()
+	}
+	return slices.Sorted(maps.Keys(all))
 }

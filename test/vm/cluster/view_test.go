@@ -43,7 +43,7 @@ func TestReadLook(t *testing.T) {
 vf 0000:25:10.0 /sys/devices/pci0000:20/0000:20:00.0/0000:21:00.0/0000:25:10.0
 GPU           VF            DISTANCE
 
-verified: 1 GPUs, 1 VFs, pairs in the order of the lists, pairs.json agrees
+verified: 1 GPU, 1 VF, pairs in the order of the lists, pairs.json agrees
 verify 0
 `) {
 		if last := v.read(strings.TrimSuffix(line, "\n")); last != strings.HasPrefix(line, "verify ") {
@@ -52,7 +52,7 @@ verify 0
 	}
 	want := View{GPUs: []string{"/sys/devices/pci0000:20/0000:20:00.0/0000:21:00.0/0000:28:00.0"},
 		VFs:      []string{"/sys/devices/pci0000:20/0000:20:00.0/0000:21:00.0/0000:25:10.0"},
-		Verified: true, Verdict: "verified: 1 GPUs, 1 VFs, pairs in the order of the lists, pairs.json agrees"}
+		Verified: true, Verdict: "verified: 1 GPU, 1 VF, pairs in the order of the lists, pairs.json agrees"}
 	if fmt.Sprint(v) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", v, want)
 	}

@@ -56,7 +56,7 @@ func TestJudge(t *testing.T) {
 	}
 	for file, fault := range map[string]bool{"absent": true, "agrees": false} {
 		v := near
-		v.Verdict = "verified: 1 GPUs, 1 VFs, pairs in the order of the lists, pairs.json " + file
+		v.Verdict = "verified: 1 GPU, 1 VF, pairs in the order of the lists, pairs.json " + file
 		o := cluster.Outcome{Containers: []cluster.View{v}}
 		if problem := judge(setup{tandem: true, pairsFile: true}, pair(1), &o); (problem != "") != fault {
 			t.Errorf("pairs.json is wanted, and %s: %q", file, problem)

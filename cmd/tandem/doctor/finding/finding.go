@@ -3,10 +3,7 @@
 // Package finding defines a finding of tandem doctor, and the words that its sentences share.
 package finding
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Severity says how much a finding matters.
 type Severity string
@@ -63,20 +60,4 @@ func Some(list []string) []string {
 		return list
 	}
 	return append(append([]string{}, list[:few]...), fmt.Sprintf("and %d more", len(list)-few))
-}
-
-// Count returns "1 VF" or "3 VFs"; of "file or folder" the plural is "files or folders".
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, strings.Replace(noun, " or ", "s or ", 1))
-}
-
-// CountAre returns "1 VF is" or "3 VFs are".
-func CountAre(n int, noun string) string {
-	if n == 1 {
-		return Count(n, noun) + " is"
-	}
-	return Count(n, noun) + " are"
 }

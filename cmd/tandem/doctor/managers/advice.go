@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
 // Advice checks settings with which the kubelet starts.
@@ -58,7 +59,7 @@ func closestNodes(f Facts) []finding.Finding {
 		Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+
 			"and there are %d.", f.NUMANodes),
 		Evidence: []string{
-			f.optionsSay(), finding.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
+			f.optionsSay(), document.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
 		},
 		Why: "A container that needs two nodes gets the nodes with the lowest numbers, possibly on two sockets.",
 		Fix: []string{f.orConfigure("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},

@@ -85,10 +85,11 @@ func (r *Report) Table() []byte {
 	if r.ExcludeTopology {
 		hidden = ", VFs without NUMA nodes"
 	}
-	fmt.Fprintf(&out, "%d nodes of %s: %d GPUs, %d VFs each; kubelet policy %s%s; bursts of %d\n",
-		r.Nodes, r.Node, r.GPUs, r.VFs, r.Policy, hidden, r.Burst)
-	fmt.Fprintf(&out, "%s; %d seeds from %d with %d jobs each after %d; percent, mean ± 95 %% confidence\n",
-		r.Mix, r.Seeds, r.Seed, r.Arrivals, r.Warmup)
+	fmt.Fprintf(&out, "%s of %s: %s, %s each; kubelet policy %s%s; bursts of %d\n",
+		document.Count(r.Nodes, "node"), r.Node, document.Count(r.GPUs, "GPU"), document.Count(r.VFs, "VF"),
+		r.Policy, hidden, r.Burst)
+	fmt.Fprintf(&out, "%s; %s from %d with %d jobs each after %d; percent, mean ± 95 %% confidence\n",
+		r.Mix, document.Count(r.Seeds, "seed"), r.Seed, r.Arrivals, r.Warmup)
 	for _, l := range r.Loads {
 		fmt.Fprintf(&out, "\n%g %% of the GPUs asked for\n", l.Load)
 		w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

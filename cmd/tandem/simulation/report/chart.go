@@ -45,7 +45,7 @@ func (r *Report) SVG() []byte {
 	out.WriteString(chartStyle)
 	fmt.Fprintf(&out, `<rect class="page" width="%d" height="%d"/>`+"\n", chartWidth, height)
 	text(&out, "title", 16, 26, "start",
-		fmt.Sprintf("%s: %d GPUs, %d VFs, kubelet policy %s%s", r.Node, r.GPUs, r.VFs, r.Policy, r.hidden()))
+		fmt.Sprintf("%s: %s, kubelet policy %s%s", r.Node, r.devices(), r.Policy, r.hidden()))
 	r.chartLegend(&out, 48)
 	y := headHeight
 	for i := range r.Loads {

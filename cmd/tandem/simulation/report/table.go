@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
 const tableLegend = `
@@ -25,15 +27,19 @@ knowing ahead  what no choice can exceed for the same admissions, even one that 
 func (r *Report) Table() []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out,
-		"%s: %d GPUs, %d VFs on %d PFs; kubelet policy %s%s, GPUs asked for first in %g %% of admissions\n",
-		r.Node, r.GPUs, r.VFs, r.PFs, r.Policy, r.hidden(), 100*r.GPUFirst)
-	fmt.Fprintf(&out, "%s; %d seeds from %d with %d arrivals each after %d; percent, mean ± 95 %% confidence\n",
-		r.Mix, r.Seeds, r.Seed, r.Arrivals, r.Warmup)
+		"%s: %s on %s; kubelet policy %s%s, GPUs asked for first in %g %% of admissions\n",
+		r.Node, r.devices(), document.Count(r.PFs, "PF"), r.Policy, r.hidden(), 100*r.GPUFirst)
+	fmt.Fprintf(&out, "%s; %s from %d with %d arrivals each after %d; percent, mean ± 95 %% confidence\n",
+		r.Mix, document.Count(r.Seeds, "seed"), r.Seed, r.Arrivals, r.Warmup)
 	for i := range r.Loads {
 		r.Loads[i].table(&out)
 	}
 	out.WriteString(tableLegend)
 	return out.Bytes()
+}
+
+func (r *Report) devices() string {
+	return document.Count(r.GPUs, "GPU") + ", " + document.Count(r.VFs, "VF")
 }
 
 func (r *Report) hidden() string {
