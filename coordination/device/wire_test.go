@@ -17,6 +17,7 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 			{ID: "a", Address: topology.Address{Domain: 0x10000, Bus: 0xff, Device: 0x1f, Function: 7},
 				NUMA: topology.Node(0), Healthy: true},
 			{ID: "b", Address: topology.Address{Bus: 1}},
+			{ID: "c", Address: topology.Address{Bus: 2}, Healthy: true, Degraded: true, Reason: "slow"},
 		},
 		Links: []topology.Link{
 			{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4},

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -23,6 +25,7 @@ import (
 type GPUs struct {
 	backend Backend
 	pulse   time.Duration
+	health  *health.Monitor
 	log     *slog.Logger
 
 	complaint string   // the last error of a pulse, so that an error is logged once
@@ -52,23 +55,47 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	return g, nil
 }
 
+// Heed makes the monitor judge the GPUs; to be called before Run.
+func (g *GPUs) Heed(monitor *health.Monitor) {
+	g.health = monitor
+	g.judged(g.resources)
+}
+
+// judged returns devices with the health of their cards, and has these cards watched.
+func (g *GPUs) judged(resources map[string][]Device) map[string][]Device {
+	cards := map[topology.Address]bool{}
+	judged := make(map[string][]Device, len(resources))
+	for name, devices := range resources {
+		judged[name] = slices.Clone(devices)
+		for i := range devices {
+			d := &judged[name][i]
+			cards[d.Card] = true
+			switch verdict := g.health.Verdict(d.Card); verdict.State {
+			case health.Failed:
+				d.Healthy, d.Reason = false, cmp.Or(d.Reason, verdict.Reason)
+			case health.Degraded:
+				d.Degraded, d.Reason = true, cmp.Or(d.Reason, verdict.Reason)
+			}
+		}
+	}
+	g.health.Watch(cards)
+	return judged
+}
+
 // Run repeats the discovery on every pulse, and on notifications of a Watcher, until ctx is done.
 func (g *GPUs) Run(ctx context.Context) error {
-	watcher, ok := g.backend.(Watcher)
-	if !ok {
-		g.rediscover(ctx, nil)
-		return nil
-	}
 	due := make(chan struct{}, 1)
+	look := func() {
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+	}
 	work, working := errgroup.WithContext(ctx)
-	work.Go(func() error {
-		return watcher.Watch(working, func() {
-			select {
-			case due <- struct{}{}:
-			default:
-			}
-		})
-	})
+	if watcher, ok := g.backend.(Watcher); ok {
+		work.Go(func() error { return watcher.Watch(working, look) })
+	}
+	work.Go(func() error { return g.health.Run(working, look) })
 	work.Go(func() error {
 		g.rediscover(working, due)
 		return nil
@@ -102,6 +129,7 @@ func (g *GPUs) refresh() {
 		g.complain("GPUs not read; using the last known GPUs", err)
 		return
 	}
+	found.Resources = g.judged(found.Resources)
 	g.report(found.Notes)
 	g.mu.Lock()
 	merged, differences := merge(g.resources, found)
@@ -189,7 +217,7 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 	for resource := range merged {
 		before := byID(known[resource])
 		now := deviceplugin.Keep(before, withKnownMemory(before, found[resource]), func(d Device) Device {
-			d.Healthy, d.Gone = false, d.Gone || !inventory.hides(d)
+			d.Healthy, d.Gone, d.Reason = false, d.Gone || !inventory.hides(d), "not found"
 			return d
 		})
 		isOld := func(id string, d Device) bool { return d.Gone && before[id].Gone }
@@ -228,7 +256,11 @@ func difference(before map[string]Device, now Device) string {
 	case !known:
 		return "appeared"
 	case was.Healthy && !now.Healthy:
-		return "unhealthy"
+		return strings.TrimSuffix("unhealthy: "+now.Reason, ": ")
+	case !was.Degraded && now.Degraded && now.Healthy:
+		return "degraded, chosen last: " + now.Reason
+	case was.Degraded && !now.Degraded && now.Healthy:
+		return "good again"
 	case !was.Healthy && now.Healthy:
 		return "healthy again"
 	case !was.Gone && now.Gone:

@@ -39,6 +39,7 @@ func (v *VFs) Run(ctx context.Context) error {
 		g.Go(func() error { v.listen(ctx, deaf); return nil })
 	}
 	g.Go(func() error { v.keepLooking(ctx, deaf); return nil })
+	g.Go(func() error { return v.health.Run(ctx, v.Look) })
 	return g.Wait()
 }
 

@@ -24,7 +24,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record/util"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -51,6 +53,9 @@ const (
 	degraded = "AlignmentDegraded"
 	refused  = "AlignmentRefused"
 	rejected = "TopologyRefused"
+
+	deviceFailed   = "DeviceFailed"
+	deviceDegraded = "DeviceDegraded"
 )
 
 // Config configures a Sender.
@@ -71,6 +76,8 @@ type Sender struct {
 
 	mu   sync.Mutex
 	told map[string]bool // UIDs of pods of the last call of Rejected whose events are sent or in the queue
+	// unsound devices of the last call of Unsound whose events are sent or in the queue
+	unsound map[coordination.Unsound]bool
 }
 
 // Open returns a Sender; Run sends.
@@ -127,6 +134,31 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 		}
 	}
 	s.told = told
+}
+
+// Unsound queues one event for each unsound device of a container, when the device gets unsound or for
+// another reason. Each call passes all such devices; events that were not taken are queued again by the next
+// call. Unsound never blocks.
+func (s *Sender) Unsound(devices []coordination.Unsound) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := map[coordination.Unsound]bool{}
+	for _, d := range devices {
+		if s.unsound[d] || s.enqueue(s.unsoundEvent(d)) {
+			told[d] = true
+		}
+	}
+	s.unsound = told
+}
+
+func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
+	reason, others := deviceFailed, "no other container gets it"
+	if d.Health == device.Degraded {
+		reason, others = deviceDegraded, "other containers get it last"
+	}
+	return s.event(d.Pod, d.UID, reason,
+		fmt.Sprintf("container %s: %s %s is %s: %s; the container keeps the device, and %s",
+			d.Name, d.Resource, d.Device, d.Health, d.Reason, others))
 }
 
 // retry makes the next call of Rejected queue an event again, if the event is about a refused pod.

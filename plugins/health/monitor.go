@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Monitor keeps the verdicts of functions. A nil Monitor knows none: every function is good.
+type Monitor struct {
+	config Config
+	sys    fs.FS
+
+	watched map[topology.Address]*watched // of Run's goroutine
+
+	mu        sync.Mutex
+	functions map[topology.Address]bool // to be watched; true for GPUs
+	verdicts  Verdicts
+}
+
+// watched is a function with its files and its judge.
+type watched struct {
+	source *source // nil if the files are to be found
+	judge  *judge
+	looks  int // since the files were found
+}
+
+// relook is the number of looks after which the files of a function are found again: new ones may exist.
+const relook = 30
+
+// New returns a monitor of the machine below a sysfs root; nil if the configuration is off.
+func New(config Config, sys fs.FS) *Monitor {
+	if config.isOff() {
+		return nil
+	}
+	return &Monitor{config: config, sys: sys, watched: map[topology.Address]*watched{}}
+}
+
+// Watch replaces the watched functions; the value is true for GPUs.
+func (m *Monitor) Watch(functions map[topology.Address]bool) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.functions = maps.Clone(functions)
+}
+
+// Verdict returns the verdict of a function.
+func (m *Monitor) Verdict(a topology.Address) Verdict {
+	if m == nil {
+		return Verdict{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.verdicts[a]
+}
+
+// Run reads the functions periodically until ctx is done, and calls changed after a change of a verdict.
+func (m *Monitor) Run(ctx context.Context, changed func()) error {
+	if m == nil {
+		return nil
+	}
+	defer m.forget(nil)
+	ticker := time.NewTicker(m.config.Interval)
+	defer ticker.Stop()
+	for {
+		if m.look(time.Now()) {
+			changed()
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look reads all functions once and reports whether a verdict has changed.
+func (m *Monitor) look(now time.Time) bool {
+	m.mu.Lock()
+	functions := m.functions
+	m.mu.Unlock()
+	verdicts := Verdicts{}
+	m.forget(functions)
+	for a, gpu := range functions {
+		w := m.watched[a]
+		if w == nil {
+			w = &watched{judge: newJudge(&m.config, gpu)}
+			m.watched[a] = w
+		}
+		if v := w.look(m.sys, a, now); v != (Verdict{}) {
+			verdicts[a] = v
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	same := maps.Equal(verdicts, m.verdicts)
+	m.verdicts = verdicts
+	return !same
+}
+
+// forget ends the watch of all functions except some.
+func (m *Monitor) forget(except map[topology.Address]bool) {
+	for a, w := range m.watched {
+		if _, wanted := except[a]; !wanted {
+			w.close()
+			delete(m.watched, a)
+		}
+	}
+}
+
+// look reads a function once.
+func (w *watched) look(sys fs.FS, a topology.Address, now time.Time) Verdict {
+	if w.source == nil {
+		w.source, w.looks = find(sys, a, w.judge.config.Rules), 0
+	}
+	w.looks++
+	sample, whole := w.source.read()
+	if !whole || w.looks == relook {
+		w.close()
+	}
+	return w.judge.look(sample, now)
+}
+
+func (w *watched) close() {
+	if w.source != nil {
+		w.source.close()
+		w.source = nil
+	}
+}
