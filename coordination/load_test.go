@@ -3,11 +3,12 @@
 package coordination
 
 import (
-	"context"
+	"errors"
 	"flag"
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,48 +30,43 @@ const (
 )
 
 // TestLoad: 1,000 questions a second of 63 clients are answered while another client floods the server, and
-// the memory stays bounded. A busy machine gets fewer questions, none of them without an answer.
+// the memory stays bounded. On a busy machine questions wait for their turn, and none stays without an answer.
 func TestLoad(t *testing.T) {
 	p := newPairOfNodes(t)
 	clients := make([]api.CoordinationClient, loadConnections)
 	for i := range clients {
-		conn, err := dial(p.config.RunDir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		clients[i] = api.NewCoordinationClient(conn)
-		if _, err := clients[i].Status(t.Context(), &api.StatusRequest{}); err != nil {
-			t.Fatal(err)
-		}
+		clients[i] = p.connect(t)
 	}
 	for range 2 * history.Most { // until the history is full
-		p.ask(t, clients[0])
+		p.ask(t, clients[0], time.Now())
 	}
 	before := measureUsage(t)
 	flood := child(t, "flood", p.config.RunDir)
-	if err := flood.Start(); err != nil {
+	stdin, err := flood.StdinPipe() // ends with this process
+	if err := errors.Join(err, flood.Start()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), *load)
-	defer cancel()
 	var asking sync.WaitGroup
-	due := make(chan struct{})
+	due := make(chan time.Time, loadRate) // a second's questions may wait
 	var all latencies
+	began, used := time.Now(), cpuTime(t)
 	for i := range loadClients {
 		asking.Go(func() {
-			for range due {
-				all.add(p.ask(t, clients[i%loadConnections]))
+			for at := range due {
+				all.add(p.ask(t, clients[i%loadConnections], at))
 			}
 		})
 	}
-	highest := pace(ctx, due)
+	highest := pace(*load, due)
 	asking.Wait()
-	if err := flood.Process.Kill(); err != nil {
-		t.Fatal(err)
+	took, own := time.Since(began), cpuTime(t)-used
+	if err := errors.Join(stdin.Close(), flood.Wait()); err != nil {
+		t.Error(err)
 	}
-	_ = flood.Wait() // it was killed
-	all.report(t, *load)
+	all.report(t, took)
+	hostile := flood.ProcessState.UserTime() + flood.ProcessState.SystemTime()
+	t.Logf("CPU time of the server and its %d clients: %.2f cores; of the hostile client: %.2f cores", loadClients,
+		own.Seconds()/took.Seconds(), hostile.Seconds()/took.Seconds())
 	if t.Logf("peak of the heap: %d MiB", highest>>20); highest > loadHeap {
 		t.Errorf("the heap had %d bytes, more than %d", highest, loadHeap)
 	}
@@ -78,37 +74,59 @@ func TestLoad(t *testing.T) {
 	before.compare(t)
 }
 
-// pace makes questions due until ctx is done, omits the questions that no client is free for, closes the
-// channel, and returns the peak of the heap in bytes.
-func pace(ctx context.Context, due chan<- struct{}) (highest uint64) {
+// connect returns a connected client, which keeps its connection as the plugins do.
+func (p *pairOfNodes) connect(t *testing.T) api.CoordinationClient {
+	t.Helper()
+	conn, err := dial(p.config.RunDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	client := api.NewCoordinationClient(conn)
+	if _, err := client.Status(t.Context(), &api.StatusRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// pace makes a question due every 1/loadRate of a second, closes the channel, and returns the peak of the heap
+// in bytes. A timer that fires late makes several questions due; all of them keep their own times.
+func pace(during time.Duration, due chan<- time.Time) (highest uint64) {
 	defer close(due)
 	tick := time.NewTicker(time.Second / loadRate)
 	defer tick.Stop()
-	for n := 0; ; n++ {
-		if n%(loadRate/10) == 0 {
+	began := time.Now()
+	for n := range int(during.Seconds() * loadRate) {
+		if n%loadRate == 0 {
 			var memory runtime.MemStats
 			runtime.ReadMemStats(&memory)
 			highest = max(highest, memory.HeapAlloc)
 		}
-		select {
-		case <-ctx.Done():
-			return highest
-		case <-tick.C:
+		at := began.Add(time.Duration(n) * time.Second / loadRate)
+		for time.Now().Before(at) {
+			<-tick.C
 		}
-		select {
-		case due <- struct{}{}:
-		default:
-		}
+		due <- at
 	}
+	return highest
 }
 
-// ask puts a question for two GPUs, and returns the time until the answer.
-func (p *pairOfNodes) ask(t *testing.T, client api.CoordinationClient) time.Duration {
+// cpuTime returns the CPU time of this process.
+func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
-	began := time.Now()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// ask puts a question for two GPUs, and returns the time from the moment when it was due until the answer.
+func (p *pairOfNodes) ask(t *testing.T, client api.CoordinationClient, due time.Time) time.Duration {
+	t.Helper()
 	question := &api.PreferRequest{Resource: gpus, Available: p.ids[gpus], Size: 2}
 	answer, err := client.Prefer(t.Context(), question)
-	took := time.Since(began)
+	took := time.Since(due)
 	ids := answer.GetDevices()
 	wrong := slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(p.ids[gpus], id) })
 	if err != nil || wrong || len(ids) != 2 || ids[0] == ids[1] {

@@ -18,7 +18,6 @@ import (
 // answer answers a question in four steps: holders, container, free devices, choice. The choice becomes the
 // plan.
 func (tx *transaction) answer(q asking.Question, o observation) (ids []string, reason string, err error) {
-	tx.version++
 	tx.view = o.list()
 	if errors.Is(o.checkpointErr, bounded.ErrHangs) {
 		tx.warn("judge who asks without the kubelet's checkpoint", "error", o.checkpointErr)

@@ -24,6 +24,7 @@ type Coordinator struct {
 	reader *reader
 	store  *store.Store[savedState]
 	pairs  *pairs.Folder
+	turn   turn // of questions
 }
 
 // New returns a coordinator that continues from the file of an earlier coordinator in the run folder.
@@ -51,7 +52,7 @@ func newCoordinator(
 	reader := &reader{Config: config, inFlight: inflight.New(now)}
 	return &Coordinator{
 		Config: config, committedState: committed, inspector: &inspector{reader: reader, committed: committed},
-		reader: reader, store: saved, pairs: folder,
+		reader: reader, store: saved, pairs: folder, turn: newTurn(),
 	}
 }
 

@@ -76,7 +76,11 @@ func (d *disorder) half(pod kubelet.Pod, name string) {
 	}
 	ctx, cancel := context.WithCancel(d.t.Context())
 	defer cancel()
-	d.cancel = cancel
+	if d.depth > 0 {
+		cancel() // during another question: its turn does not come in time
+	} else {
+		d.cancel = cancel
+	}
 	chosen, _, err := d.coordinator.prefer(ctx, asking.Question{Resource: name, Available: offered, Size: size})
 	if err != nil || d.random.IntN(4) == 0 { // the plugin chose alone, or the kubelet chooses otherwise
 		d.random.Shuffle(len(offered), func(i, j int) { offered[i], offered[j] = offered[j], offered[i] })

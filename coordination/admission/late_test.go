@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
@@ -137,25 +138,32 @@ func TestGivenUpQuestionChangesNothing(t *testing.T) {
 	}
 }
 
-// A question that was answered while another question read the kubelet changes the state: the other one reads
-// again.
-func TestQuestionDuringAQuestion(t *testing.T) {
+// A question during the reads of another question waits for its turn, so that no question reads twice.
+func TestQuestionsTakeTurns(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
 	a.keepCheckpoint()
 	a.add("pod")
 	q := asking.Question{Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2}
 	look, looks := a.coordinator.Look, 0
+	var second sync.WaitGroup
 	a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
-		looks++
-		if looks == 1 {
-			if _, _, err := a.coordinator.prefer(ctx, q); err != nil {
-				t.Error(err)
+		if looks++; looks == 1 {
+			given, cancel := context.WithCancel(ctx)
+			cancel()
+			if _, _, err := a.coordinator.prefer(given, q); !errors.Is(err, context.Canceled) {
+				t.Errorf("a question in the turn of another question: %v", err)
 			}
+			second.Go(func() {
+				if _, _, err := a.coordinator.prefer(t.Context(), q); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 		return look(ctx)
 	}
-	if _, _, err := a.coordinator.prefer(t.Context(), q); err != nil || looks != 3 {
-		t.Errorf("%d reads of the kubelet, want 3; %v", looks, err)
+	_, _, err := a.coordinator.prefer(t.Context(), q)
+	if second.Wait(); err != nil || looks != 2 {
+		t.Errorf("%d reads of the kubelet, want 2; %v", looks, err)
 	}
 }

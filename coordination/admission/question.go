@@ -25,7 +25,8 @@ func (c *Coordinator) Prefer(
 // errMoved reports a state newer than the observation.
 var errMoved = errors.New("the state changed during the decision")
 
-// prefer reads, decides and commits, again after a change of the state meanwhile.
+// prefer reads, decides and commits, again after an Allocate meanwhile. Questions take turns, as the kubelet
+// asks: the observations of simultaneous questions would outdate one another, again and again.
 func (c *Coordinator) prefer(
 	ctx context.Context, q asking.Question,
 ) (ids []string, reason string, err error) {
@@ -33,13 +34,17 @@ func (c *Coordinator) prefer(
 		return nil, "", err
 	}
 	asked := c.now() // before List, which may wait for the kubelet's limiter
+	if !c.turn.take(ctx) {
+		return nil, "", errLeft(ctx, q)
+	}
+	defer c.turn.give()
 	for {
 		before := c.current()
 		o := c.reader.readQuestion(ctx, before, asked, q)
 		err = c.decide(func(tx *transaction) (err error) {
 			switch {
 			case ctx.Err() != nil:
-				return fmt.Errorf("choose %d of %s: the caller no longer waits: %w", q.Size, q.Resource, ctx.Err())
+				return errLeft(ctx, q)
 			case tx.version != before.version:
 				return errMoved
 			}
@@ -50,6 +55,33 @@ func (c *Coordinator) prefer(
 			return ids, reason, err
 		}
 	}
+}
+
+// turn is a lock that a caller awaits no longer than its context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// take reports whether the turn came before ctx was done.
+func (t turn) take(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t turn) give() { <-t }
+
+// errLeft returns the error of a question whose plugin has answered alone.
+func errLeft(ctx context.Context, q asking.Question) error {
+	return fmt.Errorf("choose %d of %s: the caller no longer waits: %w", q.Size, q.Resource, ctx.Err())
 }
 
 // awaitAnnounced waits, before the kubelet is read, for the announcement of a question's devices and, after a

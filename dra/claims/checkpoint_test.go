@@ -138,9 +138,8 @@ func TestUnreadableFolder(t *testing.T) {
 	}
 }
 
-// Two processes share the folder while one takes over from the other: nothing that one wrote is lost by the
-// other.
-func TestTwoProcesses(t *testing.T) {
+// Many calls of two processes at the same time lose nothing.
+func TestManyCalls(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	second := New(n.Options)
 	var claims []*claimOf
