@@ -5,7 +5,9 @@ package main
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +17,7 @@ import (
 
 func newVerify() *cobra.Command {
 	v := verify.Check{Within: topology.C2C}
+	var measured traffics
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -22,14 +25,27 @@ func newVerify() *cobra.Command {
 		Long: `Verify, inside a pod, that every GPU of the container has a VF on its own PCIe switch. The VFs come from the environment
 (PCIDEVICE_*), the GPUs from the device nodes in /dev/dri (AMD) and /dev (NVIDIA), or from NVIDIA_VISIBLE_DEVICES. All locations are
 read from sysfs, independently of the plugins. The container needs no privileges; a privileged container has the device nodes of all
-GPUs.`,
+GPUs.
+
+With --traffic the command also measures the bandwidth and latency of each pair with perftest (ib_write_bw, ib_read_lat), which has
+to be in the container's image; one pair after another. Without --server and --client the traffic stays in this container: from each
+pair to the next one, or with fewer than three pairs from each VF to itself. Progress is on standard error.`,
 		Example: `  tandem verify
   tandem verify --gpus 4 --vfs 4
-  tandem verify --within PHB -o json`,
+  tandem verify --within PHB -o json
+  tandem verify --traffic --traffic-min 90
+  tandem verify --traffic --server
+  tandem verify --traffic --client 10.1.2.3`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.Environment = os.Environ()
-			result, err := v.Run()
+			var err error
+			if v.Traffic, err = measured.plan(cmd); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			result, err := v.Run(ctx)
 			if err != nil {
 				return err
 			}
@@ -54,6 +70,7 @@ GPUs.`,
 	complete(cmd, "within", fixed("PIX", "PXB", "C2C", "PHB", "NODE", "SYS"))
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"also fail unless the i-th VF pairs with the i-th GPU")
+	measured.register(cmd)
 	format.register(cmd)
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -23,6 +24,8 @@ type Verification struct {
 	InOrder   bool           `json:"inOrder"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
 	PairsFile string         `json:"pairsFile"` // "agrees", "differs" or "absent"
 	Failures  []string       `json:"failures"`
+
+	Traffic *traffic.Report `json:"traffic,omitempty"` // only with --traffic
 }
 
 // GPU is a GPU of the container.
@@ -30,6 +33,8 @@ type GPU struct {
 	ID      string           `json:"id"` // its address; of an AMD partition amdgpu_xcp_<n>
 	Address topology.Address `json:"address"`
 	UUID    string           `json:"uuid,omitempty"` // NVIDIA only
+
+	runtime traffic.GPU
 }
 
 // VF is a VF of the container.
@@ -59,6 +64,10 @@ func (r *Verification) Table() []byte {
 		fmt.Fprintln(w)
 	}
 	_ = w.Flush() // to memory
+	if r.Traffic != nil {
+		r.Traffic.Write(&out)
+		fmt.Fprintln(&out)
+	}
 	verdict, order := "verified", "in the order of the lists"
 	if len(r.Failures) > 0 {
 		verdict = "not verified"
