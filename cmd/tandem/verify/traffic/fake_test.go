@@ -27,7 +27,6 @@ type fakes struct {
 	NoGPU   bool              // the latency test does not support a GPU's memory
 	ROCmBus string            // PCI bus of the GPU
 	Hang    bool              // clients never end
-	Log     string            // file for the command lines
 }
 
 // install puts the fake programs into PATH and returns their environment.
@@ -62,7 +61,6 @@ func perftest(name string, arguments []string) int {
 		fmt.Fprintln(os.Stdout, "  -d, --ib-dev=<dev>\n  -s, --size=<size>\n"+f.Help)
 		return 1
 	}
-	f.log(name, arguments)
 	device := value(arguments, "-d")
 	gpu := slices.ContainsFunc(arguments, func(s string) bool { return strings.HasPrefix(s, "--use_") })
 	switch {
@@ -101,20 +99,6 @@ func fail(text string) int {
 
 func value(arguments []string, option string) string {
 	return arguments[slices.Index(arguments, option)+1]
-}
-
-func (f fakes) log(name string, arguments []string) {
-	if f.Log == "" {
-		return
-	}
-	file, err := os.OpenFile(f.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err == nil {
-		fmt.Fprintln(file, name, strings.Join(arguments, " "))
-		err = file.Close()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
 }
 
 // exchange exchanges the names of the devices, and returns those of client and server.

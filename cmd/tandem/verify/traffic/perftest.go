@@ -53,15 +53,21 @@ func findProgram(ctx context.Context, name string, environment []string) (progra
 		return program{}, fmt.Errorf("find %s: %w: install perftest (Debian, Fedora: package perftest) in the "+
 			"container's image", name, err)
 	}
-	p := program{name: name, path: file, options: map[string]bool{}}
+	p := program{name: name, path: file}
 	output, err := p.run(ctx, environment, "--help") // perftest 4.5 ends its help with an error
-	for _, word := range option.FindAllString(output, -1) {
-		p.options[word] = true
-	}
+	p.options = readOptions(output)
 	if !p.options["--ib-dev"] || !p.options["--size"] {
 		return program{}, errors.Join(fmt.Errorf("read the options of %s: no program of perftest", file), err)
 	}
 	return p, nil
+}
+
+func readOptions(help string) map[string]bool {
+	options := map[string]bool{}
+	for _, word := range option.FindAllString(help, -1) {
+		options[word] = true
+	}
+	return options
 }
 
 // memory returns the memory for an end: as wanted, if the program supports it.

@@ -13,7 +13,7 @@ import (
 // Times of a run besides its test: perftest needs seconds for CUDA or ROCm, and waits one second itself.
 const (
 	overhead = 20 * time.Second
-	retry    = 200 * time.Millisecond // between two attempts of a client to connect
+	retry    = 100 * time.Millisecond // between two attempts of a client to connect
 )
 
 // Run is the result of the traffic between two pairs.

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,49 +85,43 @@ func TestRing(t *testing.T) {
 }
 
 func TestCommandLines(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
 	gpu := &GPU{Address: topology.Address{Bus: 0x11}, NVIDIA: true}
 	for _, test := range []struct {
 		name, help string
 		gpu        *GPU
 		change     func(p *Plan)
-		want       string // of the client's bandwidth test, between -F and the host
+		want       string // behind -F
 	}{
-		{"host", "", gpu, nil, "-d mlx5_0 -i 1 -p PORT -x 3 -D 1 -s 1048576 -t 16 --report_gbits"},
+		{"host", "", gpu, nil, "-d mlx5_0 -i 1 -p 18515 -x 3 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"bytes", "", gpu, func(p *Plan) { p.GiB = 2 },
-			"-d mlx5_0 -i 1 -p PORT -x 3 -n 2048 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 -x 3 -n 2048 -s 1048576 -t 16 --report_gbits"},
 		{"CUDA", "--use_cuda=<id> --use_cuda_bus_id=<id>", gpu, nil,
-			"-d mlx5_0 -i 1 -p PORT -x 3 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"CUDA, dmabuf", "--use_cuda_bus_id=<id> --use_cuda_dmabuf", gpu, nil,
-			"-d mlx5_0 -i 1 -p PORT -x 3 --use_cuda_bus_id=0000:11:00.0 --use_cuda_dmabuf -D 1 -s 1048576 -t 16 " +
+			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 --use_cuda_dmabuf -D 1 -s 1048576 -t 16 " +
 				"--report_gbits"},
 		{"CUDA, dmabuf not wanted", "--use_cuda_bus_id=<id> --use_cuda_dmabuf", gpu,
 			func(p *Plan) { p.Memory = Peer },
-			"-d mlx5_0 -i 1 -p PORT -x 3 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &GPU{Address: gpu.Address, ROCm: 5}, nil,
-			"-d mlx5_0 -i 1 -p PORT -x 3 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
 		{"GPU not wanted", "--use_rocm=<id>", &GPU{}, func(p *Plan) { p.Memory = Host },
-			"-d mlx5_0 -i 1 -p PORT -x 3 -D 1 -s 1048576 -t 16 --report_gbits"},
+			"-d mlx5_0 -i 1 -p 18515 -x 3 -D 1 -s 1048576 -t 16 --report_gbits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_ = os.Remove(log)
-			p := newPlan(t, fakes{Help: test.help, Log: log})
+			p := &Plan{Seconds: 1, Memory: Auto}
 			if test.change != nil {
 				test.change(p)
 			}
-			list := ends(1)
-			list[0].GPU = test.gpu
-			if report := run(t, p, list); len(report.Failures) > 0 {
-				t.Fatal(report.Failures)
-			}
-			content, err := os.ReadFile(log)
+			supported := program{options: readOptions(test.help)}
+			memory, err := supported.memory(p.Memory, test.gpu)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := bandwidthProgram + " -F " + strings.ReplaceAll(test.want, "PORT", fmt.Sprint(p.Port))
-			lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-			if !slices.Contains(lines, want) || !slices.Contains(lines, want+" 127.0.0.1") {
-				t.Errorf("want server and client %s, got\n%s", want, content)
+			e := ends(1)[0]
+			e.GPU = test.gpu
+			if diff := cmp.Diff("-F "+test.want, strings.Join(p.bandwidth(e, 18515, memory), " ")); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}
