@@ -27,6 +27,8 @@ type Run struct {
 	// LatencyMemory is the host's if perftest does not measure the latency of a GPU's memory.
 	LatencyMemory Memory `json:"latencyMemory,omitempty"`
 	Err           string `json:"error,omitempty"`
+
+	ended bool // by the time limit
 }
 
 // session is the state of one call of Plan.Run.
@@ -87,13 +89,17 @@ func (s *session) loopAll(ctx context.Context, ends []End, memories []Memory) []
 		t := tester{session: s, client: &side{ends[i], memories[i]}, server: &side{ends[to], memories[to]},
 			host: "127.0.0.1", tcp: s.plan.Port + i}
 		t.run(ctx, &runs[i], s.testTime())
+		if to != i && runs[i].ended {
+			runs[i].Err += ": the ports may not reach each other; --traffic-to self omits the fabric"
+		}
 	}
 	return runs
 }
 
-// callAll measures the pairs one after another, to the pairs of the same index in the other container.
+// callAll measures the pairs one after another, to the pairs of the same index in the other container. Only
+// the first pair waits for the other container, which serves all pairs at the same time.
 func (s *session) callAll(ctx context.Context, ends []End, memories []Memory) []Run {
-	runs := make([]Run, len(ends))
+	runs, wait := make([]Run, len(ends)), s.plan.Wait
 	for i, e := range ends {
 		runs[i] = Run{From: i, To: -1, Memory: memories[i]}
 		if ctx.Err() != nil {
@@ -101,7 +107,8 @@ func (s *session) callAll(ctx context.Context, ends []End, memories []Memory) []
 		}
 		s.progress("pair %d of %d: %s to %s, memory %s", i, len(ends), e.RDMA, s.plan.Client, memories[i])
 		t := tester{session: s, client: &side{e, memories[i]}, host: s.plan.Client, tcp: s.plan.Port + i}
-		t.run(ctx, &runs[i], s.plan.Wait+s.testTime())
+		t.run(ctx, &runs[i], wait+s.testTime())
+		wait = 0
 	}
 	return runs
 }
@@ -124,21 +131,23 @@ func (s *session) serveAll(ctx context.Context, ends []End, memories []Memory) [
 }
 
 // errTime is the cause of the end of a run that took too long.
-var errTime = errors.New("the time is over")
+var errTime = errors.New("no result in time")
 
 // run measures bandwidth and then latency, and writes the result or an error into r.
 func (t *tester) run(ctx context.Context, r *Run, limit time.Duration) {
-	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no result within %s: %w", limit, errTime))
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s", errTime, limit))
 	defer stop()
+	if err := t.tests(ctx, r); err != nil {
+		r.Err, r.ended = err.Error(), errors.Is(err, errTime)
+	}
+}
+
+func (t *tester) tests(ctx context.Context, r *Run) error {
 	if err := t.usable(); err != nil {
-		r.Err = err.Error()
-		return
+		return err
 	}
 	if err := t.bandwidth(ctx, r); err != nil {
-		r.Err = err.Error()
-		return
+		return err
 	}
-	if err := t.latency(ctx, r); err != nil {
-		r.Err = err.Error()
-	}
+	return t.latency(ctx, r)
 }
