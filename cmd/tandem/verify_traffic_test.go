@@ -33,7 +33,7 @@ echo "8 1000 1.5 9.5 2.25 2.5"`,
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("PATH", dir)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
 // gids gives RDMA devices of VFs a GID of the netdev, in a sysfs of the pod's own.

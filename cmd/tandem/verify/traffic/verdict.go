@@ -118,7 +118,7 @@ func (p *Pair) judge(best Pair, least, leastRate int) {
 	}
 	if p.Verdict != ok {
 		p.Reasons = append(p.Reasons, p.reasons(best)...)
-		if p.inHost() && best.Memory != Host {
+		if p.inHost() && best.Memory != Host && best.Memory != "" {
 			p.Reasons = append(p.Reasons, "host memory, the best pair's is the GPU's")
 		}
 	}
