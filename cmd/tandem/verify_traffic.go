@@ -38,7 +38,7 @@ func (t *traffics) register(cmd *cobra.Command) {
 	addChoice(cmd, &t.memory, "traffic-memory", "memory of the traffic",
 		string(traffic.Auto), string(traffic.DMABuf), string(traffic.Peer), string(traffic.Host))
 	addChoice(cmd, &t.to, "traffic-to", "destination of the traffic within the container",
-		string(traffic.ToAuto), string(traffic.ToNext), string(traffic.ToSelf))
+		string(traffic.ToSelf), string(traffic.ToNext))
 }
 
 // addChoice adds a flag with a fixed set of values, the first of which is the default.

@@ -43,11 +43,12 @@ type Plan struct {
 // Direction is the destination of a pair's traffic within one container.
 type Direction string
 
-// Directions. With fewer than three pairs a slow pair would slow all runs of a ring.
+// Directions. Two RoCE devices of one network namespace may not reach each other: the kernel resolves the
+// address of the other one to the sender's own (addr_resolve in drivers/infiniband/core/addr.c). With fewer
+// than three pairs a slow pair slows all runs of a ring.
 const (
-	ToAuto Direction = "auto" // ToNext with three pairs or more, otherwise ToSelf
-	ToNext Direction = "next" // the next pair, over the fabric
 	ToSelf Direction = "self" // the pair's own VF, within the NIC
+	ToNext Direction = "next" // the next pair, over the fabric
 )
 
 // Validate returns an error for values outside the limits, with the name of the flag.
@@ -67,8 +68,8 @@ func (p *Plan) Validate() error {
 		return fmt.Errorf("--traffic-wait %s: want 1s to 1h", p.Wait)
 	case !slices.Contains([]Memory{Auto, DMABuf, Peer, Host}, p.Memory):
 		return fmt.Errorf("--traffic-memory %s: want auto, dmabuf, gpu or host", p.Memory)
-	case !slices.Contains([]Direction{ToAuto, ToNext, ToSelf}, p.To):
-		return fmt.Errorf("--traffic-to %s: want auto, next or self", p.To)
+	case !slices.Contains([]Direction{ToSelf, ToNext}, p.To):
+		return fmt.Errorf("--traffic-to %s: want self or next", p.To)
 	case strings.HasPrefix(p.Client, "-"):
 		return fmt.Errorf("--client %s: want a host", p.Client)
 	case p.Server && p.Client != "":
@@ -117,5 +118,5 @@ func (p *Plan) direction(pairs int) string {
 }
 
 func (p *Plan) toSelf(pairs int) bool {
-	return p.To == ToSelf || p.To != ToNext && pairs < 3 || pairs == 1
+	return p.To == ToSelf || pairs == 1
 }

@@ -42,7 +42,7 @@ func freePort(t *testing.T) int {
 
 func newPlan(t *testing.T, f fakes) *Plan {
 	t.Helper()
-	return &Plan{Seconds: 1, Port: freePort(t), Wait: 20 * time.Second, Memory: Auto, To: ToAuto, Min: 80,
+	return &Plan{Seconds: 1, Port: freePort(t), Wait: 20 * time.Second, Memory: Auto, To: ToNext, Min: 80,
 		Environment: f.install(t), Progress: io.Discard}
 }
 
