@@ -74,6 +74,9 @@ func (d *Device) isConnectX() bool {
 	return d.IsNIC() && !d.IsVF() && (d.is(mellanox, connectX...) || d.is(mellanox, mlx5VF))
 }
 
+// mayHaveFunction reports whether the place of a NIC is that of its DMA function, if it has one.
+func (d *Device) mayHaveFunction() bool { return d.isConnectX() && !d.moved }
+
 func (d *Device) isNVIDIA() bool { return d.Vendor == nvidia && d.Class>>16 == baseDisplay }
 
 // complexes are the complexes of a tree, and what follows for the places of functions.
@@ -152,22 +155,26 @@ func (f *finder) addDMA(function *Device) {
 	c.Switch, c.GPUs = f.besideGPU(function)
 	v3 := function.V3
 	if v3 != "" {
-		c.NICs = addresses(f.list(func(d *Device) bool { return d.isConnectX() && d.V3 == v3 }))
+		c.NICs = addresses(f.list(func(d *Device) bool { return d.mayHaveFunction() && d.V3 == v3 }))
 	}
 	other := func(d *Device) bool { return d != function && d.isDMAFunction() && d.V3 == v3 }
+	moved := func(d *Device) bool { return d.moved && d.isConnectX() && d.V3 == v3 }
 	switch {
 	case len(c.GPUs) == 0:
 		c.Fault = fmt.Sprintf("no GPU is below the switch of DMA function %s", function.Address)
 	case v3 == "":
-		c.Unread = true
+		c.Unread = len(f.list((*Device).mayHaveFunction)) > 0
 		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: the file is "+
 			"absent, damaged or readable only by root", function.Address)
 	case len(f.list(other)) > 0:
 		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address,
 			f.list(other)[0].Address)
+	case len(c.NICs) == 0 && len(f.list(moved)) > 0:
+		c.Fault = fmt.Sprintf("the place of NIC %s is given, and counts instead of DMA function %s",
+			f.list(moved)[0].Address, function.Address)
 	case len(c.NICs) == 0:
 		c.Fault = fmt.Sprintf("no ConnectX NIC has the V3 of DMA function %s", function.Address)
-		if unread := f.list(func(d *Device) bool { return d.isConnectX() && d.V3 == "" }); len(unread) > 0 {
+		if unread := f.list(func(d *Device) bool { return d.mayHaveFunction() && d.V3 == "" }); len(unread) > 0 {
 			c.Unread = true
 			c.Fault += fmt.Sprintf("; keyword V3 in the vpd file of %s is unknown", unread[0].Address)
 		}
@@ -300,7 +307,7 @@ func (t *Tree) MayBeNearer(gpu, nic Address) bool {
 		return false
 	}
 	pf, ok := t.devices[d.Function()]
-	if _, known := t.complexes.dma[d.Function()]; !ok || known || !pf.isConnectX() {
+	if _, known := t.complexes.dma[d.Function()]; !ok || known || !pf.mayHaveFunction() {
 		return false
 	}
 	return !t.Distance(gpu, nic).Level.Direct() && slices.ContainsFunc(t.complexes.all, func(c Complex) bool {
