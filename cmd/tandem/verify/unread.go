@@ -13,21 +13,12 @@ import (
 // unread returns the DMA function beside a GPU if a VF may belong to the function and this process cannot
 // read it: keyword V3 in the vpd files assigns PFs to DMA functions, and only root reads these files.
 func unread(tree *topology.Tree, gpu, vf topology.Address) (topology.Address, bool) {
-	nic, ok := tree.Device(vf)
-	if !ok || tree.Distance(gpu, vf).Level <= topology.C2C {
+	if !tree.MayBeNearer(gpu, vf) {
 		return topology.Address{}, false
 	}
-	for _, c := range tree.Complexes() {
-		if c.Kind != topology.KindDMA || c.Fault == "" || !slices.Contains(c.GPUs, gpu) {
-			continue
-		}
-		function, _ := tree.Device(c.Function)
-		pf, known := tree.Device(nic.Function())
-		if known && pf.Vendor == function.Vendor && (pf.V3 == "" || function.V3 == "") {
-			return c.Function, true
-		}
-	}
-	return topology.Address{}, false
+	all := tree.Complexes()
+	i := slices.IndexFunc(all, func(c topology.Complex) bool { return c.Unread && slices.Contains(c.GPUs, gpu) })
+	return all[i].Function, true
 }
 
 // trust returns the tree with the NICs of a pairs file below the DMA functions of their GPUs, as far as this
