@@ -44,9 +44,9 @@ func (t *Tree) redirects(at Address, of *Device, translated bool) bool {
 	case translated:
 		return false
 	case t.pluggedIn(of).Class.IsNetwork():
-		return port.Control&acsRequests != 0
+		return port.Control&ACSRequests != 0
 	default:
-		return port.Control&acsCompletions != 0
+		return port.Control&ACSCompletions != 0
 	}
 }
 
@@ -69,7 +69,7 @@ func (t *Tree) isTranslated(nic *Device, way []Address) bool {
 	}
 	for i, a := range way {
 		port, ok := t.devices[a]
-		redirects := ok && port.ACS == ACSRedirect && (port.Control == 0 || port.Control&acsRequests != 0)
+		redirects := ok && port.ACS == ACSRedirect && (port.Control == 0 || port.Control&ACSRequests != 0)
 		if (redirects || i == len(way)-1) && (!ok || port.Control&acsTranslated == 0) {
 			return false
 		}
