@@ -16,7 +16,7 @@ func (t *Tree) aboveRedirect(d *Device, shared []Address) int {
 		at := shared[n-1]
 		way := t.below(d, at)
 		translated := t.translated[at]
-		if t.pluggedIn(d).Class.IsNetwork() {
+		if t.sendsRequests(d) {
 			translated = t.isTranslated(d, way)
 		}
 		if slices.ContainsFunc(way, func(port Address) bool { return t.redirects(port, d, translated) }) {
@@ -43,11 +43,20 @@ func (t *Tree) redirects(at Address, of *Device, translated bool) bool {
 		return true
 	case translated:
 		return false
-	case t.pluggedIn(of).Class.IsNetwork():
+	case t.sendsRequests(of):
 		return port.Control&ACSRequests != 0
 	default:
 		return port.Control&ACSCompletions != 0
 	}
+}
+
+// sendsRequests reports whether a function's part of GPUDirect RDMA are the requests: a NIC, whatever the class
+// of its DMA function, or a DMA function.
+func (t *Tree) sendsRequests(d *Device) bool {
+	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
+		d = pf
+	}
+	return d.Class.IsNetwork() || d.isDMAFunction()
 }
 
 // isInner reports whether a port is in a part of a NIC's switch that leads to one card alone, as the part
