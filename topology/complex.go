@@ -38,7 +38,7 @@ type Complex struct {
 	NUMA             NUMANode // of a C2C complex
 	Fault            string   // the reason why no NIC of the complex is near its GPUs, "" for none
 	// Unread means that the fault is an unknown keyword V3, often for lack of rights (only root reads VPD):
-	// there may be a NIC near the GPUs.
+	// there may be a NIC near the GPUs. Without a fault, V3 of a further PF on the card of the NIC is unknown.
 	Unread bool
 }
 
@@ -183,6 +183,9 @@ func (f *finder) addDMA(function *Device) {
 		for _, nic := range c.NICs {
 			f.dma[nic] = function.Address
 		}
+		c.Unread = len(f.list(func(d *Device) bool {
+			return d.mayHaveFunction() && d.V3 == "" && c.hasCardOf(d)
+		})) > 0
 	}
 	f.all = append(f.all, c)
 }
@@ -299,20 +302,37 @@ func (f *finder) addInline() {
 	}
 }
 
-// MayBeNearer reports whether a NIC may be nearer to a GPU than [Tree.Distance] tells: the GPU has a DMA
-// function whose NIC is unknown, and the NIC may be that NIC ([Complex].Unread).
+// MayBeNearer reports whether a NIC may be nearer to a GPU than [Tree.Distance] tells: the NIC may be that of
+// a DMA function of the GPU ([Tree.UnreadFunction]).
 func (t *Tree) MayBeNearer(gpu, nic Address) bool {
+	_, may := t.UnreadFunction(gpu, nic)
+	return may
+}
+
+// UnreadFunction returns the DMA function of a GPU to which a farther NIC may belong: a keyword V3 that tells
+// is unknown ([Complex].Unread).
+func (t *Tree) UnreadFunction(gpu, nic Address) (function Address, may bool) {
 	d, ok := t.devices[nic]
 	if !ok {
-		return false
+		return Address{}, false
 	}
 	pf, ok := t.devices[d.Function()]
 	if _, known := t.complexes.dma[d.Function()]; !ok || known || !pf.mayHaveFunction() {
-		return false
+		return Address{}, false
 	}
-	return !t.Distance(gpu, nic).Level.Direct() && slices.ContainsFunc(t.complexes.all, func(c Complex) bool {
-		return c.Unread && slices.Contains(c.GPUs, gpu) && (pf.V3 == "" || t.devices[c.Function].V3 == "")
+	i := slices.IndexFunc(t.complexes.all, func(c Complex) bool {
+		return c.Unread && (pf.V3 == "" || t.devices[c.Function].V3 == "") && slices.Contains(c.GPUs, gpu) &&
+			(c.Fault != "" || c.hasCardOf(pf))
 	})
+	if i < 0 || t.Distance(gpu, nic).Level.Direct() {
+		return Address{}, false
+	}
+	return t.complexes.all[i].Function, true
+}
+
+// hasCardOf reports whether a PF of the complex is on the card of a PF.
+func (c *Complex) hasCardOf(pf *Device) bool {
+	return slices.ContainsFunc(c.NICs, func(a Address) bool { return a.Slot() == pf.Address.Slot() })
 }
 
 // c2cPrefix begins the name of the place where the devices of a C2C complex meet, "c2c0" for NUMA node 0. The

@@ -188,9 +188,9 @@ func TestMayBeNearer(t *testing.T) {
 	}{
 		"all read":     {nil, "---- ----"},
 		"a function":   {[]string{"0008:03:00.0"}, "??-- ----"},
-		"a PF":         {[]string{"0000:03:00.0"}, "---- ----"},
+		"a PF":         {[]string{"0000:03:00.0"}, "?--- ----"},
 		"a NIC":        {[]string{"0000:03:00.0", "0000:03:00.1"}, "??-- ----"},
-		"two of a GPU": {[]string{"0008:03:00.0", "0000:03:00.0", "0000:03:00.1", "0002:03:00.0"}, "???- ----"},
+		"two of a GPU": {[]string{"0008:03:00.0", "0000:03:00.0", "0000:03:00.1", "0002:03:00.0"}, "???- --?-"},
 	} {
 		sys := dmaMachine()
 		for _, a := range c.unread {
@@ -210,6 +210,17 @@ func TestMayBeNearer(t *testing.T) {
 		if got = strings.TrimSpace(got); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
+	}
+}
+
+// TestMayBeNearerBesideInline: a complex without a DMA function leaves nothing unread.
+func TestMayBeNearerBesideInline(t *testing.T) {
+	t.Parallel()
+	sys := dmaMachine()
+	maps.Copy(sys, inlineMachine())
+	setVPD(sys, "0000:c1:00.0", "V3=c")
+	if tree(t, sys).MayBeNearer(address("0000:86:00.0"), address("0000:c1:00.0")) {
+		t.Error("a NIC that belongs to no DMA function may be nearer to a GPU without one")
 	}
 }
 
