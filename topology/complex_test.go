@@ -279,7 +279,8 @@ func TestDMAPorts(t *testing.T) {
 	setPort(sys, "0008:02:00.0", 0x19, false) // of the DMA function: completions
 	setPort(sys, "0008:02:01.0", 0x15, false) // of the GPU: requests
 	setPort(sys, "0008:00:00.0", 0x1c, false)
-	setPort(sys, "0008:05:00.0", 0x1d, false)                            // as the kernel sets it, in the part for the GPU alone
+	// as the kernel sets it, in the part for the GPU alone
+	setPort(sys, "0008:05:00.0", 0x1d, false)
 	for _, class := range []string{"0x020700", "0x088000", "0x120000"} { // of the DMA function
 		file(sys, placeOf(sys, "0008:03:00.0")+"/class", class)
 		read := tree(t, sys)

@@ -163,8 +163,8 @@ func (b *builder) share(place topology.Place, bridge int) {
 	}
 }
 
-// redirect adds a port that redirects the requests of NICs or the completions of GPUs: those of the other kind
-// below a shared port may pass.
+// redirect adds a port that redirects the requests of NICs or the completions of GPUs: those of the other
+// kind below a shared port may pass.
 func (b *builder) redirect(port topology.Address, redirected uint16, place topology.Place) {
 	d := b.byAddress[port]
 	if d == nil {

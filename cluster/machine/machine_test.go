@@ -210,7 +210,7 @@ func TestOddities(t *testing.T) {
 		{Resource: "gpu", Number: 2, Address: gpus[2].Address},
 		{Resource: "vf", Number: 0, Address: vfs[0].Address},
 	})
-	if len(again) != 1 || again[0].Path != spec.Switches[0].Path || len(again[0].Below) != 2 { // the redirect of the GPU is not that of the VF
+	if len(again) != 1 || again[0].Path != spec.Switches[0].Path || len(again[0].Below) != 2 {
 		t.Errorf("again %+v", again)
 	}
 }
