@@ -67,6 +67,7 @@ type Device struct {
 
 	rootComplex string    // "pci0000:80"
 	bridges     []Address // from the root port down to the bridge right above
+	moved       bool      // the place is that of Tree.Move, whatever DMA functions there are
 }
 
 // IsVF reports whether the function is an SR-IOV virtual function.

@@ -125,7 +125,7 @@ func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
 		return fmt.Errorf("pair the container's devices: %w", err)
 	}
 	for _, p := range choice.Pairs {
-		function, unknown := unread(tree, p.GPU.Address, p.VF.Address)
+		function, unknown := tree.UnreadFunction(p.GPU.Address, p.VF.Address)
 		if unknown {
 			p.Distance.Level = topology.UNK
 		}
