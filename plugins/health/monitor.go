@@ -17,7 +17,7 @@ type Monitor struct {
 	config Config
 	sys    fs.FS
 
-	watched map[topology.Address]*watched // of Run's goroutine
+	watched map[topology.Address]*watched // of Look, then of Run's goroutine
 
 	mu        sync.Mutex
 	functions map[topology.Address]bool // to be watched; true for GPUs
@@ -50,6 +50,14 @@ func (m *Monitor) Watch(functions map[topology.Address]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.functions = maps.Clone(functions)
+}
+
+// Look reads the functions once, so that a daemon's first list of devices has their health; to be called
+// before Run.
+func (m *Monitor) Look() {
+	if m != nil {
+		m.look(time.Now())
+	}
 }
 
 // Verdict returns the verdict of a function.

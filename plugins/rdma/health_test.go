@@ -3,11 +3,16 @@
 package rdma
 
 import (
+	"os"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/test/functions"
 )
 
 // A degraded device that is withheld has not failed: its pod would get the event DeviceFailed.
@@ -21,5 +26,42 @@ func TestWithheldHasNotFailed(t *testing.T) {
 		if got := device.Health(announced[i].Encode()); got != want || listed[i].Healthy {
 			t.Errorf("%s is %q, healthy %t", announced[i].ID, got, listed[i].Healthy)
 		}
+	}
+}
+
+// portDown is a PF with a VF, and a port that has lost its link.
+func portDown() functions.Sysfs {
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
+	dir := functions.Dir("0000:81:00.0") + "/net/ens1/"
+	s.Write(dir+"flags", "0x1003")
+	s.Write(dir+"carrier", "0")
+	s.Write(dir+"carrier_up_count", "1")
+	return s
+}
+
+const portIsDown = "0000:81:00.1 netdev ens1 is without carrier"
+
+// The first list of devices has their health: after a boot the kubelet allocates as soon as it has the list.
+func TestFirstListHasHealth(t *testing.T) {
+	s := portDown()
+	vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+	vfs.Heed(health.New(health.Default(), s.FS()))
+	if diff := cmp.Diff([]string{portIsDown}, state(vfs, "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A scan that fails does not keep a failed port in the offer.
+func TestFailedScanHasHealth(t *testing.T) {
+	s := portDown()
+	vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+	vfs.finder.Sys = os.DirFS(t.TempDir())
+	vfs.health = health.New(health.Default(), s.FS())
+	vfs.health.Watch(watchedBy(vfs.found))
+	vfs.health.Look()
+	vfs.rescan()
+	if diff := cmp.Diff([]string{portIsDown}, state(vfs, "intel.com/a")); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -37,6 +37,7 @@ type VFs struct {
 	written []byte                    // the current content of the memory file
 
 	mu       sync.Mutex
+	found    []pools.Pool // by the last scan without an error
 	warnings []string
 	names    []string
 	pools    map[string]pools.Pool
@@ -110,10 +111,10 @@ func (v *VFs) explain() {
 
 // Heed makes the monitor judge the devices; to be called before Run.
 func (v *VFs) Heed(monitor *health.Monitor) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.health = monitor
-	v.health.Watch(watchedBy(slices.Collect(maps.Values(v.pools))))
+	monitor.Watch(watchedBy(v.found))
+	monitor.Look()
+	v.take(v.found, v.warnings)
 }
 
 // Names returns the resource names in the order of the configuration, including those of empty pools.
@@ -175,6 +176,15 @@ func (v *VFs) scan() error {
 	return nil
 }
 
+// rescan scans. Without a result the last known devices get their health of now: nothing else would tell of a
+// port that has failed.
+func (v *VFs) rescan() {
+	if err := v.scan(); err != nil {
+		v.log.Warn("devices not read; using the last known devices", "error", err)
+		v.take(v.found, v.warnings)
+	}
+}
+
 // take stores the result of a scan.
 func (v *VFs) take(found []pools.Pool, warnings []string) {
 	v.mu.Lock()
@@ -184,7 +194,7 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 			v.log.Warn("note on the configuration", "file", v.config.File, "note", warning)
 		}
 	}
-	v.names, v.warnings = nil, warnings
+	v.names, v.warnings, v.found = nil, warnings, found
 	v.health.Watch(watchedBy(found))
 	changed := false
 	for _, pool := range found {
