@@ -254,6 +254,20 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
+// An increase while the device does not answer for longer than the window counts.
+func TestSlowDevice(t *testing.T) {
+	t.Parallel()
+	config, now := Default(), time.Unix(1e9, 0)
+	j := newJudge(&config, false)
+	for i, want := range []State{Good, Good, Failed} {
+		now = now.Add(time.Minute)
+		v := j.look(Sample{Counters: map[Counter]uint64{{Name: "link_downed"}: uint64(7 + i/2)}}, now)
+		if v.State != want {
+			t.Errorf("minute %d: %v", i, v)
+		}
+	}
+}
+
 // A function whose driver is loaded again begins anew, with the new files.
 func TestDriverReload(t *testing.T) {
 	t.Parallel()

@@ -109,13 +109,19 @@ type point struct {
 const mostPoints = 32
 
 // exceeds adds a value and reports whether the counter has increased by more than a rule allows since the
-// oldest point within the window. A counter that decreases has been reset and begins anew.
+// oldest point within the window. A counter that decreases has been reset and begins anew. A rule that
+// allows no increase allows none since the last value either, even if that is older than the window: the
+// device of a failing port can take long to answer.
 func (r *rise) exceeds(rule Rule, value uint64, now time.Time) bool {
 	if value < r.last {
 		r.points = r.points[:0]
 	}
+	before, wasKnown := r.last, len(r.points) > 0
 	r.last = value
 	r.points = slices.DeleteFunc(r.points, func(p point) bool { return now.Sub(p.at) > rule.Window })
+	if rule.Above == 0 && wasKnown && len(r.points) == 0 {
+		r.points = append(r.points, point{now, before})
+	}
 	n := len(r.points)
 	if n == 0 || now.Sub(r.points[n-1].at) >= rule.Window/mostPoints {
 		r.points = append(r.points, point{now, value})
