@@ -292,6 +292,28 @@ func TestDriverReload(t *testing.T) {
 	}
 }
 
+// A port of a driver that comes later is judged at the next look after the change of the machine.
+func TestLateDriver(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pf)
+	net := filepath.Join(n.root, "bus/pci/devices", pf, "net")
+	if err := os.Rename(net, net+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	monitor := newClock(n, Default(), pf)
+	if v := monitor.after(t, 10*time.Second); v != (Verdict{}) {
+		t.Fatalf("without a driver %v", v)
+	}
+	n.set("net.gone/eth0/carrier", "0")
+	if err := os.Rename(net+".gone", net); err != nil {
+		t.Fatal(err)
+	}
+	monitor.Watch(map[topology.Address]bool{address(t, pf): false})
+	if v := monitor.after(t, monitor.config.Interval); v.State != Failed {
+		t.Errorf("with a driver %v", v)
+	}
+}
+
 // Ten thousand periods with noise below every threshold raise no alarm.
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
