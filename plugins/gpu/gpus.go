@@ -64,9 +64,15 @@ func (g *GPUs) Heed(monitor *health.Monitor) {
 	g.rejudge()
 }
 
-// judged returns devices with the health of their cards, and has these cards watched.
+// judged returns devices with the health of their cards, and has these cards watched, and those of the
+// devices that are gone: they may come back.
 func (g *GPUs) judged(resources map[string][]Device) map[string][]Device {
 	cards := map[topology.Address]bool{}
+	for _, devices := range g.resources { // only this goroutine changes them
+		for _, d := range devices {
+			cards[d.Card] = true
+		}
+	}
 	judged := make(map[string][]Device, len(resources))
 	for name, devices := range resources {
 		judged[name] = slices.Clone(devices)

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/test/functions"
 )
 
@@ -47,6 +48,32 @@ func TestFirstListHasHealth(t *testing.T) {
 	s := portDown()
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
 	vfs.Heed(health.New(health.Default(), s.FS()))
+	if diff := cmp.Diff([]string{portIsDown}, state(vfs, "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A device that goes and comes back, as with a reset by its driver, keeps its state for the quiet time.
+func TestHealthOutlastsTheDevice(t *testing.T) {
+	s := portDown()
+	s.Function("0000:82:00.0", functions.Facts{"class": "0x010000"}) // the folder of functions stays
+	vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+	vfs.Heed(health.New(health.Default(), s.FS()))
+	look := func() {
+		vfs.rescan()
+		vfs.health.Look()
+	}
+	for _, function := range []string{"0000:81:00.0", "0000:81:00.1"} {
+		s.Remove(functions.Dir(function))
+		s.Remove(sysfs.PCIDevices + "/" + function)
+	}
+	look()
+	if diff := cmp.Diff([]string{"0000:81:00.1 gone"}, state(vfs, "intel.com/a")); diff != "" {
+		t.Fatal(diff)
+	}
+	s.PF(0x81, "ens1", 1, nil)
+	look()
+	vfs.rescan()
 	if diff := cmp.Diff([]string{portIsDown}, state(vfs, "intel.com/a")); diff != "" {
 		t.Error(diff)
 	}

@@ -195,7 +195,6 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 		}
 	}
 	v.names, v.warnings, v.found = nil, warnings, found
-	v.health.Watch(watchedBy(found))
 	changed := false
 	for _, pool := range found {
 		pool.Devices = v.judged(v.keep(pool))
@@ -209,6 +208,7 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 		v.pools[pool.Name] = pool
 		v.memory.remember(pool)
 	}
+	v.health.Watch(watchedBy(slices.Collect(maps.Values(v.pools)))) // gone ones too: they may come back
 	v.looked.Raise()
 	if changed {
 		v.changed.Raise()
