@@ -50,7 +50,9 @@ func newNode(t testing.TB, functions ...string) *node {
 			"net/eth0/flags": "0x1003", "net/eth0/carrier": "1", "net/eth0/carrier_up_count": "1",
 			"net/eth0/carrier_changes": "2", "net/eth0/phys_port_name": "p0",
 			"net/eth0_1/flags": "0x1003", "net/eth0_1/carrier": "0", "net/eth0_1/carrier_up_count": "1",
-			"net/eth0_1/phys_port_name":            "pf0vf1",
+			"net/eth0_1/phys_port_name": "pf0vf1",
+			"net/ib0.8005/flags":        "0x1003", "net/ib0.8005/carrier": "1", "net/ib0.8005/carrier_up_count": "1",
+			"net/ib0.8005/type":                    "32",
 			"infiniband/mlx5_0/ports/1/link_layer": "InfiniBand", "infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
 		})
 		for _, r := range defaultRules {
@@ -200,6 +202,7 @@ func TestNoCauses(t *testing.T) {
 		"one change of the carrier":         {"net/eth0/carrier_changes": "3"},
 		"a netdev that is switched off":     {"net/eth0/flags": "0x1002", "net/eth0/carrier": "0"},
 		"a representor":                     {"net/eth0_1/carrier": "0"},
+		"a partition without a group":       {"net/ib0.8005/carrier": "0"},
 		"no number":                         {counters + "link_downed": "-"},
 		"an unknown speed":                  {"current_link_speed": "Unknown"},
 		"more than both ends of a link can": {"current_link_width": "16", "max_link_width": "32"},
