@@ -222,6 +222,16 @@ func TestNoCauses(t *testing.T) {
 	}
 }
 
+// The reason is text also for a netdev whose name is none.
+func TestOddName(t *testing.T) {
+	t.Parallel()
+	config := Default()
+	v := newJudge(&config, false).look(Sample{Ports: []Port{{Name: "netdev e\xff", Status: "down"}}}, time.Now())
+	if want := "netdev e? is down since its creation"; v.Reason != want {
+		t.Errorf("got %q, want %q", v.Reason, want)
+	}
+}
+
 // A port that has never had a link is chosen last, but offered; after a restart of the daemon too.
 func TestNeverUp(t *testing.T) {
 	t.Parallel()

@@ -72,9 +72,9 @@ func (j *judge) ports(s Sample) (causes []Verdict) {
 		switch {
 		case !j.config.Port || p.Up:
 		case p.WasUp:
-			causes = append(causes, Verdict{Failed, p.Name + " is " + p.Status})
+			causes = append(causes, Verdict{Failed, p.text()})
 		default:
-			causes = append(causes, Verdict{Degraded, p.Name + " is " + p.Status + " since its creation"})
+			causes = append(causes, Verdict{Degraded, p.text() + " since its creation"})
 		}
 	}
 	return causes
