@@ -81,7 +81,7 @@ func (g *GPUs) judged(resources map[string][]Device) map[string][]Device {
 			cards[d.Card] = true
 			switch verdict := g.health.Verdict(d.Card); verdict.State {
 			case health.Failed:
-				d.Healthy, d.Reason = false, cmp.Or(d.Reason, verdict.Reason)
+				d.Fail(verdict.Reason)
 			case health.Degraded:
 				d.Degraded, d.Reason = true, cmp.Or(d.Reason, verdict.Reason)
 			}
