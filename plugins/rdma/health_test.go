@@ -3,6 +3,8 @@
 package rdma
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"testing"
 
@@ -90,5 +92,26 @@ func TestFailedScanHasHealth(t *testing.T) {
 	vfs.rescan()
 	if diff := cmp.Diff([]string{portIsDown}, state(vfs, "intel.com/a")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A device with a fault of the configuration's checks is not degraded as well: the end of the degraded state
+// would be logged as the end of the fault.
+func TestFaultIsNotDegraded(t *testing.T) {
+	s := portDown()
+	s.Write(functions.Dir("0000:81:00.0")+"/net/ens1/carrier_up_count", "0") // degraded only
+	list := resources(`{"resourceName": "a", "checkHealthOnPf": true, "selectors": {"isRdma": true}}`)
+	vfs := find(t, s.FS(), list, "intel.com", nil)
+	var log bytes.Buffer
+	vfs.log = slog.New(slog.NewTextHandler(&log, nil))
+	vfs.Heed(health.New(health.Default(), s.FS()))
+	s.Write(functions.Dir("0000:81:00.0")+"/net/ens1/carrier_up_count", "1")
+	vfs.health.Look()
+	vfs.rescan()
+	if diff := cmp.Diff([]string{"0000:81:00.1 no carrier on the PF"}, state(vfs, "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged %s", log.String())
 	}
 }

@@ -250,7 +250,7 @@ func watchedBy(found []pools.Pool) map[topology.Address]bool {
 }
 
 // judged returns the devices with the health of their functions. A fault that the configuration looks for
-// takes precedence.
+// takes precedence: a device with a fault is not degraded as well.
 func (v *VFs) judged(devices []pools.Device) []pools.Device {
 	for i := range devices {
 		d := &devices[i]
@@ -259,6 +259,9 @@ func (v *VFs) judged(devices []pools.Device) []pools.Device {
 			d.Fault = cmp.Or(d.Fault, verdict.Reason)
 		case health.Degraded:
 			d.Degraded = verdict.Reason
+		}
+		if d.Fault != "" {
+			d.Degraded = ""
 		}
 	}
 	return devices
@@ -277,11 +280,11 @@ func (v *VFs) report(pool pools.Pool) bool {
 		switch {
 		case d.Fault != "" && (!known || was.Fault != d.Fault):
 			faults[d.Fault] = append(faults[d.Fault], d.Name())
-		case !known:
-			appeared = append(appeared, d.ID)
 		case d.Degraded != "" && (!known || was.Degraded != d.Degraded):
 			degraded[d.Degraded] = append(degraded[d.Degraded], d.Name())
-		case known && (was.Fault != d.Fault || was.Degraded != d.Degraded):
+		case !known:
+			appeared = append(appeared, d.ID)
+		case was.Fault != d.Fault || was.Degraded != d.Degraded:
 			recovered = append(recovered, d.Name())
 		case !was.Same(d):
 			appeared = append(appeared, d.ID)
