@@ -3,6 +3,7 @@
 package health
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -325,6 +328,48 @@ func TestLateDriver(t *testing.T) {
 	if v := monitor.after(t, monitor.config.Interval); v.State != Failed {
 		t.Errorf("with a driver %v", v)
 	}
+}
+
+// silent is a machine whose netdevs do not answer until the channel is closed.
+type silent struct {
+	fs.FS
+	answer chan struct{}
+}
+
+func (s silent) Open(name string) (fs.File, error) {
+	if strings.HasSuffix(name, "/carrier") {
+		<-s.answer
+	}
+	return s.FS.Open(name)
+}
+
+// A device that does not answer does not delay the start of a daemon; its state is told later.
+func TestSilentDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := pciDevices + "/" + pf + "/net/eth0/"
+		s := silent{fstest.MapFS{
+			dir + "flags": {Data: []byte("0x1003")}, dir + "carrier": {Data: []byte("0")},
+			dir + "carrier_up_count": {Data: []byte("1")},
+		}, make(chan struct{})}
+		monitor := New(Default(), s)
+		monitor.Watch(map[topology.Address]bool{address(t, pf): false})
+		monitor.Look()
+		if v := monitor.Verdict(address(t, pf)); v != (Verdict{}) {
+			t.Errorf("without an answer %v", v)
+		}
+		close(s.answer)
+		ctx, cancel := context.WithCancel(t.Context())
+		told := make(chan State, 1)
+		done := make(chan error)
+		go func() {
+			done <- monitor.Run(ctx, func() { told <- monitor.Verdict(address(t, pf)).State })
+		}()
+		if state := <-told; state != Failed {
+			t.Errorf("with an answer %v", state)
+		}
+		cancel()
+		<-done
+	})
 }
 
 // Ten thousand periods with noise below every threshold raise no alarm.

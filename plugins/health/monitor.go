@@ -17,12 +17,14 @@ type Monitor struct {
 	config Config
 	sys    fs.FS
 
-	watched map[topology.Address]*watched // of Look, then of Run's goroutine
+	looking sync.Mutex // held during a look
+	watched map[topology.Address]*watched
 
 	mu        sync.Mutex
 	functions map[topology.Address]bool // to be watched; true for GPUs
 	again     bool                      // the machine may have changed: the files are to be found again
 	verdicts  Verdicts
+	late      bool // Look did not wait for the verdicts
 }
 
 // watched is a function with its files and its judge.
@@ -55,12 +57,36 @@ func (m *Monitor) Watch(functions map[topology.Address]bool) {
 	m.functions, m.again = maps.Clone(functions), true
 }
 
+// patience is the maximum time that a daemon's start waits for a device that does not answer.
+const patience = time.Second
+
 // Look reads the functions once, so that a daemon's first list of devices has their health; to be called
-// before Run.
+// before Run. If a device does not answer, the verdicts come with Run.
 func (m *Monitor) Look() {
-	if m != nil {
-		m.look(time.Now())
+	if m == nil {
+		return
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.look(time.Now())
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.late = true
+	}
+}
+
+// wasLate reports, once, whether nobody has been told of the verdicts of Look.
+func (m *Monitor) wasLate() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	late := m.late
+	m.late = false
+	return late
 }
 
 // Verdict returns the verdict of a function.
@@ -78,11 +104,15 @@ func (m *Monitor) Run(ctx context.Context, changed func()) error {
 	if m == nil {
 		return nil
 	}
-	defer m.forget(nil)
+	defer func() {
+		m.looking.Lock()
+		defer m.looking.Unlock()
+		m.forget(nil)
+	}()
 	ticker := time.NewTicker(m.config.Interval)
 	defer ticker.Stop()
 	for {
-		if m.look(time.Now()) {
+		if changes := m.look(time.Now()); m.wasLate() || changes {
 			changed()
 		}
 		select {
@@ -95,6 +125,8 @@ func (m *Monitor) Run(ctx context.Context, changed func()) error {
 
 // look reads all functions once and reports whether a verdict has changed.
 func (m *Monitor) look(now time.Time) bool {
+	m.looking.Lock()
+	defer m.looking.Unlock()
 	m.mu.Lock()
 	functions, again := m.functions, m.again
 	m.again = false
