@@ -270,6 +270,28 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
+// A port that drops packets is not good again because its counter of 16 bits is full; a reset ends the state.
+func TestFullCounter(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pf)
+	monitor := newClock(n, Default(), pf)
+	for value := 0; value < 80_000; value += 2000 {
+		n.set(counters+"port_xmit_discards", fmt.Sprint(min(value, 1<<16-1)))
+		monitor.after(t, monitor.config.Interval)
+	}
+	if v := monitor.after(t, 5*time.Minute); v.State != Degraded {
+		t.Errorf("with a full counter %v", v)
+	}
+	n.set(counters+"port_xmit_discards", "0")
+	if v := monitor.after(t, 2*time.Minute); v != (Verdict{}) {
+		t.Errorf("after a reset %v", v)
+	}
+	n.set(counters+"port_rcv_errors", "65535")
+	if v := newClock(n, Default(), pf).after(t, 5*time.Minute); v != (Verdict{}) {
+		t.Errorf("a counter that was full before: %v", v)
+	}
+}
+
 // An increase while the device does not answer for longer than the window counts.
 func TestSlowDevice(t *testing.T) {
 	t.Parallel()

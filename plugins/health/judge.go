@@ -56,13 +56,27 @@ func (j *judge) counters(s Sample, now time.Time) (causes []Verdict) {
 			if present[at] == nil {
 				present[at] = &rise{}
 			}
-			if present[at].exceeds(rule, value, now) {
-				causes = append(causes, Verdict{rule.State, rule.reason()})
+			cause := Verdict{rule.State, rule.reason()}
+			if present[at].exceeds(rule, value, now) || value == full[c.Name] && j.isKnown(cause) {
+				causes = append(causes, cause)
 			}
 		}
 	}
 	j.rises = present
 	return causes
+}
+
+// full are the maximums at which small counters stay (PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c).
+// Whether the cause goes on is then unknown: a degraded state stays until the counter is reset.
+var full = map[string]uint64{
+	"symbol_error": 1<<16 - 1, "port_rcv_errors": 1<<16 - 1, "port_xmit_discards": 1<<16 - 1,
+	"link_error_recovery": 1<<8 - 1,
+}
+
+// isKnown reports whether a cause of a degraded state counts.
+func (j *judge) isKnown(cause Verdict) bool {
+	_, known := j.causes[cause]
+	return known && cause.State == Degraded
 }
 
 // ports returns the causes by ports without a link. A port that has never had a link may have no cable: it is
