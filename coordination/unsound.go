@@ -32,7 +32,9 @@ func (e *election) tellUnsound(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			if own := e.serving.Load(); own != nil {
-				e.config.Unsound(e.unsound(ctx, own.coordinator.Resources()))
+				if list, known := e.unsound(ctx, own.coordinator.Resources()); known {
+					e.config.Unsound(list)
+				}
 			}
 		case <-ctx.Done():
 			return
@@ -40,27 +42,27 @@ func (e *election) tellUnsound(ctx context.Context) {
 	}
 }
 
-// unsound returns the devices with a reason, and whose pod a source of requests knows.
-func (e *election) unsound(ctx context.Context, resources []*api.Resource) []Unsound {
+// unsound returns the devices with a reason, and whose pod a source of requests knows; false if no source
+// answers: the devices are then unknown, which is not the same as none.
+func (e *election) unsound(ctx context.Context, resources []*api.Resource) (known []Unsound, ok bool) {
 	list := unsoundOf(resources)
 	if len(list) == 0 {
-		return nil
+		return nil, true
 	}
 	answer, ok := e.sources.Pods(ctx)
 	if !ok {
-		return nil
+		return nil, false
 	}
 	uids := map[kubelet.Pod]string{}
 	for _, pod := range answer.Pods {
 		uids[pod.Pod] = pod.UID
 	}
-	var known []Unsound
 	for _, u := range list {
 		if u.UID = uids[u.Pod]; u.UID != "" {
 			known = append(known, u)
 		}
 	}
-	return known
+	return known, true
 }
 
 // unsoundOf returns the unsound devices with a known owner.

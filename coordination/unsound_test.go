@@ -24,7 +24,6 @@ func TestUnsound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop()
 	sources, err := intent.Open(intent.Config{
 		Choice: intent.Default, KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
 	})
@@ -40,13 +39,17 @@ func TestUnsound(t *testing.T) {
 		return d
 	}
 	e := &election{config: &Config{}, sources: sources}
-	got := e.unsound(t.Context(), []*api.Resource{{Name: "tandem.dev/vf", Devices: []*api.DeviceStatus{
+	resources := []*api.Resource{{Name: "tandem.dev/vf", Devices: []*api.DeviceStatus{
 		device("good", "train", true, false, ""), device("withheld", "train", false, false, ""),
 		device("failed", "train", false, false, "link_downed increased"),
 		device("degraded", "train", true, true, "symbol_error increased"),
 		device("free", "", false, false, "link_downed increased"),
 		device("of an unknown pod", "other", false, false, "link_downed increased"),
-	}}})
+	}}}
+	got, known := e.unsound(t.Context(), resources)
+	if !known {
+		t.Error("no source has answered")
+	}
 	of := Unsound{
 		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train"}, Name: "worker"},
 		UID:       "uid-1", Resource: "tandem.dev/vf",
@@ -56,5 +59,9 @@ func TestUnsound(t *testing.T) {
 	degraded.Device, degraded.Health, degraded.Reason = "degraded", "degraded", "symbol_error increased"
 	if diff := cmp.Diff([]Unsound{failed, degraded}, got); diff != "" {
 		t.Error(diff)
+	}
+	stop()
+	if got, known := e.unsound(t.Context(), resources); known {
+		t.Errorf("without a source %v", got)
 	}
 }

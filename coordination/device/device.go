@@ -70,6 +70,15 @@ func Health(d *api.Device) string {
 	}
 }
 
+// Withhold returns the device as one that nobody can get now. A reason remains only for a device that is
+// unhealthy anyway: a degraded device that is withheld has not failed.
+func (d Device) Withhold() Device {
+	if d.Healthy {
+		d.Healthy, d.Reason = false, ""
+	}
+	return d
+}
+
 // Announcement is the complete description of one resource by its plugin.
 type Announcement struct {
 	Devices []Device

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
@@ -48,8 +49,15 @@ func Decode(m *api.Announcement) (Announcement, error) {
 // mostReason is the maximum number of bytes of a device's reason: one of Tandem's own has less than half.
 const mostReason = 256
 
-// reason returns at most mostReason bytes of a reason.
+// reason returns at most mostReason bytes of a reason, all of them printable: a reason can name a netdev,
+// whose name is any bytes, and neither messages nor metrics take text that is not UTF-8.
 func reason(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
 	if len(text) > mostReason {
 		text = strings.ToValidUTF8(text[:mostReason], "")
 	}
@@ -74,7 +82,7 @@ func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
 func (d Device) Encode() *api.Device {
 	m := &api.Device{
 		Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM,
-		Degraded: d.Degraded, Reason: d.Reason,
+		Degraded: d.Degraded, Reason: reason(d.Reason),
 	}
 	if n, known := d.NUMA.Number(); known {
 		numa := uint32(n)

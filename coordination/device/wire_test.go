@@ -4,7 +4,9 @@ package device
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
@@ -46,4 +48,12 @@ func FuzzAnnouncement(f *testing.F) {
 			t.Errorf("decoded %v", a)
 		}
 	})
+}
+
+// A reason that names a netdev with an odd name can be sent.
+func TestOddReason(t *testing.T) {
+	got := Device{Reason: "netdev e\xffth\x1b[2J\n0 " + strings.Repeat("ä", 200)}.Encode().GetReason()
+	if len(got) > mostReason || !strings.HasPrefix(got, "netdev e\uFFFDth?[2J?0 ä") || !utf8.ValidString(got) {
+		t.Errorf("%q", got)
+	}
 }

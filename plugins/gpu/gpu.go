@@ -9,6 +9,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -92,6 +93,11 @@ type Device struct {
 	Degraded bool
 	Reason   string // for being unhealthy or degraded, for people; "" if the vendor's library has none
 	Gone     bool   // found before, but no longer; set by GPUs only, see maxGone
+}
+
+// Fail makes the device unhealthy; of several reasons the first one counts.
+func (d *Device) Fail(reason string) {
+	d.Healthy, d.Reason = false, cmp.Or(d.Reason, reason)
 }
 
 // Announced returns the device for the coordination.

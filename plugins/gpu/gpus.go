@@ -28,9 +28,10 @@ type GPUs struct {
 	health  *health.Monitor
 	log     *slog.Logger
 
-	complaint string   // the last error of a pulse, so that an error is logged once
-	notes     []string // likewise
-	behind    bool     // the links could not be read when GPUs changed last: they are read at the next look
+	found     Inventory // by the last discovery without an error
+	complaint string    // the last error of a pulse, so that an error is logged once
+	notes     []string  // likewise
+	behind    bool      // the links could not be read when GPUs changed last: they are read at the next look
 
 	mu        sync.Mutex
 	resources map[string][]Device // sorted by ID: devices of the last discovery, and those that went last
@@ -49,7 +50,7 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	if err != nil {
 		return nil, err
 	}
-	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links}
+	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, found: found}
 	g.resources, _ = merge(nil, found)
 	g.report(found.Notes)
 	return g, nil
@@ -58,12 +59,20 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 // Heed makes the monitor judge the GPUs; to be called before Run.
 func (g *GPUs) Heed(monitor *health.Monitor) {
 	g.health = monitor
-	g.judged(g.resources)
+	g.judged(g.found.Resources) // to be watched
+	monitor.Look()
+	g.rejudge()
 }
 
-// judged returns devices with the health of their cards, and has these cards watched.
+// judged returns devices with the health of their cards, and has these cards watched, and those of the
+// devices that are gone: they may come back.
 func (g *GPUs) judged(resources map[string][]Device) map[string][]Device {
 	cards := map[topology.Address]bool{}
+	for _, devices := range g.resources { // only this goroutine changes them
+		for _, d := range devices {
+			cards[d.Card] = true
+		}
+	}
 	judged := make(map[string][]Device, len(resources))
 	for name, devices := range resources {
 		judged[name] = slices.Clone(devices)
@@ -72,7 +81,7 @@ func (g *GPUs) judged(resources map[string][]Device) map[string][]Device {
 			cards[d.Card] = true
 			switch verdict := g.health.Verdict(d.Card); verdict.State {
 			case health.Failed:
-				d.Healthy, d.Reason = false, cmp.Or(d.Reason, verdict.Reason)
+				d.Fail(verdict.Reason)
 			case health.Degraded:
 				d.Degraded, d.Reason = true, cmp.Or(d.Reason, verdict.Reason)
 			}
@@ -121,14 +130,16 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 	}
 }
 
-// refresh repeats the discovery. If it fails, all devices stay unchanged, as their removal would not help
-// pods that hold devices.
+// refresh repeats the discovery. If it fails, no device is removed, as that would not help pods that hold
+// devices; the health of the cards counts.
 func (g *GPUs) refresh() {
 	found, err := g.backend.Discover()
 	if err != nil {
 		g.complain("GPUs not read; using the last known GPUs", err)
+		g.rejudge()
 		return
 	}
+	g.found = found
 	found.Resources = g.judged(found.Resources)
 	g.report(found.Notes)
 	g.mu.Lock()
@@ -149,6 +160,23 @@ func (g *GPUs) refresh() {
 	if g.behind && len(differences) == 0 {
 		return
 	}
+	g.take(merged, differences, links)
+}
+
+// rejudge gives the devices of the last discovery the health that their cards have now.
+func (g *GPUs) rejudge() {
+	found := g.found
+	found.Resources = g.judged(found.Resources)
+	g.mu.Lock()
+	merged, differences := merge(g.resources, found)
+	links := g.links
+	g.mu.Unlock()
+	if len(differences) > 0 {
+		g.take(merged, differences, links)
+	}
+}
+
+func (g *GPUs) take(merged map[string][]Device, differences []change, links []topology.Link) {
 	for _, c := range differences {
 		g.log.Warn("GPU changed", "resource", c.resource, "device", c.device, "change", c.what)
 	}

@@ -42,7 +42,9 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 				continue // the kubelet's list keeps the device as long as needed
 			}
 			one := d.Announced()
-			one.Healthy = one.Healthy && !withheld.Has(d.ID)
+			if withheld.Has(d.ID) {
+				one = one.Withhold()
+			}
 			announcement.Devices = append(announcement.Devices, one)
 			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: one.Healthy, Nodes: d.NUMA.Numbers()})
 		}

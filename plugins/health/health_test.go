@@ -3,6 +3,7 @@
 package health
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -50,7 +53,9 @@ func newNode(t testing.TB, functions ...string) *node {
 			"net/eth0/flags": "0x1003", "net/eth0/carrier": "1", "net/eth0/carrier_up_count": "1",
 			"net/eth0/carrier_changes": "2", "net/eth0/phys_port_name": "p0",
 			"net/eth0_1/flags": "0x1003", "net/eth0_1/carrier": "0", "net/eth0_1/carrier_up_count": "1",
-			"net/eth0_1/phys_port_name":            "pf0vf1",
+			"net/eth0_1/phys_port_name": "pf0vf1",
+			"net/ib0.8005/flags":        "0x1003", "net/ib0.8005/carrier": "1", "net/ib0.8005/carrier_up_count": "1",
+			"net/ib0.8005/type":                    "32",
 			"infiniband/mlx5_0/ports/1/link_layer": "InfiniBand", "infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
 		})
 		for _, r := range defaultRules {
@@ -200,6 +205,7 @@ func TestNoCauses(t *testing.T) {
 		"one change of the carrier":         {"net/eth0/carrier_changes": "3"},
 		"a netdev that is switched off":     {"net/eth0/flags": "0x1002", "net/eth0/carrier": "0"},
 		"a representor":                     {"net/eth0_1/carrier": "0"},
+		"a partition without a group":       {"net/ib0.8005/carrier": "0"},
 		"no number":                         {counters + "link_downed": "-"},
 		"an unknown speed":                  {"current_link_speed": "Unknown"},
 		"more than both ends of a link can": {"current_link_width": "16", "max_link_width": "32"},
@@ -216,6 +222,16 @@ func TestNoCauses(t *testing.T) {
 				t.Errorf("got %v", v)
 			}
 		})
+	}
+}
+
+// The reason is text also for a netdev whose name is none.
+func TestOddName(t *testing.T) {
+	t.Parallel()
+	config := Default()
+	v := newJudge(&config, false).look(Sample{Ports: []Port{{Name: "netdev e\xff", Status: "down"}}}, time.Now())
+	if want := "netdev e? is down since its creation"; v.Reason != want {
+		t.Errorf("got %q, want %q", v.Reason, want)
 	}
 }
 
@@ -254,6 +270,42 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
+// A port that drops packets is not good again because its counter of 16 bits is full; a reset ends the state.
+func TestFullCounter(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pf)
+	monitor := newClock(n, Default(), pf)
+	for value := 0; value < 80_000; value += 2000 {
+		n.set(counters+"port_xmit_discards", fmt.Sprint(min(value, 1<<16-1)))
+		monitor.after(t, monitor.config.Interval)
+	}
+	if v := monitor.after(t, 5*time.Minute); v.State != Degraded {
+		t.Errorf("with a full counter %v", v)
+	}
+	n.set(counters+"port_xmit_discards", "0")
+	if v := monitor.after(t, 2*time.Minute); v != (Verdict{}) {
+		t.Errorf("after a reset %v", v)
+	}
+	n.set(counters+"port_rcv_errors", "65535")
+	if v := newClock(n, Default(), pf).after(t, 5*time.Minute); v != (Verdict{}) {
+		t.Errorf("a counter that was full before: %v", v)
+	}
+}
+
+// An increase while the device does not answer for longer than the window counts.
+func TestSlowDevice(t *testing.T) {
+	t.Parallel()
+	config, now := Default(), time.Unix(1e9, 0)
+	j := newJudge(&config, false)
+	for i, want := range []State{Good, Good, Failed} {
+		now = now.Add(time.Minute)
+		v := j.look(Sample{Counters: map[Counter]uint64{{Name: "link_downed"}: uint64(7 + i/2)}}, now)
+		if v.State != want {
+			t.Errorf("minute %d: %v", i, v)
+		}
+	}
+}
+
 // A function whose driver is loaded again begins anew, with the new files.
 func TestDriverReload(t *testing.T) {
 	t.Parallel()
@@ -276,6 +328,70 @@ func TestDriverReload(t *testing.T) {
 	if v := monitor.after(t, monitor.config.Interval); v.State != Failed {
 		t.Errorf("after a fault %v", v)
 	}
+}
+
+// A port of a driver that comes later is judged at the next look after the change of the machine.
+func TestLateDriver(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pf)
+	net := filepath.Join(n.root, "bus/pci/devices", pf, "net")
+	if err := os.Rename(net, net+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	monitor := newClock(n, Default(), pf)
+	if v := monitor.after(t, 10*time.Second); v != (Verdict{}) {
+		t.Fatalf("without a driver %v", v)
+	}
+	n.set("net.gone/eth0/carrier", "0")
+	if err := os.Rename(net+".gone", net); err != nil {
+		t.Fatal(err)
+	}
+	monitor.Watch(map[topology.Address]bool{address(t, pf): false})
+	if v := monitor.after(t, monitor.config.Interval); v.State != Failed {
+		t.Errorf("with a driver %v", v)
+	}
+}
+
+// silent is a machine whose netdevs do not answer until the channel is closed.
+type silent struct {
+	fs.FS
+	answer chan struct{}
+}
+
+func (s silent) Open(name string) (fs.File, error) {
+	if strings.HasSuffix(name, "/carrier") {
+		<-s.answer
+	}
+	return s.FS.Open(name)
+}
+
+// A device that does not answer does not delay the start of a daemon; its state is told later.
+func TestSilentDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := pciDevices + "/" + pf + "/net/eth0/"
+		s := silent{fstest.MapFS{
+			dir + "flags": {Data: []byte("0x1003")}, dir + "carrier": {Data: []byte("0")},
+			dir + "carrier_up_count": {Data: []byte("1")},
+		}, make(chan struct{})}
+		monitor := New(Default(), s)
+		monitor.Watch(map[topology.Address]bool{address(t, pf): false})
+		monitor.Look()
+		if v := monitor.Verdict(address(t, pf)); v != (Verdict{}) {
+			t.Errorf("without an answer %v", v)
+		}
+		close(s.answer)
+		ctx, cancel := context.WithCancel(t.Context())
+		told := make(chan State, 1)
+		done := make(chan error)
+		go func() {
+			done <- monitor.Run(ctx, func() { told <- monitor.Verdict(address(t, pf)).State })
+		}()
+		if state := <-told; state != Failed {
+			t.Errorf("with an answer %v", state)
+		}
+		cancel()
+		<-done
+	})
 }
 
 // Ten thousand periods with noise below every threshold raise no alarm.

@@ -56,13 +56,27 @@ func (j *judge) counters(s Sample, now time.Time) (causes []Verdict) {
 			if present[at] == nil {
 				present[at] = &rise{}
 			}
-			if present[at].exceeds(rule, value, now) {
-				causes = append(causes, Verdict{rule.State, rule.reason()})
+			cause := Verdict{rule.State, rule.reason()}
+			if present[at].exceeds(rule, value, now) || value == full[c.Name] && j.isKnown(cause) {
+				causes = append(causes, cause)
 			}
 		}
 	}
 	j.rises = present
 	return causes
+}
+
+// full are the maximums at which small counters stay (PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c).
+// Whether the cause goes on is then unknown: a degraded state stays until the counter is reset.
+var full = map[string]uint64{
+	"symbol_error": 1<<16 - 1, "port_rcv_errors": 1<<16 - 1, "port_xmit_discards": 1<<16 - 1,
+	"link_error_recovery": 1<<8 - 1,
+}
+
+// isKnown reports whether a cause of a degraded state counts.
+func (j *judge) isKnown(cause Verdict) bool {
+	_, known := j.causes[cause]
+	return known && cause.State == Degraded
 }
 
 // ports returns the causes by ports without a link. A port that has never had a link may have no cable: it is
@@ -72,9 +86,9 @@ func (j *judge) ports(s Sample) (causes []Verdict) {
 		switch {
 		case !j.config.Port || p.Up:
 		case p.WasUp:
-			causes = append(causes, Verdict{Failed, p.Name + " is " + p.Status})
+			causes = append(causes, Verdict{Failed, p.text()})
 		default:
-			causes = append(causes, Verdict{Degraded, p.Name + " is " + p.Status + " since its creation"})
+			causes = append(causes, Verdict{Degraded, p.text() + " since its creation"})
 		}
 	}
 	return causes
@@ -109,13 +123,19 @@ type point struct {
 const mostPoints = 32
 
 // exceeds adds a value and reports whether the counter has increased by more than a rule allows since the
-// oldest point within the window. A counter that decreases has been reset and begins anew.
+// oldest point within the window. A counter that decreases has been reset and begins anew. A rule that
+// allows no increase allows none since the last value either, even if that is older than the window: the
+// device of a failing port can take long to answer.
 func (r *rise) exceeds(rule Rule, value uint64, now time.Time) bool {
 	if value < r.last {
 		r.points = r.points[:0]
 	}
+	before, wasKnown := r.last, len(r.points) > 0
 	r.last = value
 	r.points = slices.DeleteFunc(r.points, func(p point) bool { return now.Sub(p.at) > rule.Window })
+	if rule.Above == 0 && wasKnown && len(r.points) == 0 {
+		r.points = append(r.points, point{now, before})
+	}
 	n := len(r.points)
 	if n == 0 || now.Sub(r.points[n-1].at) >= rule.Window/mostPoints {
 		r.points = append(r.points, point{now, value})

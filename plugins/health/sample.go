@@ -5,6 +5,7 @@ package health
 import (
 	"io/fs"
 	"path"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -29,6 +30,9 @@ type Port struct {
 	WasUp  bool // since the driver has created the port
 	Status string
 }
+
+// text returns the state for people: names of netdevs can be any bytes.
+func (p Port) text() string { return strings.ToValidUTF8(p.Name+" is "+p.Status, "?") }
 
 // read reads the values. Whole is false if a file can no longer be read, for example after a change of the
 // driver: then the files are to be found again.

@@ -70,9 +70,17 @@ func (s *source) open(elements ...string) *file {
 	return f
 }
 
+// infiniband is the type of a netdev for IP over InfiniBand (ARPHRD_INFINIBAND in
+// include/uapi/linux/if_arp.h). Its carrier is that of a partition's multicast group: the state of the port
+// is that of the RDMA device.
+const infiniband = "32"
+
 func (s *source) findNetdevs() {
 	for _, name := range s.names("net") {
 		dir := path.Join(s.dir, "net", name)
+		if kind, _ := fs.ReadFile(s.sys, dir+"/type"); strings.TrimSpace(string(kind)) == infiniband {
+			continue
+		}
 		if portName, err := fs.ReadFile(s.sys, dir+"/phys_port_name"); err == nil && representor.Match(portName) {
 			continue
 		}

@@ -103,7 +103,9 @@ func list(pool pools.Pool, withheld coordination.Holders) (
 			continue
 		}
 		one := Announced(d)
-		one.Healthy = one.Healthy && !withheld.Has(d.ID)
+		if withheld.Has(d.ID) {
+			one = one.Withhold()
+		}
 		announced = append(announced, one)
 		listed = append(listed, deviceplugin.Device{ID: d.ID, Healthy: one.Healthy, Nodes: d.NUMA.Numbers()})
 	}

@@ -37,6 +37,7 @@ type VFs struct {
 	written []byte                    // the current content of the memory file
 
 	mu       sync.Mutex
+	found    []pools.Pool // by the last scan without an error
 	warnings []string
 	names    []string
 	pools    map[string]pools.Pool
@@ -110,10 +111,10 @@ func (v *VFs) explain() {
 
 // Heed makes the monitor judge the devices; to be called before Run.
 func (v *VFs) Heed(monitor *health.Monitor) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.health = monitor
-	v.health.Watch(watchedBy(slices.Collect(maps.Values(v.pools))))
+	monitor.Watch(watchedBy(v.found))
+	monitor.Look()
+	v.take(v.found, v.warnings)
 }
 
 // Names returns the resource names in the order of the configuration, including those of empty pools.
@@ -175,6 +176,15 @@ func (v *VFs) scan() error {
 	return nil
 }
 
+// rescan scans. Without a result the last known devices get their health of now: nothing else would tell of a
+// port that has failed.
+func (v *VFs) rescan() {
+	if err := v.scan(); err != nil {
+		v.log.Warn("devices not read; using the last known devices", "error", err)
+		v.take(v.found, v.warnings)
+	}
+}
+
 // take stores the result of a scan.
 func (v *VFs) take(found []pools.Pool, warnings []string) {
 	v.mu.Lock()
@@ -184,8 +194,7 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 			v.log.Warn("note on the configuration", "file", v.config.File, "note", warning)
 		}
 	}
-	v.names, v.warnings = nil, warnings
-	v.health.Watch(watchedBy(found))
+	v.names, v.warnings, v.found = nil, warnings, found
 	changed := false
 	for _, pool := range found {
 		pool.Devices = v.judged(v.keep(pool))
@@ -199,6 +208,7 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 		v.pools[pool.Name] = pool
 		v.memory.remember(pool)
 	}
+	v.health.Watch(watchedBy(slices.Collect(maps.Values(v.pools)))) // gone ones too: they may come back
 	v.looked.Raise()
 	if changed {
 		v.changed.Raise()
@@ -240,7 +250,7 @@ func watchedBy(found []pools.Pool) map[topology.Address]bool {
 }
 
 // judged returns the devices with the health of their functions. A fault that the configuration looks for
-// takes precedence.
+// takes precedence: a device with a fault is not degraded as well.
 func (v *VFs) judged(devices []pools.Device) []pools.Device {
 	for i := range devices {
 		d := &devices[i]
@@ -249,6 +259,9 @@ func (v *VFs) judged(devices []pools.Device) []pools.Device {
 			d.Fault = cmp.Or(d.Fault, verdict.Reason)
 		case health.Degraded:
 			d.Degraded = verdict.Reason
+		}
+		if d.Fault != "" {
+			d.Degraded = ""
 		}
 	}
 	return devices
@@ -267,11 +280,11 @@ func (v *VFs) report(pool pools.Pool) bool {
 		switch {
 		case d.Fault != "" && (!known || was.Fault != d.Fault):
 			faults[d.Fault] = append(faults[d.Fault], d.Name())
-		case !known:
-			appeared = append(appeared, d.ID)
 		case d.Degraded != "" && (!known || was.Degraded != d.Degraded):
 			degraded[d.Degraded] = append(degraded[d.Degraded], d.Name())
-		case known && (was.Fault != d.Fault || was.Degraded != d.Degraded):
+		case !known:
+			appeared = append(appeared, d.ID)
+		case was.Fault != d.Fault || was.Degraded != d.Degraded:
 			recovered = append(recovered, d.Name())
 		case !was.Same(d):
 			appeared = append(appeared, d.ID)

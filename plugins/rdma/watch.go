@@ -84,9 +84,7 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 		case <-ctx.Done():
 			return
 		}
-		if err := v.scan(); err != nil {
-			v.log.Warn("devices not read; using the last known devices", "error", err)
-		}
+		v.rescan()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -152,23 +153,32 @@ func (s *Sender) Unsound(devices []coordination.Unsound) {
 }
 
 func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
+	reason, message := unsoundText(d)
+	return s.event(d.Pod, d.UID, reason, message)
+}
+
+func unsoundText(d coordination.Unsound) (reason, message string) {
 	reason, others := deviceFailed, "no other container gets it"
 	if d.Health == device.Degraded {
 		reason, others = deviceDegraded, "other containers get it last"
 	}
-	return s.event(d.Pod, d.UID, reason,
-		fmt.Sprintf("container %s: %s %s is %s: %s; the container keeps the device, and %s",
-			d.Name, d.Resource, d.Device, d.Health, d.Reason, others))
+	return reason, cut(fmt.Sprintf("container %s: %s %s is %s: %s; the container keeps the device, and %s",
+		d.Name, d.Resource, d.Device, d.Health, d.Reason, others), maxMessage)
 }
 
-// retry makes the next call of Rejected queue an event again, if the event is about a refused pod.
+// retry makes the next call of Rejected or Unsound queue an event again, if the event is about a refused pod
+// or an unsound device.
 func (s *Sender) retry(event *corev1.Event) {
-	if event.Reason != rejected {
-		return
-	}
+	uid := string(event.InvolvedObject.UID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.told, string(event.InvolvedObject.UID))
+	if event.Reason == rejected {
+		delete(s.told, uid)
+	}
+	maps.DeleteFunc(s.unsound, func(d coordination.Unsound, _ bool) bool {
+		_, message := unsoundText(d)
+		return d.UID == uid && message == event.Message
+	})
 }
 
 // enqueue reports whether the queue had a place for an event.

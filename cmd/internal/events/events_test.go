@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -271,5 +272,24 @@ func TestUnsoundDevices(t *testing.T) {
 	}
 	if len(s.queue) > 0 {
 		t.Error("an event is sent twice")
+	}
+}
+
+// An event on an unsound device that the API server does not take is sent again: the fault of a NIC can be
+// the reason for that.
+func TestUnsoundDeviceIsToldLater(t *testing.T) {
+	s, c, outcomes := open(t, http.StatusInternalServerError)
+	close(c.hold)
+	vf := coordination.Unsound{
+		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
+		UID:       "uid-1", Resource: "tandem.dev/vf", Device: "0000:0c:00.1", Health: "failed", Reason: "down",
+	}
+	for range 2 {
+		s.Unsound([]coordination.Unsound{vf})
+		select {
+		case <-outcomes:
+		case <-time.After(5 * time.Second):
+			t.Fatal("the event is not sent again")
+		}
 	}
 }
