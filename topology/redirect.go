@@ -50,8 +50,8 @@ func (t *Tree) redirects(at Address, of *Device, translated bool) bool {
 	}
 }
 
-// sendsRequests reports whether a function's part of GPUDirect RDMA are the requests: a DMA function, or a NIC,
-// whatever the class of its DMA function.
+// sendsRequests reports whether a function's part of GPUDirect RDMA are the requests: a DMA function, or a
+// NIC, whatever the class of its DMA function.
 func (t *Tree) sendsRequests(d *Device) bool {
 	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
 		d = pf

@@ -87,8 +87,8 @@ type Announcement struct {
 	Own bool // announced by a plugin of this process, which has read the PCI tree for it
 }
 
-// Placed returns the device for package placement. The kubelet may offer an unhealthy device for a moment: the
-// device then counts as degraded.
+// Placed returns the device for package placement. The kubelet may offer an unhealthy device for a moment:
+// the device then counts as degraded.
 func (d Device) Placed() placement.Device {
 	return placement.Device{ID: d.ID, Address: d.Address, Degraded: d.Degraded || !d.Healthy}
 }

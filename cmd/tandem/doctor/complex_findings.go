@@ -40,7 +40,7 @@ func complexFaults(c complexes) []Finding {
 		finding.OfSome(unknown, Finding{
 			ID: "complex", Severity: Unknown,
 			Summary: document.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.",
-			Why: "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
+			Why:     "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
 			Fix: []string{
 				"run tandem doctor as root, and the daemons as in the manifests (runAsUser: 0)",
 				"still unknown to root: the vpd file is absent or damaged",

@@ -161,7 +161,7 @@ func unsoundDevices(d daemons) []Finding {
 		Fix: []string{
 			"look at the cable, the transceiver and the port's counters (ethtool -S, perfquery, dmesg for AER): " +
 				"docs/health.md has each reason",
-			"a device is good again a minute after its last fault; thresholds are in --device-health",
+			"a device is good again a minute after its last cause; docs/health.md has the time of each cause",
 		},
 	})
 }

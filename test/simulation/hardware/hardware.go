@@ -80,7 +80,8 @@ func New(machine string, vfs int) (*Machine, error) {
 		return nil, err
 	}
 	return &Machine{
-		machine: machine, vfs: vfs, now: now, gone: map[string]bool{}, errors: map[string]int{}, watchers: map[int]func(){},
+		machine: machine, vfs: vfs, now: now, gone: map[string]bool{}, errors: map[string]int{},
+		watchers: map[int]func(){},
 	}, nil
 }
 
