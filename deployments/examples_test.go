@@ -103,8 +103,8 @@ func TestTrafficExample(t *testing.T) {
 		t.Errorf("Service %+v of pods %+v", service.Spec, pod)
 	}
 	script := pod.Spec.Containers[0].Command[2]
-	client := "--traffic --client " + job.Name + "-0." + service.Name + "\n"
-	for _, want := range []string{"--traffic --server\n", client} {
+	client := "--traffic --traffic-wait 8m --client " + job.Name + "-0." + service.Name + "\n"
+	for _, want := range []string{"--traffic --traffic-wait 8m --server\n", client} {
 		if !strings.Contains(script, want) {
 			t.Errorf("%q is not in %s", want, script)
 		}

@@ -96,12 +96,16 @@ func (c *Config) Set(text string) error {
 	}
 	next := Default()
 	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
 		if part == "" || part == "on" {
 			continue
 		}
 		key, value, ok := strings.Cut(part, "=")
-		if !ok {
-			return fmt.Errorf("%q is neither off nor KEY=VALUE", part)
+		switch {
+		case part == off:
+			return fmt.Errorf("%s excludes all other keys", off)
+		case !ok:
+			return fmt.Errorf("%q is none of on, off, KEY=VALUE", part)
 		}
 		if err := next.set(key, value); err != nil {
 			return fmt.Errorf("key %s: %w", key, err)

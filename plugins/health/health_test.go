@@ -442,7 +442,8 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"x":                          `"x" is neither off nor KEY=VALUE`,
+		"x":                          `"x" is none of on, off, KEY=VALUE`,
+		"off,quiet=2m":               "off excludes all other keys",
 		"x=1":                        "key x: unknown; keys are interval, quiet, port, link, failed.link_downed",
 		"quiet=1s":                   "key quiet: 1s is not between 1m and 24h",
 		"quiet=x":                    `key quiet: "x" is no duration`,
