@@ -31,8 +31,9 @@ func (s *Simulation) checkSlices() {
 		s.wrong(wrongSlices, "%v", err)
 		return
 	}
+	now := s.server.features()
 	want := pool.Build(machine, pool.Options{
-		Counters: s.options.Counters, Taints: s.options.Taints, VFsPerPF: vfsPerPF, Bound: bound, InUse: inUse,
+		Counters: now.counters, Taints: now.taints, VFsPerPF: vfsPerPF, Bound: bound, InUse: inUse,
 	}).Slices
 	got := s.server.published()
 	if len(got) != max(1, len(want)) {
