@@ -3,6 +3,7 @@
 package dra
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
@@ -24,6 +25,7 @@ func (s *Simulation) turn() error {
 	s.draining = drains
 	s.happened["the node drains"] += map[bool]int{true: 1}[drains]
 	s.trace("the node drains: %t", drains)
+	waiting := s.arrive(s.random) // not prepared by the processes before
 	s.bury()
 	for len(s.processes) > 0 {
 		if err := s.finish(s.processes[0]); err != nil {
@@ -34,6 +36,10 @@ func (s *Simulation) turn() error {
 		return err
 	}
 	s.register()
+	if waiting != nil {
+		s.trace("%s arrives", waiting)
+		_ = s.prepare(waiting)
+	}
 	seeds.Sleep(recovery)
 	return nil
 }
@@ -104,3 +110,16 @@ func (s *Simulation) loseClaim() error {
 	}
 	return nil
 }
+
+// awaitCollector gives the driver the time to find that claims are gone: they stay prepared, as their pods run.
+func (s *Simulation) awaitCollector() {
+	if !slices.ContainsFunc(s.held(), func(c *claim) bool { return c.lost }) {
+		return
+	}
+	seeds.Sleep(statusPause + orphanPatience)
+	s.checkAlways()
+}
+
+// orphanPatience is the time until the driver unprepares a claim that is gone: orphanPatience of package dra,
+// and two of its pauses.
+const orphanPatience = 4 * time.Minute

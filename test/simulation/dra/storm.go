@@ -304,6 +304,7 @@ func (s *Simulation) settle() error {
 	s.awaitGates()
 	seeds.Sleep(recovery)
 	s.register()
+	s.awaitCollector()
 	s.settleClaims()
 	for began := time.Now(); s.orphaned() && time.Since(began) < patience; {
 		seeds.Sleep(time.Minute)
