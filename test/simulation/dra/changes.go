@@ -116,6 +116,7 @@ func (s *Simulation) awaitCollector() {
 	if !slices.ContainsFunc(s.held(), func(c *claim) bool { return c.lost }) {
 		return
 	}
+	s.work() // nobody needs the claims of pods that end
 	seeds.Sleep(statusPause + orphanPatience)
 	s.checkAlways()
 }
