@@ -120,7 +120,7 @@ func text(value any) string {
 }
 
 // checkGPUs: the GPUs of devices without taints are those of the machine that no pod has from a device
-// plugin.
+// plugin. Without counters a GPU and its VF are one device, which nobody gets while a pod has one of both.
 func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 	want, got := map[string]bool{}, map[string]bool{}
 	holders := s.old.holders()
@@ -132,8 +132,14 @@ func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 	}
 	for _, slice := range published {
 		for _, device := range slice.Spec.Devices {
-			if id := attribute(&device, pool.AttributeGPU); id != "" && len(device.Taints) == 0 {
+			id := attribute(&device, pool.AttributeGPU)
+			switch {
+			case id == "":
+			case len(device.Taints) == 0:
 				got[id] = true
+			case pool.Type(attribute(&device, pool.AttributeType)) == pool.GPUVF &&
+				holders[attribute(&device, pool.AttributeVF)] != "":
+				delete(want, id) // one device with a VF that a pod has
 			}
 		}
 	}
