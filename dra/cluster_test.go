@@ -183,7 +183,7 @@ func (c *cluster) allocate(name, pod string, devices ...string) *resourceapi.Res
 	claim := &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name)},
 		Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{
-			Name: "pairs", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "any-device"},
+			Name: "pairs", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "pair.tandem.dev"},
 		}}}},
 		Status: resourceapi.ResourceClaimStatus{
 			ReservedFor: []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: pod, UID: "pod-uid"}},

@@ -22,7 +22,6 @@ type view struct {
 	// others contains unpublished devices, by name: devices for other features of the cluster, and devices that
 	// are omitted because the cluster lacks taints.
 	others map[string]pool.Device
-	former map[string]pool.Device // devices with the other state of the counters' feature, by name
 }
 
 // observation is the input of a view, except for the machine.
@@ -55,11 +54,7 @@ func newView(machine inventory.Machine, o observation, options pool.Options) *vi
 	options.Taints = true
 	for _, counters := range []bool{!o.Gates.Counters, o.Gates.Counters} {
 		options.Counters = counters
-		built := pool.Build(machine, options).Devices
-		maps.Copy(v.others, built)
-		if counters != o.Gates.Counters {
-			v.former = built
-		}
+		maps.Copy(v.others, pool.Build(machine, options).Devices)
 	}
 	return v
 }
@@ -77,8 +72,7 @@ func (v *view) notes() []string {
 }
 
 // stateFor returns the state for claims. It includes devices that the claims were allocated while the cluster
-// had other features. A name can be that of a GPU with its VF, and with counters of the GPU alone: a claim
-// for a pair was allocated the former.
+// had other features.
 func (v *view) stateFor(list []*resourceapi.ResourceClaim) claims.State {
 	state, cloned := v.State, false
 	for _, claim := range list {
@@ -88,10 +82,6 @@ func (v *view) stateFor(list []*resourceapi.ResourceClaim) claims.State {
 		for _, result := range claim.Status.Allocation.Devices.Results {
 			_, published := state.Pool.Devices[result.Device]
 			other, known := v.others[result.Device]
-			former := v.former[result.Device]
-			if former.Type == pool.GPUVF && claims.AsksForPair(claim, result.Request) {
-				other, known, published = former, true, false
-			}
 			if result.Driver != pool.Driver || published || !known {
 				continue
 			}

@@ -97,31 +97,20 @@ func (d *decision) free(c Claim, p Prepared, what, id, heldOutside string, gone 
 // without VFs, "gpu.tandem.dev" or the class of a GPU resource name. With any other class the request also
 // gets the VF.
 func asksForGPU(claim *resourceapi.ResourceClaim, request string) bool {
-	class := classOf(claim, request)
-	return strings.HasSuffix(class, "."+pool.Driver) && class != pairClass
-}
-
-const pairClass = "pair." + pool.Driver
-
-// AsksForPair reports whether a request of a claim is for pairs: its class is "pair.tandem.dev", which selects
-// no GPU without a VF.
-func AsksForPair(claim *resourceapi.ResourceClaim, request string) bool {
-	return classOf(claim, request) == pairClass
-}
-
-// classOf returns the class of a request; "" for an unknown request.
-func classOf(claim *resourceapi.ResourceClaim, request string) string {
+	alone := func(class string) bool {
+		return strings.HasSuffix(class, "."+pool.Driver) && class != "pair."+pool.Driver
+	}
 	for _, r := range claim.Spec.Devices.Requests {
 		if r.Exactly != nil && r.Name == request {
-			return r.Exactly.DeviceClassName
+			return alone(r.Exactly.DeviceClassName)
 		}
 		for _, sub := range r.FirstAvailable {
 			if r.Name+"/"+sub.Name == request {
-				return sub.DeviceClassName
+				return alone(sub.DeviceClassName)
 			}
 		}
 	}
-	return ""
+	return false
 }
 
 // distinct removes duplicates.

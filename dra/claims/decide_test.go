@@ -25,9 +25,6 @@ func TestAsksForGPU(t *testing.T) {
 			if got := asksForGPU(claim, request); got != want {
 				t.Errorf("class %s, request %s: %v", class, request, got)
 			}
-			if got := AsksForPair(claim, request); got != (class == "pair.tandem.dev") {
-				t.Errorf("class %s, request %s is for pairs: %v", class, request, got)
-			}
 		}
 		if asksForGPU(claim, "three") {
 			t.Error("a request that is not there asks for GPUs")

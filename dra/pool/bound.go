@@ -23,9 +23,14 @@ func (b *builder) bound() map[string]*inventory.VF {
 	return bound
 }
 
-// isPair reports whether a device is the pair of a GPU and a VF, under either of its possible names.
+// isPair reports whether a device is the pair of a GPU and a VF, under any of its possible names.
 func isPair(name string, gpu *inventory.GPU, vf *inventory.VF) bool {
-	return name == reservedPair(gpu, vf).Name || name == namedPair(gpu, vf).Name
+	return slices.ContainsFunc(pairs(gpu, vf), func(i item) bool { return i.Name == name })
+}
+
+// pairs returns the possible devices of a GPU and a VF.
+func pairs(gpu *inventory.GPU, vf *inventory.VF) []item {
+	return []item{reservedPair(gpu, vf), namedPair(gpu, vf), gpuWithVF(gpu, vf)}
 }
 
 // addBound adds devices of claims that would no longer be published: otherwise the scheduler would not know
@@ -52,14 +57,14 @@ func deviceNamed(machine inventory.Machine, name string, has *inventory.VF) (ite
 		}
 	}
 	for i := range machine.GPUs {
-		gpu := &machine.GPUs[i]
-		if has == nil || !isPair(name, gpu, has) {
+		if has == nil {
 			continue
 		}
-		if p := reservedPair(gpu, has); p.Name == name {
-			return p, true
+		for _, p := range pairs(&machine.GPUs[i], has) {
+			if p.Name == name {
+				return p, true
+			}
 		}
-		return namedPair(gpu, has), true
 	}
 	return item{}, false
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/machines"
 )
 
 // A taint changes one slice: where more change the scheduler cannot use the node meanwhile.
@@ -128,6 +129,47 @@ func TestNamesStay(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A name has one type, whatever the cluster and the machine have: a claim for a pair never gets a GPU alone.
+func TestNameTellsType(t *testing.T) {
+	t.Parallel()
+	for _, name := range machines.Names() {
+		full := load(t, name, 4)
+		types := map[string]pool.Type{}
+		for _, vfs := range []int{0, 1, 2, len(full.VFs)} {
+			machine := full
+			machine.VFs = full.VFs[:min(vfs, len(full.VFs))]
+			for form, options := range forms {
+				for device, d := range pool.Build(machine, options).Devices {
+					if of := types[device]; of != "" && of != d.Type {
+						t.Errorf("%s, %d VFs, %s: %s is %s, and was %s", name, vfs, form, device, d.Type, of)
+					}
+					types[device] = d.Type
+				}
+			}
+		}
+	}
+}
+
+// A claim keeps its GPU and VF as one device when the cluster gets counters: the scheduler knows what the device
+// consumes.
+func TestBothAsOneDeviceStay(t *testing.T) {
+	t.Parallel()
+	machine, options := load(t, "oci-mi300x-derived", 4), sharing
+	before := pool.Build(machine, pool.Options{Taints: true})
+	claim(&options, before.Devices["gpu-vf-11-00-0"])
+	p := pool.Build(machine, options)
+	if len(device(t, p, "gpu-vf-11-00-0").ConsumesCounters) == 0 {
+		t.Error("the device of the claim consumes no counter")
+	}
+	both := []string{"gpu-vf-11-00-0", "pair-11-00-0", "gpu-11-00-0"}
+	if got := allocate(p, both); len(got) != 1 {
+		t.Errorf("the scheduler can allocate %v", got)
+	}
+	if got := p.Devices["pair-11-00-0"].VFs; !slices.Equal(got, before.Devices["gpu-vf-11-00-0"].VFs) {
+		t.Errorf("the pair has %v", got)
+	}
 }
 
 // Of a VF that another one was handed out for Multus is told the other one.

@@ -67,16 +67,16 @@ func strictUnit(g *group, card []*inventory.GPU) (unit []item) {
 // own if possible.
 func (b *builder) addSingle() {
 	var paired, others [][]item
+	bound := b.bound()
 	for _, g := range b.groups {
-		first := firstOfEach(g, b.options.Bound)
+		first := firstOfEach(g, bound)
 		for _, gpu := range g.gpus {
 			vf := g.partner[gpu]
 			if vf == nil || first[vf] != gpu {
 				others = append(others, []item{alone(gpu, rankGPU)})
 				continue
 			}
-			both := newItem(GPUVF, gpuName(gpu), rankPairedGPU, []*inventory.GPU{gpu}, []*inventory.VF{vf})
-			paired = append(paired, []item{both})
+			paired = append(paired, []item{gpuWithVF(gpu, vf)})
 		}
 	}
 	b.units = append(b.units, slices.Concat(others, paired)...)
@@ -84,11 +84,11 @@ func (b *builder) addSingle() {
 
 // firstOfEach returns the GPU that gets each VF that is the partner of several GPUs: the GPU that already
 // holds the VF, or the first one.
-func firstOfEach(g *group, bound map[string]string) map[*inventory.VF]*inventory.GPU {
+func firstOfEach(g *group, bound map[string]*inventory.VF) map[*inventory.VF]*inventory.GPU {
 	first := map[*inventory.VF]*inventory.GPU{}
 	for _, gpu := range g.gpus {
 		vf := g.partner[gpu]
-		if vf != nil && (first[vf] == nil || bound[string(GPU)+"-"+gpuName(gpu)] == vf.ID) {
+		if vf != nil && (first[vf] == nil || bound[gpu.ID] == vf) {
 			first[vf] = gpu
 		}
 	}
