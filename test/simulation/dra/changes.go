@@ -4,6 +4,7 @@ package dra
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
@@ -44,11 +45,16 @@ func (s *Simulation) turn() error {
 	return nil
 }
 
-// switchGates switches a feature gate of the API server, as a new configuration does.
+// switchGates switches a feature gate of the API server in a storm.
 func (s *Simulation) switchGates() error {
-	if !s.strikes(chanceOfGates) {
-		return nil
+	if s.strikes(chanceOfGates) {
+		s.switchGate()
 	}
+	return nil
+}
+
+// switchGate switches a feature gate of the API server, as a new configuration does.
+func (s *Simulation) switchGate() {
 	s.note("a feature gate of the API server changes")
 	counters := s.faults.IntN(2) == 0
 	before := s.server.features()
@@ -68,7 +74,6 @@ func (s *Simulation) switchGates() error {
 			p.losses++
 		}
 	}
-	return nil
 }
 
 // compactSometimes makes the API server forget earlier changes: watches end with the status 410, and the
@@ -84,12 +89,41 @@ func (s *Simulation) compactSometimes() error {
 	return nil
 }
 
-// awaitGates waits until the driver knows the feature gates.
+// awaitGates waits until the driver knows the feature gates, and by chance switches another one before.
 func (s *Simulation) awaitGates() {
-	if newest := s.newest(); s.switched && newest != nil {
-		seeds.Sleep(time.Duration(1+1<<newest.losses) * gatesPause)
+	switched := s.switched || s.faults.IntN(4) == 0
+	if newest := s.newest(); switched && newest != nil && !s.draining {
+		seeds.Sleep(recovery)
+		s.register()
+		s.outlastGates(newest)
 	}
 	s.switched = false
+}
+
+// outlastGates lets a pod arrive before the driver knows the feature gates. The pod gets its devices,
+// although they may be published in another form afterwards. The driver hears of lost fields with the next
+// write of its slices, which somebody deletes for that.
+func (s *Simulation) outlastGates(newest *process) {
+	waiting := s.arrive(s.random)
+	if s.faults.IntN(2) == 0 {
+		s.switchGate()
+	}
+	s.server.wipe()
+	seeds.Sleep(recovery)
+	s.checkShared()
+	seeds.Sleep(time.Duration(1+1<<newest.losses) * gatesPause)
+	s.checkBuilt()
+	if waiting == nil {
+		return
+	}
+	s.trace("%s arrives", waiting)
+	err := s.prepare(waiting)
+	if err == nil || strings.Contains(err.Error(), "device vf-") { // a VF alone may be part of a pair afterwards
+		return
+	}
+	if strings.Contains(err.Error(), "no such device") {
+		s.wrong(refused, "%s after a change of feature gates: %v", waiting, err)
+	}
 }
 
 // loseClaim deletes a prepared claim by force, and not its pod, which continues with its devices.
@@ -111,7 +145,8 @@ func (s *Simulation) loseClaim() error {
 	return nil
 }
 
-// awaitCollector gives the driver the time to find that claims are gone: they stay prepared, as their pods run.
+// awaitCollector gives the driver the time to find that claims are gone: they stay prepared, as their pods
+// run.
 func (s *Simulation) awaitCollector() {
 	if !slices.ContainsFunc(s.held(), func(c *claim) bool { return c.lost }) {
 		return

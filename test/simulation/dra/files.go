@@ -49,8 +49,8 @@ func (s *Simulation) checkFiles(c *claim) {
 	}
 }
 
-// checkShares: each container of a pod has what its requests allocate, by the CDI specs that the kubelet passes
-// to the runtime for the container. A VF may be another one than the allocated one.
+// checkShares: each container of a pod has what its requests allocate, by the CDI specs that the kubelet
+// passes to the runtime for the container. A VF may be another one than the allocated one.
 func (s *Simulation) checkShares(p *pod) {
 	named := map[string][]string{}
 	for _, c := range p.claims {

@@ -231,8 +231,8 @@ func (n *Node) reserve(p *pod) {
 	})
 }
 
-// requestName returns the name of a request by its number, as the scheduler names those of extended resources:
-// two of each container.
+// requestName returns the name of a request by its number, as the scheduler names those of extended
+// resources: two of each container.
 func (c *claim) requestName(i int) string {
 	if c.extended {
 		return fmt.Sprintf("container-%d-request-%d", i/2, i%2)

@@ -18,9 +18,17 @@ import (
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 
-// checkSlices: the published slices are those of the machine, the prepared claims and the holders of the
-// moment, and all GPUs that the node has and no pod outside holds can be allocated.
+// checkSlices: the published slices are those of the moment, and all GPUs that the node has and no pod
+// outside holds can be allocated.
 func (s *Simulation) checkSlices() {
+	if s.checkBuilt(); s.broken == "" {
+		s.checkGPUs(s.server.published())
+	}
+}
+
+// checkBuilt: the published slices are those of the machine, the feature gates, the prepared claims and the
+// holders of the moment.
+func (s *Simulation) checkBuilt() {
 	machine, err := s.machine()
 	if err != nil {
 		s.wrong(wrongSlices, "%v", err)
@@ -45,7 +53,6 @@ func (s *Simulation) checkSlices() {
 			s.wrong(wrongSlices, "%s: %s", got[i].Name, difference)
 		}
 	}
-	s.checkGPUs(got)
 }
 
 // machine returns the devices of the node with their holders, as found now.
@@ -119,8 +126,24 @@ func text(value any) string {
 	return string(content)
 }
 
+// checkShared: devices with a common GPU have counters, which the scheduler needs.
+func (s *Simulation) checkShared() {
+	first := map[string]resourceapi.Device{}
+	for _, slice := range s.server.published() {
+		for _, device := range slice.Spec.Devices {
+			id := attribute(&device, pool.AttributeGPU)
+			other, shared := first[id]
+			if shared && id != "" && (len(device.ConsumesCounters) == 0 || len(other.ConsumesCounters) == 0) {
+				s.wrong(wrongSlices, "%s and %s have GPU %s, and no counter", device.Name, other.Name, id)
+			}
+			first[id] = device
+		}
+	}
+}
+
 // checkGPUs: the GPUs of devices without taints are those of the machine that no pod has from a device
-// plugin. Without counters a GPU and its VF are one device, which nobody gets while a pod has one of both.
+// plugin. Without counters a GPU and its VF are one device, which nobody gets while a pod has one of both;
+// without taints too, the device is not published.
 func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 	want, got := map[string]bool{}, map[string]bool{}
 	holders := s.old.holders()
@@ -140,6 +163,15 @@ func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 			case pool.Type(attribute(&device, pool.AttributeType)) == pool.GPUVF &&
 				holders[attribute(&device, pool.AttributeVF)] != "":
 				delete(want, id) // one device with a VF that a pod has
+			}
+		}
+	}
+	if now := s.server.features(); !now.counters && !now.taints {
+		vfs := len(holders) - (len(found) - len(want)) // that pods have: each hides at most one GPU
+		for _, id := range slices.Sorted(maps.Keys(want)) {
+			if !got[id] && vfs > 0 {
+				delete(want, id)
+				vfs--
 			}
 		}
 	}

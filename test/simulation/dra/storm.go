@@ -318,7 +318,7 @@ func (s *Simulation) settle() error {
 // settleProcesses leaves one process: the newest, or by chance a new one.
 func (s *Simulation) settleProcesses() error {
 	s.bury()
-	newest, anew := s.newest(), s.faults.IntN(2) == 0
+	newest, anew := s.newest(), s.faults.IntN(2) == 0 && !s.switched
 	anew = anew || newest != nil && newest.losses > maxLosses
 	for _, p := range slices.Clone(s.processes) {
 		if p == newest && !anew {
