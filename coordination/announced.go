@@ -117,13 +117,15 @@ func (a *announcement) locate(ids []string) []placement.Device {
 	a.siblings.mu.Lock()
 	devices := a.latest.Devices
 	a.siblings.mu.Unlock()
-	addresses := make(map[string]topology.Address, len(devices))
+	known := make(map[string]device.Device, len(devices))
 	for _, d := range devices {
-		addresses[d.ID] = d.Address
+		known[d.ID] = d
 	}
 	located := make([]placement.Device, 0, len(ids))
 	for _, id := range ids {
-		located = append(located, placement.Device{ID: id, Address: addresses[id]})
+		one := known[id].Placed()
+		one.ID = id
+		located = append(located, one)
 	}
 	return located
 }

@@ -32,7 +32,10 @@ type Config struct {
 	// has rejected a short time ago and that request a resource of the plugins. Must return immediately; may be
 	// nil.
 	Rejected func([]intent.Rejected)
-	Log      *slog.Logger
+	// Unsound is called repeatedly while this plugin serves, with all unsound devices of containers. Must return
+	// immediately; may be nil.
+	Unsound func([]Unsound)
+	Log     *slog.Logger
 
 	// The way to other processes and to the machine, for simulations of a node.
 	Socket       Socket                         // nil for the unix socket in RunDir

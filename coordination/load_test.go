@@ -30,7 +30,7 @@ const (
 )
 
 // TestLoad: 1,000 questions a second of 63 clients are answered while another client floods the server, and
-// the memory stays bounded. On a busy machine questions wait for their turn, and none stays without an answer.
+// the memory stays bounded. On a busy machine questions wait for their turn, and each gets an answer.
 func TestLoad(t *testing.T) {
 	p := newPairOfNodes(t)
 	clients := make([]api.CoordinationClient, loadConnections)
@@ -65,8 +65,8 @@ func TestLoad(t *testing.T) {
 	}
 	all.report(t, took)
 	hostile := flood.ProcessState.UserTime() + flood.ProcessState.SystemTime()
-	t.Logf("CPU time of the server and its %d clients: %.2f cores; of the hostile client: %.2f cores", loadClients,
-		own.Seconds()/took.Seconds(), hostile.Seconds()/took.Seconds())
+	t.Logf("CPU time of the server and its %d clients: %.2f cores; of the hostile client: %.2f cores",
+		loadClients, own.Seconds()/took.Seconds(), hostile.Seconds()/took.Seconds())
 	if t.Logf("peak of the heap: %d MiB", highest>>20); highest > loadHeap {
 		t.Errorf("the heap had %d bytes, more than %d", highest, loadHeap)
 	}
@@ -89,8 +89,8 @@ func (p *pairOfNodes) connect(t *testing.T) api.CoordinationClient {
 	return client
 }
 
-// pace makes a question due every 1/loadRate of a second, closes the channel, and returns the peak of the heap
-// in bytes. A timer that fires late makes several questions due; all of them keep their own times.
+// pace makes a question due every 1/loadRate of a second, closes the channel, and returns the peak of the
+// heap in bytes. A timer that fires late makes several questions due; all of them keep their own times.
 func pace(during time.Duration, due chan<- time.Time) (highest uint64) {
 	defer close(due)
 	tick := time.NewTicker(time.Second / loadRate)

@@ -74,6 +74,9 @@ func (n *Node) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { n.election.run(ctx) })
 	parts.Go(func() { n.membership.run(ctx) })
+	if n.config.Unsound != nil {
+		parts.Go(func() { n.election.tellUnsound(ctx) })
+	}
 	if n.config.Withheld != nil {
 		parts.Go(func() { n.config.Withheld.Run(ctx) })
 	}

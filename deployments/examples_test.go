@@ -6,13 +6,17 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"text/template"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 var update = flag.Bool("update", false, "write the examples")
@@ -54,7 +58,8 @@ func TestImagesOfExamples(t *testing.T) {
 			t.Errorf("%s has no image", file)
 		}
 		for _, image := range images {
-			if image[1] != "registry.example/tandem:v1" { // the name that docs/install.md uses
+			// the name that docs/install.md uses, and an image of the user's
+			if image[1] != "registry.example/tandem:v1" && image[1] != "registry.example/perftest:v1" {
 				t.Errorf("%s has the image %s", file, image[1])
 			}
 		}
@@ -84,5 +89,28 @@ func TestExamplesAreAlike(t *testing.T) {
 		if diff := cmp.Diff(want.String(), string(got)); diff != "" {
 			t.Errorf("%s (-template +file; -update writes it):\n%s", e.file(), diff)
 		}
+	}
+}
+
+// TestTrafficExample: both pods of the Job run the commands of one release on different nodes, and the client
+// asks the name that the Service gives the server.
+func TestTrafficExample(t *testing.T) {
+	job := readAll[batchv1.Job](t, "examples/traffic-*.yaml", "Job")[0]
+	service := readAll[corev1.Service](t, "examples/traffic-*.yaml", "Service")[0]
+	pod := job.Spec.Template
+	if service.Spec.ClusterIP != corev1.ClusterIPNone || pod.Spec.Subdomain != service.Name ||
+		!maps.Equal(service.Spec.Selector, pod.Labels) {
+		t.Errorf("Service %+v of pods %+v", service.Spec, pod)
+	}
+	script := pod.Spec.Containers[0].Command[2]
+	client := "--traffic --client " + job.Name + "-0." + service.Name + "\n"
+	for _, want := range []string{"--traffic --server\n", client} {
+		if !strings.Contains(script, want) {
+			t.Errorf("%q is not in %s", want, script)
+		}
+	}
+	apart := pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
+	if !maps.Equal(apart.LabelSelector.MatchLabels, pod.Labels) || *job.Spec.Completions != 2 {
+		t.Errorf("%+v of %d pods", apart, *job.Spec.Completions)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
@@ -61,7 +62,7 @@ func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
 	causes := map[string]string{}
 	for _, g := range v.State.Machine.GPUs {
 		if !g.Healthy {
-			causes[g.ID] = "GPU " + g.ID + " is unhealthy"
+			causes[g.ID] = strings.TrimSuffix("GPU "+g.ID+" is unhealthy: "+g.Reason, ": ")
 		}
 	}
 	for _, vf := range v.State.Machine.VFs {

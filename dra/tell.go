@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -61,12 +62,10 @@ func (t *teller) resources(v *view) []*api.Resource {
 		byName[name].Devices = append(byName[name].Devices, status)
 	}
 	for _, g := range v.State.Machine.GPUs {
-		add(g.Resource, device.GPU,
-			device.Device{ID: g.ID, Address: g.Card, NUMA: g.NUMA, Healthy: g.Healthy, VRAM: g.VRAM}, g.Switch, g.Held)
+		add(g.Resource, device.GPU, g.Announced(), g.Switch, g.Held)
 	}
 	for _, vf := range v.State.Machine.VFs {
-		add(vf.Pool, device.VF,
-			device.Device{ID: vf.ID, Address: vf.Address, NUMA: vf.NUMA, Healthy: vf.Fault == ""}, vf.Switch, vf.Held)
+		add(vf.Pool, device.VF, rdma.Announced(vf.Device), vf.Switch, vf.Held)
 	}
 	resources := slices.SortedFunc(maps.Values(byName), func(a, b *api.Resource) int {
 		return cmp.Compare(a.GetName(), b.GetName())

@@ -28,10 +28,12 @@ func (a ACS) String() string { return [...]string{"unknown", "off", "redirect"}[
 // MarshalText returns the result of String.
 func (a ACS) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
+// Bits of the ACS control register (Device.Control).
 const (
-	acsRequests    = 1 << 2 // P2P request redirect
-	acsCompletions = 1 << 3 // P2P completion redirect
-	acsTranslated  = 1 << 6 // direct translated P2P
+	ACSRequests    uint16 = 1 << 2 // P2P request redirect
+	ACSCompletions uint16 = 1 << 3 // P2P completion redirect
+
+	acsTranslated = 1 << 6 // direct translated P2P
 )
 
 // pciDevices is the kernel's list of all PCI functions, each a link to a place in the tree.
@@ -60,7 +62,7 @@ func readCapabilities(sys fs.FS, function Address) (capabilities, error) {
 	switch {
 	case !known:
 		return capabilities{}, nil
-	case c.Control&(acsRequests|acsCompletions) != 0:
+	case c.Control&(ACSRequests|ACSCompletions) != 0:
 		return capabilities{ACSRedirect, c.Control, c.ATS}, nil
 	default:
 		return capabilities{ACSOff, c.Control, c.ATS}, nil

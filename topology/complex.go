@@ -38,7 +38,7 @@ type Complex struct {
 	NUMA             NUMANode // of a C2C complex
 	Fault            string   // the reason why no NIC of the complex is near its GPUs, "" for none
 	// Unread means that the fault is an unknown keyword V3, often for lack of rights (only root reads VPD):
-	// there may be a NIC near the GPUs.
+	// there may be a NIC near the GPUs. Without a fault, V3 of a further PF on the card of the NIC is unknown.
 	Unread bool
 }
 
@@ -73,6 +73,9 @@ func (d *Device) IsNIC() bool { return d.Class.IsNetwork() && !d.isDMAFunction()
 func (d *Device) isConnectX() bool {
 	return d.IsNIC() && !d.IsVF() && (d.is(mellanox, connectX...) || d.is(mellanox, mlx5VF))
 }
+
+// mayHaveFunction reports whether the place of a NIC is that of its DMA function, if it has one.
+func (d *Device) mayHaveFunction() bool { return d.isConnectX() && !d.moved }
 
 func (d *Device) isNVIDIA() bool { return d.Vendor == nvidia && d.Class>>16 == baseDisplay }
 
@@ -152,22 +155,26 @@ func (f *finder) addDMA(function *Device) {
 	c.Switch, c.GPUs = f.besideGPU(function)
 	v3 := function.V3
 	if v3 != "" {
-		c.NICs = addresses(f.list(func(d *Device) bool { return d.isConnectX() && d.V3 == v3 }))
+		c.NICs = addresses(f.list(func(d *Device) bool { return d.mayHaveFunction() && d.V3 == v3 }))
 	}
 	other := func(d *Device) bool { return d != function && d.isDMAFunction() && d.V3 == v3 }
+	moved := func(d *Device) bool { return d.moved && d.isConnectX() && d.V3 == v3 }
 	switch {
 	case len(c.GPUs) == 0:
 		c.Fault = fmt.Sprintf("no GPU is below the switch of DMA function %s", function.Address)
 	case v3 == "":
-		c.Unread = true
+		c.Unread = len(f.list((*Device).mayHaveFunction)) > 0
 		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: the file is "+
 			"absent, damaged or readable only by root", function.Address)
 	case len(f.list(other)) > 0:
 		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address,
 			f.list(other)[0].Address)
+	case len(c.NICs) == 0 && len(f.list(moved)) > 0:
+		c.Fault = fmt.Sprintf("the place of NIC %s is given, and counts instead of DMA function %s",
+			f.list(moved)[0].Address, function.Address)
 	case len(c.NICs) == 0:
 		c.Fault = fmt.Sprintf("no ConnectX NIC has the V3 of DMA function %s", function.Address)
-		if unread := f.list(func(d *Device) bool { return d.isConnectX() && d.V3 == "" }); len(unread) > 0 {
+		if unread := f.list(func(d *Device) bool { return d.mayHaveFunction() && d.V3 == "" }); len(unread) > 0 {
 			c.Unread = true
 			c.Fault += fmt.Sprintf("; keyword V3 in the vpd file of %s is unknown", unread[0].Address)
 		}
@@ -176,6 +183,9 @@ func (f *finder) addDMA(function *Device) {
 		for _, nic := range c.NICs {
 			f.dma[nic] = function.Address
 		}
+		c.Unread = len(f.list(func(d *Device) bool {
+			return d.mayHaveFunction() && d.V3 == "" && c.hasCardOf(d)
+		})) > 0
 	}
 	f.all = append(f.all, c)
 }
@@ -292,20 +302,37 @@ func (f *finder) addInline() {
 	}
 }
 
-// MayBeNearer reports whether a NIC may be nearer to a GPU than [Tree.Distance] tells: the GPU has a DMA
-// function whose NIC is unknown, and the NIC may be that NIC ([Complex].Unread).
+// MayBeNearer reports whether a NIC may be nearer to a GPU than [Tree.Distance] tells: the NIC may be that of
+// a DMA function of the GPU ([Tree.UnreadFunction]).
 func (t *Tree) MayBeNearer(gpu, nic Address) bool {
+	_, may := t.UnreadFunction(gpu, nic)
+	return may
+}
+
+// UnreadFunction returns the DMA function of a GPU to which a farther NIC may belong: a keyword V3 that tells
+// is unknown ([Complex].Unread).
+func (t *Tree) UnreadFunction(gpu, nic Address) (function Address, may bool) {
 	d, ok := t.devices[nic]
 	if !ok {
-		return false
+		return Address{}, false
 	}
 	pf, ok := t.devices[d.Function()]
-	if _, known := t.complexes.dma[d.Function()]; !ok || known || !pf.isConnectX() {
-		return false
+	if _, known := t.complexes.dma[d.Function()]; !ok || known || !pf.mayHaveFunction() {
+		return Address{}, false
 	}
-	return !t.Distance(gpu, nic).Level.Direct() && slices.ContainsFunc(t.complexes.all, func(c Complex) bool {
-		return c.Unread && slices.Contains(c.GPUs, gpu) && (pf.V3 == "" || t.devices[c.Function].V3 == "")
+	i := slices.IndexFunc(t.complexes.all, func(c Complex) bool {
+		return c.Unread && (pf.V3 == "" || t.devices[c.Function].V3 == "") && slices.Contains(c.GPUs, gpu) &&
+			(c.Fault != "" || c.hasCardOf(pf))
 	})
+	if i < 0 || t.Distance(gpu, nic).Level.Direct() {
+		return Address{}, false
+	}
+	return t.complexes.all[i].Function, true
+}
+
+// hasCardOf reports whether a PF of the complex is on the card of a PF.
+func (c *Complex) hasCardOf(pf *Device) bool {
+	return slices.ContainsFunc(c.NICs, func(a Address) bool { return a.Slot() == pf.Address.Slot() })
 }
 
 // c2cPrefix begins the name of the place where the devices of a C2C complex meet, "c2c0" for NUMA node 0. The

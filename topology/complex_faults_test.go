@@ -188,9 +188,9 @@ func TestMayBeNearer(t *testing.T) {
 	}{
 		"all read":     {nil, "---- ----"},
 		"a function":   {[]string{"0008:03:00.0"}, "??-- ----"},
-		"a PF":         {[]string{"0000:03:00.0"}, "---- ----"},
+		"a PF":         {[]string{"0000:03:00.0"}, "?--- ----"},
 		"a NIC":        {[]string{"0000:03:00.0", "0000:03:00.1"}, "??-- ----"},
-		"two of a GPU": {[]string{"0008:03:00.0", "0000:03:00.0", "0000:03:00.1", "0002:03:00.0"}, "???- ----"},
+		"two of a GPU": {[]string{"0008:03:00.0", "0000:03:00.0", "0000:03:00.1", "0002:03:00.0"}, "???- --?-"},
 	} {
 		sys := dmaMachine()
 		for _, a := range c.unread {
@@ -209,6 +209,65 @@ func TestMayBeNearer(t *testing.T) {
 		}
 		if got = strings.TrimSpace(got); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestMayBeNearerBesideInline: a complex without a DMA function leaves nothing unread.
+func TestMayBeNearerBesideInline(t *testing.T) {
+	t.Parallel()
+	sys := dmaMachine()
+	maps.Copy(sys, inlineMachine())
+	setVPD(sys, "0000:c1:00.0", "V3=c")
+	if tree(t, sys).MayBeNearer(address("0000:86:00.0"), address("0000:c1:00.0")) {
+		t.Error("a NIC that belongs to no DMA function may be nearer to a GPU without one")
+	}
+}
+
+// TestMovedIsKnown: after a topology file has placed the NICs, unread Vital Product Data decides nothing, and
+// a NIC that stays where it is stays in its complex.
+func TestMovedIsKnown(t *testing.T) {
+	t.Parallel()
+	const function, gpu, other = "0008:03:00.0", "0008:06:00.0", "0009:06:00.0"
+	nics := []string{"0000:03:00.0", "0000:03:00.1", "0002:03:00.0", "0002:03:00.1"}
+	for _, c := range []struct {
+		name   string
+		unread []string
+		own    bool // the NICs' own places, not those in the tree
+		faults int
+	}{
+		{"all read, nothing moves", nil, false, 0}, {"all read, own places", nil, true, 2},
+		{"a function", []string{function}, true, 2}, {"a function and NICs", append(nics[:3:3], function), true, 2},
+	} {
+		sys := dmaMachine()
+		for _, a := range c.unread {
+			delete(sys, placeOf(sys, a)+"/vpd")
+		}
+		read, places := tree(t, sys), map[topology.Address]topology.Place{}
+		for _, nic := range nics {
+			d, _ := read.Device(address(nic))
+			place, _ := read.Place(d.Address)
+			if c.own {
+				place = topology.Place{RootComplex: d.RootComplex(), Bridges: d.Bridges(), NUMA: d.NUMA}
+			}
+			places[d.Address] = place
+		}
+		moved, faults := read.Move(places), 0
+		for _, nic := range nics {
+			if moved.MayBeNearer(address(gpu), address(nic)) || moved.MayBeNearer(address(other), address(nic)) {
+				t.Errorf("%s: %s may be nearer than at its given place", c.name, nic)
+			}
+		}
+		for _, found := range moved.Complexes() {
+			if found.Unread || found.Kind != topology.KindDMA {
+				t.Errorf("%s: %+v", c.name, found)
+			}
+			if found.Fault != "" {
+				faults++
+			}
+		}
+		if faults != c.faults {
+			t.Errorf("%s: %d faults in %+v", c.name, faults, moved.Complexes())
 		}
 	}
 }

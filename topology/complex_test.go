@@ -279,11 +279,19 @@ func TestDMAPorts(t *testing.T) {
 	setPort(sys, "0008:02:00.0", 0x19, false) // of the DMA function: completions
 	setPort(sys, "0008:02:01.0", 0x15, false) // of the GPU: requests
 	setPort(sys, "0008:00:00.0", 0x1c, false)
-	setPort(sys, "0008:05:00.0", 0x1d, false) // as the kernel sets it, in the part for the GPU alone
-	read := tree(t, sys)
-	for _, a := range []string{"0008:06:00.0", "0000:03:00.1"} {
-		if got := read.Redirected(address(a)); got != 0 {
-			t.Errorf("%s: %d bridges above a redirect", a, got)
+	// as the kernel sets it, in the part for the GPU alone
+	setPort(sys, "0008:05:00.0", 0x1d, false)
+	for _, class := range []string{"0x020700", "0x088000", "0x120000"} { // of the DMA function
+		file(sys, placeOf(sys, "0008:03:00.0")+"/class", class)
+		read := tree(t, sys)
+		for _, a := range []string{"0008:06:00.0", "0000:03:00.1"} {
+			if got := read.Redirected(address(a)); got != 0 {
+				t.Errorf("class %s: %s: %d bridges above a redirect", class, a, got)
+			}
+		}
+		ports := read.Ports(address("0008:06:00.0"), address("0000:03:00.1"))
+		if slices.ContainsFunc(ports, func(p topology.Port) bool { return p.Redirects }) {
+			t.Errorf("class %s: ports %v", class, ports)
 		}
 	}
 	setPort(sys, "0008:02:00.0", 0x1d, false)

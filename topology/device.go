@@ -41,8 +41,11 @@ type PCIeLink struct {
 
 // Degraded reports whether the link is below its maximum speed or width. Unknown values do not count.
 func (l PCIeLink) Degraded() bool {
-	return (l.Speed > 0 && l.Speed < l.MaxSpeed) || (l.Width > 0 && l.Width < l.MaxWidth)
+	return (l.Speed > 0 && l.Speed < l.MaxSpeed) || l.Narrow()
 }
+
+// Narrow reports whether the link has fewer lanes than its maximum. Unknown values do not count.
+func (l PCIeLink) Narrow() bool { return l.Width > 0 && l.Width < l.MaxWidth }
 
 // Device is one PCI function as sysfs shows it. The slices belong to the Tree: do not change them.
 type Device struct {
@@ -64,6 +67,7 @@ type Device struct {
 
 	rootComplex string    // "pci0000:80"
 	bridges     []Address // from the root port down to the bridge right above
+	moved       bool      // the place is that of Tree.Move, whatever DMA functions there are
 }
 
 // IsVF reports whether the function is an SR-IOV virtual function.

@@ -131,7 +131,7 @@ func (t *Tree) Ports(a, b Address) []Port {
 // function itself, or those of the other.
 func (t *Tree) portsOf(d *Device, way []Address, other *Device, otherWay []Address) (ports []Port) {
 	translated := t.isTranslated(other, otherWay)
-	if t.pluggedIn(d).Class.IsNetwork() {
+	if t.sendsRequests(d) {
 		translated = t.isTranslated(d, way)
 	}
 	for _, port := range way {

@@ -16,7 +16,7 @@ func (t *Tree) aboveRedirect(d *Device, shared []Address) int {
 		at := shared[n-1]
 		way := t.below(d, at)
 		translated := t.translated[at]
-		if t.pluggedIn(d).Class.IsNetwork() {
+		if t.sendsRequests(d) {
 			translated = t.isTranslated(d, way)
 		}
 		if slices.ContainsFunc(way, func(port Address) bool { return t.redirects(port, d, translated) }) {
@@ -43,11 +43,20 @@ func (t *Tree) redirects(at Address, of *Device, translated bool) bool {
 		return true
 	case translated:
 		return false
-	case t.pluggedIn(of).Class.IsNetwork():
-		return port.Control&acsRequests != 0
+	case t.sendsRequests(of):
+		return port.Control&ACSRequests != 0
 	default:
-		return port.Control&acsCompletions != 0
+		return port.Control&ACSCompletions != 0
 	}
+}
+
+// sendsRequests reports whether a function's part of GPUDirect RDMA are the requests: a DMA function, or a
+// NIC, whatever the class of its DMA function.
+func (t *Tree) sendsRequests(d *Device) bool {
+	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
+		d = pf
+	}
+	return d.Class.IsNetwork() || d.isDMAFunction()
 }
 
 // isInner reports whether a port is in a part of a NIC's switch that leads to one card alone, as the part
@@ -69,7 +78,7 @@ func (t *Tree) isTranslated(nic *Device, way []Address) bool {
 	}
 	for i, a := range way {
 		port, ok := t.devices[a]
-		redirects := ok && port.ACS == ACSRedirect && (port.Control == 0 || port.Control&acsRequests != 0)
+		redirects := ok && port.ACS == ACSRedirect && (port.Control == 0 || port.Control&ACSRequests != 0)
 		if (redirects || i == len(way)-1) && (!ok || port.Control&acsTranslated == 0) {
 			return false
 		}

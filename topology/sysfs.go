@@ -159,10 +159,7 @@ func (r *reader) attributes(d *Device) {
 	d.Vendor = uint16(r.number("vendor", 0, 16))
 	d.Product = uint16(r.number("device", 0, 16))
 	d.NUMA = r.numa("numa_node")
-	d.PCIe.Speed = r.linkSpeed("current_link_speed")
-	d.PCIe.MaxSpeed = r.linkSpeed("max_link_speed")
-	d.PCIe.Width = r.linkWidth("current_link_width")
-	d.PCIe.MaxWidth = r.linkWidth("max_link_width")
+	d.PCIe = ReadPCIeLink(r.sys, r.dir)
 	if d.Class.isBridge() {
 		c, _ := readCapabilities(r.sys, d.Address) // unknown if unreadable
 		d.ACS, d.Control = c.acs, c.control
@@ -225,10 +222,24 @@ func (r *reader) numa(file string) NUMANode {
 	return n
 }
 
-// linkSpeed reads "32.0 GT/s PCIe"; other text, such as "Unknown", is an unknown speed (pci_speed_string in
-// drivers/pci/probe.c).
-func (r *reader) linkSpeed(file string) float64 {
-	number, _, ok := strings.Cut(r.optional(file), " GT/s")
+// ReadPCIeLink reads the link of the function whose files are in a directory. A file that cannot be read
+// gives zero: the kernel reads these files from the device, and a device that returns an error (EINVAL, EIO)
+// is still usable for placement.
+func ReadPCIeLink(sys fs.FS, dir string) PCIeLink {
+	text := func(file string) string {
+		content, _ := fs.ReadFile(sys, path.Join(dir, file))
+		return strings.TrimSpace(string(content))
+	}
+	return PCIeLink{
+		Speed: ParseLinkSpeed(text("current_link_speed")), MaxSpeed: ParseLinkSpeed(text("max_link_speed")),
+		Width: ParseLinkWidth(text("current_link_width")), MaxWidth: ParseLinkWidth(text("max_link_width")),
+	}
+}
+
+// ParseLinkSpeed reads "32.0 GT/s PCIe"; other text, such as "Unknown", is an unknown speed
+// (pci_speed_string in drivers/pci/probe.c).
+func ParseLinkSpeed(text string) float64 {
+	number, _, ok := strings.Cut(text, " GT/s")
 	speed, err := strconv.ParseFloat(number, 64)
 	if !ok || err != nil {
 		return 0
@@ -236,21 +247,14 @@ func (r *reader) linkSpeed(file string) float64 {
 	return speed
 }
 
-// linkWidth reads a number of lanes; 255 is an unknown width (PCIE_LNK_WIDTH_UNKNOWN in
+// ParseLinkWidth reads a number of lanes; 255 is an unknown width (PCIE_LNK_WIDTH_UNKNOWN in
 // include/linux/pci.h).
-func (r *reader) linkWidth(file string) int {
-	width, err := strconv.Atoi(r.optional(file))
+func ParseLinkWidth(text string) int {
+	width, err := strconv.Atoi(text)
 	if err != nil || width <= 0 || width >= 255 {
 		return 0
 	}
 	return width
-}
-
-// optional returns the content of a link file, "" after an error: the kernel reads these files from the
-// device, and a device that returns an error (EINVAL, EIO) is still usable for placement.
-func (r *reader) optional(file string) string {
-	content, _ := fs.ReadFile(r.sys, path.Join(r.dir, file))
-	return strings.TrimSpace(string(content))
 }
 
 // link returns the last element of a link's target, "" if the link is absent.

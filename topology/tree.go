@@ -248,14 +248,22 @@ func (t *Tree) NUMA(a Address) NUMANode {
 func (t *Tree) Move(to map[Address]Place) *Tree {
 	devices := maps.Clone(t.devices)
 	for address, place := range to {
-		if d, ok := devices[address]; ok {
+		if d, ok := devices[address]; ok && !t.isAtFunction(address, place) {
 			moved := *d
 			moved.rootComplex, moved.bridges, moved.NUMA = place.RootComplex, slices.Clone(place.Bridges), place.NUMA
-			moved.V3 = "" // this place counts, not that of a DMA function
+			moved.moved = true
 			devices[address] = &moved
 		}
 	}
 	return newTree(devices, t.nodes)
+}
+
+// isAtFunction reports whether a place of a NIC is that of its DMA function.
+func (t *Tree) isAtFunction(nic Address, place Place) bool {
+	_, has := t.complexes.dma[nic]
+	at, _ := t.Place(nic)
+	return has && at.RootComplex == place.RootComplex && at.NUMA == place.NUMA &&
+		slices.Equal(at.Bridges, place.Bridges)
 }
 
 // Assemble returns a tree of functions whose places come from another source than sysfs: the i-th function

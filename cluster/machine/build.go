@@ -20,6 +20,9 @@ const (
 	ownPort   = 0xfe000000 // an invented port above a function that redirects
 )
 
+// networkClass is the class of the functions of NICs: Ethernet controller.
+const networkClass topology.Class = 0x020000
+
 // builder makes the functions of the tree.
 type builder struct {
 	spec      *v1alpha1.Spec
@@ -62,7 +65,7 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 				return nil, err
 			}
 		}
-		function := b.function(address, spot)
+		function := b.function(address, r.Kind, spot)
 		if slow[f] {
 			function.PCIe = topology.PCIeLink{Width: 1, MaxWidth: 2}
 		}
@@ -113,18 +116,21 @@ func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
 }
 
 // function returns a physical function, created on first use.
-func (b *builder) function(address topology.Address, s spotOf) *topology.Device {
+func (b *builder) function(address topology.Address, kind v1alpha1.Kind, s spotOf) *topology.Device {
 	if f := b.byAddress[address]; f != nil {
 		return f
 	}
-	f := &topology.Device{Address: address}
+	f, redirected := &topology.Device{Address: address}, topology.ACSCompletions
+	if kind == v1alpha1.VF {
+		f.Class, redirected = networkClass, topology.ACSRequests
+	}
 	b.byAddress[address] = f
-	b.put(f, b.placed(s))
+	b.put(f, b.placed(s, redirected))
 	return f
 }
 
-// placed returns the place of a function at a spot, with the redirecting ports.
-func (b *builder) placed(s spotOf) topology.Place {
+// placed returns the place of a function at a spot, with the ports that redirect requests or completions.
+func (b *builder) placed(s spotOf, redirected uint16) topology.Place {
 	place := s.place
 	for i := range place.Bridges {
 		b.share(place, i)
@@ -132,12 +138,12 @@ func (b *builder) placed(s spotOf) topology.Place {
 	switch {
 	case s.redirected == 0:
 	case s.redirected < len(place.Bridges):
-		b.redirect(place.Bridges[s.redirected], topology.Place{
+		b.redirect(place.Bridges[s.redirected], redirected, topology.Place{
 			RootComplex: place.RootComplex, Bridges: place.Bridges[:s.redirected], NUMA: place.NUMA,
 		})
 	default:
 		own := unused(ownPort, len(b.functions))
-		b.redirect(own, place)
+		b.redirect(own, redirected, place)
 		place.Bridges = append(place.Bridges[:len(place.Bridges):len(place.Bridges)], own)
 	}
 	return place
@@ -157,12 +163,16 @@ func (b *builder) share(place topology.Place, bridge int) {
 	}
 }
 
-func (b *builder) redirect(port topology.Address, place topology.Place) {
-	if b.byAddress[port] == nil {
-		d := &topology.Device{Address: port, Class: topology.PortClass, ACS: topology.ACSRedirect}
+// redirect adds a port that redirects the requests of NICs or the completions of GPUs: those of the other
+// kind below a shared port may pass.
+func (b *builder) redirect(port topology.Address, redirected uint16, place topology.Place) {
+	d := b.byAddress[port]
+	if d == nil {
+		d = &topology.Device{Address: port, Class: topology.PortClass, ACS: topology.ACSRedirect}
 		b.byAddress[port] = d
 		b.put(d, place)
 	}
+	d.Control |= redirected
 }
 
 // put adds a function to the tree, unless it has no switch and so no known place.

@@ -53,7 +53,7 @@ func TestC2C(t *testing.T) {
 	}
 }
 
-// TestDMAFunctionOnAnotherNode: the NUMA node of a switch is that of the place, whatever the order of devices.
+// TestDMAFunctionOnAnotherNode: the NUMA node of a switch is that of the place, in any order of devices.
 func TestDMAFunctionOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	root, up, toNIC, toGPU := at(8, 0, 0), at(8, 1, 0), at(8, 2, 0), at(8, 2, 1)

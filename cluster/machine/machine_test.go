@@ -172,7 +172,7 @@ func TestOddities(t *testing.T) {
 			Below: []v1alpha1.Below{
 				{Path: "0000:01:00.0", Redirected: 1, Devices: map[string]v1alpha1.Set{"gpu": "0"}},
 				{Path: "0000:01:00.0", Redirected: 2, Devices: map[string]v1alpha1.Set{"gpu": "1"}},
-				{Path: "0000:01:00.0", Redirected: 1, Devices: map[string]v1alpha1.Set{"vf": "0-3"}},
+				{Path: "0000:01:00.0", Devices: map[string]v1alpha1.Set{"vf": "0-3"}},
 			},
 		}},
 		Links:     []v1alpha1.Link{{A: "gpu/0", B: "gpu/2", Type: "XGMI", Hops: 1, Count: 2}},
@@ -189,6 +189,9 @@ func TestOddities(t *testing.T) {
 	}
 	if want := []int{1, 2, 0}; !slices.Equal(redirected, want) {
 		t.Errorf("redirected %v, want %v", redirected, want)
+	}
+	if got := m.Tree.Redirected(vfs[0].Address); got != 0 {
+		t.Errorf("VF without a redirect: redirected %d", got)
 	}
 	for i, want := range []topology.Level{topology.PIX, topology.PIX, topology.PXB} {
 		if got := m.Tree.Distance(gpus[i].Address, vfs[0].Address).Level; got != want {
@@ -207,7 +210,7 @@ func TestOddities(t *testing.T) {
 		{Resource: "gpu", Number: 2, Address: gpus[2].Address},
 		{Resource: "vf", Number: 0, Address: vfs[0].Address},
 	})
-	if len(again) != 1 || again[0].Path != spec.Switches[0].Path || len(again[0].Below) != 1 {
+	if len(again) != 1 || again[0].Path != spec.Switches[0].Path || len(again[0].Below) != 2 {
 		t.Errorf("again %+v", again)
 	}
 }

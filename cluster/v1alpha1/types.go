@@ -70,8 +70,8 @@ type Resource struct {
 	// Addresses are the addresses of the physical functions: of the sets in Functions, in order, or of the
 	// devices if Functions is empty. They break ties between equally good places.
 	Addresses []string `json:"addresses,omitempty"`
-	// Degraded are the physical functions, as indices in Addresses, with a PCIe link below its maximum speed or
-	// width.
+	// Degraded are the physical functions, as indices in Addresses, whose devices are chosen last: by a port,
+	// counters, or a PCIe link below its maximum.
 	Degraded Set `json:"degraded,omitempty"`
 }
 

@@ -5,7 +5,9 @@ package main
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +17,7 @@ import (
 
 func newVerify() *cobra.Command {
 	v := verify.Check{Within: topology.C2C}
+	var measured traffics
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -25,14 +28,27 @@ in /dev (NVIDIA), or from NVIDIA_VISIBLE_DEVICES. All locations are read from sy
 needs no privileges; a privileged container has the device nodes of all GPUs.
 
 If a DMA function (Data Direct) is beside the GPU, only root reads which NIC the function belongs to. Other users verify such a pair by
-the pairs file, and the output names the pair; without the file the distance is unknown (UNK), which is a failure.`,
+the pairs file, and the output names the pair; without the file the distance is unknown (UNK), which is a failure.
+
+With --traffic the command also measures the bandwidth and latency of each pair with perftest (ib_write_bw, ib_read_lat), which has
+to be in the container's image; one pair after another. Without --server and --client the traffic stays in this container: from each
+VF to itself, or with --traffic-to next from each pair to the next one. Progress is on standard error.`,
 		Example: `  tandem verify
   tandem verify --gpus 4 --vfs 4
-  tandem verify --within PHB -o json`,
+  tandem verify --within PHB -o json
+  tandem verify --traffic --traffic-min 90
+  tandem verify --traffic --server
+  tandem verify --traffic --client 10.1.2.3`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.Environment = os.Environ()
-			result, err := v.Run()
+			var err error
+			if v.Traffic, err = measured.plan(cmd); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			result, err := v.Run(ctx)
 			if err != nil {
 				return err
 			}
@@ -57,6 +73,7 @@ the pairs file, and the output names the pair; without the file the distance is 
 	complete(cmd, "within", fixed("PIX", "PXB", "C2C", "PHB", "NODE", "SYS"))
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"also fail unless the i-th VF pairs with the i-th GPU")
+	measured.register(cmd)
 	format.register(cmd)
 	return cmd
 }

@@ -59,3 +59,19 @@ func TestVerifyWithoutVPD(t *testing.T) {
 		t.Errorf("with the file: exit code %d, %s%s", code, stdout, stderr)
 	}
 }
+
+// TestVerifyOtherNIC: a NIC that has no DMA function has a known distance, the one of tandem topo.
+func TestVerifyOtherNIC(t *testing.T) {
+	p := unprivileged(t, "0002:03:00.2")
+	product := p.path("sys/bus/pci/devices/0002:03:00.0/device")
+	if err := os.Remove(product); err != nil { // the file is a link to that of the machine
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(product, []byte("0x101b\n"), 0o600); err != nil { // ConnectX-6
+		t.Fatal(err)
+	}
+	p.args = append(p.args, "--within", "NODE")
+	if code, stdout, stderr := p.verify(); code != exitOK || !strings.Contains(stdout, "NODE") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}

@@ -176,7 +176,9 @@ type Device struct {
 	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`  // PCI function; of a partition, the function of its card
 	Numa          *uint32                `protobuf:"varint,3,opt,name=numa,proto3,oneof" json:"numa,omitempty"` // NUMA node as reported to the kubelet; absent without TopologyInfo
 	Healthy       bool                   `protobuf:"varint,4,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Vram          uint64                 `protobuf:"varint,5,opt,name=vram,proto3" json:"vram,omitempty"` // bytes of the card's memory; 0 if unknown
+	Vram          uint64                 `protobuf:"varint,5,opt,name=vram,proto3" json:"vram,omitempty"`         // bytes of the card's memory; 0 if unknown
+	Degraded      bool                   `protobuf:"varint,6,opt,name=degraded,proto3" json:"degraded,omitempty"` // chosen last among equally distant devices
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`      // for being unhealthy or degraded, one line for people; may be empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +246,20 @@ func (x *Device) GetVram() uint64 {
 		return x.Vram
 	}
 	return 0
+}
+
+func (x *Device) GetDegraded() bool {
+	if x != nil {
+		return x.Degraded
+	}
+	return false
+}
+
+func (x *Device) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type Link struct {
@@ -1896,13 +1912,15 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x14\n" +
-	"\x05build\x18\x03 \x01(\tR\x05build\"\x82\x01\n" +
+	"\x05build\x18\x03 \x01(\tR\x05build\"\xb6\x01\n" +
 	"\x06Device\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x17\n" +
 	"\x04numa\x18\x03 \x01(\rH\x00R\x04numa\x88\x01\x01\x12\x18\n" +
 	"\ahealthy\x18\x04 \x01(\bR\ahealthy\x12\x12\n" +
-	"\x04vram\x18\x05 \x01(\x04R\x04vramB\a\n" +
+	"\x04vram\x18\x05 \x01(\x04R\x04vram\x12\x1a\n" +
+	"\bdegraded\x18\x06 \x01(\bR\bdegraded\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reasonB\a\n" +
 	"\x05_numa\"`\n" +
 	"\x04Link\x12\f\n" +
 	"\x01a\x18\x01 \x01(\tR\x01a\x12\f\n" +

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -43,6 +44,39 @@ type Device struct {
 	NUMA    topology.NUMANode // as reported to the kubelet: unknown if the plugin sends no TopologyInfo
 	Healthy bool
 	VRAM    uint64 // memory of the card in bytes; 0 if unknown
+
+	Degraded bool   // chosen last among equally distant devices
+	Reason   string // for being unhealthy or degraded, for people; "" if unknown, or for a good device
+}
+
+// Words for the health of a device that is not good.
+const (
+	Failed   = "failed"
+	Degraded = "degraded"
+)
+
+// Health returns [Failed], [Degraded] or, for a good device, "". An unhealthy device without a reason has not
+// failed: its plugin is away or withholds it.
+func Health(d *api.Device) string {
+	switch {
+	case d.GetReason() == "":
+		return ""
+	case !d.GetHealthy():
+		return Failed
+	case d.GetDegraded():
+		return Degraded
+	default:
+		return ""
+	}
+}
+
+// Withhold returns the device as one that nobody can get now. A reason remains only for a device that is
+// unhealthy anyway: a degraded device that is withheld has not failed.
+func (d Device) Withhold() Device {
+	if d.Healthy {
+		d.Healthy, d.Reason = false, ""
+	}
+	return d
 }
 
 // Announcement is the complete description of one resource by its plugin.
@@ -53,8 +87,11 @@ type Announcement struct {
 	Own bool // announced by a plugin of this process, which has read the PCI tree for it
 }
 
-// Placed returns the device for package placement.
-func (d Device) Placed() placement.Device { return placement.Device{ID: d.ID, Address: d.Address} }
+// Placed returns the device for package placement. The kubelet may offer an unhealthy device for a moment:
+// the device then counts as degraded.
+func (d Device) Placed() placement.Device {
+	return placement.Device{ID: d.ID, Address: d.Address, Degraded: d.Degraded || !d.Healthy}
+}
 
 // Compare orders devices by address and ID.
 func Compare(a, b Device) int {

@@ -5,6 +5,8 @@ package device
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
@@ -22,7 +24,10 @@ func Decode(m *api.Announcement) (Announcement, error) {
 		if err != nil {
 			return Announcement{}, fmt.Errorf("announce %s of %s: %w", d.GetId(), m.GetResource(), err)
 		}
-		one := Device{ID: d.GetId(), Address: address, Healthy: d.GetHealthy(), VRAM: d.GetVram()}
+		one := Device{
+			ID: d.GetId(), Address: address, Healthy: d.GetHealthy(), VRAM: d.GetVram(),
+			Degraded: d.GetDegraded(), Reason: reason(d.GetReason()),
+		}
 		if d.Numa != nil {
 			one.NUMA = topology.Node(int(d.GetNuma()))
 		}
@@ -41,6 +46,24 @@ func Decode(m *api.Announcement) (Announcement, error) {
 	return a, nil
 }
 
+// mostReason is the maximum number of bytes of a device's reason: one of Tandem's own has less than half.
+const mostReason = 256
+
+// reason returns at most mostReason bytes of a reason, all of them printable: a reason can name a netdev,
+// whose name is any bytes, and neither messages nor metrics take text that is not UTF-8.
+func reason(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	if len(text) > mostReason {
+		text = strings.ToValidUTF8(text[:mostReason], "")
+	}
+	return text
+}
+
 // Encode converts an announcement to its wire format, without the version of the sender.
 func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
 	m := &api.Announcement{Resource: resource, Kind: string(kind)}
@@ -57,7 +80,10 @@ func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
 
 // Encode converts a device to its wire format.
 func (d Device) Encode() *api.Device {
-	m := &api.Device{Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM}
+	m := &api.Device{
+		Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM,
+		Degraded: d.Degraded, Reason: reason(d.Reason),
+	}
 	if n, known := d.NUMA.Number(); known {
 		numa := uint32(n)
 		m.Numa = &numa

@@ -4,7 +4,9 @@ package device
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
@@ -17,6 +19,7 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 			{ID: "a", Address: topology.Address{Domain: 0x10000, Bus: 0xff, Device: 0x1f, Function: 7},
 				NUMA: topology.Node(0), Healthy: true},
 			{ID: "b", Address: topology.Address{Bus: 1}},
+			{ID: "c", Address: topology.Address{Bus: 2}, Healthy: true, Degraded: true, Reason: "slow"},
 		},
 		Links: []topology.Link{
 			{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4},
@@ -45,4 +48,12 @@ func FuzzAnnouncement(f *testing.F) {
 			t.Errorf("decoded %v", a)
 		}
 	})
+}
+
+// A reason that names a netdev with an odd name can be sent.
+func TestOddReason(t *testing.T) {
+	got := Device{Reason: "netdev e\xffth\x1b[2J\n0 " + strings.Repeat("ä", 200)}.Encode().GetReason()
+	if len(got) > mostReason || !strings.HasPrefix(got, "netdev e\uFFFDth?[2J?0 ä") || !utf8.ValidString(got) {
+		t.Errorf("%q", got)
+	}
 }

@@ -45,7 +45,9 @@ func shared(functions []topology.Address, often int) []placement.Device {
 	var devices []placement.Device
 	for _, address := range functions {
 		for n := range often {
-			devices = append(devices, placement.Device{ID: fmt.Sprintf("%s::%d", address, n), Address: address})
+			devices = append(devices, placement.Device{
+				ID: fmt.Sprintf("%s::%d", address, n), Address: address, Degraded: n == 1,
+			})
 		}
 	}
 	return devices

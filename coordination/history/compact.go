@@ -3,6 +3,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -14,8 +15,9 @@ import (
 // listed once per replica.
 const longRequest = 512
 
-// compactRequest is a placement.Request in which free, spare and taken devices are counted by PCI function:
-// placement distinguishes the devices of a function only by ID. Held and chosen devices keep their IDs.
+// compactRequest is a placement.Request in which free, spare and taken devices are counted by PCI function and
+// health: placement distinguishes further devices of a function only by ID. Held and chosen devices keep
+// their IDs.
 type compactRequest struct {
 	gpus, vfs compactKind
 	links     []topology.Link
@@ -35,10 +37,10 @@ type compactHalf struct {
 	others []functionCount
 }
 
-// functionCount is the number of devices of a PCI function.
+// functionCount is the number of devices of a PCI function that differ only in the ID.
 type functionCount struct {
-	address topology.Address
-	count   uint32
+	device placement.Device // without ID
+	count  uint32
 }
 
 // isLong reports whether a request lists more than longRequest devices.
@@ -91,18 +93,19 @@ func newCompactKind(halves []placement.Half, spare, taken, chosen []placement.De
 
 // counter counts devices by PCI function.
 type counter struct {
-	counted map[string]bool // device IDs, shared with the counters of other lists
-	counts  map[topology.Address]uint32
+	counted map[string]bool             // device IDs, shared with the counters of other lists
+	counts  map[placement.Device]uint32 // by device without ID
 }
 
 func newCounter(counted map[string]bool) *counter {
-	return &counter{counted, map[topology.Address]uint32{}}
+	return &counter{counted, map[placement.Device]uint32{}}
 }
 
 func (c *counter) add(d placement.Device) {
 	if !c.counted[d.ID] {
 		c.counted[d.ID] = true
-		c.counts[d.Address]++
+		d.ID = ""
+		c.counts[d]++
 	}
 }
 
@@ -116,11 +119,24 @@ func (c *counter) addAll(devices []placement.Device) []functionCount {
 // all returns the counts by address.
 func (c *counter) all() []functionCount {
 	list := make([]functionCount, 0, len(c.counts))
-	for address, count := range c.counts {
-		list = append(list, functionCount{address, count})
+	for d, count := range c.counts {
+		list = append(list, functionCount{d, count})
 	}
-	slices.SortFunc(list, func(a, b functionCount) int { return a.address.Compare(b.address) })
+	slices.SortFunc(list, func(a, b functionCount) int {
+		return cmp.Or(a.device.Address.Compare(b.device.Address), goodFirst(a.device, b.device))
+	})
 	return list
+}
+
+func goodFirst(a, b placement.Device) int {
+	switch {
+	case a.Degraded == b.Degraded:
+		return 0
+	case b.Degraded:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // expand returns a request with the same placement as the compacted request. Counted devices get made-up IDs.
@@ -136,8 +152,10 @@ func (s *compactKind) expand() (halves []placement.Half, spare, taken []placemen
 	devices := func(all []functionCount) (list []placement.Device) {
 		for _, f := range all {
 			for range f.count {
-				n++ // the NUL below distinguishes the ID from device IDs
-				list = append(list, placement.Device{ID: "\x00" + strconv.Itoa(n), Address: f.address})
+				n++
+				d := f.device
+				d.ID = "\x00" + strconv.Itoa(n) // NUL distinguishes the ID from device IDs
+				list = append(list, d)
 			}
 		}
 		return list

@@ -67,7 +67,7 @@ func (s Set) Announce(
 	all := slices.Clone(a.Devices)
 	if before != nil {
 		for _, d := range before.ordered {
-			if d.Healthy = false; !announced[d.ID] && held(d.ID) && len(all) < MaxDevices {
+			if d.Healthy, d.Reason = false, ""; !announced[d.ID] && held(d.ID) && len(all) < MaxDevices {
 				all = append(all, d)
 			}
 		}
@@ -86,7 +86,7 @@ func (s Set) withdraw(name string) Set {
 		}
 		devices := slices.Clone(r.ordered)
 		for i := range devices {
-			devices[i].Healthy = false
+			devices[i].Healthy, devices[i].Reason = false, ""
 		}
 		gone := New(r.Name, r.Kind, devices)
 		gone.Links = r.Links

@@ -61,7 +61,7 @@ func (n *node) verified(edits specs.ContainerEdits, gpus, vfs int) {
 	for _, mount := range edits.Mounts {
 		check.PairsFile = mount.HostPath
 	}
-	result, err := check.Run()
+	result, err := check.Run(n.t.Context())
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -50,14 +50,6 @@ type VF struct {
 	Held         string // as of a GPU
 }
 
-// Function returns the PF of a VF, or the function itself if it is not a VF.
-func (v VF) Function() topology.Address {
-	if v.PF != (topology.Address{}) {
-		return v.PF
-	}
-	return v.Address
-}
-
 // Sources are the inputs of New.
 type Sources struct {
 	Sys   fs.FS // sysfs, for the names of RDMA devices

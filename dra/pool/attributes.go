@@ -3,6 +3,8 @@
 package pool
 
 import (
+	"strings"
+
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -28,6 +30,7 @@ const (
 	AttributeVFIndex    resourceapi.QualifiedName = "vfIndex"    // its index among the VFs of its PF
 	AttributeRDMA       resourceapi.QualifiedName = "rdmaDevice" // "mlx5_5"
 	AttributeVFResource resourceapi.QualifiedName = "vfResource" // resource of a pair's VF
+	AttributeDegraded   resourceapi.QualifiedName = "degraded"   // the reason; absent from a good device
 	CapacityMemory      resourceapi.QualifiedName = "memory"     // memory of a whole GPU, in bytes
 )
 
@@ -90,7 +93,23 @@ func (b *builder) attributes(i *item) attributes {
 		addVF(a, vf)
 	}
 	b.addMultus(a, i, vf)
+	a.text(AttributeDegraded, label(degraded(i)))
 	return a
+}
+
+// degraded returns the reason for the first degraded part of a device; "" if no part is degraded.
+func degraded(i *item) string {
+	for _, gpu := range i.gpus {
+		if gpu.Degraded {
+			return gpu.Reason
+		}
+	}
+	for _, vf := range i.vfs {
+		if vf.Degraded != "" {
+			return vf.Degraded
+		}
+	}
+	return ""
 }
 
 // addPlace adds the location of a function.
@@ -187,7 +206,7 @@ func taints(i *item, inUse string) (taints []resourceapi.DeviceTaint) {
 	unhealthy, held := "", ""
 	for _, gpu := range i.gpus {
 		if !gpu.Healthy && unhealthy == "" {
-			unhealthy = gpuCounter(gpu)
+			unhealthy = strings.TrimSpace(gpuCounter(gpu) + " " + gpu.Reason)
 		}
 		if held == "" {
 			held = gpu.Held

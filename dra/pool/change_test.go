@@ -5,6 +5,7 @@ package pool_test
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,6 +81,42 @@ func TestTaints(t *testing.T) {
 	}
 	if len(left) != len(published(p))-5 || len(without.Notes) != 1 {
 		t.Errorf("%d of %d devices are left; the notes are %q", len(left), len(published(p)), without.Notes)
+	}
+}
+
+// A degraded pair names the reason and is the last of its slice; only that slice changes.
+func TestDegraded(t *testing.T) {
+	t.Parallel()
+	machine := load(t, "oci-mi300x-derived", 2)
+	good := pool.Build(machine, sharing)
+	machine.GPUs, machine.VFs = slices.Clone(machine.GPUs), slices.Clone(machine.VFs)
+	machine.VFs[0].Degraded = "symbol_error increased by more than 100 in 10s"
+	machine.VFs[1].Degraded = machine.VFs[0].Degraded // 0000:0c:00.2, of the same PF
+	p := pool.Build(machine, sharing)
+	value := device(t, p, "pair-11-00-0").Attributes[pool.AttributeDegraded].StringValue
+	if *value != "symbol_error-increased-by-more-than-100-in-10s" {
+		t.Errorf("the pair is degraded by %q", *value)
+	}
+	if _, has := device(t, p, "pair-2f-00-0").Attributes[pool.AttributeDegraded]; has {
+		t.Error("a good pair is degraded")
+	}
+	changed := 0
+	for i, s := range p.Slices {
+		if !cmp.Equal(s, good.Slices[i]) {
+			changed++
+		}
+		pairs := []string{}
+		for _, d := range s.Devices {
+			if strings.HasPrefix(d.Name, "pair-") {
+				pairs = append(pairs, d.Name)
+			}
+		}
+		if at := slices.Index(pairs, "pair-11-00-0"); at >= 0 && at != len(pairs)-1 {
+			t.Errorf("pairs %v", pairs)
+		}
+	}
+	if changed != 1 {
+		t.Errorf("%d slices change", changed)
 	}
 }
 

@@ -92,8 +92,11 @@ func cut(units [][]item) (all [][]item) {
 	if len(last) > 0 {
 		all = append(all, last)
 	}
-	for _, items := range all {
-		slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
+	isDegraded := func(i item) int { return min(len(degraded(&i)), 1) }
+	for _, items := range all { // the scheduler takes the first device that fits
+		slices.SortStableFunc(items, func(a, b item) int {
+			return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(isDegraded(a), isDegraded(b)))
+		})
 	}
 	return all
 }

@@ -9,10 +9,12 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -87,5 +89,21 @@ type Device struct {
 	Index   string // the vendor's number, "0" or, of a part, "0:1"; empty if containers do not get one
 	VRAM    uint64 // bytes of its card's memory; 0 for unknown
 	Healthy bool
-	Gone    bool // found before, but no longer; set by GPUs only, see maxGone
+	// Degraded devices are chosen last among equally distant ones.
+	Degraded bool
+	Reason   string // for being unhealthy or degraded, for people; "" if the vendor's library has none
+	Gone     bool   // found before, but no longer; set by GPUs only, see maxGone
+}
+
+// Fail makes the device unhealthy; of several reasons the first one counts.
+func (d *Device) Fail(reason string) {
+	d.Healthy, d.Reason = false, cmp.Or(d.Reason, reason)
+}
+
+// Announced returns the device for the coordination.
+func (d Device) Announced() device.Device {
+	return device.Device{
+		ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM,
+		Degraded: d.Degraded, Reason: d.Reason,
+	}
 }

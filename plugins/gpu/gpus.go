@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -23,11 +25,13 @@ import (
 type GPUs struct {
 	backend Backend
 	pulse   time.Duration
+	health  *health.Monitor
 	log     *slog.Logger
 
-	complaint string   // the last error of a pulse, so that an error is logged once
-	notes     []string // likewise
-	behind    bool     // the links could not be read when GPUs changed last: they are read at the next look
+	found     Inventory // by the last discovery without an error
+	complaint string    // the last error of a pulse, so that an error is logged once
+	notes     []string  // likewise
+	behind    bool      // the links could not be read when GPUs changed last: they are read at the next look
 
 	mu        sync.Mutex
 	resources map[string][]Device // sorted by ID: devices of the last discovery, and those that went last
@@ -46,29 +50,61 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	if err != nil {
 		return nil, err
 	}
-	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links}
+	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, found: found}
 	g.resources, _ = merge(nil, found)
 	g.report(found.Notes)
 	return g, nil
 }
 
+// Heed makes the monitor judge the GPUs; to be called before Run.
+func (g *GPUs) Heed(monitor *health.Monitor) {
+	g.health = monitor
+	g.judged(g.found.Resources) // to be watched
+	monitor.Look()
+	g.rejudge()
+}
+
+// judged returns devices with the health of their cards, and has these cards watched, and those of the
+// devices that are gone: they may come back.
+func (g *GPUs) judged(resources map[string][]Device) map[string][]Device {
+	cards := map[topology.Address]bool{}
+	for _, devices := range g.resources { // only this goroutine changes them
+		for _, d := range devices {
+			cards[d.Card] = true
+		}
+	}
+	judged := make(map[string][]Device, len(resources))
+	for name, devices := range resources {
+		judged[name] = slices.Clone(devices)
+		for i := range devices {
+			d := &judged[name][i]
+			cards[d.Card] = true
+			switch verdict := g.health.Verdict(d.Card); verdict.State {
+			case health.Failed:
+				d.Fail(verdict.Reason)
+			case health.Degraded:
+				d.Degraded, d.Reason = true, cmp.Or(d.Reason, verdict.Reason)
+			}
+		}
+	}
+	g.health.Watch(cards)
+	return judged
+}
+
 // Run repeats the discovery on every pulse, and on notifications of a Watcher, until ctx is done.
 func (g *GPUs) Run(ctx context.Context) error {
-	watcher, ok := g.backend.(Watcher)
-	if !ok {
-		g.rediscover(ctx, nil)
-		return nil
-	}
 	due := make(chan struct{}, 1)
+	look := func() {
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+	}
 	work, working := errgroup.WithContext(ctx)
-	work.Go(func() error {
-		return watcher.Watch(working, func() {
-			select {
-			case due <- struct{}{}:
-			default:
-			}
-		})
-	})
+	if watcher, ok := g.backend.(Watcher); ok {
+		work.Go(func() error { return watcher.Watch(working, look) })
+	}
+	work.Go(func() error { return g.health.Run(working, look) })
 	work.Go(func() error {
 		g.rediscover(working, due)
 		return nil
@@ -94,14 +130,17 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 	}
 }
 
-// refresh repeats the discovery. If it fails, all devices stay unchanged, as their removal would not help
-// pods that hold devices.
+// refresh repeats the discovery. If it fails, no device is removed, as that would not help pods that hold
+// devices; the health of the cards counts.
 func (g *GPUs) refresh() {
 	found, err := g.backend.Discover()
 	if err != nil {
 		g.complain("GPUs not read; using the last known GPUs", err)
+		g.rejudge()
 		return
 	}
+	g.found = found
+	found.Resources = g.judged(found.Resources)
 	g.report(found.Notes)
 	g.mu.Lock()
 	merged, differences := merge(g.resources, found)
@@ -121,6 +160,23 @@ func (g *GPUs) refresh() {
 	if g.behind && len(differences) == 0 {
 		return
 	}
+	g.take(merged, differences, links)
+}
+
+// rejudge gives the devices of the last discovery the health that their cards have now.
+func (g *GPUs) rejudge() {
+	found := g.found
+	found.Resources = g.judged(found.Resources)
+	g.mu.Lock()
+	merged, differences := merge(g.resources, found)
+	links := g.links
+	g.mu.Unlock()
+	if len(differences) > 0 {
+		g.take(merged, differences, links)
+	}
+}
+
+func (g *GPUs) take(merged map[string][]Device, differences []change, links []topology.Link) {
 	for _, c := range differences {
 		g.log.Warn("GPU changed", "resource", c.resource, "device", c.device, "change", c.what)
 	}
@@ -189,7 +245,7 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 	for resource := range merged {
 		before := byID(known[resource])
 		now := deviceplugin.Keep(before, withKnownMemory(before, found[resource]), func(d Device) Device {
-			d.Healthy, d.Gone = false, d.Gone || !inventory.hides(d)
+			d.Healthy, d.Gone, d.Reason = false, d.Gone || !inventory.hides(d), "not found"
 			return d
 		})
 		isOld := func(id string, d Device) bool { return d.Gone && before[id].Gone }
@@ -228,7 +284,11 @@ func difference(before map[string]Device, now Device) string {
 	case !known:
 		return "appeared"
 	case was.Healthy && !now.Healthy:
-		return "unhealthy"
+		return strings.TrimSuffix("unhealthy: "+now.Reason, ": ")
+	case !was.Degraded && now.Degraded && now.Healthy:
+		return "degraded, chosen last: " + now.Reason
+	case was.Degraded && !now.Degraded && now.Healthy:
+		return "good again"
 	case !was.Healthy && now.Healthy:
 		return "healthy again"
 	case !was.Gone && now.Gone:

@@ -41,10 +41,12 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 			if d.Gone {
 				continue // the kubelet's list keeps the device as long as needed
 			}
-			healthy := d.Healthy && !withheld.Has(d.ID)
-			announcement.Devices = append(announcement.Devices,
-				device.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: healthy, VRAM: d.VRAM})
-			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: healthy, Nodes: d.NUMA.Numbers()})
+			one := d.Announced()
+			if withheld.Has(d.ID) {
+				one = one.Withhold()
+			}
+			announcement.Devices = append(announcement.Devices, one)
+			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: one.Healthy, Nodes: d.NUMA.Numbers()})
 		}
 		p.member.Publish(announcement)
 		p.member.AwaitTaken(ctx)

@@ -3,6 +3,7 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -101,11 +102,22 @@ func list(pool pools.Pool, withheld coordination.Holders) (
 		if d.Missing() {
 			continue
 		}
-		healthy := d.Fault == "" && !withheld.Has(d.ID)
-		announced = append(announced, device.Device{ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: healthy})
-		listed = append(listed, deviceplugin.Device{ID: d.ID, Healthy: healthy, Nodes: d.NUMA.Numbers()})
+		one := Announced(d)
+		if withheld.Has(d.ID) {
+			one = one.Withhold()
+		}
+		announced = append(announced, one)
+		listed = append(listed, deviceplugin.Device{ID: d.ID, Healthy: one.Healthy, Nodes: d.NUMA.Numbers()})
 	}
 	return announced, listed
+}
+
+// Announced returns a device for the coordination.
+func Announced(d pools.Device) device.Device {
+	return device.Device{
+		ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: d.Fault == "",
+		Degraded: d.Degraded != "", Reason: cmp.Or(d.Fault, d.Degraded),
+	}
 }
 
 // Prefer asks the coordinator.

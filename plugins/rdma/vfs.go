@@ -4,6 +4,7 @@ package rdma
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -28,12 +30,14 @@ type VFs struct {
 	log    *slog.Logger
 	events Events
 	look   chan struct{} // holds a token if the machine may have changed
+	health *health.Monitor
 
 	memory  *memory
 	needed  map[topology.Address]bool // functions that have carried the node's own network since the start
 	written []byte                    // the current content of the memory file
 
 	mu       sync.Mutex
+	found    []pools.Pool // by the last scan without an error
 	warnings []string
 	names    []string
 	pools    map[string]pools.Pool
@@ -105,6 +109,14 @@ func (v *VFs) explain() {
 	}
 }
 
+// Heed makes the monitor judge the devices; to be called before Run.
+func (v *VFs) Heed(monitor *health.Monitor) {
+	v.health = monitor
+	monitor.Watch(watchedBy(v.found))
+	monitor.Look()
+	v.take(v.found, v.warnings)
+}
+
 // Names returns the resource names in the order of the configuration, including those of empty pools.
 func (v *VFs) Names() []string { return slices.Clone(v.names) }
 
@@ -164,6 +176,15 @@ func (v *VFs) scan() error {
 	return nil
 }
 
+// rescan scans. Without a result the last known devices get their health of now: nothing else would tell of a
+// port that has failed.
+func (v *VFs) rescan() {
+	if err := v.scan(); err != nil {
+		v.log.Warn("devices not read; using the last known devices", "error", err)
+		v.take(v.found, v.warnings)
+	}
+}
+
 // take stores the result of a scan.
 func (v *VFs) take(found []pools.Pool, warnings []string) {
 	v.mu.Lock()
@@ -173,10 +194,10 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 			v.log.Warn("note on the configuration", "file", v.config.File, "note", warning)
 		}
 	}
-	v.names, v.warnings = nil, warnings
+	v.names, v.warnings, v.found = nil, warnings, found
 	changed := false
 	for _, pool := range found {
-		pool.Devices = v.keep(pool)
+		pool.Devices = v.judged(v.keep(pool))
 		if pool.Decision != v.pools[pool.Name].Decision {
 			v.log.Info("NUMA hints", "resource", pool.Name, "decision", pool.Decision)
 		}
@@ -187,6 +208,7 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 		v.pools[pool.Name] = pool
 		v.memory.remember(pool)
 	}
+	v.health.Watch(watchedBy(slices.Collect(maps.Values(v.pools)))) // gone ones too: they may come back
 	v.looked.Raise()
 	if changed {
 		v.changed.Raise()
@@ -216,6 +238,35 @@ func (v *VFs) keep(pool pools.Pool) []pools.Device {
 	return slices.SortedFunc(maps.Values(all), pools.Device.Compare)
 }
 
+// watchedBy returns the functions of the devices of pools, none of them a GPU.
+func watchedBy(found []pools.Pool) map[topology.Address]bool {
+	list := map[topology.Address]bool{}
+	for _, pool := range found {
+		for _, d := range pool.Devices {
+			list[d.Function()] = false
+		}
+	}
+	return list
+}
+
+// judged returns the devices with the health of their functions. A fault that the configuration looks for
+// takes precedence: a device with a fault is not degraded as well.
+func (v *VFs) judged(devices []pools.Device) []pools.Device {
+	for i := range devices {
+		d := &devices[i]
+		switch verdict := v.health.Verdict(d.Function()); verdict.State {
+		case health.Failed:
+			d.Fault = cmp.Or(d.Fault, verdict.Reason)
+		case health.Degraded:
+			d.Degraded = verdict.Reason
+		}
+		if d.Fault != "" {
+			d.Degraded = ""
+		}
+	}
+	return devices
+}
+
 // report logs the changes of a pool.
 func (v *VFs) report(pool pools.Pool) bool {
 	before := map[string]pools.Device{}
@@ -223,15 +274,17 @@ func (v *VFs) report(pool pools.Pool) bool {
 		before[d.ID] = d
 	}
 	var appeared, recovered []string
-	faults := map[string][]string{}
+	faults, degraded := map[string][]string{}, map[string][]string{}
 	for _, d := range pool.Devices {
 		was, known := before[d.ID]
 		switch {
 		case d.Fault != "" && (!known || was.Fault != d.Fault):
 			faults[d.Fault] = append(faults[d.Fault], d.Name())
+		case d.Degraded != "" && (!known || was.Degraded != d.Degraded):
+			degraded[d.Degraded] = append(degraded[d.Degraded], d.Name())
 		case !known:
 			appeared = append(appeared, d.ID)
-		case was.Fault != d.Fault:
+		case was.Fault != d.Fault || was.Degraded != d.Degraded:
 			recovered = append(recovered, d.Name())
 		case !was.Same(d):
 			appeared = append(appeared, d.ID)
@@ -247,7 +300,10 @@ func (v *VFs) report(pool pools.Pool) bool {
 	for fault, ids := range faults {
 		log.Warn("unhealthy", "cause", fault, "devices", slices.Compact(ids))
 	}
-	return len(appeared)+len(recovered)+len(faults) > 0
+	for cause, ids := range degraded {
+		log.Warn("degraded: chosen last", "cause", cause, "devices", slices.Compact(ids))
+	}
+	return len(appeared)+len(recovered)+len(faults)+len(degraded) > 0
 }
 
 // isThere reports whether the memory file exists: somebody may have emptied the run directory.

@@ -39,6 +39,7 @@ func (v *VFs) Run(ctx context.Context) error {
 		g.Go(func() error { v.listen(ctx, deaf); return nil })
 	}
 	g.Go(func() error { v.keepLooking(ctx, deaf); return nil })
+	g.Go(func() error { return v.health.Run(ctx, v.Look) })
 	return g.Wait()
 }
 
@@ -83,9 +84,7 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 		case <-ctx.Done():
 			return
 		}
-		if err := v.scan(); err != nil {
-			v.log.Warn("devices not read; using the last known devices", "error", err)
-		}
+		v.rescan()
 	}
 }
 

@@ -95,6 +95,7 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 		if err != nil {
 			return nil, err
 		}
+		found.Heed(p.node.hardware.Monitor())
 		plugin, beside = gpu.NewPlugin(resource, found, member, p.log), found.Run
 	} else {
 		n := p.node
@@ -102,6 +103,7 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 		if err != nil {
 			return nil, err
 		}
+		found.Heed(n.hardware.Monitor())
 		host := grants.Host{
 			Sys: p.node.hardware, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
 			DevinfoDir: filepath.Join(p.node.dir, "devinfo"), PairsDir: filepath.Join(p.node.runDir(), "pairs"),

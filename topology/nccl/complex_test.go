@@ -24,6 +24,32 @@ func TestComplexesInFile(t *testing.T) {
 	}
 }
 
+// TestOneFunctionOfTwo: a file has one place for a NIC, also if one of its PFs alone has a DMA function.
+func TestOneFunctionOfTwo(t *testing.T) {
+	t.Parallel()
+	gpu, nic := topology.Address{Domain: 8, Bus: 6}, topology.Address{Bus: 3}
+	other := topology.Address{Bus: 3, Function: 1}
+	tree := dmaTree()
+	functions, places := []*topology.Device{}, []topology.Place{}
+	for d := range tree.Devices() {
+		functions = append(functions, d)
+		places = append(places, topology.Place{RootComplex: d.RootComplex(), Bridges: d.Bridges(), NUMA: d.NUMA})
+	}
+	d, _ := tree.Device(nic)
+	functions = append(functions, &topology.Device{
+		Address: other, Class: d.Class, Vendor: d.Vendor, Product: d.Product, V3: "b",
+	})
+	places = append(places, topology.Place{RootComplex: d.RootComplex(), Bridges: d.Bridges(), NUMA: d.NUMA})
+	tree = topology.Assemble(functions, places, []int{0, 1})
+	if got := tree.Distance(gpu, other).Level; got != topology.NODE {
+		t.Fatalf("PF without a DMA function: %s", got)
+	}
+	text := written(t, tree, gpu, nic, other)
+	if got := apply(t, text, tree).Distance(gpu, nic).Level; got != topology.PIX {
+		t.Errorf("%s:\n%s", got, text)
+	}
+}
+
 func at(domain uint32, bus, device uint8) topology.Address {
 	return topology.Address{Domain: domain, Bus: bus, Device: device}
 }

@@ -50,7 +50,7 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 		if address.Domain > 0xffff {
 			return fmt.Errorf("write topology file: NCCL reads four digits of the domain, %s has more", address)
 		}
-		list := s.below(t, address)
+		list := s.below(t, leading(t, d))
 		add(list, newPCI(d, address))
 		if d.IsNIC() {
 			if pf, ok := t.Device(mergedAddress(address)); ok {
@@ -76,6 +76,16 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 func mergedAddress(a topology.Address) topology.Address {
 	a.Device, a.Function = 0, 0
 	return a
+}
+
+// leading returns the function whose place a function has in a file: for a NIC the first function of its card,
+// because NCCL has a single place for all.
+func leading(t *topology.Tree, d *topology.Device) topology.Address {
+	first, ok := t.Device(d.Function().Slot())
+	if ok && d.IsNIC() && first.IsNIC() {
+		return first.Address
+	}
+	return d.Address
 }
 
 // below returns the list of elements to which a function belongs, and adds its <cpu> and bridges.

@@ -43,9 +43,17 @@ func (b *treeBuilder) addGPU(gpus *side, i int) {
 	}
 	if t.Most > 0 {
 		see(&s.card.Place, address)
+		s.card.Degraded = s.card.Degraded || gpus.devices[i].Degraded || b.narrow(function)
 		s.card.Pools = b.pooled(s.card.Pools, gpus, i, resource, t)
 	}
 	s.card.GPUs.Add(t)
+}
+
+// narrow reports whether the PCIe link of a GPU has fewer lanes than it could have. The speed does not count,
+// because a GPU lowers the speed while idle.
+func (b *treeBuilder) narrow(gpu topology.Address) bool {
+	d, ok := b.tree.Device(gpu)
+	return ok && d.PCIe.Narrow()
 }
 
 // pooled adds the i-th device to the pool of its resource.
@@ -94,10 +102,11 @@ func (b *treeBuilder) addVF(vfs *side, i int) {
 		}
 		*s.pf = port{PF: solver.PF{NIC: slot.nic}, address: function, group: s.group}
 		if d, ok := b.tree.Device(function); ok && d.PCIe.Degraded() {
-			s.pf.Load++
+			s.pf.Degraded = true
 		}
 		b.pfs = append(b.pfs, s.pf)
 	}
+	s.pf.Degraded = s.pf.Degraded || vfs.devices[i].Degraded
 	s.pf.Held += t.Held
 	s.pf.Most++
 	s.pf.Pools = b.pooled(s.pf.Pools, vfs, i, resource, t)

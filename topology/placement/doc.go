@@ -17,31 +17,33 @@
 //     the request forwards upstream traffic to the host bridge (ACS; [topology.Tree.Redirected]): its pairs
 //     are PIX, but slower than those of other switches. All pairs of a switch count alike, also if some NICs
 //     send translated requests (ATS), which take no detour; the reason of a choice counts single pairs.
-//  2. Pairs left. The number of possible same-switch pairs among the remaining free devices is maximal: the
+//  2. Good devices. As few devices as possible are degraded: by their state (Device.Degraded), a PF by a
+//     PCIe link below its maximum, a GPU by a link with fewer lanes than its maximum.
+//  3. Pairs left. The number of possible same-switch pairs among the remaining free devices is maximal: the
 //     sum over all switches (for devices without a switch, C2C complexes and root complexes) of
 //     min(free GPUs, free VFs). A GPU-only request therefore takes GPUs whose switch has no free VF. Free
 //     devices that the request may not choose from (Spare) count as well.
-//  3. Pairs later, when other containers (Taken) have ended. The sum over all switches of min(free GPUs, all
+//  4. Pairs later, when other containers (Taken) have ended. The sum over all switches of min(free GPUs, all
 //     VFs), min(all GPUs, free VFs) and min(GPUs, VFs), without the devices of this container, is maximal. A
 //     container without VFs therefore takes neither the last GPU of a switch nor a GPU that leaves a VF
 //     without a partner for the container's lifetime, if it can take another. This gives more pairs in the
 //     long run than the best single step.
-//  4. GPU to GPU. Links come first: the sum over all pairs of the chosen GPUs of 0 on one card; over a direct
+//  5. GPU to GPU. Links come first: the sum over all pairs of the chosen GPUs of 0 on one card; over a direct
 //     link 100 for each hop (at most 9) less one for each parallel link; without a link 1000. A missing link
 //     is therefore worse than any link. PCI Express comes second, in the same way: 100 for each level of the
 //     ladder beyond PIX, less one for each shared bridge between PIX and PHB. GPUs with equal links are
 //     therefore taken from one switch, root complex or NUMA node.
-//  5. Separate PFs. The number of pairs of the request's VFs that share a PF is minimal, then the number of
+//  6. Separate PFs. The number of pairs of the request's VFs that share a PF is minimal, then the number of
 //     those that share a NIC: the ports of a NIC share its PCIe link.
-//  6. Whole GPUs. Places stay whole for requests that need whole places: the sum of (free partitions)² over
+//  7. Whole GPUs. Places stay whole for requests that need whole places: the sum of (free partitions)² over
 //     cards, then of (free GPUs)² over switches, then over NUMA nodes is maximal.
-//  7. Spread VFs. Each VF costs the number of VFs of its PF that other containers hold; a degraded link
-//     counts as one more. Then the sum of (free VFs)² over switches is minimal: VFs are taken from switches
-//     with most free VFs, so that no switch runs out of VFs while its GPUs are in use.
-//  8. The lowest place. From the root of the tree down, level by level, as few devices as possible are taken
+//  8. Spread VFs. Each VF costs the number of VFs of its PF that other containers hold. Then the sum of
+//     (free VFs)² over switches is minimal: VFs are taken from switches with most free VFs, so that no switch
+//     runs out of VFs while its GPUs are in use.
+//  9. The lowest place. From the root of the tree down, level by level, as few devices as possible are taken
 //     from the places with the highest addresses: fewer GPUs, then fewer VFs, then fewer of the resource with
 //     the lowest device, then of the next. On one card the lowest devices are taken.
-//  9. VF index. If VFs come from several PFs, the index (virtfn0, virtfn1 …) that occurs on most of them is
+//  10. VF index. If VFs come from several PFs, the index (virtfn0, virtfn1 …) that occurs on most of them is
 //     on as many as possible, then that index is the lowest, then the same for the index on the next most
 //     PFs, including held VFs. Rails and planes that are built by VF index therefore stay together (NCCL
 //     issue 2244), without any cost: the number of VFs of each PF is already decided.
@@ -59,11 +61,11 @@
 //	GPU 0000:2f:00.0   PF 0000:2a:00.0   VF  0000:2a:00.2
 //	GPU 0000:46:00.0   PF 0000:41:00.0   -
 //
-//	1 GPU            0000:46, the only GPU without loss of a pair (2), although 0000:11 is lower (8)
+//	1 GPU            0000:46, the only GPU without loss of a pair (3), although 0000:11 is lower (9)
 //	1 GPU  + 1 VF    0000:11 with 0000:0c:00.1: PIX, as 0000:2f with 0000:2a:00.2 would be (1), on a PF
-//	                 with less load (7)
+//	                 with less load (8)
 //	2 GPUs + 2 VFs   0000:11 and 0000:2f, each with a VF of its switch: two VFs of 0000:0c would leave one GPU
-//	                 without a VF. The VF is 0000:0c:00.2, because 0000:2a has no 00.1 (9)
+//	                 without a VF. The VF is 0000:0c:00.2, because 0000:2a has no 00.1 (10)
 //	2 GPUs + 3 VFs   the same GPUs: 0000:11 is paired with both VFs of 0000:0c, and all three pairs are PIX
 //	3 GPUs + 3 VFs   two pairs are PIX; 0000:46 gets the other VF of 0000:0c, across root complexes (NODE)
 //

@@ -27,6 +27,7 @@ type verdict struct {
 	levels  [topology.Levels]int
 	detour  int // pairs that a switch sends up to the host bridge
 	bridges int
+	ill     int // degraded devices taken
 	left    int // same-switch pairs that can still be made
 	later   int // what is left for when other containers are gone
 	links   int
@@ -45,6 +46,7 @@ func (a verdict) compare(b verdict) int {
 		}
 	}
 	return cmp.Or(cmp.Compare(a.detour, b.detour), cmp.Compare(a.bridges, b.bridges),
+		cmp.Compare(a.ill, b.ill),
 		cmp.Compare(b.left, a.left), cmp.Compare(b.later, a.later), cmp.Compare(a.links, b.links),
 		cmp.Compare(a.pcie, b.pcie), cmp.Compare(a.shared, b.shared), cmp.Compare(a.cards, b.cards),
 		slices.Compare(b.whole[:], a.whole[:]),
@@ -129,11 +131,14 @@ func (o *oracle) judgeSets(gpus, vfs []Device) verdict {
 				v.load++
 			}
 		}
-		if f, ok := o.tree.Device(pf); ok && f.PCIe.Degraded() {
-			v.load++
+		if f, ok := o.tree.Device(pf); ok && f.PCIe.Degraded() || o.degraded(d) {
+			v.ill++
 		}
 	}
 	for i := range gpus {
+		if f, ok := o.tree.Device(gpus[i].Address); ok && f.PCIe.Width < f.PCIe.MaxWidth || o.degraded(gpus[i]) {
+			v.ill++
+		}
 		for j := range i {
 			links, pcie := o.near(gpus[i], gpus[j])
 			v.links += links
@@ -142,6 +147,12 @@ func (o *oracle) judgeSets(gpus, vfs []Device) verdict {
 	}
 	o.left(gpus, vfs, &v)
 	return v
+}
+
+// degraded tells whether a device of the same function that may be chosen is said to be degraded.
+func (o *oracle) degraded(d Device) bool {
+	of := func(e Device) bool { return e.Degraded && o.function(e) == o.function(d) }
+	return slices.ContainsFunc(slices.Concat(allOf(o.r.GPUs, nil, nil), allOf(o.r.VFs, nil, nil)), of)
 }
 
 func (o *oracle) function(d Device) topology.Address {

@@ -13,6 +13,9 @@ import (
 type Device struct {
 	ID      string           // the kubelet's device ID
 	Address topology.Address // its PCI function; for a partition, the function of its card
+	// works, but worse than it should: chosen last among equally distant devices. A PF whose link is below its
+	// maximum, and a card with fewer lanes than its maximum, are degraded in any case
+	Degraded bool `json:",omitempty"`
 }
 
 // Half is the request for one resource: GPUs, partitions of one type, or the VFs of one pool.

@@ -3,6 +3,8 @@
 package placement
 
 import (
+	"slices"
+
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
@@ -130,6 +132,32 @@ func (p *places) pfsTaken() int {
 		}
 	}
 	return n
+}
+
+// degraded returns the degraded functions with devices that may be chosen: those of which further devices are
+// marked, and those without any. Both ascend.
+func (p *places) degraded() (taken, passed []topology.Address) {
+	add := func(f topology.Address, of, held, most int) {
+		switch {
+		case of > held:
+			taken = append(taken, f)
+		case most > held:
+			passed = append(passed, f)
+		}
+	}
+	for _, f := range p.pfs {
+		if f.Degraded {
+			add(f.address, f.Taken, f.Held, f.Most)
+		}
+	}
+	for _, card := range p.all {
+		if card.Kind == solver.Card && card.Degraded {
+			add(card.First, card.Chosen.GPUs, card.GPUs.Held, card.GPUs.Most)
+		}
+	}
+	slices.SortFunc(taken, topology.Address.Compare)
+	slices.SortFunc(passed, topology.Address.Compare)
+	return taken, passed
 }
 
 // switchesTaken returns the number of switches with taken GPUs.

@@ -9,7 +9,7 @@ import (
 
 // rails selects the VFs of PFs, for a decided number of VFs per PF: VFs of one index on many PFs, as NCCL
 // expects of rails and planes. Greedily, the index available on most PFs is selected on all of these, the
-// lowest index of equals first. With held VFs included, the result is the best by criterion 9 of the package.
+// lowest index of equals first. With held VFs included, the result is the best by criterion 10.
 type rails struct {
 	pools  []railPool
 	counts []int32 // by index: number of PFs that can give it

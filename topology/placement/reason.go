@@ -30,9 +30,33 @@ func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 	default:
 		text = count(s.VFs, "VF") + " on " + count(p.pfsTaken(), "PF")
 	}
-	text += "; " + count(c.Left, "same-switch pair") + " left"
+	text += degradedText(p) + "; " + count(c.Left, "same-switch pair") + " left"
 	if !c.Optimal {
 		text += "; too large to prove it the best"
+	}
+	return text
+}
+
+// mostNamed is the maximum number of functions that a reason names.
+const mostNamed = 4
+
+// degradedText names the degraded functions that were chosen nevertheless, and those that were not.
+func degradedText(p *places) string {
+	taken, passed := p.degraded()
+	return namesText("chosen although degraded", taken) + namesText("degraded and not chosen", passed)
+}
+
+func namesText(what string, functions []topology.Address) string {
+	if len(functions) == 0 {
+		return ""
+	}
+	var names strings.Builder
+	for _, a := range functions[:min(len(functions), mostNamed)] {
+		names.WriteString(" " + a.String())
+	}
+	text := "; " + what + ":" + names.String()
+	if more := len(functions) - mostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }

@@ -50,19 +50,22 @@ func TestRedirect(t *testing.T) {
 	}{
 		{name: "the highest address rather than the redirect or the degraded link", gpus: w.gpus, vfs: w.vfs,
 			n: 1, m: 1,
-			want: "GPU 2-VF 2.0 PIX. 1 pair: 1 PIX; VFs on 1 PF; 2 same-switch pairs left"},
+			want: "GPU 2-VF 2.0 PIX. 1 pair: 1 PIX; VFs on 1 PF; " +
+				"degraded and not chosen: 0000:25:00.0; 2 same-switch pairs left"},
 		{name: "the degraded link rather than the redirect", gpus: w.gpus, vfs: w.vfs, n: 2, m: 2,
-			want: "GPU 1-VF 1.0 PIX, GPU 2-VF 2.0 PIX. 2 pairs: 2 PIX; VFs on 2 PFs; 1 same-switch pair left"},
+			want: "GPU 1-VF 1.0 PIX, GPU 2-VF 2.0 PIX. 2 pairs: 2 PIX; VFs on 2 PFs; " +
+				"chosen although degraded: 0000:25:00.0; 1 same-switch pair left"},
 		{name: "a detour is said", gpus: w.gpus, vfs: w.vfs, n: 3, m: 3,
 			want: "GPU 0-VF 0.0 PIX, GPU 1-VF 1.0 PIX, GPU 2-VF 2.0 PIX. 3 pairs: 3 PIX, 1 of them by way of the " +
-				"host bridge (ACS); VFs on 3 PFs; 0 same-switch pairs left"},
+				"host bridge (ACS); VFs on 3 PFs; chosen although degraded: 0000:25:00.0; " +
+				"0 same-switch pairs left"},
 		{name: "the redirect rather than a GPU of another switch", gpus: w.gpus, vfs: w.vfs[:2], n: 1, m: 1,
 			taken: w.vfs[2:],
 			want: "GPU 0-VF 0.0 PIX. 1 pair: 1 PIX, 1 of them by way of the host bridge (ACS); VFs on 1 PF; " +
 				"0 same-switch pairs left"},
 		{name: "no other GPU", gpus: w.gpus[:1], vfs: w.vfs, n: 1, m: 1,
 			want: "GPU 0-VF 0.0 PIX. 1 pair: 1 PIX, 1 of them by way of the host bridge (ACS); VFs on 1 PF; " +
-				"0 same-switch pairs left"},
+				"degraded and not chosen: 0000:25:00.0; 0 same-switch pairs left"},
 		{name: "nothing to redirect without VFs", gpus: w.gpus, vfs: w.vfs, n: 1,
 			want: "GPU 0. 1 GPU on 1 switch; 2 same-switch pairs left"},
 	} {

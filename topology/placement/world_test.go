@@ -104,19 +104,24 @@ func (b *builder) gpu(f function) {
 	if len(b.gpus)+partitions > b.maxGPUs {
 		return
 	}
+	f.degraded = b.r.IntN(8) == 0
 	b.functions = append(b.functions, f)
+	ill := b.r.IntN(6) == 0
 	if partitions == 1 {
-		b.gpus = append(b.gpus, Device{ID: f.address.String(), Address: f.address})
+		b.gpus = append(b.gpus, Device{ID: f.address.String(), Address: f.address, Degraded: ill})
 		return
 	}
 	for range partitions {
-		b.gpus = append(b.gpus, Device{ID: "amdgpu_xcp_" + strconv.Itoa(len(b.gpus)+8), Address: f.address})
+		b.gpus = append(b.gpus, Device{
+			ID: "amdgpu_xcp_" + strconv.Itoa(len(b.gpus)+8), Address: f.address, Degraded: ill,
+		})
 	}
 }
 
 func (b *builder) nic(f function) {
 	for range 1 + b.r.IntN(2) {
 		f.degraded = b.r.IntN(6) == 0
+		ill := b.r.IntN(5) == 0
 		vfs := b.r.IntN(5)
 		if len(b.vfs)+vfs > b.maxVFs {
 			return
@@ -127,7 +132,7 @@ func (b *builder) nic(f function) {
 			vf.pf = f.address
 			vf.address.Device, vf.address.Function = 16+f.address.Device, 4*f.address.Function+uint8(i)
 			b.functions = append(b.functions, vf)
-			b.vfs = append(b.vfs, Device{ID: vf.address.String(), Address: vf.address})
+			b.vfs = append(b.vfs, Device{ID: vf.address.String(), Address: vf.address, Degraded: ill})
 		}
 		f.address.Function++
 	}

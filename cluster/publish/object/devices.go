@@ -18,6 +18,7 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 	var unhealthy []int
 	hints := set{}
 	functions := map[topology.Address][]int{}
+	last := map[topology.Address]bool{} // by the health of a device
 	for number, d := range r.Devices {
 		if !d.Healthy {
 			unhealthy = append(unhealthy, number)
@@ -30,6 +31,7 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 			function = found.Function()
 		}
 		functions[function] = append(functions[function], number)
+		last[function] = last[function] || d.Degraded
 	}
 	published := v1alpha1.Resource{
 		Name: r.Name, Kind: v1alpha1.Kind(r.Kind), Devices: len(r.Devices), Unhealthy: v1alpha1.SetOf(unhealthy...),
@@ -39,7 +41,7 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 	for i, function := range slices.SortedFunc(maps.Keys(functions), topology.Address.Compare) {
 		published.Functions = append(published.Functions, v1alpha1.SetOf(functions[function]...))
 		published.Addresses = append(published.Addresses, function.String())
-		if d, ok := tree.Device(function); ok && d.PCIe.Degraded() {
+		if last[function] || slow(tree, function) {
 			degraded = append(degraded, i)
 		}
 	}
@@ -48,6 +50,13 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 		published.Functions = nil
 	}
 	return published
+}
+
+// slow reports whether placement chooses the devices of a function last because of its PCIe link. A GPU
+// lowers the speed while idle, so that only the width counts.
+func slow(tree *topology.Tree, function topology.Address) bool {
+	d, ok := tree.Device(function)
+	return ok && (d.PCIe.Narrow() || d.PCIe.Degraded() && !d.Class.IsGPU())
 }
 
 // places returns all devices with their addresses.

@@ -130,13 +130,14 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 		"device-annotations": "none", "metrics-bind-address": "",
 		"health-probe-bind-address": "", "topology-file": "",
 		"publish": "", "kubelet-config": "", "kubelet-config-dir": "",
+		"device-health":    "on",
 		"nfd-features-dir": "/etc/kubernetes/node-feature-discovery/features.d",
 	} {
 		if got := line.Config[flag]; got != want {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
 	}
-	if line.Msg != "started" || len(line.Config) != 26 {
+	if line.Msg != "started" || len(line.Config) != 27 {
 		t.Errorf("line %q", first)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/health"
 )
 
 // Flags are the flags of all daemons.
@@ -28,6 +29,7 @@ type Flags struct {
 	Events              bool
 	Metrics             monitor.Address
 	Health              monitor.Address
+	DeviceHealth        health.Config
 
 	publishing publishing
 

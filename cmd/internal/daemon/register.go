@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/health"
 )
 
 // Register adds the flags of a device plugin to a set.
@@ -84,9 +85,14 @@ func (f *Flags) registerNodeName(set *pflag.FlagSet) {
 		"name of the Node object (default $NODE_NAME)")
 }
 
-// registerWatch adds the flags for metrics, probes and events. The stock plugins have none; the names are
-// those of controller-runtime.
+// registerWatch adds the flags for the health of devices, and for metrics and probes. The stock plugins have
+// none; the names of the addresses are those of controller-runtime.
 func (f *Flags) registerWatch(set *pflag.FlagSet) {
+	f.DeviceHealth = health.Default()
+	set.Var(&f.DeviceHealth, "device-health",
+		"health of PFs and GPUs by their ports, counters and PCIe links: on, off, or changes of the thresholds, "+
+			"such as quiet=5m,failed.symbol_error=240/1h,degraded.port_xmit_discards=off; a degraded device is "+
+			"chosen last, a failed one is unhealthy; keys and thresholds: docs/health.md")
 	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
 		"address to serve Prometheus metrics at /metrics, HOST:PORT or :PORT; empty to disable")
 	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),

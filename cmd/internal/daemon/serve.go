@@ -52,7 +52,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		f.monitor.Remark(withheld.Remark)
 	}
 	if f.sender != nil {
-		config.Rejected = f.sender.Rejected
+		config.Rejected, config.Unsound = f.sender.Rejected, f.sender.Unsound
 	}
 	return coordination.New(config)
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +25,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record/util"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -51,6 +54,9 @@ const (
 	degraded = "AlignmentDegraded"
 	refused  = "AlignmentRefused"
 	rejected = "TopologyRefused"
+
+	deviceFailed   = "DeviceFailed"
+	deviceDegraded = "DeviceDegraded"
 )
 
 // Config configures a Sender.
@@ -71,6 +77,8 @@ type Sender struct {
 
 	mu   sync.Mutex
 	told map[string]bool // UIDs of pods of the last call of Rejected whose events are sent or in the queue
+	// unsound devices of the last call of Unsound whose events are sent or in the queue
+	unsound map[coordination.Unsound]bool
 }
 
 // Open returns a Sender; Run sends.
@@ -129,14 +137,48 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 	s.told = told
 }
 
-// retry makes the next call of Rejected queue an event again, if the event is about a refused pod.
-func (s *Sender) retry(event *corev1.Event) {
-	if event.Reason != rejected {
-		return
-	}
+// Unsound queues one event for each unsound device of a container, when the device gets unsound or for
+// another reason. Each call passes all such devices; events that were not taken are queued again by the next
+// call. Unsound never blocks.
+func (s *Sender) Unsound(devices []coordination.Unsound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.told, string(event.InvolvedObject.UID))
+	told := map[coordination.Unsound]bool{}
+	for _, d := range devices {
+		if s.unsound[d] || s.enqueue(s.unsoundEvent(d)) {
+			told[d] = true
+		}
+	}
+	s.unsound = told
+}
+
+func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
+	reason, message := unsoundText(d)
+	return s.event(d.Pod, d.UID, reason, message)
+}
+
+func unsoundText(d coordination.Unsound) (reason, message string) {
+	reason, others := deviceFailed, "no other container gets it"
+	if d.Health == device.Degraded {
+		reason, others = deviceDegraded, "other containers get it last"
+	}
+	return reason, cut(fmt.Sprintf("container %s: %s %s is %s: %s; the container keeps the device, and %s",
+		d.Name, d.Resource, d.Device, d.Health, d.Reason, others), maxMessage)
+}
+
+// retry makes the next call of Rejected or Unsound queue an event again, if the event is about a refused pod
+// or an unsound device.
+func (s *Sender) retry(event *corev1.Event) {
+	uid := string(event.InvolvedObject.UID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if event.Reason == rejected {
+		delete(s.told, uid)
+	}
+	maps.DeleteFunc(s.unsound, func(d coordination.Unsound, _ bool) bool {
+		_, message := unsoundText(d)
+		return d.UID == uid && message == event.Message
+	})
 }
 
 // enqueue reports whether the queue had a place for an event.

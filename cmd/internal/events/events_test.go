@@ -14,11 +14,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -235,5 +237,59 @@ func TestNothingWaitsForTheAPIServer(t *testing.T) {
 	dropped := len(slices.DeleteFunc(slices.Clone(all), func(o string) bool { return o != Dropped }))
 	if dropped < told-maxWaiting-1 || dropped > told-maxWaiting || slices.Contains(all, Failed) {
 		t.Errorf("%d of %d were dropped: %q", dropped, told, all)
+	}
+}
+
+// An unsound device of a container gets one event for each reason, and another one after it was good.
+func TestUnsoundDevices(t *testing.T) {
+	s, c, outcomes := open(t, http.StatusCreated)
+	close(c.hold)
+	vf := coordination.Unsound{
+		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
+		UID:       "uid-1", Resource: "tandem.dev/vf", Device: "0000:0c:00.1", Health: "degraded",
+		Reason: "symbol_error increased",
+	}
+	worse := vf
+	worse.Health, worse.Reason = "failed", "link_downed increased"
+	for _, list := range [][]coordination.Unsound{nil, {vf}, {vf}, {worse}, nil, {worse}, {worse}} {
+		s.Unsound(list)
+	}
+	for _, want := range []string{
+		"DeviceDegraded container worker: tandem.dev/vf 0000:0c:00.1 is degraded: symbol_error increased; " +
+			"the container keeps the device, and other containers get it last",
+		"DeviceFailed container worker: tandem.dev/vf 0000:0c:00.1 is failed: link_downed increased; " +
+			"the container keeps the device, and no other container gets it",
+		"DeviceFailed container worker: tandem.dev/vf 0000:0c:00.1 is failed: link_downed increased; " +
+			"the container keeps the device, and no other container gets it",
+	} {
+		got := <-c.events
+		if text := got.Reason + " " + got.Message; text != want || <-outcomes != Sent {
+			t.Errorf("got %s, want %s", text, want)
+		}
+		if got.InvolvedObject.UID != "uid-1" || got.InvolvedObject.Name != "train-0" {
+			t.Errorf("event about %v", got.InvolvedObject)
+		}
+	}
+	if len(s.queue) > 0 {
+		t.Error("an event is sent twice")
+	}
+}
+
+// An event on an unsound device that the API server does not take is sent again: the fault of a NIC can be
+// the reason for that.
+func TestUnsoundDeviceIsToldLater(t *testing.T) {
+	s, c, outcomes := open(t, http.StatusInternalServerError)
+	close(c.hold)
+	vf := coordination.Unsound{
+		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
+		UID:       "uid-1", Resource: "tandem.dev/vf", Device: "0000:0c:00.1", Health: "failed", Reason: "down",
+	}
+	for range 2 {
+		s.Unsound([]coordination.Unsound{vf})
+		select {
+		case <-outcomes:
+		case <-time.After(5 * time.Second):
+			t.Fatal("the event is not sent again")
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/health"
 )
 
 // Flags are the flags of all vendors.
@@ -134,7 +135,11 @@ func (f *Flags) Offer(
 	if err := f.checkUnused(v, log); err != nil {
 		return err
 	}
-	return v.offer(ctx, n, serve)
+	heeding := func(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *slog.Logger) error {
+		found.Heed(health.New(n.DeviceHealth, n.sys))
+		return serve(ctx, flags, found, log)
+	}
+	return v.offer(ctx, n, heeding)
 }
 
 // Find finds the node's GPUs. Their vendor's library is in use until leave is called.
@@ -152,7 +157,11 @@ func (f *Flags) Find(
 	if err := f.checkUnused(v, log); err != nil {
 		return nil, nil, err
 	}
-	return v.find(n)
+	found, leave, err = v.find(n)
+	if err == nil {
+		found.Heed(health.New(n.DeviceHealth, n.sys))
+	}
+	return found, leave, err
 }
 
 func (f *Flags) node(flags daemon.Flags, log *slog.Logger) (node, error) {

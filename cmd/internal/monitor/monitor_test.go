@@ -57,7 +57,11 @@ func (fake) Role() coordination.Role { return coordination.Serves }
 
 func (fake) Resources() []*api.Resource {
 	device := func(healthy, allocated, stranded bool) *api.DeviceStatus {
-		return &api.DeviceStatus{Device: &api.Device{Healthy: healthy}, Allocated: allocated, Stranded: stranded}
+		one := &api.Device{Healthy: healthy}
+		if !healthy {
+			one.Reason = "aer_fatal increased"
+		}
+		return &api.DeviceStatus{Device: one, Allocated: allocated, Stranded: stranded}
 	}
 	return []*api.Resource{{Name: "amd.com/gpu", Connected: true, Devices: []*api.DeviceStatus{
 		device(true, false, true), device(true, false, false), device(true, true, false),

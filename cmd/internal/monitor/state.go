@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/degraded"
+	"github.com/tandem-k8s/tandem/coordination/device"
 )
 
 // The metrics of the node's state, read at each scrape.
@@ -21,6 +22,9 @@ var (
 		"resource")
 	devicesDesc = gauge("devices",
 		"Devices by state: free, allocated or unhealthy. "+serverOnly, "resource", "state")
+	healthDesc = gauge("devices_unsound",
+		"Devices that are failed (unhealthy) or degraded (chosen last), by state and reason. "+serverOnly,
+		"resource", "state", "reason")
 	strandedDesc = gauge("devices_stranded",
 		"Free devices without a free device of the other kind on the same switch. "+serverOnly, "resource")
 	degradedDesc = gauge("containers_degraded",
@@ -43,7 +47,7 @@ type state struct{ *Monitor }
 // Describe implements prometheus.Collector.
 func (s state) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		roleDesc, connectedDesc, devicesDesc, strandedDesc, degradedDesc, enforcedDesc, registeredDesc,
+		roleDesc, connectedDesc, devicesDesc, healthDesc, strandedDesc, degradedDesc, enforcedDesc, registeredDesc,
 	} {
 		descs <- d
 	}
@@ -86,6 +90,9 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 			send(devicesDesc, n, r.GetName(), state)
 		}
 		send(strandedDesc, stranded, r.GetName())
+		for cause, n := range unsound(r.GetDevices()) {
+			send(healthDesc, n, r.GetName(), cause.state, cause.reason)
+		}
 	}
 }
 
@@ -104,6 +111,20 @@ func count(devices []*api.DeviceStatus) (states map[string]int, stranded int) {
 		stranded += number(d.GetStranded())
 	}
 	return states, stranded
+}
+
+// cause is a state of health with its reason.
+type cause struct{ state, reason string }
+
+// unsound returns the number of failed and degraded devices by state and reason.
+func unsound(devices []*api.DeviceStatus) map[cause]int {
+	causes := map[cause]int{}
+	for _, d := range devices {
+		if health := device.Health(d.GetDevice()); health != "" {
+			causes[cause{health, d.GetDevice().GetReason()}]++
+		}
+	}
+	return causes
 }
 
 func number(is bool) int {

@@ -51,3 +51,34 @@ func TestDegradedContainers(t *testing.T) {
 		}
 	}
 }
+
+// ill is a node with devices that are not good.
+type ill struct{ apart }
+
+func (*ill) Resources() []*api.Resource {
+	device := func(healthy, degraded bool, reason string) *api.DeviceStatus {
+		return &api.DeviceStatus{Device: &api.Device{Healthy: healthy, Degraded: degraded, Reason: reason}}
+	}
+	return []*api.Resource{{Name: "tandem.dev/vf", Kind: "vf", Devices: []*api.DeviceStatus{
+		device(true, false, ""), device(false, false, ""), // the second one is withheld
+		device(true, true, "slow"), device(true, true, "slow"), device(false, true, "down"),
+	}}}
+}
+
+// Failed and degraded devices are counted by reason.
+func TestUnsoundDevices(t *testing.T) {
+	m := New("v1.2.3", nil)
+	m.Node(&ill{apart{role: coordination.Serves}})
+	shown := show(m)
+	for _, want := range []string{
+		`tandem_devices_unsound{reason="down",resource="tandem.dev/vf",state="failed"} 1`,
+		`tandem_devices_unsound{reason="slow",resource="tandem.dev/vf",state="degraded"} 2`,
+	} {
+		if !strings.Contains(shown, want+"\n") {
+			t.Errorf("want %s in\n%s", want, shown)
+		}
+	}
+	if n := strings.Count(shown, "devices_unsound{"); n != 2 {
+		t.Errorf("%d series in\n%s", n, shown)
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/exporter"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -81,7 +82,11 @@ func (f *Flags) Find(
 	known := rdma.Known{
 		File: filepath.Join(flags.RunFolder(), memory(config)), Held: held(flags.KubeletDir, log),
 	}
-	return rdma.FindVFs(finder, config, known, rdma.MachineEvents(flags.SysfsRoot, config), log)
+	found, err := rdma.FindVFs(finder, config, known, rdma.MachineEvents(flags.SysfsRoot, config), log)
+	if err == nil {
+		found.Heed(health.New(flags.DeviceHealth, sys))
+	}
+	return found, err
 }
 
 // memory returns the name of the file that survives a restart. Two DaemonSets may replace both stock plugins

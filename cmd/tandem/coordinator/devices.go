@@ -18,7 +18,9 @@ type Device struct {
 	Switch  string  `json:"switch"`
 	NUMA    *uint32 `json:"numa"` // the NUMA node in the plugin's TopologyInfo
 	State   string  `json:"state"`
-	Owner   string  `json:"owner,omitempty"` // namespace/pod/container, if known
+	Health  string  `json:"health,omitempty"` // "failed", or "degraded": chosen last; absent from a good device
+	Reason  string  `json:"reason,omitempty"` // for the health
+	Owner   string  `json:"owner,omitempty"`  // namespace/pod/container, if known
 	// the ended container that had the device; the kubelet frees the device at its next allocation
 	Ended string `json:"ended,omitempty"`
 }
@@ -37,7 +39,7 @@ func newDevice(d *api.DeviceStatus, inPlan bool) Device {
 	one := Device{
 		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
 		NUMA: d.GetDevice().Numa, State: free, Owner: ownerText(d.GetOwner()),
-		Ended: ownerText(d.GetEnded()),
+		Ended: ownerText(d.GetEnded()), Health: device.Health(d.GetDevice()), Reason: d.GetDevice().GetReason(),
 	}
 	switch {
 	case d.GetAllocated() && !d.GetDevice().GetHealthy():

@@ -45,6 +45,9 @@ func (s Status) head(w io.Writer) {
 	for _, d := range s.Degraded {
 		fmt.Fprintln(w, "DEGRADED", d)
 	}
+	for _, text := range s.Unsound() {
+		fmt.Fprintln(w, "HEALTH", text)
+	}
 }
 
 // summary is the totals, then the kubelet.

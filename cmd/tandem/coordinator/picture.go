@@ -28,6 +28,9 @@ func (s Status) Fill(drawn *picture.Node) {
 	for _, d := range s.Degraded {
 		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Degraded: %s.", d))
 	}
+	for _, text := range s.Unsound() {
+		drawn.Notes = append(drawn.Notes, text+".")
+	}
 	offered := map[topology.Address][]picture.Device{}
 	kinds := map[topology.Address]picture.Kind{}
 	for _, r := range s.Resources {
@@ -44,7 +47,10 @@ func (s Status) Fill(drawn *picture.Node) {
 				continue // of a plugin that sent none
 			}
 			offered[address] = append(offered[address], picture.Device{
-				ID: d.ID, Address: address, Detail: picture.Names(drawn.Tree, address), Resource: r.Name,
+				ID: d.ID, Address: address, Resource: r.Name,
+				Detail: strings.Join(slices.DeleteFunc([]string{
+					picture.Names(drawn.Tree, address), d.Health, d.Reason,
+				}, func(s string) bool { return s == "" }), ", "),
 				State: picture.State(d.State), Owner: d.Owner,
 			})
 			if r.Kind == string(device.VF) {

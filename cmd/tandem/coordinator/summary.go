@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
 )
 
 // Table is for people who want to see how the node is: the totals, and a line for each switch.
@@ -63,10 +65,14 @@ func (s Status) Wide() []byte {
 func (r row) addressApart() bool { return !strings.Contains(r.ID, r.Address) }
 
 func (r row) stateText() string {
-	if r.stale {
-		return r.State + " (stale)"
+	text := r.State
+	if r.Health != "" {
+		text += " (" + r.Health + ": " + r.Reason + ")"
 	}
-	return r.State
+	if r.stale {
+		text += " (stale)"
+	}
+	return text
 }
 
 func (r row) ownerText() string {
@@ -86,7 +92,7 @@ type line struct {
 }
 
 // marks are the states that are named, in this order.
-var marks = []string{planned, unhealthy, allocatedUnhealthy, "of ended containers", "stale"}
+var marks = []string{planned, unhealthy, allocatedUnhealthy, device.Degraded, "of ended containers", "stale"}
 
 func (s Status) switches() (lines []*line) {
 	for _, r := range s.rows() {
@@ -113,10 +119,17 @@ func (l *line) take(r row) {
 	case r.Ended != "":
 		mark = "of ended containers"
 	}
-	if l.marks[mark] == nil {
-		l.marks[mark] = &counts{}
+	l.mark(mark, r)
+	if r.Health == device.Degraded {
+		l.mark(r.Health, r)
 	}
-	l.marks[mark].add(r)
+}
+
+func (l *line) mark(name string, r row) {
+	if l.marks[name] == nil {
+		l.marks[name] = &counts{}
+	}
+	l.marks[name].add(r)
 }
 
 // remarks are the owners in short, and what else is to be known of the devices.

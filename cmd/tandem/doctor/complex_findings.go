@@ -17,6 +17,9 @@ func complexFaults(c complexes) []Finding {
 	var broken, unknown []string
 	for _, one := range c.all {
 		switch {
+		case one.Fault == "" && one.Unread:
+			unknown = append(unknown, fmt.Sprintf("keyword V3 in the vpd file of a PF beside NIC %s is unknown, "+
+				"and so whether DMA function %s serves the PF", one.NICs[0], one.Function))
 		case one.Fault == "":
 		case one.Unread:
 			unknown = append(unknown, one.Fault)
@@ -36,7 +39,8 @@ func complexFaults(c complexes) []Finding {
 		}),
 		finding.OfSome(unknown, Finding{
 			ID: "complex", Severity: Unknown,
-			Summary: document.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.", Why: why,
+			Summary: document.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.",
+			Why:     "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
 			Fix: []string{
 				"run tandem doctor as root, and the daemons as in the manifests (runAsUser: 0)",
 				"still unknown to root: the vpd file is absent or damaged",

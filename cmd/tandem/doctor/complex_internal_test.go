@@ -173,6 +173,12 @@ func v3Of(s *small, function, v3 string) *small {
 	return s
 }
 
+// hiddenPF adds a PF with an unread keyword V3 beside that of the DMA function.
+func hiddenPF(s *small) *small {
+	s.add("0000:03:00.1", nicClass, nicID, "0000:00:00.0")
+	return s
+}
+
 // TestComplexesAreSilent with every value of the table, and with any value of the bits that do not matter.
 func TestComplexesAreSilent(t *testing.T) {
 	t.Parallel()
@@ -222,7 +228,9 @@ var wrong = map[string]struct {
 		"0008:03:00.0 has IOMMU group 4, 0008:06:00.0 has 9"}},
 	"DMA, no group": {regroup(newDMA(), "0008:03:00.0", ""), []string{"0008:03:00.0 has no IOMMU group"}},
 	"DMA, hidden":   {v3Of(newDMA(), "0008:03:00.0", ""), []string{"complex unknown", "V3"}},
-	"DMA, no NIC":   {v3Of(newDMA(), "0000:03:00.0", "b"), []string{"complex warning", "0008:03:00.0"}},
+	"DMA, hidden PF": {hiddenPF(newDMA()), []string{"complex unknown",
+		"a PF beside NIC 0000:03:00.0 is unknown, and so whether DMA function 0008:03:00.0"}},
+	"DMA, no NIC": {v3Of(newDMA(), "0000:03:00.0", "b"), []string{"complex warning", "0008:03:00.0"}},
 
 	"C2C of Grace": {newC2C(graceID, 0x15), []string{"complex-acs warning",
 		"xx111x1@0000:00:00.0;xx111x1@0008:00:00.0"}},

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -25,6 +26,7 @@ type daemons struct {
 	others           []string // other run folders with a serving daemon
 	held             []string // lock files of the modes
 	modes            map[mode.Mode]bool
+	unsound          []string // failed and degraded devices, by reason
 	lost             []string // resources with devices that the kubelet lacks or has from another plugin
 }
 
@@ -39,7 +41,10 @@ func (n Node) readDaemons(a *access) daemons {
 		}
 	}
 	d.unusable = a.unusable(n.RunDir)
-	if n.Mode == mode.DRA || dial(coordination.SocketPath(n.RunDir)) != nil {
+	if dial(coordination.SocketPath(n.RunDir)) != nil {
+		return d
+	}
+	if d.unsound = n.unsound(); n.Mode == mode.DRA {
 		return d
 	}
 	for _, other := range coordination.RunDirs(n.KubeletDir) {
@@ -133,6 +138,32 @@ func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []stri
 		}
 	}
 	return lost
+}
+
+// unsound returns the failed and degraded devices of the running daemons, by reason.
+func (n Node) unsound() []string {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	status, err := coordination.Status(ctx, n.RunDir)
+	if err != nil {
+		return nil
+	}
+	return coordinator.NewStatus(status).Unsound()
+}
+
+// unsoundDevices finds devices that work badly or not at all.
+func unsoundDevices(d daemons) []Finding {
+	return finding.Of(d.unsound, Finding{
+		ID: "device-health", Severity: Warning,
+		Summary: "Devices are failed or degraded.",
+		Why: "The kubelet gives a failed device to no container; of equally near devices a degraded one is " +
+			"chosen last. Running containers keep their devices.",
+		Fix: []string{
+			"look at the cable, the transceiver and the port's counters (ethtool -S, perfquery, dmesg for AER): " +
+				"docs/health.md has each reason",
+			"a device is good again a minute after its last cause; docs/health.md has the time of each cause",
+		},
+	})
 }
 
 // lostDevices finds resources for which the kubelet uses another plugin.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -119,15 +120,16 @@ func (c *Container) rendered(sys fs.FS, from sysfs.Reader, r *Verification) erro
 	if err != nil {
 		return err
 	}
+	order := c.order(sys, from)
 	for _, devices := range inventory.Resources {
 		for _, d := range devices {
-			rendered := slices.ContainsFunc(d.Nodes, func(node string) bool {
-				return strings.HasPrefix(path.Base(node), "renderD") && c.has(strings.TrimPrefix(node, "/dev/"))
-			})
-			if !rendered {
+			i := slices.IndexFunc(d.Nodes, c.isRendered)
+			if i < 0 {
 				continue
 			}
-			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card})
+			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card, runtime: traffic.GPU{
+				Address: d.Card, ROCm: slices.Index(order, d.Nodes[i]),
+			}})
 			if !c.has(from.Shared) {
 				r.fail("GPU %s is of no use to a program without the device node /dev/%s, and it is not in the container",
 					d.ID, from.Shared)
@@ -136,6 +138,21 @@ func (c *Container) rendered(sys fs.FS, from sysfs.Reader, r *Verification) erro
 	}
 	slices.SortFunc(r.GPUs, func(a, b GPU) int { return strings.Compare(a.ID, b.ID) })
 	return nil
+}
+
+// isRendered reports whether a device node is a render node of the container.
+func (c *Container) isRendered(node string) bool {
+	return strings.HasPrefix(path.Base(node), "renderD") && c.has(strings.TrimPrefix(node, "/dev/"))
+}
+
+// order returns the container's render nodes as the vendor's runtime orders its GPUs, or none if the order is
+// unknown.
+func (c *Container) order(sys fs.FS, from sysfs.Reader) []string {
+	nodes, err := from.Order(sys)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(nodes, func(node string) bool { return !c.isRendered(node) })
 }
 
 // nvidia adds the GPUs whose UUIDs are in NVIDIA_VISIBLE_DEVICES or, if the variable has any other value
@@ -223,6 +240,7 @@ func (c *Container) nvidiaGPUs() ([]nvidiaGPU, error) {
 			return nil, fmt.Errorf("read GPU %s: %w", address, err)
 		}
 		g := nvidiaGPU{GPU: GPU{ID: address.String(), Address: address}}
+		g.runtime = traffic.GPU{Address: address, NVIDIA: true}
 		for line := range strings.Lines(string(content)) {
 			key, value, _ := strings.Cut(line, ":")
 			switch strings.TrimSpace(key) {

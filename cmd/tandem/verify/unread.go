@@ -4,31 +4,10 @@ package verify
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// unread returns the DMA function beside a GPU if a VF may belong to the function and this process cannot
-// read it: keyword V3 in the vpd files assigns PFs to DMA functions, and only root reads these files.
-func unread(tree *topology.Tree, gpu, vf topology.Address) (topology.Address, bool) {
-	nic, ok := tree.Device(vf)
-	if !ok || tree.Distance(gpu, vf).Level <= topology.C2C {
-		return topology.Address{}, false
-	}
-	for _, c := range tree.Complexes() {
-		if c.Kind != topology.KindDMA || c.Fault == "" || !slices.Contains(c.GPUs, gpu) {
-			continue
-		}
-		function, _ := tree.Device(c.Function)
-		pf, known := tree.Device(nic.Function())
-		if known && pf.Vendor == function.Vendor && (pf.V3 == "" || function.V3 == "") {
-			return c.Function, true
-		}
-	}
-	return topology.Address{}, false
-}
 
 // trust returns the tree with the NICs of a pairs file below the DMA functions of their GPUs, as far as this
 // process cannot read the assignment. The daemon, which reads the vpd files as root, wrote the file.
@@ -38,7 +17,7 @@ func (r *Verification) trust(tree *topology.Tree, told pairs.File) *topology.Tre
 		if pair.GPU == nil || pair.Distance != topology.PIX.String() && pair.Distance != topology.PXB.String() {
 			continue
 		}
-		function, is := unread(tree, pair.GPU.Address, pair.VF.Address)
+		function, is := tree.UnreadFunction(pair.GPU.Address, pair.VF.Address)
 		if !is {
 			continue
 		}

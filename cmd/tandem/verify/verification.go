@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -25,7 +26,8 @@ type Verification struct {
 	Failures  []string       `json:"failures"`
 	// pairs whose distance is that of the pairs file: only root reads the vpd files that assign NICs to DMA
 	// functions
-	Trusted []string `json:"trusted,omitempty"`
+	Trusted []string        `json:"trusted,omitempty"`
+	Traffic *traffic.Report `json:"traffic,omitempty"` // only with --traffic
 }
 
 // GPU is a GPU of the container.
@@ -33,6 +35,8 @@ type GPU struct {
 	ID      string           `json:"id"` // its address; of an AMD partition amdgpu_xcp_<n>
 	Address topology.Address `json:"address"`
 	UUID    string           `json:"uuid,omitempty"` // NVIDIA only
+
+	runtime traffic.GPU
 }
 
 // VF is a VF of the container.
@@ -62,6 +66,10 @@ func (r *Verification) Table() []byte {
 		fmt.Fprintln(w)
 	}
 	_ = w.Flush() // to memory
+	if r.Traffic != nil {
+		r.Traffic.Write(&out)
+		fmt.Fprintln(&out)
+	}
 	verdict, order := "verified", "in the order of the lists"
 	if len(r.Failures) > 0 {
 		verdict = "not verified"

@@ -4,11 +4,15 @@
 package verify
 
 import (
+	"context"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -22,11 +26,13 @@ type Check struct {
 	Within    topology.Level // greatest accepted distance of a pair
 	InOrder   bool           // the i-th VF has to pair with the i-th GPU
 	Topology  string         // a topology file; "" for none
+	Traffic   *traffic.Plan  // nil for no traffic
 }
 
-// Run examines the container. It returns an error only if the container cannot be read; other problems are in
-// the Verification.
-func (v *Check) Run() (*Verification, error) {
+// Run examines the container, and measures the traffic of its pairs if the Check has a plan for traffic. It
+// returns an error only if the container cannot be read or nothing can be measured; other problems are in the
+// Verification.
+func (v *Check) Run(ctx context.Context) (*Verification, error) {
 	sys := os.DirFS(v.SysfsRoot)
 	tree, err := topology.Read(sys)
 	if err != nil {
@@ -52,7 +58,46 @@ func (v *Check) Run() (*Verification, error) {
 		r.fail("the i-th VF does not pair with the i-th GPU: compare the two lists")
 	}
 	r.comparePairs(tree, v.PairsFile, told, readErr)
+	if v.Traffic != nil {
+		return r, r.measure(ctx, v.Traffic, sys, tree)
+	}
 	return r, nil
+}
+
+// measure measures the traffic of the pairs, in the order of the VFs.
+func (r *Verification) measure(
+	ctx context.Context, plan *traffic.Plan, sys fs.FS, tree *topology.Tree,
+) (err error) {
+	if r.Traffic, err = plan.Run(ctx, r.ends(sys, tree)); err != nil {
+		return err
+	}
+	r.Failures = append(r.Failures, r.Traffic.Failures...)
+	return nil
+}
+
+// ends returns the VFs with the GPUs of their pairs. An HCA that pairs with several GPUs is in as many pairs.
+func (r *Verification) ends(sys fs.FS, tree *topology.Tree) (ends []traffic.End) {
+	pairs := slices.Clone(r.Pairs)
+	for _, vf := range r.VFs {
+		i := slices.IndexFunc(pairs, func(p machine.Pair) bool { return p.VF == vf.Address.String() })
+		if i < 0 {
+			ends = append(ends, traffic.NewEnd(sys, tree, vf.Address, "", nil))
+			continue
+		}
+		g := r.gpu(pairs[i].GPU)
+		pairs = slices.Delete(pairs, i, i+1)
+		ends = append(ends, traffic.NewEnd(sys, tree, vf.Address, g.ID, &g.runtime))
+	}
+	return ends
+}
+
+func (r *Verification) gpu(id string) GPU {
+	for _, g := range r.GPUs {
+		if g.ID == id {
+			return g
+		}
+	}
+	return GPU{ID: id}
 }
 
 func (r *Verification) count(what string, got, want int, why string) {
@@ -80,7 +125,7 @@ func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
 		return fmt.Errorf("pair the container's devices: %w", err)
 	}
 	for _, p := range choice.Pairs {
-		function, unknown := unread(tree, p.GPU.Address, p.VF.Address)
+		function, unknown := tree.UnreadFunction(p.GPU.Address, p.VF.Address)
 		if unknown {
 			p.Distance.Level = topology.UNK
 		}

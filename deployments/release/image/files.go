@@ -22,8 +22,8 @@ type file struct {
 
 // applets lists the busybox programs in the image. The wrappers of the stock plugins (NVIDIA and AMD GPU
 // operators) call sh, cat, grep, lsmod and sleep; the Jobs in deployments/examples call env, ls and sort;
-// readlink is for people.
-var applets = []string{"sh", "cat", "grep", "lsmod", "sleep", "env", "ls", "sort", "readlink"}
+// their init container and that of the chart's test call cp; readlink is for people.
+var applets = []string{"sh", "cat", "grep", "lsmod", "sleep", "env", "ls", "sort", "cp", "readlink"}
 
 // contents returns the layers of the image: the base files and the programs.
 func contents(bin, busybox string) (layers [][]file, err error) {

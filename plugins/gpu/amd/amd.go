@@ -147,7 +147,7 @@ func (b *Backend) setApart(devices []gpu.Device, parts []part) {
 		if slices.ContainsFunc(parts, func(p part) bool {
 			return p.ID == devices[i].ID && p.kind != "" && p.kind != b.kind
 		}) {
-			devices[i].Healthy = false
+			devices[i].Fail("partitioned differently from the others")
 		}
 	}
 }

@@ -40,14 +40,17 @@ func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes 
 	for _, devices := range resources {
 		for i := range devices {
 			d := &devices[i]
-			d.Healthy = usable
+			d.Healthy = true
+			if !usable {
+				d.Fail("no GPU in " + kfdNodes)
+			}
 			if !slices.ContainsFunc(d.Nodes, func(path string) bool { return strings.HasPrefix(path, renderNode) }) {
-				d.Healthy = false
+				d.Fail("no render node")
 				notes = append(notes, d.ID+": no render node: unhealthy")
 			}
 			for _, name := range slices.Sorted(maps.Keys(sources)) {
 				if !sources[name].of(d) {
-					d.Healthy = false
+					d.Fail("unhealthy, says " + name)
 					notes = append(notes, fmt.Sprintf("%s: unhealthy, says %s", d.ID, name))
 				}
 			}

@@ -24,6 +24,9 @@ func unhealthy(t *testing.T, b *Backend) (ids, notes []string) {
 		if !d.Healthy {
 			ids = append(ids, d.ID)
 		}
+		if d.Healthy != (d.Reason == "") {
+			t.Errorf("%s: healthy %t, reason %q", d.ID, d.Healthy, d.Reason)
+		}
 	}
 	return ids, inventory.Notes
 }

@@ -74,6 +74,18 @@ func readNode(sys fs.FS, number int) (node, error) {
 	}, nil
 }
 
+// ReadOrder returns the render nodes of the GPUs, "/dev/dri/renderD128", in the order of the KFD topology,
+// which is the order of ROCm's device indexes. Like ROCm, it omits GPUs that the device cgroup hides.
+func ReadOrder(sys fs.FS) (order []string, err error) {
+	nodes, _, err := readNodes(sys)
+	for _, n := range nodes {
+		if n.gpu && n.render > 0 {
+			order = append(order, renderNode+strconv.Itoa(n.render))
+		}
+	}
+	return order, err
+}
+
 // CardAddress decodes location_id: bus in bits 8 to 15, device in 3 to 7. The low three bits, the function (0
 // for every GPU) or the number of a partition, are masked.
 func CardAddress(domain, location uint64) topology.Address {

@@ -144,3 +144,30 @@ func TestLinksOfMI250(t *testing.T) {
 		}
 	}
 }
+
+// TestReadOrder: ROCm's order has the render node of each device once.
+func TestReadOrder(t *testing.T) {
+	for _, machine := range []string{
+		"amd-mi250-16gcd-8nic", "amd-mi300x-smc-thor2-cpx-derived", "oci-mi300x-derived",
+	} {
+		m, err := machines.Load(machine, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order, err := ReadOrder(m.FS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var nodes []string
+		for _, devices := range discover(t, m.FS(), Mixed).Resources {
+			for _, d := range devices {
+				nodes = append(nodes, d.Nodes[slices.IndexFunc(d.Nodes, isRender)])
+			}
+		}
+		if diff := cmp.Diff(slices.Sorted(slices.Values(nodes)), slices.Sorted(slices.Values(order))); diff != "" {
+			t.Errorf("%s: %s", machine, diff)
+		}
+	}
+}
+
+func isRender(node string) bool { return strings.HasPrefix(node, renderNode) }

@@ -87,11 +87,11 @@ func (d *discovery) whole(c *card) gpu.Device {
 	device := d.device(c, c.uuid, strconv.Itoa(c.index))
 	if m, broken := d.broken[c.uuid]; broken {
 		d.note("GPU %s: unhealthy: %s", c, m.why)
-		device.Healthy = false
+		device.Fail(m.why)
 	}
 	if d.other(undivided{}) {
 		d.note("GPU %s: unhealthy: MIG is off, as it was not when all GPUs were last alike", c)
-		device.Healthy = false
+		device.Fail("MIG is off, as it was not when all GPUs were last alike")
 	}
 	return device
 }
@@ -139,18 +139,18 @@ func (d *discovery) slice(c *card, s *slice) gpu.Device {
 	for _, id := range []string{s.uuid, c.uuid} {
 		if m, broken := d.broken[id]; broken && device.Healthy {
 			d.note("MIG device %d of GPU %s: unhealthy: %s", s.index, c, m.why)
-			device.Healthy = false
+			device.Fail(m.why)
 		}
 	}
 	if d.other(s.profile.attributes) {
 		d.note("MIG device %d of GPU %s: unhealthy: it is %s, as none was when all GPUs were last alike",
 			s.index, c, s.profile.name)
-		device.Healthy = false
+		device.Fail("of another profile than all were when all GPUs were last alike")
 	}
 	capabilities := d.capabilities(c, s)
 	if len(capabilities) == 0 && d.config.PassDeviceSpecs {
 		d.note("MIG device %d of GPU %s: unhealthy: its device nodes are not in %s", s.index, c, migMinors)
-		device.Healthy = false
+		device.Fail("its device nodes are not in " + migMinors)
 	}
 	device.Nodes = append(device.Nodes, capabilities...)
 	return device

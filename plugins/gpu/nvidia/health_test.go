@@ -43,6 +43,9 @@ func unhealthy(t *testing.T, backend *Backend) []string {
 			if !d.Healthy {
 				ids = append(ids, d.ID)
 			}
+			if d.Healthy != (d.Reason == "") {
+				t.Errorf("%s: healthy %t, reason %q", d.ID, d.Healthy, d.Reason)
+			}
 		}
 	}
 	if len(inventory.Resources) == 0 {

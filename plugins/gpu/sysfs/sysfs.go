@@ -23,6 +23,8 @@ type Reader struct {
 	Links func(sys fs.FS) ([]topology.Link, error)
 	// VRAM returns the size of a card's memory in bytes, 0 for unknown.
 	VRAM func(sys fs.FS, card topology.Address) (uint64, error)
+	// Order returns the render nodes of all GPUs, "/dev/dri/renderD128", in the order of the vendor's runtime.
+	Order func(sys fs.FS) ([]string, error)
 }
 
 // Loaded reports whether the driver is loaded.
@@ -33,7 +35,7 @@ func (r Reader) Loaded(sys fs.FS) bool {
 
 // Readers are the readers of all vendors. NVIDIA has none: only NVML has more data on its GPUs than PCI.
 var Readers = []Reader{{
-	Module: "module/amdgpu", Shared: "kfd", Links: amd.ReadLinks, VRAM: amd.ReadVRAM,
+	Module: "module/amdgpu", Shared: "kfd", Links: amd.ReadLinks, VRAM: amd.ReadVRAM, Order: amd.ReadOrder,
 	Single: func(sys fs.FS) (gpu.Inventory, error) { return readAMD(sys, amd.Single) },
 	Mixed:  func(sys fs.FS) (gpu.Inventory, error) { return readAMD(sys, amd.Mixed) },
 }}

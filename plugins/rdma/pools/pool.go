@@ -59,10 +59,19 @@ type Device struct {
 	NUMA     topology.NUMANode // unknown also for a resource with excludeTopology
 	Aux      string            // of a sub-function: the name of its auxiliary device
 	Fault    string            // reason for being unhealthy, for people; "" for a healthy device
+	Degraded string            // reason for being chosen last, for people; "" for a good device
 	Selector *Selector         // the selector with the device's options; nil for a device that is gone
 	Visible  *Hidden           // properties that containers would hide; nil if a container may hold the device
 	// of a replica of a shared HCA: the common name of the HCA's replicas in this pool
 	HCA string
+}
+
+// Function returns the PF of a VF, or the function itself if it is not a VF.
+func (d Device) Function() topology.Address {
+	if d.PF != (topology.Address{}) {
+		return d.PF
+	}
+	return d.Address
 }
 
 // Name returns the name for people and container runtimes: the HCA of a replica, else the ID.

@@ -106,6 +106,29 @@ func TestNameOverride(t *testing.T) {
 	}
 }
 
+// testTrafficPod: with an image for traffic, the container has that image, and the program from Tandem's.
+func testTrafficPod(t *testing.T) {
+	t.Helper()
+	schema, err := published(t, versions[len(versions)-1])("v1", "Pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := parse(t, renderFile(t, `{gpu: {vendor: amd}, image: {repository: r.io/tandem, tag: v1}, test: {pairs: 2,
+  traffic: {image: "r.io/perftest:v1", min: 90, annotations: {k8s.v1.cni.cncf.io/networks: "a,a"}}}}`,
+		"tests/verify.yaml"))[0]
+	if err := schema.Validate(map[string]any(pod)); err != nil {
+		t.Error(err)
+	}
+	first := object(pod.at("spec", "initContainers").([]any)[0].(map[string]any))
+	container := object(pod.at("spec", "containers").([]any)[0].(map[string]any))
+	want := `r.io/tandem:v1 [cp /usr/bin/tandem /program/tandem]; r.io/perftest:v1 [/program/tandem verify --gpus=2 ` +
+		`--vfs=2 --traffic --traffic-seconds=5 --traffic-min=90]; a,a`
+	if got := fmt.Sprintf("%s %v; %s %v; %s", first["image"], first["command"], container["image"],
+		container["command"], pod.at("metadata", "annotations", "k8s.v1.cni.cncf.io/networks")); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // TestVerifyPod: "helm test" asks for what the chart offers, and nothing of it is installed. For --logs the
 // hook has to be a pod.
 func TestVerifyPod(t *testing.T) {
@@ -142,12 +165,13 @@ func TestVerifyPod(t *testing.T) {
 			t.Errorf("%s: asks for %s, want %s", values, got, want)
 		}
 		command := fmt.Sprint(container["command"])
-		if asks := want != "null"; strings.Contains(command, "tandem verify") != asks ||
+		if asks := want != "null"; strings.Contains(command, "tandem verify --gpus=") != asks ||
 			strings.Contains(command, "--set test.gpuResource=RESOURCE") == asks ||
 			strings.Contains(command, "exit 1") == asks {
 			t.Errorf("%s: runs %s", values, command)
 		}
 	}
+	testTrafficPod(t)
 	if rendered, err := render(t, ""); err != nil || strings.Contains(rendered, "-verify") {
 		t.Errorf("the pod is installed: %v", err)
 	}

@@ -102,7 +102,7 @@ func manifests(t *testing.T) map[string][]object {
 		all["kustomize "+dir] = parse(t, kustomize(t, "../../../"+dir))
 	}
 	examples, err := filepath.Glob("../../../deployments/examples/*.yaml")
-	if err != nil || len(examples) != 10 {
+	if err != nil || len(examples) != 11 {
 		t.Fatalf("examples %q: %v", examples, err)
 	}
 	for _, file := range examples {

@@ -8,8 +8,11 @@ import (
 	"context"
 	"io/fs"
 	"math/rand/v2"
+	"path"
 	"sync"
+	"time"
 
+	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -65,6 +68,7 @@ type Machine struct {
 	now      layout
 	gone     map[string]bool // GPUs off the bus, by ID
 	noDriver bool            // of the GPUs
+	errors   map[string]int  // by file
 	watchers map[int]func()
 	next     int
 }
@@ -76,12 +80,18 @@ func New(machine string, vfs int) (*Machine, error) {
 		return nil, err
 	}
 	return &Machine{
-		machine: machine, vfs: vfs, now: now, gone: map[string]bool{}, watchers: map[int]func(){},
+		machine: machine, vfs: vfs, now: now, gone: map[string]bool{}, errors: map[string]int{},
+		watchers: map[int]func(){},
 	}, nil
 }
 
 // Open opens a file of sysfs as it is now.
-func (h *Machine) Open(name string) (fs.File, error) { return h.layout().sys.Open(name) }
+func (h *Machine) Open(name string) (fs.File, error) {
+	if errorFiles[path.Base(name)] {
+		return &errorFile{machine: h, name: name}, nil
+	}
+	return h.layout().sys.Open(name)
+}
 
 // ReadLink reads a link of sysfs as it is now.
 func (h *Machine) ReadLink(name string) (string, error) { return fs.ReadLink(h.layout().sys, name) }
@@ -151,14 +161,21 @@ func (h *Machine) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// Disturb lets GPUs, their driver or VFs vanish or come back, and describes the change; "" for none.
+// Disturb lets GPUs, their driver or VFs vanish or come back, or a PF or GPU have errors, and describes the
+// change; "" for none.
 func (h *Machine) Disturb(random *rand.Rand) (what string, err error) {
-	switch random.IntN(3) {
+	switch random.IntN(5) {
 	case 0:
 		return "the number of VFs changes", h.setVFs(3 - h.vfs)
 	case 1:
 		h.change(func() { h.noDriver = !h.noDriver })
 		return "the driver of the GPUs goes or comes", nil
+	case 2:
+		h.countError(h.anyFunction(random), "aer_dev_nonfatal")
+		return "a PF or GPU has errors", nil
+	case 3:
+		h.countError(h.anyFunction(random), "aer_dev_fatal")
+		return "a PF or GPU fails for a while", nil
 	default:
 		found, _ := h.GPUs()
 		if len(found) == 0 || len(h.gone) > 1 {
@@ -168,6 +185,25 @@ func (h *Machine) Disturb(random *rand.Rand) (what string, err error) {
 		h.change(func() { h.gone[id] = true })
 		return "a GPU falls off the bus", nil
 	}
+}
+
+// anyFunction returns a GPU or PF.
+func (h *Machine) anyFunction(random *rand.Rand) topology.Address {
+	var all []topology.Address
+	for d := range h.Present().Devices() {
+		if d.Class.IsGPU() || d.Class.IsNetwork() && !d.IsVF() {
+			all = append(all, d.Address)
+		}
+	}
+	return all[random.IntN(len(all))]
+}
+
+// Monitor returns a monitor of the health of PFs and GPUs. It looks every five seconds: more often costs the
+// simulation more than the rest.
+func (h *Machine) Monitor() *health.Monitor {
+	config := health.Default()
+	config.Interval = 5 * time.Second
+	return health.New(config, h)
 }
 
 // Heal brings all GPUs and their driver back.

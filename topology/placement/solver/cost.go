@@ -17,6 +17,7 @@ const (
 	termNear     = iota // pairs beyond PIX, beyond PXB and beyond C2C, as three numbers of countBits
 	termFar             // pairs beyond PHB, beyond NODE and beyond SYS, as three numbers of countBits
 	termBridges         // redirected pairs, and bridges crossed by all pairs, as two numbers
+	termDegraded        // degraded devices taken
 	termStranded        // same-switch pairs that can no longer be made
 	termLater           // pairs that can no longer be made when other containers have ended
 	termLocality        // GPU to GPU, by links and by PCI Express as two numbers
@@ -89,10 +90,12 @@ func breaking(free, taken int) int64 {
 
 // FillCost is the cost of VFs taken from the PFs of one group.
 type FillCost struct {
-	shared int64 // for each VF the number of VFs taken before from its PF, and from its NIC, as two numbers
-	load   int64 // for each VF the load of its PF
+	degraded int64 // number of VFs taken from degraded PFs
+	shared   int64 // for each VF the number of VFs taken before from its PF, and from its NIC, as two numbers
+	load     int64 // for each VF the load of its PF
 }
 
 func (c FillCost) compare(d FillCost) int {
-	return cmp.Or(cmp.Compare(c.shared, d.shared), cmp.Compare(c.load, d.load))
+	return cmp.Or(cmp.Compare(c.degraded, d.degraded), cmp.Compare(c.shared, d.shared),
+		cmp.Compare(c.load, d.load))
 }

@@ -11,13 +11,13 @@
 // as possible. The number of pairs below a place therefore depends only on the numbers of GPUs and VFs taken
 // below it. A table for each place holds the cheapest way for each number of GPUs, VFs and extras (devices
 // with one additional partner), and the tables of sibling places combine into the table of their parent. All
-// criteria of package placement except the last are sums over places; the fourth is a sum if links follow the
+// criteria of package placement except the last are sums over places; the fifth is a sum if links follow the
 // tree: no links, links between all GPUs, or links within places. VF indices are assigned last, when the
 // number of VFs of each PF is known: it is optimal to take one index after another, each from all PFs that
 // can give it. To keep the tables small, the solver first looks for solutions with the fewest possible pairs
 // beyond PIX.
 //
-// If links do not follow the tree (a cube mesh, MI250), criterion 4 depends on the individual GPUs. The
+// If links do not follow the tree (a cube mesh, MI250), criterion 5 depends on the individual GPUs. The
 // solver then enumerates the sets of GPUs, with the best possible completion as a bound, and solves the pairs
 // for sets within the bound.
 //

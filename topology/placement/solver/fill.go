@@ -8,9 +8,9 @@ import (
 )
 
 // PlanFill decides from which PF the next VF of a group comes, for as many VFs as order has room for, beyond
-// the held ones: from the PF with the fewest taken VFs, then from the NIC with the fewest, then from the PF
-// with the least load, then from the first PF. The cost of a PF and of its NIC grows with every VF taken, so
-// this order is cheapest for any number of VFs.
+// the held ones: from a PF that is not degraded, then from the PF with the fewest taken VFs, then from the
+// NIC with the fewest, then from the PF with the least load, then from the first PF. The cost of a PF and of
+// its NIC grows with every VF taken, so this order is cheapest for any number of VFs.
 // Costs must have one element more than order. The place keeps both slices.
 func (n *Place) PlanFill(order []int32, costs []FillCost) {
 	var c FillCost
@@ -38,6 +38,7 @@ func (n *Place) PlanFill(order []int32, costs []FillCost) {
 
 // take adds the cost of the next VF of a PF.
 func (c *FillCost) take(f *PF) {
+	c.degraded += number(f.Degraded)
 	c.shared += int64(f.Taken)<<sharedShift + int64(f.NIC.taken)
 	c.load += int64(f.Load)
 	f.Taken++
@@ -46,8 +47,16 @@ func (c *FillCost) take(f *PF) {
 
 // before reports whether the next VF of f is cheaper than the next VF of g.
 func (f *PF) before(g *PF) bool {
-	return cmp.Or(cmp.Compare(f.Taken, g.Taken), cmp.Compare(f.NIC.taken, g.NIC.taken),
-		cmp.Compare(f.Load, g.Load)) < 0
+	return cmp.Or(cmp.Compare(number(f.Degraded), number(g.Degraded)), cmp.Compare(f.Taken, g.Taken),
+		cmp.Compare(f.NIC.taken, g.NIC.taken), cmp.Compare(f.Load, g.Load)) < 0
+}
+
+// number returns 1 for true.
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // countTaken counts the marked devices of every pool below a place.

@@ -9,7 +9,10 @@ func (t *tables) cardTable(n *Place) span {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
 	give := func(c Counts) {
-		t.add(entry{Counts: c, cost: cost{termCards: breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held)}})
+		t.add(entry{Counts: c, cost: cost{
+			termDegraded: int64(c.GPUs) * number(n.Degraded),
+			termCards:    breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held),
+		}})
 	}
 	if t.mixing.gpus {
 		for _, o := range n.offers {
@@ -66,6 +69,7 @@ func (t *tables) groupEntries(n *Place, i int32, given offer) {
 		}
 		c[termBridges] += int64((ofGPUs + ofVFs) * n.Depth)
 		g, v := gpus-n.GPUs.Held, vfs-n.VFs.Held
+		c[termDegraded] += given.cost.degraded
 		c[termShared] += given.cost.shared
 		c[termLoad] += given.cost.load
 		c[termCrowded] -= breaking(n.VFs.Free(), v)

@@ -129,6 +129,7 @@ func (o *offering) stage(n *Place) {
 				if !o.fits(way.mix) {
 					continue
 				}
+				way.cost.degraded += int64(last.count) * number(f.Degraded)
 				way.cost.shared += pairs(last.count)<<sharedShift + pairs(before.ofNIC+last.count) - pairs(before.ofNIC)
 				way.cost.load += int64(last.count * f.Load)
 				if !isLast {

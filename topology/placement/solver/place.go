@@ -37,8 +37,9 @@ type Place struct {
 	First    topology.Address // lowest address of a device that may be chosen here
 
 	Content
-	Pools []Pool // of a card
-	PFs   []*PF  // of a group, ascending by address
+	Pools    []Pool // of a card
+	Degraded bool   // of a card: its GPUs are chosen last among equally distant ones
+	PFs      []*PF  // of a group, ascending by address
 
 	Chosen Counts // the marked counts
 
@@ -110,12 +111,13 @@ type NIC struct{ taken int }
 
 // PF is a physical function with the VFs that may be chosen.
 type PF struct {
-	NIC   *NIC // common to the PFs of a card, which are neighbours in their group
-	Load  int  // VFs of other containers, plus one for a degraded link
-	Held  int
-	Most  int // held VFs and free VFs that may be chosen
-	Taken int // number of taken VFs, set with the result
-	Pools []Pool
+	NIC      *NIC // common to the PFs of a card, which are neighbours in their group
+	Degraded bool // its VFs are chosen last among equally distant ones
+	Load     int  // VFs of other containers
+	Held     int
+	Most     int // held VFs and free VFs that may be chosen
+	Taken    int // number of taken VFs, set with the result
+	Pools    []Pool
 }
 
 // Pool holds the devices of one resource on a card or PF.

@@ -139,6 +139,9 @@ reads the annotations of each pod with a claim. */}}
 {{- with .Values.deviceAnnotations }}
 - --device-annotations={{ join "," . }}
 {{- end }}
+{{- if ne .Values.deviceHealth "on" }}
+- --device-health={{ .Values.deviceHealth }}
+{{- end }}
 {{- with .Values.publish }}
 - --publish={{ join "," . }}
 {{- end }}

@@ -15,6 +15,7 @@ import (
 // group has the GPUs and VFs of one switch.
 type group struct {
 	at      topology.Address // of one of its cards
+	cards   []topology.Address
 	gpus    []string
 	vfs     []string
 	pairs   map[string][]string // by GPU: the VFs that pair with it
@@ -28,31 +29,58 @@ type group struct {
 // groups groups GPUs, and the published VFs, by switch.
 func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
 	var list []*group
-	find := func(at topology.Address) *group {
-		for _, g := range list {
-			if g.at == at || m.Tree.Distance(g.at, at).Level.Direct() {
-				return g
-			}
-		}
-		g := &group{at: at, pairs: map[string][]string{}}
-		list = append(list, g)
-		return g
-	}
 	for _, gpu := range m.GPUs {
-		g := find(gpu.Card)
-		if len(g.gpus) > 0 && (g.numa != gpu.NUMA || g.hive != gpu.Hive) {
-			const apart = "GPU %s is on another NUMA node or in another hive than %s of its switch"
-			return nil, fmt.Errorf(apart, gpu.ID, g.gpus[0])
-		}
-		g.gpus, g.numa, g.hive = append(g.gpus, gpu.ID), gpu.NUMA, gpu.Hive
+		list = join(m.Tree, list, &group{
+			cards: []topology.Address{gpu.Card}, gpus: []string{gpu.ID}, numa: gpu.NUMA, hive: gpu.Hive,
+		})
 	}
 	for _, vf := range m.VFs {
 		if published[vf.ID] {
-			g := find(vf.Address)
-			g.vfs = append(g.vfs, vf.ID)
+			list = join(m.Tree, list, &group{cards: []topology.Address{vf.Address}, vfs: []string{vf.ID}})
+		}
+	}
+	for _, g := range list {
+		g.at, g.pairs = g.cards[0], map[string][]string{}
+		for _, gpu := range m.GPUs {
+			if slices.Contains(g.gpus, gpu.ID) && (g.numa != gpu.NUMA || g.hive != gpu.Hive) {
+				const apart = "GPU %s is on another NUMA node or in another hive than %s of its switch"
+				return nil, fmt.Errorf(apart, gpu.ID, g.gpus[0])
+			}
 		}
 	}
 	return list, nil
+}
+
+// join adds a card to a list of groups. The card joins all groups with a card on its switch: in a C2C complex
+// a NIC is near GPUs that are not near one another.
+func join(tree *topology.Tree, list []*group, card *group) (joined []*group) {
+	at := card.cards[0]
+	first := card
+	for _, g := range list {
+		near := slices.ContainsFunc(g.cards, func(other topology.Address) bool {
+			return other == at || tree.Distance(other, at).Level.Direct()
+		})
+		switch {
+		case !near:
+			joined = append(joined, g)
+		case first == card:
+			first = g
+			g.add(card)
+			joined = append(joined, g)
+		default:
+			first.add(g)
+		}
+	}
+	if first == card {
+		joined = append(joined, card)
+	}
+	return joined
+}
+
+// add moves the devices of another group.
+func (g *group) add(other *group) {
+	g.cards = append(g.cards, other.cards...)
+	g.gpus, g.vfs = append(g.gpus, other.gpus...), append(g.vfs, other.vfs...)
 }
 
 // assign sets the VFs of each GPU, and checks the published devices against the rules.

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Times of a run besides its test: perftest needs seconds for CUDA or ROCm, and waits one second itself.
+const (
+	overhead = 20 * time.Second
+	retry    = 100 * time.Millisecond // between two attempts of a client to connect
+)
+
+// Run is the result of the traffic between two pairs.
+type Run struct {
+	From    int     `json:"from"` // pair that writes; -1: of the other container
+	To      int     `json:"to"`   // pair whose memory is written; -1: of the other container
+	Memory  Memory  `json:"memory"`
+	Gbps    float64 `json:"gbps"`
+	Bytes   uint64  `json:"bytes"`        // of the measured time
+	Latency float64 `json:"microseconds"` // of a read of 8 bytes, median; 0 for unknown, as on a server
+	// LatencyMemory is the host's if perftest does not measure the latency of a GPU's memory.
+	LatencyMemory Memory `json:"latencyMemory,omitempty"`
+	Err           string `json:"error,omitempty"`
+
+	ended bool // by the time limit
+}
+
+// session is the state of one call of Plan.Run.
+type session struct {
+	plan        *Plan
+	environment []string
+	write, read program
+}
+
+func (s *session) find(ctx context.Context) (err error) {
+	s.environment = withoutHidden(s.plan.Environment)
+	if s.write, err = findProgram(ctx, bandwidthProgram, s.environment); err != nil {
+		return err
+	}
+	s.read, err = findProgram(ctx, latencyProgram, s.environment)
+	return err
+}
+
+func (s *session) measure(ctx context.Context, ends []End) ([]Run, error) {
+	memories := make([]Memory, len(ends))
+	for i, e := range ends {
+		var err error
+		if memories[i], err = s.write.memory(s.plan.Memory, e.GPU); err != nil {
+			return nil, fmt.Errorf("pair %d: %w", i, err)
+		}
+	}
+	switch {
+	case s.plan.Server:
+		return s.serveAll(ctx, ends, memories), nil
+	case s.plan.Client != "":
+		return s.callAll(ctx, ends, memories), nil
+	}
+	return s.loopAll(ctx, ends, memories), nil
+}
+
+// testTime returns the longest time of both tests of a run.
+func (s *session) testTime() time.Duration {
+	return time.Duration(s.plan.Seconds)*time.Second + 2*overhead
+}
+
+func (s *session) progress(format string, arguments ...any) {
+	fmt.Fprintf(s.plan.Progress, format+"\n", arguments...)
+}
+
+// loopAll measures the pairs one after another within this container.
+func (s *session) loopAll(ctx context.Context, ends []End, memories []Memory) []Run {
+	runs := make([]Run, len(ends))
+	for i := range ends {
+		to := i
+		if !s.plan.toSelf(len(ends)) {
+			to = (i + 1) % len(ends)
+		}
+		runs[i] = Run{From: i, To: to, Memory: memories[i]}
+		if ctx.Err() != nil {
+			break
+		}
+		s.progress("pair %d of %d: %s to %s, memory %s", i, len(ends), ends[i].RDMA, ends[to].RDMA, memories[i])
+		t := tester{session: s, client: &side{ends[i], memories[i]}, server: &side{ends[to], memories[to]},
+			host: "127.0.0.1", tcp: s.plan.Port + i}
+		t.run(ctx, &runs[i], s.testTime())
+		if to != i && runs[i].ended {
+			runs[i].Err += ": the ports may not reach each other; --traffic-to self omits the fabric"
+		}
+	}
+	return runs
+}
+
+// callAll measures the pairs one after another, to the pairs of the same index in the other container. Only
+// the first pair waits for the other container, which serves all pairs at the same time.
+func (s *session) callAll(ctx context.Context, ends []End, memories []Memory) []Run {
+	runs, wait := make([]Run, len(ends)), s.plan.Wait
+	for i, e := range ends {
+		runs[i] = Run{From: i, To: -1, Memory: memories[i]}
+		if ctx.Err() != nil {
+			break
+		}
+		s.progress("pair %d of %d: %s to %s, memory %s", i, len(ends), e.RDMA, s.plan.Client, memories[i])
+		t := tester{session: s, client: &side{e, memories[i]}, host: s.plan.Client, tcp: s.plan.Port + i}
+		t.run(ctx, &runs[i], wait+s.testTime())
+		wait = 0
+	}
+	return runs
+}
+
+// serveAll serves all pairs at the same time, because a client that fails omits a pair. The client measures
+// one after another. Each pair has the time of all.
+func (s *session) serveAll(ctx context.Context, ends []End, memories []Memory) []Run {
+	runs := make([]Run, len(ends))
+	limit := s.plan.Wait + time.Duration(len(ends))*s.testTime()
+	var all sync.WaitGroup
+	for i, e := range ends {
+		runs[i] = Run{From: -1, To: i, Memory: memories[i]}
+		s.progress("pair %d of %d: %s waits on TCP port %d, memory %s", i, len(ends), e.RDMA, s.plan.Port+i,
+			memories[i])
+		t := tester{session: s, server: &side{e, memories[i]}, tcp: s.plan.Port + i}
+		all.Go(func() { t.run(ctx, &runs[i], limit) })
+	}
+	all.Wait()
+	return runs
+}
+
+// errTime is the cause of the end of a run that took too long.
+var errTime = errors.New("no result in time")
+
+// run measures bandwidth and then latency, and writes the result or an error into r.
+func (t *tester) run(ctx context.Context, r *Run, limit time.Duration) {
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s", errTime, limit))
+	defer stop()
+	if err := t.tests(ctx, r); err != nil {
+		r.Err, r.ended = err.Error(), errors.Is(err, errTime)
+	}
+}
+
+func (t *tester) tests(ctx context.Context, r *Run) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	if err := t.bandwidth(ctx, r); err != nil {
+		return err
+	}
+	return t.latency(ctx, r)
+}

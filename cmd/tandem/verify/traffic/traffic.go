@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package traffic measures the bandwidth and latency of each pair of a container with perftest, and judges
+// the results. The programs of perftest (ib_write_bw and ib_read_lat) are part of the container's image; the
+// package starts them, one pair after another, and reads their output.
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limits of a Plan.
+const (
+	minSeconds, maxSeconds = 1, 60
+	maxGiB                 = 4096
+	minPort                = 1024
+)
+
+// Plan says between which ends traffic flows, how much, and which result is good.
+type Plan struct {
+	Seconds int // of the bandwidth test of each pair; minSeconds to maxSeconds
+	GiB     int // bytes of the bandwidth test instead of Seconds, in GiB; 0 for no limit of its own
+	Port    int // TCP port of pair 0, for perftest's exchange of addresses; pair i has port Port+i
+	Wait    time.Duration
+	Memory  Memory // Auto for the GPU's memory if perftest supports the GPU
+	To      Direction
+	Server  bool   // serve the pairs of another container
+	Client  string // host of another container that serves; "" for traffic within this container
+
+	Min     int // least bandwidth in percent of the best pair's; 0 to 100
+	MinRate int // least bandwidth in percent of the port's rate; 0 to 100
+
+	Environment []string // of perftest
+	Progress    io.Writer
+}
+
+// Direction is the destination of a pair's traffic within one container.
+type Direction string
+
+// Directions. Two RoCE devices of one network namespace may not reach each other: the kernel resolves the
+// address of the other one to the sender's own (addr_resolve in drivers/infiniband/core/addr.c). With fewer
+// than three pairs a slow pair slows all runs of a ring.
+const (
+	ToSelf Direction = "self" // the pair's own VF, within the NIC
+	ToNext Direction = "next" // the next pair, over the fabric
+)
+
+// Validate returns an error for values outside the limits, with the name of the flag.
+func (p *Plan) Validate() error {
+	switch {
+	case p.Seconds < minSeconds || p.Seconds > maxSeconds:
+		return fmt.Errorf("--traffic-seconds %d: want %d to %d", p.Seconds, minSeconds, maxSeconds)
+	case p.GiB < 0 || p.GiB > maxGiB:
+		return fmt.Errorf("--traffic-gib %d: want 0 to %d", p.GiB, maxGiB)
+	case p.Port < minPort || p.Port > 65535:
+		return fmt.Errorf("--traffic-port %d: want %d to 65535", p.Port, minPort)
+	case p.Min < 0 || p.Min > 100:
+		return fmt.Errorf("--traffic-min %d: want 0 to 100", p.Min)
+	case p.MinRate < 0 || p.MinRate > 100:
+		return fmt.Errorf("--traffic-min-rate %d: want 0 to 100", p.MinRate)
+	case p.Wait < time.Second || p.Wait > time.Hour:
+		return fmt.Errorf("--traffic-wait %s: want 1s to 1h", p.Wait)
+	case !slices.Contains([]Memory{Auto, DMABuf, Peer, Host}, p.Memory):
+		return fmt.Errorf("--traffic-memory %s: want auto, dmabuf, gpu or host", p.Memory)
+	case !slices.Contains([]Direction{ToSelf, ToNext}, p.To):
+		return fmt.Errorf("--traffic-to %s: want self or next", p.To)
+	case strings.HasPrefix(p.Client, "-"):
+		return fmt.Errorf("--client %s: want a host", p.Client)
+	case p.Server && p.Client != "":
+		return errors.New("--server and --client exclude each other")
+	}
+	return nil
+}
+
+// Run measures all pairs and judges them. It returns an error only if nothing could be measured; a failed run
+// is in the report. The end of ctx ends the programs.
+func (p *Plan) Run(ctx context.Context, ends []End) (*Report, error) {
+	if len(ends) == 0 {
+		return nil, errors.New("measure traffic: the container has no VF")
+	}
+	if last := p.Port + len(ends) - 1; last > 65535 {
+		return nil, fmt.Errorf("measure traffic: pair %d has no TCP port above %d", len(ends)-1, p.Port)
+	}
+	s := &session{plan: p}
+	if err := s.find(ctx); err != nil {
+		return nil, err
+	}
+	runs, err := s.measure(ctx, ends)
+	if err != nil {
+		return nil, err
+	}
+	report := judge(ends, runs, p.Min, p.MinRate)
+	report.Seconds, report.GiB, report.Direction = p.Seconds, p.GiB, p.direction(len(ends))
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("measure traffic: %w", context.Cause(ctx))
+	}
+	return report, nil
+}
+
+// direction returns the destination of the traffic, for people.
+func (p *Plan) direction(pairs int) string {
+	switch {
+	case p.Server:
+		return "from the pairs of the client"
+	case p.Client != "":
+		return "to the pairs of " + p.Client
+	case p.toSelf(pairs):
+		return "from each VF to itself, within the NIC"
+	default:
+		return "to the next pair"
+	}
+}
+
+func (p *Plan) toSelf(pairs int) bool {
+	return p.To == ToSelf || pairs == 1
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Report has the results of all pairs, in JSON.
+type Report struct {
+	Direction string   `json:"direction"` // of the traffic
+	Seconds   int      `json:"seconds"`   // of the bandwidth test of each pair; unused with gib
+	GiB       int      `json:"gib"`       // bytes of the bandwidth test of each pair; 0 for no limit of its own
+	Min       int      `json:"min"`       // least bandwidth in percent of the best pair's
+	MinRate   int      `json:"minRate"`   // least bandwidth in percent of the port's rate
+	Pairs     []Pair   `json:"pairs"`
+	Runs      []Run    `json:"runs"`
+	Failures  []string `json:"failures"`
+}
+
+// Pair is the result of a pair.
+type Pair struct {
+	Index int `json:"index"`
+	Facts
+	Memory        Memory  `json:"memory"`
+	Gbps          float64 `json:"gbps"`         // of the better run: the pair writes, or is written to
+	Latency       float64 `json:"microseconds"` // of a read of 8 bytes, median; 0 for unknown
+	LatencyMemory Memory  `json:"latencyMemory,omitempty"`
+	OfBest        int     `json:"percentOfBest"` // rounded down
+	OfRate        int     `json:"percentOfRate"` // rounded down; 0 for an unknown rate
+	// Verdict is "ok", "slow" (below a threshold), or "failed" (no run without an error).
+	Verdict string `json:"verdict"`
+	// Reasons are known causes of a slow or failed pair.
+	Reasons []string `json:"reasons"`
+}
+
+// Verdicts.
+const (
+	ok     = "ok"
+	slow   = "slow"
+	failed = "failed"
+)
+
+// judge compares the pairs with the best one and with their ports. In a ring each pair has two runs. A slow
+// pair is slow in both, its neighbours in one: the better run is the pair's. A slow run between two pairs
+// that are fast in their other runs is a failure of its own.
+func judge(ends []End, runs []Run, least, leastRate int) *Report {
+	r := &Report{Min: least, MinRate: leastRate, Runs: runs, Failures: []string{}}
+	for i, e := range ends {
+		r.Pairs = append(r.Pairs, newPair(i, e.Facts, runs))
+	}
+	best := bestOf(r.Pairs)
+	for i := range r.Pairs {
+		r.Pairs[i].judge(best, least, leastRate)
+	}
+	r.listFailures(best)
+	return r
+}
+
+// listFailures adds the failed runs, the slow pairs, and the slow runs of fast pairs.
+func (r *Report) listFailures(best Pair) {
+	add := func(format string, arguments ...any) {
+		r.Failures = append(r.Failures, fmt.Sprintf(format, arguments...))
+	}
+	for _, run := range r.Runs {
+		if run.Err != "" {
+			add("%s: %s", run.name(), run.Err)
+		}
+	}
+	for _, p := range r.Pairs {
+		if p.Verdict == slow {
+			add("pair %d: %s", p.Index, p.text(best))
+		}
+	}
+	for _, run := range r.Runs {
+		if r.slowAlone(run, best.Gbps) {
+			add("%s: %d %% of the best pair, %s, and both pairs are faster in their other runs: pair %d sends "+
+				"slowly, pair %d receives slowly, or the way between them is slow",
+				run.name(), percent(run.Gbps, best.Gbps), compared(run.Gbps, best.Gbps), run.From, run.To)
+		}
+	}
+}
+
+// newPair returns a pair with the results of its runs.
+func newPair(index int, f Facts, runs []Run) Pair {
+	p := Pair{Index: index, Facts: f, Verdict: failed, Reasons: []string{}}
+	for _, run := range runs {
+		if run.From != index && run.To != index {
+			continue
+		}
+		p.Gbps = max(p.Gbps, run.Gbps)
+		if run.From == index || run.From < 0 {
+			p.Memory, p.Latency, p.LatencyMemory = run.Memory, run.Latency, run.LatencyMemory
+		}
+		if run.Err == "" {
+			p.Verdict = ok
+		}
+	}
+	return p
+}
+
+func bestOf(pairs []Pair) Pair {
+	var best Pair
+	for _, p := range pairs {
+		if p.Gbps > best.Gbps {
+			best = p
+		}
+	}
+	return best
+}
+
+func (p *Pair) judge(best Pair, least, leastRate int) {
+	p.OfBest, p.OfRate = percent(p.Gbps, best.Gbps), percent(p.Gbps, p.RateGbps)
+	low := below(p.Gbps, best.Gbps, least) || below(p.Gbps, p.RateGbps, leastRate)
+	if low && p.Verdict == ok {
+		p.Verdict = slow
+	}
+	if p.Verdict != ok {
+		p.Reasons = append(p.Reasons, p.reasons(best)...)
+		if p.inHost() && best.Memory != Host && best.Memory != "" {
+			p.Reasons = append(p.Reasons, "host memory, the best pair's is the GPU's")
+		}
+	}
+}
+
+// below reports whether a bandwidth is below a percentage of another; of an unknown one it is not.
+func below(gbps, of float64, least int) bool { return of > 0 && gbps*100 < of*float64(least) }
+
+func percent(gbps, of float64) int {
+	if of <= 0 {
+		return 0
+	}
+	return int(gbps * 100 / of)
+}
+
+func compared(gbps, of float64) string { return fmt.Sprintf("%.2f of %.2f Gb/s", gbps, of) }
+
+// slowAlone reports whether a run is below the threshold and neither of its pairs is.
+func (r *Report) slowAlone(run Run, best float64) bool {
+	if run.Err != "" || run.From < 0 || run.To < 0 || !below(run.Gbps, best, r.Min) {
+		return false
+	}
+	return r.Pairs[run.From].Verdict == ok && r.Pairs[run.To].Verdict == ok
+}
+
+// name names the run for people.
+func (r Run) name() string {
+	switch {
+	case r.From < 0:
+		return fmt.Sprintf("pair %d", r.To)
+	case r.To < 0 || r.From == r.To:
+		return fmt.Sprintf("pair %d", r.From)
+	}
+	return fmt.Sprintf("pair %d to pair %d", r.From, r.To)
+}
+
+// toAnother reports whether one end is in another container.
+func (r Run) toAnother() bool { return r.From < 0 || r.To < 0 }
+
+// reasons returns the known facts that make a pair slower than the best one.
+func (f Facts) reasons(best Pair) (list []string) {
+	add := func(format string, arguments ...any) { list = append(list, fmt.Sprintf(format, arguments...)) }
+	if f.GPU != "" && !f.Distance.Direct() {
+		add("GPU and VF are %s apart", f.Distance)
+	}
+	for _, redirect := range f.Redirects {
+		add("ACS redirect at %s", redirect)
+	}
+	if f.PCIe.Width > 0 && f.PCIe.Width < f.PCIe.MaxWidth {
+		add("PCIe width %d of %d", f.PCIe.Width, f.PCIe.MaxWidth)
+	}
+	if f.PCIe.Speed > 0 && f.PCIe.Speed < f.PCIe.MaxSpeed {
+		add("PCIe %g of %g GT/s", f.PCIe.Speed, f.PCIe.MaxSpeed)
+	}
+	if f.GPULanes > 0 && f.GPULanes < f.GPUMax {
+		add("the GPU's PCIe width %d of %d", f.GPULanes, f.GPUMax)
+	}
+	if f.State != "" && !strings.HasSuffix(f.State, "ACTIVE") {
+		add("port %s", f.State)
+	}
+	if f.RateGbps > 0 && f.RateGbps < best.RateGbps {
+		add("port rate %g Gb/s, the best pair's %g", f.RateGbps, best.RateGbps)
+	}
+	return list
+}
+
+// text describes a slow pair: "41 % of the best pair, 38.1 of 92.4 Gb/s: PCIe width 4 of 16".
+func (p Pair) text(best Pair) string {
+	text := fmt.Sprintf("%d %% of the best pair, %s", p.OfBest, compared(p.Gbps, best.Gbps))
+	if p.OfBest == 100 {
+		text = fmt.Sprintf("%d %% of the port's rate, %s", p.OfRate, compared(p.Gbps, p.RateGbps))
+	}
+	if p.inHost() {
+		text += " in host memory"
+	}
+	if len(p.Reasons) == 0 {
+		return text + ": no reason in sysfs"
+	}
+	return text + ": " + strings.Join(p.Reasons, ", ")
+}
+
+// inHost reports whether the GPU takes no part.
+func (p Pair) inHost() bool { return p.GPU != "" && p.Memory == Host }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+)
+
+// traffics are the flags of verify --traffic.
+type traffics struct {
+	wanted     bool
+	memory, to string
+	traffic.Plan
+}
+
+func (t *traffics) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&t.wanted, "traffic", false, "measure bandwidth and latency of each pair with perftest")
+	flags.BoolVar(&t.Server, "server", false, "with --traffic: serve the pairs of a container with --client")
+	flags.StringVar(&t.Client, "client", "",
+		"with --traffic: measure to the pairs of the container at `HOST`, which runs --server")
+	flags.IntVar(&t.Seconds, "traffic-seconds", 5, "duration of the bandwidth test of each pair, 1 to 60")
+	flags.IntVar(&t.GiB, "traffic-gib", 0,
+		"bytes of the bandwidth test of each pair, in GiB, instead of a duration; 0 for a duration")
+	flags.IntVar(&t.Min, "traffic-min", 80,
+		"required bandwidth of each pair, in percent of the best pair's")
+	flags.IntVar(&t.MinRate, "traffic-min-rate", 0,
+		"required bandwidth of each pair, in percent of the port's rate")
+	flags.IntVar(&t.Port, "traffic-port", 18515, "TCP port of the first pair; the others have the next ports")
+	flags.DurationVar(&t.Wait, "traffic-wait", 2*time.Minute, "time to wait for the other container")
+	addChoice(cmd, &t.memory, "traffic-memory", "memory of the traffic",
+		string(traffic.Auto), string(traffic.DMABuf), string(traffic.Peer), string(traffic.Host))
+	addChoice(cmd, &t.to, "traffic-to", "destination of the traffic within the container",
+		string(traffic.ToSelf), string(traffic.ToNext))
+}
+
+// addChoice adds a flag with a fixed set of values, the first of which is the default.
+func addChoice(cmd *cobra.Command, value *string, name, what string, allowed ...string) {
+	list := oneOf(allowed...)
+	cmd.Flags().StringVar(value, name, allowed[0], what+": "+list.usage())
+	complete(cmd, name, fixed(allowed...))
+}
+
+// plan returns the plan of the flags, nil without --traffic.
+func (t *traffics) plan(cmd *cobra.Command) (*traffic.Plan, error) {
+	if !t.wanted {
+		var err error
+		cmd.Flags().Visit(func(f *pflag.Flag) {
+			if strings.HasPrefix(f.Name, "traffic-") || f.Name == "server" || f.Name == "client" {
+				err = usage("--%s needs --traffic", f.Name)
+			}
+		})
+		return nil, err
+	}
+	t.Memory, t.To = traffic.Memory(t.memory), traffic.Direction(t.to)
+	if err := t.Validate(); err != nil {
+		return nil, usageError{err}
+	}
+	t.Environment, t.Progress = os.Environ(), cmd.ErrOrStderr()
+	return &t.Plan, nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// perftest puts programs into PATH that print a result at once: of bandwidth, in Gb/s by the RDMA device of
+// the client, and of latency.
+func perftest(t *testing.T, gbps map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	var cases strings.Builder
+	for device, result := range gbps {
+		cases.WriteString("*\"-d " + device + "\"*) gbps=" + result + " ;;\n")
+	}
+	for name, text := range map[string]string{
+		"ib_write_bw": `echo "case $gbps: #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
+echo "1048576 5000 0.00 $gbps 0.02"`,
+		"ib_read_lat": `echo "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec]"
+echo "8 1000 1.5 9.5 2.25 2.5"`,
+	} {
+		script := "#!/bin/sh\ncase \"$*\" in --help) echo '--ib-dev --size --use_rocm'; exit 1 ;;\n" +
+			cases.String() + "esac\n" + text + "\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// gids gives RDMA devices of VFs a GID of the netdev, in a sysfs of the pod's own.
+func (p *pod) gids(of map[string]string) *pod {
+	p.t.Helper()
+	shared, err := os.Readlink(p.path("sys"))
+	if err = errors.Join(err, os.Remove(p.path("sys")), os.CopyFS(p.path("sys"), os.DirFS(shared))); err != nil {
+		p.t.Fatal(err)
+	}
+	for vf, netdev := range of {
+		ports, err := filepath.Glob(p.path("sys/bus/pci/devices/" + vf + "/infiniband/*/ports/1"))
+		if err != nil || len(ports) != 1 {
+			p.t.Fatalf("ports %q of %s: %v", ports, vf, err)
+		}
+		for file, content := range map[string]string{
+			"gids/3": "0000:0000:0000:0000:0000:ffff:0a00:0001", "gid_attrs/types/3": "RoCE v2",
+			"gid_attrs/ndevs/3": netdev,
+		} {
+			rel, err := filepath.Rel(p.root, filepath.Join(ports[0], file))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			p.file(rel, content+"\n")
+		}
+	}
+	return p
+}
+
+func TestVerifyTraffic(t *testing.T) {
+	p := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).with("--traffic").
+		gids(map[string]string{ociVF0: "rdma0v0", ociVF1: "rdma1v0"})
+	perftest(t, map[string]string{"mlx5_8": "192.40", "mlx5_9": "78.90"})
+
+	code, stdout, stderr := p.verify()
+	if code != exitError {
+		t.Errorf("exit code %d", code)
+	}
+	golden(t, "verify-traffic.txt", stdout)
+	want := `pair 0 of 2: mlx5_8 to mlx5_8, memory gpu
+pair 1 of 2: mlx5_9 to mlx5_9, memory gpu
+tandem verify: pair 1: 41 % of the best pair, 78.90 of 192.40 Gb/s: no reason in sysfs
+`
+	if diff := cmp.Diff(want, stderr); diff != "" {
+		t.Error(diff)
+	}
+
+	if code, _, stderr = p.with("--traffic-min", "40").verify(); code != exitOK {
+		t.Errorf("exit code %d with a lower threshold: %s", code, stderr)
+	}
+	_, stdout, _ = p.with("-o", "json").verify()
+	validate(t, "verify", stdout)
+}
+
+func TestVerifyTrafficUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"--traffic-seconds 5":                         "--traffic-seconds needs --traffic",
+		"--server":                                    "--server needs --traffic",
+		"--traffic --traffic-seconds 61":              "--traffic-seconds 61: want 1 to 60",
+		"--traffic --traffic-gib -1":                  "--traffic-gib -1: want 0 to 4096",
+		"--traffic --traffic-port 80":                 "--traffic-port 80: want 1024 to 65535",
+		"--traffic --traffic-min 101":                 "--traffic-min 101: want 0 to 100",
+		"--traffic --traffic-min-rate -1":             "--traffic-min-rate -1: want 0 to 100",
+		"--traffic --traffic-wait 2h":                 "--traffic-wait 2h0m0s: want 1s to 1h",
+		"--traffic --traffic-memory vram":             "--traffic-memory vram: want auto, dmabuf, gpu or host",
+		"--traffic --traffic-to away":                 "--traffic-to away: want self or next",
+		"--traffic --server --client 10.0.0.1":        "--server and --client exclude each other",
+		"--traffic --client=--run_infinitely -o json": "--client --run_infinitely: want a host",
+	} {
+		code, _, stderr := run(append([]string{"verify"}, strings.Fields(args)...)...)
+		if want = "tandem verify: " + want + "; see tandem verify --help\n"; code != exitUsage || stderr != want {
+			t.Errorf("%s: exit code %d, %swant %s", args, code, stderr, want)
+		}
+	}
+}
+
+func TestVerifyTrafficWithoutPerftest(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	code, _, stderr := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0).vfs(ociVF0).with("--traffic").verify()
+	if code != exitError || !strings.Contains(stderr, "install perftest (Debian, Fedora: package perftest)") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}

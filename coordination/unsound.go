@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"context"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// Unsound is a device of a container that has become unhealthy or degraded: the container keeps the device.
+type Unsound struct {
+	kubelet.Container
+	UID      string // of the pod
+	Resource string
+	Device   string
+	Health   string // device.Failed or device.Degraded
+	Reason   string
+}
+
+// unsoundPause is the time between two looks for unsound devices of containers.
+const unsoundPause = 10 * time.Second
+
+// tellUnsound forwards the unsound devices of containers periodically, while this plugin serves.
+func (e *election) tellUnsound(ctx context.Context) {
+	ticker := time.NewTicker(unsoundPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if own := e.serving.Load(); own != nil {
+				if list, known := e.unsound(ctx, own.coordinator.Resources()); known {
+					e.config.Unsound(list)
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// unsound returns the devices with a reason, and whose pod a source of requests knows; false if no source
+// answers: the devices are then unknown, which is not the same as none.
+func (e *election) unsound(ctx context.Context, resources []*api.Resource) (known []Unsound, ok bool) {
+	list := unsoundOf(resources)
+	if len(list) == 0 {
+		return nil, true
+	}
+	answer, ok := e.sources.Pods(ctx)
+	if !ok {
+		return nil, false
+	}
+	uids := map[kubelet.Pod]string{}
+	for _, pod := range answer.Pods {
+		uids[pod.Pod] = pod.UID
+	}
+	for _, u := range list {
+		if u.UID = uids[u.Pod]; u.UID != "" {
+			known = append(known, u)
+		}
+	}
+	return known, true
+}
+
+// unsoundOf returns the unsound devices with a known owner.
+func unsoundOf(resources []*api.Resource) (list []Unsound) {
+	for _, r := range resources {
+		for _, d := range r.GetDevices() {
+			health, owner := device.Health(d.GetDevice()), d.GetOwner()
+			if health == "" || owner.GetPod() == "" {
+				continue
+			}
+			list = append(list, Unsound{
+				Container: kubelet.Container{
+					Pod:  kubelet.Pod{Namespace: owner.GetNamespace(), Name: owner.GetPod()},
+					Name: owner.GetContainer(),
+				},
+				Resource: r.GetName(), Device: d.GetDevice().GetId(), Health: health,
+				Reason: d.GetDevice().GetReason(),
+			})
+		}
+	}
+	return list
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// judge decides on one function from its samples.
+type judge struct {
+	config *Config
+	gpu    bool // a GPU lowers the speed of its link while idle
+	rises  map[limit]*rise
+	causes map[Verdict]time.Time // time until which each cause counts
+}
+
+// limit is a rule for one counter file.
+type limit struct {
+	rule Rule
+	file string
+}
+
+func newJudge(config *Config, gpu bool) *judge {
+	return &judge{config: config, gpu: gpu, rises: map[limit]*rise{}, causes: map[Verdict]time.Time{}}
+}
+
+// look adds a sample and returns the verdict.
+func (j *judge) look(s Sample, now time.Time) Verdict {
+	for _, v := range slices.Concat(j.counters(s, now), j.ports(s), j.link(s)) {
+		j.causes[v] = now.Add(j.config.Quiet)
+	}
+	var verdict Verdict
+	for v, until := range j.causes {
+		switch {
+		case !now.Before(until):
+			delete(j.causes, v)
+		case verdict == Verdict{} || worse(v, verdict) < 0:
+			verdict = v
+		}
+	}
+	return verdict
+}
+
+// counters returns the causes by rules. A counter that is absent begins anew when it is there again.
+func (j *judge) counters(s Sample, now time.Time) (causes []Verdict) {
+	present := map[limit]*rise{}
+	for c, value := range s.Counters {
+		for _, rule := range j.config.Rules {
+			if rule.Counter != c.Name {
+				continue
+			}
+			at := limit{rule, c.File}
+			present[at] = j.rises[at]
+			if present[at] == nil {
+				present[at] = &rise{}
+			}
+			cause := Verdict{rule.State, rule.reason()}
+			if present[at].exceeds(rule, value, now) || value == full[c.Name] && j.isKnown(cause) {
+				causes = append(causes, cause)
+			}
+		}
+	}
+	j.rises = present
+	return causes
+}
+
+// full are the maximums at which small counters stay (PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c).
+// Whether the cause goes on is then unknown: a degraded state stays until the counter is reset.
+var full = map[string]uint64{
+	"symbol_error": 1<<16 - 1, "port_rcv_errors": 1<<16 - 1, "port_xmit_discards": 1<<16 - 1,
+	"link_error_recovery": 1<<8 - 1,
+}
+
+// isKnown reports whether a cause of a degraded state counts.
+func (j *judge) isKnown(cause Verdict) bool {
+	_, known := j.causes[cause]
+	return known && cause.State == Degraded
+}
+
+// ports returns the causes by ports without a link. A port that has never had a link may have no cable: it is
+// chosen last, but offered, because its VFs reach each other.
+func (j *judge) ports(s Sample) (causes []Verdict) {
+	for _, p := range s.Ports {
+		switch {
+		case !j.config.Port || p.Up:
+		case p.WasUp:
+			causes = append(causes, Verdict{Failed, p.text()})
+		default:
+			causes = append(causes, Verdict{Degraded, p.text() + " since its creation"})
+		}
+	}
+	return causes
+}
+
+// link returns the cause by a PCI Express link below what both of its ends allow.
+func (j *judge) link(s Sample) []Verdict {
+	switch l := s.Link; {
+	case !j.config.Link:
+		return nil
+	case l.Narrow():
+		return []Verdict{{Degraded, fmt.Sprintf("PCIe width %d of %d", l.Width, l.MaxWidth)}}
+	case l.Degraded() && !j.gpu:
+		return []Verdict{{Degraded, fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)}}
+	default:
+		return nil
+	}
+}
+
+// rise is the increase of a counter within a window, from a bounded number of points.
+type rise struct {
+	points []point // ascending in time
+	last   uint64
+}
+
+type point struct {
+	at    time.Time
+	value uint64
+}
+
+// mostPoints is the number of points of a window: the window is exact to this part of it.
+const mostPoints = 32
+
+// exceeds adds a value and reports whether the counter has increased by more than a rule allows since the
+// oldest point within the window. A counter that decreases has been reset and begins anew. A rule that
+// allows no increase allows none since the last value either, even if that is older than the window: the
+// device of a failing port can take long to answer.
+func (r *rise) exceeds(rule Rule, value uint64, now time.Time) bool {
+	if value < r.last {
+		r.points = r.points[:0]
+	}
+	before, wasKnown := r.last, len(r.points) > 0
+	r.last = value
+	r.points = slices.DeleteFunc(r.points, func(p point) bool { return now.Sub(p.at) > rule.Window })
+	if rule.Above == 0 && wasKnown && len(r.points) == 0 {
+		r.points = append(r.points, point{now, before})
+	}
+	n := len(r.points)
+	if n == 0 || now.Sub(r.points[n-1].at) >= rule.Window/mostPoints {
+		r.points = append(r.points, point{now, value})
+	}
+	return value-r.points[0].value > rule.Above
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// pciDevices is the kernel's directory of all PCI functions.
+const pciDevices = "bus/pci/devices"
+
+// source has the open files of a function.
+type source struct {
+	sys      fs.FS
+	dir      string
+	counters []counterFile
+	netdevs  []netdev
+	ports    []port
+	link     link
+	files    []*file // all of them
+}
+
+// counterFile is the file of a counter.
+type counterFile struct {
+	counter string
+	*file
+}
+
+// aer are the names of rules on the totals of the AER files
+// (Documentation/ABI/testing/sysfs-bus-pci-devices-aer).
+var aer = map[string]string{
+	"aer_correctable": "aer_dev_correctable", "aer_nonfatal": "aer_dev_nonfatal", "aer_fatal": "aer_dev_fatal",
+}
+
+// representor is the port name of a netdev that represents a function in switchdev mode: pf0vf1, pf0sf88,
+// c1pf0 (__devlink_port_phys_port_name_get in net/devlink/port.c).
+var representor = regexp.MustCompile(`^(c\d+)?pf\d+`)
+
+// find opens the files of a function that exist now and that rules need.
+func find(sys fs.FS, function topology.Address, rules []Rule) *source {
+	s := &source{sys: sys, dir: path.Join(pciDevices, function.String())}
+	s.link = newLink(sys, s.dir, s.portAbove())
+	s.files = append(s.files, s.link.speed, s.link.width)
+	s.findNetdevs()
+	ports := s.findPorts()
+	for _, r := range rules {
+		for _, name := range s.counterNames(r.Counter, ports) {
+			s.addCounter(r.Counter, name)
+		}
+	}
+	return s
+}
+
+// close closes all files.
+func (s *source) close() {
+	for _, f := range s.files {
+		f.close()
+	}
+}
+
+// open opens a file of the function.
+func (s *source) open(elements ...string) *file {
+	f := open(s.sys, path.Join(elements...))
+	s.files = append(s.files, f)
+	return f
+}
+
+// infiniband is the type of a netdev for IP over InfiniBand (ARPHRD_INFINIBAND in
+// include/uapi/linux/if_arp.h). Its carrier is that of a partition's multicast group: the state of the port
+// is that of the RDMA device.
+const infiniband = "32"
+
+func (s *source) findNetdevs() {
+	for _, name := range s.names("net") {
+		dir := path.Join(s.dir, "net", name)
+		if kind, _ := fs.ReadFile(s.sys, dir+"/type"); strings.TrimSpace(string(kind)) == infiniband {
+			continue
+		}
+		if portName, err := fs.ReadFile(s.sys, dir+"/phys_port_name"); err == nil && representor.Match(portName) {
+			continue
+		}
+		s.netdevs = append(s.netdevs, netdev{
+			name: name, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
+			ups: s.open(dir, "carrier_up_count"),
+		})
+	}
+}
+
+// findPorts returns the directories of all ports of RDMA devices.
+func (s *source) findPorts() (dirs []string) {
+	for _, name := range s.names("infiniband") {
+		for _, number := range s.names("infiniband", name, "ports") {
+			dir := path.Join(s.dir, "infiniband", name, "ports", number)
+			dirs = append(dirs, dir)
+			layer, _ := fs.ReadFile(s.sys, dir+"/link_layer")
+			if strings.TrimSpace(string(layer)) == "InfiniBand" {
+				s.ports = append(s.ports, port{
+					name: name + "/" + number, state: s.open(dir, "state"), downs: s.open(dir, "counters", "link_downed"),
+				})
+			}
+		}
+	}
+	return dirs
+}
+
+// portAbove returns the directory of the PCI function that the link of the function leads to; "" for a
+// function on the root bus.
+func (s *source) portAbove() string {
+	target, err := fs.ReadLink(s.sys, s.dir)
+	if err != nil {
+		return ""
+	}
+	parent, err := topology.ParseAddress(path.Base(path.Dir(target)))
+	if err != nil {
+		return ""
+	}
+	return path.Join(pciDevices, parent.String())
+}
+
+// counterNames returns the names of the files that may have a counter.
+func (s *source) counterNames(counter string, ports []string) (names []string) {
+	name, isAER := aer[counter]
+	switch {
+	case isAER:
+		return []string{path.Join(s.dir, name)}
+	case counter == "carrier_changes":
+		for _, n := range s.netdevs {
+			names = append(names, path.Join(s.dir, "net", n.name, counter))
+		}
+	default:
+		for _, dir := range ports {
+			names = append(names, path.Join(dir, "counters", counter), path.Join(dir, "hw_counters", counter))
+		}
+	}
+	return names
+}
+
+// addCounter adds the counter in a file, if the file can be read.
+func (s *source) addCounter(counter, name string) {
+	for _, c := range s.counters {
+		if c.name == name {
+			return // another rule has it
+		}
+	}
+	f := s.open(name)
+	if _, ok := f.number(); ok {
+		s.counters = append(s.counters, counterFile{counter, f})
+	}
+}
+
+// names returns the entries of a directory of the function.
+func (s *source) names(elements ...string) []string {
+	entries, err := fs.ReadDir(s.sys, path.Join(s.dir, path.Join(elements...)))
+	if err != nil {
+		return nil
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
