@@ -3,6 +3,7 @@
 package pool_test
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -189,8 +190,8 @@ func TestNameTellsType(t *testing.T) {
 	}
 }
 
-// A claim keeps its GPU and VF as one device when the cluster gets counters: the scheduler knows what the device
-// consumes.
+// A claim keeps its GPU and VF as one device when the cluster gets counters: the scheduler knows what the
+// device consumes.
 func TestBothAsOneDeviceStay(t *testing.T) {
 	t.Parallel()
 	machine, options := load(t, "oci-mi300x-derived", 4), sharing
@@ -206,6 +207,51 @@ func TestBothAsOneDeviceStay(t *testing.T) {
 	}
 	if got := p.Devices["pair-11-00-0"].VFs; !slices.Equal(got, before.Devices["gpu-vf-11-00-0"].VFs) {
 		t.Errorf("the pair has %v", got)
+	}
+}
+
+// Without counters no claim hides the GPU of another device: the VFs of a switch are spread over its GPUs,
+// and a GPU whose VF a claim holds by itself is published alone, as long as a claim holds one of both.
+func TestClaimsHideNoOtherGPU(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bound map[string]string // claims with VFs
+		gpu   string            // a claim with the GPU 11 alone
+		want  map[string]string // VFs of devices
+	}{
+		"no claim": {nil, "",
+			map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.1", "gpu-vf-11-00-0": "0000:0b:00.2"}},
+		"a pair with the VF of another GPU": {map[string]string{"gpu-vf-11-00-0": "0000:0b:00.1"}, "",
+			map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.2", "gpu-vf-11-00-0": "0000:0b:00.1"}},
+		"a VF": {map[string]string{"vf-0b-00-2": "0000:0b:00.2"}, "",
+			map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.1", "gpu-11-00-0": "", "vf-0b-00-2": "0000:0b:00.2"}},
+		"a VF and the GPU": {map[string]string{"vf-0b-00-2": "0000:0b:00.2"}, "gpu-11-00-0",
+			map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.1", "gpu-11-00-0": "", "vf-0b-00-2": "0000:0b:00.2"}},
+		"a GPU alone": {nil, "gpu-11-00-0", map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.1", "gpu-11-00-0": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := pool.Options{Bound: c.bound, InUse: map[string]string{}}
+			for name, vf := range c.bound {
+				options.InUse[vf] = name
+			}
+			if c.gpu != "" {
+				options.InUse["0000:11:00.0"] = c.gpu
+			}
+			p := pool.Build(load(t, "amd-mi250-16gcd-8nic", 2), options)
+			got := map[string]string{}
+			for _, name := range published(p) {
+				d := p.Devices[name]
+				if slices.ContainsFunc(slices.Concat(d.GPUs, d.VFs), func(id string) bool {
+					return strings.HasPrefix(id, "0000:0b") || id == "0000:0e:00.0" || id == "0000:11:00.0"
+				}) {
+					got[name] = strings.Join(d.VFs, " ")
+				}
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("published are %v, want %v", got, c.want)
+			}
+		})
 	}
 }
 
