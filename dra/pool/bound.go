@@ -69,6 +69,17 @@ func deviceNamed(machine inventory.Machine, name string, has *inventory.VF) (ite
 	return item{}, false
 }
 
+// SingleVFs returns all VFs of a machine as devices of their own, by name, whether or not they are published
+// as such: a claim can be allocated a VF that becomes part of a pair before the claim is prepared.
+func SingleVFs(machine inventory.Machine) map[string]Device {
+	single := make(map[string]Device, len(machine.VFs))
+	for i := range machine.VFs {
+		d := aloneVF(&machine.VFs[i], rankVF).Device
+		single[d.Name] = d
+	}
+	return single
+}
+
 // claimed is the consumption that the scheduler knows: the published devices of claims, and the counters that
 // they consume.
 type claimed struct {

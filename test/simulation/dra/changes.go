@@ -117,11 +117,7 @@ func (s *Simulation) outlastGates(newest *process) {
 		return
 	}
 	s.trace("%s arrives", waiting)
-	err := s.prepare(waiting)
-	if err == nil || strings.Contains(err.Error(), "device vf-") { // a VF alone may be part of a pair afterwards
-		return
-	}
-	if strings.Contains(err.Error(), "no such device") {
+	if err := s.prepare(waiting); err != nil && strings.Contains(err.Error(), "no such device") {
 		s.wrong(refused, "%s after a change of feature gates: %v", waiting, err)
 	}
 }
