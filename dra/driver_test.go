@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/dra"
+	"github.com/tandem-k8s/tandem/dra/claims/held"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
@@ -103,11 +104,12 @@ func TestGates(t *testing.T) {
 			devices := c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
 				return len(devices) > 0 && (counters == 0) == plain
 			})
-			_, has := devices["gpu-2f-00-0"]
+			ill := map[bool]string{false: "gpu-2f-00-0", true: "gpu-vf-2f-00-0"}[plain]
+			_, has := devices[ill]
 			if left := contains(test.off, "DRADeviceTaints"); has == left {
 				t.Errorf("a GPU that is ill is published: %v", has)
-			} else if !left && len(devices["gpu-2f-00-0"].Taints) != 1 {
-				t.Errorf("taints %v", devices["gpu-2f-00-0"].Taints)
+			} else if !left && len(devices[ill].Taints) != 1 {
+				t.Errorf("taints %v", devices[ill].Taints)
 			}
 			answer := n.status(t)
 			if answer.GetMode() != string(mode.DRA) || len(answer.GetNotes()) < len(test.notes) {
@@ -121,9 +123,15 @@ func TestGates(t *testing.T) {
 					t.Errorf("notes %q lack %s", answer.GetNotes(), gate)
 				}
 			}
-			claim := c.allocate("a", "train-0", "pair-11-00-0")
-			if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
-				t.Errorf("a claim that was allocated when the cluster could do something else: %s", wrong)
+			k := n.register("")
+			for name, device := range map[string]string{"a": "pair-11-00-0", "b": "gpu-vf-46-00-0"} {
+				claim := c.allocate(name, "train-"+name, device)
+				if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+					t.Errorf("a claim that was allocated when the cluster could do something else: %s", wrong)
+				}
+			}
+			if holders, err := held.Read(dra.PluginDir(n.kubelet)); err != nil || len(holders) != 4 {
+				t.Errorf("claims for two pairs have %v, %v", holders, err)
 			}
 		})
 	}

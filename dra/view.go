@@ -19,8 +19,8 @@ type view struct {
 	observation
 
 	State claims.State
-	// others contains unpublished devices, by name: devices for other features of the cluster, and devices that
-	// are omitted because the cluster lacks taints.
+	// others contains unpublished devices, by name: devices for other features of the cluster, devices that are
+	// omitted because the cluster lacks taints, and VFs of pairs as devices of their own.
 	others map[string]pool.Device
 }
 
@@ -48,7 +48,7 @@ func newView(machine inventory.Machine, o observation, options pool.Options) *vi
 	options.Counters, options.Taints = o.Gates.Counters, o.Gates.Taints
 	options.Bound, options.InUse = o.Bound, o.inUse
 	v := &view{
-		observation: o, others: map[string]pool.Device{},
+		observation: o, others: pool.SingleVFs(machine),
 		State: claims.State{Machine: machine, Pool: pool.Build(machine, options), Unread: o.unread},
 	}
 	options.Taints = true
@@ -72,7 +72,9 @@ func (v *view) notes() []string {
 }
 
 // stateFor returns the state for claims. It includes devices that the claims were allocated while the cluster
-// had other features.
+// had other features, and VFs that have become part of pairs since: for example, a VF that is reserved for a
+// GPU stays published by itself while a claim holds it, and the next claim can be allocated it before the
+// publication that follows the end of the first one.
 func (v *view) stateFor(list []*resourceapi.ResourceClaim) claims.State {
 	state, cloned := v.State, false
 	for _, claim := range list {

@@ -88,8 +88,8 @@ func (n *node) atFirstChange(do func()) *Preparer {
 	return New(options)
 }
 
-// awaitWaiting returns when a process waits for the lock of claims, by the kernel's list of locks, or when the
-// process has ended without waiting.
+// awaitWaiting returns when a process waits for the lock of claims, by the kernel's list of locks, or when
+// the process has ended without waiting.
 func (n *node) awaitWaiting(done <-chan struct{}) {
 	n.t.Helper()
 	info, err := os.Stat(filepath.Join(n.Dir, lockName))

@@ -82,7 +82,8 @@ func TestComplete(t *testing.T) {
 		}
 		n.check(claim)
 	}
-	if err := os.WriteFile(n.files.specPath(claim.UID), []byte(`{"kind":"tandem.dev/claim"}`), 0o600); err != nil {
+	other := []byte(`{"kind":"tandem.dev/claim"}`)
+	if err := os.WriteFile(n.files.specPath(claim.UID), other, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n.Complete() {

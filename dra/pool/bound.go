@@ -23,9 +23,14 @@ func (b *builder) bound() map[string]*inventory.VF {
 	return bound
 }
 
-// isPair reports whether a device is the pair of a GPU and a VF, under either of its possible names.
+// isPair reports whether a device is the pair of a GPU and a VF, under any of its possible names.
 func isPair(name string, gpu *inventory.GPU, vf *inventory.VF) bool {
-	return name == reservedPair(gpu, vf).Name || name == namedPair(gpu, vf).Name
+	return slices.ContainsFunc(pairs(gpu, vf), func(i item) bool { return i.Name == name })
+}
+
+// pairs returns the possible devices of a GPU and a VF.
+func pairs(gpu *inventory.GPU, vf *inventory.VF) []item {
+	return []item{reservedPair(gpu, vf), namedPair(gpu, vf), gpuWithVF(gpu, vf)}
 }
 
 // addBound adds devices of claims that would no longer be published: otherwise the scheduler would not know
@@ -52,16 +57,27 @@ func deviceNamed(machine inventory.Machine, name string, has *inventory.VF) (ite
 		}
 	}
 	for i := range machine.GPUs {
-		gpu := &machine.GPUs[i]
-		if has == nil || !isPair(name, gpu, has) {
+		if has == nil {
 			continue
 		}
-		if p := reservedPair(gpu, has); p.Name == name {
-			return p, true
+		for _, p := range pairs(&machine.GPUs[i], has) {
+			if p.Name == name {
+				return p, true
+			}
 		}
-		return namedPair(gpu, has), true
 	}
 	return item{}, false
+}
+
+// SingleVFs returns all VFs of a machine as devices of their own, by name, whether or not they are published
+// as such: a claim can be allocated a VF that becomes part of a pair before the claim is prepared.
+func SingleVFs(machine inventory.Machine) map[string]Device {
+	single := make(map[string]Device, len(machine.VFs))
+	for i := range machine.VFs {
+		d := aloneVF(&machine.VFs[i], rankVF).Device
+		single[d.Name] = d
+	}
+	return single
 }
 
 // claimed is the consumption that the scheduler knows: the published devices of claims, and the counters that

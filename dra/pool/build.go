@@ -47,9 +47,6 @@ const (
 
 func newItem(t Type, name string, r rank, gpus []*inventory.GPU, vfs []*inventory.VF) item {
 	i := item{Device: Device{Name: string(t) + "-" + name, Type: t}, gpus: gpus, vfs: vfs, rank: r}
-	if t == GPUVF {
-		i.Name = string(GPU) + "-" + name // a holder keeps the name when the cluster gets support for counters
-	}
 	for _, gpu := range gpus {
 		i.GPUs = append(i.GPUs, gpu.ID)
 	}
@@ -65,6 +62,12 @@ func alone(gpu *inventory.GPU, r rank) item {
 
 func aloneVF(vf *inventory.VF, r rank) item {
 	return newItem(VF, vfName(vf), r, nil, []*inventory.VF{vf})
+}
+
+// gpuWithVF returns a GPU and its VF as one device. Its name is not that of the GPU alone: a claim for a pair
+// that was allocated the device never gets a GPU without a VF.
+func gpuWithVF(gpu *inventory.GPU, vf *inventory.VF) item {
+	return newItem(GPUVF, gpuName(gpu), rankPairedGPU, []*inventory.GPU{gpu}, []*inventory.VF{vf})
 }
 
 // reservedPair returns a GPU with its reserved VF. It is named after the GPU.

@@ -3,6 +3,7 @@
 package pool_test
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/machines"
 )
 
 // A taint changes one slice: where more change the scheduler cannot use the node meanwhile.
@@ -165,6 +167,92 @@ func TestNamesStay(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A name has one type, whatever the cluster and the machine have: a claim for a pair never gets a GPU alone.
+func TestNameTellsType(t *testing.T) {
+	t.Parallel()
+	for _, name := range machines.Names() {
+		full := load(t, name, 4)
+		types := map[string]pool.Type{}
+		for _, vfs := range []int{0, 1, 2, len(full.VFs)} {
+			machine := full
+			machine.VFs = full.VFs[:min(vfs, len(full.VFs))]
+			for form, options := range forms {
+				for device, d := range pool.Build(machine, options).Devices {
+					if of := types[device]; of != "" && of != d.Type {
+						t.Errorf("%s, %d VFs, %s: %s is %s, and was %s", name, vfs, form, device, d.Type, of)
+					}
+					types[device] = d.Type
+				}
+			}
+		}
+	}
+}
+
+// A claim keeps its GPU and VF as one device when the cluster gets counters: the scheduler knows what the
+// device consumes.
+func TestBothAsOneDeviceStay(t *testing.T) {
+	t.Parallel()
+	machine, options := load(t, "oci-mi300x-derived", 4), sharing
+	before := pool.Build(machine, pool.Options{Taints: true})
+	claim(&options, before.Devices["gpu-vf-11-00-0"])
+	p := pool.Build(machine, options)
+	if len(device(t, p, "gpu-vf-11-00-0").ConsumesCounters) == 0 {
+		t.Error("the device of the claim consumes no counter")
+	}
+	both := []string{"gpu-vf-11-00-0", "pair-11-00-0", "gpu-11-00-0"}
+	if got := allocate(p, both); len(got) != 1 {
+		t.Errorf("the scheduler can allocate %v", got)
+	}
+	if got := p.Devices["pair-11-00-0"].VFs; !slices.Equal(got, before.Devices["gpu-vf-11-00-0"].VFs) {
+		t.Errorf("the pair has %v", got)
+	}
+}
+
+// Without counters no claim hides the GPU of another device: the VFs of a switch are spread over its GPUs,
+// and a GPU whose VF a claim holds by itself is published alone, as long as a claim holds one of both.
+func TestClaimsHideNoOtherGPU(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bound map[string]string // claims with VFs
+		gpu   string            // a claim with the GPU 11 alone
+		want  map[string]string // VFs of devices
+	}{
+		"no claim": {nil, "",
+			map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.1", "gpu-vf-11-00-0": "0000:0b:00.2"}},
+		"a pair with the VF of another GPU": {map[string]string{"gpu-vf-11-00-0": "0000:0b:00.1"}, "",
+			map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.2", "gpu-vf-11-00-0": "0000:0b:00.1"}},
+		"a VF": {map[string]string{"vf-0b-00-2": "0000:0b:00.2"}, "",
+			map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.1", "gpu-11-00-0": "", "vf-0b-00-2": "0000:0b:00.2"}},
+		"a VF and the GPU": {map[string]string{"vf-0b-00-2": "0000:0b:00.2"}, "gpu-11-00-0",
+			map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.1", "gpu-11-00-0": "", "vf-0b-00-2": "0000:0b:00.2"}},
+		"a GPU alone": {nil, "gpu-11-00-0", map[string]string{"gpu-vf-0e-00-0": "0000:0b:00.1", "gpu-11-00-0": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := pool.Options{Bound: c.bound, InUse: map[string]string{}}
+			for name, vf := range c.bound {
+				options.InUse[vf] = name
+			}
+			if c.gpu != "" {
+				options.InUse["0000:11:00.0"] = c.gpu
+			}
+			p := pool.Build(load(t, "amd-mi250-16gcd-8nic", 2), options)
+			got := map[string]string{}
+			for _, name := range published(p) {
+				d := p.Devices[name]
+				if slices.ContainsFunc(slices.Concat(d.GPUs, d.VFs), func(id string) bool {
+					return strings.HasPrefix(id, "0000:0b") || id == "0000:0e:00.0" || id == "0000:11:00.0"
+				}) {
+					got[name] = strings.Join(d.VFs, " ")
+				}
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("published are %v, want %v", got, c.want)
+			}
+		})
+	}
 }
 
 // Of a VF that another one was handed out for Multus is told the other one.

@@ -64,31 +64,61 @@ func strictUnit(g *group, card []*inventory.GPU) (unit []item) {
 }
 
 // addSingle adds the GPUs on a cluster without shared counters: each GPU is in one device, with a VF of its
-// own if possible.
+// own if possible. A GPU is published alone while a claim holds it alone, or another claim holds its VF.
 func (b *builder) addSingle() {
 	var paired, others [][]item
+	bound := b.bound()
 	for _, g := range b.groups {
-		first := firstOfEach(g, b.options.Bound)
+		b.spread(g, bound)
+		first := firstOfEach(g, bound)
 		for _, gpu := range g.gpus {
 			vf := g.partner[gpu]
 			if vf == nil || first[vf] != gpu {
 				others = append(others, []item{alone(gpu, rankGPU)})
 				continue
 			}
-			both := newItem(GPUVF, gpuName(gpu), rankPairedGPU, []*inventory.GPU{gpu}, []*inventory.VF{vf})
-			paired = append(paired, []item{both})
+			if b.options.InUse[gpu.ID] == alone(gpu, rankGPU).Name || b.isOfOthers(vf, bound[gpu.ID]) {
+				g.reserved = append(g.reserved, vf) // for the time afterwards
+				others = append(others, []item{alone(gpu, rankGPU)})
+				continue
+			}
+			paired = append(paired, []item{gpuWithVF(gpu, vf)})
 		}
 	}
 	b.units = append(b.units, slices.Concat(others, paired)...)
 }
 
+// spread gives the free VFs that are no GPU's partner to GPUs whose partner another GPU holds, for example
+// since the cluster had counters. The other GPUs keep their partners, and so the names of their devices.
+func (b *builder) spread(g *group, bound map[string]*inventory.VF) {
+	partners, holders := map[*inventory.VF]bool{}, map[*inventory.VF]bool{}
+	for gpu, vf := range g.partner {
+		partners[vf] = true
+		holders[vf] = holders[vf] || bound[gpu.ID] == vf
+	}
+	gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *inventory.GPU) bool {
+		vf := g.partner[gpu]
+		return gpu.Held != "" || !holders[vf] || bound[gpu.ID] == vf
+	})
+	vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *inventory.VF) bool {
+		return partners[vf] || vf.Held != "" || b.isOfOthers(vf, nil)
+	})
+	n := min(len(gpus), len(vfs))
+	g.take(g.pairs(gpus[:n], vfs, n, b.machine.Links))
+}
+
+// isOfOthers reports whether a claim holds a VF, and not together with the GPU with the bound VF.
+func (b *builder) isOfOthers(vf, bound *inventory.VF) bool {
+	return vf != bound && (b.inUse[vf.ID] || b.options.InUse[vf.ID] != "")
+}
+
 // firstOfEach returns the GPU that gets each VF that is the partner of several GPUs: the GPU that already
 // holds the VF, or the first one.
-func firstOfEach(g *group, bound map[string]string) map[*inventory.VF]*inventory.GPU {
+func firstOfEach(g *group, bound map[string]*inventory.VF) map[*inventory.VF]*inventory.GPU {
 	first := map[*inventory.VF]*inventory.GPU{}
 	for _, gpu := range g.gpus {
 		vf := g.partner[gpu]
-		if vf != nil && (first[vf] == nil || bound[string(GPU)+"-"+gpuName(gpu)] == vf.ID) {
+		if vf != nil && (first[vf] == nil || bound[gpu.ID] == vf) {
 			first[vf] = gpu
 		}
 	}

@@ -89,7 +89,11 @@ func TestGPUsOfClaimsAreNotOffered(t *testing.T) {
 		"a boot before VFs": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
 			func(m *inventory.Machine, _ *pool.Options) { m.VFs = nil }, []string{"gpu-11-00-0"}},
 		"counters are off": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
-			func(_ *inventory.Machine, o *pool.Options) { o.Counters = false }, []string{"gpu-11-00-0"}},
+			func(_ *inventory.Machine, o *pool.Options) { o.Counters = false }, []string{"gpu-vf-11-00-0"}},
+		"its VF is lost without counters": {"oci-mi300x-derived", "gpu-vf-11-00-0", 1, pool.Options{Taints: true},
+			func(m *inventory.Machine, _ *pool.Options) {
+				without(m, func(vf inventory.VF) bool { return vf.ID == "0000:0c:00.1" })
+			}, []string{"gpu-11-00-0"}},
 		"taints too": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
 			func(_ *inventory.Machine, o *pool.Options) { o.Counters, o.Taints = false, false }, nil},
 		"no bundles": {"amd-mi300x-smc-thor2-cpx-derived", "bundle-05-00-0", 16, sharing,

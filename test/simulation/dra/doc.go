@@ -14,9 +14,11 @@
 //
 // Storms alternate with calms. In a storm calls of the kubelet are lost, repeated or given up, the API server
 // is away or behind, writes to the disk fail, the driver is killed at any step of a call or of the disk, is
-// replaced by an instance that overlaps, the machine loses power, hardware vanishes, pods are deleted by
-// force, and pods and claims of the same names follow. The promises are listed in judge.go: some hold in
-// every weather, the others in a calm.
+// replaced by an instance that overlaps, the machine loses power, hardware vanishes, pods and claims are
+// deleted by force, and pods and claims of the same names follow. Feature gates of the API server go off and
+// on, watches end because the API server has forgotten their versions, and now and then the node goes back to
+// device plugins for a cycle, with a driver that drains. Some claims are those that the scheduler makes of
+// extended resources. The promises are listed in judge.go: some hold in every weather, the others in a calm.
 //
 // Three refusals are no breach. A pod whose devices have gone is refused. So is a pod with parts of a device
 // that is allocated and not published at the moment: the scheduler knows nothing of the parts, and allocates

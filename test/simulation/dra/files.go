@@ -49,6 +49,46 @@ func (s *Simulation) checkFiles(c *claim) {
 	}
 }
 
+// checkShares: each container of a pod has what its requests allocate, by the CDI specs that the kubelet
+// passes to the runtime for the container. A VF may be another one than the allocated one.
+func (s *Simulation) checkShares(p *pod) {
+	named := map[string][]string{}
+	for _, c := range p.claims {
+		if !c.holds() || !c.prepared || !c.restored {
+			return
+		}
+		its, err := s.read(c)
+		if err != nil {
+			s.wrong(wrongFiles, "%s: %v", c, err)
+			return
+		}
+		maps.Copy(named, its)
+	}
+	for i, part := range p.parts() {
+		got, gpus, vfs := map[string]bool{}, map[string]bool{}, 0
+		for _, share := range part {
+			for _, name := range share.cdi {
+				for _, id := range named[strings.TrimPrefix(name, cdiKind+"=")] {
+					got[id] = true
+				}
+			}
+			for _, id := range share.gpus {
+				gpus[id] = true
+			}
+			vfs += share.vfs
+		}
+		for id := range gpus {
+			if !got[id] {
+				s.wrong(wrongShare, "container %d of %s lacks %s", i, p, id)
+			}
+		}
+		if len(got) != len(gpus)+vfs {
+			s.wrong(wrongShare, "container %d of %s has %v, want %v and %d VFs", i, p,
+				slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(gpus)), vfs)
+		}
+	}
+}
+
 // devicesOf returns the GPUs and VFs of the containers with a CDI device, sorted.
 func devicesOf(known []claims.Claim, cdi string) []string {
 	group := ""

@@ -32,8 +32,13 @@ const (
 	otherAnswer = "a repeated Prepare has another answer"
 	// wrongFiles: the CDI spec of a prepared claim is there, and names the devices of the claim's containers.
 	wrongFiles = "the CDI spec of a prepared claim is wrong"
+	// wrongShare: a container has the GPUs of its own requests, as many VFs as these requests have, and nothing
+	// else.
+	wrongShare = "a container has other devices than its requests"
 	// brokenContract: answers obey the kubelet's contract.
 	brokenContract = "an answer breaks the kubelet's contract"
+	// drained: a driver that drains prepares no claim.
+	drained = "a driver that drains prepares a claim"
 	// lateEnd: the driver ends within the time that Kubernetes gives a pod.
 	lateEnd = "the driver does not end in time"
 	// foreignChanged: files and slices of another driver or node, and the status of another driver's devices, do
@@ -57,6 +62,8 @@ const (
 	wrongSlices = "the published slices are wrong"
 	// wrongStatus: the status of a prepared claim has the claim's devices.
 	wrongStatus = "the status of a claim lacks a device"
+	// stillPublished: on a node that drains no device is published, and all claims end.
+	stillPublished = "a node that drains has devices or claims"
 )
 
 // known returns the claims of the checkpoint.
@@ -95,6 +102,9 @@ func (s *Simulation) checkAlways() {
 		if c.restored {
 			s.checkFiles(c)
 		}
+	}
+	for _, p := range s.pods {
+		s.checkShares(p)
 	}
 	if changed := s.foreign.changed(s.server); changed != "" {
 		s.wrong(foreignChanged, "%s", changed)
@@ -221,8 +231,24 @@ func (s *Simulation) checkCalm() {
 		s.checkStatus(c)
 	}
 	s.checkAlways()
+	s.checkTemporaries()
 	s.checkLeft()
 	s.checkSlices()
+}
+
+// checkDrained checks the promises in a calm of a node that drains: all pods end, as no device is published.
+func (s *Simulation) checkDrained() {
+	if published := s.server.published(); len(published) > 0 {
+		s.wrong(stillPublished, "%d slices", len(published))
+	}
+	for _, p := range s.pods {
+		s.wrong(stillPublished, "%s", p)
+	}
+	for _, c := range s.known() {
+		s.wrong(stillPublished, "%s (%s)", c, c.UID)
+	}
+	s.checkAlways()
+	s.checkLeft()
 }
 
 // checkStatus: the status of a claim has the devices of the driver, and still those of another driver.
@@ -269,15 +295,20 @@ func devicesIn(o *resourceapi.ResourceClaim) (told []string, others int) {
 	return told, others
 }
 
-// checkLeft: only the files of prepared claims are there.
-func (s *Simulation) checkLeft() {
-	known := s.known()
-	pluginDir := dra.PluginDir(s.kubeletDir())
-	for _, dir := range []string{pluginDir, s.cdiDir(), s.pairsDir(), s.path("devinfo"), s.runDir()} {
+// checkTemporaries: no temporary file is left.
+func (s *Simulation) checkTemporaries() {
+	for _, dir := range []string{
+		dra.PluginDir(s.kubeletDir()), s.cdiDir(), s.pairsDir(), s.path("devinfo"), s.runDir(),
+	} {
 		if left := disk.Leftovers(dir); len(left) > 0 {
 			s.wrong(leftFile, "temporary files %v", left)
 		}
 	}
+}
+
+// checkLeft: only the files of prepared claims are there.
+func (s *Simulation) checkLeft() {
+	known := s.known()
 	its := func(name string) bool {
 		return slices.ContainsFunc(known, func(c claims.Claim) bool {
 			return strings.Contains(name, string(c.UID)+"-") ||
@@ -291,6 +322,7 @@ func (s *Simulation) checkLeft() {
 			}
 		}
 	}
+	pluginDir := dra.PluginDir(s.kubeletDir())
 	expected := []string{claims.FileName, "claims.lock", "serialize.lock"}
 	for _, name := range names(pluginDir) {
 		if !slices.Contains(expected, name) {

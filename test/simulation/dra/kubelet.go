@@ -151,6 +151,7 @@ func (s *Simulation) answered(due []*claim, answer *drapb.NodePrepareResourcesRe
 		return ""
 	}
 	var failures []string
+	drains := s.driver() != nil && s.driver().drains
 	for _, c := range due {
 		one := answer.GetClaims()[string(c.uid)]
 		if one == nil {
@@ -161,9 +162,20 @@ func (s *Simulation) answered(due []*claim, answer *drapb.NodePrepareResourcesRe
 			failures = append(failures, one.GetError())
 			continue
 		}
+		if drains {
+			s.wrong(drained, "%s", c)
+		}
 		names := []string{}
+		for _, s := range c.shares {
+			s.cdi = nil
+		}
 		for _, device := range one.GetDevices() {
 			names = append(names, device.GetCdiDeviceIds()...)
+			for _, s := range c.shares {
+				if slices.Contains(device.GetRequestNames(), s.request) {
+					s.cdi = append(s.cdi, device.GetCdiDeviceIds()...)
+				}
+			}
 		}
 		if c.answered != nil && !slices.Equal(c.answered, names) {
 			s.wrong(otherAnswer, "%s: %v, then %v", c, c.answered, names)

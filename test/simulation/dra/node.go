@@ -51,6 +51,7 @@ type Node struct {
 	started   int
 	pods      []*pod // that the kubelet or the API server knows
 	made      int    // pods and claims
+	draining  bool   // the node goes back to device plugins: processes only unprepare claims
 	absent    time.Time
 	story     seeds.Story
 	foreign   foreign

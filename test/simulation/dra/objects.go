@@ -158,7 +158,11 @@ func (s *server) await(p *process, r *http.Request) error {
 
 // catchUp sends the changes since a version.
 func (s *server) catchUp(w *stream, version string) {
-	since, _ := strconv.Atoi(version) // none: from the beginning
+	since, err := strconv.Atoi(version) // none: from the beginning
+	if err == nil && since > 0 && since < s.oldest {
+		w.expire()
+		return
+	}
 	newer := func(slice *resourceapi.ResourceSlice) bool {
 		at, err := strconv.Atoi(slice.ResourceVersion)
 		return err == nil && at > since && w.selects(slice)

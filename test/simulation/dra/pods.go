@@ -23,6 +23,7 @@ type pod struct {
 	name      string
 	uid       types.UID
 	claims    []*claim
+	apart     bool // each claim, or each set of extended resources, has a container of its own
 	deleted   bool // the API server has no object any more
 	ending    bool // the kubelet has to unprepare the claims
 	forgotten bool // the kubelet does not know the pod any more
@@ -32,15 +33,20 @@ func (p *pod) String() string { return fmt.Sprintf("%s (%s)", p.name, p.uid) }
 
 // claim is a claim of a pod, or of several.
 type claim struct {
-	name    string
-	uid     types.UID
-	shared  bool
+	name   string
+	uid    types.UID
+	shared bool
+	// the scheduler made the claim of extended resources
+	extended bool
+
 	devices []string // allocated
 	gpus    []string // of the devices
 	vfs     int      // number of VFs
 	ids     []string // GPUs and VFs of the devices, as published
 	seen    []string // GPUs and VFs of its containers, by the CDI spec
+	shares  []*share // in the order of the requests
 
+	lost     bool     // the claim's object was deleted before its pod
 	prepared bool     // the kubelet knows the answer
 	answered []string // CDI devices of the last successful Prepare; nil for none
 	released bool     // Unprepare was called
@@ -50,13 +56,22 @@ type claim struct {
 
 func (c *claim) String() string { return fmt.Sprintf("%s (%s) with %v", c.name, c.uid, c.devices) }
 
+// share is what a request of a claim gives to its container.
+type share struct {
+	request string
+	gpus    []string
+	vfs     int
+	cdi     []string // devices of the answer
+}
+
 // holds reports whether the claim has to stay prepared.
 func (c *claim) holds() bool { return c.answered != nil && !c.released }
 
 // shape is a pod's claims, each with its requests.
 type shape struct {
-	claims [][]want
-	apart  bool // each claim has a container of its own
+	claims   [][]want
+	apart    bool // each claim has a container of its own
+	extended bool // the scheduler made the claim of extended resources: GPUs and VFs of each container
 }
 
 var shapes = []shape{
@@ -69,6 +84,8 @@ var shapes = []shape{
 	{claims: [][]want{{{pool.Pair, 1}}, {{pool.VF, 1}}}},
 	{claims: [][]want{{{pool.Pair, 1}}, {{pool.Pair, 1}}}, apart: true},
 	{claims: [][]want{{{pool.Pair, 1}, {pool.Pair, 1}, {pool.VF, 1}}}},
+	{claims: [][]want{{{pool.GPU, 2}, {pool.VF, 2}}}, extended: true},
+	{claims: [][]want{{{pool.GPU, 1}, {pool.VF, 1}, {pool.GPU, 1}, {pool.VF, 2}}}, extended: true},
 }
 
 // freeName returns a pod's name that the API server does not have: names are used again.
@@ -87,11 +104,12 @@ func (n *Node) arrive(random *rand.Rand) *pod {
 	p := &pod{name: n.freeName(), uid: types.UID(fmt.Sprint("pod-", n.made))}
 	if c := n.shareable(random); c != nil {
 		p.claims = []*claim{c}
-		n.add(p, false)
+		n.add(p)
 		return p
 	}
 	of := shapes[random.IntN(len(shapes))]
-	shared := len(of.claims) == 1 && random.IntN(4) == 0
+	p.apart = of.apart
+	shared := len(of.claims) == 1 && !of.extended && random.IntN(4) == 0
 	offered := n.offer()
 	if offered == nil {
 		return nil
@@ -100,7 +118,7 @@ func (n *Node) arrive(random *rand.Rand) *pod {
 	for i, wants := range of.claims {
 		c := &claim{
 			name: fmt.Sprint(p.name, "-claim-", i), uid: types.UID(fmt.Sprint("claim-", n.made, "-", i)),
-			shared: shared,
+			shared: shared, extended: of.extended,
 		}
 		if shared {
 			c.name = fmt.Sprint("shared-", n.made)
@@ -119,7 +137,7 @@ func (n *Node) arrive(random *rand.Rand) *pod {
 			n.server.put(claimPath(namespace, o.Name), o)
 		}
 	})
-	n.add(p, of.apart)
+	n.add(p)
 	return p
 }
 
@@ -149,7 +167,9 @@ func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.Re
 		})
 	}
 	for i, w := range wants {
-		request := fmt.Sprint("r", i)
+		request := c.requestName(i)
+		s := &share{request: request}
+		c.shares = append(c.shares, s)
 		o.Spec.Devices.Requests = append(o.Spec.Devices.Requests, resourceapi.DeviceRequest{
 			Name: request, Exactly: &resourceapi.ExactDeviceRequest{
 				DeviceClassName: string(w.of) + "." + pool.Driver, Count: int64(w.count),
@@ -164,12 +184,18 @@ func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.Re
 			c.devices = append(c.devices, device.Name)
 			c.ids = append(c.ids, attribute(device, pool.AttributeGPU), attribute(device, pool.AttributeVF))
 			if w.of != pool.VF {
-				c.gpus = append(c.gpus, attribute(device, pool.AttributeGPU))
+				s.gpus = append(s.gpus, attribute(device, pool.AttributeGPU))
 			}
 			if w.of != pool.GPU {
-				c.vfs++
+				s.vfs++
 			}
 		}
+	}
+	for _, s := range c.shares {
+		c.gpus, c.vfs = append(c.gpus, s.gpus...), c.vfs+s.vfs
+	}
+	if c.extended {
+		o.Annotations = map[string]string{resourceapi.ExtendedResourceClaimAnnotation: "true"}
 	}
 	if others {
 		add("other", otherDriver, "device-0")
@@ -181,9 +207,9 @@ func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.Re
 }
 
 // add adds a pod to the API server and the kubelet.
-func (n *Node) add(p *pod, apart bool) {
+func (n *Node) add(p *pod) {
 	n.pods = append(n.pods, p)
-	n.server.addPod(p.describe(apart))
+	n.server.addPod(p.describe())
 	n.reserve(p)
 }
 
@@ -205,18 +231,64 @@ func (n *Node) reserve(p *pod) {
 	})
 }
 
+// requestName returns the name of a request by its number, as the scheduler names those of extended
+// resources: two of each container.
+func (c *claim) requestName(i int) string {
+	if c.extended {
+		return fmt.Sprintf("container-%d-request-%d", i/2, i%2)
+	}
+	return fmt.Sprint("r", i)
+}
+
+// parts returns the shares of each container of the pod.
+func (p *pod) parts() (parts [][]*share) {
+	parts = [][]*share{nil}
+	for i, c := range p.claims {
+		if i > 0 && p.apart {
+			parts = append(parts, nil)
+		}
+		for j, s := range c.shares {
+			if c.extended && j > 0 && j%2 == 0 {
+				parts = append(parts, nil)
+			}
+			parts[len(parts)-1] = append(parts[len(parts)-1], s)
+		}
+	}
+	return parts
+}
+
+// describeExtended adds the extended resources' claim to the pod's object: the status names the containers.
+func (p *pod) describeExtended(o *corev1.Pod) {
+	made := &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: p.claims[0].name}
+	o.Spec.Containers = nil
+	for i, part := range p.parts() {
+		container := corev1.Container{Name: fmt.Sprint("main-", i)}
+		o.Spec.Containers = append(o.Spec.Containers, container)
+		for _, s := range part {
+			made.RequestMappings = append(made.RequestMappings, corev1.ContainerExtendedResourceRequest{
+				ContainerName: container.Name, RequestName: s.request,
+			})
+		}
+	}
+	o.Status.ExtendedResourceClaimStatus = made
+}
+
 // describe returns the pod's object.
-func (p *pod) describe(apart bool) *corev1.Pod {
+func (p *pod) describe() *corev1.Pod {
 	o := &corev1.Pod{
 		TypeMeta: podType, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.name, UID: p.uid},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+	}
+	if p.claims[0].extended {
+		p.describeExtended(o)
+		return o
 	}
 	for i, c := range p.claims {
 		name := fmt.Sprint("claim-", i)
 		o.Spec.ResourceClaims = append(o.Spec.ResourceClaims, corev1.PodResourceClaim{
 			Name: name, ResourceClaimName: &c.name,
 		})
-		if i > 0 && apart {
+		if i > 0 && p.apart {
 			o.Spec.Containers = append(o.Spec.Containers, corev1.Container{Name: fmt.Sprint("side-", i)})
 		}
 		of := &o.Spec.Containers[len(o.Spec.Containers)-1]

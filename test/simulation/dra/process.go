@@ -34,6 +34,8 @@ type process struct {
 	context context.Context // ends with the process
 	cancel  context.CancelFunc
 	done    chan error
+	drains  bool                // see dra.Config
+	losses  int                 // feature gates that went off meanwhile
 	known   bool                // the kubelet has registered the driver
 	aim     atomic.Pointer[aim] // the process is killed at a request
 	ended   error               // the result, after the end
@@ -47,7 +49,7 @@ func (n *Node) start() (*process, error) {
 	n.started++
 	p := &process{
 		sockets: newSockets(), node: n, uid: fmt.Sprint("driver-", n.started), done: make(chan error, 1),
-		dead:    make(chan struct{}),
+		dead: make(chan struct{}), drains: n.draining,
 		latency: time.Millisecond + time.Duration(n.started%50)*17*time.Microsecond,
 	}
 	p.log = slog.New(ticking{n.log.Handler()}).With("process", p.uid)
@@ -91,7 +93,7 @@ func (p *process) config() (dra.Config, error) {
 			Sys: n.hardware, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}}, Disk: disk,
 			DevinfoDir: n.path("devinfo"),
 		},
-		VFsPerPF: vfsPerPF, Log: p.log,
+		VFsPerPF: vfsPerPF, Drain: p.drains, Log: p.log,
 	}
 	if n.options.Rolling {
 		config.PodUID = p.uid

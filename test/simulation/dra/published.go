@@ -18,9 +18,17 @@ import (
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 
-// checkSlices: the published slices are those of the machine, the prepared claims and the holders of the
-// moment, and all GPUs that the node has and no pod outside holds can be allocated.
+// checkSlices: the published slices are those of the moment, and all GPUs that the node has and no pod
+// outside holds can be allocated.
 func (s *Simulation) checkSlices() {
+	if s.checkBuilt(); s.broken == "" {
+		s.checkGPUs(s.server.published())
+	}
+}
+
+// checkBuilt: the published slices are those of the machine, the feature gates, the prepared claims and the
+// holders of the moment.
+func (s *Simulation) checkBuilt() {
 	machine, err := s.machine()
 	if err != nil {
 		s.wrong(wrongSlices, "%v", err)
@@ -31,8 +39,9 @@ func (s *Simulation) checkSlices() {
 		s.wrong(wrongSlices, "%v", err)
 		return
 	}
+	now := s.server.features()
 	want := pool.Build(machine, pool.Options{
-		Counters: s.options.Counters, Taints: s.options.Taints, VFsPerPF: vfsPerPF, Bound: bound, InUse: inUse,
+		Counters: now.counters, Taints: now.taints, VFsPerPF: vfsPerPF, Bound: bound, InUse: inUse,
 	}).Slices
 	got := s.server.published()
 	if len(got) != max(1, len(want)) {
@@ -44,7 +53,6 @@ func (s *Simulation) checkSlices() {
 			s.wrong(wrongSlices, "%s: %s", got[i].Name, difference)
 		}
 	}
-	s.checkGPUs(got)
 }
 
 // machine returns the devices of the node with their holders, as found now.
@@ -118,8 +126,24 @@ func text(value any) string {
 	return string(content)
 }
 
+// checkShared: devices with a common GPU have counters, which the scheduler needs.
+func (s *Simulation) checkShared() {
+	first := map[string]resourceapi.Device{}
+	for _, slice := range s.server.published() {
+		for _, device := range slice.Spec.Devices {
+			id := attribute(&device, pool.AttributeGPU)
+			other, shared := first[id]
+			if shared && id != "" && (len(device.ConsumesCounters) == 0 || len(other.ConsumesCounters) == 0) {
+				s.wrong(wrongSlices, "%s and %s have GPU %s, and no counter", device.Name, other.Name, id)
+			}
+			first[id] = device
+		}
+	}
+}
+
 // checkGPUs: the GPUs of devices without taints are those of the machine that no pod has from a device
-// plugin.
+// plugin. Without counters a GPU and its VF are one device, which nobody gets while a pod has one of both;
+// without taints too, the device is not published.
 func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 	want, got := map[string]bool{}, map[string]bool{}
 	holders := s.old.holders()
@@ -131,8 +155,23 @@ func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 	}
 	for _, slice := range published {
 		for _, device := range slice.Spec.Devices {
-			if id := attribute(&device, pool.AttributeGPU); id != "" && len(device.Taints) == 0 {
+			id := attribute(&device, pool.AttributeGPU)
+			switch {
+			case id == "":
+			case len(device.Taints) == 0:
 				got[id] = true
+			case pool.Type(attribute(&device, pool.AttributeType)) == pool.GPUVF &&
+				holders[attribute(&device, pool.AttributeVF)] != "":
+				delete(want, id) // one device with a VF that a pod has
+			}
+		}
+	}
+	if now := s.server.features(); !now.counters && !now.taints {
+		vfs := len(holders) - (len(found) - len(want)) // that pods have: each hides at most one GPU
+		for _, id := range slices.Sorted(maps.Keys(want)) {
+			if !got[id] && vfs > 0 {
+				delete(want, id)
+				vfs--
 			}
 		}
 	}

@@ -39,11 +39,11 @@ type object interface {
 
 // server is an API server in memory. The simulation changes its objects directly, the driver by requests.
 type server struct {
-	counters, taints bool // features
-
 	mu       sync.Mutex
+	gates    gates
 	objects  map[string]object // by path
 	versions int
+	oldest   int // version from which changes are known
 	names    int
 	deleted  []*resourceapi.ResourceSlice // with the version of the deletion
 	streams  map[*stream]bool
@@ -53,9 +53,12 @@ type server struct {
 	healed   chan struct{} // closed when lists and watches are answered again; nil if they are
 }
 
+// gates are the feature gates of the server that the driver uses.
+type gates struct{ counters, taints bool }
+
 func newServer(options Options) *server {
 	return &server{
-		counters: options.Counters, taints: options.Taints, objects: map[string]object{},
+		gates: gates{counters: options.Counters, taints: options.Taints}, objects: map[string]object{},
 		streams: map[*stream]bool{},
 	}
 }
@@ -157,14 +160,14 @@ func (s *server) wipe() {
 
 // drop drops the fields of features that are off.
 func (s *server) drop(slice *resourceapi.ResourceSlice) {
-	if !s.counters {
+	if !s.gates.counters {
 		slice.Spec.SharedCounters = nil
 	}
 	for i := range slice.Spec.Devices {
-		if !s.counters {
+		if !s.gates.counters {
 			slice.Spec.Devices[i].ConsumesCounters = nil
 		}
-		if !s.taints {
+		if !s.gates.taints {
 			slice.Spec.Devices[i].Taints = nil
 		}
 	}
@@ -207,6 +210,30 @@ func (s *server) heal() {
 // shortWatch is the age of a watch from which client-go repeats it at once: the pause after the end of a
 // younger watch is random.
 const shortWatch = 2 * time.Second
+
+// switchGates changes the feature gates.
+func (s *server) switchGates(to func(gates) gates) {
+	s.edit(func() { s.gates = to(s.gates) })
+}
+
+// features returns the feature gates.
+func (s *server) features() gates {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gates
+}
+
+// compact forgets all earlier changes: watches of earlier versions end with the status 410.
+func (s *server) compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.versions++
+	s.oldest, s.deleted = s.versions, nil
+	for w := range s.streams {
+		w.expire()
+		delete(s.streams, w)
+	}
+}
 
 // cut ends the watches.
 func (s *server) cut() {

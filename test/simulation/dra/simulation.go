@@ -26,6 +26,8 @@ type Simulation struct {
 	raging  bool
 	judging bool // a calm: every promise holds
 	deaf    bool // the kubelet does not receive the answer
+	// a feature gate has changed since the last calm
+	switched bool
 
 	broken   string
 	happened map[string]int
@@ -81,6 +83,9 @@ func (s *Simulation) run(steps int) error {
 
 // cycle is a storm and a calm.
 func (s *Simulation) cycle() error {
+	if err := s.turn(); err != nil {
+		return err
+	}
 	s.rage()
 	for range stormSteps {
 		if err := s.step(); err != nil || s.broken != "" {
@@ -89,6 +94,10 @@ func (s *Simulation) cycle() error {
 	}
 	if err := s.settle(); err != nil || s.broken != "" {
 		return err
+	}
+	if s.draining {
+		s.checkDrained()
+		return nil
 	}
 	s.judging = true
 	defer func() { s.judging = false }()

@@ -34,6 +34,9 @@ const (
 	chanceOfForgotten = 0.15
 	chanceOfLostFile  = 0.05
 	chanceOfOldEnd    = 0.05
+	chanceOfGates     = 0.02
+	chanceOfCompact   = 0.02
+	chanceOfLostClaim = 0.03
 )
 
 // strikes reports whether a fault happens.
@@ -122,7 +125,8 @@ func (s *Simulation) strike() error {
 		}
 	}
 	for _, happen := range []func() error{
-		s.killSome, s.reviveSome, s.changeHardware, s.losePowerSometimes, s.loseFile,
+		s.killSome, s.reviveSome, s.changeHardware, s.losePowerSometimes, s.loseFile, s.switchGates,
+		s.compactSometimes, s.loseClaim,
 	} {
 		if err := happen(); err != nil {
 			return err
@@ -297,8 +301,10 @@ func (s *Simulation) settle() error {
 	if err := s.settleProcesses(); err != nil {
 		return err
 	}
+	s.awaitGates()
 	seeds.Sleep(recovery)
 	s.register()
+	s.awaitCollector()
 	s.settleClaims()
 	for began := time.Now(); s.orphaned() && time.Since(began) < patience; {
 		seeds.Sleep(time.Minute)
@@ -312,7 +318,8 @@ func (s *Simulation) settle() error {
 // settleProcesses leaves one process: the newest, or by chance a new one.
 func (s *Simulation) settleProcesses() error {
 	s.bury()
-	newest, anew := s.newest(), s.faults.IntN(2) == 0
+	newest, anew := s.newest(), s.faults.IntN(2) == 0 && !s.switched
+	anew = anew || newest != nil && newest.losses > maxLosses
 	for _, p := range slices.Clone(s.processes) {
 		if p == newest && !anew {
 			continue
@@ -345,7 +352,7 @@ func (s *Simulation) settleClaims() {
 	known, present := s.known(), s.hardware.Present()
 	for _, p := range s.pods {
 		isOver := func(c *claim) bool {
-			return !allIn(c.devices, usable) || isGone(c, known, present) || !c.prepared && isTaken(c, known)
+			return c.lost || !allIn(c.devices, usable) || isGone(c, known, present) || !c.prepared && isTaken(c, known)
 		}
 		if slices.ContainsFunc(p.claims, isOver) {
 			s.trace("%s ends: its devices are gone", p)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -32,14 +33,22 @@ type stream struct {
 	woken  chan struct{}
 }
 
+// expire ends the watch: the server does not know its version any more.
+func (w *stream) expire() {
+	gone := apierrors.NewResourceExpired("too old resource version").Status()
+	gone.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	w.send(watch.Error, &gone)
+	w.end()
+}
+
 // send appends an event.
-func (w *stream) send(change watch.EventType, slice runtime.Object) {
-	raw, err := json.Marshal(slice)
+func (w *stream) send(change watch.EventType, of runtime.Object) {
+	raw, err := json.Marshal(of)
 	if err == nil {
 		raw, err = json.Marshal(metav1.WatchEvent{Type: string(change), Object: runtime.RawExtension{Raw: raw}})
 	}
 	if err != nil {
-		panic(fmt.Sprintf("encode a slice: %v", err)) // slices can be encoded
+		panic(fmt.Sprintf("encode an event: %v", err)) // slices can be encoded
 	}
 	w.mu.Lock()
 	w.events = append(append(w.events, raw...), '\n')
