@@ -15,8 +15,8 @@ import (
 // listed once per replica.
 const longRequest = 512
 
-// compactRequest is a placement.Request in which free, spare and taken devices are counted by PCI function and
-// health: placement distinguishes further devices of a function only by ID. Held and chosen devices keep
+// compactRequest is a placement.Request in which free, spare and taken devices are counted by PCI function
+// and health: placement distinguishes further devices of a function only by ID. Held and chosen devices keep
 // their IDs.
 type compactRequest struct {
 	gpus, vfs compactKind

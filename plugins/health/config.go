@@ -142,7 +142,9 @@ func (c *Config) set(key, value string) (err error) {
 // setRule changes or removes a rule: the key is STATE.COUNTER, the value N/WINDOW or off.
 func (c *Config) setRule(key, value string) error {
 	state, counter, _ := strings.Cut(key, ".")
-	i := slices.IndexFunc(c.Rules, func(r Rule) bool { return r.State.String() == state && r.Counter == counter })
+	i := slices.IndexFunc(c.Rules, func(r Rule) bool {
+		return r.State.String() == state && r.Counter == counter
+	})
 	if i < 0 {
 		return fmt.Errorf("unknown; keys are %s", strings.Join(keys(), ", "))
 	}

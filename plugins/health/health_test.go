@@ -151,7 +151,8 @@ func TestCauses(t *testing.T) {
 		back        string // value without the cause; "" if the new value is none
 	}{
 		{counters + "link_downed", "8", Failed, "link_downed increased", ""},
-		{counters + "excessive_buffer_overrun_errors", "8", Failed, "excessive_buffer_overrun_errors increased", ""},
+		{counters + "excessive_buffer_overrun_errors", "8", Failed,
+			"excessive_buffer_overrun_errors increased", ""},
 		{counters + "local_link_integrity_errors", "8", Failed, "local_link_integrity_errors increased", ""},
 		{hardware + "rnr_nak_retry_err", "8", Failed, "rnr_nak_retry_err increased", ""},
 		{counters + "symbol_error", "127", Degraded, "symbol_error increased by more than 100 in 10s", ""},
