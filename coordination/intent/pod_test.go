@@ -170,6 +170,8 @@ func TestChoice(t *testing.T) {
 		"":                             "",
 		"podresources, pods-api":       "pods-api,podresources",
 		"api-server,kubelet,kubelet,":  "kubelet,api-server",
+		"none":                         "",
+		"none,kubelet":                 "error",
 		"inference":                    "error",
 		"pods-api,kubelet,pod-manager": "error",
 	} {

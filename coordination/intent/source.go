@@ -44,13 +44,13 @@ func (c Choice) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(names, ",")), nil
 }
 
-// UnmarshalText accepts comma-separated names in any order; an empty text leaves inference.
+// UnmarshalText accepts comma-separated names in any order; "none" or an empty text leaves inference.
 func (c *Choice) UnmarshalText(text []byte) error {
 	choosable := Choice{PodsAPI, Kubelet, APIServer, PodResources}
 	named := map[Source]bool{}
 	for name := range strings.SplitSeq(string(text), ",") {
 		source := Source(strings.TrimSpace(name))
-		if source == "" {
+		if source == "" || string(text) == "none" {
 			continue
 		}
 		if !slices.Contains(choosable, source) {
