@@ -78,8 +78,8 @@ func mergedAddress(a topology.Address) topology.Address {
 	return a
 }
 
-// leading returns the function whose place a function has in a file: for a NIC the first function of its card,
-// because NCCL has a single place for all.
+// leading returns the function whose place a function has in a file: for a NIC the first function of its
+// card, because NCCL has a single place for all.
 func leading(t *topology.Tree, d *topology.Device) topology.Address {
 	first, ok := t.Device(d.Function().Slot())
 	if ok && d.IsNIC() && first.IsNIC() {
