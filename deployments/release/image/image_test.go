@@ -220,8 +220,8 @@ func TestAsOperatorsCallIt(t *testing.T) {
 			"busybox rmdir /k8s-rdma-shared-dev-plugin"}, "tandem-rdma: "},
 		{"", []string{"/usr/bin/sriovdp", "-v", "10", "--logtostderr", "--help"}, "Usage:\n  tandem-rdma "},
 		{"", []string{"/bin/k8s-rdma-shared-dp", "--help"}, "Usage:\n  tandem-rdma "},
-		{"", []string{"sh", "-c", "echo a; echo b | cat | grep b; sleep 0; cp /etc/passwd /copy; ls /copy; env | sort; " +
-			"readlink /bin/sh"},
+		{"", []string{"sh", "-c", "echo a; echo b | cat | grep b; sleep 0; cp /etc/passwd /copy; ls /copy; " +
+			"env | sort; readlink /bin/sh"},
 			"a\nb\n/copy\nGOMAXPROCS=2\nNVIDIA_DRIVER_CAPABILITIES=compute,utility\nNVIDIA_VISIBLE_DEVICES=all\n" +
 				"PATH=/usr/bin:/bin\nPWD=/\nSHLVL=1\nbusybox\n"},
 		{"", []string{"sh", "-c", "test -x /bin/lsmod && ls -l /bin/lsmod"}, "/bin/lsmod -> busybox\n"},
