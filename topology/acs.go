@@ -32,8 +32,7 @@ func (a ACS) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 const (
 	ACSRequests    uint16 = 1 << 2 // P2P request redirect
 	ACSCompletions uint16 = 1 << 3 // P2P completion redirect
-
-	acsTranslated = 1 << 6 // direct translated P2P
+	ACSTranslated  uint16 = 1 << 6 // direct translated P2P
 )
 
 // pciDevices is the kernel's list of all PCI functions, each a link to a place in the tree.

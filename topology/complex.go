@@ -52,14 +52,24 @@ const (
 )
 
 var (
-	gracePorts = []uint16{0x22b1, 0x22b2, 0x22b8, 0x2f95, 0x2f96} // Grace, and from 2f95 on Vera
-	connectX   = []uint16{0x1021, 0x1023, 0x1025, 0xa2dc}         // ConnectX-7, -8, -9, BlueField-3
-	nicSwitch  = []uint16{0x197b, 0x197c, 0x1979}                 // BlueField-3, ConnectX
+	gracePorts = []uint16{0x22b1, 0x22b2, 0x22b8}
+	veraPorts  = []uint16{0x2f95, 0x2f96}
+	connectX   = []uint16{0x1021, 0x1023, 0x1025, 0xa2dc} // ConnectX-7, -8, -9, BlueField-3
+	nicSwitch  = []uint16{0x197b, 0x197c, 0x1979}         // BlueField-3, ConnectX
 )
 
 func (d *Device) is(vendor uint16, products ...uint16) bool {
 	return d.Vendor == vendor && slices.Contains(products, d.Product)
 }
+
+// IsGracePort reports whether the function is a root port of an NVIDIA Grace CPU.
+func (d *Device) IsGracePort() bool { return d.is(nvidia, gracePorts...) }
+
+// IsVeraPort reports whether the function is a root port of an NVIDIA Vera CPU.
+func (d *Device) IsVeraPort() bool { return d.is(nvidia, veraPorts...) }
+
+// IsNICSwitch reports whether the function is a port of the PCIe switch in a ConnectX or BlueField.
+func (d *Device) IsNICSwitch() bool { return d.is(mellanox, nicSwitch...) }
 
 // isDMAFunction reports whether a function is a DMA function (NVIDIA's Data Direct). The class of the
 // function is a network controller's, although the function is no NIC.
@@ -234,7 +244,7 @@ func (f *finder) isOnGrace(d *Device) bool {
 		return false
 	}
 	port, ok := f.devices[d.bridges[0]]
-	return ok && port.is(nvidia, gracePorts...)
+	return ok && (port.IsGracePort() || port.IsVeraPort())
 }
 
 // isC2C reports whether the machine has GPUs, each directly below a root port of Grace or Vera.
@@ -278,7 +288,7 @@ func (f *finder) addInline() {
 			return
 		}
 		for _, bridge := range d.bridges {
-			if port, ok := f.devices[bridge]; ok && port.is(mellanox, nicSwitch...) {
+			if port, ok := f.devices[bridge]; ok && port.IsNICSwitch() {
 				if below[bridge] == nil {
 					below[bridge] = &Complex{Kind: KindInline, Switch: bridge}
 				}

@@ -67,7 +67,7 @@ func (t *Tree) isInner(port, of *Device) bool {
 		return false
 	}
 	above, ok := t.devices[port.bridges[len(port.bridges)-1]]
-	return ok && above.is(mellanox, nicSwitch...) && !slices.Contains(t.pcie(of.Address), above.Address)
+	return ok && above.IsNICSwitch() && !slices.Contains(t.pcie(of.Address), above.Address)
 }
 
 // isTranslated reports whether a NIC sends translated requests that take no detour on a way up (ACS Direct
@@ -79,7 +79,7 @@ func (t *Tree) isTranslated(nic *Device, way []Address) bool {
 	for i, a := range way {
 		port, ok := t.devices[a]
 		redirects := ok && port.ACS == ACSRedirect && (port.Control == 0 || port.Control&ACSRequests != 0)
-		if (redirects || i == len(way)-1) && (!ok || port.Control&acsTranslated == 0) {
+		if (redirects || i == len(way)-1) && (!ok || port.Control&ACSTranslated == 0) {
 			return false
 		}
 	}

@@ -63,7 +63,7 @@ func readDetails(sys fs.FS, devices map[Address]*Device) {
 	withFunctions, withSwitches := false, false
 	for _, d := range devices {
 		withFunctions = withFunctions || d.isDMAFunction()
-		withSwitches = withSwitches || d.is(mellanox, nicSwitch...)
+		withSwitches = withSwitches || d.IsNICSwitch()
 	}
 	for _, d := range devices {
 		if withFunctions && (d.isDMAFunction() || d.isConnectX()) {

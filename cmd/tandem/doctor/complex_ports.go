@@ -163,28 +163,22 @@ func (c complexes) has(a topology.Address) bool {
 func (c *complexes) placeOthers(machine topology.Kind) {
 	for d := range c.tree.Devices() {
 		switch {
-		case isPort(d, 0x10de, 0x22b1, 0x22b2, 0x22b8):
+		case d.IsGracePort():
 			c.add(d.Address, machine, graceRoot)
-		case isPort(d, 0x10de, 0x2f95, 0x2f96):
+		case d.IsVeraPort():
 			c.add(d.Address, machine, veraRoot)
-		case isNICSwitch(d) && c.isDownstream(d):
+		case d.IsNICSwitch() && c.isDownstream(d):
 			c.add(d.Address, machine, otherPort)
 		}
 	}
 }
-
-func isPort(d *topology.Device, vendor uint16, products ...uint16) bool {
-	return d.Vendor == vendor && slices.Contains(products, d.Product)
-}
-
-func isNICSwitch(d *topology.Device) bool { return isPort(d, 0x15b3, 0x197b, 0x197c, 0x1979) }
 
 // isDownstream reports whether a port of a switch is a downstream port: upstream and downstream ports
 // alternate along a chain.
 func (c complexes) isDownstream(port *topology.Device) bool {
 	above := 0
 	for _, a := range port.Bridges() {
-		if d, ok := c.tree.Device(a); ok && isNICSwitch(d) {
+		if d, ok := c.tree.Device(a); ok && d.IsNICSwitch() {
 			above++
 		}
 	}
@@ -196,7 +190,7 @@ func (c complexes) isDownstream(port *topology.Device) bool {
 func (c complexes) readUsage() usage {
 	found := bareMetal
 	for _, port := range c.ports {
-		if port.role == nicPort && port.Control&directTranslated != 0 {
+		if port.role == nicPort && port.Control&topology.ACSTranslated != 0 {
 			return guests
 		}
 	}
@@ -216,9 +210,6 @@ func (c complexes) readUsage() usage {
 	}
 	return found
 }
-
-// directTranslated is the bit of ACS Direct Translated P2P (PCI_ACS_DT in include/uapi/linux/pci_regs.h).
-const directTranslated = 1 << 6
 
 // isPassed reports whether a function or a VF of the function has a driver that passes it to a guest:
 // vfio-pci, mlx5_vfio_pci, nvgrace_gpu_vfio_pci and others.
