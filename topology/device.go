@@ -40,9 +40,14 @@ type PCIeLink struct {
 }
 
 // Degraded reports whether the link is below its maximum speed or width. Unknown values do not count.
-func (l PCIeLink) Degraded() bool {
-	return (l.Speed > 0 && l.Speed < l.MaxSpeed) || l.Narrow()
-}
+func (l PCIeLink) Degraded() bool { return l.Slow() || l.Narrow() }
+
+// DegradedOf is Degraded for the link of a GPU or of another function. A GPU lowers the speed of its link
+// while idle, so that only the width of the link counts.
+func (l PCIeLink) DegradedOf(gpu bool) bool { return l.Narrow() || !gpu && l.Slow() }
+
+// Slow reports whether the link has a lower speed than its maximum. Unknown values do not count.
+func (l PCIeLink) Slow() bool { return l.Speed > 0 && l.Speed < l.MaxSpeed }
 
 // Narrow reports whether the link has fewer lanes than its maximum. Unknown values do not count.
 func (l PCIeLink) Narrow() bool { return l.Width > 0 && l.Width < l.MaxWidth }

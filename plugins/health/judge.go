@@ -11,7 +11,7 @@ import (
 // judge decides on one function from its samples.
 type judge struct {
 	config *Config
-	gpu    bool // a GPU lowers the speed of its link while idle
+	gpu    bool
 	rises  map[limit]*rise
 	causes map[Verdict]time.Time // time until which each cause counts
 }
@@ -97,14 +97,12 @@ func (j *judge) ports(s Sample) (causes []Verdict) {
 // link returns the cause by a PCI Express link below what both of its ends allow.
 func (j *judge) link(s Sample) []Verdict {
 	switch l := s.Link; {
-	case !j.config.Link:
+	case !j.config.Link || !l.DegradedOf(j.gpu):
 		return nil
 	case l.Narrow():
 		return []Verdict{{Degraded, fmt.Sprintf("PCIe width %d of %d", l.Width, l.MaxWidth)}}
-	case l.Degraded() && !j.gpu:
-		return []Verdict{{Degraded, fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)}}
 	default:
-		return nil
+		return []Verdict{{Degraded, fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)}}
 	}
 }
 

@@ -43,17 +43,16 @@ func (b *treeBuilder) addGPU(gpus *side, i int) {
 	}
 	if t.Most > 0 {
 		see(&s.card.Place, address)
-		s.card.Degraded = s.card.Degraded || gpus.devices[i].Degraded || b.narrow(function)
+		s.card.Degraded = s.card.Degraded || gpus.devices[i].Degraded || b.degraded(function, true)
 		s.card.Pools = b.pooled(s.card.Pools, gpus, i, resource, t)
 	}
 	s.card.GPUs.Add(t)
 }
 
-// narrow reports whether the PCIe link of a GPU has fewer lanes than it could have. The speed does not count,
-// because a GPU lowers the speed while idle.
-func (b *treeBuilder) narrow(gpu topology.Address) bool {
-	d, ok := b.tree.Device(gpu)
-	return ok && d.PCIe.Narrow()
+// degraded reports whether the PCIe link of a GPU or PF is degraded.
+func (b *treeBuilder) degraded(function topology.Address, gpu bool) bool {
+	d, ok := b.tree.Device(function)
+	return ok && d.PCIe.DegradedOf(gpu)
 }
 
 // pooled adds the i-th device to the pool of its resource.
@@ -101,9 +100,7 @@ func (b *treeBuilder) addVF(vfs *side, i int) {
 			slot.nic = &b.nicPool.take(1)[0]
 		}
 		*s.pf = port{PF: solver.PF{NIC: slot.nic}, address: function, group: s.group}
-		if d, ok := b.tree.Device(function); ok && d.PCIe.Degraded() {
-			s.pf.Degraded = true
-		}
+		s.pf.Degraded = b.degraded(function, false)
 		b.pfs = append(b.pfs, s.pf)
 	}
 	s.pf.Degraded = s.pf.Degraded || vfs.devices[i].Degraded

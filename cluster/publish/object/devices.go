@@ -41,7 +41,7 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 	for i, function := range slices.SortedFunc(maps.Keys(functions), topology.Address.Compare) {
 		published.Functions = append(published.Functions, v1alpha1.SetOf(functions[function]...))
 		published.Addresses = append(published.Addresses, function.String())
-		if last[function] || slow(tree, function) {
+		if d, ok := tree.Device(function); last[function] || ok && d.PCIe.DegradedOf(published.Kind == v1alpha1.GPU) {
 			degraded = append(degraded, i)
 		}
 	}
@@ -50,13 +50,6 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 		published.Functions = nil
 	}
 	return published
-}
-
-// slow reports whether placement chooses the devices of a function last because of its PCIe link. A GPU
-// lowers the speed while idle, so that only the width counts.
-func slow(tree *topology.Tree, function topology.Address) bool {
-	d, ok := tree.Device(function)
-	return ok && (d.PCIe.Narrow() || d.PCIe.Degraded() && !d.Class.IsGPU())
 }
 
 // places returns all devices with their addresses.

@@ -82,17 +82,16 @@ func deviceNodes(h hardware) []Finding {
 	})
 }
 
-// degradedLinks finds slow PCIe links. A GPU lowers the speed of its link while idle: of GPUs the width alone
-// counts.
+// degradedLinks finds PCIe links below their maximum.
 func degradedLinks(h hardware) []Finding {
 	var list []string
 	for _, d := range h.gpus {
-		if l := d.PCIe; l.Width > 0 && l.Width < l.MaxWidth {
+		if l := d.PCIe; l.DegradedOf(true) {
 			list = append(list, fmt.Sprintf("GPU %s: x%d of x%d", d.Address, l.Width, l.MaxWidth))
 		}
 	}
 	for _, d := range h.pfs {
-		if l := d.PCIe; l.Degraded() {
+		if l := d.PCIe; l.DegradedOf(false) {
 			list = append(list,
 				fmt.Sprintf("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth))
 		}

@@ -65,7 +65,7 @@ func NewEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpuID string, g
 	e.RDMA = d.RDMA[0]
 	e.readPort(sys, d)
 	if pf, ok := tree.Device(d.Function()); ok {
-		e.PCIe = Link{pf.PCIe.Speed, pf.PCIe.MaxSpeed, pf.PCIe.Width, pf.PCIe.MaxWidth}
+		e.PCIe = Link(pf.PCIe)
 	}
 	if gpu != nil {
 		e.readPair(tree, vf, gpu.Address)

@@ -5,6 +5,8 @@ package traffic
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Report has the results of all pairs, in JSON.
@@ -167,10 +169,11 @@ func (f Facts) reasons(best Pair) (list []string) {
 	for _, redirect := range f.Redirects {
 		add("ACS redirect at %s", redirect)
 	}
-	if f.PCIe.Width > 0 && f.PCIe.Width < f.PCIe.MaxWidth {
+	link := topology.PCIeLink(f.PCIe)
+	if link.Narrow() {
 		add("PCIe width %d of %d", f.PCIe.Width, f.PCIe.MaxWidth)
 	}
-	if f.PCIe.Speed > 0 && f.PCIe.Speed < f.PCIe.MaxSpeed {
+	if link.Slow() {
 		add("PCIe %g of %g GT/s", f.PCIe.Speed, f.PCIe.MaxSpeed)
 	}
 	if f.GPULanes > 0 && f.GPULanes < f.GPUMax {
