@@ -41,7 +41,8 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 	for i, function := range slices.SortedFunc(maps.Keys(functions), topology.Address.Compare) {
 		published.Functions = append(published.Functions, v1alpha1.SetOf(functions[function]...))
 		published.Addresses = append(published.Addresses, function.String())
-		if d, ok := tree.Device(function); last[function] || ok && d.PCIe.DegradedOf(published.Kind == v1alpha1.GPU) {
+		d, ok := tree.Device(function)
+		if last[function] || ok && d.PCIe.DegradedOf(published.Kind == v1alpha1.GPU) {
 			degraded = append(degraded, i)
 		}
 	}
