@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/store"
@@ -24,7 +26,7 @@ type Coordinator struct {
 	reader *reader
 	store  *store.Store[savedState]
 	pairs  *pairs.Folder
-	turn   turn // of questions
+	turn   *semaphore.Weighted // of questions: one at a time
 }
 
 // New returns a coordinator that continues from the file of an earlier coordinator in the run folder.
@@ -52,7 +54,7 @@ func newCoordinator(
 	reader := &reader{Config: config, inFlight: inflight.New(now)}
 	return &Coordinator{
 		Config: config, committedState: committed, inspector: &inspector{reader: reader, committed: committed},
-		reader: reader, store: saved, pairs: folder, turn: newTurn(),
+		reader: reader, store: saved, pairs: folder, turn: semaphore.NewWeighted(1),
 	}
 }
 

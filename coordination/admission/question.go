@@ -34,10 +34,10 @@ func (c *Coordinator) prefer(
 		return nil, "", err
 	}
 	asked := c.now() // before List, which may wait for the kubelet's limiter
-	if !c.turn.take(ctx) {
+	if c.turn.Acquire(ctx, 1) != nil {
 		return nil, "", errLeft(ctx, q)
 	}
-	defer c.turn.give()
+	defer c.turn.Release(1)
 	for {
 		before := c.current()
 		o := c.reader.readQuestion(ctx, before, asked, q)
@@ -56,28 +56,6 @@ func (c *Coordinator) prefer(
 		}
 	}
 }
-
-// turn is a lock that a caller awaits no longer than its context.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-// take reports whether the turn came before ctx was done.
-func (t turn) take(ctx context.Context) bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	default:
-	}
-	select {
-	case t <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (t turn) give() { <-t }
 
 // errLeft returns the error of a question whose plugin has answered alone.
 func errLeft(ctx context.Context, q asking.Question) error {
