@@ -77,8 +77,8 @@ type Sender struct {
 
 	mu   sync.Mutex
 	told map[string]bool // UIDs of pods of the last call of Rejected whose events are sent or in the queue
-	// unsound devices of the last call of Unsound whose events are sent or in the queue
-	unsound map[coordination.Unsound]bool
+	// events about the unsound devices of the last call of Unsound, sent or in the queue
+	unsound map[coordination.Unsound]*corev1.Event
 }
 
 // Open returns a Sender; Run sends.
@@ -143,42 +143,38 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 func (s *Sender) Unsound(devices []coordination.Unsound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told := map[coordination.Unsound]bool{}
+	told := map[coordination.Unsound]*corev1.Event{}
 	for _, d := range devices {
-		if s.unsound[d] || s.enqueue(s.unsoundEvent(d)) {
-			told[d] = true
+		event, before := s.unsound[d]
+		if !before {
+			event = s.unsoundEvent(d)
+		}
+		if before || s.enqueue(event) {
+			told[d] = event
 		}
 	}
 	s.unsound = told
 }
 
 func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
-	reason, message := unsoundText(d)
-	return s.event(d.Pod, d.UID, reason, message)
-}
-
-func unsoundText(d coordination.Unsound) (reason, message string) {
 	reason, others := deviceFailed, "no other container gets it"
 	if d.Health == device.Degraded {
 		reason, others = deviceDegraded, "other containers get it last"
 	}
-	return reason, cut(fmt.Sprintf("container %s: %s %s is %s: %s; the container keeps the device, and %s",
-		d.Name, d.Resource, d.Device, d.Health, d.Reason, others), maxMessage)
+	return s.event(d.Pod, d.UID, reason,
+		fmt.Sprintf("container %s: %s %s is %s: %s; the container keeps the device, and %s",
+			d.Name, d.Resource, d.Device, d.Health, d.Reason, others))
 }
 
 // retry makes the next call of Rejected or Unsound queue an event again, if the event is about a refused pod
 // or an unsound device.
 func (s *Sender) retry(event *corev1.Event) {
-	uid := string(event.InvolvedObject.UID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if event.Reason == rejected {
-		delete(s.told, uid)
+		delete(s.told, string(event.InvolvedObject.UID))
 	}
-	maps.DeleteFunc(s.unsound, func(d coordination.Unsound, _ bool) bool {
-		_, message := unsoundText(d)
-		return d.UID == uid && message == event.Message
-	})
+	maps.DeleteFunc(s.unsound, func(_ coordination.Unsound, told *corev1.Event) bool { return told == event })
 }
 
 // enqueue reports whether the queue had a place for an event.
