@@ -66,6 +66,17 @@ func (c CPUSet) Without(other CPUSet) CPUSet {
 
 var nodeFolder = regexp.MustCompile(`^node(\d+)$`)
 
+// NodesWithCPUs returns the numbers of the NUMA nodes with CPUs, ascending.
+func NodesWithCPUs(cpus map[int]CPUSet) (nodes []int) {
+	for number, of := range cpus {
+		if len(of) > 0 {
+			nodes = append(nodes, number)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
 // CPUs returns the online CPUs of every NUMA node by number, or nil if sysfs has no list
 // (Documentation/ABI/stable/sysfs-devices-node).
 func CPUs(sys fs.FS) map[int]CPUSet {

@@ -57,22 +57,12 @@ func (n Node) readMerge(k kubeletFacts) merge {
 		m.add(name, ofVFs, pools[resource])
 	}
 	if k.CPUPolicy == managers.Static {
-		m.addNodes(k.Says("cpuManagerPolicy", k.CPUPolicy), ofCPUs, nodesWithCPUs(k.Facts))
+		m.addNodes(k.Says("cpuManagerPolicy", k.CPUPolicy), ofCPUs, topology.NodesWithCPUs(k.CPUs))
 	}
 	if k.MemoryPolicy == "Static" && n.Tree != nil {
 		m.addNodes(k.Says("memoryManagerPolicy", k.MemoryPolicy), ofMemory, n.Tree.NUMANodes())
 	}
 	return m
-}
-
-// nodesWithCPUs returns the NUMA nodes that the CPU manager tries.
-func nodesWithCPUs(f managers.Facts) (nodes []int) {
-	for number, cpus := range f.CPUs {
-		if len(cpus) > 0 {
-			nodes = append(nodes, number)
-		}
-	}
-	return nodes
 }
 
 func (m *merge) addNodes(name string, kind providerKind, nodes []int) {

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"maps"
 	"reflect"
-	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -96,10 +94,8 @@ func (m *machine) numaNodes() int {
 // those with CPUs. The others, for example the memory of GPUs on Grace, have neither CPUs nor devices.
 // Without lists of CPUs, all nodes count.
 func HintedNodes(sys fs.FS, tree *topology.Tree) []int {
-	all := topology.CPUs(sys)
-	maps.DeleteFunc(all, func(_ int, cpus topology.CPUSet) bool { return len(cpus) == 0 })
-	if len(all) == 0 {
-		return tree.NUMANodes()
+	if nodes := topology.NodesWithCPUs(topology.CPUs(sys)); len(nodes) > 0 {
+		return nodes
 	}
-	return slices.Sorted(maps.Keys(all))
+	return tree.NUMANodes()
 }

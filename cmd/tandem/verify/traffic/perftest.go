@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -147,15 +148,8 @@ func (p *Plan) latency(e End, tcp int, m Memory) []string {
 var hidesGPUs = []string{"CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
 	"GPU_DEVICE_ORDINAL="}
 
-func withoutHidden(environment []string) (kept []string) {
-	for _, variable := range environment {
-		hides := false
-		for _, prefix := range hidesGPUs {
-			hides = hides || strings.HasPrefix(variable, prefix)
-		}
-		if !hides {
-			kept = append(kept, variable)
-		}
-	}
-	return kept
+func withoutHidden(environment []string) []string {
+	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
+		return slices.ContainsFunc(hidesGPUs, func(prefix string) bool { return strings.HasPrefix(variable, prefix) })
+	})
 }

@@ -29,7 +29,7 @@ func ends(number int) (list []End) {
 	return list
 }
 
-// freePort returns the first of three free TCP ports.
+// freePort returns a free TCP port, from which pairs count up.
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
