@@ -150,6 +150,8 @@ var hidesGPUs = []string{"CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=", "ROCR_
 
 func withoutHidden(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
-		return slices.ContainsFunc(hidesGPUs, func(prefix string) bool { return strings.HasPrefix(variable, prefix) })
+		return slices.ContainsFunc(hidesGPUs, func(prefix string) bool {
+			return strings.HasPrefix(variable, prefix)
+		})
 	})
 }
