@@ -247,11 +247,12 @@ demo: plan build $(NVML) ## Show a plan, then place pods on every recorded machi
 	$(BIN)/demo --bin $(BIN) $(addprefix --nvml=,$(NVML))
 
 .PHONY: gpu-check
-gpu-check: build ## Compare the NVIDIA GPUs that tandem-gpu offers on this machine with the kernel's data, and record the machine
+gpu-check: build ## Compare tandem-gpu's NVIDIA GPUs on this machine with the kernel's data, also under the kubelet's managers, and record the machine
 	@set -- /proc/driver/nvidia/gpus/*/information; if ! test -e "$$1"; then \
 		echo "gpu-check: skipped: there is no NVIDIA GPU here (nothing in /proc/driver/nvidia/gpus)"; \
 	else \
-		CGO_ENABLED=1 GPU_CHECK=yes go test -count=1 -v -run '^TestThisMachine$$' ./cmd/tandem-gpu && \
+		export CGO_ENABLED=1 GPU_CHECK=yes && go test -count=1 -v -run '^TestThisMachine$$' ./cmd/tandem-gpu && \
+		(cd test/kubernetes && $(PROGRESS) "the kubelet's managers; $(KUBELET)" go test -count=1 -v -run '^TestGPUsOfThisMachine$$' ./kubelet) && \
 		$(BIN)/tandem record --force -f $(BIN)/this-machine.txt && \
 		echo "recorded in bin/this-machine.txt; CONTRIBUTING.md says how it becomes one of test/machines"; \
 	fi

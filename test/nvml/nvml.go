@@ -10,6 +10,7 @@
 //	gpu INDEX UUID BUS MINOR MEMORY MIG STATE RECOVERY NAME
 //	deaf INDEX CODE             registering for its events fails with it
 //	link INDEX BUS|switch COUNT
+//	near INDEX INDEX LEVEL      the common ancestor of two GPUs, as in nvmlGpuTopologyLevel_t
 //	mig INDEX SLOT UUID GI CI GPU-PROFILE COMPUTE-PROFILE MEMORY
 //
 // Memory is in MiB; MIG is -1 for a GPU that has none, 0 for off, 1 for on; STATE is what calls about the GPU
@@ -59,6 +60,7 @@ type GPU struct {
 	Switch   int                      // links to NVSwitches
 	Links    map[topology.Address]int // to other GPUs
 	Slices   []Slice                  // its MIG devices
+	Near     []int                    // common ancestors with the GPUs before it in the list
 }
 
 // Slice is a MIG device. The profiles are the numbers of nvml.h: 0 to 4 have 1, 2, 3, 4 and 7 slices.
@@ -67,6 +69,11 @@ type Slice struct {
 	GI, CI                     int
 	GPUProfile, ComputeProfile int
 	Memory                     uint64 // MiB
+}
+
+// ancestors are the levels of NVML (nvmlGpuTopologyLevel_t) by those of package topology.
+var ancestors = map[topology.Level]int{
+	topology.PIX: 10, topology.PXB: 20, topology.PHB: 30, topology.NODE: 40, topology.SYS: 50,
 }
 
 // product has the properties of a GPU by PCI device number.
@@ -106,9 +113,13 @@ func Record(sys fs.FS) (Machine, error) {
 			return Machine{}, fmt.Errorf("record NVML of %s: PCI device %#x is not in the list of products",
 				d.Address, d.Product)
 		}
+		var near []int
+		for _, g := range m.GPUs {
+			near = append(near, ancestors[tree.Distance(d.Address, g.Address).Level])
+		}
 		m.GPUs = append(m.GPUs, GPU{
 			UUID: "GPU-" + MadeUp(d.Address.String()), Address: d.Address, Minor: len(m.GPUs),
-			Memory: p.memory, MIG: p.mig, Name: p.name, Switch: p.links,
+			Memory: p.memory, MIG: p.mig, Name: p.name, Switch: p.links, Near: near,
 		})
 	}
 	return m, nil
@@ -156,6 +167,9 @@ func (m Machine) Text() string {
 		}
 		if g.Switch > 0 {
 			fmt.Fprintf(&b, "link %d switch %d\n", i, g.Switch)
+		}
+		for j, level := range g.Near {
+			fmt.Fprintf(&b, "near %d %d %d\n", i, j, level)
 		}
 		for peer, count := range g.Links {
 			fmt.Fprintf(&b, "link %d %s %d\n", i, BusID(peer), count)

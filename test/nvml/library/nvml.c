@@ -53,6 +53,7 @@ static nvmlReturn_t broken; // what every call returns
 static char driver[TEXT];
 static struct gpu gpus[GPUS];
 static struct slice slices[GPUS][SLOTS];
+static int near[GPUS][GPUS]; // nvmlGpuTopologyLevel_t of two GPUs
 static char trace[4096];
 static struct timespec read_at;
 static ino_t read_from;
@@ -71,6 +72,10 @@ static void read_line(const char *line) {
 		snprintf(g.name, sizeof g.name, "%s", line + name);
 		g.name[strcspn(g.name, "\n")] = 0;
 		gpus[index] = g;
+		return;
+	}
+	if (sscanf(line, "near %u %u %d", &index, &slot, &state) == 3 && index < GPUS && slot < GPUS) {
+		near[index][slot] = near[slot][index] = state;
 		return;
 	}
 	if (sscanf(line, "deaf %u %d", &index, &state) == 2 && index < GPUS) { gpus[index].deaf = state; return; }
@@ -107,6 +112,7 @@ static void refresh(void) {
 		trace[0] = 0;
 		memset(gpus, 0, sizeof gpus);
 		memset(slices, 0, sizeof slices);
+		memset(near, 0, sizeof near);
 		while (fgets(line, sizeof line, file)) read_line(line);
 	}
 	fclose(file);
@@ -270,6 +276,14 @@ static void fill_pci(nvmlPciInfo_t *pci, const char *bus) {
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
 	GPU;
 	fill_pci(pci, gpu->bus);
+	return done(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t other, nvmlGpuTopologyLevel_t *level) {
+	GPU;
+	int peer = index_of(other);
+	if (peer < 0) return done(NVML_ERROR_INVALID_ARGUMENT);
+	*level = near[gpu - gpus][peer];
 	return done(NVML_SUCCESS);
 }
 
