@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 )
@@ -17,6 +18,8 @@ const planExitCodes = "  3  the kubelet would reject the request: the note names
 func newPlan() *cobra.Command {
 	var from machine.Source
 	var q plan.Question
+	var stock bool
+	var width int
 	format := oneOf(asTable, asJSON, asSVG, asHTML)
 	cmd := &cobra.Command{
 		Use:   "plan",
@@ -26,11 +29,14 @@ Topology Manager would select with the policy restricted. Without --config, the 
 without VFs counts as a VF; all of them have NUMA hints. With --config, the VFs are those of all resources in the config.json of the
 SR-IOV network device plugin, and those of a pool with excludeTopology have no NUMA hints, as in Tandem's default pool.
 
+--stock shows what the container typically gets from the stock plugins instead: GPUs by the vendor's policy, VFs at random.
+
 -o svg and -o html draw the machine; the two devices of a pair have the same colour.`,
 		Example: `  tandem plan --gpus 2 --vfs 2
   tandem plan --gpus 4 --vfs 4 --used 0000:11:00.0,0000:0c:00.1 --config /etc/pcidp/config.json
   tandem plan --gpus 8 --vfs 8 --machine test/machines/oci-mi300x-derived.txt -o json
-  tandem plan --gpus 4 --vfs 4 --machine test/machines/oci-mi300x-derived.txt -o svg >plan.svg`,
+  tandem plan --gpus 4 --vfs 4 --machine test/machines/oci-mi300x-derived.txt -o svg >plan.svg
+  tandem plan --gpus 2 --vfs 2 --machine test/machines/oci-mi300x-derived.txt --stock`,
 		Args:        noArguments,
 		Annotations: map[string]string{moreExitCodes: planExitCodes},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,11 +46,18 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 			if q.GPUs == 0 && q.VFs == 0 {
 				return usage("want a number of GPUs, VFs or both: --gpus 1 --vfs 1")
 			}
+			if width < picture.Narrow {
+				return usage("--width %d: want at least %d pixels", width, picture.Narrow)
+			}
 			n, err := machine.Read(&from)
 			if err != nil {
 				return err
 			}
-			answer, notes, err := q.Answer(n, &from)
+			ask := q.Answer
+			if stock {
+				ask = q.Stock
+			}
+			answer, notes, err := ask(n, &from)
 			if err != nil {
 				return err
 			}
@@ -52,7 +65,9 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			if format.draws() {
-				err = format.draw(cmd.OutOrStdout(), answer.Picture(from.Title(), n))
+				drawn := answer.Picture(from.Title(), n)
+				drawn.Width = width
+				err = format.draw(cmd.OutOrStdout(), drawn)
 			} else {
 				err = format.write(cmd.OutOrStdout(), answer, answer.Table)
 			}
@@ -70,6 +85,8 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 		"devices in use: PCI addresses, as in sysfs or lspci, or IDs of partitions")
 	cmd.Flags().StringVar(&q.Config, "config", "",
 		"config.json of the SR-IOV network device plugin, to select VFs")
+	cmd.Flags().BoolVar(&stock, "stock", false, "choose like the stock plugins")
+	cmd.Flags().IntVar(&width, "width", picture.Wide, "width of the picture of -o svg in pixels, if the switches fit")
 	format.register(cmd)
 	return cmd
 }

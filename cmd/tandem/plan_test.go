@@ -183,3 +183,45 @@ func TestPlanConfigErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestStockPlan: the stock plugins choose VFs at random below the NUMA node, and the plan is a typical draw.
+func TestStockPlan(t *testing.T) {
+	t.Parallel()
+	one, four := withVFs(t, "oci-mi300x-derived", 1), withVFs(t, "oci-mi300x-derived", 4)
+	for _, test := range []struct {
+		gpus, vfs, machine string
+		pairs              map[string]int
+		nodes              []int
+	}{
+		{"2", "2", one, map[string]int{"PIX": 1, "NODE": 1}, []int{0}},
+		{"4", "4", one, map[string]int{"PIX": 4}, []int{0}}, // all devices of a NUMA node
+		{"4", "4", four, map[string]int{"PIX": 3, "NODE": 1}, []int{0}},
+		{"2", "0", one, map[string]int{}, []int{0}},
+		{"8", "8", four, map[string]int{}, []int{}}, // rejected
+	} {
+		args := []string{"--gpus", test.gpus, "--vfs", test.vfs, "--machine", test.machine, "--stock"}
+		p := planned(t, args...)
+		if diff := cmp.Diff(test.pairs, levels(p)); diff != "" {
+			t.Errorf("%v: pairs (-want +got):\n%s", args, diff)
+		}
+		if len(test.nodes) > 0 && len(p.Nodes) != len(test.nodes) || len(test.nodes) == 0 && len(p.Nodes) > 0 {
+			t.Errorf("%v: nodes %v, want %d", args, p.Nodes, len(test.nodes))
+		}
+		if again := planned(t, args...); cmp.Diff(p, again, cmp.AllowUnexported(plan.Plan{})) != "" {
+			t.Errorf("%v: another plan the second time", args)
+		}
+	}
+}
+
+// TestPlanWidth: a picture that is less wide has its switches in more rows.
+func TestPlanWidth(t *testing.T) {
+	t.Parallel()
+	args := []string{"plan", "--gpus", "1", "--vfs", "1", "--machine", withVFs(t, "oci-mi300x-derived", 1), "-o", "svg"}
+	drawn := succeed(t, append(args, "--width", "640")...)
+	if !strings.Contains(drawn, ` width="640" `) {
+		t.Errorf("the picture starts with %.120s", drawn)
+	}
+	if code, _, stderr := run(append(args, "--width", "20")...); code != exitUsage || !strings.Contains(stderr, "--width") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}

@@ -20,11 +20,12 @@ const (
 	fewCards  = 6                 // on one switch; more cards use rows as wide as the space
 )
 
-// Widths of a picture in pixels: for a screen of 1280 pixels, for half of a screen, and for a small screen.
+// Wide, middle and Narrow are widths of a picture in pixels: for a screen of 1280 pixels, for half of a
+// screen, and for a small screen.
 const (
-	wide   = 1248
+	Wide   = 1248
 	middle = 640
-	narrow = 468
+	Narrow = 468
 )
 
 // place sets the position of each box, from the inside out.

@@ -130,7 +130,7 @@ func TestEven(t *testing.T) {
 func TestNUMANodes(t *testing.T) {
 	n := draw(t, "amd-mi250-16gcd-8nic", 1, unknown)
 	root := n.tree()
-	root.place(wide)
+	root.place(Wide)
 	if len(root.boxes) != 4 || root.boxes[0].y != root.boxes[1].y || root.boxes[2].y != root.boxes[3].y ||
 		root.boxes[0].x != root.boxes[2].x || root.boxes[0].width != root.boxes[3].width {
 		t.Errorf("NUMA nodes: %+v", root.boxes)

@@ -75,9 +75,9 @@ func (p Page) HTML() ([]byte, error) {
 	}
 	if p.Node != nil {
 		view.Layouts = []layout{
-			{"wide", template.HTML(p.Node.draw(wide, ""))},
+			{"wide", template.HTML(p.Node.draw(Wide, ""))},
 			{"middle", template.HTML(p.Node.draw(middle, ""))},
-			{"narrow", template.HTML(p.Node.draw(narrow, ""))},
+			{"narrow", template.HTML(p.Node.draw(Narrow, ""))},
 		}
 		view.Table, view.Notes = newTable(p.Node.tree().rows()), p.Node.Notes
 	}

@@ -82,7 +82,7 @@ func TestEveryMachine(t *testing.T) {
 			if cells != want {
 				t.Errorf("%s: %d VFs drawn, want %d", name, cells, want)
 			}
-			for _, limit := range []int{wide, middle, narrow} {
+			for _, limit := range []int{Wide, middle, Narrow} {
 				root := n.tree()
 				root.place(limit)
 				if root.width > limit {

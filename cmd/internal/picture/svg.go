@@ -4,6 +4,7 @@ package picture
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html"
@@ -26,7 +27,9 @@ type canvas struct {
 }
 
 // SVG draws the node for a wide screen as a self-contained picture, light or dark like the viewer.
-func (n *Node) SVG() []byte { return []byte(printable.Lines(string(n.draw(wide, preamble)))) }
+func (n *Node) SVG() []byte {
+	return []byte(printable.Lines(string(n.draw(cmp.Or(n.Width, Wide), preamble))))
+}
 
 // draw draws the node at most limit wide, if the switches fit.
 func (n *Node) draw(limit int, shared string) []byte {

@@ -10,7 +10,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -36,20 +35,11 @@ var tooManyNodes = fmt.Sprintf("more than %d NUMA nodes have devices: under poli
 
 // Answer plans for a machine as the coordinator does for a call of the kubelet. The strings are notes.
 func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []string, error) {
-	gpus := n.GPUDevices()
-	vfs, notes, err := n.VFDevices(q.Config, from)
+	gpus, vfs, notes, err := q.devices(n, from)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := q.mark(gpus, vfs); err != nil {
-		return nil, nil, err
-	}
 	view := offer.View(n.Links, gpus, vfs)
-	free := func(kind devicemanager.Kind) uint { return uint(view.Free.Common(view.Node.OfKind[kind])) }
-	if g, v := free(devicemanager.GPU), free(devicemanager.VF); g < q.GPUs || v < q.VFs {
-		return nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free", document.Count(q.GPUs, "GPU"),
-			document.Count(q.VFs, "VF"), document.Count(g, "GPU"), document.Count(v, "VF"))
-	}
 	requests := offer.Requests(int(q.GPUs), int(q.VFs))
 	demands := view.Demands(requests)
 	nodes, admitted := hints.Restricted.Nodes(demands...)
@@ -74,6 +64,36 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 	}
 	p.Note = strings.Join(remarks, "; ")
 	return p, notes, nil
+}
+
+// devices returns the machine's devices, with those in use marked, and notes. It is an error if too few are
+// free.
+func (q *Question) devices(n *machine.Node, from *machine.Source) (
+	gpus, vfs []offer.Device, notes []string, err error,
+) {
+	gpus = n.GPUDevices()
+	if vfs, notes, err = n.VFDevices(q.Config, from); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := q.mark(gpus, vfs); err != nil {
+		return nil, nil, nil, err
+	}
+	if g, v := uint(len(free(gpus))), uint(len(free(vfs))); g < q.GPUs || v < q.VFs {
+		return nil, nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free", document.Count(q.GPUs, "GPU"),
+			document.Count(q.VFs, "VF"), document.Count(g, "GPU"), document.Count(v, "VF"))
+	}
+	return gpus, vfs, notes, nil
+}
+
+// free returns the devices that are not in use.
+func free(list []offer.Device) []placement.Device {
+	var devices []placement.Device
+	for _, d := range list {
+		if !d.Used {
+			devices = append(devices, d.Device)
+		}
+	}
+	return devices
 }
 
 func planOf(c placement.Choice, nodes []int) *Plan {
