@@ -54,7 +54,8 @@ func (c *checked) devices(t *testing.T) (nodes []string) {
 	plugin, devices := c.start(t, "--pass-device-specs")
 	c.read(t) // not before NVML runs: the driver lacks the UUIDs of GPUs that were never used
 	if len(devices) != len(c.gpus) || len(c.gpus) == 0 {
-		t.Errorf("%s has %d devices, the kernel %d GPUs", plugin.Request.GetResourceName(), len(devices), len(c.gpus))
+		t.Errorf("%s has %d devices, the kernel %d GPUs", plugin.Request.GetResourceName(), len(devices),
+			len(c.gpus))
 	}
 	for _, d := range devices {
 		gpu, known := c.gpus[d.GetID()]
@@ -162,7 +163,7 @@ func (c *checked) distances(t *testing.T) (different []string) {
 		}
 	}
 	must(api.Init())
-	defer api.Shutdown()
+	defer func() { must(api.Shutdown()) }()
 	c.read(t)
 	handles := map[string]management.Device{}
 	for uuid := range c.gpus {
