@@ -85,7 +85,8 @@ func (r runner) try(m mutant) (outcome, error) {
 
 // notRun are parts of the output of "go test" without a result of the tests.
 var notRun = []string{
-	"[no tests to run]", "[build failed]", "[setup failed]", "testing: invalid regexp", "flag provided but not defined",
+	"[no tests to run]", "[build failed]", "[setup failed]", "testing: invalid regexp",
+	"flag provided but not defined",
 }
 
 // haveRun reports whether tests have run, by the output and the error of "go test".
