@@ -115,3 +115,49 @@ func TestUnknownIsNotPublished(t *testing.T) {
 		}
 	})
 }
+
+// A target that is no longer kept up to date here has no note: the other plugin may publish then, and nobody
+// would take the note back.
+func TestEndedTargetHasNoNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) {}}
+		k := keeper{
+			Config: &config, sink: unused{}, newest: &cell{changed: make(chan struct{})}, notes: &notes{},
+		}
+		go k.keep(ctx)
+		k.newest.put(facts.Facts{})
+		synctest.Wait()
+		if all := k.notes.all(); len(all) != 1 {
+			t.Errorf("notes of a target that fails: %q", all)
+		}
+		cancel()
+		synctest.Wait()
+		if all := k.notes.all(); len(all) > 0 {
+			t.Errorf("notes of a target that has ended: %q", all)
+		}
+	})
+}
+
+// forgetful is a target that counts how often it is to read its content again.
+type forgetful struct {
+	unused
+	times *int
+}
+
+func (f forgetful) Forget() { *f.times++ }
+
+// After a start of the kubelet the published content is read again: the node can be another one of its name.
+func TestKubeletStartMakesTargetsReadAgain(t *testing.T) {
+	times := 0
+	log := slog.New(slog.DiscardHandler)
+	p := New(Config{
+		Reader: facts.NewReader(facts.Config{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
+	})
+	for change, want := range map[Change]int{Written: 0, Started: 1} {
+		times = 0
+		if p.heard(change); times != want {
+			t.Errorf("change %d: the content is read again %d times, want %d", change, times, want)
+		}
+	}
+}

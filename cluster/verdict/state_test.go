@@ -49,6 +49,45 @@ func TestAdmittedAgain(t *testing.T) {
 	}
 }
 
+// A pod that holds its devices is admitted, also where others hold the rest.
+func TestAskOfPodWithDevices(t *testing.T) {
+	t.Parallel()
+	s := newNode(t, server(1, true)).State(nobody)
+	s.Admit(asking("one", 4, 4))
+	s.Admit(asking("two", 4, 4))
+	for name, admitted := range map[string]bool{"one": true, "two": true, "three": false} {
+		if v := s.Ask(asking(name, 4, 4)); v.Admitted != admitted {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+// Which of several devices of init containers a container reuses is chance for the kubelet's second such
+// container; devices of another resource leave nothing to chance.
+func TestChance(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		init, app [2]int // GPUs and VFs
+		chance    bool
+	}{
+		"two containers reuse GPUs":               {[2]int{2, 0}, [2]int{1, 0}, true},
+		"two containers have no use for the GPUs": {[2]int{2, 0}, [2]int{0, 1}, false},
+		"no devices are left":                     {[2]int{0, 0}, [2]int{1, 0}, false},
+	} {
+		pod := asking("pod", c.app[0], c.app[1])
+		pod.Spec.InitContainers = []v1.Container{container("init", c.init[0], c.init[1])}
+		pod.Spec.Containers = append(pod.Spec.Containers, container("next", c.app[0], c.app[1]))
+		for verb, verdict := range map[string]func(*State, *v1.Pod) Verdict{
+			"Ask": (*State).Ask, "Admit": (*State).Admit,
+		} {
+			v := verdict(newNode(t, server(1, true)).State(nobody), pod)
+			if !v.Admitted || v.Chance != c.chance {
+				t.Errorf("%s: %s: %+v, want chance %t", name, verb, v, c.chance)
+			}
+		}
+	}
+}
+
 // The object also lists pods that have ended: they hold nothing.
 func TestPodsThatArePresent(t *testing.T) {
 	t.Parallel()

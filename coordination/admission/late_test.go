@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -141,29 +142,35 @@ func TestGivenUpQuestionChangesNothing(t *testing.T) {
 // A question during the reads of another question waits for its turn, so that no question reads twice.
 func TestQuestionsTakeTurns(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
-	a.keepCheckpoint()
-	a.add("pod")
-	q := asking.Question{Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2}
-	look, looks := a.coordinator.Look, 0
-	var second sync.WaitGroup
-	a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
-		if looks++; looks == 1 {
-			given, cancel := context.WithCancel(ctx)
-			cancel()
-			if _, _, err := a.coordinator.prefer(given, q); !errors.Is(err, context.Canceled) {
-				t.Errorf("a question in the turn of another question: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+		a.keepCheckpoint()
+		a.add("pod")
+		q := asking.Question{Resource: gpus, Available: ids(a.aligned(gpus, []int{0})), Size: 2}
+		look, looks := a.coordinator.Look, 0
+		var others sync.WaitGroup
+		ask := func(ctx context.Context, want error) {
+			if _, _, err := a.coordinator.prefer(ctx, q); !errors.Is(err, want) {
+				t.Errorf("a question: %v, want %v", err, want)
 			}
-			second.Go(func() {
-				if _, _, err := a.coordinator.prefer(t.Context(), q); err != nil {
-					t.Error(err)
-				}
-			})
 		}
-		return look(ctx)
-	}
-	_, _, err := a.coordinator.prefer(t.Context(), q)
-	if second.Wait(); err != nil || looks != 2 {
-		t.Errorf("%d reads of the kubelet, want 2; %v", looks, err)
-	}
+		a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+			if looks++; looks == 1 {
+				given, cancel := context.WithCancel(ctx)
+				others.Go(func() { ask(given, context.Canceled) })
+				others.Go(func() { ask(t.Context(), nil) })
+				synctest.Wait()
+				if looks != 1 {
+					t.Errorf("%d reads of the kubelet in the turn of one question", looks)
+				}
+				cancel()
+				synctest.Wait()
+			}
+			return look(ctx)
+		}
+		ask(t.Context(), nil)
+		if others.Wait(); looks != 2 {
+			t.Errorf("%d reads of the kubelet, want 2", looks)
+		}
+	})
 }

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // Pair returns the serving VF for each GPU of the node, and takes charge of a pairs file. Returns false if
@@ -21,10 +23,7 @@ func (c *Coordinator) Pair(
 		if !device.SameSet(tx.last.devices[name], ids) {
 			return nil
 		}
-		if file != "" {
-			tx.last.files, tx.last.vfs = append(tx.last.files, file), append(tx.last.vfs, vfs...)
-			tx.paired = true
-		}
+		tx.paired = file != "" && tx.last.keepFile(file, vfs)
 		served = serve(tx.books(), name, ids, gpusOf(tx.state, name, ids, tx.now()))
 		return nil
 	})
@@ -32,6 +31,19 @@ func (c *Coordinator) Pair(
 		return nil, false // the server has ended
 	}
 	return served, c.publish(tx) && tx.paired
+}
+
+// keepFile adds a requested pairs file with its VFs, once. Returns false if the container has a file for each
+// of as many resources as a node can have.
+func (l *lastAllocation) keepFile(file string, vfs []pairs.VF) bool {
+	if slices.Contains(l.files, file) {
+		return true
+	}
+	if len(l.files) >= resources.MaxResources {
+		return false
+	}
+	l.files, l.vfs = append(l.files, file), append(l.vfs, vfs...)
+	return true
 }
 
 // tidyPause is the interval of checks for files of ended containers.

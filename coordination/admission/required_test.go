@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -81,6 +82,31 @@ func TestStrictPodIsRefused(t *testing.T) {
 			if slices.ContainsFunc(given[vfs], func(id string) bool { return slices.Contains(held, id) }) &&
 				order[1] == vfs {
 				t.Errorf("%s, %v: refused VFs count as given", source, order)
+			}
+		}
+	}
+}
+
+// An Allocate whose plugin no longer waits is not refused: the container has the devices, and they count as
+// held.
+func TestLateAllocateOfStrictPodIsRecorded(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+		a, given := scarce(t, intent.PodsAPI)
+		strict := a.pending("strict", wish{4, 2})
+		strict.Alignment = intent.Required
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, name := range order {
+			taken, err := a.coordinator.Allocated(ctx, name, given[name])
+			if err != nil || taken.Refusal != "" {
+				t.Errorf("%v, %s: %q, %v", order, name, taken.Refusal, err)
+			}
+			held := a.coordinator.heldOf(name)
+			for _, id := range given[name] {
+				if !slices.Contains(held, id) {
+					t.Errorf("%v: %s %s is not held", order, name, id)
+				}
 			}
 		}
 	}

@@ -33,6 +33,8 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 	old, young, other := pod("old", time.Hour, wish{1, 0}), pod("young", time.Minute, wish{1, 1}),
 		pod("other", time.Second, wish{0, 1})
 	twin := pod("twin", time.Second, wish{1, 1})
+	chosen := pod("chosen", time.Second, wish{1, 1})
+	chosen.Chosen = []string{"0000:11:00.0"}
 	started := pod("started", 0, wish{1, 1})
 	started.Started = true
 	lost := pod("lost", 0, wish{1, 1}) // the kubelet has no record of its devices any more
@@ -57,6 +59,8 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 			want: "young"},
 		"it makes no difference": {pods: []intent.Pod{young, twin}, source: intent.Kubelet,
 			want: "twin", exact: true},
+		"a scheduler has chosen devices for one": {pods: []intent.Pod{young, chosen}, source: intent.Kubelet,
+			want: "chosen"},
 		"one that has just come": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
 			view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
 		"the API server knows of more": {pods: []intent.Pod{old, young, twin},
@@ -84,6 +88,56 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				t.Errorf("asks %s, want %q, exact %v", got.describe(), tc.want, tc.exact)
 			}
 		})
+	}
+}
+
+// The devices of an earlier pod of the same name are not those of the pod that asks.
+func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
+	t.Parallel()
+	pod := intent.Pod{
+		Pod: kubelet.Pod{Name: "a"}, UID: "new",
+		Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: 1}}},
+	}
+	for uid, asks := range map[string]bool{"old": true, "new": false, "": false} {
+		e := &Evidence{
+			Resources: announced(t), Answer: &intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}},
+			Holders: holders.Holders{{UID: uid, Pod: pod.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}}},
+		}
+		if got := e.IdentifyRecipient(Question{Resource: gpus, Size: 1}); (got != nil) != asks {
+			t.Errorf("devices of UID %q: %v asks, want somebody: %t", uid, got, asks)
+		}
+	}
+}
+
+// A pod that is deleted and created again under its name arrives: a running container never loses a device.
+func TestPodThatIsCreatedAgainArrives(t *testing.T) {
+	t.Parallel()
+	pod := kubelet.Pod{Name: "a"}
+	list := func(id string) *kubelet.View {
+		return &kubelet.View{
+			Pods:       []kubelet.Pod{pod, {Name: "b"}},
+			Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {id}}},
+		}
+	}
+	before := Listing{}.With(list("g1"))
+	for id, arrived := range map[string]int{"g1": 0, "g2": 1} {
+		if got := before.arrivals(*list(id)); len(got) != arrived || arrived > 0 && got[0] != pod {
+			t.Errorf("with %s: %v arrived, want %d", id, got, arrived)
+		}
+	}
+}
+
+// A container that the kubelet is done with takes over nothing: the question with devices of init containers
+// is of another container.
+func TestCompleteContainerTakesNothingOver(t *testing.T) {
+	t.Parallel()
+	for progress, is := range map[Progress]bool{Open: true, Unknown: true, Complete: false} {
+		newest := &Container{ID: 7, Devices: kubelet.Devices{gpus: {"g1"}}}
+		e := &Evidence{Resources: announced(t), Newest: newest, Progress: progress}
+		got, _ := e.following(Question{Resource: vfs, MustInclude: []string{"v1"}, Size: 1})
+		if (got == newest) != is {
+			t.Errorf("progress %v: %+v", progress, got)
+		}
 	}
 }
 

@@ -112,6 +112,7 @@ func TestFind(t *testing.T) {
 	two := record(t, map[string]string{"u1/c": gpus + " g1 " + vfs + " v1", "u2/c": gpus + " g2"})
 	inits := record(t, map[string]string{"u1/init": gpus + " g1,g2", "u1/c": gpus + " g1 " + vfs + " v1"})
 	one := record(t, map[string]string{"u1/c": gpus + " g1"})
+	both := record(t, map[string]string{"u1/c": gpus + " g1,g2"})
 	for name, tc := range map[string]struct {
 		holders.Sources
 		want []string
@@ -249,6 +250,33 @@ func TestFind(t *testing.T) {
 			},
 			want: []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
+		"a withheld device that a later pod was given tells nothing of the pod before": {
+			Sources: holders.Sources{
+				Recorded: both,
+				Allocates: []holders.Allocate{
+					{Resource: gpus, IDs: []string{"g1"}, UID: "u3", Anew: true, Recorded: both.Identity},
+				},
+				Question: holders.Offer{Resource: gpus, Available: []string{"g2"}, Withheld: []string{"g1"}},
+			},
+		},
+		"an offered device of a pod that List shows with another device frees nobody": {
+			Sources: holders.Sources{
+				Recorded: record(t, map[string]string{"u1/c": gpus + " g1", "u1/init": gpus + " g2,g3"}),
+				View:     view(map[string]string{"a/c": gpus + " g1"}),
+				Question: holders.Offer{Resource: gpus, Available: []string{"g2"}},
+			},
+			want: []string{"g1: u1 a/c", "g2: u1 a/init", "g3: u1 a/init"},
+		},
+		"the pod of one record is not that of another": {
+			Sources: holders.Sources{
+				Recorded: record(t, map[string]string{"u1/c": gpus + " g2", "u2/c": gpus + " g1"}),
+				Pods:     living(false, map[string]string{"u1": "a"}),
+				Before: holders.Holders{
+					{Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: devices(gpus + " g1"), Open: true},
+				},
+			},
+			want: []string{"g1: u2 /c", "g2: u1 a/c"},
+		},
 		"an Allocate before the checkpoint does not end the pod": {
 			Sources: holders.Sources{
 				Recorded: one,
@@ -324,6 +352,23 @@ func TestFindKeepsList(t *testing.T) {
 	}
 	if diff := cmp.Diff(view(map[string]string{"a/c": gpus + " g1"}), list); diff != "" {
 		t.Errorf("List has changed (-want +got):\n%s", diff)
+	}
+}
+
+// A request source corrects the name of a pod that an earlier search has inferred, with all that was known by
+// the wrong name.
+func TestWrongNameIsCorrected(t *testing.T) {
+	t.Parallel()
+	sources := holders.Sources{
+		Recorded: record(t, map[string]string{"u1/c": gpus + " g1"}),
+		Pods:     living(true, map[string]string{"u1": "a"}),
+		Known: map[string]holders.Known{
+			"u1": {Pod: kubelet.Pod{Name: "wrong"}, Listed: true, Life: "1", Containers: []string{"other"}},
+		},
+	}
+	want := holders.Known{Pod: kubelet.Pod{Name: "a"}, Told: true}
+	if diff := cmp.Diff(want, holders.Look(sources).Known["u1"]); diff != "" {
+		t.Errorf("known (-want +got):\n%s", diff)
 	}
 }
 

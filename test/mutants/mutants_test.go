@@ -3,8 +3,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,10 +32,41 @@ func TestTables(t *testing.T) {
 		} else if mutated == string(content) {
 			t.Errorf("mutant %s changes nothing", m.name)
 		}
-		if tests, _ := filepath.Glob(filepath.Join("../..", m.folder, "*_test.go")); len(tests) == 0 {
-			t.Errorf("mutant %s: no tests in %s", m.name, m.folder)
+		if err := findTest(m); err != nil {
+			t.Errorf("mutant %s: %v", m.name, err)
 		}
 	}
+}
+
+// testNames matches the names of a file's tests.
+var testNames = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// findTest returns an error if a mutant runs no test of its folder.
+func findTest(m mutant) error {
+	pattern := "."
+	if i := slices.Index(m.arguments, "-run"); i >= 0 && i+1 < len(m.arguments) {
+		pattern, _, _ = strings.Cut(m.arguments[i+1], "/")
+	}
+	run, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join("../..", m.folder, "*_test.go"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, name := range testNames.FindAllSubmatch(content, -1) {
+			if run.Match(name[1]) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("no test in %s matches %s", m.folder, pattern)
 }
 
 const example = `# A comment.
@@ -72,6 +108,28 @@ func TestApply(t *testing.T) {
 	} {
 		if got, err := all[0].apply(content); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q with the mutant: %q, %v, want %q", content, got, err, want)
+		}
+	}
+}
+
+// TestTestsThatDoNotRunKillNothing: a mutant counts as killed only after a result of its tests.
+func TestTestsThatDoNotRunKillNothing(t *testing.T) {
+	failed := &exec.ExitError{}
+	for output, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"ok\texample.com/x\t0.01s\n":                     {nil, true},
+		"--- FAIL: TestX (0.00s)\nFAIL\tx\t0.01s\n":      {failed, true},
+		"panic: test timed out after 10m0s\n":            {failed, true},
+		"ok\tx\t0.01s [no tests to run]\n":               {nil, false},
+		"FAIL\tx [build failed]\n":                       {failed, false},
+		"FAIL\tx [setup failed]\n":                       {failed, false},
+		"testing: invalid regexp for element 0\nFAIL\tx": {failed, false},
+		"": {errors.New("chdir: no such file or directory"), false},
+	} {
+		if got := haveRun(output, c.err); got != c.want {
+			t.Errorf("%q, %v: %t, want %t", output, c.err, got, c.want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -69,8 +70,8 @@ func (r runner) try(m mutant) (outcome, error) {
 	}
 	output, err := goTest(m, overlay)
 	switch {
-	case strings.Contains(output, "[no tests to run]"), strings.Contains(output, "[build failed]"):
-		return failed, fmt.Errorf("tests not run\n%s", output)
+	case !haveRun(output, err):
+		return failed, fmt.Errorf("tests not run: %w\n%s", err, output)
 	case err != nil && m.equivalent != "":
 		return failed, errors.New("the table calls the mutant equivalent, and tests fail with the mutant")
 	case err != nil:
@@ -80,6 +81,20 @@ func (r runner) try(m mutant) (outcome, error) {
 	default:
 		return survived, errors.New("the tests pass")
 	}
+}
+
+// notRun are parts of the output of "go test" without a result of the tests.
+var notRun = []string{
+	"[no tests to run]", "[build failed]", "[setup failed]", "testing: invalid regexp",
+	"flag provided but not defined",
+}
+
+// haveRun reports whether tests have run, by the output and the error of "go test".
+func haveRun(output string, err error) bool {
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		return false // go test has not started, as in a folder that does not exist
+	}
+	return !slices.ContainsFunc(notRun, func(part string) bool { return strings.Contains(output, part) })
 }
 
 // overlay writes the mutated file, and returns the file that replaces the original for the compiler.

@@ -92,6 +92,9 @@ func (s *socket) call(
 		return s.cutAnswer(ask)
 	case killBefore:
 		f.strike()
+		if s.isDead() {
+			return status.Error(codes.Unavailable, "the caller is dead") // whether it still writes is random
+		}
 	case killAfter:
 		_ = ask()
 		f.strike()

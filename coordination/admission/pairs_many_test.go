@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/resources"
+)
+
+// A client that requests one pairs file after the other for the same VFs gets no more files than a container
+// can have resources, and the same file does not count again.
+func TestPairsFilesOfContainerAreBounded(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+	a.keepCheckpoint()
+	c := a.coordinator
+	dir := filepath.Join(t.TempDir(), "pairs")
+	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
+	vf := a.all[vfs][2]
+	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
+	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
+	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
+	a.allocated(vfs, []string{vf.ID})
+	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}}
+	for n := range resources.MaxResources + 2 {
+		file := filepath.Join(dir, fmt.Sprint(n, ".json"))
+		for range 2 {
+			if _, written := c.Pair(vfs, []string{vf.ID}, file, named); written != (n < resources.MaxResources) {
+				t.Errorf("file %d: written %t", n, written)
+			}
+		}
+	}
+	last := c.current().last
+	if len(last.files) != resources.MaxResources || len(last.vfs) != resources.MaxResources {
+		t.Errorf("%d files and %d VFs are remembered, want %d each", len(last.files), len(last.vfs),
+			resources.MaxResources)
+	}
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// A plan for the devices of an Allocate clears the pod of the plan, and no other holder: the kubelet can hand
+// out a device twice that the plan had to include.
+func TestPlanClearsItsOwnPodAlone(t *testing.T) {
+	t.Parallel()
+	own, other, now := kubelet.Pod{Name: "own"}, kubelet.Pod{Name: "other"}, time.Now()
+	for planned, want := range map[string][]kubelet.Pod{"g2": {other}, "g3": {own, other}} {
+		s := newState(nil)
+		s.hold(holders.Holders{
+			{Pod: own, Name: "init", Devices: kubelet.Devices{gpus: {"g1"}}},
+			{Pod: other, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
+		})
+		s.plan = &plan{
+			devices: map[string][]string{gpus: {"g1", planned}}, expires: now.Add(time.Second),
+			container: asking.Container{Owner: &kubelet.Container{Pod: own, Name: "c"}},
+		}
+		found := s.suspects(gpus, []string{"g1", "g2"}, now)
+		if len(found) != len(want) {
+			t.Fatalf("a plan with %s: %v, want %v", planned, found, want)
+		}
+		for i := range want {
+			if found[i].pod != want[i] || !found[i].owner {
+				t.Errorf("a plan with %s: %v, want %v", planned, found, want)
+			}
+		}
+	}
+}
