@@ -15,7 +15,7 @@ import (
 )
 
 // Pair returns the serving VF for each GPU of the node, and takes charge of a pairs file. Returns false if
-// the file is not written.
+// the file is not written, for example because it is outside the folder of pairs files.
 func (c *Coordinator) Pair(
 	name string, ids []string, file string, vfs []pairs.VF,
 ) (served []pairs.Served, written bool) {
@@ -23,7 +23,7 @@ func (c *Coordinator) Pair(
 		if !device.SameSet(tx.last.devices[name], ids) {
 			return nil
 		}
-		tx.paired = file != "" && tx.last.keepFile(file, vfs)
+		tx.paired = c.pairs.Has(file) && tx.last.keepFile(file, vfs)
 		served = serve(tx.books(), name, ids, gpusOf(tx.state, name, ids, tx.now()))
 		return nil
 	})

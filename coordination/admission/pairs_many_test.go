@@ -4,7 +4,6 @@ package admission
 
 import (
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"testing"
 
@@ -21,8 +20,7 @@ func TestPairsFilesOfContainerAreBounded(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
 	a.keepCheckpoint()
 	c := a.coordinator
-	dir := filepath.Join(t.TempDir(), "pairs")
-	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
+	dir := a.movePairs()
 	vf := a.all[vfs][2]
 	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
 	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}

@@ -120,6 +120,13 @@ func (f *pairsFiles) check(a *admission, devices kubelet.Devices) {
 	}
 }
 
+// movePairs moves the folder of pairs files into a directory of the test, and returns the folder.
+func (a *admission) movePairs() string {
+	dir := filepath.Join(a.t.TempDir(), "pairs")
+	a.coordinator.pairs = pairs.NewFolder(a.coordinator.Disk, dir, slog.New(slog.NewTextHandler(a.t.Output(), nil)))
+	return dir
+}
+
 // Whatever order the kubelet asks in, and for init containers and pods of two containers too, a container's
 // pairs file is complete and true once the kubelet has all answers, and stays as it is.
 func TestPairsFiles(t *testing.T) {
@@ -127,7 +134,7 @@ func TestPairsFiles(t *testing.T) {
 		var checked, mapped int
 		for seed := range uint64(scale.Rounds(10)) {
 			a := newAdmission(t, "oci-mi300x-derived", 4, exclude, seed)
-			a.files = &pairsFiles{dir: filepath.Join(t.TempDir(), "pairs"), written: map[string][]byte{}}
+			a.files = &pairsFiles{dir: a.movePairs(), written: map[string][]byte{}}
 			a.keepCheckpoint()
 			a.mixedLoad(300)
 			checked, mapped = checked+a.files.checked, mapped+a.files.mapped
@@ -144,8 +151,7 @@ func TestPairsFiles(t *testing.T) {
 func TestTidyPairs(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	c := a.coordinator
-	dir := filepath.Join(t.TempDir(), "pairs")
-	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	dir := a.movePairs()
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	file := filepath.Join(dir, "kept.json")
 	c.Granted = func() ([]kubelet.Granted, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/store"
 )
@@ -49,6 +50,8 @@ type savedContainer struct {
 	Guessed  bool               `json:"guessed,omitempty"`
 	Shown    bool               `json:"shown,omitempty"`
 	Refused  bool               `json:"refused,omitempty"`
+	Files    []string           `json:"files,omitempty"` // requested pairs files
+	VFs      []pairs.VF         `json:"vfs,omitempty"`   // content of the files
 }
 
 // savedPlan is the plan for the container in admission.
@@ -80,6 +83,7 @@ func (c *committedState) save() savedState {
 	}
 	if k.Open != nil {
 		k.Open.Recorded, k.Open.Refused = s.last.recorded, s.last.refused
+		k.Open.Files, k.Open.VFs = s.last.files, s.last.vfs
 	}
 	if p := s.plan.live(c.now()); p != nil {
 		follows := s.last.container != nil && p.container.ID == s.last.container.ID
@@ -150,7 +154,10 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	next.hold(nil)
 	if k.Open != nil {
 		next.ids, next.sequence = 1, 1
-		next.last = lastAllocation{container: k.Open.restore(), recorded: k.Open.Recorded, refused: k.Open.Refused}
+		next.last = lastAllocation{
+			container: k.Open.restore(), recorded: k.Open.Recorded, refused: k.Open.Refused,
+			files: k.Open.Files, vfs: k.Open.VFs,
+		}
 		next.last.container.ID = 1
 		next.last.devices = maps.Clone(k.Open.Devices)
 	}

@@ -4,13 +4,83 @@ package admission
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
+
+// After a takeover between the Allocates of VFs and GPUs the pairs file has both, as without a takeover. The
+// container keeps the file with which it starts.
+func TestPairsFileOverATakeover(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+	a.keepCheckpoint()
+	c := a.coordinator
+	dir := a.movePairs()
+	gpu, vf := a.all[gpus][0], a.all[vfs][0]
+	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
+	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
+	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
+	a.allocated(vfs, []string{vf.ID})
+	file := filepath.Join(dir, "file.json")
+	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs, RDMA: "mlx5_9"}}
+	if _, written := c.Pair(vfs, []string{vf.ID}, file, named); !written {
+		t.Fatal("the file is not written")
+	}
+	var saved savedState
+	if err := json.Unmarshal(encoded(t, c), &saved); err != nil {
+		t.Fatal(err)
+	}
+	next := (&Coordinator{Config: c.Config}).startAt(c.current().tree, time.Now)
+	if err := next.restore(saved, next.Log); err != nil {
+		t.Fatal(err)
+	}
+	next.pairs = c.pairs
+	a.coordinator = next
+	for _, resource := range []string{gpus, vfs} {
+		kind := map[string]device.Kind{gpus: device.GPU, vfs: device.VF}[resource]
+		if err := next.Announce(resource, kind, device.Announcement{Devices: a.all[resource]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.question(t, asking.Question{Resource: gpus, Available: []string{gpu.ID}, Size: 1})
+	a.allocated(gpus, []string{gpu.ID})
+	got, err := pairs.Read(file)
+	if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU == nil || got.Pairs[0].GPU.ID != gpu.ID ||
+		got.Pairs[0].VF != named[0] {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A client of the socket, a plugin of an earlier version included, has no file written elsewhere.
+func TestPairsFileOutsideTheFolder(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+	a.keepCheckpoint()
+	c := a.coordinator
+	folder := a.movePairs()
+	dir := filepath.Dir(folder)
+	vf := a.all[vfs][0]
+	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
+	a.order, a.pods[pod] = []kubelet.Pod{pod}, map[string]kubelet.Devices{"c": {}}
+	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
+	a.allocated(vfs, []string{vf.ID})
+	for _, file := range []string{
+		filepath.Join(dir, "elsewhere.json"), folder + "/../elsewhere.json", "pairs.json",
+	} {
+		served, written := c.Pair(vfs, []string{vf.ID}, file, nil)
+		if _, err := os.Lstat(file); written || err == nil || len(served) == 0 {
+			t.Errorf("%s: written %t, %v", file, written, err)
+		}
+	}
+}
 
 // After a takeover the kubelet can ask for one half before the plugin of the other half has announced its
 // devices: the question waits, for a short time only.

@@ -25,7 +25,7 @@ func TestPairsOfAnUnannouncedResource(t *testing.T) {
 			t.Errorf("panic: %v", cause)
 		}
 	}()
-	file := filepath.Join(t.TempDir(), "pairs.json")
+	file := filepath.Join(a.movePairs(), "pairs.json")
 	served, written := a.coordinator.Pair(shared, ids, file, []pairs.VF{{ID: ids[0]}})
 	if len(served) > 0 || !written {
 		t.Errorf("pairs %v, file written: %v", served, written)

@@ -34,6 +34,9 @@ func NewFolder(disk file.Disk, path string, log *slog.Logger) *Folder {
 	return &Folder{disk: disk, path: path, log: log}
 }
 
+// Has reports whether a file belongs in the folder: no other file is written for a client.
+func (f *Folder) Has(file string) bool { return filepath.Dir(file) == f.path }
+
 // Complete writes all devices of a container into its pairs files, with the VF names of the Allocate. All
 // files of the container have the same content, because the kubelet mounts only one file. Complete reads the
 // container's devices under the lock, so that the last write contains all devices. Complete logs errors and
@@ -60,7 +63,7 @@ func (f *Folder) Tidy(
 	kept := map[string]bool{}
 	for _, container := range containers {
 		for _, file := range container.Mounts {
-			if filepath.Dir(file) == f.path {
+			if f.Has(file) {
 				kept[file] = true
 				all := devices(container.Devices)
 				f.write(func() { f.restore(file, tree, container, all) })
