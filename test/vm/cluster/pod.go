@@ -143,7 +143,7 @@ func (p Pod) manifest(gpuResource, vfResource string) *corev1.Pod {
 		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": p.Networks}
 	}
 	for i, a := range p.Asks {
-		container := a.container(fmt.Sprintf("c%d", i), gpuResource, vfResource)
+		container := a.container(containerName(i), gpuResource, vfResource)
 		if a.Way == ByTemplate {
 			template := fmt.Sprintf("tandem-pairs-%d", a.GPUs)
 			pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims,

@@ -49,7 +49,7 @@ func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, o Options
 	settings := machine.Settings{
 		VFsPerPF: b.phases[0].vfsPerPF, PlainKubelet: b.plain, SharedRDMA: b.traffic(),
 	}
-	t.node = &cluster.Node{Cluster: k, Shape: b.Shape, VFsPerPF: settings.VFsPerPF}
+	t.node = cluster.NewNode(k, b.Shape, settings.VFsPerPF)
 	folder := t.Path("run/" + b.Name)
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
@@ -132,6 +132,9 @@ func (t *tester) phase(ctx context.Context, b boot, left []phase, admissions int
 	}
 	last := p.setups[len(p.setups)-1]
 	if err := t.more(ctx, b, p, last, admissions); err != nil {
+		return err
+	}
+	if err := t.judgeHistory(); err != nil {
 		return err
 	}
 	if len(left) == 1 {
