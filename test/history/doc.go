@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package history records the events of a node, and judges the events by a sequential model of Tandem's
-// promises to users. The simulation of package admission and the campaign with the real kubelet record with
-// the same [Recorder].
+// promises to users. The simulation of package admission, the campaign with the real kubelet and the emulated
+// nodes of test/vm record with the same [Recorder].
 //
 // # Model
 //

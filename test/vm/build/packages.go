@@ -20,7 +20,7 @@ const (
 	// igb with SR-IOV came with QEMU 8; Debian 12 has 7.2
 	backports = "qemu-system-x86 linux-image-amd64"
 	stable    = "runc containernetworking-plugins mount busybox-static etcd-server e2fsprogs " +
-		"kmod iproute2"
+		"kmod iproute2 perftest"
 
 	packagesKey = backports + "\n" + stable
 )

@@ -93,13 +93,13 @@ func (n *Node) AgreeOnClaims(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ledger, _, err := n.fromLedger(ctx)
+		ledger, err := n.fromLedger(ctx)
 		if err != nil {
 			return err
 		}
 		return errors.Join(
 			differ("CDI specifications of claims", slices.Collect(maps.Keys(allocated)), claimsOf(specs)),
-			differ("owners of devices", slices.Collect(maps.Values(allocated)), ownersOf(ledger)))
+			differ("owners of devices", slices.Collect(maps.Values(allocated)), ownersOf(ledger.holdings)))
 	})
 }
 

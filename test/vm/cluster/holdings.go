@@ -46,33 +46,46 @@ func (n *Node) fromKubelet(ctx context.Context) (holdings, error) {
 	return h, nil
 }
 
-// fromLedger returns the holdings in tandem status, and the number of usable devices of each resource.
-func (n *Node) fromLedger(ctx context.Context) (holdings, map[string]int, error) {
+// ledger is Tandem's view of the node.
+type ledger struct {
+	holdings
+	count     map[string]int    // usable devices of each resource
+	addresses map[string]string // by "resource id"
+	kinds     map[string]string // by resource
+}
+
+// fromLedger returns the view in tandem status.
+func (n *Node) fromLedger(ctx context.Context) (*ledger, error) {
 	output, err := n.Run(ctx, "tandem status -o json")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var status struct {
 		Resources []struct {
-			Name    string
-			Devices []struct{ ID, State, Owner string }
+			Name, Kind string
+			Devices    []struct{ ID, Address, State, Owner string }
 		}
 	}
 	if err := json.Unmarshal([]byte(output), &status); err != nil {
-		return nil, nil, fmt.Errorf("read tandem status: %w: %s", err, output)
+		return nil, fmt.Errorf("read tandem status: %w: %s", err, output)
 	}
-	h, count := holdings{}, map[string]int{}
+	l := &ledger{
+		holdings: holdings{}, count: map[string]int{}, addresses: map[string]string{}, kinds: map[string]string{},
+	}
 	for _, resource := range status.Resources {
+		l.kinds[resource.Name] = resource.Kind
 		for _, device := range resource.Devices {
+			name := resource.Name + " " + device.ID
+			l.addresses[name] = device.Address
 			if !strings.Contains(device.State, "unhealthy") {
-				count[resource.Name]++
+				l.count[resource.Name]++
 			}
 			if strings.HasPrefix(device.State, "allocated") {
-				h[resource.Name+" "+device.ID] = device.Owner
+				l.holdings[name] = device.Owner
 			}
 		}
 	}
-	return h, count, nil
+	return l, nil
 }
 
 // Agree returns the differences between PodResources, the ledger and the API server's node status. The ledger
@@ -82,18 +95,19 @@ func (n *Node) Agree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ledger, count, err := n.fromLedger(ctx)
+	ledger, err := n.viewLedger(ctx)
 	if err != nil {
 		return err
 	}
+	n.recording.confirmAll(kubelet, ledger)
 	running := map[string]bool{}
 	for device, owner := range kubelet {
 		running[owner] = true
-		if known, ok := ledger[device]; !ok || known != "" && known != owner {
+		if known, ok := ledger.holdings[device]; !ok || known != "" && known != owner {
 			return fmt.Errorf("PodResources says that %s is with %q, the ledger says %q", device, owner, known)
 		}
 	}
-	for device, owner := range ledger {
+	for device, owner := range ledger.holdings {
 		if kubelet[device] == "" && running[owner] {
 			return fmt.Errorf("the ledger says that %s is with %s, PodResources does not", device, owner)
 		}
@@ -106,7 +120,7 @@ func (n *Node) Agree(ctx context.Context) error {
 	if err := json.Unmarshal([]byte(output), &allocatable); err != nil {
 		return err
 	}
-	for resource, devices := range count {
+	for resource, devices := range ledger.count {
 		if allocatable[resource] != fmt.Sprint(devices) {
 			return fmt.Errorf("the node has %s of %s to give, the ledger %d", allocatable[resource], resource, devices)
 		}

@@ -23,6 +23,15 @@ type Node struct {
 	Shape    machine.Shape
 	VFsPerPF int
 	pool     string // resource of the VFs in the operator's installation; "" for VFResource
+
+	recording *recording
+}
+
+// NewNode returns the node of a cluster before the machine starts.
+func NewNode(k *Cluster, s machine.Shape, vfsPerPF int) *Node {
+	n := &Node{Cluster: k, Shape: s, VFsPerPF: vfsPerPF}
+	n.record()
+	return n
 }
 
 // VFs returns the node's number of VFs.

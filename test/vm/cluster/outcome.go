@@ -36,7 +36,10 @@ func (n *Node) Submit(ctx context.Context, p Pod) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.Kubectl(ctx, string(manifest), "create", "-f", "-")
+	uid, err := n.Kubectl(ctx, string(manifest), "create", "-f", "-", "-o", "jsonpath={.metadata.uid}")
+	if err == nil {
+		n.recording.arrives(p, uid)
+	}
 	return err
 }
 
@@ -47,7 +50,15 @@ func (k *Cluster) Decided(ctx context.Context, name string) (admitted bool, err 
 }
 
 // See waits until all containers of a pod created at the time made have reported, or it has failed.
-func (k *Cluster) See(ctx context.Context, p Pod, made time.Time) (*Outcome, error) {
+func (n *Node) See(ctx context.Context, p Pod, made time.Time) (*Outcome, error) {
+	o, err := n.see(ctx, p, made)
+	if err == nil {
+		n.recording.seen(p.Name, o)
+	}
+	return o, err
+}
+
+func (k *Cluster) see(ctx context.Context, p Pod, made time.Time) (*Outcome, error) {
 	pod, err := k.WatchPod(ctx, p.Name, func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodFailed
 	})
@@ -63,7 +74,7 @@ func (k *Cluster) See(ctx context.Context, p Pod, made time.Time) (*Outcome, err
 		return o, nil
 	}
 	for i := range p.Asks {
-		seen, err := k.look(ctx, p.Name, fmt.Sprintf("c%d", i))
+		seen, err := k.look(ctx, p.Name, containerName(i))
 		if err != nil {
 			return nil, err
 		}
@@ -103,13 +114,23 @@ func (k *Cluster) SeeAgain(ctx context.Context, name string) (*Outcome, error) {
 }
 
 // Remove deletes pods and waits until they are gone.
-func (k *Cluster) Remove(ctx context.Context, names ...string) error {
+func (n *Node) Remove(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	_, err := k.Kubectl(ctx, "",
+	n.recording.ending(names...)
+	_, err := n.Kubectl(ctx, "",
 		append([]string{"delete", "pod", "--ignore-not-found", "--timeout=5m"}, names...)...)
+	if err == nil {
+		n.recording.gone(names...)
+	}
 	return err
+}
+
+// Reboot restarts the machine and waits until it is ready.
+func (n *Node) Reboot(ctx context.Context) error {
+	n.recording.rebooting()
+	return n.VM.Reboot(ctx)
 }
 
 // WatchPod watches a pod until wanted returns true.

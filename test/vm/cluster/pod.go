@@ -22,6 +22,7 @@ type Pod struct {
 	Networks string // of Multus, "" for none
 	// scheduler of the pod, "" for the cluster's default
 	Scheduler string
+	Perftest  bool // containers have the node's perftest
 }
 
 // Ask is the request of one container.
@@ -109,6 +110,25 @@ func (a Ask) container(name, gpuResource, vfResource string) corev1.Container {
 	}
 }
 
+// perftest are the node's files that perftest takes: the programs, their loader, their libraries and the
+// drivers of libibverbs.
+var perftest = []string{
+	"/usr/bin/ib_write_bw", "/usr/bin/ib_read_lat", "/lib64", "/lib/x86_64-linux-gnu",
+	"/usr/lib/x86_64-linux-gnu", "/etc/libibverbs.d",
+}
+
+// mount mounts files of the node at the same places in a container.
+func mount(spec *corev1.PodSpec, container *corev1.Container, paths []string) {
+	for i, path := range paths {
+		name := fmt.Sprintf("%s-%d", container.Name, i)
+		spec.Volumes = append(spec.Volumes, corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}},
+		})
+		container.VolumeMounts = append(container.VolumeMounts,
+			corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
+	}
+}
+
 func (p Pod) manifest(gpuResource, vfResource string) *corev1.Pod {
 	no, grace := false, int64(1)
 	pod := &corev1.Pod{
@@ -123,11 +143,14 @@ func (p Pod) manifest(gpuResource, vfResource string) *corev1.Pod {
 		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": p.Networks}
 	}
 	for i, a := range p.Asks {
-		container := a.container(fmt.Sprintf("c%d", i), gpuResource, vfResource)
+		container := a.container(containerName(i), gpuResource, vfResource)
 		if a.Way == ByTemplate {
 			template := fmt.Sprintf("tandem-pairs-%d", a.GPUs)
 			pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims,
 				corev1.PodResourceClaim{Name: container.Name, ResourceClaimTemplateName: &template})
+		}
+		if p.Perftest {
+			mount(&pod.Spec, &container, perftest)
 		}
 		if a.Init {
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)

@@ -27,8 +27,9 @@ func (b *bridges) add(kind, name, bus string) {
 	b.device("%s,id=%s%s,bus=%s%s%s", kind, b.id, name, b.id, bus, slot)
 }
 
+// nic adds a NIC with its cable to the hub of all NICs.
 func (b *bridges) nic(n int, bus string) {
-	b.args = append(b.args, "-netdev", fmt.Sprintf("user,id=nic%d,restrict=on", n))
+	b.args = append(b.args, "-netdev", fmt.Sprintf("hubport,id=nic%d,hubid=0", n))
 	b.device("igb,netdev=nic%d,bus=%s%s,romfile=", n, b.id, bus)
 }
 

@@ -16,6 +16,7 @@ import (
 type Settings struct {
 	VFsPerPF     int  // the owner may change the number later
 	PlainKubelet bool // starts with nothing but its own configuration
+	SharedRDMA   bool // every network namespace has all RDMA devices, as by default
 }
 
 // cpu has all features that can be emulated, except those that slow emulation down: instructions that copy a
@@ -47,6 +48,9 @@ func qemu(c *build.Cache, s Shape, o Settings) *exec.Cmd {
 	words := fmt.Sprintf("tandem.vfs=%d tandem.gpus=%s", o.VFsPerPF, s.vendor)
 	if o.PlainKubelet {
 		words += " tandem.kubelet=plain"
+	}
+	if o.SharedRDMA {
+		words += " tandem.rdma=shared"
 	}
 	args := []string{
 		"-L", share + "/qemu", "-L", share + "/seabios", "-L", c.Path("root/usr/lib/ipxe/qemu"),

@@ -19,6 +19,7 @@ type Options struct {
 	VFs        int    // only phases with this number of VFs per PF; 0 for all
 	Setup      string // only set-ups with this in their name, and nothing beside their scenarios; "" for all
 	Walk       bool   // only a new user's way through the documents
+	Traffic    bool   // only RDMA traffic
 	Shell      bool   // a shell beside one machine with an unconfigured kubelet, and no tests
 }
 
@@ -48,6 +49,7 @@ type phase struct {
 	vfsPerPF int
 	thorough bool // include long tests: faults and random admissions
 	multus   bool // include Multus
+	traffic  bool // include RDMA traffic
 	setups   []setup
 }
 
@@ -94,15 +96,11 @@ func forShell(o Options) []boot {
 
 // choose reduces a boot to the selection of the options.
 func (b *boot) choose(o Options) {
-	if o.Setup != "" {
+	if o.Setup != "" || o.Traffic {
 		b.plain, b.example = false, false
 	}
 	for i := range b.phases {
-		p := &b.phases[i]
-		if o.Setup != "" {
-			p.thorough, p.multus = false, false
-		}
-		p.setups = slices.DeleteFunc(p.setups, func(s setup) bool { return !strings.Contains(s.name, o.Setup) })
+		b.phases[i].choose(o)
 	}
 	b.phases = slices.DeleteFunc(b.phases, func(p phase) bool {
 		return len(p.setups) == 0 || o.VFs != 0 && o.VFs != p.vfsPerPF
@@ -112,11 +110,32 @@ func (b *boot) choose(o Options) {
 	}
 }
 
+func (p *phase) choose(o Options) {
+	if o.Setup != "" || o.Traffic {
+		p.thorough, p.multus = false, false
+	}
+	p.setups = slices.DeleteFunc(p.setups, func(s setup) bool { return !strings.Contains(s.name, o.Setup) })
+	switch {
+	case !o.Traffic:
+		p.traffic = p.traffic && o.Setup == ""
+	case p.traffic && len(p.setups) > 0:
+		p.setups = p.setups[len(p.setups)-1:]
+		p.setups[0].scenarios = nil
+	default:
+		p.setups = nil
+	}
+}
+
+// traffic reports whether a phase includes RDMA traffic.
+func (b *boot) traffic() bool {
+	return slices.ContainsFunc(b.phases, func(p phase) bool { return p.traffic })
+}
+
 func few() []boot {
 	shipped := setup{
 		name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)},
 	}
-	phases := []phase{{vfsPerPF: 4, setups: []setup{byOperators, shipped}}}
+	phases := []phase{{vfsPerPF: 4, traffic: true, setups: []setup{byOperators, shipped}}}
 	return []boot{{server: mi300x, example: true, phases: phases}}
 }
 
@@ -157,6 +176,8 @@ func everything() []boot {
 				}},
 			{vfsPerPF: 1, multus: true, setups: []setup{stock(all...), hints, shipped(mi300x)}},
 		}},
-		{server: h100, example: true, phases: []phase{{vfsPerPF: 2, setups: []setup{shipped(h100)}}}},
+		{server: h100, example: true, phases: []phase{
+			{vfsPerPF: 2, traffic: true, setups: []setup{shipped(h100)}},
+		}},
 	}
 }

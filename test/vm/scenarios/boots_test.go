@@ -31,6 +31,9 @@ func TestBoots(t *testing.T) {
 		{Options{Walk: true, VFs: 1}, "MI300X, 1 VFs per PF"},
 		{Options{Walk: true, Machine: "h100"}, ""},
 		{Options{Walk: true, Setup: "operator"}, ""},
+		{Options{Traffic: true}, "H100, 2 VFs per PF"},
+		{Options{Traffic: true, Short: true}, "MI300X, 4 VFs per PF"},
+		{Options{Traffic: true, Setup: "operator"}, ""},
 		{Options{Shell: true}, "MI300X, 4 VFs per PF"},
 		{Options{Shell: true, Machine: "h100"}, "H100, 2 VFs per PF"},
 		{Options{Shell: true, VFs: 1}, "MI300X, 1 VFs per PF"},
@@ -62,12 +65,16 @@ func TestBootsOfOneSetup(t *testing.T) {
 			t.Fatalf("%+v: %+v", o, list)
 		}
 		p := list[0].phases[0]
-		if p.thorough || p.multus || len(p.setups) != 1 || !p.setups[0].operators {
+		if p.thorough || p.multus || p.traffic || len(p.setups) != 1 || !p.setups[0].operators {
 			t.Errorf("%+v: %+v", o, p)
 		}
 	}
 	if b := boots(Options{Walk: true})[0]; !b.plain || len(b.phases[0].setups) != 0 {
 		t.Errorf("the walk alone: %+v", b)
+	}
+	if b := boots(Options{Traffic: true})[0]; b.example || !b.traffic() || len(b.phases[0].setups) != 1 ||
+		len(b.phases[0].setups[0].scenarios) != 0 {
+		t.Errorf("traffic alone: %+v", b)
 	}
 	if b := boots(Options{Shell: true})[0]; !b.plain || b.example || len(b.phases[0].setups) != 0 {
 		t.Errorf("a shell: %+v", b)

@@ -109,12 +109,14 @@ func (t *tester) sufferOne(
 	if err != nil {
 		return "", err
 	}
+	t.node.Storm(f.name)
 	if err := f.do(ctx, t.node); err != nil {
 		return "", err
 	}
 	if err := errors.Join(t.node.RegisteredAfter(ctx, registrations, f.anew...), gone()); err != nil {
 		return "", err
 	}
+	t.node.Restarted(f.anew...)
 	then := s.pair(f.next)
 	next, o, late, err := t.admit(ctx, s, then)
 	if err != nil {

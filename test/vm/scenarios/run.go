@@ -46,8 +46,10 @@ func Run(ctx context.Context, c *build.Cache, o Options, report func([]Row) erro
 
 // boot runs all tests of one machine, or a shell.
 func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, o Options) error {
-	settings := machine.Settings{VFsPerPF: b.phases[0].vfsPerPF, PlainKubelet: b.plain}
-	t.node = &cluster.Node{Cluster: k, Shape: b.Shape, VFsPerPF: settings.VFsPerPF}
+	settings := machine.Settings{
+		VFsPerPF: b.phases[0].vfsPerPF, PlainKubelet: b.plain, SharedRDMA: b.traffic(),
+	}
+	t.node = cluster.NewNode(k, b.Shape, settings.VFsPerPF)
 	folder := t.Path("run/" + b.Name)
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
@@ -130,6 +132,9 @@ func (t *tester) phase(ctx context.Context, b boot, left []phase, admissions int
 	}
 	last := p.setups[len(p.setups)-1]
 	if err := t.more(ctx, b, p, last, admissions); err != nil {
+		return err
+	}
+	if err := t.judgeHistory(); err != nil {
 		return err
 	}
 	if len(left) == 1 {
@@ -258,6 +263,10 @@ func (t *tester) more(ctx context.Context, b boot, p phase, s setup, admissions 
 	if p.multus {
 		steps = append(steps,
 			step{"Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }})
+	}
+	if p.traffic {
+		steps = append(steps,
+			step{"RDMA traffic", 30 * time.Minute, func(ctx context.Context) error { return t.traffic(ctx, s) }})
 	}
 	for _, step := range steps {
 		if err := t.Stage(ctx, step.name, step.limit, step.do); err != nil {

@@ -16,11 +16,14 @@ type scenario struct {
 	networks  string // of Multus, "" for none
 	scheduler string // scheduler of the pod, "" for the default
 	refused   string // the kubelet's reason; "" for an admission
+	perftest  bool   // the container has perftest
 	limit     string // reason for which pairs may be distant; "" if they must not be
 }
 
 func (c scenario) pod(name string) cluster.Pod {
-	return cluster.Pod{Name: name, Asks: c.asks, Networks: c.networks, Scheduler: c.scheduler}
+	return cluster.Pod{
+		Name: name, Asks: c.asks, Networks: c.networks, Scheduler: c.scheduler, Perftest: c.perftest,
+	}
 }
 
 // setup is a way to run the node.

@@ -95,6 +95,7 @@ func (t *tester) moved(
 	if err != nil {
 		return next, err
 	}
+	t.node.Storm(m.name)
 	if err := t.move(ctx, m); err != nil {
 		return next, err
 	}

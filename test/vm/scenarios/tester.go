@@ -4,13 +4,16 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/vm/build"
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
@@ -101,6 +104,7 @@ func (t *tester) met(ctx context.Context, s setup) {
 // the driver's data and the CDI specifications.
 func (t *tester) agreed(ctx context.Context, s setup, when string) error {
 	start := time.Now()
+	t.node.Calm() // all faults before have ended, and the plugins have answered for a pod since
 	r := Row{Setup: t.title(s), Scenario: "PodResources, node status and ledger " + when, note: "agree"}
 	agree := t.node.Agree
 	if s.driver {
@@ -112,4 +116,25 @@ func (t *tester) agreed(ctx context.Context, s setup, when string) error {
 	r.took = time.Since(start)
 	t.add(r)
 	return ctx.Err()
+}
+
+// judgeHistory adds a row on the history of a phase, and keeps the history in the folder of the machine. All
+// pods of the phase are gone.
+func (t *tester) judgeHistory() error {
+	start := time.Now()
+	h, err := t.node.Judge()
+	r := Row{Setup: t.node.Title(), Scenario: "history of the pods", took: time.Since(start)}
+	r.note = fmt.Sprintf("%d events", len(h.Events))
+	if breach := (*history.Breach)(nil); errors.As(err, &breach) {
+		r.Problem = fmt.Sprintf("%s: %s: %v", breach.Promise, breach.Reason, breach.Event)
+	} else if err != nil {
+		r.Problem = err.Error()
+	}
+	t.add(r)
+	name := fmt.Sprintf("run/%s/history-%d-vfs.json", t.node.Shape.Name, t.node.VFsPerPF)
+	file, err := os.Create(t.Path(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.Write(file), file.Close())
 }

@@ -71,7 +71,10 @@ var hints = []struct{ text, hint string }{
 	{"Couldn't allocate MR", "the NIC cannot register the memory: the container's limit of locked memory " +
 		"(memlock; capability IPC_LOCK), or, for a GPU's memory, no dmabuf and no nvidia_peermem"},
 	{"Failed status 12", "no answer over the fabric: the two ports do not reach each other"},
-	{"Unable to find the Infiniband/RoCE device", "the RDMA device is not in the container"},
+	{"Unable to find the Infiniband/RoCE device", "the RDMA device is not in the container, or belongs to " +
+		"another network namespace"},
+	{"to RTR", "the two ports do not reach each other: the kernel delivers packets between two addresses of " +
+		"one network namespace itself"},
 	{"Couldn't listen to port", "the TCP port is in use: --traffic-port"},
 	{"Found Incompatibility issue with GID types", "the two ends have GIDs of different IP versions"},
 }

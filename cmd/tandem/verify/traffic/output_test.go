@@ -32,8 +32,13 @@ func TestRecordedOutput(t *testing.T) {
 	if !notServed(recorded(t, "not-served.txt")) {
 		t.Error("not the output of a client without server")
 	}
-	if got := reason(recorded(t, "no-device.txt")); !strings.HasSuffix(got, "is not in the container)") {
-		t.Error(got)
+	for file, want := range map[string]string{
+		"no-device.txt":     "or belongs to another network namespace)",
+		"not-connected.txt": "two addresses of one network namespace itself)",
+	} {
+		if got := reason(recorded(t, file)); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s", file, got)
+		}
 	}
 }
 
