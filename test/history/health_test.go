@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/history"
 )
 
-// TestHealthIsJudged: no container gets a failed device, and none a degraded one in place of a good one that is
-// as near. While the health changes, an answer can be of the health before or after.
+// TestHealthIsJudged: no container gets a failed device, and none a degraded one in place of a good one that
+// is as near. While the health changes, an answer can be of the health before or after.
 func TestHealthIsJudged(t *testing.T) {
 	m := machine(t)
 	gpu, vf := near(t, m, 0)

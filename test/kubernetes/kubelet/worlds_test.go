@@ -77,7 +77,7 @@ type deck struct {
 
 func newDeck(t *testing.T) *deck {
 	t.Helper()
-	d := &deck{faults: slices.Clone(faults), dealt: map[string]int{}, happened: map[string]bool{}}
+	d := &deck{faults: slices.Concat(faults, ill), dealt: map[string]int{}, happened: map[string]bool{}}
 	if *onlyFault != "" {
 		d.faults = slices.DeleteFunc(d.faults, func(f fault) bool { return f.name != *onlyFault })
 	}

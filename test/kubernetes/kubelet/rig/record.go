@@ -53,14 +53,14 @@ func (r *Rig) Judged() history.Machine {
 		Kinds: map[string]device.Kind{r.GPU: device.GPU, VF: device.VF},
 	}
 	for _, gpu := range r.gpus {
-		d := device.Device{ID: gpu.ID, Address: gpu.Address}
+		d := device.Device{ID: gpu.ID, Address: gpu.Address, Healthy: true}
 		if of, known := r.Tree.Device(gpu.Address); known {
 			d.NUMA = of.NUMA
 		}
 		m.Devices[r.GPU] = append(m.Devices[r.GPU], d)
 	}
 	for _, vf := range r.vfs {
-		d := device.Device{ID: vf.Address.String(), Address: vf.Address, NUMA: vf.NUMA}
+		d := device.Device{ID: vf.Address.String(), Address: vf.Address, NUMA: vf.NUMA, Healthy: true}
 		if r.setup.ExcludeTopology {
 			d.NUMA = topology.NUMANode{}
 		}
