@@ -204,7 +204,7 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 	if diff := cmp.Diff(want, state(vfs, "rdma/hca")); diff != "" {
 		t.Error(diff)
 	}
-	if line := `msg=unhealthy resource=rdma/hca cause=gone devices=[0000:82:00.0]`; strings.Count(log.String(), line) != 1 {
+	if line := `msg="devices failed" resource=rdma/hca reason=gone devices=[0000:82:00.0]`; strings.Count(log.String(), line) != 1 {
 		t.Errorf("%q is not logged once:\n%s", line, log.String())
 	}
 	held := map[string][]string{"rdma/hca": {"0000:82:00.0::1", "7"}}
