@@ -15,6 +15,7 @@ import (
 // ill are the faults of ports, counters and PCI Express links. Every promise is valid: the kubelet loses
 // devices only by a failure, and Tandem takes the best of those that are left.
 var ill = []fault{
+	{name: "all counters rise to their limits", begin: allRise, calm: true},
 	{name: "port flaps", begin: portFlaps, fits: degradable(rig.VF), calm: true},
 	{name: "errors of a port rise", calm: true, fits: degradable(rig.VF),
 		begin: rises(device.Degraded, "link_error_recovery", "port_rcv_errors", "local_ack_timeout_err",

@@ -3,7 +3,6 @@
 package kubelet_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -27,19 +26,38 @@ func (c *chaos) noise() {
 		if c.ill[f.Address] != nil || f.Resource != rig.VF && !isAER(limit.Counter) {
 			continue
 		}
-		key := noisy{f, limit.Counter}
-		if c.moved[key] == nil {
-			c.moved[key] = &moved{}
+		c.raise(f, limit, func(left uint64) uint64 { return 1 + c.random.Uint64N(left) })
+	}
+}
+
+// allRise moves all counters of PFs and GPUs as far as their limits permit.
+func allRise(c *chaos) func() {
+	for _, f := range c.Functions() {
+		for _, limit := range limits {
+			if c.ill[f.Address] == nil && (f.Resource == rig.VF || isAER(limit.Counter)) {
+				c.raise(f, limit, func(left uint64) uint64 { return left })
+			}
 		}
-		m := c.moved[key]
-		if time.Since(m.last) > limit.Window+3*health.Default().Interval {
-			m.by = 0
-		}
-		if by := upTo(c.random, limit.Above-m.by); by > 0 {
-			c.must(f.Add(limit.Counter, by))
-			m.by, m.last = m.by+by, time.Now()
-			c.counts["counter moved below its limit"]++
-		}
+	}
+	c.happened()
+	return nothing
+}
+
+// raise increases a counter by a part of what its limit leaves.
+func (c *chaos) raise(f *rig.Function, limit health.Rule, part func(left uint64) uint64) {
+	key := noisy{f, limit.Counter}
+	if c.moved[key] == nil {
+		c.moved[key] = &moved{}
+	}
+	m := c.moved[key]
+	if time.Since(m.last) > limit.Window+3*health.Default().Interval {
+		m.by = 0
+	}
+	if left := limit.Above - m.by; left > 0 {
+		by := part(left)
+		c.must(f.Add(limit.Counter, by))
+		m.by, m.last = m.by+by, time.Now()
+		c.counts["counter moved below its limit"]++
 	}
 }
 
@@ -47,14 +65,6 @@ func (c *chaos) noise() {
 type noisy struct {
 	*rig.Function
 	counter string
-}
-
-// upTo returns a number from 1 to most; 0 for none.
-func upTo(random *rand.Rand, most uint64) uint64 {
-	if most == 0 {
-		return 0
-	}
-	return 1 + random.Uint64N(most)
 }
 
 // limits are the limits of counters that may increase at all. Of several rules for a counter they are the

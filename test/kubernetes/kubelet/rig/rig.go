@@ -229,7 +229,7 @@ func (r *Rig) WaitReady(ctx context.Context) error {
 }
 
 // WaitAllocatable waits until the kubelet has all devices to give, with or without those that can have
-// failed.
+// failed, and none that is gone.
 func (r *Rig) WaitAllocatable(ctx context.Context) error {
 	for resource, all := range map[string]int{r.GPU: len(r.gpus), VF: len(r.vfs)} {
 		gone, failed := r.lacking(resource)
@@ -237,7 +237,29 @@ func (r *Rig) WaitAllocatable(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.waitGone(ctx)
+}
+
+// waitGone waits until the kubelet gives no VF that is gone. It polls as [node.Node.WaitBetween] does.
+func (r *Rig) waitGone(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := 0
+		for id := range r.Node.Inventory(VF) {
+			if r.gone[id] {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the end of %d VFs: %w", left, context.Cause(ctx))
+		}
+	}
 }
 
 func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCauseFunc) {
