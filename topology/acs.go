@@ -35,9 +35,6 @@ const (
 	ACSTranslated  uint16 = 1 << 6 // direct translated P2P
 )
 
-// pciDevices is the kernel's list of all PCI functions, each a link to a place in the tree.
-const pciDevices = "bus/pci/devices"
-
 // capabilities are the extended capabilities of a function that matter to placement.
 type capabilities struct {
 	acs     ACS
@@ -48,7 +45,7 @@ type capabilities struct {
 // readCapabilities reads a function's file config. A root port or downstream port decides about the upstream
 // traffic through the port.
 func readCapabilities(sys fs.FS, function Address) (capabilities, error) {
-	config, err := sys.Open(path.Join(pciDevices, function.String(), "config"))
+	config, err := sys.Open(path.Join(PCIDevices, function.String(), "config"))
 	if err != nil {
 		return capabilities{}, fmt.Errorf("read config of %s: %w", function, err)
 	}

@@ -25,7 +25,7 @@ func TestReadCapabilities(t *testing.T) {
 		{capability.Config{ACS: true, Control: 0x08}.Bytes(), ACSRedirect}, // completions
 		{capability.Config{ACS: true, Control: 0x1d}.Bytes(), ACSRedirect}, // as the kernel sets it with an IOMMU
 	} {
-		sys := fstest.MapFS{pciDevices + "/0000:80:01.0/config": {Data: c.config}}
+		sys := fstest.MapFS{PCIDevices + "/0000:80:01.0/config": {Data: c.config}}
 		if got, err := readCapabilities(sys, port); got.acs != c.want || err != nil {
 			t.Errorf("%d bytes: %s, %v; want %s", len(c.config), got.acs, err, c.want)
 		}

@@ -15,6 +15,26 @@ import (
 	"github.com/tandem-k8s/tandem/topology/capability"
 )
 
+// PCIDevices is the kernel's directory of all PCI functions, each a link to its place in the tree.
+const PCIDevices = "bus/pci/devices"
+
+// Names returns the sorted entries of a directory; nil if the directory cannot be read.
+func Names(sys fs.FS, dir string) []string {
+	entries, err := fs.ReadDir(sys, dir)
+	if err != nil {
+		return nil
+	}
+	return namesOf(entries)
+}
+
+func namesOf(entries []fs.DirEntry) []string {
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
 // Read reads the PCI tree below a sysfs root: os.DirFS("/sys") on a live node, a recorded machine elsewhere.
 // The file system has to report links (fs.ReadLinkFS). Per function it reads
 //
@@ -34,7 +54,7 @@ import (
 // during the read is omitted. A file with an unreadable or unknown content is an error with the names of file
 // and function.
 func Read(sys fs.FS) (*Tree, error) {
-	entries, err := fs.ReadDir(sys, pciDevices)
+	entries, err := fs.ReadDir(sys, PCIDevices)
 	if err != nil {
 		return nil, fmt.Errorf("list PCI devices: %w", err)
 	}
@@ -78,7 +98,7 @@ func readDetails(sys fs.FS, devices map[Address]*Device) {
 
 // readV3 reads the keyword V3 of a function's file vpd, "" if the file is absent, damaged or unreadable.
 func readV3(sys fs.FS, function Address) string {
-	file, err := sys.Open(path.Join(pciDevices, function.String(), "vpd"))
+	file, err := sys.Open(path.Join(PCIDevices, function.String(), "vpd"))
 	if err != nil {
 		return ""
 	}
@@ -99,7 +119,7 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list PCI devices: %w", err)
 	}
-	target, err := fs.ReadLink(sys, path.Join(pciDevices, name))
+	target, err := fs.ReadLink(sys, path.Join(PCIDevices, name))
 	if Gone(err) {
 		return nil, errVanished
 	}
@@ -108,7 +128,7 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 	}
 	d := &Device{Address: address}
 	d.rootComplex, d.bridges = parseChain(target)
-	r := &reader{sys: sys, dir: path.Join(pciDevices, name), name: name}
+	r := &reader{sys: sys, dir: path.Join(PCIDevices, name), name: name}
 	r.attributes(d)
 	r.links(d)
 	// Files of a vanished function look absent, so the last step is to look for the function again.
@@ -286,11 +306,7 @@ func (r *reader) names(dir string) []string {
 		}
 		return nil
 	}
-	names := make([]string, 0, len(entries))
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
+	return namesOf(entries)
 }
 
 // virtualFunctions returns the targets of virtfn0, virtfn1 … in the order of the indices, not of the names.

@@ -34,6 +34,9 @@ pairs on different switches, followed by a line for each switch. Devices of ende
 plugin are shown as stale and do not count as free. "?" marks unknown values. NUMA nodes are the nodes reported to the kubelet: a pool
 with excludeTopology has none, and a pool with excludeTopology "auto" has none on a node with more than four NUMA nodes. The command requires root.
 
+A line HEALTH names the devices that are failed (no container gets them) or degraded (chosen last) for one reason; docs/health.md has
+the reasons.
+
 -o wide lists every device by switch. A device is free, stranded (free, but without a free device of the other kind on its switch),
 allocated, planned (reserved for the second resource of a container during admission) or unhealthy.
 

@@ -124,6 +124,10 @@ const (
 	ociGPU1, ociVF1 = "0000:2f:00.0", "0000:2a:00.1"
 )
 
+const noVF = "the container has no VF: no environment variable PCIDEVICE_* names one; request a resource of VFs " +
+	"under limits, such as tandem.dev/rdma_vf: 1 (tandem status on the node lists the names); a shell may drop " +
+	"names with a hyphen: run tandem verify without one"
+
 func TestVerify(t *testing.T) {
 	oci := func(t *testing.T) *pod { return newPod(t, "oci-mi300x-derived", 1) }
 	pairs := func(p *pod, text string) *pod {
@@ -144,8 +148,12 @@ func TestVerify(t *testing.T) {
 			return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).with("--gpus=2", "--vfs=2", "--in-order")
 		}, ""},
 		{"no VF", func(t *testing.T) *pod { return newPod(t, "nv-a100pcie-cx6dx-vf-partial", 0).nvidia(0) },
-			"the container has no VF: no environment variable PCIDEVICE_* names one; a shell may drop names with a " +
-				"hyphen: run tandem verify without one"},
+			noVF},
+		{"no VF for traffic",
+			func(t *testing.T) *pod {
+				return newPod(t, "nv-a100pcie-cx6dx-vf-partial", 0).nvidia(0).with("--traffic")
+			},
+			noVF},
 		{"other switch", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1) },
 			"GPU 0000:11:00.0 and VF 0000:2a:00.1 are NODE apart, farther than C2C"},
 		{"other switch, accepted",

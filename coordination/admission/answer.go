@@ -46,6 +46,7 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 		if err != nil {
 			return nil, "", fmt.Errorf("choose %d of %s: %w", q.Size, q.Resource, err)
 		}
+		chosen.Reason += placement.Named("failed", b.failed())
 		choice = &chosen
 	}
 	p := tx.makePlan(choice, q, container, o)

@@ -55,6 +55,24 @@ func (b *books) isFree(name, id string) bool {
 	return !held
 }
 
+// failed returns the functions of failed devices, which the kubelet offers to nobody, in order.
+func (b *books) failed() (functions []topology.Address) {
+	for _, r := range b.resources {
+		for _, d := range r.Devices {
+			if d.Healthy || d.Reason == "" {
+				continue
+			}
+			if of, known := b.tree.Device(d.Address); known {
+				functions = append(functions, of.Function())
+			} else {
+				functions = append(functions, d.Address)
+			}
+		}
+	}
+	slices.SortFunc(functions, topology.Address.Compare)
+	return slices.Compact(functions)
+}
+
 // free returns the healthy devices of a resource without a holder, ordered by address and ID.
 func (b *books) free(r *resources.Resource) (free []device.Device) {
 	for _, d := range r.Ordered() {

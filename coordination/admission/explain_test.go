@@ -64,6 +64,38 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// A decision names the functions that have failed, beside degraded ones: neither were a choice.
+func TestFailedIsExplained(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 2, false, 1)
+	tree := a.coordinator.current().tree
+	of := func(d device.Device) string {
+		function, _ := tree.Device(d.Address)
+		return function.Function().String()
+	}
+	failed := of(a.all[vfs][0])
+	for i, d := range a.all[vfs] {
+		if of(d) == failed {
+			a.all[vfs][i].Healthy, a.all[vfs][i].Reason = false, "link_downed increased"
+		}
+	}
+	a.freeAll()
+	a.free[vfs] = slices.DeleteFunc(a.free[vfs], func(d device.Device) bool { return !d.Healthy })
+	a.announce()
+	if !a.admit(a.add("pod"), "worker", wish{1, 1}) {
+		t.Fatal("not admitted")
+	}
+	decisions, err := a.coordinator.explain(t.Context(), podName{"team", "pod", "worker"})
+	if err != nil || len(decisions) == 0 {
+		t.Fatal(decisions, err)
+	}
+	for _, d := range decisions {
+		if d.GetAsked() && !strings.Contains(d.GetReason(), "; failed: "+failed) {
+			t.Errorf("the reason is %q", d.GetReason())
+		}
+	}
+}
+
 func TestNothingToExplain(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)

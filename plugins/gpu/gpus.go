@@ -9,7 +9,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -177,13 +176,29 @@ func (g *GPUs) rejudge() {
 }
 
 func (g *GPUs) take(merged map[string][]Device, differences []change, links []topology.Link) {
-	for _, c := range differences {
-		g.log.Warn("GPU changed", "resource", c.resource, "device", c.device, "change", c.what)
-	}
+	report(g.log, differences)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.resources, g.links = merged, links
 	g.changed.Raise()
+}
+
+// report logs changes.
+func report(log *slog.Logger, differences []change) {
+	ofHealth := map[string]*health.Report{}
+	for _, c := range differences {
+		if c.what != "" {
+			log.Warn("GPU changed", "resource", c.resource, "device", c.device, "change", c.what)
+			continue
+		}
+		if ofHealth[c.resource] == nil {
+			ofHealth[c.resource] = &health.Report{}
+		}
+		ofHealth[c.resource].Add(c.device, c.health)
+	}
+	for resource, changes := range ofHealth {
+		changes.Log(log.With("resource", resource))
+	}
 }
 
 func (g *GPUs) complain(consequence string, err error) {
@@ -211,7 +226,11 @@ func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct
 }
 
 // change is a changed device.
-type change struct{ resource, device, what string }
+type change struct {
+	resource, device string
+	what             string         // "" for a change of the health
+	health           health.Verdict // then the health now
+}
 
 // maxGone is the number of devices of a resource that stay known although others went after them: those of a
 // node that is divided as finely as possible.
@@ -256,8 +275,9 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 			return cmp.Compare(a.ID, b.ID)
 		})
 		for _, d := range merged[resource] {
-			if what := difference(before, d); what != "" {
-				differences = append(differences, change{resource, d.ID, what})
+			if c, changed := difference(before, d); changed {
+				c.resource, c.device = resource, d.ID
+				differences = append(differences, c)
 			}
 		}
 	}
@@ -278,30 +298,38 @@ func others(known map[string][]Device, inventory Inventory) bool {
 	return false
 }
 
-func difference(before map[string]Device, now Device) string {
+// difference returns the change of a device, without the names of resource and device; false for none.
+func difference(before map[string]Device, now Device) (c change, changed bool) {
 	was, known := before[now.ID]
 	switch {
 	case !known:
-		return "appeared"
-	case was.Healthy && !now.Healthy:
-		return strings.TrimSuffix("unhealthy: "+now.Reason, ": ")
-	case !was.Degraded && now.Degraded && now.Healthy:
-		return "degraded, chosen last: " + now.Reason
-	case was.Degraded && !now.Degraded && now.Healthy:
-		return "good again"
-	case !was.Healthy && now.Healthy:
-		return "healthy again"
+		c.what = "appeared"
+	case was.verdict() != now.verdict():
+		c.health = now.verdict()
 	case !was.Gone && now.Gone:
-		return "gone"
+		c.what = "gone"
 	case was.Gone && !now.Gone:
-		return "there again"
+		c.what = "there again"
 	case was.Card != now.Card || was.NUMA != now.NUMA || was.Index != now.Index ||
 		!slices.Equal(was.Nodes, now.Nodes):
-		return "moved"
+		c.what = "moved"
 	case !reflect.DeepEqual(was, now): // so that no field of a device can stay as it was first read
-		return "other properties"
+		c.what = "other properties"
 	default:
-		return ""
+		return c, false
+	}
+	return c, true
+}
+
+// verdict returns the health of a device, whichever source tells of it.
+func (d Device) verdict() health.Verdict {
+	switch {
+	case !d.Healthy:
+		return health.Verdict{State: health.Failed, Reason: d.Reason}
+	case d.Degraded:
+		return health.Verdict{State: health.Degraded, Reason: d.Reason}
+	default:
+		return health.Verdict{}
 	}
 }
 

@@ -126,7 +126,7 @@ func TestPulse(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		for part, want := range map[string]int{
-			"as always": 1, "input/output error": 1, "healthy again": 2, "appeared": 1,
+			"as always": 1, "input/output error": 1, "good again": 2, "appeared": 1,
 		} {
 			if got := strings.Count(log.String(), part); got != want {
 				t.Errorf("%q logged %d times, want %d:\n%s", part, got, want, &log)

@@ -371,7 +371,7 @@ func (s silent) Open(name string) (fs.File, error) {
 // A device that does not answer does not delay the start of a daemon; its state is told later.
 func TestSilentDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := pciDevices + "/" + pf + "/net/eth0/"
+		dir := topology.PCIDevices + "/" + pf + "/net/eth0/"
 		s := silent{fstest.MapFS{
 			dir + "flags": {Data: []byte("0x1003")}, dir + "carrier": {Data: []byte("0")},
 			dir + "carrier_up_count": {Data: []byte("1")},

@@ -11,9 +11,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// pciDevices is the kernel's directory of all PCI functions.
-const pciDevices = "bus/pci/devices"
-
 // source has the open files of a function.
 type source struct {
 	sys      fs.FS
@@ -43,7 +40,7 @@ var representor = regexp.MustCompile(`^(c\d+)?pf\d+`)
 
 // find opens the files of a function that exist now and that rules need.
 func find(sys fs.FS, function topology.Address, rules []Rule) *source {
-	s := &source{sys: sys, dir: path.Join(pciDevices, function.String())}
+	s := &source{sys: sys, dir: path.Join(topology.PCIDevices, function.String())}
 	s.link = newLink(sys, s.dir, s.portAbove())
 	s.files = append(s.files, s.link.speed, s.link.width)
 	s.findNetdevs()
@@ -119,7 +116,7 @@ func (s *source) portAbove() string {
 	if err != nil {
 		return ""
 	}
-	return path.Join(pciDevices, parent.String())
+	return path.Join(topology.PCIDevices, parent.String())
 }
 
 // counterNames returns the names of the files that may have a counter.
@@ -155,13 +152,5 @@ func (s *source) addCounter(counter, name string) {
 
 // names returns the entries of a directory of the function.
 func (s *source) names(elements ...string) []string {
-	entries, err := fs.ReadDir(s.sys, path.Join(s.dir, path.Join(elements...)))
-	if err != nil {
-		return nil
-	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
+	return topology.Names(s.sys, path.Join(s.dir, path.Join(elements...)))
 }

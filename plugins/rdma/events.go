@@ -17,7 +17,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/fswatch"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Events calls changed after each possible change of the machine, until ctx is done, and once when it begins
@@ -104,7 +104,7 @@ func concerns(message []byte) bool {
 
 // folderEvents reports functions that are added to or removed from a machine that is laid out as a directory.
 func folderEvents(ctx context.Context, root string, changed func()) error {
-	bus := fswatch.Watch{Paths: []string{filepath.Join(root, sysfs.PCIDevices)}, Interval: interval}
+	bus := fswatch.Watch{Paths: []string{filepath.Join(root, topology.PCIDevices)}, Interval: interval}
 	return bus.Run(ctx, func() error {
 		changed()
 		return nil

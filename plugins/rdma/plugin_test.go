@@ -19,7 +19,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/topology"
@@ -58,7 +57,7 @@ func watch(t *testing.T, p *Plugin) <-chan []deviceplugin.Device {
 // unplug removes a function as the kernel does: its folder goes, and the link to it.
 func unplug(t *testing.T, root, id string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(root, sysfs.PCIDevices, id)); err != nil {
+	if err := os.Remove(filepath.Join(root, topology.PCIDevices, id)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(filepath.Join(root, functions.Dir(id))); err != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	coordinated "github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -175,7 +174,7 @@ func TestSharedCDI(t *testing.T) {
 	if err := first.host.CDI.CleanUpShared(); err != nil {
 		t.Fatal(err)
 	}
-	left := sysfs.Names(os.DirFS(dir), ".")
+	left := topology.Names(os.DirFS(dir), ".")
 	if diff := cmp.Diff([]string{"nvidia.com_gpu.yaml", "sriov-dp-x.yaml"}, left); diff != "" {
 		t.Error(diff)
 	}
@@ -195,7 +194,7 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 	}
 	gone := twoHCAs()
 	gone.Remove(functions.Dir("0000:82:00.0"))
-	gone.Remove(sysfs.PCIDevices + "/0000:82:00.0")
+	gone.Remove(topology.PCIDevices + "/0000:82:00.0")
 	vfs.finder.Sys = gone.FS()
 	if err := vfs.scan(); err != nil {
 		t.Fatal(err)
@@ -205,7 +204,7 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 	if diff := cmp.Diff(want, state(vfs, "rdma/hca")); diff != "" {
 		t.Error(diff)
 	}
-	if line := `msg=unhealthy resource=rdma/hca cause=gone devices=[0000:82:00.0]`; strings.Count(log.String(), line) != 1 {
+	if line := `msg="devices failed" resource=rdma/hca reason=gone devices=[0000:82:00.0]`; strings.Count(log.String(), line) != 1 {
 		t.Errorf("%q is not logged once:\n%s", line, log.String())
 	}
 	held := map[string][]string{"rdma/hca": {"0000:82:00.0::1", "7"}}

@@ -273,19 +273,19 @@ func (v *VFs) report(pool pools.Pool) bool {
 	for _, d := range v.pools[pool.Name].Devices {
 		before[d.ID] = d
 	}
-	var appeared, recovered []string
-	faults, degraded := map[string][]string{}, map[string][]string{}
+	var appeared []string
+	var changes health.Report
 	for _, d := range pool.Devices {
 		was, known := before[d.ID]
 		switch {
 		case d.Fault != "" && (!known || was.Fault != d.Fault):
-			faults[d.Fault] = append(faults[d.Fault], d.Name())
+			changes.Add(d.Name(), health.Verdict{State: health.Failed, Reason: d.Fault})
 		case d.Degraded != "" && (!known || was.Degraded != d.Degraded):
-			degraded[d.Degraded] = append(degraded[d.Degraded], d.Name())
+			changes.Add(d.Name(), health.Verdict{State: health.Degraded, Reason: d.Degraded})
 		case !known:
 			appeared = append(appeared, d.ID)
 		case was.Fault != d.Fault || was.Degraded != d.Degraded:
-			recovered = append(recovered, d.Name())
+			changes.Add(d.Name(), health.Verdict{})
 		case !was.Same(d):
 			appeared = append(appeared, d.ID)
 		}
@@ -294,16 +294,8 @@ func (v *VFs) report(pool pools.Pool) bool {
 	if len(appeared) > 0 {
 		log.Info("discovered", "devices", len(pool.Devices), "new", len(appeared))
 	}
-	if len(recovered) > 0 {
-		log.Info("healthy again", "devices", slices.Compact(recovered))
-	}
-	for fault, ids := range faults {
-		log.Warn("unhealthy", "cause", fault, "devices", slices.Compact(ids))
-	}
-	for cause, ids := range degraded {
-		log.Warn("degraded: chosen last", "cause", cause, "devices", slices.Compact(ids))
-	}
-	return len(appeared)+len(recovered)+len(faults)+len(degraded) > 0
+	changes.Log(log)
+	return len(appeared) > 0 || !changes.IsEmpty()
 }
 
 // isThere reports whether the memory file exists: somebody may have emptied the run directory.

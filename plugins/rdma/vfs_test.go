@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/test/functions"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // restarted finds the pools anew as after a restart of the daemon.
@@ -121,7 +121,7 @@ func TestRestartWithoutVFs(t *testing.T) {
 	s.PF(0x81, "ens1", 2, functions.Facts{"numa_node": "1"})
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
 	s.Remove(functions.Dir("0000:81:00.2"))
-	s.Remove(sysfs.PCIDevices + "/0000:81:00.2")
+	s.Remove(topology.PCIDevices + "/0000:81:00.2")
 	after := restarted(t, vfs)
 	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.2 gone"}, state(after, "intel.com/a")); diff != "" {
 		t.Error(diff)
@@ -141,7 +141,7 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 	before := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
 	for _, gone := range []string{"0000:81:00.2", "0000:81:00.3"} {
 		s.Remove(functions.Dir(gone))
-		s.Remove(sysfs.PCIDevices + "/" + gone)
+		s.Remove(topology.PCIDevices + "/" + gone)
 	}
 	held := map[string][]string{"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"}}
 	known := Known{File: before.known.File, Held: held}
@@ -220,7 +220,7 @@ func TestRescan(t *testing.T) {
 		{"and back", func() { driver("mlx5_core") },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
 		{"it vanishes",
-			func() { s.Remove(functions.Dir("0000:81:00.2")); s.Remove(sysfs.PCIDevices + "/0000:81:00.2") },
+			func() { s.Remove(functions.Dir("0000:81:00.2")); s.Remove(topology.PCIDevices + "/0000:81:00.2") },
 			[]string{"0000:81:00.1", "0000:81:00.2 gone"}, []string{"0000:81:00.2 gone"}},
 		{"it comes back", func() { s.PF(0x81, "ens1", 2, nil) },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},

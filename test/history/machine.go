@@ -32,9 +32,9 @@ func (m Machine) paired(c *Container) bool {
 }
 
 // placed returns devices of a resource for package placement.
-func (m Machine) placed(resource string, ids []string) []placement.Device {
+func (m model) placed(in input, resource string, ids []string) []placement.Device {
 	var all []placement.Device
-	for _, d := range m.Devices[resource] {
+	for _, d := range m.devices(in, resource) {
 		if slices.Contains(ids, d.ID) {
 			all = append(all, d.Placed())
 		}
@@ -55,8 +55,14 @@ func (h halves) with(resource string, held []placement.Device) halves {
 // pairs counts the pairs of a container by distance, the nearest first.
 type pairs [topology.Levels]int
 
-// best returns the best pairs that a request permits.
-func (m Machine) best(request halves) (pairs, error) {
+// outcome is what a container gets by the best choice for its request.
+type outcome struct {
+	pairs
+	ill int // degraded devices
+}
+
+// best returns the best outcome that a request permits.
+func (m Machine) best(request halves) (outcome, error) {
 	var r placement.Request
 	for name, half := range request {
 		if kind, known := m.Kinds[name]; known {
@@ -65,13 +71,26 @@ func (m Machine) best(request halves) (pairs, error) {
 	}
 	choice, err := placement.Choose(m.Tree, r)
 	if err != nil {
-		return pairs{}, fmt.Errorf("judge pairs: %w", err)
+		return outcome{}, fmt.Errorf("judge pairs: %w", err)
 	}
-	var p pairs
+	var o outcome
 	for _, pair := range choice.Pairs {
-		p[pair.Distance.Level]++
+		o.pairs[pair.Distance.Level]++
 	}
-	return p, nil
+	for _, d := range slices.Concat(choice.GPUs, choice.VFs) {
+		if d.Degraded {
+			o.ill++
+		}
+	}
+	return o, nil
+}
+
+// String returns the outcome in words.
+func (o outcome) String() string {
+	if o.ill == 0 {
+		return o.pairs.String()
+	}
+	return fmt.Sprintf("%v with %d degraded devices", o.pairs, o.ill)
 }
 
 // apart returns the number of pairs on different switches.

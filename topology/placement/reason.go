@@ -43,10 +43,11 @@ const mostNamed = 4
 // degradedText names the degraded functions that were chosen nevertheless, and those that were not.
 func degradedText(p *places) string {
 	taken, passed := p.degraded()
-	return namesText("chosen although degraded", taken) + namesText("degraded and not chosen", passed)
+	return Named("chosen although degraded", taken) + Named("degraded and not chosen", passed)
 }
 
-func namesText(what string, functions []topology.Address) string {
+// Named returns a part of a reason that names functions, at most four of them; "" for none.
+func Named(what string, functions []topology.Address) string {
 	if len(functions) == 0 {
 		return ""
 	}

@@ -11,6 +11,7 @@ package events
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -79,6 +80,8 @@ type Sender struct {
 	told map[string]bool // UIDs of pods of the last call of Rejected whose events are sent or in the queue
 	// events about the unsound devices of the last call of Unsound, sent or in the queue
 	unsound map[coordination.Unsound]*corev1.Event
+	// those of earlier calls that were good, or bad for another reason, since; at most maxWaiting
+	recovered map[coordination.Unsound]bool
 }
 
 // Open returns a Sender; Run sends.
@@ -91,7 +94,10 @@ func Open(config Config) (*Sender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server for events: %w", err)
 	}
-	return &Sender{config: config, client: client, queue: make(chan *corev1.Event, maxWaiting)}, nil
+	return &Sender{
+		config: config, client: client, queue: make(chan *corev1.Event, maxWaiting),
+		recovered: map[coordination.Unsound]bool{},
+	}, nil
 }
 
 // Tell queues an event about an Allocate with a worse result than same-switch pairs, if the pod is certain.
@@ -129,7 +135,7 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 		event := s.event(p.Pod, p.UID, rejected, fmt.Sprintf("no minimal set of NUMA nodes of node %s had all "+
 			"devices and CPUs of a container free (TopologyAffinityError); requests that the node always refuses, "+
 			"and the way out: kubectl tandem doctor %[1]s", s.config.Node))
-		event.Name = fmt.Sprintf("%s.tandem-%s", p.Name, p.UID) // the same from the next daemon too
+		event.Name = sameName(p.Name, p.UID)
 		if s.enqueue(event) {
 			told[p.UID] = true
 		}
@@ -138,8 +144,9 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 }
 
 // Unsound queues one event for each unsound device of a container, when the device gets unsound or for
-// another reason. Each call passes all such devices; events that were not taken are queued again by the next
-// call. Unsound never blocks.
+// another reason. A daemon that starts does not know which events are written, and gives them the names of
+// before; an event about a device that was good meanwhile has a name of its own. Each call passes all such
+// devices; events that were not taken are queued again by the next call. Unsound never blocks.
 func (s *Sender) Unsound(devices []coordination.Unsound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,6 +160,14 @@ func (s *Sender) Unsound(devices []coordination.Unsound) {
 			told[d] = event
 		}
 	}
+	for d := range s.unsound {
+		if told[d] == nil {
+			if len(s.recovered) >= maxWaiting {
+				clear(s.recovered)
+			}
+			s.recovered[d] = true
+		}
+	}
 	s.unsound = told
 }
 
@@ -161,9 +176,22 @@ func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
 	if d.Health == device.Degraded {
 		reason, others = deviceDegraded, "other containers get it last"
 	}
-	return s.event(d.Pod, d.UID, reason,
+	event := s.event(d.Pod, d.UID, reason,
 		fmt.Sprintf("container %s: %s %s is %s: %s; the container keeps the device, and %s",
 			d.Name, d.Resource, d.Device, d.Health, d.Reason, others))
+	if !s.recovered[d] {
+		what := strings.Join([]string{d.UID, d.Name, d.Resource, d.Device, d.Health, d.Reason}, "\n")
+		event.Name = sameName(d.Pod.Name, fmt.Sprintf("%x", sha256.Sum256([]byte(what)))[:16])
+	}
+	return event
+}
+
+// sameName returns the name of an event about a pod that the next daemon gives it too, or the other daemon of
+// the node that takes over: an event of the same name is not written twice while the API server keeps it.
+func sameName(pod, what string) string {
+	const longest = 253 // DNS1123SubdomainMaxLength in apimachinery/pkg/util/validation
+	end := ".tandem-" + what
+	return strings.TrimRight(pod[:min(len(pod), longest-len(end))], "-.") + end
 }
 
 // retry makes the next call of Rejected or Unsound queue an event again, if the event is about a refused pod

@@ -254,6 +254,7 @@ func TestUnsoundDevices(t *testing.T) {
 	for _, list := range [][]coordination.Unsound{nil, {vf}, {vf}, {worse}, nil, {worse}, {worse}} {
 		s.Unsound(list)
 	}
+	names := map[string]bool{}
 	for _, want := range []string{
 		"DeviceDegraded container worker: tandem.dev/vf 0000:0c:00.1 is degraded: symbol_error increased; " +
 			"the container keeps the device, and other containers get it last",
@@ -269,9 +270,23 @@ func TestUnsoundDevices(t *testing.T) {
 		if got.InvolvedObject.UID != "uid-1" || got.InvolvedObject.Name != "train-0" {
 			t.Errorf("event about %v", got.InvolvedObject)
 		}
+		names[got.Name] = true
 	}
-	if len(s.queue) > 0 {
-		t.Error("an event is sent twice")
+	if len(s.queue) > 0 || len(names) != 3 {
+		t.Errorf("an event is sent twice: %d names", len(names))
+	}
+	again, c, outcomes := open(t, http.StatusConflict) // the next daemon
+	close(c.hold)
+	again.Unsound([]coordination.Unsound{worse})
+	if got := <-c.events; !names[got.Name] || <-outcomes != Sent {
+		t.Errorf("after a restart the event is %s", got.Name)
+	}
+}
+
+func TestNamesOfEventsFit(t *testing.T) {
+	name := sameName(strings.Repeat("p", 253), "uid")
+	if len(name) != 253 || !strings.HasSuffix(name, ".tandem-uid") {
+		t.Errorf("%d bytes: %s", len(name), name)
 	}
 }
 

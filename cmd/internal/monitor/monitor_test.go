@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
@@ -153,7 +155,10 @@ func TestNamesFollowTheConventions(t *testing.T) {
 
 const table = "../../../deployments/monitoring/METRICS.md"
 
-// TestTable compares the documented table with the metrics.
+// alertsFile has the alerts of the chart.
+const alertsFile = "../../../deployments/helm/tandem/monitoring/alerts.yaml"
+
+// TestTable compares the documented tables with the metrics, and with the alerts.
 func TestTable(t *testing.T) {
 	families, err := used().registry.Gather()
 	if err != nil {
@@ -166,17 +171,57 @@ func TestTable(t *testing.T) {
 				labels(f), f.GetHelp())
 		}
 	}
+	checkTable(t, "| Metric | Type | Labels | Description |\n|---|---|---|---|\n", rows.String())
+	checkTable(t, "| Alert | After | Meaning | What to do |\n|---|---|---|---|\n", alerts(t))
+}
+
+// label is a label or the value in the text of an alert.
+var label = regexp.MustCompile(`{{ \$(?:labels\.)?(\w+)[^}]*}}`)
+
+// alerts returns the rows of the alerts.
+func alerts(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rule struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert, For  string
+					Annotations struct{ Description, Runbook string }
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(content, &rule); err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	for _, g := range rule.Spec.Groups {
+		for _, r := range g.Rules {
+			row := fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.Alert, r.For, r.Annotations.Description,
+				r.Annotations.Runbook)
+			rows.WriteString(label.ReplaceAllString(row, "`$1`"))
+		}
+	}
+	return rows.String()
+}
+
+// checkTable compares the rows of the table with a head.
+func checkTable(t *testing.T, head, rows string) {
+	t.Helper()
 	content, err := os.ReadFile(table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const head = "|---|---|---|---|\n"
 	before, after, found := strings.Cut(string(content), head)
 	if !found {
 		t.Fatalf("%s has no table", table)
 	}
-	_, rest, _ := strings.Cut(after, "\n\n")
-	want := before + head + rows.String() + "\n" + rest
+	_, rest, _ := strings.Cut("\n"+after, "\n\n")
+	want := before + head + rows + "\n" + rest
 	if *update {
 		if err := os.WriteFile(table, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

@@ -289,9 +289,9 @@ func TestReadComplexes(t *testing.T) {
 	if c := n.readComplexes(); len(c.unread)+len(c.groups) > 0 {
 		t.Errorf("recorded machine: hidden %v, groups %v", c.unread, c.groups)
 	}
-	sys[pciDevices+"/0000:02:01.0/config"] = &fstest.MapFile{Data: make([]byte, 64)}
+	sys[topology.PCIDevices+"/0000:02:01.0/config"] = &fstest.MapFile{Data: make([]byte, 64)}
 	sys["kernel/iommu_groups"] = &fstest.MapFile{Mode: fs.ModeDir}
-	sys[pciDevices+"/0000:03:00.0/iommu_group"] = &fstest.MapFile{
+	sys[topology.PCIDevices+"/0000:03:00.0/iommu_group"] = &fstest.MapFile{
 		Data: []byte("../../../../kernel/iommu_groups/12"), Mode: fs.ModeSymlink,
 	}
 	h := hardware{complexes: n.readComplexes()}

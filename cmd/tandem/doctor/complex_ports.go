@@ -70,13 +70,13 @@ func (n Node) readComplexes() complexes {
 
 // isLive reports whether a function has a configuration space, as not in every recording.
 func (n Node) isLive(a topology.Address) bool {
-	_, err := fs.Stat(n.Sys, path.Join(pciDevices, a.String(), "config"))
+	_, err := fs.Stat(n.Sys, path.Join(topology.PCIDevices, a.String(), "config"))
 	return err == nil
 }
 
 // group returns the number of a function's IOMMU group, "" for none.
 func group(sys fs.FS, a topology.Address) string {
-	target, err := fs.ReadLink(sys, path.Join(pciDevices, a.String(), "iommu_group"))
+	target, err := fs.ReadLink(sys, path.Join(topology.PCIDevices, a.String(), "iommu_group"))
 	if err != nil {
 		return ""
 	}

@@ -68,11 +68,9 @@ func (n Node) readHardware(a *access) hardware {
 	return h
 }
 
-const pciDevices = "bus/pci/devices"
-
 // text returns a file of a PCI function, "" for none.
 func text(sys fs.FS, a topology.Address, file string) string {
-	content, err := fs.ReadFile(sys, path.Join(pciDevices, a.String(), file))
+	content, err := fs.ReadFile(sys, path.Join(topology.PCIDevices, a.String(), file))
 	if err != nil {
 		return ""
 	}
@@ -81,12 +79,7 @@ func text(sys fs.FS, a topology.Address, file string) string {
 
 // names returns the names in a folder of a PCI function, none without the folder.
 func names(sys fs.FS, a topology.Address, dir string) []string {
-	entries, _ := fs.ReadDir(sys, path.Join(pciDevices, a.String(), dir))
-	var names []string
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
+	return topology.Names(sys, path.Join(topology.PCIDevices, a.String(), dir))
 }
 
 func (h hardware) nearGPU(d *topology.Device) bool {

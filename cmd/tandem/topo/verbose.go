@@ -123,7 +123,7 @@ func truth(n *machine.Node, a topology.Address) GPUTruth {
 	if d, ok := n.Tree.Device(a); ok {
 		t.PCIe = LinkTruth{d.PCIe.Speed, d.PCIe.MaxSpeed, d.PCIe.Width, d.PCIe.MaxWidth, d.PCIe.Degraded()}
 	}
-	if target, err := fs.ReadLink(n.Sys, path.Join("bus/pci/devices", a.String(), "iommu_group")); err == nil {
+	if target, err := fs.ReadLink(n.Sys, path.Join(topology.PCIDevices, a.String(), "iommu_group")); err == nil {
 		t.IOMMU = path.Base(target)
 	}
 	return t
@@ -136,7 +136,7 @@ func ports(n *machine.Node, a topology.Address) []PortTruth {
 		return ports
 	}
 	for _, rdma := range d.RDMA {
-		dir := path.Join("bus/pci/devices", a.String(), "infiniband", rdma, "ports")
+		dir := path.Join(topology.PCIDevices, a.String(), "infiniband", rdma, "ports")
 		entries, _ := fs.ReadDir(n.Sys, dir) // none for a missing directory
 		for _, entry := range entries {
 			number, err := strconv.Atoi(entry.Name())

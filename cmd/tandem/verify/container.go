@@ -97,7 +97,7 @@ func (c *Container) vf(
 	}
 	r.VFs = append(r.VFs, VF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})
 	// absent without RDMA
-	nodes, _ := fs.ReadDir(sys, path.Join("bus/pci/devices", address.String(), "infiniband_verbs"))
+	nodes, _ := fs.ReadDir(sys, path.Join(topology.PCIDevices, address.String(), "infiniband_verbs"))
 	for _, node := range nodes {
 		if !c.has("infiniband/" + node.Name()) {
 			r.fail("VF %s has the RDMA device node /dev/infiniband/%s, and it is not in the container",

@@ -106,7 +106,7 @@ func (b *Backend) compare(facts Facts) (differences []string, err error) {
 // ReadVRAM returns the size of a card's memory in bytes (mem_info_vram_total, amdgpu_vram_mgr.c), 0 for
 // unknown.
 func ReadVRAM(sys fs.FS, card topology.Address) (uint64, error) {
-	text, err := read(sys, path.Join("bus/pci/devices", card.String(), "mem_info_vram_total"))
+	text, err := read(sys, path.Join(topology.PCIDevices, card.String(), "mem_info_vram_total"))
 	if err != nil || text == "" {
 		return 0, err
 	}

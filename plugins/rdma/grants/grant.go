@@ -75,7 +75,7 @@ func (h Host) vfio(g *Grant, a topology.Address) {
 
 // uio has the key "mount" from the first allocation on, in the stock plugin from the second.
 func (h Host) uio(g *Grant, a topology.Address) {
-	names := sysfs.Names(h.Sys, sysfs.File(a, "", "uio"))
+	names := topology.Names(h.Sys, sysfs.File(a, "", "uio"))
 	if len(names) == 0 {
 		g.provide("uio", map[string]string{})
 		return

@@ -32,7 +32,7 @@ func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 		{"infiniband_verbs", "uverbs"},
 	} {
 		dir := d.File(class.dir)
-		names := slices.DeleteFunc(sysfs.Names(h.Sys, dir), func(name string) bool {
+		names := slices.DeleteFunc(topology.Names(h.Sys, dir), func(name string) bool {
 			owner := path.Join(dir, name, "ibdev")
 			return !strings.HasPrefix(name, class.prefix) || sysfs.Text(h.Sys, owner) != rdma
 		})

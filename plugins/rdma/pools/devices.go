@@ -104,7 +104,7 @@ func (r *ResourceConfig) offers(f *function) bool {
 // healthy.
 func (r *ResourceConfig) fault(f *function) string {
 	switch {
-	case r.DeviceType == SharedHCA && len(sysfs.Names(f.machine.sys, f.file("infiniband_verbs"))) == 0:
+	case r.DeviceType == SharedHCA && len(topology.Names(f.machine.sys, f.file("infiniband_verbs"))) == 0:
 		return "no uverbs device: load the kernel module ib_uverbs"
 	case r.CheckPF && noCarrier(f):
 		return "no carrier on the PF"

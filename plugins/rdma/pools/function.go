@@ -90,7 +90,7 @@ var auxiliary = regexp.MustCompile(`^[^.]+\.([^.]+)\.\d+$`)
 // netdev.
 func (f *function) subfunctions() []*function {
 	var found []*function
-	for _, name := range sysfs.Names(f.machine.sys, f.file()) {
+	for _, name := range topology.Names(f.machine.sys, f.file()) {
 		if !auxiliary.MatchString(name) {
 			continue
 		}
@@ -168,7 +168,7 @@ func (f *function) pKey() string {
 // rdma returns the names of the device's own RDMA devices, sorted.
 func (f *function) rdma() []string {
 	if f.aux != "" {
-		return sysfs.Names(f.machine.sys, f.file("infiniband"))
+		return topology.Names(f.machine.sys, f.file("infiniband"))
 	}
 	return f.RDMA
 }
@@ -183,5 +183,5 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 func (f *function) isRDMA() bool {
 	before, _ := f.before()
 	return len(f.rdma()) > 0 || before.RDMA ||
-		slices.ContainsFunc(sysfs.Names(f.machine.sys, f.file()), auxiliaryRDMA.MatchString)
+		slices.ContainsFunc(topology.Names(f.machine.sys, f.file()), auxiliaryRDMA.MatchString)
 }

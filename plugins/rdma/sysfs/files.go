@@ -11,12 +11,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// PCIDevices is the kernel's directory of all PCI functions, each a link to its place in the tree.
-const PCIDevices = "bus/pci/devices"
-
 // File returns the path of a file of a PCI function, or of one of its auxiliary devices if aux names one.
 func File(a topology.Address, aux string, elements ...string) string {
-	return path.Join(PCIDevices, a.String(), aux, path.Join(elements...))
+	return path.Join(topology.PCIDevices, a.String(), aux, path.Join(elements...))
 }
 
 // Text returns the content of a file without surrounding white space; "" if the file cannot be read.
@@ -26,19 +23,6 @@ func Text(sys fs.FS, file string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(content))
-}
-
-// Names returns the sorted entries of a directory; nil if the directory cannot be read.
-func Names(sys fs.FS, dir string) []string {
-	entries, err := fs.ReadDir(sys, dir)
-	if err != nil {
-		return nil
-	}
-	names := make([]string, 0, len(entries))
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
 }
 
 // Link returns the last element of a link's target; "" if the link does not exist.

@@ -136,11 +136,11 @@ func switchdev(t *testing.T, machine *recording.Machine) fs.FS {
 	}
 	b := machine.Build()
 	add := func(pf *topology.Device, netdev, port string) {
-		target, err := fs.ReadLink(sys, PCIDevices+"/"+pf.Address.String())
+		target, err := fs.ReadLink(sys, topology.PCIDevices+"/"+pf.Address.String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir := path.Join(PCIDevices, target, "net", netdev)
+		dir := path.Join(topology.PCIDevices, target, "net", netdev)
 		b.File(dir+"/phys_switch_id", pf.Address.String()+"\n")
 		b.File(dir+"/phys_port_name", port+"\n")
 		if !b.Has("class/net/" + netdev) {

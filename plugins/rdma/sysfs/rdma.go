@@ -14,11 +14,11 @@ import (
 // devices are not hidden and name their device: of the classes in drivers/infiniband/core only infiniband has
 // namespaces.
 func RDMADevices(sys fs.FS, a topology.Address, aux string) []string {
-	if names := Names(sys, File(a, aux, "infiniband")); len(names) > 0 {
+	if names := topology.Names(sys, File(a, aux, "infiniband")); len(names) > 0 {
 		return names
 	}
 	var names []string
-	for _, node := range Names(sys, File(a, aux, "infiniband_verbs")) {
+	for _, node := range topology.Names(sys, File(a, aux, "infiniband_verbs")) {
 		if name := Text(sys, File(a, aux, "infiniband_verbs", node, "ibdev")); name != "" {
 			names = append(names, name)
 		}

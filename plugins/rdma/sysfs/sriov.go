@@ -50,7 +50,7 @@ func (f Files) pf(vf topology.Address) (topology.Address, bool) {
 // Indexes returns the indexes of a PF's VFs by address. VFs without a link are missing.
 func Indexes(sys fs.FS, pf topology.Address) map[string]int {
 	indexes := map[string]int{}
-	for _, name := range Names(sys, File(pf, "")) {
+	for _, name := range topology.Names(sys, File(pf, "")) {
 		number, found := strings.CutPrefix(name, "virtfn")
 		if index, err := strconv.Atoi(number); found && err == nil {
 			indexes[Link(sys, File(pf, "", name))] = index
@@ -78,7 +78,7 @@ func (f Files) Uplink(a topology.Address) string {
 // port returns the first netdev of a PF for which is returns true, given the netdev's folder and
 // phys_port_name.
 func (f Files) port(pf topology.Address, is func(netdev, port string) bool) string {
-	for _, name := range Names(f.Sys, File(pf, "", "net")) {
+	for _, name := range topology.Names(f.Sys, File(pf, "", "net")) {
 		netdev := File(pf, "", "net", name)
 		if is(netdev, Text(f.Sys, netdev+"/phys_port_name")) {
 			return name
@@ -90,7 +90,7 @@ func (f Files) port(pf topology.Address, is func(netdev, port string) bool) stri
 // Representors implements SRIOV. Of several netdevs for one VF the first counts.
 func (f Files) Representors(pf topology.Address) map[string]string {
 	ports := map[int]string{}
-	for _, name := range slices.Backward(Names(f.Sys, File(pf, "", "net"))) {
+	for _, name := range slices.Backward(topology.Names(f.Sys, File(pf, "", "net"))) {
 		match := vfPort.FindStringSubmatch(Text(f.Sys, File(pf, "", "net", name, "phys_port_name")))
 		if match == nil {
 			continue
@@ -113,7 +113,7 @@ func (f Files) Representors(pf topology.Address) map[string]string {
 
 // Netdevs implements SRIOV.
 func (f Files) Netdevs(a topology.Address, aux string) []string {
-	return Names(f.Sys, File(a, aux, "net"))
+	return topology.Names(f.Sys, File(a, aux, "net"))
 }
 
 // VFIO implements SRIOV.
@@ -123,7 +123,7 @@ func (f Files) VFIO(a topology.Address) bool {
 
 // DefaultPKey implements SRIOV.
 func (f Files) DefaultPKey(a topology.Address) string {
-	devices := Names(f.Sys, File(a, "", "infiniband"))
+	devices := topology.Names(f.Sys, File(a, "", "infiniband"))
 	if len(devices) == 0 {
 		return ""
 	}

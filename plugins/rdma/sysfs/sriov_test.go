@@ -53,7 +53,7 @@ func ask(t *testing.T, sys fs.FS, s SRIOV) map[string]facts {
 		if pf, ok := (Files{sys}).pf(d.Address); ok {
 			f.PF = pf.String()
 		}
-		auxiliary := slices.DeleteFunc(Names(sys, File(d.Address, "")), func(name string) bool {
+		auxiliary := slices.DeleteFunc(topology.Names(sys, File(d.Address, "")), func(name string) bool {
 			return !subfunction.MatchString(name)
 		})
 		for _, aux := range append(auxiliary, "") {

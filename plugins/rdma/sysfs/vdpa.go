@@ -27,7 +27,7 @@ type VDPADevice struct {
 func VDPADevices(sys fs.FS) map[topology.Address]VDPADevice {
 	const bus = "bus/vdpa/devices"
 	found := map[topology.Address]VDPADevice{}
-	for _, name := range Names(sys, bus) {
+	for _, name := range topology.Names(sys, bus) {
 		parent, ok := Parent(sys, path.Join(bus, name))
 		if _, taken := found[parent]; !ok || taken {
 			continue
@@ -39,7 +39,7 @@ func VDPADevices(sys fs.FS) map[topology.Address]VDPADevice {
 				d.Kind = kind
 			}
 		}
-		nodes := Names(sys, path.Join(bus, name))
+		nodes := topology.Names(sys, path.Join(bus, name))
 		if i := slices.IndexFunc(nodes, func(n string) bool { return strings.HasPrefix(n, "vhost-vdpa") }); i >= 0 {
 			d.Node = "/dev/" + nodes[i]
 		}

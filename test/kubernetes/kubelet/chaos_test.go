@@ -20,11 +20,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 var (
 	chaosAdmissions = flag.Int("chaos", 300, "admissions of the fault campaign")
-	onlyFault       = flag.String("fault", "", "the only fault of the campaign, by name")
+	onlyFault       = flag.String("fault", "", "the only faults of the campaign, by name, separated by semicolons")
 )
 
 // The fault campaign: pods of all kinds come and go while daemons, kubelet and run folder suffer every fault
@@ -38,6 +39,8 @@ var (
 //   - a daemon that nobody kills does not end,
 //   - pairs are the best possible again within one admission of the end of the fault, where the daemons know
 //     who holds what,
+//   - the kubelet loses no device by a flap, and a failed one within seconds; nothing else is said to be
+//     degraded or failed, although counters move,
 //   - no start finds a ledger that it cannot read, or forgets a device that a pod has,
 //   - at rest no plan stands, and the ledger is what the kubelet knows.
 //
@@ -108,6 +111,14 @@ type chaos struct {
 	freed     int
 	corrupted bool // files in the run folder are, until the next admission
 
+	ill     map[topology.Address]*ailment
+	found   states                      // health by the daemons' newest report
+	change  history.ID                  // of the health, if one can be on its way
+	owner   map[string]topology.Address // the function of each device
+	moved   map[noisy]*moved            // counters, below their limits
+	slowest map[string]time.Duration    // until a state was seen
+	storms  bool                        // daemons and kubelet can be away by what is suffered
+
 	stopped bool                  // the kubelet is
 	killed  map[*pair.Daemon]bool // and not started again
 	started map[*pair.Daemon]int  // since the last recovery: where their log begins
@@ -120,7 +131,7 @@ func startChaos(t *testing.T, w world, faults *deck) *chaos {
 	t.Helper()
 	setup := w.Setup
 	setup.Machine, setup.ExcludeTopology = "oci-mi300x-derived", true
-	setup.Coordinated, setup.Pulse, setup.RunDir = true, true, smallFolder(t)
+	setup.Coordinated, setup.Pulse, setup.Counters, setup.RunDir = true, true, true, smallFolder(t)
 	r := startRig(t, setup)
 	c := &chaos{
 		world:  w,
@@ -129,6 +140,13 @@ func startChaos(t *testing.T, w world, faults *deck) *chaos {
 		counts: map[string]int{},
 		killed: map[*pair.Daemon]bool{}, started: map[*pair.Daemon]int{},
 		hook: func(node.Call, bool) {},
+		ill:  map[topology.Address]*ailment{}, owner: map[string]topology.Address{},
+		moved: map[noisy]*moved{}, slowest: map[string]time.Duration{},
+	}
+	for _, f := range c.Functions() {
+		for _, id := range f.Devices {
+			c.owner[id] = f.Address
+		}
 	}
 	c.blind = setup.Intent != "" && !strings.Contains(setup.Intent, "podresources")
 	c.history = history.New(mostEvents, history.Steps())
@@ -153,7 +171,7 @@ func (c *chaos) quiet() { c.judge(c.next(nil)) }
 
 func (c *chaos) judge(pod *v1.Pod) {
 	placements, err := c.Rig.Admit(deadline(c.t), pod)
-	if c.admitted(pod, err) {
+	if c.admitted(pod, err) && c.settle(false) {
 		for _, p := range placements {
 			c.check(pod, p)
 			c.countAligned(pod, p)
@@ -163,7 +181,7 @@ func (c *chaos) judge(pod *v1.Pod) {
 
 // suffer lets a fault come, pods arrive, and the fault go.
 func (c *chaos) suffer(f fault) {
-	c.fault = f.name
+	c.fault, c.storms = f.name, !f.calm
 	c.did("fault: %s", f.name)
 	c.storm(f)
 	end := f.begin(c)
@@ -221,7 +239,8 @@ func (c *chaos) recover() {
 		c.t.Errorf("after the fault: %v", err)
 		return
 	}
-	c.dead = false
+	c.dead, c.storms = false, false
+	c.settle(true)
 	c.did("recovered")
 	c.checkReadable()
 	c.makeRoom()
@@ -231,7 +250,7 @@ func (c *chaos) recover() {
 		}
 		pod := c.next(&shape{app: []want{{1, 1}}})
 		placements, err := c.Rig.Admit(deadline(c.t), pod)
-		if !c.admitted(pod, err) {
+		if !c.admitted(pod, err) || !c.settle(false) {
 			continue
 		}
 		switch p := placements[0]; {
@@ -298,6 +317,9 @@ func (c *chaos) waitNoPlan() {
 // next makes a pod of a random kind, or of this one. In every other case it has one of 16 names, where no pod
 // has it.
 func (c *chaos) next(s *shape) *v1.Pod {
+	if c.noise(); !c.storms {
+		c.settle(false)
+	}
 	name := fmt.Sprint("pod-", c.admissions)
 	if again := fmt.Sprint("again-", c.admissions%16); c.random.IntN(2) == 0 &&
 		!slices.ContainsFunc(c.pods, func(p *v1.Pod) bool { return p.Name == again }) {
@@ -331,6 +353,9 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 	case c.isMisaligned(pod, rejection.Message):
 	case c.isTaken(rejection):
 		c.counts["refused: the kubelet gave a device out twice"]++
+	case c.isFailing() && strings.Contains(rejection.Message, "devices unavailable"):
+		c.counts["refused: a device has just failed"]++
+		c.Excuse(nil, history.Refused)
 	case c.dead:
 		c.counts["refused: a daemon or the kubelet was dead"]++
 	default:
@@ -402,6 +427,10 @@ func (c *chaos) String() string {
 	fmt.Fprintf(&text,
 		"%d admissions; %d containers with pairs judged, of them %d late and %d with VFs in another order",
 		c.admissions, c.count.paired, c.count.late, c.count.guessed)
+	for _, state := range slices.Sorted(maps.Keys(c.slowest)) {
+		fmt.Fprintf(&text, "\n%6v  until a device was known to be %s, at most",
+			c.slowest[state].Round(100*time.Millisecond), state)
+	}
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		fmt.Fprintf(&text, "\n%6d  %s", counts[what], what)
 	}

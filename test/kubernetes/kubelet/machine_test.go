@@ -54,10 +54,10 @@ func restartsFewer(c *chaos) func() {
 	c.dead = false
 	gone, err := c.HeldAndGone()
 	c.must(err)
-	healthy, all := c.Node.Allocatable(rig.VF), c.Node.Capacity(rig.VF)
-	if all > healthy+gone {
-		c.t.Errorf("the kubelet counts %d VFs: %d are there, and containers have %d that are not",
-			all, healthy, gone)
+	healthy, all, failed := c.Node.Allocatable(rig.VF), c.Node.Capacity(rig.VF), c.FailedVFs()
+	if all > healthy+gone+failed {
+		c.t.Errorf("the kubelet counts %d VFs: %d are there, at most %d have failed, and containers have %d that "+
+			"are gone", all, healthy, failed, gone)
 	}
 	c.happened()
 	return back

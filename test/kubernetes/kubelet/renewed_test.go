@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
 )
@@ -21,10 +22,35 @@ func renew(c *chaos) func() {
 		i := c.random.IntN(len(c.pods))
 		old := c.pods[i]
 		c.load.depart(i)
+		if !c.settle(false) || !c.hasRoom(old) { // devices of the pod have failed meanwhile
+			continue
+		}
 		c.judge(c.requireSome(c.again(old)))
 		c.happened()
 	}
 	return nothing
+}
+
+// hasRoom reports whether as many devices are free as a pod wants.
+func (c *chaos) hasRoom(pod *v1.Pod) bool {
+	for _, resource := range []string{c.GPU, rig.VF} {
+		init, app := 0, 0
+		for _, container := range pod.Spec.InitContainers {
+			init = max(init, rig.AsksFor(container, resource))
+		}
+		for _, container := range pod.Spec.Containers {
+			app += rig.AsksFor(container, resource)
+		}
+		if max(init, app) > c.Free(resource) {
+			return false
+		}
+	}
+	return true
+}
+
+// isWhole is for faults that take all devices of the machine.
+func isWhole(c *chaos) bool {
+	return c.ailing(device.Failed, rig.VF)+c.ailing(device.Failed, c.GPU) == 0
 }
 
 // again makes a pod that wants what another one wanted, under its name.

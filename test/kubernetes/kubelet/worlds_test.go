@@ -77,9 +77,10 @@ type deck struct {
 
 func newDeck(t *testing.T) *deck {
 	t.Helper()
-	d := &deck{faults: slices.Clone(faults), dealt: map[string]int{}, happened: map[string]bool{}}
+	d := &deck{faults: slices.Concat(faults, ill), dealt: map[string]int{}, happened: map[string]bool{}}
 	if *onlyFault != "" {
-		d.faults = slices.DeleteFunc(d.faults, func(f fault) bool { return f.name != *onlyFault })
+		only := strings.Split(*onlyFault, ";")
+		d.faults = slices.DeleteFunc(d.faults, func(f fault) bool { return !slices.Contains(only, f.name) })
 	}
 	if len(d.faults) == 0 {
 		t.Fatalf("there is no fault %q", *onlyFault)

@@ -114,7 +114,7 @@ func testTrafficPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := parse(t, renderFile(t, `{gpu: {vendor: amd}, image: {repository: r.io/tandem, tag: v1}, test: {pairs: 2,
-  traffic: {image: "r.io/perftest:v1", min: 90, annotations: {k8s.v1.cni.cncf.io/networks: "a,a"}}}}`,
+  traffic: {image: "r.io/perftest:v1", min: 90, minRate: 60, annotations: {k8s.v1.cni.cncf.io/networks: "a,a"}}}}`,
 		"tests/verify.yaml"))[0]
 	if err := schema.Validate(map[string]any(pod)); err != nil {
 		t.Error(err)
@@ -122,7 +122,7 @@ func testTrafficPod(t *testing.T) {
 	first := object(pod.at("spec", "initContainers").([]any)[0].(map[string]any))
 	container := object(pod.at("spec", "containers").([]any)[0].(map[string]any))
 	want := `r.io/tandem:v1 [cp /usr/bin/tandem /program/tandem]; r.io/perftest:v1 [/program/tandem verify --gpus=2 ` +
-		`--vfs=2 --traffic --traffic-seconds=5 --traffic-min=90]; a,a`
+		`--vfs=2 --traffic --traffic-seconds=5 --traffic-min=90 --traffic-min-rate=60]; a,a`
 	if got := fmt.Sprintf("%s %v; %s %v; %s", first["image"], first["command"], container["image"],
 		container["command"], pod.at("metadata", "annotations", "k8s.v1.cni.cncf.io/networks")); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -87,7 +87,7 @@ func (e *End) readPair(tree *topology.Tree, vf, gpu topology.Address) {
 
 // readPort reads the files of the port (Documentation/ABI/stable/sysfs-class-infiniband).
 func (e *End) readPort(sys fs.FS, d *topology.Device) {
-	dir := path.Join("bus/pci/devices", d.Address.String(), "infiniband", e.RDMA, "ports", port)
+	dir := path.Join(topology.PCIDevices, d.Address.String(), "infiniband", e.RDMA, "ports", port)
 	e.State, e.Rate = text(sys, dir, "state"), text(sys, dir, "rate")
 	e.RateGbps = parseRate(e.Rate)
 	if text(sys, dir, "link_layer") != "Ethernet" {

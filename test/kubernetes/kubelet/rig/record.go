@@ -53,14 +53,14 @@ func (r *Rig) Judged() history.Machine {
 		Kinds: map[string]device.Kind{r.GPU: device.GPU, VF: device.VF},
 	}
 	for _, gpu := range r.gpus {
-		d := device.Device{ID: gpu.ID, Address: gpu.Address}
+		d := device.Device{ID: gpu.ID, Address: gpu.Address, Healthy: true}
 		if of, known := r.Tree.Device(gpu.Address); known {
 			d.NUMA = of.NUMA
 		}
 		m.Devices[r.GPU] = append(m.Devices[r.GPU], d)
 	}
 	for _, vf := range r.vfs {
-		d := device.Device{ID: vf.Address.String(), Address: vf.Address, NUMA: vf.NUMA}
+		d := device.Device{ID: vf.Address.String(), Address: vf.Address, NUMA: vf.NUMA, Healthy: true}
 		if r.setup.ExcludeTopology {
 			d.NUMA = topology.NUMANode{}
 		}
@@ -96,7 +96,7 @@ func (r *Rig) arrives(pod *v1.Pod) {
 		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 		requests, w := map[string]int{}, wait{container: c.Name}
 		for _, resource := range []string{r.GPU, VF} {
-			if n := asksFor(c, resource); n > 0 {
+			if n := AsksFor(c, resource); n > 0 {
 				requests[resource] = n
 				w.resources = append(w.resources, resource)
 			}
@@ -227,8 +227,8 @@ func event(kind history.Kind, pod *v1.Pod, container string) history.Event {
 	}
 }
 
-// asksFor returns the number of devices of a resource that a container requests.
-func asksFor(c v1.Container, resource string) int {
+// AsksFor returns the number of devices of a resource that a container requests.
+func AsksFor(c v1.Container, resource string) int {
 	quantity := c.Resources.Limits[v1.ResourceName(resource)]
 	return int(quantity.Value())
 }

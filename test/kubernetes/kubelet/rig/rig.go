@@ -36,6 +36,7 @@ type Setup struct {
 	ReservedCPUs    string // takes the kubelet's static CPU policy
 	RunDir          string // of the coordination socket; "" for the rig's default
 	Watched         bool   // the GPU daemon serves metrics and probes, at a port in its log
+	Counters        bool   // PFs and GPUs have counters, and PFs a port whose link can fail: see Functions
 	NVML            string // the stand-in for NVIDIA's library, for machines with NVIDIA GPUs
 }
 
@@ -73,6 +74,9 @@ type Rig struct {
 	setup Setup
 	held  holdings
 	gone  map[string]bool // VFs that are currently missing
+
+	counted []*Function     // those with counters
+	failed  map[string]bool // devices that can be unhealthy
 
 	history recording
 }
@@ -196,6 +200,11 @@ func (r *Rig) layOut() error {
 	if r.Machine, err = readMachine(os.DirFS(r.path("sys")), r.setup.GPU()); err != nil {
 		return err
 	}
+	if r.setup.Counters {
+		if err := r.addCounters(); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(r.path("config.json"), r.sriovConfig(r.setup.ExcludeTopology), 0o644)
 }
 
@@ -219,12 +228,38 @@ func (r *Rig) WaitReady(ctx context.Context) error {
 	return r.waitJoined(ctx)
 }
 
-// WaitAllocatable waits until the kubelet has all devices to give.
+// WaitAllocatable waits until the kubelet has all devices to give, with or without those that can have
+// failed, and none that is gone.
 func (r *Rig) WaitAllocatable(ctx context.Context) error {
-	if err := r.Node.WaitAllocatable(ctx, r.GPU, len(r.gpus)); err != nil {
-		return err
+	for resource, all := range map[string]int{r.GPU: len(r.gpus), VF: len(r.vfs)} {
+		gone, failed := r.lacking(resource)
+		if err := r.Node.WaitBetween(ctx, resource, all-gone-failed, all-gone); err != nil {
+			return err
+		}
 	}
-	return r.Node.WaitAllocatable(ctx, VF, len(r.vfs)-len(r.gone))
+	return r.waitGone(ctx)
+}
+
+// waitGone waits until the kubelet gives no VF that is gone. It polls as [node.Node.WaitBetween] does.
+func (r *Rig) waitGone(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := 0
+		for id := range r.Node.Inventory(VF) {
+			if r.gone[id] {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the end of %d VFs: %w", left, context.Cause(ctx))
+		}
+	}
 }
 
 func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCauseFunc) {
