@@ -242,8 +242,8 @@ plan: ## Build only tandem, within a minute, and show the devices of a container
 MACHINE ?= test/machines/oci-mi300x-derived.txt
 
 .PHONY: play
-play: ## Build the plugins within a minute, and try them at a prompt, on the recorded machine MACHINE
-	@$(PROGRESS) "build tandem and the plugins, a minute the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
+play: ## Build the plugins within two minutes, and try them at a prompt, on the recorded machine MACHINE
+	@$(PROGRESS) "build tandem and the plugins, two minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
 		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-gpu ./cmd/tandem-rdma
 	@$(BIN)/play/tandem play --machine $(MACHINE)
 
