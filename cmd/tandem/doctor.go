@@ -63,6 +63,8 @@ of the driver with the kubelet.
 
 The number of pods that the kubelet rejected for their NUMA nodes is available with Kubernetes 1.37 and later.
 
+With --machine the command judges the hardware of a recorded machine, and reports the other subjects as unknown.
+
 Unreadable data is reported as unknown, not as a problem. The complete set of checks requires root.`,
 		Example: `  tandem doctor
   tandem doctor --config /etc/pcidp/config.json
@@ -71,6 +73,7 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
   tandem doctor --fix-kubelet --static-cpus
   tandem doctor --fix-kubelet --apply
   tandem doctor --rollback-kubelet
+  tandem doctor --machine my-machine.txt
   kubectl debug node/NODE -it --profile=sysadmin --image=tandem -- \
     tandem doctor --dev-root=/host/dev --kubelet-dir=/host/var/lib/kubelet --run-dir=/host/run/tandem`,
 		Args:        noArguments,
@@ -83,7 +86,7 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
 
 func (x *examiner) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&x.from.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
+	registerSource(cmd, &x.from)
 	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder of the device nodes")
 	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "",
 		"root folder of the kubelet (default from the kubelet's command line, or "+kubelet.DefaultDir+")")
@@ -94,7 +97,6 @@ func (x *examiner) register(cmd *cobra.Command) {
 		"kubelet configuration file (default from the kubelet's command line, or config.yaml in --kubelet-dir)")
 	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "",
 		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
-	registerTopologyFile(flags, &x.from.TopologyFile)
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
 		"to select VFs (default the VFs that the running tandem-rdma offers)")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
@@ -110,6 +112,9 @@ func (x *examiner) register(cmd *cobra.Command) {
 }
 
 func (x *examiner) run(cmd *cobra.Command) error {
+	if !x.from.Live() {
+		return x.runRecorded(cmd)
+	}
 	if x.node.CPUs < 0 {
 		return usage("--cpus %d: want 0 or more", x.node.CPUs)
 	}
@@ -126,6 +131,38 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	if err := x.read(cmd.Context()); err != nil {
 		return err
 	}
+	return x.report(cmd)
+}
+
+// ofRecordings are the flags that have a meaning for a recording.
+var ofRecordings = []string{"machine", "topology-file", "config", "output"}
+
+// runRecorded judges a recording, in which only the hardware is known.
+func (x *examiner) runRecorded(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && !slices.Contains(ofRecordings, f.Name) {
+			err = usage("--machine and --%s exclude each other", f.Name)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	n, err := x.readMachine()
+	if err != nil {
+		return err
+	}
+	x.node.Recorded, x.node.GPUs = true, n.GPUDevices()
+	if x.node.VFs, err = x.configuredVFs(n); err != nil {
+		return err
+	}
+	if x.config == "" {
+		x.node.Guess = "no --config"
+	}
+	return x.report(cmd)
+}
+
+// report examines the node and prints the findings.
+func (x *examiner) report(cmd *cobra.Command) error {
 	found := doctor.Examine(x.node)
 	table := func() []byte {
 		return slices.Concat(modeText(x.node.Mode), x.pools.text(), remarkText(found.Remark),
@@ -197,7 +234,7 @@ func (x *examiner) readMachine() (*machine.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.node.Sys, x.node.Tree, x.node.Links = os.DirFS(x.from.SysfsRoot), n.Tree, n.Links
+	x.node.Sys, x.node.Tree, x.node.Links = n.Sys, n.Tree, n.Links
 	return n, nil
 }
 
@@ -213,11 +250,17 @@ func (x *examiner) readVFs(
 		}
 		guess = "no --config, and " + err.Error()
 	}
+	vfs, err = x.configuredVFs(n)
+	return vfs, guess, err
+}
+
+// configuredVFs returns the VFs of the configuration, or of all NICs with RDMA.
+func (x *examiner) configuredVFs(n *machine.Node) ([]doctor.Device, error) {
 	vfs, notes, err := n.VFDevices(x.config, &x.from)
 	if err == nil && x.config != "" {
 		x.pools, err = newSelection(n, x.config, &x.from, notes)
 	}
-	return vfs, guess, err
+	return vfs, err
 }
 
 // fixer changes the kubelet's configuration.

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // TestDocumentedCommands runs every command of tandem in the documents, unchanged, on a node with plugins and
@@ -46,11 +47,13 @@ func TestDocumentedCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded := filepath.Join(root, "test/machines")
+	recorded, bin := filepath.Join(root, "test/machines"), programs.Build(t, "tandem-gpu", "tandem-rdma")
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("config.json", []byte(everyVF), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	paths := strings.NewReplacer("test/machines", recorded, "/tmp/node", filepath.Join(shortDir(t), "node"),
+		"docs/play.txt", filepath.Join(root, "docs/play.txt"))
 	seen := map[string]bool{}
 	for _, c := range commands {
 		same := fmt.Sprint(c.Args, c.Into, c.Output)
@@ -64,10 +67,13 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		args := slices.Clone(c.Args)
 		for i, arg := range args {
-			args[i] = strings.Replace(arg, "test/machines", recorded, 1)
+			args[i] = paths.Replace(arg)
 			if arg == ":8080" {
 				args[i] = ":0" // wherever there is room
 			}
+		}
+		if c.Args[0] == "play" {
+			args = append(args, "--programs", bin)
 		}
 		printed := runDocumented(t, c, append(args, roots(t, c, at)...))
 		if c.Into != "" {
@@ -98,7 +104,7 @@ func runDocumented(t *testing.T, c docs.Command, args []string) string {
 	}
 	code, stdout, stderr := run(args...)
 	if code != exitOK && (code != exitFound && code != exitUnknown || args[0] != "doctor") ||
-		stdout+stderr == "" {
+		stdout+stderr == "" && args[0] != "play" { // without a command play says nothing
 		t.Errorf("%s: exit code %d\n%s%s", c, code, stdout, stderr)
 	}
 	if diff := cmp.Diff(c.Output, stdout); c.Output != "" && diff != "" {

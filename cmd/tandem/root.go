@@ -44,7 +44,7 @@ func newRoot() *cobra.Command {
 		Short: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
 	})
 	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
-		newSimulate(), newVersion())
+		newSimulate(), newPlay(), newVersion())
 	return root
 }
 

@@ -31,7 +31,7 @@ func ReadGranted(kubeletDir string) ([]Granted, error) {
 // grantedEntry is a checkpoint entry with the answer of the plugin.
 type grantedEntry struct {
 	entry
-	AllocResp []byte // ContainerAllocateResponse as protobuf
+	AllocResp []byte `json:",omitempty"` // ContainerAllocateResponse as protobuf
 }
 
 func parseGranted(content []byte) ([]Granted, error) {

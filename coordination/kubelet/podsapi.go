@@ -14,9 +14,13 @@ import (
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// podsSockets are the possible paths of the Pods API socket below the kubelet's directory: by kubelet 1.37
-// (pkg/kubelet/kubelet_getters.go, getPodsAPIDir), and by KEP-4188.
-var podsSockets = []string{"pods-api/pods-api.sock", "pods/kubelet.sock"}
+// PodsSocket is the Pods API socket of kubelet 1.37 below the kubelet's directory
+// (pkg/kubelet/kubelet_getters.go, getPodsAPIDir).
+const PodsSocket = "pods-api/pods-api.sock"
+
+// podsSockets are the possible paths of the Pods API socket below the kubelet's directory, the second by
+// KEP-4188.
+var podsSockets = []string{PodsSocket, "pods/kubelet.sock"}
 
 // PodsAPI is a client of the kubelet's Pods API (KEP-4188; feature gate PodsAPI, on by default from 1.37),
 // version v1alpha1. The API lists the pods of the pod manager with complete specs, each from just before the

@@ -118,7 +118,7 @@ func TestWatcherComesLateAndComesBack(t *testing.T) {
 		kubelettest.Await(t, plugin.Lists)
 		watcher.Stop()
 		plugin.Close()
-		plugin.AwaitRemoved(t) // a kubelet that is back sooner finds the old socket as it dies
+		kubelettest.AwaitRemoved(t, plugin) // a kubelet that is back sooner finds the old socket as it dies
 	}
 }
 

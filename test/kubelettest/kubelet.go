@@ -17,6 +17,8 @@ import (
 
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 )
 
 // Limit is the timeout of Await.
@@ -128,7 +130,7 @@ func (k *Kubelet) Register(ctx context.Context, request *v1beta1.RegisterRequest
 		return nil, err
 	default:
 	}
-	p, err := connect(ctx, filepath.Join(Plugins(k.dir), request.GetEndpoint()), request)
+	p, err := kubelet.Connect(ctx, filepath.Join(Plugins(k.dir), request.GetEndpoint()), request)
 	if err != nil {
 		return nil, err
 	}

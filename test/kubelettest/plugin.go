@@ -3,69 +3,22 @@
 package kubelettest
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 )
 
 // Plugin is a registered device plugin.
-type Plugin struct {
-	Request *v1beta1.RegisterRequest // for a plugin of the watcher, converted from its PluginInfo
-	Socket  string                   // path
-	Options *v1beta1.DevicePluginOptions
-	Client  v1beta1.DevicePluginClient
-	Lists   <-chan []*v1beta1.Device // all device lists; closed at the end of the stream
+type Plugin = kubelet.Plugin
 
-	conn   *grpc.ClientConn
-	cancel context.CancelFunc
-}
-
-// connect connects to a plugin and opens its device list stream.
-func connect(ctx context.Context, socket string, request *v1beta1.RegisterRequest) (*Plugin, error) {
-	conn, err := dial(socket)
-	if err != nil {
-		return nil, err
-	}
-	client := v1beta1.NewDevicePluginClient(conn)
-	options, err := client.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	streaming, cancel := context.WithCancel(context.Background())
-	p := &Plugin{Request: request, Socket: socket, Options: options, Client: client, conn: conn, cancel: cancel}
-	p.Lists, err = p.Watch(streaming)
-	if err != nil {
-		p.Close()
-		return nil, err
-	}
-	return p, nil
-}
-
-// dial returns a connection that retries soon: the socket file exists a moment before the plugin listens.
-func dial(socket string) (*grpc.ClientConn, error) {
-	soon := grpc.ConnectParams{
-		Backoff: backoff.Config{
-			BaseDelay: 10 * time.Millisecond, Multiplier: 2, MaxDelay: 100 * time.Millisecond,
-		},
-		MinConnectTimeout: answerTime,
-	}
-	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(soon))
-}
-
-// AwaitRemoved waits until the plugin has removed its socket.
-func (p *Plugin) AwaitRemoved(t testing.TB) {
+// AwaitRemoved waits until a plugin has removed its socket.
+func AwaitRemoved(t testing.TB, p *Plugin) {
 	t.Helper()
 	folder, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -81,57 +34,4 @@ func (p *Plugin) AwaitRemoved(t testing.TB) {
 		}
 		Await(t, folder.Events)
 	}
-}
-
-// Watch opens another device list stream until ctx is done.
-func (p *Plugin) Watch(ctx context.Context) (<-chan []*v1beta1.Device, error) {
-	stream, err := p.Client.ListAndWatch(ctx, &v1beta1.Empty{})
-	if err != nil {
-		return nil, err
-	}
-	lists := make(chan []*v1beta1.Device, 64)
-	go func() {
-		defer close(lists)
-		for {
-			answer, err := stream.Recv()
-			if err != nil {
-				return
-			}
-			lists <- answer.GetDevices()
-		}
-	}()
-	return lists, nil
-}
-
-// EndStream ends the device list stream of the registration and keeps the connection.
-func (p *Plugin) EndStream() { p.cancel() }
-
-// Close ends the stream and the connection.
-func (p *Plugin) Close() {
-	p.cancel()
-	_ = p.conn.Close()
-}
-
-// Prefer calls GetPreferredAllocation for one container.
-func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) ([]string, error) {
-	answer, err := p.Client.GetPreferredAllocation(ctx, &v1beta1.PreferredAllocationRequest{
-		ContainerRequests: []*v1beta1.ContainerPreferredAllocationRequest{{
-			AvailableDeviceIDs: available, MustIncludeDeviceIDs: mustInclude, AllocationSize: int32(size),
-		}},
-	})
-	if err != nil || len(answer.GetContainerResponses()) != 1 {
-		return nil, err
-	}
-	return answer.GetContainerResponses()[0].GetDeviceIDs(), nil
-}
-
-// Allocate calls Allocate for one container.
-func (p *Plugin) Allocate(ctx context.Context, ids ...string) (*v1beta1.ContainerAllocateResponse, error) {
-	answer, err := p.Client.Allocate(ctx, &v1beta1.AllocateRequest{
-		ContainerRequests: []*v1beta1.ContainerAllocateRequest{{DevicesIds: ids}},
-	})
-	if err != nil || len(answer.GetContainerResponses()) != 1 {
-		return nil, err
-	}
-	return answer.GetContainerResponses()[0], nil
 }

@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 )
 
 // Registry returns the directory of the plugin watcher in a kubelet directory.
@@ -75,16 +76,12 @@ func (w *Watcher) Stop() {
 // Refuse makes the watcher refuse the next plugin.
 func (w *Watcher) Refuse(why string) { w.refuse <- why }
 
-// answerTime is the timeout of a socket, as in the kubelet (dialTimeoutDuration in
-// pkg/kubelet/pluginmanager/operationexecutor). The socket file exists before the plugin listens.
-const answerTime = 10 * time.Second
-
 // register registers the plugin of a socket like the kubelet: GetInfo, calls to the plugin,
 // NotifyRegistrationStatus. Each socket has a goroutine, so that a dead socket does not delay others.
 func (w *Watcher) register(socket string) {
-	ctx, cancel := context.WithTimeout(w.ctx, answerTime)
+	ctx, cancel := context.WithTimeout(w.ctx, kubelet.AnswerTime)
 	defer cancel()
-	conn, err := dial(socket)
+	conn, err := kubelet.Dial(socket)
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -120,7 +117,7 @@ func (w *Watcher) connect(ctx context.Context, socket string, info *registration
 	request := &v1beta1.RegisterRequest{
 		Version: info.GetSupportedVersions()[0], Endpoint: filepath.Base(socket), ResourceName: info.GetName(),
 	}
-	p, err := connect(ctx, socket, request)
+	p, err := kubelet.Connect(ctx, socket, request)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,9 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/pods/v1alpha1"
-)
 
-// Socket is the path in kubelet 1.37, below the kubelet's folder.
-const Socket = "pods-api/pods-api.sock"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
 
 type server struct {
 	v1alpha1.UnimplementedPodsServer
@@ -40,7 +39,7 @@ func (s server) ListPods(
 
 // Serve serves the current pods in a kubelet's folder, until stop is called.
 func Serve(kubeletDir string, pods func() []corev1.Pod) (stop func(), err error) {
-	socket := filepath.Join(kubeletDir, Socket)
+	socket := filepath.Join(kubeletDir, kubelet.PodsSocket)
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of the Pods API: %w", err)
 	}

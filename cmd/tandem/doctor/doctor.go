@@ -48,6 +48,7 @@ func onNode(findings []Finding, root string) []Finding {
 // facts are all facts of a node, each read once. A subject that was not read has no finding: in the mode of
 // DRA the kubelet's managers align no devices, and its device manager hands none out.
 type facts struct {
+	recorded   bool // no other subject than hardware and shapes was read
 	mode       mode.Mode
 	kubelet    kubeletFacts
 	hardware   hardware
@@ -67,6 +68,9 @@ type facts struct {
 }
 
 func readFacts(n Node) facts {
+	if n.Recorded {
+		return n.recordedFacts()
+	}
 	var a access
 	read, err := kubelet.ReadCheckpoint(n.KubeletDir)
 	f := facts{
@@ -110,5 +114,6 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.claims, unknownClaims),
 		finding.Judge(f.daemons, folders...),
 		finding.Judge(f.closed, noRight),
+		finding.Judge(f.recorded, unrecorded),
 	)
 }

@@ -64,7 +64,9 @@ func (n Node) readHardware(a *access) hardware {
 			h.ports = append(h.ports, switchPort{d, ports[address], text(n.Sys, address, "config") != ""})
 		}
 	}
-	h.missing = n.missingNodes(a, h.gpus)
+	if !n.Recorded {
+		h.missing = n.missingNodes(a, h.gpus)
+	}
 	return h
 }
 

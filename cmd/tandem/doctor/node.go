@@ -25,4 +25,6 @@ type Node struct {
 	NoGPUs  []string // notes of the DRA driver about GPUs that are not published
 	Refused Refused  // see AskRefused
 	Plugins Plugins  // see AskPlugins
+	// Recorded means a recording: Sys, Tree, GPUs, VFs and Links alone are known.
+	Recorded bool
 }

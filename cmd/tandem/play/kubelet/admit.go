@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Admit admits a pod. An error has the kubelet's reason, as in the status of a rejected pod; the pod has then
+// ended.
+func (k *Kubelet) Admit(ctx context.Context, p *Pod) error {
+	k.admitting.Lock()
+	defer k.admitting.Unlock()
+	a, err := k.begin(ctx, p)
+	if err != nil {
+		return err
+	}
+	if refusal := a.Admit(); refusal != nil {
+		k.mu.Lock()
+		k.end(p)
+		k.mu.Unlock()
+		return reason(a.Node, refusal)
+	}
+	return k.write()
+}
+
+// begin adds the pod and frees the devices of ended pods.
+func (k *Kubelet) begin(ctx context.Context, p *Pod) (*devicemanager.Admission, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.index(p.Name) >= 0 {
+		return nil, fmt.Errorf("admit pod %q: a pod of this name runs", p.Name)
+	}
+	x := &asker{ctx: ctx, kubelet: k, pod: p, plugins: map[string]*Plugin{}}
+	node, healthy := k.node()
+	var requests devicemanager.Requests
+	for _, r := range p.Requests {
+		i, known := node.Resource(r.Resource)
+		if !known {
+			return nil, fmt.Errorf("admit pod %q: no plugin has registered %s", p.Name, r.Resource)
+		}
+		requests = append(requests, devicemanager.Request{Resource: i, Count: r.Count})
+		x.plugins[r.Resource] = k.resources[r.Resource].plugin
+	}
+	k.uids, k.ended = k.uids+1, nil
+	p.uid, p.created = "uid-"+strconv.Itoa(k.uids), time.Now()
+	p.devices, p.responses = map[string][]string{}, map[string]*v1beta1.ContainerAllocateResponse{}
+	taken := node.NewSet()
+	for _, other := range k.pods {
+		for _, ids := range other.devices {
+			taken.Include(node.Select(ids))
+		}
+	}
+	k.pods, x.node = append(k.pods, p), node
+	return &devicemanager.Admission{
+		Node: node, Kubelet: devicemanager.Kubelet{Rule: k.rule}, Others: x,
+		Containers: []devicemanager.Container{{Requests: requests}},
+		Healthy:    node.Select(healthy), Taken: taken, Reusable: node.NewSet(),
+	}, nil
+}
+
+// node returns the devices of all plugins for the model, and the IDs of the healthy ones.
+func (k *Kubelet) node() (node *devicemanager.Node, healthy []string) {
+	var all []devicemanager.Announcement
+	for _, name := range slices.Sorted(maps.Keys(k.resources)) {
+		of := devicemanager.Announcement{Name: name}
+		for _, d := range k.resources[name].devices {
+			of.Devices = append(of.Devices, devicemanager.Device{
+				Device: placement.Device{ID: d.GetID()}, NUMA: numaNode(d),
+			})
+		}
+		all, healthy = append(all, of), append(healthy, k.healthy(name)...)
+	}
+	return devicemanager.New(all), healthy
+}
+
+func numaNode(d *v1beta1.Device) topology.NUMANode {
+	for _, n := range d.GetTopology().GetNodes() {
+		return topology.Node(int(n.GetID()))
+	}
+	return topology.NUMANode{}
+}
+
+// reason returns the error of a refused pod, with the word that the kubelet writes into the pod's status.
+func reason(node *devicemanager.Node, r *devicemanager.Refusal) error {
+	const unexpected = "UnexpectedAdmissionError"
+	switch {
+	case r.Err != nil:
+		return fmt.Errorf("%s: %w", unexpected, r.Err)
+	case r.Shortage != nil && !r.Shortage.Healthy:
+		return fmt.Errorf("%s: no healthy device of %s", unexpected, node.Resources[r.Shortage.Resource].Name)
+	case r.Shortage != nil:
+		return fmt.Errorf("%s: requested %d %s, available %d", unexpected, r.Shortage.Count,
+			node.Resources[r.Shortage.Resource].Name, r.Shortage.Free)
+	default:
+		return errors.New("TopologyAffinityError: Resources cannot be allocated with Topology locality")
+	}
+}
+
+// asker calls the plugins for a pod in admission, in the order of the kubelet: of one resource after the
+// other the preferred devices, then their allocation.
+type asker struct {
+	ctx     context.Context
+	kubelet *Kubelet
+	pod     *Pod
+	node    *devicemanager.Node
+	plugins map[string]*Plugin // of the pod's resources
+	failed  error              // of the first failed allocation
+}
+
+var _ devicemanager.Others = (*asker)(nil)
+
+// Hints implements devicemanager.Others: no other manager has hints.
+func (x *asker) Hints(int) []hints.List { return nil }
+
+// Prefer implements devicemanager.Others. Before the question the devices of earlier resources are allocated.
+// As in the kubelet, a failed call means no preference.
+func (x *asker) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
+	x.settle(q.Allocated)
+	plugin := x.plugins[x.node.Resources[q.Resource].Name]
+	if x.failed != nil || !plugin.Options.GetGetPreferredAllocationAvailable() {
+		return x.node.NewSet()
+	}
+	chosen, err := plugin.Prefer(x.ctx, x.ids(q.Available()), x.ids(q.Must), q.Size)
+	if err != nil {
+		return x.node.NewSet()
+	}
+	return x.node.Select(chosen)
+}
+
+// Pick implements devicemanager.Others: the lowest devices.
+func (x *asker) Pick(of devicemanager.Set, count int) devicemanager.Set {
+	return x.node.Select(x.ids(of)[:count])
+}
+
+// Allocate implements devicemanager.Others.
+func (x *asker) Allocate(_ int, _ hints.Hint, devices devicemanager.Set) error {
+	x.settle(devices)
+	return x.failed
+}
+
+// settle allocates the devices of each resource that has devices and no answer yet.
+func (x *asker) settle(devices devicemanager.Set) {
+	for _, r := range x.pod.Requests {
+		i, _ := x.node.Resource(r.Resource) // known since begin
+		ids := x.ids(devices.Intersection(x.node.Resources[i].All))
+		if len(ids) == 0 || x.failed != nil || x.pod.responses[r.Resource] != nil {
+			continue
+		}
+		response, err := x.plugins[r.Resource].Allocate(x.ctx, ids...)
+		if err != nil {
+			x.failed = fmt.Errorf("allocate %s: %w", r.Resource, err)
+			return
+		}
+		x.kubelet.mu.Lock()
+		x.pod.devices[r.Resource], x.pod.responses[r.Resource] = ids, response
+		x.kubelet.mu.Unlock()
+	}
+}
+
+// ids returns the IDs of devices, sorted.
+func (x *asker) ids(of devicemanager.Set) []string {
+	var ids []string
+	for _, d := range x.node.Devices(of) {
+		ids = append(ids, d.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package play
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+)
+
+// Layout is the directory of a playground.
+type Layout struct{ Dir string }
+
+// Folders and files of the directory.
+func (l Layout) sysfs() string      { return l.path("sys") }
+func (l Layout) dev() string        { return l.path("dev") }
+func (l Layout) kubeletDir() string { return l.path("kubelet") }
+func (l Layout) runDir() string     { return l.path("run") }
+func (l Layout) proc() string       { return l.path("proc") }
+func (l Layout) config() string     { return l.path("config.json") }
+
+func (l Layout) path(elements ...string) string {
+	return filepath.Join(append([]string{l.Dir}, elements...)...)
+}
+
+// VF is the resource name of the VFs, in a configuration of the playground's own.
+const VF = "tandem.dev/rdma_vf"
+
+// vfConfig selects the VFs of all NICs with RDMA, and NICs without VFs as VFs. As in the pool of the
+// manifests, VFs have no NUMA hints.
+const vfConfig = `{
+  "resourceList": [
+    {
+      "resourcePrefix": "tandem.dev",
+      "resourceName": "rdma_vf",
+      "excludeTopology": true,
+      "selectors": {"isRdma": true},
+      "tandem": {"pairs": true}
+    }
+  ]
+}
+`
+
+// kubeletConfig has the settings of deployments/kubelet/config.yaml that the playground's kubelet follows.
+const kubeletConfig = `apiVersion: ` + configuration.Version + `
+kind: ` + configuration.Kind + `
+topologyManagerPolicy: restricted
+topologyManagerScope: container
+`
+
+// LayOut writes a machine into the directory: its sysfs, files in place of device nodes, and the
+// configurations of tandem-rdma and of the kubelet. The directory must be absent or empty.
+func (l Layout) LayOut(sys fs.FS) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	if err := os.CopyFS(l.sysfs(), sys); err != nil {
+		return fmt.Errorf("lay out the machine: %w", err)
+	}
+	err := errors.Join(l.makeNodes(sys), os.Mkdir(l.proc(), 0o755),
+		os.MkdirAll(filepath.Join(l.kubeletDir(), "device-plugins"), 0o750),
+		os.WriteFile(filepath.Join(l.kubeletDir(), configuration.FileName), []byte(kubeletConfig), 0o644),
+		os.WriteFile(l.config(), []byte(vfConfig), 0o644))
+	if err != nil {
+		return fmt.Errorf("lay out the machine: %w", err)
+	}
+	return nil
+}
+
+// longestPath is the longest path of a socket: sun_path in unix(7) has 108 bytes, including the final zero.
+const longestPath = 107
+
+// check checks that the directory is empty, and that the paths of sockets in it are short enough.
+func (l Layout) check() error {
+	for _, socket := range []string{
+		filepath.Join(l.kubeletDir(), kubelet.LongestSocket), coordination.SocketPath(l.runDir()),
+	} {
+		if over := len(socket) - longestPath; over > 0 {
+			return fmt.Errorf("use folder %s: its path is %d bytes too long for the sockets in it; name a shorter "+
+				"one with --directory, or set TMPDIR", l.Dir, over)
+		}
+	}
+	entries, err := os.ReadDir(l.Dir)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("use folder: %w", err)
+	case len(entries) > 0:
+		return fmt.Errorf("use folder %s: it is not empty", l.Dir)
+	default:
+		return nil
+	}
+}
+
+// deviceNodes are the folders of device nodes in /dev by the class directories that name them.
+var deviceNodes = map[string]string{
+	"class/drm/card[0-9]*": "dri", "class/drm/renderD*": "dri",
+	"class/infiniband_verbs/*": "infiniband", "class/infiniband_mad/*": "infiniband",
+}
+
+// makeNodes makes an empty file for each device node: only the presence of a node matters.
+func (l Layout) makeNodes(sys fs.FS) error {
+	nodes := []string{"kfd", "infiniband/rdma_cm"}
+	for pattern, folder := range deviceNodes {
+		names, err := fs.Glob(sys, pattern)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			nodes = append(nodes, path.Join(folder, path.Base(name)))
+		}
+	}
+	return makeFiles(l.dev(), nodes)
+}
+
+// inDev returns the paths of device nodes below /dev.
+func inDev(nodes []string) (names []string) {
+	for _, node := range nodes {
+		names = append(names, strings.TrimPrefix(node, "/dev/"))
+	}
+	return names
+}
+
+// makeFiles makes empty files below a folder.
+func makeFiles(folder string, names []string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, name := range names {
+		file := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package play
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// errUsage means that the words of a command are wrong.
+var errUsage = errors.New("wrong words")
+
+// errQuit ends the prompt.
+var errQuit = errors.New("quit")
+
+// command is a command of the prompt.
+type command struct {
+	name, words, about string
+	run                func(p *Playground, ctx context.Context, words []string) (string, error)
+}
+
+// Tandem runs a command of tandem with its arguments.
+type Tandem func(ctx context.Context, args ...string) error
+
+// Prompt reads commands and shows their results.
+type Prompt struct {
+	In          io.Reader
+	Out, Errors io.Writer
+	Interactive bool   // a failed command does not end the prompt
+	Tandem      Tandem // for the commands that ask the node
+}
+
+// commands returns the commands, in the order of the help.
+func commands() []command {
+	return []command{
+		{"run", "POD [gpu=N] [vf=N] [required]", "admit a pod and verify its pairs; required: a pod without near " +
+			"pairs is rejected", (*Playground).run},
+		{"delete", "POD", "end a pod", (*Playground).delete},
+		{"list", "", "list the pods", (*Playground).list},
+		{"verify", "POD", "verify the pairs as tandem verify does in the pod; fails if a pair is not near",
+			(*Playground).verify},
+		{"env", "POD", "show the variables, device nodes and mounts of a pod", (*Playground).env},
+		{"restart", "gpu|rdma|kubelet", "restart tandem-gpu, tandem-rdma or the kubelet", (*Playground).restart},
+	}
+}
+
+// asked are the commands of tandem that ask the node, with their flags for the playground.
+var asked = []struct {
+	name, words, about string
+	flags              func(Flags) []string
+}{
+	{"status", "[FLAGS]", "tandem status", func(f Flags) []string {
+		return []string{f.Run, f.Kubelet, f.Sysfs}
+	}},
+	{"explain", "[POD] [FLAGS]", "tandem explain", func(f Flags) []string { return []string{f.Run} }},
+	{"topo", "[FLAGS]", "tandem topo", func(f Flags) []string { return []string{f.Sysfs} }},
+	{"doctor", "[FLAGS]", "tandem doctor", func(f Flags) []string {
+		return []string{f.Run, f.Kubelet, f.Sysfs, f.Dev, f.Proc, f.Config}
+	}},
+}
+
+// Run executes the commands of the input until its end, quit, or ctx is done. Unless the prompt is
+// interactive, it shows each command, and ends at the first one that fails. A command after "!" has to fail.
+func (r *Prompt) Run(ctx context.Context, p *Playground) error {
+	lines, failed := r.lines(ctx)
+	for number := 1; ; number++ {
+		if r.Interactive {
+			fmt.Fprint(r.Out, "> ")
+		}
+		var line string
+		var more bool
+		select {
+		case line, more = <-lines:
+		case <-ctx.Done():
+			return nil
+		}
+		if !more {
+			return failed()
+		}
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if !r.Interactive {
+			fmt.Fprintln(r.Out, "> "+line)
+		}
+		switch err := r.execute(ctx, p, line); {
+		case errors.Is(err, errQuit) || ctx.Err() != nil:
+			return nil
+		case err != nil && r.Interactive:
+			fmt.Fprintln(r.Errors, err)
+		case err != nil:
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+}
+
+// lines reads the input in the background, because a read cannot be ended. The error is that of the input,
+// once the lines are closed.
+func (r *Prompt) lines(ctx context.Context) (<-chan string, func() error) {
+	lines := make(chan string)
+	scanner := bufio.NewScanner(r.In)
+	go func() {
+		defer close(lines)
+		for scanner.Scan() {
+			select {
+			case lines <- scanner.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines, func() error {
+		if err := scanner.Err(); err != nil {
+			return fmt.Errorf("read commands: %w", err)
+		}
+		return nil
+	}
+}
+
+// execute executes a line.
+func (r *Prompt) execute(ctx context.Context, p *Playground, line string) error {
+	line, fails := strings.CutPrefix(line, "!")
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return errors.New(`want a command after "!"`)
+	}
+	text, err := r.command(ctx, p, words)
+	if _, writeErr := io.WriteString(r.Out, text); writeErr != nil {
+		return fmt.Errorf("show the result: %w", writeErr)
+	}
+	switch {
+	case !fails || errors.Is(err, errQuit):
+		return err
+	case err == nil:
+		return fmt.Errorf("%s: it succeeded", strings.TrimSpace(line))
+	default:
+		fmt.Fprintln(r.Out, err)
+		return nil
+	}
+}
+
+// command executes a command and returns its output, unless the command has shown it.
+func (r *Prompt) command(ctx context.Context, p *Playground, words []string) (string, error) {
+	name, rest := words[0], words[1:]
+	switch name {
+	case "quit", "exit":
+		return "", errQuit
+	case "help":
+		return help(), nil
+	}
+	for _, a := range asked {
+		if a.name == name {
+			return "", r.Tandem(ctx, slices.Concat([]string{name}, a.flags(p.Flags()), rest)...)
+		}
+	}
+	for _, c := range commands() {
+		if c.name != name {
+			continue
+		}
+		if err := p.ended(); err != nil && name != "restart" {
+			return "", err
+		}
+		text, err := c.run(p, ctx, rest)
+		if errors.Is(err, errUsage) {
+			err = fmt.Errorf("want %s", strings.TrimSpace(c.name+" "+c.words))
+		}
+		return text, err
+	}
+	return "", fmt.Errorf("unknown command %q; help lists the commands", name)
+}
+
+// help lists the commands.
+func help() string {
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "%s %s\t%s\n", c.name, c.words, c.about)
+	}
+	for _, a := range asked {
+		fmt.Fprintf(w, "%s %s\t%s\n", a.name, a.words, a.about)
+	}
+	fmt.Fprintln(w, "quit\tend the playground, like the end of the input or Ctrl-C")
+	_ = w.Flush() // to memory
+	return text.String()
+}
