@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The image that "make image" packs, for machines with a container engine: docker build -t tandem . (or podman, or buildah).
 # Its files and settings are listed in deployments/release/image. TestDockerfile there compares the two images.
 

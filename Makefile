@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Make is the one door: people and CI use the same targets. Everything it builds lands in bin, or in Go's own caches.
 
 .DEFAULT_GOAL := help

@@ -4,6 +4,7 @@ package version
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -63,14 +64,19 @@ func TestOneVersion(t *testing.T) {
 	if !regexp.MustCompile(`^0\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-dev)?$`).MatchString(want) {
 		t.Fatalf("VERSION says %q, want 0.x.y or 0.x.y-dev", want)
 	}
-	for name, pattern := range map[string]string{
-		"Dockerfile":                               `image\.version="([^"\n]*)"`,
-		"deployments/helm/tandem/Chart.yaml":       `(?m)^(?:version|appVersion): "?([^"\n]+)"?$`,
+	files := map[string]string{
+		"Dockerfile": `image\.version="([^"\n]*)"`,
+		"deployments/helm/tandem/Chart.yaml": `(?m)^(?:version|appVersion| +image): ` +
+			`(?:ghcr\.io/[\w/-]+:)?"?([^"\n]+)"?$`,
 		"deployments/base/kustomization.yaml":      `(?m)^ +newTag: "?([^"\n]+)"?$`,
 		"deployments/dra/kustomization.yaml":       `(?m)^ +newTag: "?([^"\n]+)"?$`,
 		"deployments/kubelet/kustomization.yaml":   `(?m)^ +newTag: "?([^"\n]+)"?$`,
 		"deployments/scheduler/kustomization.yaml": `(?m)^ +newTag: "?([^"\n]+)"?$`,
-	} {
+	}
+	for _, name := range manifests(t) {
+		files[name] = `(?m)^ +image: ghcr\.io/tandem-k8s/tandem(?:-scheduler)?:(\S+)`
+	}
+	for name, pattern := range files {
 		content, err := os.ReadFile("../" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -96,4 +102,19 @@ func TestOneVersion(t *testing.T) {
 	if !strings.Contains(string(changes), "\n"+entry) {
 		t.Errorf("CHANGELOG.md has no entry %q", entry)
 	}
+}
+
+// manifests returns the manifests with the released image: those of daemons and of examples.
+func manifests(t *testing.T) (names []string) {
+	t.Helper()
+	for _, pattern := range []string{"*/daemonset*.yaml", "*/deployment.yaml", "examples/*.yaml"} {
+		found, err := filepath.Glob("../deployments/" + pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("manifests %s: %v", pattern, err)
+		}
+		for _, name := range found {
+			names = append(names, strings.TrimPrefix(name, "../"))
+		}
+	}
+	return names
 }

@@ -74,7 +74,7 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
   tandem doctor --fix-kubelet --apply
   tandem doctor --rollback-kubelet
   tandem doctor --machine my-machine.txt
-  kubectl debug node/NODE -it --profile=sysadmin --image=tandem -- \
+  kubectl debug node/NODE -it --profile=sysadmin --image=ghcr.io/tandem-k8s/tandem:VERSION -- \
     tandem doctor --dev-root=/host/dev --kubelet-dir=/host/var/lib/kubelet --run-dir=/host/run/tandem`,
 		Args:        noArguments,
 		Annotations: map[string]string{moreExitCodes: doctorExitCodes},

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs in the pods of the DaemonSets on their node. "node.sh fix FILE" gives the kubelet the settings that it lacks, with the flags in FLAGS,
 # "node.sh back FILE" takes them away. Both restart the kubelet if that is needed, and make FILE when the kubelet is well. A kubelet that
 # does not become well after a fix gets the file from before the fix again, or none; then the pod stays unready and its log says so. The

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Changes the kubelets of nodes, one after the other, each while it is drained:
 #
 #   kubectl apply -k deployments/kubelet

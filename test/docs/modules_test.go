@@ -14,21 +14,7 @@ import (
 
 // The Makefile, which has the modules linted and tidied, and CONTRIBUTING list every module and no other.
 func TestEveryModuleIsListed(t *testing.T) {
-	var modules []string
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (name == "bin" || strings.HasPrefix(entry.Name(), ".") && name != "."):
-			return fs.SkipDir
-		case entry.Name() == "go.mod":
-			modules = append(modules, path.Dir(name))
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := modules(t)
 	makefile, err := os.ReadFile(path.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
@@ -43,13 +29,33 @@ func TestEveryModuleIsListed(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(section, -1) {
 		explained = append(explained, row[1])
 	}
-	slices.Sort(modules)
 	for where, list := range map[string][]string{"Makefile": listed, "CONTRIBUTING.md": explained} {
 		slices.Sort(list)
-		if !slices.Equal(list, modules) {
-			t.Errorf("modules of %s:\n%s\nwant\n%s", where, list, modules)
+		if !slices.Equal(list, all) {
+			t.Errorf("modules of %s:\n%s\nwant\n%s", where, list, all)
 		}
 	}
+}
+
+// modules returns the folders of all modules, sorted.
+func modules(t *testing.T) (all []string) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "bin" || strings.HasPrefix(entry.Name(), ".") && name != "."):
+			return fs.SkipDir
+		case entry.Name() == "go.mod":
+			all = append(all, path.Dir(name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // The tests of other modules read files outside their module, which the go command's cache of test results

@@ -88,6 +88,7 @@ func TestKeys(t *testing.T) {
 var foreign = []string{
 	"config-dir",                                       // the kubelet's
 	"scheduler-config-file", "allowed-scheduler-names", // cluster-autoscaler's
+	"kubelet-extra-args", "system-config-from-file", // of OKE's start script and gcloud
 	"set", "reset-then-reuse-values", "reuse-values", // Helm's
 }
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # progress.sh NOTE COMMAND...: runs the command and, while it runs, prints every 20 seconds how long it has taken and
 # the note, so that a long silence is not taken for a hang. Exits as the command does.
 note=$1

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # tmpdir.sh: prints the folder in memory for the files of tests and of the go command that runs them. It prints nothing where the user has
 # set TMPDIR, where less than 6 GB of memory or of the folder are free (as in most containers), and where the folder starts no programs or,
 # for root, opens no device nodes.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Many manifests of the stock plugins name no program. What starts with a dash is for tandem-rdma: the SR-IOV network operator and the
 # stock DaemonSet give arguments only, those of the stock image's script of this name. Anything else is a command.
 set -eu

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of the AMD Device Metrics Exporter's gRPC service that tells the health of NICs: names and field numbers are the exporter's
 // (ROCm/device-metrics-exporter, pkg/amdnic/proto/nicmetricssvc.proto). What is not needed is left out.
 

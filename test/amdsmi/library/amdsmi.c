@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /*
  * A stand-in for libamd_smi that says what a text file says: the file beside the library whose name is the library's and ".txt".
  * It has the functions that Tandem calls, with the types of amd_smi/amdsmi.h (ROCm/amdsmi). Lines of the file:

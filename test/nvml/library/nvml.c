@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A stand-in for NVIDIA's libnvidia-ml.so.1 that reads the machine from a text file: what the device plugin, go-nvlib and
 // nvcdi call, with the prototypes and structures of NVIDIA's own header (nvml.h of go-nvml) and no more.
 //

@@ -326,14 +326,7 @@ func TestNotes(t *testing.T) {
 // checkNamed makes sure that the pages and the DaemonSets that notes name are there.
 func checkNamed(t *testing.T, values, notes string) {
 	t.Helper()
-	const pages = "https://github.com/tandem-k8s/tandem/blob/main/"
-	for _, page := range regexp.MustCompile(pages+`([\w/.-]+)(?:#([\w-]+))?`).FindAllStringSubmatch(notes, -1) {
-		content, err := os.ReadFile(filepath.Join("../../..", page[1]))
-		heading := regexp.MustCompile(`(?mi)^#+ ` + strings.ReplaceAll(page[2], "-", "[ -]") + `$`)
-		if err != nil || page[2] != "" && !heading.Match(content) {
-			t.Errorf("%s: the notes name %s: %v", values, page[0], err)
-		}
-	}
+	checkPages(t, values, notes)
 	rendered, err := render(t, values)
 	if err != nil {
 		t.Fatal(err)
@@ -342,6 +335,19 @@ func checkNamed(t *testing.T, values, notes string) {
 	for _, set := range regexp.MustCompile(`daemonset/([\w-]+)`).FindAllStringSubmatch(notes, -1) {
 		if !slices.ContainsFunc(objects, func(o object) bool { return o.name() == "DaemonSet/"+set[1] }) {
 			t.Errorf("%s: the notes name a DaemonSet %s", values, set[1])
+		}
+	}
+}
+
+// checkPages makes sure that the pages and headings of the repository that a text names are there.
+func checkPages(t *testing.T, where, text string) {
+	t.Helper()
+	const pages = "https://github.com/tandem-k8s/tandem/blob/main/"
+	for _, page := range regexp.MustCompile(pages+`([\w/.-]+)(?:#([\w-]+))?`).FindAllStringSubmatch(text, -1) {
+		content, err := os.ReadFile(filepath.Join("../../..", page[1]))
+		heading := regexp.MustCompile(`(?mi)^#+ ` + strings.ReplaceAll(page[2], "-", "[ -]") + `$`)
+		if err != nil || page[2] != "" && !heading.Match(content) {
+			t.Errorf("%s: %s is not there: %v", where, page[0], err)
 		}
 	}
 }

@@ -134,6 +134,11 @@ func TestAlerts(t *testing.T) {
 			if !slices.Contains([]string{"info", "warning", "critical"}, rule.Labels["severity"]) {
 				t.Errorf("%s: severity %q", rule.Alert, rule.Labels["severity"])
 			}
+			checkPages(t, rule.Alert, rule.Annotations["runbook_url"])
+			if want := "docs/troubleshoot.md#" + strings.ToLower(rule.Alert); !strings.HasSuffix(
+				rule.Annotations["runbook_url"], want) {
+				t.Errorf("%s: runbook_url %q, want one to %s", rule.Alert, rule.Annotations["runbook_url"], want)
+			}
 			for _, key := range []string{"summary", "description", "runbook"} {
 				text := rule.Annotations[key]
 				if text == "" || strings.Contains(text, "\n") || len(text) > 300 {

@@ -3,6 +3,7 @@
 package chart_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-const beside = "{publish: [tandem], scheduler: {enabled: true, image: {repository: tandem-scheduler}}}"
+const beside = "{publish: [tandem], scheduler: {enabled: true}}"
 
 // TestSchedulerOfKustomize: what the chart adds with the scheduler is what kustomize builds of
 // deployments/scheduler.
@@ -69,6 +70,42 @@ func TestSchedulerElsewhere(t *testing.T) {
 	} {
 		if !strings.Contains(rendered, want) {
 			t.Errorf("no %q in\n%s", want, rendered)
+		}
+	}
+}
+
+// TestSchedulerBudget: one replica at a time may be evicted, unless values say otherwise, and the budget
+// selects the pods of its release.
+func TestSchedulerBudget(t *testing.T) {
+	for values, want := range map[string]string{
+		"": "1", "podDisruptionBudget: {maxUnavailable: 50%}": "50%",
+		"podDisruptionBudget: {enabled: false}": "none",
+	} {
+		all, scheduler := given(t, "publish: [tandem]"), given(t, values)
+		scheduler["enabled"], all["scheduler"] = true, scheduler
+		rendered, err := render(t, text(all))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := "none"
+		for _, o := range parse(t, rendered) {
+			if o.at("kind") != "PodDisruptionBudget" {
+				continue
+			}
+			got = fmt.Sprint(o.at("spec", "maxUnavailable"))
+			if o.at("spec", "selector", "matchLabels", "app.kubernetes.io/instance") != "tandem" {
+				t.Errorf("%s: the budget is not for one release: %s", values, text(o))
+			}
+		}
+		if got != want {
+			t.Errorf("%s: maxUnavailable is %s, want %s", values, got, want)
+		}
+	}
+	for _, wrong := range []string{"0", "0%", "all"} {
+		values := "{publish: [tandem], scheduler: {enabled: true, podDisruptionBudget: {maxUnavailable: " +
+			wrong + "}}}"
+		if _, err := render(t, values); err == nil {
+			t.Errorf("maxUnavailable: %s is accepted", wrong)
 		}
 	}
 }

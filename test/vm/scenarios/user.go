@@ -41,6 +41,7 @@ func (t *tester) layOutUser() error {
 	own := strings.NewReplacer(
 		"newName: ghcr.io/tandem-k8s/tandem\n", "newName: "+name+"\n",
 		"newTag: "+version.Of(nil)+"\n", "newTag: "+tag+"\n",
+		"image: ghcr.io/tandem-k8s/tandem:"+version.Of(nil)+" ", "image: "+build.Image+" ",
 	)
 	return errors.Join(
 		copyTree("deployments", t.Path(userFolder, "deployments"), own),

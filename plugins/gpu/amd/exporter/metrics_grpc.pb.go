@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of the AMD Device Metrics Exporter's gRPC service that tells health: names and field numbers are the exporter's
 // (ROCm/device-metrics-exporter, the same as in ROCm/k8s-device-plugin, internal/pkg/exporter/metricssvc). What is not needed is left out.
 
