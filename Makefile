@@ -376,7 +376,7 @@ THERE     = $(filter-out $(HERE),amd64 arm64)
 SHELLS    = $(BUSYBOX) $(BUSYBOX_$(THERE))
 
 .PHONY: release
-release: release-needs build ## Build a release in bin/release: images, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler)
+release: release-needs build ## Build a release in bin/release: images, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler); SOURCES names the sources of busybox and glibc
 	$(MAKE) build-$(THERE)
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	cd deployments/release && go run -buildvcs=false ./image --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
@@ -388,6 +388,7 @@ release: release-needs build ## Build a release in bin/release: images, chart, r
 	cd test/others && $(PROGRESS) "pack the chart; Helm takes minutes to compile the first time" \
 		go run -buildvcs=false ./chart/pack --program $(BIN)/tandem --out $(RELEASE)
 	cd test/others && go run -buildvcs=false ./chart/release --chart $(RELEASE)/tandem-*.tgz --set image.repository=$(REGISTRY)/tandem >$(RELEASE)/release.yaml
+	$(if $(SOURCES),cp $(SOURCES) $(RELEASE)/)
 	cd deployments/release && go run -buildvcs=false . --bin $(BIN),$(BIN)/$(THERE) --image $(RELEASE)/image.tar --out $(RELEASE)
 
 # Everybody gets the same from a release, or nobody does: nothing is left out here because a program is missing.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // file is one file of the image: a copy of a local file, a text, or a symbolic link.
@@ -31,7 +32,9 @@ func contents(bin, busybox string) (layers [][]file, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return [][]file{base, programFiles(bin)}, nil
+	programs := programFiles(bin)
+	licences, err := programLicences(paths(programs)...)
+	return [][]file{base, append(programs, licences...)}, err
 }
 
 // baseFiles returns a shell and, if a program is dynamically linked, glibc.
@@ -53,13 +56,15 @@ func baseFiles(bin, busybox string) ([]file, error) {
 	}
 	// passwd names root as the owner of files.
 	files = append(files, file{name: "etc/passwd", text: "root:x:0:0:root:/root:/bin/sh\n"})
-	for _, program := range programFiles(bin) {
-		if program.from == "" {
-			continue
-		}
-		libraries, err := glibc(program.from)
+	licences, err := baseLicences()
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, licences...)
+	for _, program := range paths(programFiles(bin)) {
+		libraries, err := glibc(program)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w; run make build", program.from, err)
+			return nil, fmt.Errorf("read %s: %w; run make build", program, err)
 		}
 		if len(libraries) > 0 {
 			return append(files, libraries...), nil
@@ -93,6 +98,16 @@ func programFiles(bin string) []file {
 	}
 }
 
+// paths returns the paths of the local files.
+func paths(files []file) (list []string) {
+	for _, f := range files {
+		if f.from != "" {
+			list = append(list, f.from)
+		}
+	}
+	return list
+}
+
 // content returns the content of the file.
 func (f file) content() ([]byte, error) {
 	if f.from == "" {
@@ -101,9 +116,9 @@ func (f file) content() ([]byte, error) {
 	return os.ReadFile(f.from)
 }
 
-// mode returns the permissions of the file. All files except passwd are programs and libraries.
+// mode returns the permissions of the file. All files except passwd and licences are programs and libraries.
 func (f file) mode() os.FileMode {
-	if f.name == "etc/passwd" {
+	if f.name == "etc/passwd" || strings.HasPrefix(f.name, licenceFolder) {
 		return 0o644
 	}
 	return 0o755

@@ -238,13 +238,17 @@ func TestGlibc(t *testing.T) {
 	if err := os.CopyFS(bin, os.DirFS(programs(t))); err != nil {
 		t.Fatal(err)
 	}
-	source := filepath.Join(t.TempDir(), "gpu.c")
-	if err := os.WriteFile(source, []byte("#include <stdio.h>\nint main() { puts(\"linked\"); return 0; }\n"),
-		0o600); err != nil {
-		t.Fatal(err)
+	source := t.TempDir()
+	for name, content := range map[string]string{
+		"go.mod": "module linked\n",
+		"main.go": "package main\n\n// #include <stdio.h>\n" +
+			"// static void say() { puts(\"linked\"); fflush(stdout); }\nimport \"C\"\n\nfunc main() { C.say() }\n",
+	} {
+		ready(t, os.WriteFile(filepath.Join(source, name), []byte(content), 0o600))
 	}
-	if out, err := exec.Command("gcc", "-o", filepath.Join(bin, "tandem-gpu"),
-		source).CombinedOutput(); err != nil {
+	compile := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, "tandem-gpu"), ".")
+	compile.Dir, compile.Env = source, append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off")
+	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("compile: %v\n%s", err, out)
 	}
 	if got := in(rootOf(t, bin), "", "nvidia-device-plugin"); got != "linked\n" {

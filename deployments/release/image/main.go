@@ -110,12 +110,16 @@ func packScheduler(programs []string, tag, tarball string, stdout io.Writer) err
 }
 
 func schedulerImage(program string, labels map[string]string) (v1.Image, error) {
+	licences, err := programLicences(program)
+	if err != nil {
+		return nil, err
+	}
 	return newImage(program, v1.Config{
 		Env: []string{"PATH=/usr/bin"}, Entrypoint: []string{"tandem-scheduler"}, User: "65532", Labels: labels,
-	}, []file{
+	}, append([]file{
 		{name: "etc/passwd", text: "nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"},
 		{name: "usr/bin/tandem-scheduler", from: program},
-	})
+	}, licences...))
 }
 
 func schedulerLabels(programs []string) (map[string]string, error) {
