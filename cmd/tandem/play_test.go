@@ -39,7 +39,7 @@ func shortDir(t *testing.T) string {
 }
 
 // varying matches what differs from run to run.
-var varying = regexp.MustCompile(`PID \d+|answered after [^,\n]*|\d{4}-\d\d-\d\dT[0-9:.]+Z|` +
+var varying = regexp.MustCompile(`PID \d+, (?:serves|joined)|answered after [^,\n]*|\d{4}-\d\d-\d\dT[0-9:.]+Z|` +
 	`/tmp/p\d+/[^ ]*?-play-\d+|pairs/[A-Z2-7]+`)
 
 // unsure matches what status tells for a while after a kubelet's restart.
