@@ -86,7 +86,8 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 	cmd.Flags().StringVar(&q.Config, "config", "",
 		"config.json of the SR-IOV network device plugin, to select VFs")
 	cmd.Flags().BoolVar(&stock, "stock", false, "choose like the stock plugins")
-	cmd.Flags().IntVar(&width, "width", picture.Wide, "width of the picture of -o svg in pixels, if the switches fit")
+	cmd.Flags().IntVar(&width, "width", picture.Wide,
+		"width of the picture of -o svg in pixels, if the switches fit")
 	format.register(cmd)
 	return cmd
 }

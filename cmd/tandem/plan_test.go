@@ -216,12 +216,14 @@ func TestStockPlan(t *testing.T) {
 // TestPlanWidth: a picture that is less wide has its switches in more rows.
 func TestPlanWidth(t *testing.T) {
 	t.Parallel()
-	args := []string{"plan", "--gpus", "1", "--vfs", "1", "--machine", withVFs(t, "oci-mi300x-derived", 1), "-o", "svg"}
+	file := withVFs(t, "oci-mi300x-derived", 1)
+	args := []string{"plan", "--gpus", "1", "--vfs", "1", "--machine", file, "-o", "svg"}
 	drawn := succeed(t, append(args, "--width", "640")...)
 	if !strings.Contains(drawn, ` width="640" `) {
 		t.Errorf("the picture starts with %.120s", drawn)
 	}
-	if code, _, stderr := run(append(args, "--width", "20")...); code != exitUsage || !strings.Contains(stderr, "--width") {
+	code, _, stderr := run(append(args, "--width", "20")...)
+	if code != exitUsage || !strings.Contains(stderr, "--width") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

@@ -125,8 +125,8 @@ const (
 )
 
 const noVF = "the container has no VF: no environment variable PCIDEVICE_* names one; request a resource of VFs " +
-	"under limits, such as tandem.dev/rdma_vf: 1 (tandem status on the node lists the names); a shell may drop " +
-	"names with a hyphen: run tandem verify without one"
+	"under limits, such as tandem.dev/rdma_vf: 1 (tandem status on the node lists the names); a shell may " +
+	"drop names with a hyphen: run tandem verify without one"
 
 func TestVerify(t *testing.T) {
 	oci := func(t *testing.T) *pod { return newPod(t, "oci-mi300x-derived", 1) }

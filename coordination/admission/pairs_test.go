@@ -123,7 +123,8 @@ func (f *pairsFiles) check(a *admission, devices kubelet.Devices) {
 // movePairs moves the folder of pairs files into a directory of the test, and returns the folder.
 func (a *admission) movePairs() string {
 	dir := filepath.Join(a.t.TempDir(), "pairs")
-	a.coordinator.pairs = pairs.NewFolder(a.coordinator.Disk, dir, slog.New(slog.NewTextHandler(a.t.Output(), nil)))
+	log := slog.New(slog.NewTextHandler(a.t.Output(), nil))
+	a.coordinator.pairs = pairs.NewFolder(a.coordinator.Disk, dir, log)
 	return dir
 }
 

@@ -47,8 +47,8 @@ func (v *Check) Run(ctx context.Context) (*Verification, error) {
 	}
 	r.count("GPU", len(r.GPUs), v.GPUs, "no device node of one is in "+v.DevRoot)
 	r.count("VF", len(r.VFs), v.VFs, "no environment variable PCIDEVICE_* names one; "+
-		"request a resource of VFs under limits, such as tandem.dev/rdma_vf: 1 (tandem status on the node lists the "+
-		"names); a shell may drop names with a hyphen: run tandem verify without one")
+		"request a resource of VFs under limits, such as tandem.dev/rdma_vf: 1 (tandem status on the node "+
+		"lists the names); a shell may drop names with a hyphen: run tandem verify without one")
 	told, readErr := pairs.Read(v.PairsFile)
 	tree = r.trust(tree, told)
 	if err := r.pair(tree, v.Within); err != nil {

@@ -25,7 +25,7 @@ import (
 
 var (
 	chaosAdmissions = flag.Int("chaos", 300, "admissions of the fault campaign")
-	onlyFault       = flag.String("fault", "", "the only faults of the campaign, by name, separated by semicolons")
+	onlyFault       = flag.String("fault", "", "the only faults of the campaign, by name, with semicolons")
 )
 
 // The fault campaign: pods of all kinds come and go while daemons, kubelet and run folder suffer every fault

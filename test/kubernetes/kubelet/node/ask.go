@@ -31,8 +31,8 @@ func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) e
 	return n.WaitBetween(ctx, resource, want, want)
 }
 
-// WaitBetween waits until a resource has at least and at most these numbers of healthy devices. It polls every
-// few milliseconds, because the kubelet sends no notification.
+// WaitBetween waits until a resource has at least and at most these numbers of healthy devices. It polls
+// every few milliseconds, because the kubelet sends no notification.
 func (n *Node) WaitBetween(ctx context.Context, resource string, least, most int) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
