@@ -50,14 +50,10 @@ func newMisalignment(
 	b *books, pairs []placement.Pair, apart placement.Pair, devices string, c *asking.Container,
 	alignment intent.Alignment,
 ) refusal {
-	free, all, owners := vfsNear(b, apart.GPU.Address, c)
+	near, owners := describeNear(b, apart.GPU.Address, c)
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: "+
-		"GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
-		devices, placement.Together(pairs), len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level,
-		b.tree.Switch(apart.GPU.Address), free, all)
-	if len(owners) > 0 {
-		sentence += ", the rest is held"
-	}
+		"GPU %s and VF %s are %s apart; %s", devices, placement.Together(pairs), len(pairs), apart.GPU.Address,
+		apart.VF.Address, apart.Distance.Level, near)
 	return refusal{said: sentence + " (" + requirement(alignment) + ")", owners: owners}
 }
 
@@ -68,6 +64,20 @@ func requirement(alignment intent.Alignment) string {
 		return fmt.Sprintf("the plugins' flag --alignment=%s asks that of every pod", intent.Required)
 	}
 	return intent.Relaxation
+}
+
+// describeNear describes the VFs on the switch of a GPU, and returns the holders besides a container.
+func describeNear(b *books, gpu topology.Address, own *asking.Container) (near string, owners []string) {
+	free, all, owners := vfsNear(b, gpu, own)
+	name := b.tree.Switch(gpu)
+	if !topology.IsSwitch(name) {
+		return fmt.Sprintf("the GPU is on no switch (%s)", name), owners
+	}
+	near = fmt.Sprintf("below switch %s %d of %d VFs are free", name, free, all)
+	if len(owners) > 0 {
+		near += ", the rest is held"
+	}
+	return near, owners
 }
 
 // vfsNear counts the VFs on the switch of a GPU, and returns the holders besides a container.

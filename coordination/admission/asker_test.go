@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // told is an admission of which a source of intent tells, on two NUMA nodes of four switches with a GPU and
@@ -110,6 +111,17 @@ func TestASchedulersChoiceIsHonoured(t *testing.T) {
 		"0000:8b:00.0 is not among what the kubelet offers", "GPU-unknown is no device")
 	if !slices.Contains(gpu, "0000:5d:00.0") {
 		t.Errorf("got %v", gpu)
+	}
+}
+
+// TestRefusalOnAFlatMachine: a machine without switches has none whose VFs could be counted.
+func TestRefusalOnAFlatMachine(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "nv-h200-vm-flat", 0, true, 1)
+	gpu := topology.Address{Bus: 5}
+	near, owners := describeNear(a.coordinator.current().books(), gpu, nil)
+	if near != "the GPU is on no switch (pci0000:00)" || len(owners) > 0 {
+		t.Errorf("%q, held by %v", near, owners)
 	}
 }
 
