@@ -13,12 +13,12 @@ import (
 
 // Unsound is a device of a container that has become unhealthy or degraded: the container keeps the device.
 type Unsound struct {
-	kubelet.Container
-	UID      string // of the pod
-	Resource string
-	Device   string
-	Health   string // device.Failed or device.Degraded
-	Reason   string
+	kubelet.Container        // of a claim the name is "claim NAME": a claim does not identify the container
+	UID               string // of the pod
+	Resource          string
+	Device            string
+	Health            string // device.Failed or device.Degraded
+	Reason            string
 }
 
 // unsoundPause is the time between two looks for unsound devices of containers.
@@ -26,16 +26,23 @@ const unsoundPause = 10 * time.Second
 
 // tellUnsound forwards the unsound devices of containers periodically, while this plugin serves.
 func (e *election) tellUnsound(ctx context.Context) {
+	Periodically(ctx, func() {
+		if own := e.serving.Load(); own != nil {
+			if list, known := e.unsound(ctx, own.coordinator.Resources()); known {
+				e.config.Unsound(list)
+			}
+		}
+	})
+}
+
+// Periodically looks for unsound devices every 10 seconds until ctx is done.
+func Periodically(ctx context.Context, look func()) {
 	ticker := time.NewTicker(unsoundPause)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			if own := e.serving.Load(); own != nil {
-				if list, known := e.unsound(ctx, own.coordinator.Resources()); known {
-					e.config.Unsound(list)
-				}
-			}
+			look()
 		case <-ctx.Done():
 			return
 		}
@@ -45,8 +52,7 @@ func (e *election) tellUnsound(ctx context.Context) {
 // unsound returns the devices with a reason, and whose pod a source of requests knows; false if no source
 // answers: the devices are then unknown, which is not the same as none.
 func (e *election) unsound(ctx context.Context, resources []*api.Resource) (known []Unsound, ok bool) {
-	list := unsoundOf(resources)
-	if len(list) == 0 {
+	if len(unsoundOf(resources)) == 0 {
 		return nil, true
 	}
 	answer, ok := e.sources.Pods(ctx)
@@ -57,12 +63,17 @@ func (e *election) unsound(ctx context.Context, resources []*api.Resource) (know
 	for _, pod := range answer.Pods {
 		uids[pod.Pod] = pod.UID
 	}
-	for _, u := range list {
+	return UnsoundOf(resources, uids), true
+}
+
+// UnsoundOf returns the unsound devices whose owner is a pod with a known UID.
+func UnsoundOf(resources []*api.Resource, uids map[kubelet.Pod]string) (known []Unsound) {
+	for _, u := range unsoundOf(resources) {
 		if u.UID = uids[u.Pod]; u.UID != "" {
 			known = append(known, u)
 		}
 	}
-	return known, true
+	return known
 }
 
 // unsoundOf returns the unsound devices with a known owner.

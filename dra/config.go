@@ -53,7 +53,10 @@ type Config struct {
 	Drain bool
 
 	Observer DriverObserver // may be nil
-	Log      *slog.Logger
+	// Unsound receives the unsound devices of claims every 10 s, all of them each time. It must return
+	// immediately. May be nil.
+	Unsound func([]coordination.Unsound)
+	Log     *slog.Logger
 }
 
 // DriverObserver receives events of a Driver. Its methods must return immediately and be safe for concurrent

@@ -162,6 +162,9 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found s
 		background(func(ctx context.Context) {
 			coordination.Tell(ctx, d.config.RunDir, d.config.Socket, d.teller, d.config.Log)
 		})
+		if d.config.Unsound != nil {
+			background(func(ctx context.Context) { d.teller.tellUnsound(ctx, d.config.Unsound) })
+		}
 	}
 	return g.Wait()
 }

@@ -76,7 +76,9 @@ func (s *shown) Discover() (gpu.Inventory, error) {
 	defer s.mu.Unlock()
 	for name, devices := range found.Resources {
 		for i := range devices {
-			devices[i].Healthy = !s.ill[devices[i].ID]
+			if s.ill[devices[i].ID] {
+				devices[i].Fail("Xid 79")
+			}
 		}
 		found.Resources[name] = slices.DeleteFunc(devices, func(d gpu.Device) bool { return d.ID == s.hidden })
 	}

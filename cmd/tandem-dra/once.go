@@ -107,6 +107,7 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	if m := o.Monitor(); m != nil {
 		config.Observer = m
 	}
+	config.Unsound = o.Unsound()
 	return config, nil
 }
 

@@ -37,6 +37,8 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 	f.registerPolicy(set)
 	f.registerNodeName(set)
 	f.registerWatch(set)
+	set.BoolVar(&f.Events, "events", false,
+		"write Events on pods with degraded or failed devices; requires permission to create events")
 	set.TextVar(&f.probe, "probe", monitor.NoProbe,
 		"query /healthz or /readyz of the running daemon at --health-probe-bind-address and exit: 0 on success, "+
 			"otherwise 1 with the reason; values: healthz, readyz")
@@ -50,8 +52,8 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 			"podresources, or none; without a source, Tandem infers the container from call order and timing")
 	f.registerPolicy(set)
 	set.BoolVar(&f.Events, "events", false,
-		"write Events on rejected pods, and on pods with a pair that spans two switches; requires permission to "+
-			"create events; always enabled with --intent=api-server")
+		"write Events on rejected pods, on pods with a pair that spans two switches, and on pods with degraded or "+
+			"failed devices; requires permission to create events; always enabled with --intent=api-server")
 	set.TextVar(&f.Policy.Choose, "device-annotations", intent.Namespaces{},
 		"namespaces whose pods may select devices with annotations ("+intent.DevicesKey+
 			", and the annotations of HAMi, Volcano and Koordinator): all, none, or a comma-separated list")

@@ -57,6 +57,14 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	return coordination.New(config)
 }
 
+// Unsound returns the receiver of unsound devices, nil without events.
+func (f Flags) Unsound() func([]coordination.Unsound) {
+	if f.sender == nil {
+		return nil
+	}
+	return f.sender.Unsound
+}
+
 // Monitor returns the daemon's monitor.
 func (f Flags) Monitor() *monitor.Monitor { return f.monitor }
 

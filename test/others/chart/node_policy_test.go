@@ -150,6 +150,7 @@ func TestLeastRights(t *testing.T) {
 		"resource.k8s.io/resourceclaims/driver": "associated-node:patch",
 		"/nodes":                                "get",
 		"/pods":                                 "get",
+		"/events":                               "create",
 	}
 	for where, objects := range draManifests(t) {
 		got := map[string]string{}
