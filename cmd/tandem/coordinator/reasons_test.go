@@ -75,6 +75,17 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// Free VFs below the host bridge of a GPU are not near: to create the pod again would not help.
+func TestNextWithoutASwitch(t *testing.T) {
+	t.Parallel()
+	flat := apart{gpu: Device{ID: "0000:05:00.0", Switch: "pci0000:00"}, free: make([]Device, 7), all: 8}
+	const want = "GPU 0000:05:00.0 is on no switch (pci0000:00), so that no VF is near; a topology file has the " +
+		"switches of a guest"
+	if got := next("team/train/c", []apart{flat}); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A container that was refused holds nothing: its last choice says which GPUs it would have had.
 func TestReasonsOfARefusal(t *testing.T) {
 	t.Parallel()

@@ -103,10 +103,19 @@ func (p *Playground) Note() string {
 		"process offers the GPUs that sysfs names, with made-up UUIDs, without partitions and health"
 }
 
+// tandem returns the path of this program, to be called from elsewhere.
+func (p *Playground) tandem() string {
+	program, err := os.Executable()
+	if err != nil {
+		return "tandem"
+	}
+	return program
+}
+
 // Introduction tells people what the playground is, and how to look at it from outside.
 func (p *Playground) Introduction() string {
 	f := p.Flags()
 	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands. From another terminal:\n"+
-		"  tandem status --serve :8080 %s %s %s\n", p.title, document.Count(len(p.machine.GPUs), "GPU"),
-		document.Count(len(p.machine.RDMANICs()), "NIC"), f.Run, f.Kubelet, f.Sysfs)
+		"  %s status --serve :8080 %s %s %s\n", p.title, document.Count(len(p.machine.GPUs), "GPU"),
+		document.Count(len(p.machine.RDMANICs()), "NIC"), p.tandem(), f.Run, f.Kubelet, f.Sysfs)
 }

@@ -49,7 +49,7 @@ func (p *Playground) parsePod(words []string) (*kubelet.Pod, error) {
 		pod.Requests = append(pod.Requests, request)
 	}
 	if len(pod.Requests) == 0 {
-		return nil, errUsage
+		return nil, fmt.Errorf("pod %s requests nothing: want gpu=NUMBER, vf=NUMBER or both", pod.Name)
 	}
 	return pod, nil
 }
