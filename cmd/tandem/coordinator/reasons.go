@@ -72,8 +72,8 @@ func next(container string, list []apart) string {
 	for _, a := range list {
 		switch holders := ownersOf(a.held); {
 		case !topology.IsSwitch(a.gpu.Switch):
-			return fmt.Sprintf("GPU %s is on no switch (%s), so that no VF is near; a topology file has the switches of "+
-				"a guest", a.gpu.ID, a.gpu.Switch)
+			return fmt.Sprintf("GPU %s is on no switch (%s), so that no VF is near; a topology file has the "+
+				"switches of a guest", a.gpu.ID, a.gpu.Switch)
 		case a.all == 0:
 			return fmt.Sprintf("switch %s has no VF that a plugin offers: see \"tandem doctor\", or ask for fewer "+
 				"GPUs", a.gpu.Switch)

@@ -79,8 +79,8 @@ func TestReasons(t *testing.T) {
 func TestNextWithoutASwitch(t *testing.T) {
 	t.Parallel()
 	flat := apart{gpu: Device{ID: "0000:05:00.0", Switch: "pci0000:00"}, free: make([]Device, 7), all: 8}
-	const want = "GPU 0000:05:00.0 is on no switch (pci0000:00), so that no VF is near; a topology file has the " +
-		"switches of a guest"
+	const want = "GPU 0000:05:00.0 is on no switch (pci0000:00), so that no VF is near; a topology file has " +
+		"the switches of a guest"
 	if got := next("team/train/c", []apart{flat}); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
