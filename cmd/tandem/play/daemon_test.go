@@ -18,9 +18,9 @@ import (
 // TestRestartOfDeadDaemon: a daemon that has ended with an error can be started again.
 func TestRestartOfDeadDaemon(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	p := &Playground{}
-	d := &daemon{name: "x", log: filepath.Join(dir, "x.log"), launch: program("/bin/sh", "-c", "echo bad; exit 3")}
+	d := &daemon{name: "x", log: filepath.Join(t.TempDir(), "x.log")}
+	d.launch = program("/bin/sh", "-c", "echo bad; exit 3")
 	if err := d.start(); err != nil {
 		t.Fatal(err)
 	}

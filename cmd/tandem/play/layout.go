@@ -90,8 +90,8 @@ func (l Layout) check() error {
 				"one with --directory, or set TMPDIR", l.Dir, over)
 		}
 		if target, err := url.Parse("unix:" + socket); err != nil || target.Path != socket {
-			return fmt.Errorf("use folder %s: no socket below a path with %%, ?, # or control characters can be named; "+
-				"name another one with --directory, or set TMPDIR", l.Dir)
+			return fmt.Errorf("use folder %s: no socket below a path with %%, ?, # or control characters can be "+
+				"named; use another one with --directory, or set TMPDIR", l.Dir)
 		}
 	}
 	entries, err := os.ReadDir(l.Dir)
