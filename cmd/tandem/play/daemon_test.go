@@ -5,6 +5,7 @@ package play
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -39,5 +40,21 @@ func TestRestartOfDeadDaemon(t *testing.T) {
 	}
 	if err := errors.Join(d.ended(), d.stop()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDeadDaemonFailsScripts: a command that has to fail has not failed for the reason that a script expects
+// if a daemon has died.
+func TestDeadDaemonFailsScripts(t *testing.T) {
+	t.Parallel()
+	d := &daemon{name: "x", log: filepath.Join(t.TempDir(), "x.log"), launch: program("/bin/sh", "-c", "exit 3")}
+	if err := d.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-d.exited
+	p := &Playground{gpu: d, rdma: d}
+	prompt := Prompt{In: strings.NewReader("! run a gpu=9\r\n"), Out: io.Discard, Errors: io.Discard}
+	if err := prompt.Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "line 1: x has ended") {
+		t.Errorf("the script ends with %v", err)
 	}
 }

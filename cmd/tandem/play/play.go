@@ -107,6 +107,6 @@ func (p *Playground) Note() string {
 func (p *Playground) Introduction() string {
 	f := p.Flags()
 	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands. From another terminal:\n"+
-		"  tandem status --serve :8080 %s %s %s\n", p.title, document.Count(len(p.machine.GPUs), "GPU"),
+		"  tandem status --serve :8080 '%s' '%s' '%s'\n", p.title, document.Count(len(p.machine.GPUs), "GPU"),
 		document.Count(len(p.machine.RDMANICs()), "NIC"), f.Run, f.Kubelet, f.Sysfs)
 }
