@@ -163,6 +163,8 @@ func TestPlayRefused(t *testing.T) {
 		{"--machine " + oci + " --script none.txt", exitError, "read --script: open none.txt"},
 		{"--machine " + oci + " --directory " + full, exitError, "it is not empty"},
 		{"--machine " + oci + " --directory " + long, exitError, "bytes too long for the sockets in it"},
+		{"--machine " + oci + " --directory " + t.TempDir() + "/a%zz", exitError, "no socket below a path with %"},
+		{"--machine " + oci + " --directory " + t.TempDir() + "/a#b", exitError, "no socket below a path with %"},
 		{"--machine " + oci + " --programs " + full, exitError, "start tandem-gpu: fork/exec"},
 		{"--machine " + oci + " --programs " + broken, exitError, "has ended\ntandem-"},
 		{"--machine " + recorded("amd-mi300x-cpx-kfd"), exitError, "the machine has no NIC with RDMA"},

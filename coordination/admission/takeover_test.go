@@ -74,9 +74,10 @@ func TestPairsFileOutsideTheFolder(t *testing.T) {
 	a.allocated(vfs, []string{vf.ID})
 	for _, file := range []string{
 		filepath.Join(dir, "elsewhere.json"), folder + "/../elsewhere.json", "pairs.json",
+		folder + "/", folder + "/.", folder + "/..",
 	} {
 		served, written := c.Pair(vfs, []string{vf.ID}, file, nil)
-		if _, err := os.Lstat(file); written || err == nil || len(served) == 0 {
+		if info, err := os.Lstat(file); written || err == nil && !info.IsDir() || len(served) == 0 {
 			t.Errorf("%s: written %t, %v", file, written, err)
 		}
 	}

@@ -35,7 +35,7 @@ func NewFolder(disk file.Disk, path string, log *slog.Logger) *Folder {
 }
 
 // Has reports whether a file belongs in the folder: no other file is written for a client.
-func (f *Folder) Has(file string) bool { return filepath.Dir(file) == f.path }
+func (f *Folder) Has(file string) bool { return filepath.Join(f.path, filepath.Base(file)) == file }
 
 // Complete writes all devices of a container into its pairs files, with the VF names of the Allocate. All
 // files of the container have the same content, because the kubelet mounts only one file. Complete reads the

@@ -66,6 +66,14 @@ func TestHealthIsJudged(t *testing.T) {
 				s.ask("a", vfs, otherVF)
 				s.Return(change, func(e *history.Event) { e.Degraded = degraded.Degraded })
 			}, history.NotBest},
+		"a failed device while another gets degraded": {
+			func(s script) {
+				s.Note(failed)
+				change := s.Call(history.Event{Kind: history.Health})
+				s.arrive("a", false)
+				s.allocate("a", vfs, vf, "")
+				s.Return(change, func(e *history.Event) { e.Failed, e.Degraded = failed.Failed, degraded.Degraded })
+			}, history.FailedGiven},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(m)

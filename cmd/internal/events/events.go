@@ -82,6 +82,7 @@ type Sender struct {
 	unsound map[coordination.Unsound]*corev1.Event
 	// those of earlier calls that were good, or bad for another reason, since; at most maxWaiting
 	recovered map[coordination.Unsound]bool
+	many      bool // there were more: from then on all count as recovered
 }
 
 // Open returns a Sender; Run sends.
@@ -162,10 +163,9 @@ func (s *Sender) Unsound(devices []coordination.Unsound) {
 	}
 	for d := range s.unsound {
 		if told[d] == nil {
-			if len(s.recovered) >= maxWaiting {
-				clear(s.recovered)
+			if s.many = s.many || len(s.recovered) >= maxWaiting; !s.many {
+				s.recovered[d] = true
 			}
-			s.recovered[d] = true
 		}
 	}
 	s.unsound = told
@@ -183,7 +183,7 @@ func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
 	event := s.event(d.Pod, d.UID, reason,
 		fmt.Sprintf("%s: %s %s is %s: %s; the container keeps the device, and %s",
 			holder, d.Resource, d.Device, d.Health, d.Reason, others))
-	if !s.recovered[d] {
+	if !s.many && !s.recovered[d] {
 		what := strings.Join([]string{d.UID, d.Name, d.Resource, d.Device, d.Health, d.Reason}, "\n")
 		event.Name = sameName(d.Pod.Name, fmt.Sprintf("%x", sha256.Sum256([]byte(what)))[:16])
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -78,7 +79,8 @@ func (l Layout) LayOut(sys fs.FS) error {
 // longestPath is the longest path of a socket: sun_path in unix(7) has 108 bytes, including the final zero.
 const longestPath = 107
 
-// check checks that the directory is empty, and that the paths of sockets in it are short enough.
+// check checks that the directory is empty, and that the paths of sockets in it are short enough, and have no
+// character with a meaning in the name of a gRPC server, which is a URL.
 func (l Layout) check() error {
 	for _, socket := range []string{
 		filepath.Join(l.kubeletDir(), kubelet.LongestSocket), coordination.SocketPath(l.runDir()),
@@ -86,6 +88,10 @@ func (l Layout) check() error {
 		if over := len(socket) - longestPath; over > 0 {
 			return fmt.Errorf("use folder %s: its path is %d bytes too long for the sockets in it; name a shorter "+
 				"one with --directory, or set TMPDIR", l.Dir, over)
+		}
+		if target, err := url.Parse("unix:" + socket); err != nil || target.Path != socket {
+			return fmt.Errorf("use folder %s: no socket below a path with %%, ?, # or control characters can be "+
+				"named; use another one with --directory, or set TMPDIR", l.Dir)
 		}
 	}
 	entries, err := os.ReadDir(l.Dir)

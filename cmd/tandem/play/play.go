@@ -116,6 +116,6 @@ func (p *Playground) tandem() string {
 func (p *Playground) Introduction() string {
 	f := p.Flags()
 	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands. From another terminal:\n"+
-		"  %s status --serve :8080 %s %s %s\n", p.title, document.Count(len(p.machine.GPUs), "GPU"),
+		"  '%s' status --serve :8080 '%s' '%s' '%s'\n", p.title, document.Count(len(p.machine.GPUs), "GPU"),
 		document.Count(len(p.machine.RDMANICs()), "NIC"), p.tandem(), f.Run, f.Kubelet, f.Sysfs)
 }

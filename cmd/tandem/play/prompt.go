@@ -17,6 +17,9 @@ import (
 // errUsage means that the words of a command are wrong.
 var errUsage = errors.New("wrong words")
 
+// endedError is the unexpected end of a daemon: no command fails as a script wants it.
+type endedError struct{ error }
+
 // errQuit ends the prompt.
 var errQuit = errors.New("quit")
 
@@ -136,8 +139,9 @@ func (r *Prompt) execute(ctx context.Context, p *Playground, line string) error 
 	if _, writeErr := io.WriteString(r.Out, text); writeErr != nil {
 		return fmt.Errorf("show the result: %w", writeErr)
 	}
+	var ended endedError
 	switch {
-	case !fails || errors.Is(err, errQuit):
+	case !fails || errors.Is(err, errQuit) || errors.As(err, &ended):
 		return err
 	case err == nil:
 		return fmt.Errorf("%s: it succeeded", strings.TrimSpace(line))
@@ -166,7 +170,7 @@ func (r *Prompt) command(ctx context.Context, p *Playground, words []string) (st
 			continue
 		}
 		if err := p.ended(); err != nil && name != "restart" {
-			return "", err
+			return "", endedError{err}
 		}
 		text, err := c.run(p, ctx, rest)
 		if errors.Is(err, errUsage) {

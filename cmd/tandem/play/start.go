@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
@@ -96,15 +97,16 @@ func (p *Playground) ready(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, startTime)
 	defer stop()
 	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+	var watches sync.WaitGroup // no watch reads a daemon that is started again
+	defer func() { fail(nil); watches.Wait() }()
 	for _, d := range []*daemon{p.gpu, p.rdma} {
-		go func() {
+		watches.Go(func() {
 			select {
 			case <-d.exited:
 				fail(errors.Join(fmt.Errorf("%s has ended", d.name), d.err))
 			case <-ctx.Done():
 			}
-		}()
+		})
 	}
 	if err := p.kubelet.Await(ctx, p.gpus.Resource, VF); err != nil {
 		return err
@@ -159,13 +161,15 @@ func (p *Playground) restart(ctx context.Context, words []string) (string, error
 	return "", p.ready(ctx)
 }
 
-// again stops a daemon and starts it again. It waits for the kubelet's notice of the end, because the devices
-// of the old process do not mean that the new one is ready.
+// again stops a daemon, unless it has ended, and starts it again. It waits for the kubelet's notice of the
+// end, because the devices of the old process do not mean that the new one is ready.
 func (p *Playground) again(ctx context.Context, d *daemon, resource string) error {
 	ctx, stop := context.WithTimeout(ctx, startTime)
 	defer stop()
-	if err := d.stop(); err != nil {
-		return err
+	if d.ended() == nil {
+		if err := d.stop(); err != nil {
+			return err
+		}
 	}
 	if err := p.kubelet.AwaitLoss(ctx, resource); err != nil {
 		return err

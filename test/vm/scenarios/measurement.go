@@ -57,13 +57,22 @@ func (m *measurement) judge(h holder, sent map[string]uint64) string {
 			return fmt.Sprintf("pair %d is %s with %g Gb/s", i, p.Verdict, p.Gbps)
 		}
 	}
+	ran := map[int]bool{}
 	for _, run := range m.Traffic.Runs {
-		if run.From < 0 {
+		switch {
+		case run.From >= len(m.Traffic.Pairs):
+			return fmt.Sprintf("a run from pair %d of %d", run.From, len(m.Traffic.Pairs))
+		case run.From < 0:
+			ran[run.To] = true
 			continue
 		}
+		ran[run.From] = true
 		if vf := m.Traffic.Pairs[run.From].VF; run.Bytes == 0 || sent[vf] < run.Bytes {
 			return fmt.Sprintf("pair %d wrote %d bytes, but %s sent %d", run.From, run.Bytes, vf, sent[vf])
 		}
+	}
+	if pairs := len(m.Traffic.Pairs); len(ran) != pairs {
+		return fmt.Sprintf("%d of %d pairs have a run", len(ran), pairs)
 	}
 	return ""
 }

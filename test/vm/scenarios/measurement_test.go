@@ -43,7 +43,19 @@ func TestJudgeMeasurement(t *testing.T) {
 			name: "bytes of another VF", h: h, sent: map[string]uint64{"0000:2d:10.0": 5000},
 			fault: "0000:25:10.0 sent 0",
 		},
-		{name: "a receiver", from: `"from": 0, "to": 0, "bytes": 2000}, {"from": 1`, to: `"from": -1`, h: h},
+		{
+			name: "no run of a pair", from: `, {"from": 1, "to": 1, "bytes": 1000}`, h: h, sent: sent,
+			fault: "1 of 2 pairs have a run",
+		},
+		{name: "no runs", from: `"runs"`, to: `"other"`, h: h, sent: sent, fault: "0 of 2 pairs have a run"},
+		{
+			name: "a run of no pair", from: `"from": 1`, to: `"from": 2`, h: h, sent: sent,
+			fault: "a run from pair 2 of 2",
+		},
+		{
+			name: "a receiver", from: `"from": 0, "to": 0, "bytes": 2000}, {"from": 1`,
+			to: `"from": -1, "to": 0}, {"from": -1`, h: h,
+		},
 	} {
 		m := measurement{code: c.code}
 		text := measured

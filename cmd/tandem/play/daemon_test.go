@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package play
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
+)
+
+// TestRestartOfDeadDaemon: a daemon that has ended with an error can be started again.
+func TestRestartOfDeadDaemon(t *testing.T) {
+	t.Parallel()
+	p := &Playground{}
+	d := &daemon{name: "x", log: filepath.Join(t.TempDir(), "x.log")}
+	d.launch = program("/bin/sh", "-c", "echo bad; exit 3")
+	if err := d.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-d.exited
+	if err := d.ended(); err == nil || !strings.Contains(err.Error(), "exit status 3: bad") {
+		t.Errorf("the end is %v", err)
+	}
+	var err error
+	if p.kubelet, err = kubelet.Start(kubelettest.Dir(t), hints.Rule{}); err != nil {
+		t.Fatal(err)
+	}
+	defer p.kubelet.Stop()
+	d.launch = inProcess(func(ctx context.Context, _ *slog.Logger) error { <-ctx.Done(); return ctx.Err() })
+	if err := p.again(t.Context(), d, "x.y/gpu"); err != nil {
+		t.Fatalf("start it again: %v", err)
+	}
+	if err := errors.Join(d.ended(), d.stop()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeadDaemonFailsScripts: a command that has to fail has not failed for the reason that a script expects
+// if a daemon has died.
+func TestDeadDaemonFailsScripts(t *testing.T) {
+	t.Parallel()
+	d := &daemon{name: "x", log: filepath.Join(t.TempDir(), "x.log"), launch: program("/bin/sh", "-c", "exit 3")}
+	if err := d.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-d.exited
+	p := &Playground{gpu: d, rdma: d}
+	prompt := Prompt{In: strings.NewReader("! run a gpu=9\r\n"), Out: io.Discard, Errors: io.Discard}
+	if err := prompt.Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "line 1: x has ended") {
+		t.Errorf("the script ends with %v", err)
+	}
+}
