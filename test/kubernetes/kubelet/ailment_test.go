@@ -195,6 +195,8 @@ func (c *chaos) take(found states) (same bool) {
 		case state == "" && a.seen:
 			c.did("%s is good again", function)
 			delete(c.ill, function)
+		case state == "" && a.heal == nil && time.Now().After(a.latest): // over before a daemon looked
+			delete(c.ill, function)
 		}
 	}
 	c.setFailed()

@@ -66,7 +66,7 @@ func (s *serving) listen(socket string, register func(*grpc.Server)) error {
 	if err != nil {
 		return fmt.Errorf("open a socket of the kubelet: %w", err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.WaitForHandlers(true)) // a registration in progress starts a stream
 	register(server)
 	s.servers = append(s.servers, server)
 	s.work.Go(func() { _ = server.Serve(listener) }) // until stopped
