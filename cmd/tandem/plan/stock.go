@@ -40,10 +40,7 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 		return nil, nil, err
 	}
 	rules := world.Rules{Policy: hints.Restricted, ExcludeTopology: withoutNodes(vfs)}
-	drawn, err := q.draw(node, rules)
-	if err != nil {
-		return nil, nil, err
-	}
+	drawn := q.draw(node, rules)
 	if drawn == nil {
 		p := planOf(placement.Choice{Reason: "stock plugins"}, nil)
 		p.rejected, p.Note = true, refused
@@ -59,24 +56,20 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 // draw admits the container many times, each time on the same free node, and orders the results by pairs on
 // one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw: all
 // devices of a request are free.
-func (q *Question) draw(node *world.Node, rules world.Rules) ([]draw, error) {
-	ways, err := simulation.FindWays([]string{"stock"})
-	if err != nil {
-		return nil, err
-	}
-	prefer, random := ways[0].Prefer(node), rand.New(rand.NewPCG(1, 1))
+func (q *Question) draw(node *world.Node, rules world.Rules) []draw {
+	prefer, random := simulation.Stock(node), rand.New(rand.NewPCG(1, 1))
 	request := world.Request{GPUs: int(q.GPUs), VFs: int(q.VFs)}
 	drawn := make([]draw, draws)
 	for i := range drawn {
 		first := world.Kinds[random.IntN(len(world.Kinds))] // the kubelet's order of resources is random
 		container, outcome := world.NewState(node, rules).Admit(request, first, prefer, random)
 		if outcome != world.Admitted {
-			return nil, nil
+			return nil
 		}
 		drawn[i] = newDraw(node, container)
 	}
 	slices.SortStableFunc(drawn, func(a, b draw) int { return cmp.Compare(a.near, b.near) })
-	return drawn, nil
+	return drawn
 }
 
 func newDraw(node *world.Node, c world.Container) draw {

@@ -19,7 +19,7 @@ const (
 // the GPUs. All ways of choosing get the same arrivals.
 func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
 	trial := *c
-	trial.Ways = []Way{{Name: "stock", make: stock}}
+	trial.Ways = []Way{{Name: "stock", make: Stock}}
 	players := trial.players()
 	rates := make([]float64, len(c.Loads))
 	for i, load := range c.Loads {

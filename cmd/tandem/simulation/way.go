@@ -28,7 +28,7 @@ func (w Way) Prefer(n *world.Node) world.Prefer { return w.make(n) }
 // Ways returns all ways, in the order of the tables.
 func Ways() []Way {
 	return []Way{
-		{Name: "stock", Title: "stock pair", make: stock},
+		{Name: "stock", Title: "stock pair", make: Stock},
 		{Name: "follow", Title: "second follows first", make: follow},
 		{Name: "tandem-unknown", Title: "Tandem, partner's request unknown", make: tandemUnknown},
 		{Name: "tandem", Title: "Tandem, request known", make: tandemKnown},
@@ -65,8 +65,9 @@ func FindWays(names []string) ([]Way, error) {
 	return found, nil
 }
 
-// stock is the pair of stock plugins: the nearest GPUs, any VFs.
-func stock(n *world.Node) world.Prefer {
+// Stock is the pair of stock plugins: the nearest GPUs, any VFs. The result caches, and is not safe for
+// concurrent use.
+func Stock(n *world.Node) world.Prefer {
 	v := locality.NewVendor(n.Locality)
 	return func(_ *world.State, q world.Question, rng *rand.Rand) []int {
 		if q.Kind == world.VF {
@@ -79,7 +80,7 @@ func stock(n *world.Node) world.Prefer {
 // follow is a pair of plugins that know each other's allocations: the first chooses like the stock plugin,
 // the second takes devices on the same switches.
 func follow(n *world.Node) world.Prefer {
-	first := stock(n)
+	first := Stock(n)
 	return func(s *world.State, q world.Question, rng *rand.Rand) []int {
 		allocated := q.Allocated[q.Kind.Other()]
 		if len(allocated) == 0 {
