@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -64,7 +65,7 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 	cmd.Flags().StringVar(&v.DevRoot, "dev-root", "/dev", "folder of the device nodes")
 	cmd.Flags().StringVar(&v.ProcRoot, "proc-root", "/proc",
 		"root of procfs, for the GPUs of NVIDIA's driver")
-	cmd.Flags().StringVar(&v.PairsFile, "pairs", "/run/tandem/pairs.json",
+	cmd.Flags().StringVar(&v.PairsFile, "pairs", pairs.Mount,
 		"pairs file of the container, written by the plugins; optional")
 	cmd.Flags().IntVar(&v.GPUs, "gpus", -1, "required number of GPUs; -1 for one or more")
 	cmd.Flags().IntVar(&v.VFs, "vfs", -1, "required number of VFs; -1 for one or more")

@@ -21,6 +21,9 @@ type File struct {
 
 const version = 1
 
+// Mount is the path of the file in a container.
+const Mount = "/run/tandem/pairs.json"
+
 // Pair is a VF with its GPU. If the numbers of GPUs and VFs differ, some devices occur in several pairs.
 type Pair struct {
 	GPU      *GPU              `json:"gpu"` // null in a container without GPUs

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -17,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -118,7 +120,7 @@ func (p *Playground) env(_ context.Context, words []string) (string, error) {
 	if !known {
 		return "", fmt.Errorf("pod %q: %w", words[0], kubelet.ErrNoPod)
 	}
-	lines := append(grant.Environment, grant.Nodes...)
+	lines := slices.Concat(grant.Environment, grant.Nodes)
 	for _, inside := range grant.MountPaths() {
 		lines = append(lines, inside+" is "+grant.Mounts[inside])
 	}
@@ -137,9 +139,6 @@ func (p *Playground) verify(ctx context.Context, words []string) (string, error)
 type farError struct{ failures []string }
 
 func (e *farError) Error() string { return strings.Join(e.failures, "; ") }
-
-// pairsFile is the path of the pairs file in a container.
-const pairsFile = "/run/tandem/pairs.json"
 
 // halves shows the devices of a container without pairs.
 func (p *Playground) halves(grant kubelet.Grant) string {
@@ -171,7 +170,7 @@ func (p *Playground) examine(ctx context.Context, name string) (string, error) {
 		Container: verify.Container{
 			Environment: grant.Environment, SysfsRoot: p.sysfs(), DevRoot: dev, ProcRoot: p.proc(),
 		},
-		GPUs: gpus, VFs: vfs, PairsFile: grant.Mounts[pairsFile], Within: topology.C2C,
+		GPUs: gpus, VFs: vfs, PairsFile: grant.Mounts[pairs.Mount], Within: topology.C2C,
 	}
 	result, err := check.Run(ctx)
 	if err != nil {

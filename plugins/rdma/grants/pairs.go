@@ -16,9 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
-// pairsMount is the path of the pairs file in a container.
-const pairsMount = "/run/tandem/pairs.json"
-
 // Pairs is the description of a container's pairs, for the container.
 type Pairs struct {
 	File      string // its pairs file; "" for none
@@ -95,7 +92,7 @@ func (p *Pairs) Mount(written bool, edits *container.Edits) error {
 			return err
 		}
 	}
-	edits.AddMounts(container.Mount{Path: pairsMount, Host: p.File, ReadOnly: true})
+	edits.AddMounts(container.Mount{Path: pairs.Mount, Host: p.File, ReadOnly: true})
 	return nil
 }
 
