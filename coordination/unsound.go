@@ -4,6 +4,7 @@ package coordination
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -21,12 +22,20 @@ type Unsound struct {
 	Reason            string
 }
 
+// Holder returns the container or the claim that has the device, for people.
+func (u Unsound) Holder() string {
+	if strings.HasPrefix(u.Name, "claim ") { // no container has a name with a space
+		return u.Name
+	}
+	return "container " + u.Name
+}
+
 // unsoundPause is the time between two looks for unsound devices of containers.
 const unsoundPause = 10 * time.Second
 
 // tellUnsound forwards the unsound devices of containers periodically, while this plugin serves.
 func (e *election) tellUnsound(ctx context.Context) {
-	Periodically(ctx, func() {
+	LookForUnsound(ctx, func() {
 		if own := e.serving.Load(); own != nil {
 			if list, known := e.unsound(ctx, own.coordinator.Resources()); known {
 				e.config.Unsound(list)
@@ -35,8 +44,8 @@ func (e *election) tellUnsound(ctx context.Context) {
 	})
 }
 
-// Periodically looks for unsound devices every 10 seconds until ctx is done.
-func Periodically(ctx context.Context, look func()) {
+// LookForUnsound calls look every 10 seconds until ctx is done.
+func LookForUnsound(ctx context.Context, look func()) {
 	ticker := time.NewTicker(unsoundPause)
 	defer ticker.Stop()
 	for {

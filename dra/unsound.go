@@ -11,7 +11,7 @@ import (
 
 // tellUnsound forwards the unsound devices of claims periodically until ctx is done.
 func (t *teller) tellUnsound(ctx context.Context, to func([]coordination.Unsound)) {
-	coordination.Periodically(ctx, func() {
+	coordination.LookForUnsound(ctx, func() {
 		if list, known := t.unsound(); known {
 			to(list)
 		}

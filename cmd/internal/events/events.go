@@ -176,13 +176,9 @@ func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
 	if d.Health == device.Degraded {
 		reason, others = deviceDegraded, "other containers get it last"
 	}
-	holder := "container " + d.Name
-	if strings.HasPrefix(d.Name, "claim ") { // no container has a name with a space
-		holder = d.Name
-	}
 	event := s.event(d.Pod, d.UID, reason,
 		fmt.Sprintf("%s: %s %s is %s: %s; the container keeps the device, and %s",
-			holder, d.Resource, d.Device, d.Health, d.Reason, others))
+			d.Holder(), d.Resource, d.Device, d.Health, d.Reason, others))
 	if !s.many && !s.recovered[d] {
 		what := strings.Join([]string{d.UID, d.Name, d.Resource, d.Device, d.Health, d.Reason}, "\n")
 		event.Name = sameName(d.Pod.Name, fmt.Sprintf("%x", sha256.Sum256([]byte(what)))[:16])
