@@ -17,11 +17,11 @@ import (
 // patience is how long a daemon may take to end.
 const patience = 10 * time.Second
 
-// daemon is one of the two plugins. It may be started again after its end.
+// daemon is one of the two plugins. A daemon can start again after its end.
 type daemon struct {
 	name string
 	log  string // file
-	// launch starts the plugin with a log. It returns what ends the plugin, and what waits for the end.
+	// launch starts the plugin with a log, and returns the functions that end the plugin and await the end.
 	launch func(log *os.File) (end func(), wait func() error, err error)
 
 	end    func()
@@ -50,8 +50,7 @@ func (d *daemon) start() error {
 	return nil
 }
 
-// stop ends the plugin and waits. It returns the error with which the plugin ended, or an error after a
-// timeout.
+// stop ends the plugin and waits. The error is the plugin's own, or a timeout.
 func (d *daemon) stop() error {
 	if d.end == nil {
 		return nil // not started
@@ -75,8 +74,8 @@ func (d *daemon) ended() error {
 	}
 }
 
-// program returns the launch of a program. The process ends with this one. Its process group is its own, so
-// that a Ctrl-C at the terminal ends only this process, which then ends the other.
+// program returns the launch of a program. The process ends with tandem, and has a process group of its own:
+// Ctrl-C at the terminal reaches tandem alone, which then ends the process.
 func program(path string, args ...string) func(*os.File) (func(), func() error, error) {
 	return func(log *os.File) (end func(), wait func() error, err error) {
 		process := exec.Command(path, args...)

@@ -24,7 +24,7 @@ type Options struct {
 	Programs  string // folder with tandem-gpu and tandem-rdma
 }
 
-// Playground is a node. It is not safe for concurrent use.
+// Playground is a node, not safe for concurrent use.
 type Playground struct {
 	Layout
 	options   Options
@@ -36,7 +36,7 @@ type Playground struct {
 	gpu, rdma *daemon
 }
 
-// Open reads the machine and lays it out. It starts nothing.
+// Open reads the machine and lays the machine out. Open starts nothing.
 func Open(o Options) (*Playground, error) {
 	from := machine.Source{Recording: o.Machine}
 	n, err := machine.Read(&from)
@@ -81,8 +81,7 @@ func (p *Playground) remove() error {
 	return nil
 }
 
-// Flags returns the flags with which the commands of tandem ask this node instead of the one that they run
-// on.
+// Flags returns the flags of tandem's commands for this node.
 func (p *Playground) Flags() Flags {
 	return Flags{
 		Sysfs: "--sysfs-root=" + p.sysfs(), Dev: "--dev-root=" + p.dev(), Proc: "--proc-root=" + p.proc(),
@@ -94,7 +93,7 @@ func (p *Playground) Flags() Flags {
 // Flags are flags of the commands of tandem.
 type Flags struct{ Sysfs, Dev, Proc, Kubelet, Run, Config string }
 
-// Note returns what people have to know about the playground of such a machine, "" for nothing.
+// Note returns the difference between this playground and a node, for people; "" for none.
 func (p *Playground) Note() string {
 	if p.standIn == nil {
 		return ""
@@ -103,7 +102,7 @@ func (p *Playground) Note() string {
 		"process offers the GPUs that sysfs names, with made-up UUIDs, without partitions and health"
 }
 
-// tandem returns the path of this program, to be called from elsewhere.
+// tandem returns the path of this program.
 func (p *Playground) tandem() string {
 	program, err := os.Executable()
 	if err != nil {
@@ -112,7 +111,7 @@ func (p *Playground) tandem() string {
 	return program
 }
 
-// Introduction tells people what the playground is, and how to look at it from outside.
+// Introduction describes the playground, with the command for the live page.
 func (p *Playground) Introduction() string {
 	f := p.Flags()
 	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands. From another terminal:\n"+
