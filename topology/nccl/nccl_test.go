@@ -336,3 +336,19 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestFunctions(t *testing.T) {
+	f := parse(t, `<system version="1"><cpu numaid="1"><pci busid="0000:10:00.0"><pci busid="0000:12:00.0">
+		<pci busid="0000:15:00.0"/></pci><pci busid="0000:13:00.0"/></pci><pci busid="0000:20:00.0"/></cpu></system>`)
+	var got []string
+	for _, function := range f.Functions() {
+		got = append(got, fmt.Sprint(function.Address, " on ", function.NUMA, " below ", function.Bridges))
+	}
+	want := []string{
+		"0000:15:00.0 on 1 below [0000:10:00.0 0000:12:00.0]", "0000:13:00.0 on 1 below [0000:10:00.0]",
+		"0000:20:00.0 on 1 below []",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("functions (-want +got):\n%s", diff)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -168,4 +169,24 @@ func attribute(t xml.StartElement, name string) string {
 		}
 	}
 	return ""
+}
+
+// Function is a PCI function of a topology file, at its place.
+type Function struct {
+	Address topology.Address
+	NUMA    topology.NUMANode
+	Bridges []topology.Address // the <pci> elements around the function, outermost first
+}
+
+// Functions returns the functions of the file, in its order. Bridges are not among them.
+func (f *File) Functions() []Function {
+	all := make([]Function, len(f.leaves))
+	for i, leaf := range f.leaves {
+		all[i] = Function{Address: leaf.address, NUMA: leaf.numa}
+		for up := leaf.parent; up != nil; up = up.parent {
+			all[i].Bridges = append(all[i].Bridges, up.address)
+		}
+		slices.Reverse(all[i].Bridges)
+	}
+	return all
 }
