@@ -87,18 +87,7 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
 func (x *examiner) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	registerSource(cmd, &x.from)
-	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder of the device nodes")
-	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "",
-		"root folder of the kubelet (default from the kubelet's command line, or "+kubelet.DefaultDir+")")
-	registerRunDir(flags, &x.node.RunDir)
-	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc",
-		"root of procfs, to find the running kubelet's command line")
-	flags.StringVar(&x.node.Config, "kubelet-config", "",
-		"kubelet configuration file (default from the kubelet's command line, or config.yaml in --kubelet-dir)")
-	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "",
-		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
-	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
-		"to select VFs (default the VFs that the running tandem-rdma offers)")
+	x.registerNode(flags)
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
 	flags.Var(&x.refused, "refused-pods", "number of pods of this node that were rejected with "+
 		"TopologyAffinityError, optionally with their requests, as in 2:amd.com/gpu=2,tandem.dev/rdma_vf=2,cpu=8; "+
@@ -111,6 +100,22 @@ func (x *examiner) register(cmd *cobra.Command) {
 	x.fix.register(flags)
 }
 
+// registerNode adds the flags with the places of the node's files.
+func (x *examiner) registerNode(flags *pflag.FlagSet) {
+	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder of the device nodes")
+	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "",
+		"root folder of the kubelet (default from the kubelet's command line, or "+kubelet.DefaultDir+")")
+	registerRunDir(flags, &x.node.RunDir)
+	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc",
+		"root of procfs, to find the running kubelet's command line")
+	flags.StringVar(&x.node.Config, "kubelet-config", "",
+		"kubelet configuration file (default from the kubelet's command line, or config.yaml in --kubelet-dir)")
+	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "",
+		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
+	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
+		"to select VFs (default the VFs that the running tandem-rdma offers)")
+}
+
 func (x *examiner) run(cmd *cobra.Command) error {
 	if !x.from.Live() {
 		return x.runRecorded(cmd)
@@ -118,13 +123,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	if x.node.CPUs < 0 {
 		return usage("--cpus %d: want 0 or more", x.node.CPUs)
 	}
-	if x.node.KubeletDir == "" {
-		x.node.KubeletDir = doctor.KubeletDir(x.node.ProcRoot)
-	}
-	if x.node.RunDir == "" {
-		x.node.RunDir = coordination.FindRunDir(x.node.KubeletDir)
-	}
-	x.node.Now = time.Now()
+	x.complete()
 	if done, err := x.fix.run(cmd, x); done || err != nil {
 		return err
 	}
@@ -132,6 +131,17 @@ func (x *examiner) run(cmd *cobra.Command) error {
 		return err
 	}
 	return x.report(cmd)
+}
+
+// complete completes the places of the node that no flag has.
+func (x *examiner) complete() {
+	if x.node.KubeletDir == "" {
+		x.node.KubeletDir = doctor.KubeletDir(x.node.ProcRoot)
+	}
+	if x.node.RunDir == "" {
+		x.node.RunDir = coordination.FindRunDir(x.node.KubeletDir)
+	}
+	x.node.Now = time.Now()
 }
 
 // ofRecordings are the flags that have a meaning for a recording.

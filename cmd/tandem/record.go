@@ -39,7 +39,7 @@ any machine.`,
 			if err != nil {
 				return fmt.Errorf("read %s: %w", from.SysfsRoot, err)
 			}
-			if err := writeMachine(machine, file, force, cmd.OutOrStdout()); err != nil {
+			if err := writeNew(machine, file, force, cmd.OutOrStdout()); err != nil {
 				return err
 			}
 			summarise(machine, cmd.ErrOrStderr())
@@ -52,10 +52,10 @@ any machine.`,
 	return cmd
 }
 
-// writeMachine writes to the named file, or to stdout.
-func writeMachine(machine *recording.Machine, name string, force bool, stdout io.Writer) error {
+// writeNew writes to the named file, which has to be new unless force is set, or to stdout.
+func writeNew(content io.WriterTo, name string, force bool, stdout io.Writer) error {
 	if name == "" {
-		_, err := machine.WriteTo(stdout)
+		_, err := content.WriteTo(stdout)
 		return err
 	}
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
@@ -63,7 +63,7 @@ func writeMachine(machine *recording.Machine, name string, force bool, stdout io
 		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	}
 	var text bytes.Buffer
-	if _, err := machine.WriteTo(&text); err != nil {
+	if _, err := content.WriteTo(&text); err != nil {
 		return err
 	}
 	file, err := os.OpenFile(name, flags, 0o644)
@@ -71,7 +71,7 @@ func writeMachine(machine *recording.Machine, name string, force bool, stdout io
 		return fmt.Errorf("write %s: it is there already, and --force is not given", name)
 	}
 	if err != nil {
-		return fmt.Errorf("write machine: %w", err)
+		return fmt.Errorf("write file: %w", err)
 	}
 	_, err = file.Write(text.Bytes())
 	return errors.Join(err, file.Close())

@@ -43,7 +43,7 @@ func newRoot() *cobra.Command {
 		Use:   "tandem",
 		Short: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
 	})
-	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
+	root.AddCommand(newTopo(), newRecord(), newQualify(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
 		newSimulate(), newPlay(), newVersion())
 	return root
 }

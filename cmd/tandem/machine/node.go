@@ -37,6 +37,11 @@ func Read(s *Source) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ReadFS(sys, s)
+}
+
+// ReadFS reads the machine of a sysfs. The source only has the name and the topology file.
+func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 	tree, err := topology.Read(sys)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.Name(), err)

@@ -3,7 +3,10 @@
 package machine
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,7 +19,7 @@ import (
 
 // Source is the origin of a machine: a sysfs root, or a recorded machine.
 type Source struct {
-	Recording    string // a file; "" for none
+	Recording    string // a machine file, or a report of tandem qualify; "" for none
 	SysfsRoot    string
 	TopologyFile string // NCCL's; "" for none
 }
@@ -59,11 +62,33 @@ func (s *Source) open() (fs.FS, error) {
 		return nil, fmt.Errorf("read machine: %w", err)
 	}
 	defer file.Close()
-	machine, err := recording.Parse(file)
+	text, err := recorded(file)
+	if err != nil {
+		return nil, fmt.Errorf("read machine %s: %w", s.Recording, err)
+	}
+	machine, err := recording.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("read machine %s: %w", s.Recording, err)
 	}
 	return machine.FS(), nil
+}
+
+// mostReport limits a report of tandem qualify, in bytes.
+const mostReport = 64 << 20
+
+// recorded returns the machine file itself, or the machine in a report of tandem qualify.
+func recorded(file io.Reader) (io.Reader, error) {
+	text := bufio.NewReader(file)
+	if first, err := text.Peek(1); err != nil || first[0] != '{' {
+		return text, nil // Parse returns the error
+	}
+	var report struct {
+		Machine []string `json:"machine"`
+	}
+	if err := json.NewDecoder(io.LimitReader(text, mostReport)).Decode(&report); err != nil {
+		return nil, fmt.Errorf("read report of tandem qualify: %w", err)
+	}
+	return strings.NewReader(strings.Join(report.Machine, "\n")), nil
 }
 
 // Placed returns a tree with the functions at the places of a topology file.

@@ -103,17 +103,38 @@ func (p *Plan) Run(ctx context.Context, ends []End) (*Report, error) {
 	return report, nil
 }
 
+// Directions of a report, for people.
+const (
+	fromClient = "from the pairs of the client"
+	toHost     = "to the pairs of "
+	withinNIC  = "from each VF to itself, within the NIC"
+	toTheNext  = "to the next pair"
+)
+
 // direction returns the destination of the traffic, for people.
 func (p *Plan) direction(pairs int) string {
 	switch {
 	case p.Server:
-		return "from the pairs of the client"
+		return fromClient
 	case p.Client != "":
-		return "to the pairs of " + p.Client
+		return toHost + p.Client
 	case p.toSelf(pairs):
-		return "from each VF to itself, within the NIC"
+		return withinNIC
 	default:
-		return "to the next pair"
+		return toTheNext
+	}
+}
+
+// WithoutHost returns the direction of a report without the host of the other container; "" for an unknown
+// direction.
+func WithoutHost(direction string) string {
+	switch {
+	case strings.HasPrefix(direction, toHost):
+		return toHost + "another container"
+	case slices.Contains([]string{fromClient, withinNIC, toTheNext}, direction):
+		return direction
+	default:
+		return ""
 	}
 }
 

@@ -179,7 +179,7 @@ func TestBrokenPair(t *testing.T) {
 	for _, p := range report.Pairs {
 		got = append(got, p.Verdict)
 	}
-	if diff := cmp.Diff([]string{ok, failed, ok}, got); diff != "" || len(report.Failures) != 2 {
+	if diff := cmp.Diff([]string{OK, failed, OK}, got); diff != "" || len(report.Failures) != 2 {
 		t.Error(diff, report.Failures)
 	}
 }

@@ -37,9 +37,9 @@ type Pair struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Verdicts.
+// Verdicts of a pair.
 const (
-	ok     = "ok"
+	OK     = "ok"
 	slow   = "slow"
 	failed = "failed"
 )
@@ -96,7 +96,7 @@ func newPair(index int, f Facts, runs []Run) Pair {
 			p.Memory, p.Latency, p.LatencyMemory = run.Memory, run.Latency, run.LatencyMemory
 		}
 		if run.Err == "" {
-			p.Verdict = ok
+			p.Verdict = OK
 		}
 	}
 	return p
@@ -115,10 +115,10 @@ func bestOf(pairs []Pair) Pair {
 func (p *Pair) judge(best Pair, least, leastRate int) {
 	p.OfBest, p.OfRate = percent(p.Gbps, best.Gbps), percent(p.Gbps, p.RateGbps)
 	low := below(p.Gbps, best.Gbps, least) || below(p.Gbps, p.RateGbps, leastRate)
-	if low && p.Verdict == ok {
+	if low && p.Verdict == OK {
 		p.Verdict = slow
 	}
-	if p.Verdict != ok {
+	if p.Verdict != OK {
 		p.Reasons = append(p.Reasons, p.reasons(best)...)
 		if p.inHost() && best.Memory != Host && best.Memory != "" {
 			p.Reasons = append(p.Reasons, "host memory, the best pair's is the GPU's")
@@ -143,7 +143,7 @@ func (r *Report) slowAlone(run Run, best float64) bool {
 	if run.Err != "" || run.From < 0 || run.To < 0 || !below(run.Gbps, best, r.Min) {
 		return false
 	}
-	return r.Pairs[run.From].Verdict == ok && r.Pairs[run.To].Verdict == ok
+	return r.Pairs[run.From].Verdict == OK && r.Pairs[run.To].Verdict == OK
 }
 
 // name names the run for people.

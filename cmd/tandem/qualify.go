@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/topology/nccl"
+	"github.com/tandem-k8s/tandem/topology/recording"
+	"github.com/tandem-k8s/tandem/version"
+)
+
+// qualifier is the command line of qualify.
+type qualifier struct {
+	examiner
+
+	file, check, topology string
+	verified              []string
+	force                 bool
+}
+
+const qualifyExitCodes = `  3  a part failed
+  4  no part failed, but evidence is missing
+`
+
+func newQualify() *cobra.Command {
+	q := &qualifier{examiner: examiner{format: oneOf(asTable, asJSON)}}
+	cmd := &cobra.Command{
+		Use:   "qualify",
+		Short: "Write the evidence of this node to one file, and judge the evidence",
+		Long: `Write a report of this node that others can check and test with: the recorded machine (tandem record), the findings of tandem
+doctor, the devices that the plugins offer, the placement of containers, and their verdicts. Run the command as root on a node on which
+Tandem runs.
+
+Two kinds of evidence come from other programs. --nccl-topology adds the topology that NCCL or RCCL has found on this node: a program of
+theirs writes the file to the path in NCCL_TOPO_DUMP_FILE. --verified adds the output of "tandem verify --traffic -o json" in a pod of this
+node; repeat the flag for several pods.
+
+The report has no name of a host, pod, namespace or resource, no serial number, MAC address, GUID or UUID, and no text of a log or file:
+addresses, numbers, versions, the model of the server, names of network interfaces and drivers, IDs of findings. The report is text: read
+the file before you send it (docs/qualify.md). A command with --machine reads the machine in a report.
+
+--check judges a report instead of this node, with the placement of this version.`,
+		Example: `  sudo tandem qualify -f node.json
+  sudo tandem qualify -f node.json --config /etc/pcidp/config.json --nccl-topology topo.xml --verified pod.json
+  tandem qualify --check node.json
+  tandem topo --machine node.json`,
+		Args:        noArguments,
+		Annotations: map[string]string{moreExitCodes: qualifyExitCodes},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return q.run(cmd) },
+	}
+	flags := cmd.Flags()
+	q.registerNode(flags)
+	flags.StringVar(&q.from.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
+	flags.StringVarP(&q.file, "file", "f", "", "file to write (default standard output)")
+	flags.BoolVar(&q.force, "force", false, "overwrite the file")
+	flags.StringVar(&q.topology, "nccl-topology", "", "topology by NCCL or RCCL on this node (NCCL_TOPO_DUMP_FILE)")
+	flags.StringArrayVar(&q.verified, "verified", nil,
+		`output of "tandem verify --traffic -o json" in a pod of this node; repeatable`)
+	flags.StringVar(&q.check, "check", "", "report to judge")
+	q.format.register(cmd)
+	return cmd
+}
+
+func (q *qualifier) run(cmd *cobra.Command) error {
+	if q.check != "" {
+		return q.judge(cmd)
+	}
+	if cmd.Flags().Changed("output") {
+		return usage("--output belongs to --check: without --check the report is JSON")
+	}
+	report, err := q.collect(cmd)
+	if err != nil {
+		return err
+	}
+	if err := writeNew(report, q.file, q.force, cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if _, err := cmd.ErrOrStderr().Write(report.Table()); err != nil {
+		return err
+	}
+	return worst(report)
+}
+
+// judge judges a report.
+func (q *qualifier) judge(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && f.Name != "check" && f.Name != "output" {
+			err = usage("--check and --%s exclude each other", f.Name)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var report *qualify.Report
+	err = readFile(q.check, func(file io.Reader) (err error) {
+		report, err = qualify.Read(file)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := report.Judge(); err != nil {
+		return fmt.Errorf("judge %s: %w", q.check, err)
+	}
+	if err := q.format.write(cmd.OutOrStdout(), report.Results, report.Table); err != nil {
+		return err
+	}
+	return worst(report)
+}
+
+// worst returns the error for the exit code, nil if all parts passed.
+func worst(report *qualify.Report) error {
+	switch report.Worst() {
+	case qualify.Failed:
+		return foundError{exitFound}
+	case qualify.Incomplete:
+		return foundError{exitUnknown}
+	default:
+		return nil
+	}
+}
+
+// collect reads all evidence of this node.
+func (q *qualifier) collect(cmd *cobra.Command) (*qualify.Report, error) {
+	e := qualify.Evidence{Tandem: version.Text()}
+	if err := q.readFiles(&e); err != nil {
+		return nil, err
+	}
+	q.complete()
+	if err := q.read(cmd.Context()); err != nil {
+		return nil, err
+	}
+	e.System = qualify.ReadSystem(q.from.SysfsRoot, q.node.ProcRoot)
+	e.Findings, e.Choices = doctor.Examine(q.node).Findings, q.pools.choices
+	e.Status = coordinator.Now(cmd.Context(), q.node.RunDir)
+	var err error
+	if e.Machine, err = recording.Capture(q.node.Sys); err != nil {
+		return nil, fmt.Errorf("read %s: %w", q.from.SysfsRoot, err)
+	}
+	return qualify.New(e)
+}
+
+// readFiles reads the evidence of other programs.
+func (q *qualifier) readFiles(e *qualify.Evidence) (err error) {
+	if q.topology != "" {
+		if e.NCCL, err = nccl.Load(q.topology); err != nil {
+			return err
+		}
+	}
+	for _, name := range q.verified {
+		var v verify.Verification
+		err := readFile(name, func(file io.Reader) error { return json.NewDecoder(file).Decode(&v) })
+		if err != nil {
+			return err
+		}
+		e.Verified = append(e.Verified, &v)
+	}
+	return nil
+}
+
+// readFile reads a file of a flag.
+func readFile(name string, read func(io.Reader) error) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("read file: %w", err)
+	}
+	defer file.Close()
+	if err := read(file); err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qualify
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/nccl"
+	"github.com/tandem-k8s/tandem/topology/recording"
+)
+
+// Evidence is the data of a node. Nil is unknown, except for the machine.
+type Evidence struct {
+	Tandem   string // version of the program
+	System   System
+	Machine  *recording.Machine
+	Findings []doctor.Finding
+	Status   *coordinator.Status
+	Choices  []pools.Choice // of config.json
+	NCCL     *nccl.File
+	Verified []*verify.Verification // by container
+}
+
+// New returns the report of a node. It is an error if the machine cannot be read, or if a verification is of
+// another machine.
+func New(e Evidence) (*Report, error) {
+	r := &Report{Tandem: e.Tandem, System: e.System, Findings: []Found{}}
+	var text bytes.Buffer
+	if _, err := e.Machine.WriteTo(&text); err != nil {
+		return nil, err
+	}
+	r.Machine = strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	n, err := r.node()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range e.Findings {
+		r.Findings = append(r.Findings, Found{f.ID, string(f.Severity)})
+	}
+	if e.Status != nil {
+		r.Offer = offerOf(e.Status, e.Choices)
+	}
+	if r.Plans, err = plans(n); err != nil {
+		return nil, err
+	}
+	if e.NCCL != nil {
+		r.NCCL = ncclOf(e.NCCL, n)
+	}
+	for _, v := range e.Verified {
+		measured, err := trafficOf(v, n)
+		if err != nil {
+			return nil, err
+		}
+		r.Traffic = append(r.Traffic, measured)
+	}
+	return r, r.Judge()
+}
+
+// node reads the machine of the report.
+func (r *Report) node() (*machine.Node, error) {
+	m, err := recording.Parse(r.recording())
+	if err != nil {
+		return nil, fmt.Errorf("read the machine of the report: %w", err)
+	}
+	return machine.ReadFS(m.FS(), &machine.Source{Recording: "report"})
+}
+
+// offerOf leaves out the IDs, because those of NVIDIA's GPUs are UUIDs, and the names of the resources.
+func offerOf(s *coordinator.Status, choices []pools.Choice) *Offer {
+	o := &Offer{
+		Mode: known(s.Mode, string(mode.DevicePlugin), string(mode.DRA)), Devices: []Device{},
+	}
+	for _, r := range s.Resources {
+		for _, d := range r.Devices {
+			address, err := topology.ParseAddress(d.Address)
+			if err != nil {
+				continue // a device without a PCI function
+			}
+			o.Devices = append(o.Devices, Device{
+				Kind: known(r.Kind, string(device.GPU), string(device.VF)), Address: address, NUMA: d.NUMA,
+				Health: known(d.Health, "", device.Failed, device.Degraded),
+			})
+		}
+	}
+	slices.SortStableFunc(o.Devices, func(a, b Device) int { return a.Address.Compare(b.Address) })
+	var pools []string
+	for _, c := range choices {
+		if !slices.Contains(pools, c.Resource) {
+			pools = append(pools, c.Resource)
+		}
+		pool := slices.Index(pools, c.Resource) + 1
+		for _, reason := range c.Reasons {
+			o.Rejected = append(o.Rejected, Rejected{pool, c.Selector, reason.Key, reason.Count})
+		}
+	}
+	return o
+}
+
+// known returns a word of a daemon, or "unknown" for another one than these.
+func known(word string, words ...string) string {
+	if slices.Contains(words, word) {
+		return word
+	}
+	return "unknown"
+}
+
+// ncclOf returns the places of the machine's GPUs and NICs. A function that the machine lacks counts as a NIC,
+// so that Judge finds the difference.
+func ncclOf(f *nccl.File, n *machine.Node) *NCCL {
+	all := &NCCL{GPUs: []Place{}, NICs: []Place{}}
+	for _, function := range f.Functions() {
+		place := Place{function.Address, function.NUMA, append([]topology.Address{}, function.Bridges...)}
+		d, ok := n.Tree.Device(function.Address)
+		switch {
+		case ok && slices.Contains(n.GPUs, d):
+			all.GPUs = append(all.GPUs, place)
+		case !ok || d.IsNIC():
+			all.NICs = append(all.NICs, place)
+		}
+	}
+	return all
+}
+
+// trafficOf returns the traffic of a verification without texts of the container.
+func trafficOf(v *verify.Verification, n *machine.Node) (Traffic, error) {
+	t := Traffic{Failures: len(v.Failures), Places: append([]machine.Pair{}, v.Pairs...), Pairs: []MeasuredPair{}}
+	if v.Traffic == nil {
+		return t, fmt.Errorf("read verification: it has no traffic: run tandem verify with --traffic")
+	}
+	t.Seconds, t.Direction = v.Traffic.Seconds, traffic.WithoutHost(v.Traffic.Direction)
+	for _, p := range v.Traffic.Pairs {
+		t.Pairs = append(t.Pairs, MeasuredPair{
+			GPU: p.GPU, VF: p.VF, Distance: p.Distance, Memory: memoryOf(p.Memory), Gbps: p.Gbps, Latency: p.Latency,
+			OfBest: p.OfBest, OfRate: p.OfRate, Good: p.Verdict == traffic.OK,
+		})
+	}
+	return t, t.check(n)
+}
+
+// memoryOf returns the memory of a pair's traffic; "" for an unknown one.
+func memoryOf(m traffic.Memory) traffic.Memory {
+	if slices.Contains([]traffic.Memory{traffic.Host, traffic.Peer, traffic.DMABuf}, m) {
+		return m
+	}
+	return ""
+}
+
+// check returns an error for a device that the machine lacks.
+func (t *Traffic) check(n *machine.Node) error {
+	known := map[string]bool{"": true}
+	for _, d := range n.GPUDevices() {
+		known[d.ID] = true
+	}
+	pairs := slices.Clone(t.Places)
+	for _, p := range t.Pairs {
+		pairs = append(pairs, machine.Pair{GPU: p.GPU, VF: p.VF})
+	}
+	for _, p := range pairs {
+		if !known[p.GPU] || !isVF(n, p.VF) {
+			return fmt.Errorf("read verification: this machine has no GPU %q or no VF %q: is the file from another "+
+				"node?", p.GPU, p.VF)
+		}
+	}
+	return nil
+}
+
+func isVF(n *machine.Node, id string) bool {
+	address, err := topology.ParseAddress(id)
+	if err != nil {
+		return false
+	}
+	d, ok := n.Tree.Device(address)
+	return ok && d.IsNIC()
+}
+
+// addressOf returns the PCI function of a GPU, partition or VF by its ID; the zero address if unknown.
+func addressOf(n *machine.Node, id string) topology.Address {
+	for _, d := range n.GPUDevices() {
+		if d.ID == id {
+			return d.Address
+		}
+	}
+	address, _ := topology.ParseAddress(id) // an ID of check is one or the other
+	return address
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qualify
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Verdict is the result of a part.
+type Verdict string
+
+// The verdicts.
+const (
+	Passed     Verdict = "passed"
+	Failed     Verdict = "failed"
+	Incomplete Verdict = "incomplete" // nothing failed, and evidence is missing
+)
+
+// Result is the verdict on a part of the evidence.
+type Result struct {
+	Part    string   `json:"part"`
+	Verdict Verdict  `json:"verdict"`
+	Summary string   `json:"summary"`
+	Details []string `json:"details,omitempty"`
+}
+
+// judgement collects the result of a part: it passes until something fails or is missing.
+type judgement struct{ Result }
+
+func about(part string) *judgement { return &judgement{Result{Part: part, Verdict: Passed}} }
+
+func (j *judgement) fail(format string, args ...any) {
+	j.Verdict = Failed
+	j.Details = append(j.Details, fmt.Sprintf(format, args...))
+}
+
+func (j *judgement) miss(format string, args ...any) {
+	if j.Verdict == Passed {
+		j.Verdict = Incomplete
+	}
+	j.Details = append(j.Details, fmt.Sprintf(format, args...))
+}
+
+func (j *judgement) note(format string, args ...any) {
+	j.Details = append(j.Details, fmt.Sprintf(format, args...))
+}
+
+func (j *judgement) summarise(format string, args ...any) Result {
+	j.Summary = fmt.Sprintf(format, args...)
+	return j.Result
+}
+
+// Judge derives the results from the evidence, with the placement of this version of Tandem.
+func (r *Report) Judge() error {
+	n, err := r.node()
+	if err != nil {
+		return err
+	}
+	placement, err := r.judgePlans(n)
+	if err != nil {
+		return err
+	}
+	r.Results = []Result{judgeMachine(n), r.judgeFindings(), r.judgeOffer(n), placement, r.judgeNCCL(n),
+		r.judgeTraffic(n)}
+	return nil
+}
+
+// Worst returns the verdict on all parts.
+func (r *Report) Worst() Verdict {
+	worst := Passed
+	for _, result := range r.Results {
+		switch {
+		case result.Verdict == Failed:
+			return Failed
+		case result.Verdict == Incomplete:
+			worst = Incomplete
+		}
+	}
+	return worst
+}
+
+func judgeMachine(n *machine.Node) Result {
+	j := about("machine")
+	nics := n.RDMANICs()
+	vfs := 0
+	for _, nic := range nics {
+		vfs += len(nic.VFs)
+	}
+	if len(n.GPUs) == 0 {
+		j.fail("the machine has no GPU of AMD or NVIDIA")
+	}
+	if len(nics) == 0 {
+		j.fail("the machine has no NIC with RDMA")
+	}
+	if unread := portsWithoutACS(n.Tree); unread > 0 {
+		j.miss("ACS of %s is not recorded: only root reads it; run tandem qualify as root",
+			document.Count(unread, "bridge"))
+	}
+	for _, note := range n.Notes {
+		j.note("%s", note)
+	}
+	return j.summarise("%s, %s with RDMA, %s", document.Count(len(n.GPUs), "GPU"),
+		document.Count(len(nics), "NIC"), document.Count(vfs, "VF"))
+}
+
+func portsWithoutACS(t *topology.Tree) (count int) {
+	for d := range t.Devices() {
+		if d.Class>>8 == topology.PortClass>>8 && d.ACS == topology.ACSUnknown {
+			count++
+		}
+	}
+	return count
+}
+
+func (r *Report) judgeFindings() Result {
+	j := about("findings")
+	counts := map[string]int{}
+	for _, f := range r.Findings {
+		counts[f.Severity]++
+		switch doctor.Severity(f.Severity) {
+		case doctor.Error:
+			j.fail("%s (error)", f.ID)
+		case doctor.Unknown:
+			j.miss("%s (unknown)", f.ID)
+		default:
+			j.note("%s (%s)", f.ID, f.Severity)
+		}
+	}
+	return j.summarise("errors %d, warnings %d, unknown %d; tandem doctor has the reasons",
+		counts[string(doctor.Error)], counts[string(doctor.Warning)], counts[string(doctor.Unknown)])
+}
+
+// judgePlans compares each plan with the greatest possible number of near pairs, and with the plan of this
+// version of Tandem.
+func (r *Report) judgePlans(n *machine.Node) (Result, error) {
+	j := about("placement")
+	now, err := plans(n)
+	if err != nil {
+		return Result{}, err
+	}
+	var counts []string
+	for _, p := range now {
+		near, possible := p.near(), min(p.Count, possiblePairs(n, p.Nodes))
+		switch {
+		case p.Rejected:
+			j.note("%s: the policy restricted rejects the container", document.Count(p.Count, "pair"))
+		case near < possible:
+			j.fail("%s: %d near, and %d are possible on its NUMA nodes", document.Count(p.Count, "pair"), near, possible)
+		}
+		if !p.Rejected {
+			counts = append(counts, fmt.Sprintf("%d of %d", near, p.Count))
+		}
+	}
+	if len(now) == 0 {
+		j.fail("no container can have a GPU and a VF")
+	}
+	if !reflect.DeepEqual(r.Plans, now) {
+		j.fail("this version of Tandem has other plans than version %s in the report", r.Tandem)
+	}
+	return j.summarise("near pairs of containers on the empty machine: %s", strings.Join(counts, ", ")), nil
+}
+
+// judgeOffer compares the offered devices with the machine.
+func (r *Report) judgeOffer(n *machine.Node) Result {
+	j := about("offer")
+	if r.Offer == nil {
+		j.miss("no plugin answers: run tandem qualify on a node on which Tandem runs")
+		return j.summarise("unknown")
+	}
+	count := map[string]int{}
+	offered := map[topology.Address]bool{}
+	for _, d := range r.Offer.Devices {
+		count[d.Kind]++
+		offered[d.Address] = true
+		judgeDevice(j, n, d)
+	}
+	for _, g := range n.GPUs {
+		if !offered[g.Address] {
+			j.fail("GPU %s is not offered; %s", g.Address, driverText(g))
+		}
+	}
+	for _, kind := range []string{string(device.GPU), string(device.VF)} {
+		if count[kind] == 0 {
+			j.fail("no %s is offered", kind)
+		}
+	}
+	for _, rejected := range r.Offer.Rejected {
+		j.note("resource %d of config.json, selector %d: %s rejects %s", rejected.Pool, rejected.Selector,
+			rejected.Key, document.Count(rejected.Count, "device"))
+	}
+	return j.summarise("%s and %s in mode %s", document.Count(count[string(device.GPU)], "GPU"),
+		document.Count(count[string(device.VF)], "VF"), r.Offer.Mode)
+}
+
+func judgeDevice(j *judgement, n *machine.Node, d Device) {
+	function, ok := n.Tree.Device(d.Address)
+	if !ok {
+		j.fail("%s %s is offered, and the machine lacks it", d.Kind, d.Address)
+		return
+	}
+	if isGPU := slices.Contains(n.GPUs, function); isGPU != (d.Kind == string(device.GPU)) {
+		j.fail("%s is offered as a %s", d.Address, d.Kind)
+	}
+	node, known := n.Tree.NUMA(d.Address).Number()
+	if known && d.NUMA != nil && int(*d.NUMA) != node {
+		j.fail("%s %s is offered on NUMA node %d, and sysfs has node %d", d.Kind, d.Address, *d.NUMA, node)
+	}
+	if d.Health != "" {
+		j.note("%s %s is %s", d.Kind, d.Address, d.Health)
+	}
+}
+
+func driverText(d *topology.Device) string {
+	if d.Driver == "" {
+		return "no driver is bound to it"
+	}
+	return "its driver is " + d.Driver
+}
+
+// judgeTraffic compares the measured pairs with the machine.
+func (r *Report) judgeTraffic(n *machine.Node) Result {
+	j := about("traffic")
+	if len(r.Traffic) == 0 {
+		j.miss("no measurement: run tandem verify --traffic -o json in a pod of this node, and add the file with " +
+			"--verified")
+		return j.summarise("unknown")
+	}
+	pairs, inHost := 0, 0
+	for _, t := range r.Traffic {
+		if t.Failures > 0 {
+			j.fail("tandem verify found %s", document.Count(t.Failures, "failure"))
+		}
+		for _, p := range t.Pairs {
+			pairs++
+			if !p.Good {
+				j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF, p.Gbps,
+					p.OfBest, p.OfRate)
+			}
+			if p.Memory != traffic.Peer && p.Memory != traffic.DMABuf {
+				inHost++
+			}
+		}
+		for _, p := range t.Places {
+			judgePlace(j, n, p)
+		}
+	}
+	if pairs == 0 {
+		j.fail("the measurement has no pair")
+	}
+	return j.summarise("%s, %d of them in host memory, which proves the NIC and not GPUDirect RDMA",
+		document.Count(pairs, "pair"), inHost)
+}
+
+// judgePlace compares the distance of a pair in the container with the machine's.
+func judgePlace(j *judgement, n *machine.Node, p machine.Pair) {
+	gpu, vf := addressOf(n, p.GPU), addressOf(n, p.VF)
+	if got := n.Tree.Distance(gpu, vf).Level; got != p.Distance {
+		j.fail("GPU %s and VF %s are %s apart in the container, and %s by the recording", p.GPU, p.VF, p.Distance, got)
+	}
+}

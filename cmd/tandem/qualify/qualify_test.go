@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qualify
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/nccl"
+	"github.com/tandem-k8s/tandem/topology/recording"
+)
+
+// good returns the evidence of a machine without a fault: each device is offered, NCCL agrees, and one pair was
+// measured in the GPU's memory.
+func good(t *testing.T, name string) Evidence {
+	t.Helper()
+	m, err := machines.Load(name, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Evidence{Tandem: "1.2.3", Machine: withACS(t, m)}
+	n, err := machine.ReadFS(m.FS(), &machine.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vfs, _, err := n.VFDevices("", &machine.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpus := n.GPUDevices()
+	resources := []coordinator.Resource{{Name: "amd.com/gpu", Kind: "gpu"}, {Name: "tandem.dev/rdma_vf", Kind: "vf"}}
+	for i, list := range [][]string{{}, {}} {
+		devices := gpus
+		if i == 1 {
+			devices = vfs
+		}
+		for _, d := range devices {
+			list = append(list, d.ID)
+			numa := uint32(0)
+			if node, known := d.NUMA.Number(); known {
+				numa = uint32(node)
+			}
+			resources[i].Devices = append(resources[i].Devices,
+				coordinator.Device{ID: d.ID, Address: d.Address.String(), NUMA: &numa})
+		}
+	}
+	e.Status = &coordinator.Status{Mode: "device-plugin", Resources: resources}
+	e.NCCL = dumped(t, n)
+	pair := machine.Pair{GPU: gpus[0].ID, VF: nearest(n.Tree, gpus[0].Address, vfs[0].ID, n)}
+	pair.Distance = n.Tree.Distance(gpus[0].Address, addressOf(n, pair.VF)).Level
+	e.Verified = []*verify.Verification{{
+		Pairs: []machine.Pair{pair},
+		Traffic: &traffic.Report{Seconds: 5, Pairs: []traffic.Pair{{
+			Facts:  traffic.Facts{GPU: pair.GPU, VF: pair.VF, Distance: pair.Distance},
+			Memory: traffic.DMABuf, Gbps: 190, OfBest: 100, OfRate: 95, Verdict: traffic.OK,
+		}}},
+	}}
+	return e
+}
+
+// withACS adds the file config to each bridge, as root records it.
+func withACS(t *testing.T, m *recording.Machine) *recording.Machine {
+	t.Helper()
+	tree, err := topology.Read(m.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := m.Build()
+	for d := range tree.Devices() {
+		if d.Class>>8 == topology.PortClass>>8 && d.ACS == topology.ACSUnknown {
+			at := strings.Builder{}
+			at.WriteString("devices/" + d.RootComplex())
+			for _, bridge := range append(d.Bridges(), d.Address) {
+				at.WriteString("/" + bridge.String())
+			}
+			b.File(at.String()+"/config", "none\n")
+		}
+	}
+	full, err := b.Machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return full
+}
+
+// dumped returns the machine's GPUs and PFs as NCCL dumps them.
+func dumped(t *testing.T, n *machine.Node) *nccl.File {
+	t.Helper()
+	var functions []topology.Address
+	for _, d := range slices.Concat(n.GPUs, n.RDMANICs()) {
+		functions = append(functions, d.Address)
+	}
+	var text bytes.Buffer
+	if err := nccl.Write(&text, n.Tree, functions); err != nil {
+		t.Fatal(err)
+	}
+	return file(t, text.String())
+}
+
+func file(t *testing.T, text string) *nccl.File {
+	t.Helper()
+	f, err := nccl.Read("topo.xml", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// nearest returns the ID of the VF nearest to a GPU.
+func nearest(tree *topology.Tree, gpu topology.Address, best string, n *machine.Node) string {
+	for d := range tree.Devices() {
+		if d.IsVF() && tree.Distance(gpu, d.Address).Compare(tree.Distance(gpu, addressOf(n, best))) < 0 {
+			best = d.Address.String()
+		}
+	}
+	return best
+}
+
+func report(t *testing.T, e Evidence) *Report {
+	t.Helper()
+	r, err := New(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestEveryMachinePasses: on every recorded machine the placement has the greatest possible number of near
+// pairs, and a report without a fault passes in all parts. One machine was recorded without NICs.
+func TestEveryMachinePasses(t *testing.T) {
+	t.Parallel()
+	for _, name := range machines.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "amd-mi300x-cpx-kfd" {
+				if r := report(t, Evidence{Machine: mustLoad(t, name)}); r.Results[0].Verdict != Failed {
+					t.Errorf("%s", r.Table())
+				}
+				return
+			}
+			r := report(t, good(t, name))
+			if r.Worst() != Passed {
+				t.Errorf("%s", r.Table())
+			}
+		})
+	}
+}
+
+// TestFaults: each fault of the evidence changes the verdict on its part alone.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	const name = "oci-mi300x-derived"
+	gpuVF := func(e Evidence) (gpu, vf *coordinator.Device) {
+		return &e.Status.Resources[0].Devices[0], &e.Status.Resources[1].Devices[0]
+	}
+	for _, test := range []struct {
+		name  string
+		fault func(t *testing.T, e *Evidence)
+		part  string
+		want  Verdict
+		told  string // in a detail
+	}{
+		{"recorded without root", func(t *testing.T, e *Evidence) {
+			m, err := machines.Load(name, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Machine = m
+		}, "machine", Incomplete, "ACS"},
+		{"an error of doctor", func(_ *testing.T, e *Evidence) {
+			e.Findings = []doctor.Finding{{ID: "topology-policy", Severity: doctor.Error}}
+		}, "findings", Failed, "topology-policy"},
+		{"doctor without root", func(_ *testing.T, e *Evidence) {
+			e.Findings = []doctor.Finding{{ID: "no-right", Severity: doctor.Unknown}}
+		}, "findings", Incomplete, "no-right"},
+		{"no plugin", func(_ *testing.T, e *Evidence) { e.Status = nil }, "offer", Incomplete, "no plugin"},
+		{"a GPU is not offered", func(_ *testing.T, e *Evidence) {
+			e.Status.Resources[0].Devices = e.Status.Resources[0].Devices[1:]
+		}, "offer", Failed, "its driver is amdgpu"},
+		{"no VF is offered", func(_ *testing.T, e *Evidence) {
+			e.Status.Resources[1].Devices = nil
+		}, "offer", Failed, "no vf"},
+		{"an unknown device is offered", func(_ *testing.T, e *Evidence) {
+			_, vf := gpuVF(*e)
+			vf.Address = "0000:fe:00.0"
+		}, "offer", Failed, "0000:fe:00.0"},
+		{"a GPU is offered as a VF", func(_ *testing.T, e *Evidence) {
+			gpu, vf := gpuVF(*e)
+			vf.Address, vf.NUMA = gpu.Address, gpu.NUMA
+		}, "offer", Failed, "offered as a vf"},
+		{"another NUMA node", func(_ *testing.T, e *Evidence) {
+			gpu, _ := gpuVF(*e)
+			other := *gpu.NUMA + 1
+			gpu.NUMA = &other
+		}, "offer", Failed, "NUMA node 1"},
+		{"no topology of NCCL", func(_ *testing.T, e *Evidence) { e.NCCL = nil }, "nccl", Incomplete,
+			"NCCL_TOPO_DUMP_FILE"},
+		{"NCCL sees a switch more", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:01:00.0"><pci busid="0000:11:00.0"/>
+				<pci busid="0000:2a:00.0"/></pci></cpu></system>`)
+		}, "nccl", Failed, "by NCCL, and not by sysfs"},
+		{"NCCL sees no switch", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:00.0"/>
+				</cpu></system>`)
+		}, "nccl", Failed, "by sysfs, and not by NCCL"},
+		{"NCCL sees another NUMA node", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="1"><cpu numaid="1"><pci busid="0000:11:00.0"/><pci busid="0000:2a:00.0"/>
+				</cpu></system>`)
+		}, "nccl", Failed, "node 1 by NCCL"},
+		{"NCCL's file is of another machine", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="00fe:11:00.0"/></cpu></system>`)
+		}, "nccl", Failed, "the machine lacks it"},
+		{"no traffic", func(_ *testing.T, e *Evidence) { e.Verified = nil }, "traffic", Incomplete, "--verified"},
+		{"a slow pair", func(_ *testing.T, e *Evidence) {
+			e.Verified[0].Traffic.Pairs[0].Verdict = "slow"
+		}, "traffic", Failed, "190.00 Gb/s"},
+		{"a failure of the places", func(_ *testing.T, e *Evidence) {
+			e.Verified[0].Failures = []string{"any"}
+		}, "traffic", Failed, "1 failure"},
+		{"another distance in the container", func(_ *testing.T, e *Evidence) {
+			e.Verified[0].Pairs[0].Distance = topology.SYS
+		}, "traffic", Failed, "SYS apart in the container"},
+		{"no pair is measured", func(_ *testing.T, e *Evidence) {
+			e.Verified[0].Traffic.Pairs = nil
+		}, "traffic", Failed, "no pair"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			e := good(t, name)
+			test.fault(t, &e)
+			r := report(t, e)
+			for _, result := range r.Results {
+				want := Passed
+				if result.Part == test.part {
+					want = test.want
+					if !strings.Contains(strings.Join(result.Details, "\n"), test.told) {
+						t.Errorf("%s: %q lack %q", result.Part, result.Details, test.told)
+					}
+				}
+				if result.Verdict != want {
+					t.Errorf("%s is %s, want %s: %q", result.Part, result.Verdict, want, result.Details)
+				}
+			}
+			if r.Worst() != test.want {
+				t.Errorf("all is %s", r.Worst())
+			}
+		})
+	}
+}
+
+// TestOtherPlans: a report whose plans this version would not make fails.
+func TestOtherPlans(t *testing.T) {
+	t.Parallel()
+	r := report(t, good(t, "nv-h100-oci"))
+	r.Plans[0].Pairs[0].VF = r.Plans[1].Pairs[1].VF
+	if err := r.Judge(); err != nil || r.Worst() != Failed {
+		t.Errorf("%v, %s", err, r.Table())
+	}
+}
+
+func TestReadAndWrite(t *testing.T) {
+	t.Parallel()
+	r := report(t, good(t, "nv-gb200-derived"))
+	again, err := Read(strings.NewReader(written(t, r)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Judge(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(written(t, r), written(t, again)); diff != "" {
+		t.Errorf("(-written +read):\n%s", diff)
+	}
+	for _, wrong := range []string{"", "{}", `{"version": 2, "machine": ["x"]}`, `{"version": 1, "machine": "x"}`, "[]"} {
+		if r, err := Read(strings.NewReader(wrong)); err == nil {
+			t.Errorf("reads %q as %v", wrong, r)
+		}
+	}
+}
+
+// TestPossiblePairs compares the matching with an exhaustive search, on machines of a few devices.
+func TestPossiblePairs(t *testing.T) {
+	t.Parallel()
+	n, err := machine.ReadFS(mustLoad(t, "nv-h800-8x8").FS(), &machine.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _, _ := n.VFDevices("", &machine.Source{})
+	for mask := range 1 << 8 {
+		few := all[:0:0]
+		for i, vf := range all {
+			if mask>>(i%8)&1 == 1 {
+				few = append(few, vf)
+			}
+		}
+		m := newMatching(n.Tree, n.GPUDevices()[:5], few)
+		var most func(gpu int, used uint) int
+		most = func(gpu int, used uint) int {
+			if gpu == len(m.gpus) {
+				return 0
+			}
+			best := most(gpu+1, used)
+			for i, vf := range few {
+				if used>>i&1 == 0 && n.Tree.Distance(m.gpus[gpu].Address, vf.Address).Level.Direct() {
+					best = max(best, 1+most(gpu+1, used|1<<i))
+				}
+			}
+			return best
+		}
+		if got, want := m.size(), most(0, 0); got != want {
+			t.Errorf("VFs %08b: %d, want %d", mask, got, want)
+		}
+	}
+}
+
+func mustLoad(t *testing.T, name string) *recording.Machine {
+	t.Helper()
+	m, err := machines.Load(name, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestForeignVerification: a verification with a device that the machine lacks is an error, so that no text of
+// it gets into the report.
+func TestForeignVerification(t *testing.T) {
+	t.Parallel()
+	for _, foreign := range []func(v *verify.Verification){
+		func(v *verify.Verification) { v.Pairs[0].GPU = "secret" },
+		func(v *verify.Verification) { v.Pairs[0].VF = "0000:fe:00.0" },
+		func(v *verify.Verification) { v.Traffic.Pairs[0].VF = "secret" },
+		func(v *verify.Verification) { v.Traffic.Pairs[0].GPU = "0000:fe:00.0" },
+		func(v *verify.Verification) { v.Traffic = nil },
+	} {
+		e := good(t, "nv-h100-oci")
+		foreign(e.Verified[0])
+		if r, err := New(e); err == nil || strings.Contains(fmt.Sprint(err), "report") {
+			t.Errorf("%v, %v", r, err)
+		}
+	}
+}
+
+func written(t *testing.T, r *Report) string {
+	t.Helper()
+	var text bytes.Buffer
+	if _, err := r.WriteTo(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}

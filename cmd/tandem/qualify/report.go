@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package qualify turns a node into evidence: a recording of its machine, the findings of doctor, the devices
+// that the plugins offer, the placement of containers, the topology that NCCL or RCCL has found, and the
+// traffic of pairs.
+//
+// A [Report] holds the evidence as data, without text from the node: no name of a host, pod, namespace or
+// resource, no serial number, MAC address, GUID or UUID. [Report.Judge] derives the results from the evidence
+// alone, so that a report can be judged again anywhere, by a later version too.
+package qualify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Report is the evidence of a node, and its results.
+type Report struct {
+	Version  document.V1 `json:"version"`
+	Tandem   string      `json:"tandem"` // version of the program
+	System   System      `json:"system"`
+	Results  []Result    `json:"results"`  // by part
+	Findings []Found     `json:"findings"` // of tandem doctor
+	// devices that the plugins offer; nil if no plugin answers
+	Offer *Offer `json:"offer,omitempty"`
+	// placement of containers on the empty machine, whose VFs are those of all NICs with RDMA
+	Plans []Plan `json:"plans"`
+	// topology by NCCL or RCCL; nil if unknown
+	NCCL *NCCL `json:"nccl,omitempty"`
+	// measurements of tandem verify --traffic, by container
+	Traffic []Traffic `json:"traffic,omitempty"`
+	Machine []string  `json:"machine"` // lines of the recording
+}
+
+// System names hardware and software of the node. Empty texts are unknown.
+type System struct {
+	Vendor       string `json:"vendor,omitempty"`  // of the server, by its firmware
+	Product      string `json:"product,omitempty"` // model of the server, by its firmware
+	Architecture string `json:"architecture"`      // as Go names it: "amd64"
+	Kernel       string `json:"kernel,omitempty"`  // numbers of the version: "6.8.0"
+	NVIDIA       string `json:"nvidia,omitempty"`  // version of NVIDIA's driver
+	AMD          string `json:"amd,omitempty"`     // version of the driver amdgpu, if not the kernel's own
+}
+
+// Found is a finding of tandem doctor without its text.
+type Found struct {
+	ID       string `json:"id"`
+	Severity string `json:"severity"`
+}
+
+// Offer is what the plugins offer.
+type Offer struct {
+	Mode     string     `json:"mode"` // of the node: "device-plugin" or "dra"
+	Devices  []Device   `json:"devices"`
+	Rejected []Rejected `json:"rejected,omitempty"` // VFs that config.json does not select
+}
+
+// Device is an offered GPU, partition or VF.
+type Device struct {
+	Kind    string           `json:"kind"` // "gpu" or "vf"
+	Address topology.Address `json:"address"`
+	NUMA    *uint32          `json:"numa"`             // node in the device's TopologyInfo
+	Health  string           `json:"health,omitempty"` // "failed" or "degraded"
+}
+
+// Rejected counts devices that a selector of config.json rejects, by a key of the selector.
+type Rejected struct {
+	Pool     int    `json:"pool"`     // place of the resource in config.json, from 1
+	Selector int    `json:"selector"` // place of the selector in the resource, from 1
+	Key      string `json:"key"`
+	Count    int    `json:"count"`
+}
+
+// Plan is the placement of a container with as many GPUs as VFs.
+type Plan struct {
+	Count    int            `json:"count"` // of GPUs, and of VFs
+	Nodes    []int          `json:"nodes"` // NUMA nodes of the Topology Manager
+	Rejected bool           `json:"rejected,omitempty"`
+	Pairs    []machine.Pair `json:"pairs"`
+}
+
+// Traffic is the measurement of a container's pairs.
+type Traffic struct {
+	Seconds   int            `json:"seconds"`
+	Direction string         `json:"direction"`
+	Failures  int            `json:"failures"` // of the places, the pairs file and the traffic
+	Pairs     []MeasuredPair `json:"pairs"`
+	Places    []machine.Pair `json:"places"` // pairs by sysfs
+}
+
+// MeasuredPair is the traffic of a pair.
+type MeasuredPair struct {
+	GPU      string         `json:"gpu,omitempty"`
+	VF       string         `json:"vf"`
+	Distance topology.Level `json:"distance"`
+	Memory   traffic.Memory `json:"memory"` // "host", "gpu" or "dmabuf"; "" for unknown
+	Gbps     float64        `json:"gbps"`
+	Latency  float64        `json:"microseconds"`
+	OfBest   int            `json:"percentOfBest"`
+	OfRate   int            `json:"percentOfRate"`
+	Good     bool           `json:"good"` // no threshold of the measurement is missed
+}
+
+// NCCL has the places of GPUs and NICs in a topology file of NCCL or RCCL.
+type NCCL struct {
+	GPUs []Place `json:"gpus"`
+	NICs []Place `json:"nics"`
+}
+
+// Place is the place of a function in a topology file.
+type Place struct {
+	Address topology.Address   `json:"address"`
+	NUMA    topology.NUMANode  `json:"numa"`
+	Bridges []topology.Address `json:"bridges"` // from the top down
+}
+
+// mostBytes limits a report: a recording has at most half of it.
+const mostBytes = 64 << 20
+
+// Read reads a report. Errors name the key.
+func Read(from io.Reader) (*Report, error) {
+	text, err := io.ReadAll(io.LimitReader(from, mostBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	if len(text) > mostBytes {
+		return nil, fmt.Errorf("read report: larger than %d MiB", mostBytes>>20)
+	}
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	if len(r.Machine) == 0 {
+		return nil, fmt.Errorf("read report: no key machine; is the file written by tandem qualify?")
+	}
+	return &r, nil
+}
+
+// WriteTo writes the report. Equal reports give equal bytes.
+func (r *Report) WriteTo(w io.Writer) (int64, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // links have "->"
+	encoder.SetIndent("", " ")
+	if err := encoder.Encode(r); err != nil {
+		return 0, fmt.Errorf("write report: %w", err)
+	}
+	return text.WriteTo(w)
+}
+
+// recording returns the text of the recorded machine.
+func (r *Report) recording() io.Reader {
+	return strings.NewReader(strings.Join(r.Machine, "\n") + "\n")
+}
