@@ -264,7 +264,7 @@ gpu-check: build ## Compare tandem-gpu's NVIDIA GPUs on this machine with the ke
 		export CGO_ENABLED=1 GPU_CHECK=yes && go test -count=1 -v -run '^TestThisMachine$$' ./cmd/tandem-gpu && \
 		(cd test/kubernetes && $(PROGRESS) "the kubelet's managers; $(KUBELET)" go test -count=1 -v -run '^TestGPUsOfThisMachine$$' ./kubelet) && \
 		$(BIN)/tandem record --force -f $(BIN)/this-machine.txt && \
-		echo "recorded in bin/this-machine.txt; CONTRIBUTING.md says how it becomes one of test/machines"; \
+		echo "recorded in bin/this-machine.txt; tandem qualify writes the evidence of a node with Tandem: docs/qualify.md"; \
 	fi
 
 # VM is where the virtual machine's parts are kept: 2 GB.

@@ -107,7 +107,7 @@ func TestOneVersion(t *testing.T) {
 // manifests returns the manifests with the released image: those of daemons and of examples.
 func manifests(t *testing.T) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{"*/daemonset*.yaml", "*/deployment.yaml", "examples/*.yaml"} {
+	for _, pattern := range []string{"*/daemonset*.yaml", "*/deployment.yaml", "*/job.yaml", "examples/*.yaml"} {
 		found, err := filepath.Glob("../deployments/" + pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("manifests %s: %v", pattern, err)

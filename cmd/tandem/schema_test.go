@@ -22,6 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
+	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	simulated "github.com/tandem-k8s/tandem/cmd/tandem/simulation/cluster"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
@@ -37,6 +38,7 @@ var documented = map[string]reflect.Type{
 	"explain":        reflect.TypeFor[cluster.Explanation](),
 	"pairs":          reflect.TypeFor[pairs.File](),
 	"plan":           reflect.TypeFor[plan.Plan](),
+	"qualify":        reflect.TypeFor[qualify.Report](),
 	"simulate":       reflect.TypeFor[report.Report](),
 	"simulate-nodes": reflect.TypeFor[simulated.Report](),
 	"status":         reflect.TypeFor[coordinator.Status](),
@@ -71,6 +73,7 @@ type schemas struct {
 var words = map[reflect.Type][]string{
 	reflect.TypeFor[topology.Level]():  {"PIX", "PXB", "C2C", "PHB", "NODE", "SYS", "UNK"},
 	reflect.TypeFor[doctor.Severity](): {string(doctor.Error), string(doctor.Warning), string(doctor.Unknown)},
+	reflect.TypeFor[qualify.Verdict](): {string(qualify.Passed), string(qualify.Failed), string(qualify.Incomplete)},
 }
 
 func (s *schemas) of(t reflect.Type) map[string]any {

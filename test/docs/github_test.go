@@ -63,7 +63,7 @@ func TestActionsArePinned(t *testing.T) {
 // TestForms: GitHub reads the forms of issues, and each asks for a text.
 func TestForms(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"bug", "feature"} {
+	for _, name := range []string{"bug", "feature", "server"} {
 		var form struct {
 			Name, Description string
 			Labels            []string

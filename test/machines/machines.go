@@ -6,42 +6,98 @@
 //
 // expect.json lists the nearest RDMA functions of each GPU and their distance, computed independently of the
 // code of this repository.
+//
+// A report of tandem qualify that was accepted is a machine as well, with its own expectations: reports/hardware
+// has those of real servers, reports/emulated has others, which only package qualify tests.
 package machines
 
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"path"
+	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-//go:embed *.txt
+//go:embed *.txt reports
 var files embed.FS
+
+// Folders of reports.
+const (
+	hardware = "reports/hardware"
+	emulated = "reports/emulated"
+)
 
 // Names returns the names of all machines, sorted.
 func Names() []string {
-	entries, err := files.ReadDir(".")
-	if err != nil {
+	names := append(namesIn(".", ".txt"), namesIn(hardware, ".json")...)
+	slices.Sort(names)
+	return names
+}
+
+// Hardware returns the names of the machines that are reports of real servers, sorted.
+func Hardware() []string { return namesIn(hardware, ".json") }
+
+// Emulated returns the names of the reports of emulated machines, sorted. They are not among Names.
+func Emulated() []string { return namesIn(emulated, ".json") }
+
+// namesIn returns the names of the files of a folder with an ending; none without the folder.
+func namesIn(folder, ending string) (names []string) {
+	entries, err := files.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		panic(err) // an embedded directory can be listed
 	}
-	names := make([]string, len(entries))
-	for i, entry := range entries {
-		names[i] = strings.TrimSuffix(entry.Name(), path.Ext(entry.Name()))
+	for _, entry := range entries {
+		if name, ok := strings.CutSuffix(entry.Name(), ending); ok && !entry.IsDir() {
+			names = append(names, name)
+		}
 	}
 	return names
+}
+
+// Report returns the text of a report, of a real or an emulated server.
+func Report(name string) ([]byte, error) {
+	for _, folder := range []string{hardware, emulated} {
+		text, err := files.ReadFile(folder + "/" + name + ".json")
+		if !errors.Is(err, fs.ErrNotExist) {
+			return text, err
+		}
+	}
+	return nil, fmt.Errorf("load report %q: there are %s", name,
+		strings.Join(slices.Concat(Hardware(), Emulated()), ", "))
+}
+
+// text returns the machine file of a machine.
+func text(name string) ([]byte, error) {
+	text, err := files.ReadFile(name + ".txt")
+	if err == nil {
+		return text, nil
+	}
+	if text, err = Report(name); err != nil {
+		return nil, err
+	}
+	var report struct {
+		Machine []string `json:"machine"`
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return nil, fmt.Errorf("load report %s: %w", name, err)
+	}
+	return []byte(strings.Join(report.Machine, "\n") + "\n"), nil
 }
 
 // Load returns a machine with the given number of VFs on each RDMA-capable PF. A machine recorded with VFs
 // keeps the recorded VFs.
 func Load(name string, vfsPerPF int) (*recording.Machine, error) {
-	text, err := files.ReadFile(name + ".txt")
+	content, err := text(name)
 	if err != nil {
 		return nil, fmt.Errorf("load machine %q: there are %s", name, strings.Join(Names(), ", "))
 	}
-	machine, err := recording.Parse(bytes.NewReader(text))
+	machine, err := recording.Parse(bytes.NewReader(content))
 	if err != nil {
 		return nil, fmt.Errorf("load machine %s: %w", name, err)
 	}

@@ -57,10 +57,13 @@ func load(t *testing.T, name string, vfs int) *recording.Machine {
 func TestNearestFunctions(t *testing.T) {
 	t.Parallel()
 	expect := expectations(t)
-	if len(expect) != len(Names()) {
-		t.Errorf("expect.json has %d machines, there are %d", len(expect), len(Names()))
-	}
+	reports := append(Hardware(), Emulated()...)
 	for _, name := range Names() {
+		if _, ok := expect[name]; !ok && !slices.Contains(reports, name) {
+			t.Errorf("expect.json lacks %s", name)
+		}
+	}
+	for name := range expect {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tree := read(t, load(t, name, 0))
@@ -141,6 +144,72 @@ func addressText(all []topology.Address) string {
 	return text.String()
 }
 
+// TestNearestByNCCL: the nearest NICs of each GPU of a report are those of NCCL's topology in the report, which is
+// independent of this repository. A report without it needs an entry in expect.json.
+func TestNearestByNCCL(t *testing.T) {
+	t.Parallel()
+	expect := expectations(t)
+	for _, name := range append(Hardware(), Emulated()...) {
+		byNCCL := nearestByNCCL(t, name)
+		if _, ok := expect[name]; !ok && len(byNCCL) == 0 {
+			t.Errorf("%s has no topology of NCCL and is not in expect.json", name)
+		}
+		tree := read(t, load(t, name, 0))
+		for gpu, want := range byNCCL {
+			var got []topology.Address
+			for _, nic := range nearestTo(tree, gpu).Nearest {
+				d, _ := tree.Device(nic)
+				if pf := d.Function(); !slices.Contains(got, pf) {
+					got = append(got, pf)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: nearest NICs of %s (-NCCL +tree):\n%s", name, gpu, diff)
+			}
+		}
+	}
+}
+
+// nearestByNCCL returns the NICs below the lowest switch of each GPU that has NICs; no GPU without such a switch.
+func nearestByNCCL(t *testing.T, name string) map[topology.Address][]topology.Address {
+	t.Helper()
+	type place struct {
+		Address topology.Address   `json:"address"`
+		Bridges []topology.Address `json:"bridges"`
+	}
+	var report struct {
+		NCCL struct {
+			GPUs []place `json:"gpus"`
+			NICs []place `json:"nics"`
+		} `json:"nccl"`
+	}
+	text, err := Report(name)
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[topology.Address][]topology.Address{}
+	for _, gpu := range report.NCCL.GPUs {
+		most := 1 // bridges in common
+		for _, nic := range report.NCCL.NICs {
+			common := 0
+			for common < min(len(gpu.Bridges), len(nic.Bridges)) && gpu.Bridges[common] == nic.Bridges[common] {
+				common++
+			}
+			if common > most {
+				all[gpu.Address], most = nil, common
+			}
+			if common == most {
+				all[gpu.Address] = append(all[gpu.Address], nic.Address)
+			}
+		}
+		slices.SortFunc(all[gpu.Address], topology.Address.Compare)
+	}
+	return all
+}
+
 func nearestTo(tree *topology.Tree, gpu topology.Address) nearest {
 	best := topology.Distance{Level: topology.UNK + 1}
 	n := nearest{Nearest: []topology.Address{}}
@@ -164,8 +233,8 @@ func nearestTo(tree *topology.Tree, gpu topology.Address) nearest {
 // TestFilesAreCanonical keeps the files as WriteTo writes them, so that a changed fact is a changed line.
 func TestFilesAreCanonical(t *testing.T) {
 	t.Parallel()
-	for _, name := range Names() {
-		want, err := files.ReadFile(name + ".txt")
+	for _, name := range append(Names(), Emulated()...) {
+		want, err := text(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +247,7 @@ func TestFilesAreCanonical(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(want, got.Bytes()) {
-			t.Errorf("%s.txt is not as WriteTo writes it", name)
+			t.Errorf("%s is not as WriteTo writes it", name)
 		}
 	}
 }

@@ -35,6 +35,7 @@ func (t *tester) traffic(ctx context.Context, s setup) error {
 	}{
 		{"RDMA traffic of each pair of a pod to itself", w.toSelf(first)},
 		{"RDMA traffic between two pods, pair by pair", w.between(first, second)},
+		{"tandem qualify, with NCCL's topology and a pod's traffic", w.qualified(first, t.reportFile())},
 		{"RDMA traffic below a threshold, and of a port that is down", w.failing(first)},
 	} {
 		r, start := Row{Setup: t.title(s), Scenario: test.name}, time.Now()
