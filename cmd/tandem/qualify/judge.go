@@ -257,8 +257,10 @@ func (r *Report) judgeTraffic(n *machine.Node) Result {
 	if pairs == 0 {
 		j.fail("the measurement has no pair")
 	}
-	return j.summarise("%s, %d of them in host memory, which proves the NIC and not GPUDirect RDMA",
-		document.Count(pairs, "pair"), inHost)
+	if inHost > 0 {
+		j.note("%s measured in host memory, which proves the NIC and not GPUDirect RDMA", document.CountAre(inHost, "pair"))
+	}
+	return j.summarise("%s, %d of them in GPU memory", document.Count(pairs, "pair"), pairs-inHost)
 }
 
 // judgePlace compares the distance of a pair in the container with the machine's.

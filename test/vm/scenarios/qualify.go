@@ -13,22 +13,24 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 )
 
-// listing prints the path, the class and the NUMA node of each PCI function.
+// listing prints the path, the class and the NUMA node of each PCI function but VFs, which NCCL counts as their PFs
+// (NCCL_IB_MERGE_VFS).
 const listing = `for function in /sys/bus/pci/devices/*; do
-	echo $(readlink -f $function) $(cat $function/class) $(cat $function/numa_node)
+	[ -e $function/physfn ] || echo $(readlink -f $function) $(cat $function/class) $(cat $function/numa_node)
 done`
 
 // qualifying runs tandem qualify on the node, with files of NCCL and of tandem verify. The first line is the exit
 // code.
-const qualifying = `cat >/tmp/nccl.xml <<'END'
+const qualifying = seesIdentity + `cat >/tmp/nccl.xml <<'XML'
 %s
-END
-cat >/tmp/verified.json <<'END'
+XML
+cat >/tmp/verified.json <<'JSON'
 %s
-END
-tandem qualify --nccl-topology /tmp/nccl.xml --verified /tmp/verified.json --force -f /tmp/report.json >&2
+JSON
+tandem qualify --nccl-topology /tmp/nccl.xml --verified /tmp/verified.json --force -f /tmp/report.json 2>/tmp/verdicts
 echo $?
 cat /tmp/report.json
+END
 `
 
 // reportFile returns the path of the node's report.

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
+)
+
+// qualifying returns the command that qualifies the node, and the file of the report.
+func (s *sick) qualifying(args ...string) (command []string, file string) {
+	file = s.path("report.json")
+	command = append([]string{"qualify", "-f", file}, s.command(args...)[1:]...) // the places are those of doctor
+	return command, file
+}
+
+func readReport(t *testing.T, file string) (*qualify.Report, string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := qualify.Read(strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, string(text)
+}
+
+// TestQualify: on a node without plugins the evidence is incomplete, and the report is a document of its schema, a
+// machine for the other commands, and judged alike by --check.
+func TestQualify(t *testing.T) {
+	t.Parallel()
+	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
+	command, file := node.qualifying()
+	code, stdout, stderr := run(command...)
+	if code != exitUnknown || stdout != "" || !strings.Contains(stderr, "offer      incomplete") {
+		t.Fatalf("exit code %d, %q: %s", code, stdout, stderr)
+	}
+	r, text := readReport(t, file)
+	validate(t, "qualify", text)
+	if len(r.Plans) != 4 || r.System.AMD == "" || r.Tandem == "" {
+		t.Errorf("plans %v, system %+v, version %q", r.Plans, r.System, r.Tandem)
+	}
+	for _, private := range []string{node.root, filepath.Base(node.root)} {
+		if strings.Contains(text, private) {
+			t.Errorf("the report contains %s", private)
+		}
+	}
+	checked, judged, _ := run("qualify", "--check", file)
+	if checked != code || judged != stderr {
+		t.Errorf("--check: exit code %d, %s instead of %s", checked, judged, stderr)
+	}
+	direct := succeed(t, "topo", "--sysfs-root", node.path("sys"))
+	if got := succeed(t, "topo", "--machine", file); got != direct {
+		t.Errorf("topo of the report:\n%s\nof the machine:\n%s", got, direct)
+	}
+	if code, _, stderr := run(command...); code != exitError || !strings.Contains(stderr, "--force") {
+		t.Errorf("a second time: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestQualifyWithFiles: the files of other programs are evidence, and a file of another node is an error that
+// names the file.
+func TestQualifyWithFiles(t *testing.T) {
+	t.Parallel()
+	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
+	node.write("topo.xml", succeed(t, "topo", "-o", "nccl", "--sysfs-root", node.path("sys")))
+	const pair = `{"version": 1, "pairs": [{"gpu": "0000:11:00.0", "vf": "%", "distance": "PIX"}], "failures": [],
+		"traffic": {"seconds": 5, "pairs": [{"gpu": "0000:11:00.0", "vf": "%", "distance": "PIX", "memory": "gpu",
+		"gbps": 190, "verdict": "ok"}]}}`
+	node.write("pod.json", strings.ReplaceAll(pair, "%", "0000:0c:00.1"))
+	node.write("other.json", strings.ReplaceAll(pair, "%", "0000:0d:00.1"))
+	command, file := node.qualifying("--nccl-topology", node.path("topo.xml"), "--verified", node.path("pod.json"))
+	if code, _, stderr := run(command...); code != exitUnknown {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	r, _ := readReport(t, file)
+	for _, result := range r.Results[4:] {
+		if result.Verdict != qualify.Passed {
+			t.Errorf("%s is %s: %q", result.Part, result.Verdict, result.Details)
+		}
+	}
+	for wrong, told := range map[string]string{
+		"other.json": "0000:0d:00.1", "topo.xml": "topo.xml", "absent.json": "absent.json",
+	} {
+		command, _ := node.qualifying("--force", "--verified", node.path(wrong))
+		if code, _, stderr := run(command...); code != exitError || !strings.Contains(stderr, told) {
+			t.Errorf("--verified %s: exit code %d: %s", wrong, code, stderr)
+		}
+	}
+}
+
+func TestQualifyUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"x"}} {
+		if code, _, stderr := run(append([]string{"qualify"}, args...)...); code != exitUsage {
+			t.Errorf("%q: exit code %d: %s", args, code, stderr)
+		}
+	}
+	dir := t.TempDir()
+	for name, content := range map[string]string{"empty": "", "text": "# tandem machine v1\n", "other": "{}"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := run("qualify", "--check", file); code != exitError || !strings.Contains(stderr, file) {
+			t.Errorf("%s: exit code %d: %s", name, code, stderr)
+		}
+	}
+}
