@@ -105,7 +105,7 @@ func manifests(t *testing.T) map[string][]object {
 	if err != nil || len(examples) != 11 {
 		t.Fatalf("examples %q: %v", examples, err)
 	}
-	for _, file := range examples {
+	for _, file := range append(examples, "../../../deployments/qualify/job.yaml") {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 var pages = []string{
 	"README.md", "docs/install.md", "docs/tune.md", "docs/troubleshoot.md", "docs/tools.md",
 	"docs/how-it-works.md", "docs/cluster.md", "docs/limits.md", "docs/performance.md", "docs/glossary.md",
+	"docs/qualify.md",
 }
 
 // elsewhere reports whether an argument says that a command takes something from outside: a chart of others,
