@@ -64,7 +64,8 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
 	flags.StringVar(&q.from.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	flags.StringVarP(&q.file, "file", "f", "", "file to write (default standard output)")
 	flags.BoolVar(&q.force, "force", false, "overwrite the file")
-	flags.StringVar(&q.topology, "nccl-topology", "", "topology by NCCL or RCCL on this node (NCCL_TOPO_DUMP_FILE)")
+	flags.StringVar(&q.topology, "nccl-topology", "",
+		"topology by NCCL or RCCL on this node (NCCL_TOPO_DUMP_FILE)")
 	flags.StringArrayVar(&q.verified, "verified", nil,
 		`output of "tandem verify --traffic -o json" in a pod of this node; repeatable`)
 	flags.StringVar(&q.check, "check", "", "report to judge")

@@ -14,8 +14,8 @@ import (
 // qualifying returns the command that qualifies the node, and the file of the report.
 func (s *sick) qualifying(args ...string) (command []string, file string) {
 	file = s.path("report.json")
-	command = append([]string{"qualify", "-f", file}, s.command(args...)[1:]...) // the places are those of doctor
-	return command, file
+	places := s.command(args...)[1:] // of doctor
+	return append([]string{"qualify", "-f", file}, places...), file
 }
 
 func readReport(t *testing.T, file string) (*qualify.Report, string) {
@@ -31,8 +31,8 @@ func readReport(t *testing.T, file string) (*qualify.Report, string) {
 	return r, string(text)
 }
 
-// TestQualify: on a node without plugins the evidence is incomplete, and the report is a document of its schema, a
-// machine for the other commands, and judged alike by --check.
+// TestQualify: on a node without plugins the evidence is incomplete, and the report is a document of its
+// schema, a machine for the other commands, and judged alike by --check.
 func TestQualify(t *testing.T) {
 	t.Parallel()
 	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
@@ -75,7 +75,8 @@ func TestQualifyWithFiles(t *testing.T) {
 		"gbps": 190, "verdict": "ok"}]}}`
 	node.write("pod.json", strings.ReplaceAll(pair, "%", "0000:0c:00.1"))
 	node.write("other.json", strings.ReplaceAll(pair, "%", "0000:0d:00.1"))
-	command, file := node.qualifying("--nccl-topology", node.path("topo.xml"), "--verified", node.path("pod.json"))
+	command, file := node.qualifying(
+		"--nccl-topology", node.path("topo.xml"), "--verified", node.path("pod.json"))
 	if code, _, stderr := run(command...); code != exitUnknown {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -97,7 +98,9 @@ func TestQualifyWithFiles(t *testing.T) {
 
 func TestQualifyUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"x"}} {
+	for _, args := range [][]string{
+		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"x"},
+	} {
 		if code, _, stderr := run(append([]string{"qualify"}, args...)...); code != exitUsage {
 			t.Errorf("%q: exit code %d: %s", args, code, stderr)
 		}
@@ -108,7 +111,8 @@ func TestQualifyUsage(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, stderr := run("qualify", "--check", file); code != exitError || !strings.Contains(stderr, file) {
+		code, _, stderr := run("qualify", "--check", file)
+		if code != exitError || !strings.Contains(stderr, file) {
 			t.Errorf("%s: exit code %d: %s", name, code, stderr)
 		}
 	}

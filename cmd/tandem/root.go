@@ -43,8 +43,8 @@ func newRoot() *cobra.Command {
 		Use:   "tandem",
 		Short: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
 	})
-	root.AddCommand(newTopo(), newRecord(), newQualify(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
-		newSimulate(), newPlay(), newVersion())
+	root.AddCommand(newTopo(), newRecord(), newQualify(), newPlan(), newStatus(), newExplain(), newVerify(),
+		newDoctor(), newSimulate(), newPlay(), newVersion())
 	return root
 }
 

@@ -41,8 +41,8 @@ var nics = []struct {
 	{"any SR-IOV NIC", 0, nil},
 }
 
-// TestRealHardware: the column "Real hardware" of docs/support.md lists the accepted reports of tandem qualify by
-// their GPUs and NICs; -update writes it.
+// TestRealHardware: the column "Real hardware" of docs/support.md lists the accepted reports of tandem
+// qualify by their GPUs and NICs; -update writes it.
 func TestRealHardware(t *testing.T) {
 	text := read(t, "docs/support.md")
 	want := withHardware(t, text, machines.Hardware())
@@ -62,8 +62,8 @@ func TestRealHardware(t *testing.T) {
 	}
 }
 
-// TestHardwareOfReports: a report is in the rows of its GPUs and NICs, with the evidence that passed, and in no
-// other row.
+// TestHardwareOfReports: a report is in the rows of its GPUs and NICs, with the evidence that passed, and in
+// no other row.
 func TestHardwareOfReports(t *testing.T) {
 	t.Parallel()
 	text := read(t, "docs/support.md")
@@ -141,8 +141,8 @@ func rowOf(line string) (first string, cells []string) {
 	return cells[0], cells
 }
 
-// rows returns the rows of a machine's GPUs and NICs with RDMA. The row of a GPU begins with its vendor, and one of
-// the models there begins the model of the GPU.
+// rows returns the rows of a machine's GPUs and NICs with RDMA. The row of a GPU begins with its vendor, and
+// one of the models there begins the model of the GPU.
 func rows(t *testing.T, m *recording.Machine) (gpus, withRDMA []string) {
 	t.Helper()
 	tree, err := topology.Read(m.FS())

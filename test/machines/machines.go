@@ -7,8 +7,8 @@
 // expect.json lists the nearest RDMA functions of each GPU and their distance, computed independently of the
 // code of this repository.
 //
-// A report of tandem qualify that was accepted is a machine as well, with its own expectations: reports/hardware
-// has those of real servers, reports/emulated has others, which only package qualify tests.
+// A report of tandem qualify that was accepted is a machine as well, with its own expectations:
+// reports/hardware has those of real servers, reports/emulated has others, which only package qualify tests.
 package machines
 
 import (

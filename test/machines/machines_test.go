@@ -144,8 +144,8 @@ func addressText(all []topology.Address) string {
 	return text.String()
 }
 
-// TestNearestByNCCL: the nearest NICs of each GPU of a report are those of NCCL's topology in the report, which is
-// independent of this repository. A report without it needs an entry in expect.json.
+// TestNearestByNCCL: the nearest NICs of each GPU of a report are those of NCCL's topology in the report,
+// which is independent of this repository. A report without it needs an entry in expect.json.
 func TestNearestByNCCL(t *testing.T) {
 	t.Parallel()
 	expect := expectations(t)
@@ -170,7 +170,8 @@ func TestNearestByNCCL(t *testing.T) {
 	}
 }
 
-// nearestByNCCL returns the NICs below the lowest switch of each GPU that has NICs; no GPU without such a switch.
+// nearestByNCCL returns the NICs below the lowest switch of each GPU that has NICs; no GPU without such a
+// switch.
 func nearestByNCCL(t *testing.T, name string) map[topology.Address][]topology.Address {
 	t.Helper()
 	type place struct {

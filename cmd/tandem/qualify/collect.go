@@ -116,8 +116,8 @@ func known(word string, words ...string) string {
 	return "unknown"
 }
 
-// ncclOf returns the places of the machine's GPUs and NICs. A function that the machine lacks counts as a NIC,
-// so that Judge finds the difference.
+// ncclOf returns the places of the machine's GPUs and NICs. A function that the machine lacks counts as a
+// NIC, so that Judge finds the difference.
 func ncclOf(f *nccl.File, n *machine.Node) *NCCL {
 	all := &NCCL{GPUs: []Place{}, NICs: []Place{}}
 	for _, function := range f.Functions() {
@@ -135,7 +135,9 @@ func ncclOf(f *nccl.File, n *machine.Node) *NCCL {
 
 // trafficOf returns the traffic of a verification without texts of the container.
 func trafficOf(v *verify.Verification, n *machine.Node) (Traffic, error) {
-	t := Traffic{Failures: len(v.Failures), Places: append([]machine.Pair{}, v.Pairs...), Pairs: []MeasuredPair{}}
+	t := Traffic{
+		Failures: len(v.Failures), Places: append([]machine.Pair{}, v.Pairs...), Pairs: []MeasuredPair{},
+	}
 	if v.Traffic == nil {
 		return t, fmt.Errorf("read verification: it has no traffic: run tandem verify with --traffic")
 	}

@@ -79,11 +79,12 @@ func (r *Report) Judge() error {
 func (r *Report) Worst() Verdict {
 	worst := Passed
 	for _, result := range r.Results {
-		switch {
-		case result.Verdict == Failed:
+		switch result.Verdict {
+		case Failed:
 			return Failed
-		case result.Verdict == Incomplete:
+		case Incomplete:
 			worst = Incomplete
+		case Passed:
 		}
 	}
 	return worst
@@ -155,7 +156,8 @@ func (r *Report) judgePlans(n *machine.Node) (Result, error) {
 		case p.Rejected:
 			j.note("%s: the policy restricted rejects the container", document.Count(p.Count, "pair"))
 		case near < possible:
-			j.fail("%s: %d near, and %d are possible on its NUMA nodes", document.Count(p.Count, "pair"), near, possible)
+			j.fail("%s: %d near, and %d are possible on its NUMA nodes", document.Count(p.Count, "pair"), near,
+				possible)
 		}
 		if !p.Rejected {
 			counts = append(counts, fmt.Sprintf("%d of %d", near, p.Count))
@@ -243,8 +245,8 @@ func (r *Report) judgeTraffic(n *machine.Node) Result {
 		for _, p := range t.Pairs {
 			pairs++
 			if !p.Good {
-				j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF, p.Gbps,
-					p.OfBest, p.OfRate)
+				j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF,
+					p.Gbps, p.OfBest, p.OfRate)
 			}
 			if p.Memory != traffic.Peer && p.Memory != traffic.DMABuf {
 				inHost++
@@ -258,7 +260,8 @@ func (r *Report) judgeTraffic(n *machine.Node) Result {
 		j.fail("the measurement has no pair")
 	}
 	if inHost > 0 {
-		j.note("%s measured in host memory, which proves the NIC and not GPUDirect RDMA", document.CountAre(inHost, "pair"))
+		j.note("%s measured in host memory, which proves the NIC and not GPUDirect RDMA",
+			document.CountAre(inHost, "pair"))
 	}
 	return j.summarise("%s, %d of them in GPU memory", document.Count(pairs, "pair"), pairs-inHost)
 }
@@ -267,6 +270,7 @@ func (r *Report) judgeTraffic(n *machine.Node) Result {
 func judgePlace(j *judgement, n *machine.Node, p machine.Pair) {
 	gpu, vf := addressOf(n, p.GPU), addressOf(n, p.VF)
 	if got := n.Tree.Distance(gpu, vf).Level; got != p.Distance {
-		j.fail("GPU %s and VF %s are %s apart in the container, and %s by the recording", p.GPU, p.VF, p.Distance, got)
+		j.fail("GPU %s and VF %s are %s apart in the container, and %s by the recording", p.GPU, p.VF, p.Distance,
+			got)
 	}
 }

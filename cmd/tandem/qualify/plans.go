@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// plans returns the placement of containers with 1, 2, 4 and so on pairs, and with as many as possible, on the
-// empty machine.
+// plans returns the placement of containers with 1, 2, 4 and so on pairs, and with as many as possible, on
+// the empty machine.
 func plans(n *machine.Node) ([]Plan, error) {
 	vfs, _, err := n.VFDevices("", &machine.Source{})
 	if err != nil {
@@ -25,7 +25,9 @@ func plans(n *machine.Node) ([]Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, Plan{Count: count, Nodes: answer.Nodes, Rejected: answer.Rejected(), Pairs: answer.Pairs})
+		list = append(list, Plan{
+			Count: count, Nodes: answer.Nodes, Rejected: answer.Rejected(), Pairs: answer.Pairs,
+		})
 	}
 	return list, nil
 }
@@ -51,8 +53,8 @@ func (p Plan) near() (count int) {
 	return count
 }
 
-// possiblePairs returns the greatest number of near pairs of devices on NUMA nodes, or on all without nodes. It
-// is independent of package placement.
+// possiblePairs returns the greatest number of near pairs of devices on NUMA nodes, or on all without nodes.
+// It is independent of package placement.
 func possiblePairs(n *machine.Node, nodes []int) int {
 	on := func(list []offer.Device) []offer.Device {
 		return slices.DeleteFunc(list, func(d offer.Device) bool {

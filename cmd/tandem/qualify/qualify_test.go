@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -22,8 +23,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// good returns the evidence of a machine without a fault: each device is offered, NCCL agrees, and one pair was
-// measured in the GPU's memory.
+// good returns the evidence of a machine without a fault: each device is offered, NCCL agrees, and one pair
+// was measured in the GPU's memory.
 func good(t *testing.T, name string) Evidence {
 	t.Helper()
 	m, err := machines.Load(name, 2)
@@ -40,14 +41,11 @@ func good(t *testing.T, name string) Evidence {
 		t.Fatal(err)
 	}
 	gpus := n.GPUDevices()
-	resources := []coordinator.Resource{{Name: "amd.com/gpu", Kind: "gpu"}, {Name: "tandem.dev/rdma_vf", Kind: "vf"}}
-	for i, list := range [][]string{{}, {}} {
-		devices := gpus
-		if i == 1 {
-			devices = vfs
-		}
+	resources := []coordinator.Resource{
+		{Name: "amd.com/gpu", Kind: "gpu"}, {Name: "tandem.dev/rdma_vf", Kind: "vf"},
+	}
+	for i, devices := range [][]offer.Device{gpus, vfs} {
 		for _, d := range devices {
-			list = append(list, d.ID)
 			numa := uint32(0)
 			if node, known := d.NUMA.Number(); known {
 				numa = uint32(node)
@@ -334,8 +332,8 @@ func mustLoad(t *testing.T, name string) *recording.Machine {
 	return m
 }
 
-// TestForeignVerification: a verification with a device that the machine lacks is an error, so that no text of
-// it gets into the report.
+// TestForeignVerification: a verification with a device that the machine lacks is an error, so that no text
+// of it gets into the report.
 func TestForeignVerification(t *testing.T) {
 	t.Parallel()
 	for _, foreign := range []func(v *verify.Verification){

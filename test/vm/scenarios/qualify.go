@@ -13,14 +13,14 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 )
 
-// listing prints the path, the class and the NUMA node of each PCI function but VFs, which NCCL counts as their PFs
-// (NCCL_IB_MERGE_VFS).
+// listing prints the path, the class and the NUMA node of each PCI function but VFs, which NCCL counts as
+// their PFs (NCCL_IB_MERGE_VFS).
 const listing = `for function in /sys/bus/pci/devices/*; do
 	[ -e $function/physfn ] || echo $(readlink -f $function) $(cat $function/class) $(cat $function/numa_node)
 done`
 
-// qualifying runs tandem qualify on the node, with files of NCCL and of tandem verify. The first line is the exit
-// code.
+// qualifying runs tandem qualify on the node, with files of NCCL and of tandem verify. The first line is the
+// exit code.
 const qualifying = seesIdentity + `cat >/tmp/nccl.xml <<'XML'
 %s
 XML
@@ -38,8 +38,8 @@ func (t *tester) reportFile() string {
 	return t.Path(fmt.Sprintf("run/report-%s.json", strings.ToLower(t.node.Shape.Name)))
 }
 
-// qualified runs tandem qualify on the node with the traffic of a pod. Every part has to pass, also when the host
-// judges the report again. The report is kept as a file.
+// qualified runs tandem qualify on the node with the traffic of a pod. Every part has to pass, also when the
+// host judges the report again. The report is kept as a file.
 func (w *wire) qualified(h holder, file string) func(context.Context) (problem, note string, err error) {
 	return func(ctx context.Context) (problem, note string, err error) {
 		functions, err := w.Run(ctx, listing)
@@ -47,8 +47,8 @@ func (w *wire) qualified(h holder, file string) func(context.Context) (problem, 
 			return "", "", err
 		}
 		var verified json.RawMessage
-		if _, err := w.ExecJSON(ctx, h.pod, &verified, append([]string{"tandem", "verify", "--traffic", "-o", "json"},
-			least...)...); err != nil {
+		verify := append([]string{"tandem", "verify", "--traffic", "-o", "json"}, least...)
+		if _, err := w.ExecJSON(ctx, h.pod, &verified, verify...); err != nil {
 			return "", "", err
 		}
 		printed, err := w.Run(ctx, fmt.Sprintf(qualifying, dump(functions), verified))
@@ -86,8 +86,8 @@ func unqualified(r *qualify.Report, code string) string {
 }
 
 // dump returns the topology file that NCCL writes of the functions of a listing. NCCL (ncclTopoGetXmlFromSys)
-// goes two levels up at a time, from a function to the upstream port of its switch and so on, as long as there are
-// PCI functions, and writes each as an element around the one before.
+// goes two levels up at a time, from a function to the upstream port of its switch and so on, as long as
+// there are PCI functions, and writes each as an element around the one before.
 func dump(listing string) string {
 	type element struct {
 		address, parent, class string
@@ -134,5 +134,5 @@ func dump(listing string) string {
 
 // isCard reports whether a class is that of a GPU or of a NIC.
 func isCard(class string) bool {
-	return strings.HasPrefix(class, "0x02") || strings.HasPrefix(class, "0x03") || strings.HasPrefix(class, "0x12")
+	return slices.Contains([]string{"0x02", "0x03", "0x12"}, class[:min(len(class), 4)])
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// TestDump: a GPU and a NIC below one switch, a NIC behind a switch more, a NIC on a root port, and functions that
-// are neither GPUs nor NICs.
+// TestDump: a GPU and a NIC below one switch, a NIC behind a switch more, a NIC on a root port, and functions
+// that are neither GPUs nor NICs.
 func TestDump(t *testing.T) {
 	t.Parallel()
 	const root = "/sys/devices/pci0000:07/0000:07:00.0"
