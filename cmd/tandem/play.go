@@ -48,6 +48,8 @@ sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--run-dir) a
 	flags := cmd.Flags()
 	flags.StringVar(&p.options.Machine, "machine", "", "recorded machine, a file written by tandem record")
 	completeMachines(cmd)
+	flags.IntVar(&p.options.VFs, "vfs", 0, fmt.Sprintf("VFs to add to each NIC with RDMA of a machine without "+
+		"VFs, at most %d", play.MostVFs))
 	flags.StringVar(&p.options.Directory, "directory", "", "empty or new folder for the machine, the files of "+
 		"the kubelet and the logs of the daemons (default a temporary folder that is removed at the end)")
 	flags.StringVar(&p.options.Programs, "programs", "", "folder with tandem-gpu and tandem-rdma (default the "+
@@ -98,6 +100,8 @@ func (p *player) check() error {
 	switch {
 	case p.options.Machine == "":
 		return usage("want a recorded machine: --machine FILE")
+	case p.options.VFs < 0 || p.options.VFs > play.MostVFs:
+		return usage("--vfs %d: want 0 to %d", p.options.VFs, play.MostVFs)
 	case p.layOut && p.options.Directory == "":
 		return usage("--layout-only needs --directory")
 	case p.layOut || p.options.Programs != "":

@@ -47,18 +47,21 @@ var unsure = regexp.MustCompile(`(?m)^NOT ENFORCED .*\n`)
 
 // TestPlay: scripts on recorded machines. The temporary folder is gone at the end.
 func TestPlay(t *testing.T) {
-	for _, c := range []struct{ name, machine, script string }{
+	for _, c := range []struct {
+		name, machine, script string
+		flags                 []string
+	}{
 		{"nvidia", recorded("nv-gb300-aks-dma-derived"), `
 run a gpu=2 vf=2 required
 env a
 restart gpu
 run b gpu=1 vf=1
-`},
+`, nil},
 		{"far", recorded("nv-h200-vm-flat"), `
 ! run a gpu=1 vf=1 required
 run a gpu=1 vf=1
 ! verify a
-`},
+`, nil},
 		{"pairs", recorded("oci-mi300x-derived"), `
 run train gpu=2 vf=2 required # both on node 0
 run infer gpu=4 vf=4
@@ -78,10 +81,10 @@ run alone gpu=1
 verify train
 ! verify infer
 status -o wide
-`},
-		{"partitions", recorded("amd-mi300x-smc-thor2-cpx-derived"), "run a gpu=8 vf=1\nstatus\n"},
-		{"vfs", withVFs(t, "amd-mi250-16gcd-8nic", 2), "run a gpu=4 vf=4\nrun b gpu=4 vf=1\nrun c gpu=3\n" +
-			"delete a\nrun d gpu=8 vf=8 required\nlist\n"},
+`, nil},
+		{"partitions", recorded("amd-mi300x-smc-thor2-cpx-derived"), "run a gpu=8 vf=1\nstatus\n", nil},
+		{"vfs", recorded("amd-mi250-16gcd-8nic"), "run a gpu=4 vf=4\nrun b gpu=4 vf=1\nrun c gpu=3\n" +
+			"delete a\nrun d gpu=8 vf=8 required\nlist\n", []string{"--vfs=2"}},
 		{"errors", recorded("oci-mi300x-derived"), `
 help
 ! fly
@@ -101,10 +104,10 @@ help
 ! explain --all=x
 quit
 run a
-`},
+`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, stdout, stderr := playOn(t, c.machine, c.script)
+			code, stdout, stderr := playOn(t, c.machine, c.script, c.flags...)
 			if code != exitOK {
 				t.Errorf("exit code %d, standard error %q", code, stderr)
 			}
@@ -159,6 +162,9 @@ func TestPlayRefused(t *testing.T) {
 	}{
 		{"", exitUsage, "want a recorded machine: --machine FILE"},
 		{"--machine " + oci + " --layout-only", exitUsage, "--layout-only needs --directory"},
+		{"--machine " + oci + " --vfs 65", exitUsage, "--vfs 65: want 0 to 64"},
+		{"--machine " + recorded("nv-a100pcie-cx6dx-vf-partial") + " --vfs 2", exitError,
+			"partial.txt: the machine was recorded with VFs; omit --vfs"},
 		{"--machine none.txt", exitError, "read machine: open none.txt: no such file or directory"},
 		{"--machine " + oci + " --script none.txt", exitError, "read --script: open none.txt"},
 		{"--machine " + oci + " --directory " + full, exitError, "it is not empty"},

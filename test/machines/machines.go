@@ -11,11 +11,13 @@ package machines
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology/recording"
+	"github.com/tandem-k8s/tandem/topology/recording/sriov"
 )
 
 //go:embed *.txt
@@ -45,8 +47,13 @@ func Load(name string, vfsPerPF int) (*recording.Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load machine %s: %w", name, err)
 	}
-	if machine, err = addVFs(machine, vfsPerPF); err != nil {
+	withVFs, err := sriov.AddVFs(machine, vfsPerPF)
+	switch {
+	case errors.Is(err, sriov.ErrHasVFs):
+		return machine, nil
+	case err != nil:
 		return nil, fmt.Errorf("load machine %s: %w", name, err)
+	default:
+		return withVFs, nil
 	}
-	return machine, nil
 }

@@ -15,11 +15,16 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/nvidia"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/topology/recording/sriov"
 )
+
+// MostVFs is the maximum number of VFs that a playground adds to a NIC.
+const MostVFs = 64
 
 // Options are a machine and the place of its playground.
 type Options struct {
 	Machine   string // a recording
+	VFs       int    // VFs to add to each NIC with RDMA; 0 for none
 	Directory string // "" for a temporary one, which Close removes
 	Programs  string // folder with tandem-gpu and tandem-rdma
 }
@@ -38,8 +43,11 @@ type Playground struct {
 
 // Open reads the machine and lays the machine out. Open starts nothing.
 func Open(o Options) (*Playground, error) {
-	from := machine.Source{Recording: o.Machine}
+	from := machine.Source{Recording: o.Machine, VFs: o.VFs}
 	n, err := machine.Read(&from)
+	if errors.Is(err, sriov.ErrHasVFs) {
+		return nil, fmt.Errorf("%w; omit --vfs", err)
+	}
 	if err != nil {
 		return nil, err
 	}
