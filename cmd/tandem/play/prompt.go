@@ -66,7 +66,7 @@ func commands() []command {
 		{name: "fail", words: "DEVICE", run: (*Playground).fail,
 			about: "end the link of a NIC, of a VF's NIC too; let a GPU report fatal PCIe errors"},
 		{name: "degrade", words: "DEVICE", run: (*Playground).degrade,
-			about: "halve the PCIe lanes of a GPU or NIC"},
+			about: "reduce the PCIe link of a GPU or NIC to one lane"},
 		{name: "heal", words: "DEVICE...", run: (*Playground).heal,
 			about: "end the faults of GPUs and NICs, and wait until the plugins see them as good, a minute later",
 			note:  "the plugins wait for a minute after the last fault"},

@@ -3,6 +3,7 @@
 package play
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -35,10 +36,7 @@ const lanes = 16
 // complete adds the files that recordings lack: the width of the PCIe link, the counter of fatal errors, and
 // the flags of netdevs, which are up if their recorded state is.
 func (s functionFiles) complete() error {
-	width := s.width()
-	if width == 0 {
-		width = lanes
-	}
+	width := cmp.Or(s.width(widthFile), s.width(maxWidthFile), lanes)
 	missing := map[string]string{
 		widthFile: fmt.Sprintln(width), maxWidthFile: fmt.Sprintln(width), fatalFile: fatalErrors(0),
 	}
@@ -59,8 +57,8 @@ func (s functionFiles) complete() error {
 	return nil
 }
 
-func (s functionFiles) width() int {
-	return topology.ParseLinkWidth(read(filepath.Join(s.dir, widthFile)))
+func (s functionFiles) width(file string) int {
+	return topology.ParseLinkWidth(read(filepath.Join(s.dir, file)))
 }
 
 // glob returns the matching files of the function, by their names below its folder.
@@ -74,13 +72,12 @@ func (s functionFiles) glob(pattern string) (names []string) {
 	return names
 }
 
-// degrade halves the lanes of the PCIe link.
+// degrade reduces the PCIe link to one lane.
 func (s functionFiles) degrade() (repair func() error, err error) {
-	width := s.width()
-	if width < 2 {
-		return nil, fmt.Errorf("its PCIe link has %d lanes", width)
+	if width := s.width(widthFile); width < 2 {
+		return nil, fmt.Errorf("the lanes of its PCIe link are %d", width)
 	}
-	return s.replace(map[string]string{widthFile: fmt.Sprintln(width / 2)})
+	return s.replace(map[string]string{widthFile: "1\n"})
 }
 
 // fail ends the link of a NIC's ports. A GPU, and a NIC whose ports have no state, reports fatal PCIe errors.
