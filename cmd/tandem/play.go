@@ -103,6 +103,9 @@ func (p *player) run(cmd *cobra.Command) (err error) {
 	if interactive {
 		fmt.Fprint(cmd.OutOrStdout(), ground.Introduction())
 	}
+	if interactive && p.serve == "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "The live page, from another terminal:\n  %s\n", ground.PageCommand())
+	}
 	prompt := play.Prompt{
 		In: in, Out: cmd.OutOrStdout(), Errors: cmd.ErrOrStderr(), Interactive: interactive,
 		Stay:   p.serve != "" && p.script != "",

@@ -203,8 +203,8 @@ run a gpu=8 vf=8
 `))
 	for _, want := range []string{
 		"pod a: TopologyAffinityError",
-		"NIC 0000:0c:00.0 is good: 1 device of tandem.dev/rdma_vf\n",
-		"GPU 0000:11:00.0 is good: 1 device of amd.com/gpu\n", "verified: 8 GPUs, 8 VFs",
+		"NIC 0000:0c:00.0: good, with 1 device of tandem.dev/rdma_vf\n",
+		"GPU 0000:11:00.0: good, with 1 device of amd.com/gpu\n", "verified: 8 GPUs, 8 VFs",
 	} {
 		if code != exitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, %q, standard error %q; want %q", code, stdout, stderr, want)

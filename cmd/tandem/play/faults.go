@@ -40,7 +40,7 @@ func (p *Playground) harm(ctx context.Context, words []string, state health.Stat
 	}
 	for worse := state; worse <= health.Failed; worse++ {
 		if p.faults[f.Address][worse] != nil {
-			return "", fmt.Errorf("%s is %s already", p.name(f), worse)
+			return "", fmt.Errorf("%s: already %s", p.name(f), worse)
 		}
 	}
 	harm := p.sysfsOf(f).degrade
@@ -160,11 +160,11 @@ func (p *Playground) awaitState(ctx context.Context, f *topology.Device, state h
 	if err != nil {
 		return "", err
 	}
-	text := fmt.Sprintf("%s is %s: %s of %s", p.name(f), state, document.Count(len(devices), "device"), resource)
+	text := fmt.Sprintf("%s: %s", p.name(f), state)
 	if reason := devices[0].GetReason(); reason != "" {
-		text += "; " + reason
+		text += " (" + reason + ")"
 	}
-	return text + "\n", nil
+	return fmt.Sprintf("%s, with %s of %s\n", text, document.Count(len(devices), "device"), resource), nil
 }
 
 // devicesOf returns the devices of a function, and the resource that they are of.

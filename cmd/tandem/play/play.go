@@ -143,10 +143,14 @@ func (p *Playground) tandem() string {
 	return program
 }
 
-// Introduction describes the playground, with the command for the live page that --serve shows as well.
+// Introduction describes the playground.
 func (p *Playground) Introduction() string {
+	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands.\n", p.title,
+		document.Count(len(p.machine.GPUs), "GPU"), document.Count(len(p.machine.RDMANICs()), "NIC"))
+}
+
+// PageCommand returns the command that serves the live page from another terminal.
+func (p *Playground) PageCommand() string {
 	f := p.Flags()
-	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands. From another terminal:\n"+
-		"  '%s' status --serve :8080 '%s' '%s' '%s'\n", p.title, document.Count(len(p.machine.GPUs), "GPU"),
-		document.Count(len(p.machine.RDMANICs()), "NIC"), p.tandem(), f.Run, f.Kubelet, f.Sysfs)
+	return fmt.Sprintf("'%s' status --serve :8080 '%s' '%s' '%s'", p.tandem(), f.Run, f.Kubelet, f.Sysfs)
 }
