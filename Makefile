@@ -243,10 +243,10 @@ plan: ## Build only tandem, within a minute, and show the devices of a container
 MACHINE ?= test/machines/oci-mi300x-derived.txt
 
 .PHONY: play
-play: ## Build the plugins within two minutes, and try them at a prompt, on the recorded machine MACHINE
+play: ## Build the plugins within two minutes, and try them at a prompt and on a page, on the recorded machine MACHINE
 	@$(PROGRESS) "build tandem and the plugins, two minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
 		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-gpu ./cmd/tandem-rdma
-	@$(BIN)/play/tandem play --machine $(MACHINE)
+	@$(BIN)/play/tandem play --serve :0 --machine $(MACHINE)
 
 # Without a C compiler the demo leaves the NVIDIA machines out.
 NVML := $(if $(filter 1,$(CC_FOUND)),$(BIN)/nvml/libnvidia-ml.so.1)

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/play"
 )
 
@@ -22,6 +24,7 @@ import (
 type player struct {
 	options play.Options
 	script  string
+	serve   string // address of the page; "" for none
 	layOut  bool
 }
 
@@ -32,14 +35,19 @@ func newPlay() *cobra.Command {
 		Short: "Try the plugins on a recorded machine, without hardware and cluster",
 		Long: `Run tandem-gpu and tandem-rdma on a recorded machine, around a kubelet that admits pods by Tandem's model of the kubelet (policy
 restricted, scope container) and starts no containers. The commands come from the terminal, standard input or --script: run, delete,
-list, verify, env, restart, status, explain, topo, doctor, help, quit. "# ..." is a comment. A script ends at the first command that
-fails; a command after "!" has to fail.
+list, verify, env, fail, degrade, heal, restart, status, explain, topo, doctor, help, quit. "# ..." is a comment. A script ends at the
+first command that fails; a command after "!" has to fail, and a mistake such as an unknown command ends the script as well.
 
-The VFs are those of all NICs with RDMA, and a NIC without VFs counts as a VF. Root is not necessary. All files are in a temporary
-folder, or in --directory, which is kept. --layout-only only writes the machine into the folder, for the flags of the daemons:
-sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--run-dir) and config.json (--config-file of tandem-rdma).`,
+fail, degrade and heal change the files of sysfs by which the plugins judge ports and PCIe links, and wait until the plugins know.
+
+--serve also serves the page of tandem status --serve. After the end of --script the page stays until Ctrl-C.
+
+The VFs are those of all NICs with RDMA, and a NIC without VFs counts as a VF; --vfs adds VFs. Root is not necessary. All files are in
+a temporary folder, or in --directory, which is kept. --layout-only only writes the machine into the folder, for the flags of the
+daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--run-dir) and config.json (--config-file of tandem-rdma).`,
 		Example: `  tandem play --machine test/machines/oci-mi300x-derived.txt
   echo 'run train gpu=2 vf=2' | tandem play --machine test/machines/oci-mi300x-derived.txt
+  tandem play --machine test/machines/oci-mi300x-derived.txt --vfs 4 --serve :8080
   tandem play --machine my-machine.txt --script pods.txt
   tandem play --machine my-machine.txt --layout-only --directory /tmp/node`,
 		Args: noArguments,
@@ -48,11 +56,15 @@ sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--run-dir) a
 	flags := cmd.Flags()
 	flags.StringVar(&p.options.Machine, "machine", "", "recorded machine, a file written by tandem record")
 	completeMachines(cmd)
+	flags.IntVar(&p.options.VFs, "vfs", 0, fmt.Sprintf("VFs to add to each NIC with RDMA of a machine without "+
+		"VFs, at most %d", play.MostVFs))
 	flags.StringVar(&p.options.Directory, "directory", "", "empty or new folder for the machine, the files of "+
 		"the kubelet and the logs of the daemons (default a temporary folder that is removed at the end)")
 	flags.StringVar(&p.options.Programs, "programs", "", "folder with tandem-gpu and tandem-rdma (default the "+
 		"folder of tandem)")
 	flags.StringVar(&p.script, "script", "", "file with commands (default standard input)")
+	flags.StringVar(&p.serve, "serve", "", "also serve the live page of tandem status at this address, HOST:PORT; the "+
+		"default host is 127.0.0.1, and port 0 selects a free port")
 	flags.BoolVar(&p.layOut, "layout-only", false, "write the machine into --directory and start nothing")
 	return cmd
 }
@@ -77,6 +89,11 @@ func (p *player) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ground.Close()) }()
+	end, err := p.page(ctx, cmd, ground)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	if err := ground.Start(ctx); err != nil {
 		return err
 	}
@@ -86,11 +103,36 @@ func (p *player) run(cmd *cobra.Command) (err error) {
 	if interactive {
 		fmt.Fprint(cmd.OutOrStdout(), ground.Introduction())
 	}
+	if interactive && p.serve == "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "The live page, from another terminal:\n  %s\n", ground.PageCommand())
+	}
 	prompt := play.Prompt{
 		In: in, Out: cmd.OutOrStdout(), Errors: cmd.ErrOrStderr(), Interactive: interactive,
+		Stay:   p.serve != "" && p.script != "",
 		Tandem: func(ctx context.Context, args ...string) error { return subcommand(ctx, cmd, args) },
 	}
 	return prompt.Run(ctx, ground)
+}
+
+// page serves the page of --serve in the background. The function that it returns ends the page.
+func (p *player) page(
+	ctx context.Context, cmd *cobra.Command, ground *play.Playground,
+) (end func() error, err error) {
+	if p.serve == "" {
+		return func() error { return nil }, nil
+	}
+	listener, err := listen(cmd, p.serve)
+	if err != nil {
+		return nil, err
+	}
+	v := &viewer{
+		runDir: ground.RunDir(), kubeletDir: ground.KubeletDir(), title: ground.Title(),
+		from: machine.Source{SysfsRoot: ground.SysfsRoot()}, palette: picture.Palette{},
+	}
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- v.serve(ctx, listener) }()
+	return func() error { stop(); return <-ended }, nil
 }
 
 // check checks the flags, and completes the folder of the programs.
@@ -98,8 +140,12 @@ func (p *player) check() error {
 	switch {
 	case p.options.Machine == "":
 		return usage("want a recorded machine: --machine FILE")
+	case p.options.VFs < 0 || p.options.VFs > play.MostVFs:
+		return usage("--vfs %d: want 0 to %d", p.options.VFs, play.MostVFs)
 	case p.layOut && p.options.Directory == "":
 		return usage("--layout-only needs --directory")
+	case p.layOut && p.serve != "":
+		return usage("--layout-only and --serve exclude each other")
 	case p.layOut || p.options.Programs != "":
 		return nil
 	}
@@ -141,7 +187,7 @@ func subcommand(ctx context.Context, cmd *cobra.Command, args []string) error {
 	case errors.As(err, &found):
 		return nil
 	case errors.As(err, &wrong):
-		return wrong.error
+		return play.MistakeError{Err: wrong.error}
 	default:
 		return err
 	}

@@ -3,8 +3,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/play"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/programs"
 )
@@ -42,23 +47,23 @@ func shortDir(t *testing.T) string {
 var varying = regexp.MustCompile(`PID \d+, (?:serves|joined)|answered after [^,\n]*|\d{4}-\d\d-\d\dT[0-9:.]+Z|` +
 	`/tmp/p\d+/[^ ]*?-play-\d+|pairs/[A-Z2-7]+`)
 
-// unsure matches what status tells for a while after a kubelet's restart.
-var unsure = regexp.MustCompile(`(?m)^NOT ENFORCED .*\n`)
-
 // TestPlay: scripts on recorded machines. The temporary folder is gone at the end.
 func TestPlay(t *testing.T) {
-	for _, c := range []struct{ name, machine, script string }{
+	for _, c := range []struct {
+		name, machine, script string
+		flags                 []string
+	}{
 		{"nvidia", recorded("nv-gb300-aks-dma-derived"), `
 run a gpu=2 vf=2 required
 env a
 restart gpu
 run b gpu=1 vf=1
-`},
+`, nil},
 		{"far", recorded("nv-h200-vm-flat"), `
 ! run a gpu=1 vf=1 required
 run a gpu=1 vf=1
 ! verify a
-`},
+`, nil},
 		{"pairs", recorded("oci-mi300x-derived"), `
 run train gpu=2 vf=2 required # both on node 0
 run infer gpu=4 vf=4
@@ -78,37 +83,43 @@ run alone gpu=1
 verify train
 ! verify infer
 status -o wide
-`},
-		{"partitions", recorded("amd-mi300x-smc-thor2-cpx-derived"), "run a gpu=8 vf=1\nstatus\n"},
-		{"vfs", withVFs(t, "amd-mi250-16gcd-8nic", 2), "run a gpu=4 vf=4\nrun b gpu=4 vf=1\nrun c gpu=3\n" +
-			"delete a\nrun d gpu=8 vf=8 required\nlist\n"},
+`, nil},
+		{"partitions", recorded("amd-mi300x-smc-thor2-cpx-derived"), "run a gpu=8 vf=1\nstatus\n", nil},
+		{"vfs", recorded("amd-mi250-16gcd-8nic"), "run a gpu=4 vf=4\nrun b gpu=4 vf=1\nrun c gpu=3\n" +
+			"delete a\nrun d gpu=8 vf=8 required\nlist\n", []string{"--vfs=2"}},
+		{"faults", recorded("oci-mi300x-derived"), `
+fail 0000:0c:00.2
+degrade 0000:2f:00.0
+fail 0000:8b:00.0
+! degrade 0000:8b:00.0
+! heal 0000:5d:00.0
+status
+run a gpu=1 vf=1
+! run b gpu=8
+delete a
+explain a
+doctor
+`, []string{"--vfs=2"}},
+		{"faults-nvidia", recorded("nv-gb300-aks-dma-derived"), `
+fail 0101:00:00.0
+degrade GPU-a4b2fffc-1bff-53de-9ccd-9292a81eed99
+fail 0009:06:00.0
+status
+`, nil},
 		{"errors", recorded("oci-mi300x-derived"), `
 help
-! fly
-! run
-! run a
-! run A_B gpu=1
-! run a cpu=1
-! run a gpu=0
-! run a gpu=1 gpu=2
 ! run a gpu=9
 ! delete a
-! list pods
-! restart all
-! !
-! status -o svg
 ! explain ghost
-! explain --all=x
 quit
 run a
-`},
+`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, stdout, stderr := playOn(t, c.machine, c.script)
+			code, stdout, stderr := playOn(t, c.machine, c.script, c.flags...)
 			if code != exitOK {
 				t.Errorf("exit code %d, standard error %q", code, stderr)
 			}
-			stdout = unsure.ReplaceAllString(stdout, "")
 			golden(t, "play-"+c.name+".txt", varying.ReplaceAllString(stderr+stdout, "…"))
 			checkRemoved(t)
 		})
@@ -123,17 +134,126 @@ func checkRemoved(t *testing.T) {
 	}
 }
 
-// TestPlayScripts: a failed command ends a script, with the number of its line.
+// TestPlayScripts: a failed command ends a script, with the number of its line. A mistake is no failure that
+// "!" expects.
 func TestPlayScripts(t *testing.T) {
-	for script, want := range map[string]string{
-		"list\nfly away\nlist": `line 2: unknown command "fly"; help lists the commands`,
-		"! list":               "line 1: list: it succeeded",
-		"status -o svg":        "line 1: invalid argument",
-	} {
-		code, stdout, stderr := playOn(t, recorded("oci-mi300x-derived"), script)
-		if code != exitError || !strings.Contains(stderr, want) || strings.Count(stdout, "list") > 1 {
-			t.Errorf("%q: exit code %d, %q, standard error %q; want %q", script, code, stdout, stderr, want)
+	code, stdout, stderr := playOn(t, recorded("oci-mi300x-derived"), "list\n\nverify away\nlist")
+	if code != exitError || !strings.Contains(stderr, `line 3: pod "away": no such pod`) ||
+		strings.Count(stdout, "> list") != 1 {
+		t.Errorf("exit code %d, %q, standard error %q", code, stdout, stderr)
+	}
+	ground, err := play.Open(play.Options{
+		Machine: recorded("oci-mi300x-derived"), Programs: programs.Build(t, "tandem-gpu", "tandem-rdma"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := ground.Close(); err != nil {
+			t.Error(err)
 		}
+	}()
+	if err := ground.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"list":              "list: it succeeded",
+		"fly":               `unknown command "fly"; help lists the commands`,
+		"run":               "want run POD [gpu=N] [vf=N] [required]",
+		"run a":             "want run POD [gpu=N] [vf=N] [required]",
+		"run A_B gpu=1":     `name "A_B" of a pod: want lower-case letters`,
+		"run a required":    "pod a requests nothing",
+		"run a cpu=1":       `request "cpu=1": want gpu=NUMBER, vf=NUMBER or required`,
+		"run a gpu=0":       `request "gpu=0": want`,
+		"run a gpu=1 gpu=2": `request "gpu=2": the pod requests amd.com/gpu twice`,
+		"list pods":         "want list",
+		"restart all":       "want restart gpu|rdma|kubelet",
+		"fail":              "want fail DEVICE",
+		"heal":              "want heal DEVICE...",
+		"fail 0000:08:00.0": `device "0000:08:00.0": want a GPU, NIC or VF as in status -o wide`,
+		"":                  `want a command after "!"`,
+		"status -o svg":     "invalid argument",
+		"explain --all=x":   "invalid argument",
+	} {
+		prompt := play.Prompt{
+			In: strings.NewReader("! " + line), Out: io.Discard, Errors: io.Discard,
+			Tandem: func(ctx context.Context, args ...string) error { return subcommand(ctx, newPlay(), args) },
+		}
+		if err := prompt.Run(t.Context(), ground); err == nil || !strings.HasPrefix(err.Error(), "line 1: "+want) {
+			t.Errorf("! %s: %v, want %q", line, err, want)
+		}
+	}
+}
+
+// TestPlayHeal: healed devices are offered again, after the minute that the daemons wait.
+func TestPlayHeal(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the daemons wait for a minute")
+	}
+	code, stdout, stderr := run("play", "--programs", programs.Build(t, "tandem-gpu", "tandem-rdma"),
+		"--machine", recorded("oci-mi300x-derived"), "--directory", filepath.Join(shortDir(t), "node"), "--script",
+		write(t, "script.txt", `
+fail 0000:0c:00.0
+degrade 0000:11:00.0
+fail 0000:11:00.0
+! run a gpu=8
+heal 0000:0c:00.0 0000:11:00.0
+run a gpu=8 vf=8
+`))
+	for _, want := range []string{
+		"pod a: TopologyAffinityError",
+		"NIC 0000:0c:00.0: good, with 1 device of tandem.dev/rdma_vf\n",
+		"GPU 0000:11:00.0: good, with 1 device of amd.com/gpu\n", "verified: 8 GPUs, 8 VFs",
+	} {
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, %q, standard error %q; want %q", code, stdout, stderr, want)
+		}
+	}
+}
+
+// TestPlayServe: the page shows the pods, also after the end of a script, until play ends.
+func TestPlayServe(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, in := io.Pipe()
+	root, ended := newRoot(), make(chan error, 1)
+	root.SetArgs([]string{
+		"play", "--machine", recorded("oci-mi300x-derived"), "--serve", ":0", "--programs",
+		programs.Build(t, "tandem-gpu", "tandem-rdma"), "--directory", filepath.Join(shortDir(t), "node"),
+		"--script", write(t, "script.txt", "run train gpu=2 vf=2\n"),
+	})
+	root.SetOut(in)
+	go func() {
+		err := root.ExecuteContext(ctx)
+		_ = in.Close() // always nil
+		ended <- err
+	}()
+	lines := bufio.NewScanner(out)
+	var url string
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "verified") {
+		if text, found := strings.CutSuffix(lines.Text(), " shows this node until Ctrl-C"); found {
+			url = text
+		}
+	}
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatalf("%v; play: %v", err, lines.Err())
+	}
+	defer answer.Body.Close()
+	page, err := io.ReadAll(answer.Body)
+	for _, want := range []string{"<title>oci-mi300x-derived</title>", "default/train/main", "GPUs free 6/8"} {
+		if err != nil || !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page lacks %q: %v", want, err)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if answer, err := http.Get(url); err == nil {
+		t.Errorf("the page is served after the end: %s", answer.Status)
 	}
 }
 
@@ -159,6 +279,12 @@ func TestPlayRefused(t *testing.T) {
 	}{
 		{"", exitUsage, "want a recorded machine: --machine FILE"},
 		{"--machine " + oci + " --layout-only", exitUsage, "--layout-only needs --directory"},
+		{"--machine " + oci + " --vfs 65", exitUsage, "--vfs 65: want 0 to 64"},
+		{"--machine " + recorded("nv-a100pcie-cx6dx-vf-partial") + " --vfs 2", exitError,
+			"partial.txt: the machine was recorded with VFs; omit --vfs"},
+		{"--machine " + oci + " --layout-only --serve :0 --directory " + t.TempDir(), exitUsage,
+			"--layout-only and --serve exclude each other"},
+		{"--machine " + oci + " --serve 99", exitError, "listen on \"99\": want host:port"},
 		{"--machine none.txt", exitError, "read machine: open none.txt: no such file or directory"},
 		{"--machine " + oci + " --script none.txt", exitError, "read --script: open none.txt"},
 		{"--machine " + oci + " --directory " + full, exitError, "it is not empty"},
@@ -199,11 +325,39 @@ func TestPlayLayout(t *testing.T) {
 	if err != nil || gotErr != nil || !bytes.Equal(want, nodes) {
 		t.Errorf("online nodes %q, %q: %v, %v", want, nodes, err, gotErr)
 	}
-	for _, file := range []string{
-		"dev/dri/renderD128", "dev/infiniband/uverbs0", "kubelet/config.yaml", "config.json",
-	} {
+	checkFiles(t, dir, []string{
+		"dev/dri/renderD128", "dev/infiniband/uverbs0", "dev/kfd", "kubelet/config.yaml", "config.json",
+	}, []string{"dev/nvidiactl"})
+}
+
+// TestPlayLayoutNVIDIA: the device nodes and files in /proc are those of NVIDIA's driver, and doctor misses
+// none.
+func TestPlayLayoutNVIDIA(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "node")
+	succeed(t, "play", "--machine", recorded("nv-h100-oci"), "--layout-only", "--directory", dir)
+	checkFiles(t, dir, []string{
+		"dev/nvidiactl", "dev/nvidia0", "dev/nvidia7", "proc/driver/nvidia/gpus/0000:0f:00.0/information",
+	}, []string{"dev/kfd"})
+	_, stdout, stderr := run("doctor", "--sysfs-root", filepath.Join(dir, "sys"), "--dev-root",
+		filepath.Join(dir, "dev"), "--kubelet-dir", filepath.Join(dir, "kubelet"), "--run-dir",
+		filepath.Join(dir, "run"), "--proc-root", filepath.Join(dir, "proc"))
+	if strings.Contains(stdout, "/dev/") || !strings.Contains(stdout, "warnings") {
+		t.Errorf("doctor misses device nodes: %s%s", stdout, stderr)
+	}
+}
+
+// checkFiles checks which files a folder has.
+func checkFiles(t *testing.T, dir string, present, absent []string) {
+	t.Helper()
+	for _, file := range present {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			t.Error(err)
+		}
+	}
+	for _, file := range absent {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			t.Errorf("there is a file %s", file)
 		}
 	}
 }

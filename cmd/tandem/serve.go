@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -23,9 +24,18 @@ import (
 func serveStatus(cmd *cobra.Command, address string, v *viewer) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	listener, err := live.Listen(address)
+	listener, err := listen(cmd, address)
 	if err != nil {
 		return err
+	}
+	return v.serve(ctx, listener)
+}
+
+// listen opens the port of the page, and shows the address.
+func listen(cmd *cobra.Command, address string) (net.Listener, error) {
+	listener, err := live.Listen(address)
+	if err != nil {
+		return nil, err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ shows this node until Ctrl-C\n", listener.Addr())
 	if !live.Loopback(listener.Addr()) {
@@ -33,7 +43,7 @@ func serveStatus(cmd *cobra.Command, address string, v *viewer) error {
 			"network reads the names of this node's pods and its hardware, unencrypted and without a password; "+
 			"--serve :PORT serves this host alone\n", listener.Addr())
 	}
-	return live.Serve(ctx, listener, v.from.Title(), v.look, v.explain)
+	return listener, nil
 }
 
 // viewer draws the plugins' state. It rereads the machine only if the plugins' devices change, because some
@@ -41,10 +51,16 @@ func serveStatus(cmd *cobra.Command, address string, v *viewer) error {
 type viewer struct {
 	runDir, kubeletDir string
 	from               machine.Source
+	title              string // of the page
 	palette            picture.Palette
 
 	node *machine.Node
 	of   string // the devices of the time when node was read
+}
+
+// serve serves the page until ctx is done.
+func (v *viewer) serve(ctx context.Context, listener net.Listener) error {
+	return live.Serve(ctx, listener, v.title, v.look, v.explain)
 }
 
 // look queries the plugins. Without an answer the picture shows sysfs alone.
@@ -57,7 +73,7 @@ func (v *viewer) look(ctx context.Context) (*picture.Node, error) {
 		}
 		v.node, v.of = node, devices
 	}
-	drawn := topo.NewMatrix(v.node, false).Picture(v.from.Title(), v.node.Tree)
+	drawn := topo.NewMatrix(v.node, false).Picture(v.title, v.node.Tree)
 	if away != nil {
 		drawn.Notes = append(drawn.Notes,
 			"This is what the machine has, by sysfs alone; who has its devices is not known.")

@@ -79,7 +79,8 @@ func (l *looker) run(cmd *cobra.Command) error {
 		return usage("--serve and --watch exclude each other: the page follows what happens")
 	case serves:
 		return serveStatus(cmd, l.serve, &viewer{
-			runDir: l.runDir, kubeletDir: l.kubeletDir, from: l.from, palette: picture.Palette{},
+			runDir: l.runDir, kubeletDir: l.kubeletDir, from: l.from, title: l.from.Title(),
+			palette: picture.Palette{},
 		})
 	case l.watch:
 		return l.follow(cmd)

@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology/recording"
+	"github.com/tandem-k8s/tandem/topology/recording/sriov"
 )
 
 //go:embed *.txt reports
@@ -101,8 +102,13 @@ func Load(name string, vfsPerPF int) (*recording.Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load machine %s: %w", name, err)
 	}
-	if machine, err = addVFs(machine, vfsPerPF); err != nil {
+	withVFs, err := sriov.AddVFs(machine, vfsPerPF)
+	switch {
+	case errors.Is(err, sriov.ErrHasVFs):
+		return machine, nil
+	case err != nil:
 		return nil, fmt.Errorf("load machine %s: %w", name, err)
+	default:
+		return withVFs, nil
 	}
-	return machine, nil
 }

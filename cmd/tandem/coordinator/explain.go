@@ -64,6 +64,9 @@ func Explanation(decisions []Decision, now *Status, all bool) []byte {
 		for i, d := range earlier {
 			d.print(&out, i+1)
 		}
+	case len(present) == 0:
+		fmt.Fprintf(&out, "no decision for a present pod of this name; --all shows %s for deleted pods\n",
+			Several(len(earlier), "decision"))
 	default:
 		fmt.Fprintf(&out, "\n%s of earlier pods of this name: --all shows these\n",
 			Several(len(earlier), "more decision"))

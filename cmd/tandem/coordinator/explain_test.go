@@ -146,6 +146,10 @@ func TestEarlierPods(t *testing.T) {
 		strings.Count(text, "gpu of") != 1 {
 		t.Error(text)
 	}
+	text = string(Explanation([]Decision{{EarlierPod: true}}, nil, false))
+	if text != "no decision for a present pod of this name; --all shows 1 decision for deleted pods\n" {
+		t.Errorf("decisions of a deleted pod alone: %q", text)
+	}
 	text = string(Explanation(twice, nil, true))
 	if strings.Index(text, "EARLIER PODS") < strings.Index(text, "1. ") ||
 		strings.Count(text, "gpu of") != 2 {

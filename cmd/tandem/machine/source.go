@@ -15,11 +15,13 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 	"github.com/tandem-k8s/tandem/topology/recording"
+	"github.com/tandem-k8s/tandem/topology/recording/sriov"
 )
 
 // Source is the origin of a machine: a sysfs root, or a recorded machine.
 type Source struct {
 	Recording    string // a machine file, or a report of tandem qualify; "" for none
+	VFs          int    // VFs to add to each NIC with RDMA of a recording that has none
 	SysfsRoot    string
 	TopologyFile string // NCCL's; "" for none
 }
@@ -67,6 +69,9 @@ func (s *Source) open() (fs.FS, error) {
 		return nil, fmt.Errorf("read machine %s: %w", s.Recording, err)
 	}
 	machine, err := recording.Parse(text)
+	if err == nil && s.VFs > 0 {
+		machine, err = sriov.AddVFs(machine, s.VFs)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read machine %s: %w", s.Recording, err)
 	}

@@ -14,19 +14,27 @@ import (
 	"time"
 )
 
-// patience is how long a daemon may take to end.
-const patience = 10 * time.Second
+// grace is how long a daemon may take to end. Then it is killed.
+const grace = 10 * time.Second
 
 // daemon is one of the two plugins. A daemon can start again after its end.
 type daemon struct {
 	name string
 	log  string // file
-	// launch starts the plugin with a log, and returns the functions that end the plugin and await the end.
-	launch func(log *os.File) (end func(), wait func() error, err error)
+	// launch starts the plugin with a log.
+	launch func(log *os.File) (*process, error)
 
-	end    func()
-	exited chan struct{} // closed at the end
-	err    error         // reason of the end, set before exited is closed
+	process *process      // nil before the first start
+	exited  chan struct{} // closed at the end
+	err     error         // reason of the end, set before exited is closed
+}
+
+// process is a started plugin.
+type process struct {
+	end   func() // asks it to end
+	kill  func() // ends it without its consent; nil if nothing can
+	wait  func() error
+	grace time.Duration // from end to kill
 }
 
 // start starts the plugin, which must not be running.
@@ -35,33 +43,39 @@ func (d *daemon) start() error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", d.name, err)
 	}
-	end, wait, err := d.launch(log)
+	started, err := d.launch(log)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", d.name, err), log.Close())
 	}
-	d.end, d.exited, d.err = end, make(chan struct{}), nil
+	d.process, d.exited, d.err = started, make(chan struct{}), nil
 	go func() {
 		defer close(d.exited)
 		defer log.Close()
-		if err := wait(); err != nil {
+		if err := started.wait(); err != nil {
 			d.err = fmt.Errorf("%s: %w: %s", d.name, err, lastLine(d.log))
 		}
 	}()
 	return nil
 }
 
-// stop ends the plugin and waits. The error is the plugin's own, or a timeout.
+// stop ends the plugin and waits. The error is the plugin's own, or that the plugin had to be killed.
 func (d *daemon) stop() error {
-	if d.end == nil {
+	if d.process == nil {
 		return nil // not started
 	}
-	d.end()
+	d.process.end()
 	select {
 	case <-d.exited:
 		return d.err
-	case <-time.After(patience):
-		return fmt.Errorf("stop %s: it still runs after %v", d.name, patience)
+	case <-time.After(d.process.grace):
 	}
+	if d.process.kill == nil {
+		return fmt.Errorf("stop %s: it still runs after %v", d.name, d.process.grace)
+	}
+	d.process.kill()
+	<-d.exited
+	return fmt.Errorf("stop %s: killed, because it still ran after %v; its log is %s", d.name, d.process.grace,
+		d.log)
 }
 
 // ended returns the reason of an unexpected end, or nil.
@@ -76,30 +90,33 @@ func (d *daemon) ended() error {
 
 // program returns the launch of a program. The process ends with tandem, and has a process group of its own:
 // Ctrl-C at the terminal reaches tandem alone, which then ends the process.
-func program(path string, args ...string) func(*os.File) (func(), func() error, error) {
-	return func(log *os.File) (end func(), wait func() error, err error) {
-		process := exec.Command(path, args...)
-		process.Stdout, process.Stderr = log, log
-		process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-		if err := process.Start(); err != nil {
-			return nil, nil, err
+func program(path string, args ...string) func(*os.File) (*process, error) {
+	return func(log *os.File) (*process, error) {
+		c := exec.Command(path, args...)
+		c.Stdout, c.Stderr = log, log
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		if err := c.Start(); err != nil {
+			return nil, err
 		}
-		return func() { _ = process.Process.Signal(syscall.SIGTERM) }, process.Wait, nil // or it has ended
+		send := func(signal os.Signal) func() {
+			return func() { _ = c.Process.Signal(signal) } // or it has ended
+		}
+		return &process{end: send(syscall.SIGTERM), kill: send(syscall.SIGKILL), wait: c.Wait, grace: grace}, nil
 	}
 }
 
 // inProcess returns the launch of a plugin in this process.
-func inProcess(run func(context.Context, *slog.Logger) error) func(*os.File) (func(), func() error, error) {
-	return func(log *os.File) (end func(), wait func() error, err error) {
+func inProcess(run func(context.Context, *slog.Logger) error) func(*os.File) (*process, error) {
+	return func(log *os.File) (*process, error) {
 		ctx, cancel := context.WithCancel(context.Background())
-		wait = func() error {
+		wait := func() error {
 			err := run(ctx, slog.New(slog.NewTextHandler(log, nil)))
 			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return nil
 			}
 			return err
 		}
-		return cancel, wait, nil
+		return &process{end: cancel, wait: wait, grace: grace}, nil
 	}
 }
 

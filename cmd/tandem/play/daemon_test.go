@@ -7,9 +7,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
@@ -56,5 +59,37 @@ func TestDeadDaemonFailsScripts(t *testing.T) {
 	prompt := Prompt{In: strings.NewReader("! run a gpu=9\r\n"), Out: io.Discard, Errors: io.Discard}
 	if err := prompt.Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "line 1: x has ended") {
 		t.Errorf("the script ends with %v", err)
+	}
+}
+
+// TestStubbornDaemon: a daemon that ignores SIGTERM is killed, so that nothing writes into the folder any
+// more.
+func TestStubbornDaemon(t *testing.T) {
+	t.Parallel()
+	d := &daemon{name: "x", log: filepath.Join(t.TempDir(), "x.log")}
+	ready := filepath.Join(t.TempDir(), "ready")
+	if err := syscall.Mkfifo(ready, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launch := program("/bin/sh", "-c", "trap '' TERM; echo >"+ready+"; read x <"+ready)
+	d.launch = func(log *os.File) (*process, error) {
+		p, err := launch(log)
+		if err == nil {
+			p.grace = 50 * time.Millisecond
+		}
+		return p, err
+	}
+	if err := d.start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(ready); err != nil { // the signal is ignored from now on
+		t.Fatal(err)
+	}
+	if err := d.stop(); err == nil ||
+		!strings.Contains(err.Error(), "stop x: killed, because it still ran after 50ms") {
+		t.Errorf("the end is %v", err)
+	}
+	if err := d.ended(); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("the process ended with %v", err)
 	}
 }

@@ -13,20 +13,27 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
+	"github.com/tandem-k8s/tandem/cmd/tandem/play/nvidia"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
 )
 
 // Layout is the directory of a playground.
 type Layout struct{ Dir string }
 
-// Folders and files of the directory.
-func (l Layout) sysfs() string      { return l.path("sys") }
-func (l Layout) dev() string        { return l.path("dev") }
-func (l Layout) kubeletDir() string { return l.path("kubelet") }
-func (l Layout) runDir() string     { return l.path("run") }
-func (l Layout) proc() string       { return l.path("proc") }
-func (l Layout) config() string     { return l.path("config.json") }
+// SysfsRoot returns the root of sysfs.
+func (l Layout) SysfsRoot() string { return l.path("sys") }
+
+// KubeletDir returns the kubelet's directory.
+func (l Layout) KubeletDir() string { return l.path("kubelet") }
+
+// RunDir returns the run directory of the plugins.
+func (l Layout) RunDir() string { return l.path("run") }
+
+func (l Layout) dev() string    { return l.path("dev") }
+func (l Layout) proc() string   { return l.path("proc") }
+func (l Layout) config() string { return l.path("config.json") }
 
 func (l Layout) path(elements ...string) string {
 	return filepath.Join(append([]string{l.Dir}, elements...)...)
@@ -58,17 +65,18 @@ topologyManagerScope: container
 `
 
 // LayOut writes a machine into the directory: its sysfs, files in place of device nodes, and the
-// configurations of tandem-rdma and of the kubelet. The directory must be absent or empty.
-func (l Layout) LayOut(sys fs.FS) error {
+// configurations of tandem-rdma and of the kubelet. The directory must be absent or empty. NVIDIA's device
+// nodes and files in /proc are those of the stand-in, which may be nil.
+func (l Layout) LayOut(sys fs.FS, gpus *nvidia.GPUs) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	if err := os.CopyFS(l.sysfs(), sys); err != nil {
+	if err := os.CopyFS(l.SysfsRoot(), sys); err != nil {
 		return fmt.Errorf("lay out the machine: %w", err)
 	}
-	err := errors.Join(l.makeNodes(sys), os.Mkdir(l.proc(), 0o755),
-		os.MkdirAll(filepath.Join(l.kubeletDir(), "device-plugins"), 0o750),
-		os.WriteFile(filepath.Join(l.kubeletDir(), configuration.FileName), []byte(kubeletConfig), 0o644),
+	err := errors.Join(l.makeNodes(sys), os.Mkdir(l.proc(), 0o755), l.makeNVIDIA(gpus),
+		os.MkdirAll(filepath.Join(l.KubeletDir(), "device-plugins"), 0o750),
+		os.WriteFile(filepath.Join(l.KubeletDir(), configuration.FileName), []byte(kubeletConfig), 0o644),
 		os.WriteFile(l.config(), []byte(vfConfig), 0o644))
 	if err != nil {
 		return fmt.Errorf("lay out the machine: %w", err)
@@ -83,7 +91,7 @@ const longestPath = 107
 // character with a meaning in the name of a gRPC server, which is a URL.
 func (l Layout) check() error {
 	for _, socket := range []string{
-		filepath.Join(l.kubeletDir(), kubelet.LongestSocket), coordination.SocketPath(l.runDir()),
+		filepath.Join(l.KubeletDir(), kubelet.LongestSocket), coordination.SocketPath(l.RunDir()),
 	} {
 		if over := len(socket) - longestPath; over > 0 {
 			return fmt.Errorf("use folder %s: its path is %d bytes too long for the sockets in it; name a shorter "+
@@ -113,7 +121,12 @@ var deviceNodes = map[string]string{
 
 // makeNodes makes an empty file for each device node: only the presence of a node matters.
 func (l Layout) makeNodes(sys fs.FS) error {
-	nodes := []string{"kfd", "infiniband/rdma_cm"}
+	nodes := []string{"infiniband/rdma_cm"}
+	for _, reader := range sysfs.Readers {
+		if reader.Loaded(sys) {
+			nodes = append(nodes, reader.Shared)
+		}
+	}
 	for pattern, folder := range deviceNodes {
 		names, err := fs.Glob(sys, pattern)
 		if err != nil {
@@ -124,6 +137,14 @@ func (l Layout) makeNodes(sys fs.FS) error {
 		}
 	}
 	return makeFiles(l.dev(), nodes)
+}
+
+// makeNVIDIA makes the files of NVIDIA's driver.
+func (l Layout) makeNVIDIA(gpus *nvidia.GPUs) error {
+	if gpus == nil {
+		return nil
+	}
+	return errors.Join(makeFiles(l.dev(), inDev(gpus.DeviceNodes())), gpus.WriteProc(l.proc()))
 }
 
 // inDev returns the paths of device nodes below /dev.

@@ -15,11 +15,18 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/nvidia"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/health"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/recording/sriov"
 )
+
+// MostVFs is the maximum number of VFs that a playground adds to a NIC.
+const MostVFs = 64
 
 // Options are a machine and the place of its playground.
 type Options struct {
 	Machine   string // a recording
+	VFs       int    // VFs to add to each NIC with RDMA; 0 for none
 	Directory string // "" for a temporary one, which Close removes
 	Programs  string // folder with tandem-gpu and tandem-rdma
 }
@@ -34,16 +41,21 @@ type Playground struct {
 	kubelet   *kubelet.Kubelet
 	standIn   *nvidia.GPUs // nil unless the GPUs are NVIDIA's
 	gpu, rdma *daemon
+	faults    map[topology.Address]map[health.State]func() error // repairs of the faulty functions
 }
 
 // Open reads the machine and lays the machine out. Open starts nothing.
 func Open(o Options) (*Playground, error) {
-	from := machine.Source{Recording: o.Machine}
+	from := machine.Source{Recording: o.Machine, VFs: o.VFs}
 	n, err := machine.Read(&from)
+	if errors.Is(err, sriov.ErrHasVFs) {
+		return nil, fmt.Errorf("%w; omit --vfs", err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	p := &Playground{Layout: Layout{o.Directory}, options: o, title: from.Title(), machine: n}
+	p := &Playground{Layout: Layout{o.Directory}, options: o, title: from.Title(), machine: n,
+		faults: map[topology.Address]map[health.State]func() error{}}
 	if o.Directory == "" {
 		if p.Dir, err = os.MkdirTemp("", "tandem-play-"); err != nil {
 			return nil, fmt.Errorf("make a folder: %w", err)
@@ -51,15 +63,32 @@ func Open(o Options) (*Playground, error) {
 	} else if p.Dir, err = filepath.Abs(o.Directory); err != nil {
 		return nil, fmt.Errorf("find the folder: %w", err)
 	}
-	if err := p.LayOut(n.Sys); err != nil {
+	p.identify()
+	if err := p.LayOut(n.Sys, p.standIn); err != nil {
 		return nil, errors.Join(err, p.remove())
 	}
 	return p, nil
 }
 
+// identify sets the maker of the machine's GPUs, if it has any.
+func (p *Playground) identify() {
+	if len(p.machine.GPUs) == 0 {
+		return
+	}
+	p.gpus, _ = gpu.MakerOf(gpu.Vendor(p.machine.GPUs[0])) // Read lists only GPUs of makers
+	if p.gpus.Vendor == gpu.NVIDIA {
+		p.standIn = nvidia.Find(p.machine.Tree)
+	}
+}
+
 // Close stops what Start has started, in order, and removes a temporary directory.
 func (p *Playground) Close() error {
 	var errs []error
+	for _, repairs := range p.faults {
+		for _, repair := range repairs {
+			errs = append(errs, repair())
+		}
+	}
 	for _, d := range []*daemon{p.gpu, p.rdma} {
 		if d != nil {
 			errs = append(errs, d.stop())
@@ -81,11 +110,14 @@ func (p *Playground) remove() error {
 	return nil
 }
 
+// Title returns the name of the machine, for people.
+func (p *Playground) Title() string { return p.title }
+
 // Flags returns the flags of tandem's commands for this node.
 func (p *Playground) Flags() Flags {
 	return Flags{
-		Sysfs: "--sysfs-root=" + p.sysfs(), Dev: "--dev-root=" + p.dev(), Proc: "--proc-root=" + p.proc(),
-		Kubelet: "--kubelet-dir=" + p.kubeletDir(), Run: "--run-dir=" + p.runDir(),
+		Sysfs: "--sysfs-root=" + p.SysfsRoot(), Dev: "--dev-root=" + p.dev(), Proc: "--proc-root=" + p.proc(),
+		Kubelet: "--kubelet-dir=" + p.KubeletDir(), Run: "--run-dir=" + p.RunDir(),
 		Config: "--config=" + p.config(),
 	}
 }
@@ -99,7 +131,7 @@ func (p *Playground) Note() string {
 		return ""
 	}
 	return "tandem-gpu finds NVIDIA GPUs by the driver's library, which no recording has: a stand-in in this " +
-		"process offers the GPUs that sysfs names, with made-up UUIDs, without partitions and health"
+		"process offers the GPUs that sysfs names, with made-up UUIDs, without partitions and the health that NVML reports"
 }
 
 // tandem returns the path of this program.
@@ -111,10 +143,14 @@ func (p *Playground) tandem() string {
 	return program
 }
 
-// Introduction describes the playground, with the command for the live page.
+// Introduction describes the playground.
 func (p *Playground) Introduction() string {
+	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands.\n", p.title,
+		document.Count(len(p.machine.GPUs), "GPU"), document.Count(len(p.machine.RDMANICs()), "NIC"))
+}
+
+// PageCommand returns the command that serves the live page from another terminal.
+func (p *Playground) PageCommand() string {
 	f := p.Flags()
-	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands. From another terminal:\n"+
-		"  '%s' status --serve :8080 '%s' '%s' '%s'\n", p.title, document.Count(len(p.machine.GPUs), "GPU"),
-		document.Count(len(p.machine.RDMANICs()), "NIC"), p.tandem(), f.Run, f.Kubelet, f.Sysfs)
+	return fmt.Sprintf("'%s' status --serve :8080 '%s' '%s' '%s'", p.tandem(), f.Run, f.Kubelet, f.Sysfs)
 }

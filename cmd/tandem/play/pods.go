@@ -71,7 +71,7 @@ func (p *Playground) parseRequest(word string) (kubelet.Request, error) {
 func (p *Playground) run(ctx context.Context, words []string) (string, error) {
 	pod, err := p.parsePod(words)
 	if err != nil {
-		return "", err
+		return "", MistakeError{err}
 	}
 	if err := p.kubelet.Admit(ctx, pod); err != nil {
 		return "", fmt.Errorf("pod %s: %w", pod.Name, err)
@@ -168,7 +168,7 @@ func (p *Playground) examine(ctx context.Context, name string) (string, error) {
 	}
 	check := verify.Check{
 		Container: verify.Container{
-			Environment: grant.Environment, SysfsRoot: p.sysfs(), DevRoot: dev, ProcRoot: p.proc(),
+			Environment: grant.Environment, SysfsRoot: p.SysfsRoot(), DevRoot: dev, ProcRoot: p.proc(),
 		},
 		GPUs: gpus, VFs: vfs, PairsFile: grant.Mounts[pairs.Mount], Within: topology.C2C,
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/nvidia"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
 // startTime limits the wait for the daemons, which are ready within a second on an idle machine.
@@ -27,8 +27,13 @@ func (p *Playground) Start(ctx context.Context) (err error) {
 	if err := p.judge(); err != nil {
 		return err
 	}
+	for _, f := range slices.Concat(p.machine.GPUs, p.machine.RDMANICs()) {
+		if err := p.sysfsOf(f).complete(); err != nil {
+			return err
+		}
+	}
 	rule := hints.Rule{Policy: hints.Restricted, MaxNodes: allNodes}
-	if p.kubelet, err = kubelet.Start(p.kubeletDir(), rule); err != nil {
+	if p.kubelet, err = kubelet.Start(p.KubeletDir(), rule); err != nil {
 		return err
 	}
 	p.gpu, p.rdma = p.gpuDaemon(), p.rdmaDaemon()
@@ -51,12 +56,7 @@ func (p *Playground) judge() error {
 	if len(p.machine.RDMANICs()) == 0 {
 		return fmt.Errorf("play on %s: the machine has no NIC with RDMA", p.title)
 	}
-	p.gpus, _ = gpu.MakerOf(gpu.Vendor(p.machine.GPUs[0])) // Read lists only GPUs of makers
-	if p.gpus.Vendor != gpu.NVIDIA {
-		return nil
-	}
-	p.standIn = nvidia.Find(p.machine.Tree)
-	return errors.Join(makeFiles(p.dev(), inDev(p.standIn.DeviceNodes())), p.standIn.WriteProc(p.proc()))
+	return nil
 }
 
 // gpuDaemon returns tandem-gpu, or the stand-in for machines on which tandem-gpu finds no GPU.
@@ -69,7 +69,7 @@ func (p *Playground) gpuDaemon() *daemon {
 	}
 	d.name = "stand-in for tandem-gpu"
 	d.launch = inProcess(func(ctx context.Context, log *slog.Logger) error {
-		return p.standIn.Run(ctx, nvidia.Node{SysfsRoot: p.sysfs(), KubeletDir: p.kubeletDir(), RunDir: p.runDir()},
+		return p.standIn.Run(ctx, nvidia.Node{SysfsRoot: p.SysfsRoot(), KubeletDir: p.KubeletDir(), RunDir: p.RunDir()},
 			log)
 	})
 	return d
@@ -89,10 +89,11 @@ func (p *Playground) commonFlags() []string {
 	return []string{f.Sysfs, f.Dev, f.Kubelet, f.Run}
 }
 
-// lookPause is the pause between two questions whether the daemons are ready.
+// lookPause is the pause between two questions to the daemons, which have no notification.
 const lookPause = 20 * time.Millisecond
 
-// ready waits until the kubelet has healthy devices of both daemons, and both take part in the coordination.
+// ready waits until the kubelet has healthy devices of both daemons, both take part in the coordination, and
+// the coordinator reads the kubelet's pods.
 func (p *Playground) ready(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, startTime)
 	defer stop()
@@ -111,21 +112,28 @@ func (p *Playground) ready(ctx context.Context) error {
 	if err := p.kubelet.Await(ctx, p.gpus.Resource, VF); err != nil {
 		return err
 	}
+	return p.poll(ctx, "the coordination of the plugins", func() bool { return p.joined(ctx) })
+}
+
+// poll waits until a condition is true, or ctx is done.
+func (p *Playground) poll(ctx context.Context, subject string, condition func() bool) error {
 	pause := time.NewTicker(lookPause)
 	defer pause.Stop()
-	for !p.joined(ctx) {
+	for !condition() {
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the coordination of the plugins: %w", context.Cause(ctx))
+			return fmt.Errorf("wait for %s: %w", subject, context.Cause(ctx))
 		}
 	}
 	return nil
 }
 
-// joined reports whether one coordinator has the devices of both daemons.
+// joined reports whether one coordinator has the devices of both daemons and the kubelet's pods. After a
+// failed question, as during a restart of the kubelet, the coordinator asks for the pods after a pause, which
+// grows with each failure.
 func (p *Playground) joined(ctx context.Context) bool {
-	answer, err := coordinator.AskStatus(ctx, p.runDir())
+	answer, err := coordinator.AskStatus(ctx, p.RunDir())
 	if err != nil {
 		return false
 	}
@@ -133,7 +141,7 @@ func (p *Playground) joined(ctx context.Context) bool {
 	for _, r := range answer.GetResources() {
 		connected[r.GetName()] = r.GetConnected()
 	}
-	return connected[p.gpus.Resource] && connected[VF]
+	return connected[p.gpus.Resource] && connected[VF] && answer.GetAlignment().GetAnnotations()
 }
 
 // ended returns the reason of the unexpected end of a daemon, or nil.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -169,25 +170,37 @@ func (n *node) page(address string) (url string, end func()) {
 	cmd := exec.Command(tandem, "status", "--serve", address, "--run-dir", filepath.Join(n.dir, "run"),
 		"--sysfs-root", filepath.Join(n.dir, "sys"), "--kubelet-dir", n.dir)
 	cmd.Env = append(os.Environ(), "NODE_NAME=gpu-node-7")
+	return serving(n.t, cmd)
+}
+
+// serving starts tandem with a page, and returns the address of the page and a function that ends tandem.
+func serving(t *testing.T, cmd *exec.Cmd) (url string, end func()) {
+	t.Helper()
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		n.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
+		t.Fatal(err)
 	}
+	out, drained := bufio.NewReader(stdout), make(chan struct{})
+	line, err := out.ReadString('\n')
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, out) // until the process ends
+	}()
 	end = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // gone where it failed, which Wait tells
+		<-drained
 		if err := cmd.Wait(); err != nil {
-			n.t.Errorf("tandem status --serve: %v", err)
+			t.Errorf("%s: %v", strings.Join(cmd.Args, " "), err)
 		}
 	})
-	n.t.Cleanup(end)
-	line, err := bufio.NewReader(stdout).ReadString('\n')
+	t.Cleanup(end)
 	url, _, ok := strings.Cut(line, " ")
 	if err != nil || !ok {
-		n.t.Fatalf("tandem status --serve says %q: %v", line, err)
+		t.Fatalf("%s says %q: %v", strings.Join(cmd.Args, " "), line, err)
 	}
 	return url, end
 }

@@ -64,7 +64,7 @@ func (k *Kubelet) begin(ctx context.Context, p *Pod) (*devicemanager.Admission, 
 			taken.Include(node.Select(ids))
 		}
 	}
-	k.pods, x.node = append(k.pods, p), node
+	k.pods, x.node, k.used[p.Name] = append(k.pods, p), node, true
 	return &devicemanager.Admission{
 		Node: node, Kubelet: devicemanager.Kubelet{Rule: k.rule}, Others: x,
 		Containers: []devicemanager.Container{{Requests: requests}},

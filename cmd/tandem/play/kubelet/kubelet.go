@@ -43,8 +43,9 @@ type Kubelet struct {
 	pods      []*Pod // that have not ended, in the order of their admission
 	ended     []*Pod // that hold devices until the next admission or List
 	uids      int
-	problem   error         // of the last checkpoint written for a device list
-	changed   chan struct{} // closed at the next change of a device list
+	used      map[string]bool // names of all pods, also of ended ones
+	problem   error           // of the last checkpoint written for a device list
+	changed   chan struct{}   // closed at the next change of a device list
 }
 
 // announced are the devices of a resource, by the last list of its plugin.
@@ -56,7 +57,8 @@ type announced struct {
 // Start starts a kubelet with its files below a directory. The rule is that of its Topology Manager, with
 // scope container. Stop ends the kubelet.
 func Start(dir string, rule hints.Rule) (*Kubelet, error) {
-	k := &Kubelet{dir: dir, rule: rule, resources: map[string]*announced{}, changed: make(chan struct{})}
+	k := &Kubelet{dir: dir, rule: rule, resources: map[string]*announced{}, used: map[string]bool{},
+		changed: make(chan struct{})}
 	if err := k.write(); err != nil {
 		return nil, err
 	}
@@ -177,6 +179,13 @@ func (k *Kubelet) wrong(
 	return wrong, k.changed, k.problem
 }
 
+// Healthy returns the IDs of the healthy devices of a resource.
+func (k *Kubelet) Healthy(name string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.healthy(name)
+}
+
 // healthy returns the IDs of the healthy devices of a resource, in the order of the list.
 func (k *Kubelet) healthy(name string) (ids []string) {
 	if of := k.resources[name]; of != nil {
@@ -197,6 +206,19 @@ func (k *Kubelet) Pods() (names []string) {
 		names = append(names, p.Name)
 	}
 	return names
+}
+
+// Gone is the UID for a name whose last pod has ended.
+const Gone = "none"
+
+// UID returns the UID of the pod of a name, or Gone; false if no pod has had the name.
+func (k *Kubelet) UID(name string) (uid string, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.index(name) < 0 {
+		return Gone, k.used[name]
+	}
+	return k.pods[k.index(name)].uid, true
 }
 
 // Grant returns what the container of a pod has been given; false without such a pod.

@@ -2,7 +2,8 @@
 
 // Package nvidia stands in for tandem-gpu on a playground with NVIDIA GPUs: a recording has no library of the
 // driver (NVML), by which tandem-gpu finds such GPUs. The stand-in is the plugin of tandem-gpu on GPUs that
-// sysfs names. Their UUIDs are made up, and partitions (MIG), links, memory and health are absent.
+// sysfs names, with the health that sysfs shows. Their UUIDs are made up, and partitions (MIG), links, memory
+// and NVML's health are absent.
 package nvidia
 
 import (
@@ -43,6 +44,15 @@ func Find(tree *topology.Tree) *GPUs {
 		})
 	}
 	return g
+}
+
+// Cards returns the functions of the GPUs, by the IDs of their devices.
+func (g *GPUs) Cards() map[string]topology.Address {
+	cards := map[string]topology.Address{}
+	for _, d := range g.devices {
+		cards[d.ID] = d.Card
+	}
+	return cards
 }
 
 // Discover implements gpu.Backend.

@@ -5,6 +5,7 @@ package nvidia
 import (
 	"context"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
@@ -14,12 +15,14 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/health"
 )
 
 // Node has the folders of a node.
 type Node struct{ SysfsRoot, KubeletDir, RunDir string }
 
-// Run offers the GPUs to the kubelet, coordinated with tandem-rdma, until ctx is done.
+// Run offers the GPUs to the kubelet, coordinated with tandem-rdma, until ctx is done. Their health is that of
+// tandem-gpu by default.
 func (g *GPUs) Run(ctx context.Context, at Node, log *slog.Logger) error {
 	node, err := coordination.New(coordination.Config{
 		RunDir: at.RunDir, SysRoot: at.SysfsRoot, KubeletDir: at.KubeletDir, Log: log,
@@ -32,6 +35,7 @@ func (g *GPUs) Run(ctx context.Context, at Node, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	found.Heed(health.New(health.Default(), os.DirFS(at.SysfsRoot)))
 	name := g.maker.Resource
 	server, err := deviceplugin.New(deviceplugin.Options{
 		KubeletDir: at.KubeletDir, Registration: deviceplugin.Register, Preferred: true,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machines
+// Package sriov adds VFs to a recorded machine, as the kernel creates them.
+package sriov
 
 import (
 	"errors"
@@ -25,9 +26,12 @@ var vfDevice = map[uint16]string{0x15b3: "0x101e", 0x14e4: "0x1819"}
 // of a second port depend on sriov_totalvfs.
 const fewestVFs = 16
 
-// addVFs adds VFs to each PF, like the kernel after a write to sriov_numvfs (pci_iov_add_virtfn in
-// drivers/pci/iov.c).
-func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
+// ErrHasVFs means that a machine was recorded with VFs.
+var ErrHasVFs = errors.New("the machine was recorded with VFs")
+
+// AddVFs returns the machine with a number of VFs on each PF with an RDMA device, like the kernel after a write
+// to sriov_numvfs (pci_iov_add_virtfn in drivers/pci/iov.c). The error is ErrHasVFs if the machine has VFs.
+func AddVFs(machine *recording.Machine, perPF int) (*recording.Machine, error) {
 	tree, err := topology.Read(machine.FS())
 	if err != nil {
 		return nil, err
@@ -35,18 +39,18 @@ func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
 	var pfs []*topology.Device
 	for d := range tree.Devices() {
 		if d.IsVF() {
-			return machine, nil
+			return nil, ErrHasVFs
 		}
 		if d.IsNIC() && len(d.RDMA) > 0 {
 			pfs = append(pfs, d)
 		}
 	}
-	a := &adder{Builder: machine.Build(), sys: machine.FS(), total: max(count, fewestVFs)}
+	a := &adder{Builder: machine.Build(), sys: machine.FS(), total: max(perPF, fewestVFs)}
 	if err := a.countNames(); err != nil {
 		return nil, err
 	}
 	for _, pf := range pfs {
-		if err := a.functions(pf, pfs, count); err != nil {
+		if err := a.functions(pf, pfs, perPF); err != nil {
 			return nil, fmt.Errorf("add VFs to %s: %w", pf.Address, err)
 		}
 	}
