@@ -84,6 +84,7 @@ verify train
 ! verify infer
 status -o wide
 `, nil},
+		{"qualify", recorded("oci-mi300x-derived"), "run a gpu=2 vf=2\nqualify -f /dev/null --force\n", nil},
 		{"partitions", recorded("amd-mi300x-smc-thor2-cpx-derived"), "run a gpu=8 vf=1\nstatus\n", nil},
 		{"vfs", recorded("amd-mi250-16gcd-8nic"), "run a gpu=4 vf=4\nrun b gpu=4 vf=1\nrun c gpu=3\n" +
 			"delete a\nrun d gpu=8 vf=8 required\nlist\n", []string{"--vfs=2"}},

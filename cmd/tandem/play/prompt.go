@@ -88,10 +88,13 @@ var asked = []struct {
 	{"topo", "[FLAGS]", "tandem topo", func(p *Playground, _ []string) []string {
 		return []string{p.Flags().Sysfs}
 	}},
-	{"doctor", "[FLAGS]", "tandem doctor", func(p *Playground, _ []string) []string {
-		f := p.Flags()
-		return []string{f.Run, f.Kubelet, f.Sysfs, f.Dev, f.Proc, f.Config}
-	}},
+	{"doctor", "[FLAGS]", "tandem doctor", placesOfNode},
+	{"qualify", "[FLAGS]", "tandem qualify", placesOfNode},
+}
+
+func placesOfNode(p *Playground, _ []string) []string {
+	f := p.Flags()
+	return []string{f.Run, f.Kubelet, f.Sysfs, f.Dev, f.Proc, f.Config}
 }
 
 // explainFlags returns the flags of tandem explain, with the UID of the pod: the decisions for ended pods of
