@@ -87,7 +87,11 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 	if err := writeNew(report, q.file, q.force, cmd.OutOrStdout()); err != nil {
 		return err
 	}
-	if _, err := cmd.ErrOrStderr().Write(report.Table()); err != nil {
+	verdicts := cmd.ErrOrStderr() // beside the report
+	if q.file != "" {
+		verdicts = cmd.OutOrStdout()
+	}
+	if _, err := verdicts.Write(report.Table()); err != nil {
 		return err
 	}
 	return worst(report)

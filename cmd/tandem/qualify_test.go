@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 )
 
@@ -38,7 +40,7 @@ func TestQualify(t *testing.T) {
 	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
 	command, file := node.qualifying()
 	code, stdout, stderr := run(command...)
-	if code != exitUnknown || stdout != "" || !strings.Contains(stderr, "offer      incomplete") {
+	if code != exitUnknown || stderr != "" || !strings.Contains(stdout, "offer      incomplete") {
 		t.Fatalf("exit code %d, %q: %s", code, stdout, stderr)
 	}
 	r, text := readReport(t, file)
@@ -52,8 +54,12 @@ func TestQualify(t *testing.T) {
 		}
 	}
 	checked, judged, _ := run("qualify", "--check", file)
-	if checked != code || judged != stderr {
-		t.Errorf("--check: exit code %d, %s instead of %s", checked, judged, stderr)
+	if checked != code || judged != stdout {
+		t.Errorf("--check: exit code %d, %s instead of %s", checked, judged, stdout)
+	}
+	_, printed, verdicts := run(append([]string{"qualify"}, command[3:]...)...)
+	if printed != text || verdicts != stdout {
+		t.Errorf("without a file: %s%s", verdicts, cmp.Diff(text, printed))
 	}
 	direct := succeed(t, "topo", "--sysfs-root", node.path("sys"))
 	if got := succeed(t, "topo", "--machine", file); got != direct {
