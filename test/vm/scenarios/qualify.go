@@ -27,7 +27,7 @@ XML
 cat >/tmp/verified.json <<'JSON'
 %s
 JSON
-tandem qualify --nccl-topology /tmp/nccl.xml --verified /tmp/verified.json --force -f /tmp/report.json 2>/tmp/verdicts
+tandem qualify --nccl-topology /tmp/nccl.xml --verified /tmp/verified.json --force -f /tmp/report.json >/tmp/verdicts 2>&1
 echo $?
 cat /tmp/report.json
 END
