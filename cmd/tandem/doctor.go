@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -107,7 +108,12 @@ func (x *examiner) register(cmd *cobra.Command) {
 		"GPUs of another vendor (default unknown)")
 	flags.StringVar(&x.node.ReadElsewhere, "read-elsewhere", "", "name of this node in a report that is read "+
 		"elsewhere, as by kubectl tandem doctor: --kubelet-config is the kubelet's configz")
+	plainflag.Request.Put(flags, "cpus", "refused-pods")
+	plainflag.Devices.Put(flags, "gpu-vendor", "config")
+	plainflag.Files.Put(flags, "dev-root", "proc-root")
+	plainflag.Kubelet.PutRest(flags)
 	x.format.register(cmd)
+	plainflag.Output.Put(flags, "read-elsewhere")
 	x.fix.register(flags)
 }
 
@@ -278,6 +284,7 @@ func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove the file that --apply wrote")
 	flags.BoolVar(&f.last, "last", false, "with --rollback-kubelet: undo only the last change of the file; "+
 		"possible until the kubelet is well with the change")
+	plainflag.Kubelet.PutRest(flags)
 }
 
 // run executes the flags; false without flags.

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 )
 
 // Output formats: for people, with every device, for programs, as a picture, as a page around the picture, as
@@ -40,7 +40,7 @@ func (o *output) String() string { return o.format }
 // Set implements pflag.Value.
 func (o *output) Set(s string) error {
 	if !slices.Contains(o.formats, s) {
-		return fmt.Errorf("want %s", o.usage())
+		return fmt.Errorf("want %s", plainflag.List(o.formats))
 	}
 	o.format = s
 	return nil
@@ -49,15 +49,11 @@ func (o *output) Set(s string) error {
 // Type implements pflag.Value.
 func (o *output) Type() string { return "FORMAT" }
 
-// usage lists the formats.
-func (o *output) usage() string {
-	last := len(o.formats) - 1
-	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
-}
-
 // register adds the flag -o.
 func (o *output) register(cmd *cobra.Command) {
-	cmd.Flags().VarP(o, "output", "o", o.usage())
+	cmd.Flags().VarP(o, "output", "o", plainflag.List(o.formats))
+	plainflag.Words(cmd.Flags(), "output", o.formats...)
+	plainflag.Output.Put(cmd.Flags(), "output")
 	complete(cmd, "output", fixed(o.formats...))
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/version"
 )
 
@@ -54,14 +55,26 @@ func rooted(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage("unknown command %q", args[0])
+			return usage("unknown command %q%s", args[0], spelling.Question(args[0], commands(root)))
 		}
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{plainflag.Error(err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{plainflag.Error(cmd.Flags(), err)}
+	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // the daemons' format
-	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
+	root.SetUsageTemplate(usageTemplate(root))
 	return root
+}
+
+// commands returns the names of the commands that the help lists.
+func commands(root *cobra.Command) (names []string) {
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() {
+			names = append(names, cmd.Name())
+		}
+	}
+	return names
 }

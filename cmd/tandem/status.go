@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -69,6 +70,8 @@ func (l *looker) register(cmd *cobra.Command) {
 	flags.StringVar(&l.from.SysfsRoot, "sysfs-root", "/sys",
 		"root of sysfs, for --serve and for GPUs that no plugin offers")
 	registerTopologyFile(flags, &l.from.TopologyFile)
+	plainflag.Files.Put(flags, "kubelet-dir", "sysfs-root")
+	plainflag.Output.Put(flags, "watch", "serve")
 }
 
 func (l *looker) run(cmd *cobra.Command) error {

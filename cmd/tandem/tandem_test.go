@@ -7,10 +7,13 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/version"
@@ -84,7 +87,7 @@ func TestHelp(t *testing.T) {
 	for _, command := range []string{"topo", "record", "plan", "verify", "doctor"} {
 		help := succeed(t, command, "--help")
 		for _, want := range []string{
-			"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "Flags:\n", "Exit codes:\n  0  success\n",
+			"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "lags:\n", "Exit codes:\n  0  success\n",
 		} {
 			if !strings.Contains(help, want) {
 				t.Errorf("tandem %s --help lacks %q:\n%s", command, want, help)
@@ -112,6 +115,15 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"guess", 2, `tandem: unknown command "guess"; see tandem --help`},
+		{"stauts", 2, `tandem: unknown command "stauts" (did you mean status?); see tandem --help`},
+		{"plan --vsf 1", 2, `tandem plan: unknown flag: --vsf (did you mean --vfs?); see tandem plan --help`},
+		{"plan -o jso", 2,
+			`tandem plan: invalid argument "jso" for "-o, --output" flag: want table, json, svg or html (did you mean json?); see tandem plan --help`},
+		{"topo --machine ../../test/machines/oci-mi300x-dervied.txt", 1,
+			`tandem topo: read machine: open ../../test/machines/oci-mi300x-dervied.txt: no such file or directory (did you mean ` +
+				oci + `?)`},
+		{"plan --gpus 1 --used 0000:11:00.00 --machine " + oci, 1,
+			`tandem plan: mark "0000:11:00.00" as used: no such GPU or VF (did you mean 0000:11:00.0?)`},
 		{"topo --colour", 2, `tandem topo: unknown flag: --colour; see tandem topo --help`},
 		{"topo here", 2, `tandem topo: unexpected argument "here"; see tandem topo --help`},
 		{"topo -o xml", 2,
@@ -158,6 +170,37 @@ func TestErrors(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want+"\n", stderr); diff != "" {
 			t.Errorf("tandem %s: standard error (-want +got):\n%s", test.args, diff)
+		}
+	}
+}
+
+// TestHelpGroups: every flag of a command with many flags is in a group of the help page.
+func TestHelpGroups(t *testing.T) {
+	t.Parallel()
+	var grouped []string
+	for _, cmd := range newRoot().Commands() {
+		help := succeed(t, cmd.Name(), "--help")
+		local := 0
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			local++
+			line := regexp.MustCompile(`(?m)^ +(?:-\w, )?--` + f.Name + `(?: |$)`)
+			if n := len(line.FindAllString(help, -1)); n != 1 {
+				t.Errorf("tandem %s --help has --%s %d times", cmd.Name(), f.Name, n)
+			}
+		})
+		if local < 10 { // and --help
+			continue
+		}
+		grouped = append(grouped, cmd.Name())
+		_, others, _ := strings.Cut(help, "Other flags:\n")
+		if others, _, _ = strings.Cut(others, "\n\n"); strings.Contains(others, "\n") ||
+			!strings.Contains(others, "--help") {
+			t.Errorf("tandem %s --help has flags in no group:\n%s", cmd.Name(), others)
+		}
+	}
+	for _, command := range []string{"doctor", "plan", "simulate", "topo", "verify"} {
+		if !slices.Contains(grouped, command) {
+			t.Errorf("the flags of tandem %s are in no groups", command)
 		}
 	}
 }

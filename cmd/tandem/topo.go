@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 )
@@ -94,5 +95,6 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also show PCIe links, IOMMU groups, RDMA ports, and the effect of ACS on same-switch pairs (requires "+
 			"root)")
+	plainflag.Output.PutRest(cmd.Flags())
 	return cmd
 }
