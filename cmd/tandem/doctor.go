@@ -39,7 +39,7 @@ const doctorExitCodes = `  3  errors or warnings found
 `
 
 func newDoctor() *cobra.Command {
-	x := examiner{format: oneOf(asTable, asJSON)}
+	x := examiner{format: oneOf(asTable, asJSON).judging(doctorVerdicts)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on this node",
@@ -141,7 +141,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 }
 
 // ofRecordings are the flags that have a meaning for a recording.
-var ofRecordings = []string{"machine", "topology-file", "config", "output"}
+var ofRecordings = []string{"machine", "topology-file", "config", "output", colour}
 
 // runRecorded judges a recording, in which only the hardware is known.
 func (x *examiner) runRecorded(cmd *cobra.Command) (err error) {
@@ -174,7 +174,7 @@ func (x *examiner) report(cmd *cobra.Command) error {
 		return slices.Concat(modeText(x.node.Mode), x.pools.text(), remarkText(found.Remark),
 			doctor.Report(found.Findings))
 	}
-	if err := x.format.write(cmd.OutOrStdout(), found, table); err != nil {
+	if err := x.format.write(cmd, found, table); err != nil {
 		return err
 	}
 	return verdict(found.Findings)

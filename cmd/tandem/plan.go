@@ -21,7 +21,7 @@ func newPlan() *cobra.Command {
 	var q plan.Question
 	var stock bool
 	var width int
-	format := oneOf(asTable, asJSON, asSVG, asHTML)
+	format := oneOf(asTable, asJSON, asSVG, asHTML).judging(planVerdicts)
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show the GPUs and VFs that a container would get",
@@ -70,7 +70,7 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 				drawn.Width = width
 				err = format.draw(cmd.OutOrStdout(), drawn)
 			} else {
-				err = format.write(cmd.OutOrStdout(), answer, answer.Table)
+				err = format.write(cmd, answer, answer.Table)
 			}
 			if err == nil && answer.Rejected() {
 				err = foundError{exitFound}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/tandem/terminal"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/version"
 )
@@ -66,8 +67,23 @@ func rooted(root *cobra.Command) *cobra.Command {
 	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // the daemons' format
 	root.SetUsageTemplate(usageTemplate(root))
+	registerColour(root)
 	return root
 }
+
+// registerColour adds the flag --color of all commands.
+func registerColour(root *cobra.Command) {
+	modes := []string{terminal.Auto, terminal.Always, terminal.Never}
+	plainflag.Choice(root.PersistentFlags(), new(string), colour, terminal.Auto,
+		"colours in the text for people: auto (on a terminal, unless NO_COLOR is set), always or never",
+		modes...)
+	complete(root, colour, fixed(modes...))
+}
+
+// colour is the flag in the spelling of other programs.
+const colour = "color"
+
+func colourMode(cmd *cobra.Command) string { return cmd.Flag(colour).Value.String() }
 
 // commands returns the names of the commands that the help lists.
 func commands(root *cobra.Command) (names []string) {

@@ -148,7 +148,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 			return fmt.Errorf("draw chart: %w", err)
 		}
 	}
-	return s.output.write(cmd.OutOrStdout(), report, report.Table)
+	return s.output.write(cmd, report, report.Table)
 }
 
 // parse parses the textual flags, and checks all flags before anything is read.

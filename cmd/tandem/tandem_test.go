@@ -124,7 +124,7 @@ func TestErrors(t *testing.T) {
 				oci + `?)`},
 		{"plan --gpus 1 --used 0000:11:00.00 --machine " + oci, 1,
 			`tandem plan: mark "0000:11:00.00" as used: no such GPU or VF (did you mean 0000:11:00.0?)`},
-		{"topo --colour", 2, `tandem topo: unknown flag: --colour; see tandem topo --help`},
+		{"topo --colour", 2, `tandem topo: unknown flag: --colour (did you mean --color?); see tandem topo --help`},
 		{"topo here", 2, `tandem topo: unexpected argument "here"; see tandem topo --help`},
 		{"topo -o xml", 2,
 			`tandem topo: invalid argument "xml" for "-o, --output" flag: want table, json, svg, html, nccl or resourceslices; see tandem topo --help`},

@@ -72,8 +72,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
 			}
 			if nearest {
-				_, err := cmd.OutOrStdout().Write(m.Nearest())
-				return err
+				return format.print(cmd, m.Nearest())
 			}
 			if verbose {
 				m.ReadVerbose(n)
@@ -81,7 +80,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			if format.draws() {
 				return format.draw(cmd.OutOrStdout(), m.Picture(from.Title(), n.Tree))
 			}
-			return format.write(cmd.OutOrStdout(), m, m.Table)
+			return format.write(cmd, m, m.Table)
 		},
 	}
 	registerSource(cmd, &from)

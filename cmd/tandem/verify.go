@@ -20,7 +20,7 @@ import (
 func newVerify() *cobra.Command {
 	v := verify.Check{Within: topology.C2C}
 	var measured traffics
-	format := oneOf(asTable, asJSON)
+	format := oneOf(asTable, asJSON).judging(verifyVerdicts)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Verify inside a pod that its GPUs and VFs are on the same switches",
@@ -54,7 +54,7 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 			if err != nil {
 				return err
 			}
-			err = format.write(cmd.OutOrStdout(), result, result.Table)
+			err = format.write(cmd, result, result.Table)
 			if err == nil && len(result.Failures) > 0 {
 				err = errors.New(strings.Join(result.Failures, "; "))
 			}
