@@ -41,6 +41,7 @@ var documented = map[string]reflect.Type{
 	"status":         reflect.TypeFor[coordinator.Status](),
 	"topo":           reflect.TypeFor[topo.Matrix](),
 	"verify":         reflect.TypeFor[verify.Verification](),
+	"version":        reflect.TypeFor[document.Build](),
 }
 
 // TestSchemasAreOfTheTypes: a schema has the types of the document, with their comments as descriptions.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -208,12 +209,15 @@ func TestHelpGroups(t *testing.T) {
 // TestVersion: the common version, in the daemons' format.
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	for _, as := range []string{"--version", "version"} {
-		if got := succeed(t, as); got != "tandem "+version.Text()+"\n" {
-			t.Errorf("tandem %s prints %q", as, got)
+	for as, more := range map[string]bool{"--version": false, "version": true} {
+		first, rest, _ := strings.Cut(succeed(t, as), "\n")
+		if first != "tandem "+version.Text() || strings.Contains(rest, "\ngo        "+runtime.Version()+"\n") != more {
+			t.Errorf("tandem %s prints %q and %q", as, first, rest)
 		}
-		if _, got, _ := plugin("none", as); got != "kubectl-tandem "+version.Text()+"\n" {
-			t.Errorf("kubectl tandem %s prints %q", as, got)
+		_, out, _ := plugin("none", as)
+		if first, _, _ = strings.Cut(out, "\n"); first != "kubectl-tandem "+version.Text() {
+			t.Errorf("kubectl tandem %s prints %q", as, first)
 		}
 	}
+	validate(t, "version", succeed(t, "version", "-o", "json"))
 }
