@@ -23,6 +23,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	describeCompletion(root)
 	command, err := root.ExecuteC()
 	var wrong usageError
 	var found foundError
@@ -44,6 +45,10 @@ func newRoot() *cobra.Command {
 	root := rooted(&cobra.Command{
 		Use:   "tandem",
 		Short: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
+		Long: `Show, record and plan GPUs and RDMA VFs on the same PCIe switch.
+
+"tandem completion SHELL" prints the completion of commands, flags and values for bash, zsh, fish or powershell; to load it in bash:
+source <(tandem completion bash)`,
 	})
 	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
 		newSimulate(), newPlay(), newVersion())
@@ -61,7 +66,6 @@ func rooted(root *cobra.Command) *cobra.Command {
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{plainflag.Error(cmd.Flags(), err)}
 	})

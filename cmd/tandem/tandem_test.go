@@ -175,6 +175,32 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestCompletionHelp: the help names the command, the command the shells.
+func TestCompletionHelp(t *testing.T) {
+	t.Parallel()
+	if help := succeed(t, "--help"); !strings.Contains(help, "source <(tandem completion bash)") ||
+		!strings.Contains(help, "\n  completion  Print the completion for a shell\n") {
+		t.Errorf("tandem --help does not tell how to load the completion:\n%s", help)
+	}
+	help := succeed(t, "completion", "--help")
+	for _, want := range []string{
+		"completion bash", "completion zsh", "completion fish", "kubectl_complete-tandem",
+	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("tandem completion --help lacks %q:\n%s", want, help)
+		}
+	}
+	if _, help, _ := plugin("none", "--help"); !strings.Contains(help, "kubectl_complete-tandem") ||
+		strings.Contains(help, "\n  completion ") {
+		t.Errorf("kubectl tandem --help:\n%s", help)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if script := succeed(t, "completion", shell); !strings.Contains(script, "__complete") {
+			t.Errorf("tandem completion %s prints\n%s", shell, script)
+		}
+	}
+}
+
 // TestHelpGroups: every flag of a command with many flags is in a group of the help page.
 func TestHelpGroups(t *testing.T) {
 	t.Parallel()
@@ -211,7 +237,8 @@ func TestVersion(t *testing.T) {
 	t.Parallel()
 	for as, more := range map[string]bool{"--version": false, "version": true} {
 		first, rest, _ := strings.Cut(succeed(t, as), "\n")
-		if first != "tandem "+version.Text() || strings.Contains(rest, "\ngo        "+runtime.Version()+"\n") != more {
+		goes := "\ngo        " + runtime.Version() + "\n"
+		if first != "tandem "+version.Text() || strings.Contains(rest, goes) != more {
 			t.Errorf("tandem %s prints %q and %q", as, first, rest)
 		}
 		_, out, _ := plugin("none", as)
