@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -197,26 +196,4 @@ func (s *simulate) node() (*world.Node, error) {
 		vfs = append(vfs, added...)
 	}
 	return world.New(s.source.Name(), n.Tree, gpus, vfs, n.Links)
-}
-
-// showProgress draws a progress bar while the simulation runs, if w is a terminal. done removes the bar.
-func showProgress(w io.Writer, progress *func(done, all int)) (done func()) {
-	terminal, ok := w.(*printable.Writer)
-	if !ok {
-		return func() {}
-	}
-	if _, ok := terminal.Terminal(); !ok {
-		return func() {}
-	}
-	const width = 40
-	shown := -1
-	*progress = func(done, all int) {
-		if percent := 100 * done / all; percent != shown {
-			shown = percent
-			filled := width * done / all
-			terminal.Control("\r")
-			fmt.Fprintf(w, "%s%s %3d %%", strings.Repeat("█", filled), strings.Repeat("░", width-filled), percent)
-		}
-	}
-	return func() { terminal.Control("\r" + strings.Repeat(" ", width+6) + "\r") }
 }
