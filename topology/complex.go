@@ -216,7 +216,8 @@ func (f *finder) keepOwnPlaces() {
 			nearer := f.nearest(cards, f.devices[nic]).Compare(there) < 0
 			if nearer {
 				delete(f.dma, nic)
-				c.Fault = fmt.Sprintf("NIC %s has a GPU nearer than those of DMA function %s", nic, c.Function)
+				c.Fault = fmt.Sprintf("the distances of NIC %s are those of the NIC itself, not of DMA function %s: "+
+					"a GPU is nearer to the NIC than any GPU to the function", nic, c.Function)
 			}
 			return nearer
 		})

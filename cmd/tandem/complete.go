@@ -48,3 +48,20 @@ func (v values) completion() cobra.CompletionFunc {
 func completeMachines(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("machine", "txt") // the error means an unknown flag
 }
+
+// describeCompletion adds examples to cobra's command for the completion of shells. cobra's command writes to
+// the output that root has at this time.
+func describeCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Short = "Print the completion for a shell"
+			cmd.Long = `Print the completion of commands, flags and values for a shell. The packages install it for bash, zsh and fish. kubectl
+completes "kubectl tandem" by itself, if kubectl_complete-tandem, a link to tandem, is in PATH.`
+			cmd.Example = `  source <(tandem completion bash)
+  tandem completion bash | sudo tee /etc/bash_completion.d/tandem
+  tandem completion zsh >"${fpath[1]}/_tandem"
+  tandem completion fish >~/.config/fish/completions/tandem.fish`
+		}
+	}
+}

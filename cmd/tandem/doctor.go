@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -38,7 +39,7 @@ const doctorExitCodes = `  3  errors or warnings found
 `
 
 func newDoctor() *cobra.Command {
-	x := examiner{format: oneOf(asTable, asJSON)}
+	x := examiner{format: oneOf(asTable, asJSON).judging(doctorVerdicts)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on this node",
@@ -96,7 +97,12 @@ func (x *examiner) register(cmd *cobra.Command) {
 		"GPUs of another vendor (default unknown)")
 	flags.StringVar(&x.node.ReadElsewhere, "read-elsewhere", "", "name of this node in a report that is read "+
 		"elsewhere, as by kubectl tandem doctor: --kubelet-config is the kubelet's configz")
+	plainflag.Request.Put(flags, "cpus", "refused-pods")
+	plainflag.Devices.Put(flags, "gpu-vendor", "config")
+	plainflag.Files.Put(flags, "dev-root", "proc-root")
+	plainflag.Kubelet.PutRest(flags)
 	x.format.register(cmd)
+	plainflag.Output.Put(flags, "read-elsewhere")
 	x.fix.register(flags)
 }
 
@@ -145,7 +151,7 @@ func (x *examiner) complete() {
 }
 
 // ofRecordings are the flags that have a meaning for a recording.
-var ofRecordings = []string{"machine", "topology-file", "config", "output"}
+var ofRecordings = []string{"machine", "topology-file", "config", "output", colour}
 
 // runRecorded judges a recording, in which only the hardware is known.
 func (x *examiner) runRecorded(cmd *cobra.Command) (err error) {
@@ -178,7 +184,7 @@ func (x *examiner) report(cmd *cobra.Command) error {
 		return slices.Concat(modeText(x.node.Mode), x.pools.text(), remarkText(found.Remark),
 			doctor.Report(found.Findings))
 	}
-	if err := x.format.write(cmd.OutOrStdout(), found, table); err != nil {
+	if err := x.format.write(cmd, found, table); err != nil {
 		return err
 	}
 	return verdict(found.Findings)
@@ -288,6 +294,7 @@ func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove the file that --apply wrote")
 	flags.BoolVar(&f.last, "last", false, "with --rollback-kubelet: undo only the last change of the file; "+
 		"possible until the kubelet is well with the change")
+	plainflag.Kubelet.PutRest(flags)
 }
 
 // run executes the flags; false without flags.

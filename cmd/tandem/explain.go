@@ -15,7 +15,7 @@ func newExplain() *cobra.Command {
 	var runDir, container, created string
 	var present coordinator.Present
 	var all bool
-	format := oneOf(asTable, asJSON)
+	format := oneOf(asTable, asJSON).judging(explainVerdicts)
 	cmd := &cobra.Command{
 		Use:   "explain [[NAMESPACE/]POD]",
 		Short: "Explain the device assignment of a pod's containers",
@@ -61,7 +61,7 @@ The command requires root.`,
 				coordinator.MarkEarlier(decisions, present)
 			}
 			known := coordinator.Decisions{Decisions: decisions}
-			return format.write(cmd.OutOrStdout(), known, func() []byte { return show(decisions) })
+			return format.write(cmd, known, func() []byte { return show(decisions) })
 		},
 	}
 	cmd.ValidArgsFunction = first(func(cmd *cobra.Command, _ string) ([]string, error) {

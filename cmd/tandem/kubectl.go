@@ -40,10 +40,13 @@ func newKubectl() *cobra.Command {
 		Long: `Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch. The command runs the program tandem in the pods of
 Tandem's daemons, as kubectl exec does, with your own permissions: list DaemonSets, get and list pods, and get and create pods/exec
 in the namespace of the daemons. Only pods that a DaemonSet owns and that mount folders of the node are queried; labels alone are not
-sufficient. If several namespaces contain such DaemonSets, select one with --tandem-namespace.`,
+sufficient. If several namespaces contain such DaemonSets, select one with --tandem-namespace.
+
+kubectl completes the plugin's commands, nodes, pods and flags if kubectl_complete-tandem, a link to the same program, is in PATH.`,
 		// The command as users type it.
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tandem"},
 	})
+	root.CompletionOptions.HiddenDefaultCmd = true // kubectl completes
 	o := cluster.Options{}
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file (default the same as kubectl's)")

@@ -14,7 +14,7 @@ import (
 )
 
 func newClusterDoctor(o *cluster.Options) *cobra.Command {
-	format, cpus := oneOf(asTable, asJSON), 0
+	format, cpus := oneOf(asTable, asJSON).judging(doctorVerdicts), 0
 	cmd := &cobra.Command{
 		Use:   "doctor NODE",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on a node",
@@ -47,7 +47,7 @@ command changes nothing.`,
 			if errors.As(err, &exit) && (exit.Code == exitFound || exit.Code == exitUnknown) && len(printed) > 0 {
 				err = foundError{exit.Code}
 			}
-			if _, failed := cmd.OutOrStdout().Write(printed); failed != nil {
+			if failed := format.print(cmd, printed); failed != nil {
 				return failed
 			}
 			return err

@@ -12,7 +12,7 @@ import (
 
 func newClusterExplain(o *cluster.Options) *cobra.Command {
 	var q cluster.Question
-	format := oneOf(asTable, asJSON)
+	format := oneOf(asTable, asJSON).judging(explainVerdicts)
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Explain the device assignment of a pod's containers",
@@ -44,8 +44,7 @@ devices that each NUMA node has free now, names the pods that hold the other dev
 			if err != nil {
 				return err
 			}
-			_, err = cmd.OutOrStdout().Write(printed)
-			return err
+			return format.print(cmd, printed)
 		},
 		ValidArgsFunction: first(func(cmd *cobra.Command, typed string) ([]string, error) {
 			c, err := connect(o)

@@ -9,7 +9,7 @@ import (
 )
 
 func newClusterStatus(o *cluster.Options) *cobra.Command {
-	format := oneOf(asTable, asJSON)
+	format := oneOf(asTable, asJSON).judging(statusVerdicts)
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show free devices and problems of all nodes",
@@ -30,7 +30,7 @@ and problems. If a node does not answer, its line shows the reason.
 			if err != nil {
 				return err
 			}
-			return format.write(cmd.OutOrStdout(), status, status.Table)
+			return format.write(cmd, status, status.Table)
 		},
 	}
 	format.register(cmd)

@@ -111,10 +111,11 @@ func TestClusterExplain(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"train-1":              "it has none yet",
-		"train-2":              "find pod team/train-2: it is not there",
-		"train-0 --node gpu-9": "no DaemonSet of namespace kube-system has a pod on node gpu-9 that is labelled",
-		"train-0 --node gpu-2": "kube-system/tandem-dra-b: tandem explain: ask ",
+		"train-1":               "it has none yet",
+		"train-2":               "find pod team/train-2: it is not there (did you mean train-0 or train-1?)",
+		"train-0 --node gpu-9":  "no DaemonSet of namespace kube-system has a pod on node gpu-9 that is labelled",
+		"train-0 --node gpu-00": " (did you mean gpu-0?)",
+		"train-0 --node gpu-2":  "kube-system/tandem-dra-b: tandem explain: ask ",
 	} {
 		code, stdout, stderr := plugin(kubeconfig, append([]string{"explain"}, strings.Fields(args)...)...)
 		if code != exitError || stdout != "" || !strings.Contains(stderr, want) {
@@ -362,7 +363,7 @@ func TestCompletion(t *testing.T) {
 		{of(t1, "__complete", "status", "-o", ""), "table wide json"},
 		{of(t1, "__complete", "topo", "-o", ""), "table json svg html nccl resourceslices"},
 		{of(t1, "__complete", "explain", "--run-dir", runDir, ""), "a/one team/train-0"},
-		{of(t1, "__complete", "simulate", "--policy", ""), "restricted best-effort none"},
+		{of(t1, "__complete", "simulate", "--policy", ""), "restricted best-effort single-numa-node none"},
 		{of(t1, "__complete", "simulate", "--node", ""), "A B C"},
 		{of(t1, "__complete", "verify", "--within", "P"), "PIX PXB C2C PHB NODE SYS"},
 		{of(t1, "__complete", "plan", "--machine", ""), "txt"},

@@ -3,15 +3,18 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/cmd/tandem/terminal"
 )
 
 // Output formats: for people, with every device, for programs, as a picture, as a page around the picture, as
@@ -28,11 +31,18 @@ const (
 
 // output is the flag -o of a command. The first of its formats is the default.
 type output struct {
-	format  string
-	formats []string
+	format   string
+	formats  []string
+	verdicts terminal.Verdicts // of the text for people
 }
 
-func oneOf(formats ...string) output { return output{formats[0], formats} }
+func oneOf(formats ...string) output { return output{format: formats[0], formats: formats} }
+
+// judging adds the verdicts of the text for people.
+func (o output) judging(verdicts terminal.Verdicts) output {
+	o.verdicts = verdicts
+	return o
+}
 
 // String implements pflag.Value.
 func (o *output) String() string { return o.format }
@@ -40,7 +50,7 @@ func (o *output) String() string { return o.format }
 // Set implements pflag.Value.
 func (o *output) Set(s string) error {
 	if !slices.Contains(o.formats, s) {
-		return fmt.Errorf("want %s", o.usage())
+		return fmt.Errorf("want %s", plainflag.List(o.formats))
 	}
 	o.format = s
 	return nil
@@ -49,25 +59,47 @@ func (o *output) Set(s string) error {
 // Type implements pflag.Value.
 func (o *output) Type() string { return "FORMAT" }
 
-// usage lists the formats.
-func (o *output) usage() string {
-	last := len(o.formats) - 1
-	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
-}
-
 // register adds the flag -o.
 func (o *output) register(cmd *cobra.Command) {
-	cmd.Flags().VarP(o, "output", "o", o.usage())
+	cmd.Flags().VarP(o, "output", "o", plainflag.List(o.formats))
+	plainflag.Words(cmd.Flags(), "output", o.formats...)
+	plainflag.Output.Put(cmd.Flags(), "output")
 	complete(cmd, "output", fixed(o.formats...))
 }
 
-// write writes an answer as JSON or for people, folded for the terminal that w writes to.
-func (o *output) write(w io.Writer, answer any, table func() []byte) error {
-	if o.format == asJSON {
-		return writeJSON(w, answer)
+// write writes an answer as JSON, or a table for people.
+func (o *output) write(cmd *cobra.Command, answer any, table func() []byte) error {
+	text, err := o.text(answer, table)
+	if err != nil {
+		return err
 	}
-	_, err := w.Write(fold(table(), columns(w)))
-	return err
+	return o.print(cmd, text)
+}
+
+// text returns an answer as JSON, or a table for people.
+func (o *output) text(answer any, table func() []byte) ([]byte, error) {
+	if o.format != asJSON {
+		return table(), nil
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(answer)
+	return text.Bytes(), err
+}
+
+// print writes a text in the format; a text for people is made for the terminal.
+func (o *output) print(cmd *cobra.Command, text []byte) error {
+	if o.format == asJSON {
+		_, err := cmd.OutOrStdout().Write(text)
+		return err
+	}
+	return screen(cmd).Show(text, o.verdicts)
+}
+
+// screen returns the screen of a command.
+func screen(cmd *cobra.Command) terminal.Screen {
+	return terminal.NewScreen(cmd.OutOrStdout(), colourMode(cmd), os.Getenv)
 }
 
 // draws reports whether the format is a picture.
@@ -84,10 +116,4 @@ func (o *output) draw(w io.Writer, n *picture.Node) error {
 	}
 	_, err := w.Write(drawn)
 	return err
-}
-
-func writeJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 )
@@ -20,7 +21,7 @@ func newPlan() *cobra.Command {
 	var q plan.Question
 	var stock bool
 	var width int
-	format := oneOf(asTable, asJSON, asSVG, asHTML)
+	format := oneOf(asTable, asJSON, asSVG, asHTML).judging(planVerdicts)
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show the GPUs and VFs that a container would get",
@@ -69,7 +70,7 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 				drawn.Width = width
 				err = format.draw(cmd.OutOrStdout(), drawn)
 			} else {
-				err = format.write(cmd.OutOrStdout(), answer, answer.Table)
+				err = format.write(cmd, answer, answer.Table)
 			}
 			if err == nil && answer.Rejected() {
 				err = foundError{exitFound}
@@ -88,6 +89,10 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 	cmd.Flags().BoolVar(&stock, "stock", false, "choose like the stock plugins")
 	cmd.Flags().IntVar(&width, "width", picture.Wide,
 		"width of the picture of -o svg in pixels, if the switches fit")
+	plainflag.Request.Put(cmd.Flags(), "gpus", "vfs")
+	plainflag.Placement.Put(cmd.Flags(), "stock")
+	plainflag.Devices.Put(cmd.Flags(), "used", "config")
+	plainflag.Output.Put(cmd.Flags(), "width")
 	format.register(cmd)
 	return cmd
 }

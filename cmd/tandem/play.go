@@ -177,7 +177,7 @@ func (p *player) input(stdin io.Reader) (in io.ReadCloser, interactive bool, err
 // is an error of the script.
 func subcommand(ctx context.Context, cmd *cobra.Command, args []string) error {
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{"--" + colour, colourMode(cmd)}, args...))
 	root.SetOut(cmd.OutOrStdout())
 	root.SetErr(cmd.ErrOrStderr())
 	err := root.ExecuteContext(ctx)

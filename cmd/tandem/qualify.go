@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
@@ -34,7 +36,7 @@ const qualifyExitCodes = `  3  a part failed
 `
 
 func newQualify() *cobra.Command {
-	q := &qualifier{examiner: examiner{format: oneOf(asTable, asJSON)}}
+	q := &qualifier{examiner: examiner{format: oneOf(asTable, asJSON).judging(qualifyVerdicts)}}
 	cmd := &cobra.Command{
 		Use:   "qualify",
 		Short: "Write the evidence of this node to one file, and judge the evidence",
@@ -69,6 +71,10 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
 	flags.StringArrayVar(&q.verified, "verified", nil,
 		`output of "tandem verify --traffic -o json" in a pod of this node; repeatable`)
 	flags.StringVar(&q.check, "check", "", "report to judge")
+	plainflag.Devices.Put(flags, "config", "nccl-topology", "verified")
+	plainflag.Files.Put(flags, "sysfs-root", "dev-root", "proc-root")
+	plainflag.Output.Put(flags, "file", "force", "check")
+	plainflag.Kubelet.PutRest(flags)
 	q.format.register(cmd)
 	return cmd
 }
@@ -87,11 +93,12 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 	if err := writeNew(report, q.file, q.force, cmd.OutOrStdout()); err != nil {
 		return err
 	}
-	verdicts := cmd.ErrOrStderr() // beside the report
-	if q.file != "" {
-		verdicts = cmd.OutOrStdout()
+	if q.file == "" { // standard output is the report
+		_, err = cmd.ErrOrStderr().Write(report.Table())
+	} else {
+		err = q.format.print(cmd, report.Table())
 	}
-	if _, err := verdicts.Write(report.Table()); err != nil {
+	if err != nil {
 		return err
 	}
 	return worst(report)
@@ -100,7 +107,7 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 // judge judges a report.
 func (q *qualifier) judge(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && f.Name != "check" && f.Name != "output" {
+		if err == nil && !slices.Contains([]string{"check", "output", colour}, f.Name) {
 			err = usage("--check and --%s exclude each other", f.Name)
 		}
 	})
@@ -118,7 +125,7 @@ func (q *qualifier) judge(cmd *cobra.Command) (err error) {
 	if err := report.Judge(); err != nil {
 		return fmt.Errorf("judge %s: %w", q.check, err)
 	}
-	if err := q.format.write(cmd.OutOrStdout(), report.Results, report.Table); err != nil {
+	if err := q.format.write(cmd, report.Results, report.Table); err != nil {
 		return err
 	}
 	return worst(report)

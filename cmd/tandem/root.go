@@ -11,6 +11,8 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/tandem/terminal"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/version"
 )
 
@@ -21,6 +23,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	describeCompletion(root)
 	command, err := root.ExecuteC()
 	var wrong usageError
 	var found foundError
@@ -42,6 +45,10 @@ func newRoot() *cobra.Command {
 	root := rooted(&cobra.Command{
 		Use:   "tandem",
 		Short: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
+		Long: `Show, record and plan GPUs and RDMA VFs on the same PCIe switch.
+
+"tandem completion SHELL" prints the completion of commands, flags and values for bash, zsh, fish or powershell; to load it in bash:
+source <(tandem completion bash)`,
 	})
 	root.AddCommand(newTopo(), newRecord(), newQualify(), newPlan(), newStatus(), newExplain(), newVerify(),
 		newDoctor(), newSimulate(), newPlay(), newVersion())
@@ -54,14 +61,40 @@ func rooted(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage("unknown command %q", args[0])
+			return usage("unknown command %q%s", args[0], spelling.Question(args[0], commands(root)))
 		}
 		return nil
 	}
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{plainflag.Error(err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{plainflag.Error(cmd.Flags(), err)}
+	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // the daemons' format
-	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
+	root.SetUsageTemplate(usageTemplate(root))
+	registerColour(root)
 	return root
+}
+
+// registerColour adds the flag --color of all commands.
+func registerColour(root *cobra.Command) {
+	modes := []string{terminal.Auto, terminal.Always, terminal.Never}
+	plainflag.Choice(root.PersistentFlags(), new(string), colour, terminal.Auto,
+		"colours in the text for people: auto (on a terminal, unless NO_COLOR is set), always or never",
+		modes...)
+	complete(root, colour, fixed(modes...))
+}
+
+// colour is the flag in the spelling of other programs.
+const colour = "color"
+
+func colourMode(cmd *cobra.Command) string { return cmd.Flag(colour).Value.String() }
+
+// commands returns the names of the commands that the help lists.
+func commands(root *cobra.Command) (names []string) {
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() {
+			names = append(names, cmd.Name())
+		}
+	}
+	return names
 }

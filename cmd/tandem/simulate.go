@@ -4,12 +4,12 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
@@ -78,8 +78,11 @@ func (s *simulate) register(cmd *cobra.Command) {
 	flags.StringVar(&s.source.Recording, "machine", "",
 		"recorded machine to simulate instead of --node, a file written by tandem record")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "number of VFs on each PF without recorded VFs")
-	flags.StringVar(&s.policy, "policy", string(hints.Restricted),
-		"Topology Manager policy of the kubelet: restricted, best-effort, single-numa-node or none")
+	policies := []string{
+		string(hints.Restricted), string(hints.BestEffort), string(hints.SingleNUMANode), string(hints.None),
+	}
+	plainflag.Choice(flags, &s.policy, "policy", policies[0],
+		"Topology Manager policy of the kubelet: "+plainflag.List(policies), policies...)
 	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false,
 		"announce VFs without NUMA nodes (excludeTopology)")
 	c.Loads = []float64{30, 60, 90}
@@ -103,9 +106,14 @@ func (s *simulate) register(cmd *cobra.Command) {
 	flags.Uint64Var(&c.Seed, "seed", 1, "first seed of the random numbers; the same seed gives the same result")
 	flags.StringVar(&s.svg, "svg", "", "output file of a chart in SVG")
 	s.output.register(cmd)
+	plainflag.Output.Put(flags, "svg")
+	plainflag.Placement.Put(flags, "ways", "schedulers")
+	plainflag.Machine.Put(flags, "node", "nodes", "machine", "vfs-per-pf", "exclude-topology")
+	plainflag.Kubelet.Put(flags, "policy", "gpu-first")
+	plainflag.Arrivals.PutRest(flags)
 	completeMachines(cmd)
 	complete(cmd, "node", fixed(world.Presets()...))
-	complete(cmd, "policy", fixed(string(hints.Restricted), string(hints.BestEffort), string(hints.None)))
+	complete(cmd, "policy", fixed(policies...))
 	complete(cmd, "ways", fixed(simulation.WayNames()...))
 }
 
@@ -139,7 +147,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 			return fmt.Errorf("draw chart: %w", err)
 		}
 	}
-	return s.output.write(cmd.OutOrStdout(), report, report.Table)
+	return s.output.write(cmd, report, report.Table)
 }
 
 // parse parses the textual flags, and checks all flags before anything is read.
@@ -188,26 +196,4 @@ func (s *simulate) node() (*world.Node, error) {
 		vfs = append(vfs, added...)
 	}
 	return world.New(s.source.Name(), n.Tree, gpus, vfs, n.Links)
-}
-
-// showProgress draws a progress bar while the simulation runs, if w is a terminal. done removes the bar.
-func showProgress(w io.Writer, progress *func(done, all int)) (done func()) {
-	terminal, ok := w.(*printable.Writer)
-	if !ok {
-		return func() {}
-	}
-	if _, ok := terminal.Terminal(); !ok {
-		return func() {}
-	}
-	const width = 40
-	shown := -1
-	*progress = func(done, all int) {
-		if percent := 100 * done / all; percent != shown {
-			shown = percent
-			filled := width * done / all
-			terminal.Control("\r")
-			fmt.Fprintf(w, "%s%s %3d %%", strings.Repeat("█", filled), strings.Repeat("░", width-filled), percent)
-		}
-	}
-	return func() { terminal.Control("\r" + strings.Repeat(" ", width+6) + "\r") }
 }

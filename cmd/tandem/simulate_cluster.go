@@ -45,7 +45,7 @@ func (s *simulate) runCluster(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return s.output.write(cmd.OutOrStdout(), report, report.Table)
+	return s.output.write(cmd, report, report.Table)
 }
 
 // cluster returns the configuration of a cluster without its node.

@@ -99,15 +99,15 @@ func TestSimulateErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"simulate", "--nodes=0"}, exitUsage, "1 to 5000 nodes"},
-		{[]string{"simulate", "--nodes=2", "--schedulers=best"}, exitUsage, `scheduler "best"`},
+		{[]string{"simulate", "--nodes=2", "--schedulers=laest"}, exitUsage, "(did you mean least?)"},
 		{[]string{"simulate", "--nodes=2", "--ways=stock,tandem"}, exitUsage, "one way"},
 		{[]string{"simulate", "--nodes=2", "--svg=x"}, exitUsage, "--svg"},
 		{few("--burst=2"), exitUsage, "--nodes"},
-		{few("--policy=strict"), exitUsage, "strict"},
+		{few("--policy=restrictd"), exitUsage, "(did you mean restricted?)"},
 		{few("--mix=1"), exitUsage, `parse request "1"`},
 		{few("--load=0"), exitUsage, "load 0"},
 		{few("--load=x"), exitUsage, "--load"},
-		{few("--ways=best"), exitUsage, `way "best"`},
+		{few("--ways=tandme"), exitUsage, "(did you mean tandem?)"},
 		{few("--vfs-per-pf=-1"), exitUsage, "-1 VFs"},
 		{few("--seeds=0"), exitUsage, "at least one seed"},
 		{few("--gpu-first=NaN"), exitUsage, "probability NaN is not between 0 and 1"},

@@ -3,13 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -24,7 +23,7 @@ type looker struct {
 }
 
 func newStatus() *cobra.Command {
-	l := looker{format: oneOf(asTable, asWide, asJSON)}
+	l := looker{format: oneOf(asTable, asWide, asJSON).judging(statusVerdicts)}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show free and allocated devices by switch, and their holders",
@@ -69,6 +68,8 @@ func (l *looker) register(cmd *cobra.Command) {
 	flags.StringVar(&l.from.SysfsRoot, "sysfs-root", "/sys",
 		"root of sysfs, for --serve and for GPUs that no plugin offers")
 	registerTopologyFile(flags, &l.from.TopologyFile)
+	plainflag.Files.Put(flags, "kubelet-dir", "sysfs-root")
+	plainflag.Output.Put(flags, "watch", "serve")
 }
 
 func (l *looker) run(cmd *cobra.Command) error {
@@ -89,16 +90,7 @@ func (l *looker) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return l.print(cmd.OutOrStdout(), shown)
-}
-
-// print writes the result of look, folded for the terminal that out writes to.
-func (l *looker) print(out io.Writer, shown []byte) error {
-	if l.format.format != asJSON {
-		shown = fold(shown, columns(out))
-	}
-	_, err := out.Write(shown)
-	return err
+	return l.format.print(cmd, shown)
 }
 
 // look queries the plugins and the kubelet, and returns their state in the chosen format.
@@ -111,7 +103,5 @@ func (l *looker) look(ctx context.Context) ([]byte, error) {
 	if l.format.format == asWide {
 		table = s.Wide
 	}
-	var shown bytes.Buffer
-	err = l.format.write(&shown, s, table)
-	return shown.Bytes(), err
+	return l.format.text(s, table)
 }

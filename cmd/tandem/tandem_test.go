@@ -7,10 +7,14 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/version"
@@ -84,7 +88,7 @@ func TestHelp(t *testing.T) {
 	for _, command := range []string{"topo", "record", "plan", "verify", "doctor"} {
 		help := succeed(t, command, "--help")
 		for _, want := range []string{
-			"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "Flags:\n", "Exit codes:\n  0  success\n",
+			"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "lags:\n", "Exit codes:\n  0  success\n",
 		} {
 			if !strings.Contains(help, want) {
 				t.Errorf("tandem %s --help lacks %q:\n%s", command, want, help)
@@ -112,7 +116,16 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"guess", 2, `tandem: unknown command "guess"; see tandem --help`},
-		{"topo --colour", 2, `tandem topo: unknown flag: --colour; see tandem topo --help`},
+		{"stauts", 2, `tandem: unknown command "stauts" (did you mean status?); see tandem --help`},
+		{"plan --vsf 1", 2, `tandem plan: unknown flag: --vsf (did you mean --vfs?); see tandem plan --help`},
+		{"plan -o jso", 2,
+			`tandem plan: invalid argument "jso" for "-o, --output" flag: want table, json, svg or html (did you mean json?); see tandem plan --help`},
+		{"topo --machine ../../test/machines/oci-mi300x-dervied.txt", 1,
+			`tandem topo: read machine: open ../../test/machines/oci-mi300x-dervied.txt: no such file or directory (did you mean ` +
+				oci + `?)`},
+		{"plan --gpus 1 --used 0000:11:00.00 --machine " + oci, 1,
+			`tandem plan: mark "0000:11:00.00" as used: no such GPU or VF (did you mean 0000:11:00.0?)`},
+		{"topo --colour", 2, `tandem topo: unknown flag: --colour (did you mean --color?); see tandem topo --help`},
 		{"topo here", 2, `tandem topo: unexpected argument "here"; see tandem topo --help`},
 		{"topo -o xml", 2,
 			`tandem topo: invalid argument "xml" for "-o, --output" flag: want table, json, svg, html, nccl or resourceslices; see tandem topo --help`},
@@ -162,15 +175,76 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestCompletionHelp: the help names the command, the command the shells.
+func TestCompletionHelp(t *testing.T) {
+	t.Parallel()
+	if help := succeed(t, "--help"); !strings.Contains(help, "source <(tandem completion bash)") ||
+		!strings.Contains(help, "\n  completion  Print the completion for a shell\n") {
+		t.Errorf("tandem --help does not tell how to load the completion:\n%s", help)
+	}
+	help := succeed(t, "completion", "--help")
+	for _, want := range []string{
+		"completion bash", "completion zsh", "completion fish", "kubectl_complete-tandem",
+	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("tandem completion --help lacks %q:\n%s", want, help)
+		}
+	}
+	if _, help, _ := plugin("none", "--help"); !strings.Contains(help, "kubectl_complete-tandem") ||
+		strings.Contains(help, "\n  completion ") {
+		t.Errorf("kubectl tandem --help:\n%s", help)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if script := succeed(t, "completion", shell); !strings.Contains(script, "__complete") {
+			t.Errorf("tandem completion %s prints\n%s", shell, script)
+		}
+	}
+}
+
+// TestHelpGroups: every flag of a command with many flags is in a group of the help page.
+func TestHelpGroups(t *testing.T) {
+	t.Parallel()
+	var grouped []string
+	for _, cmd := range newRoot().Commands() {
+		help := succeed(t, cmd.Name(), "--help")
+		local := 0
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			local++
+			line := regexp.MustCompile(`(?m)^ +(?:-\w, )?--` + f.Name + `(?: |$)`)
+			if n := len(line.FindAllString(help, -1)); n != 1 {
+				t.Errorf("tandem %s --help has --%s %d times", cmd.Name(), f.Name, n)
+			}
+		})
+		if local < 10 { // and --help
+			continue
+		}
+		grouped = append(grouped, cmd.Name())
+		_, others, _ := strings.Cut(help, "Other flags:\n")
+		if others, _, _ = strings.Cut(others, "\n\n"); strings.Contains(others, "\n") ||
+			!strings.Contains(others, "--help") {
+			t.Errorf("tandem %s --help has flags in no group:\n%s", cmd.Name(), others)
+		}
+	}
+	for _, command := range []string{"doctor", "plan", "simulate", "topo", "verify"} {
+		if !slices.Contains(grouped, command) {
+			t.Errorf("the flags of tandem %s are in no groups", command)
+		}
+	}
+}
+
 // TestVersion: the common version, in the daemons' format.
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	for _, as := range []string{"--version", "version"} {
-		if got := succeed(t, as); got != "tandem "+version.Text()+"\n" {
-			t.Errorf("tandem %s prints %q", as, got)
+	for as, more := range map[string]bool{"--version": false, "version": true} {
+		first, rest, _ := strings.Cut(succeed(t, as), "\n")
+		goes := "\ngo        " + runtime.Version() + "\n"
+		if first != "tandem "+version.Text() || strings.Contains(rest, goes) != more {
+			t.Errorf("tandem %s prints %q and %q", as, first, rest)
 		}
-		if _, got, _ := plugin("none", as); got != "kubectl-tandem "+version.Text()+"\n" {
-			t.Errorf("kubectl tandem %s prints %q", as, got)
+		_, out, _ := plugin("none", as)
+		if first, _, _ = strings.Cut(out, "\n"); first != "kubectl-tandem "+version.Text() {
+			t.Errorf("kubectl tandem %s prints %q", as, first)
 		}
 	}
+	validate(t, "version", succeed(t, "version", "-o", "json"))
 }

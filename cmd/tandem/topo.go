@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 )
@@ -71,8 +72,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
 			}
 			if nearest {
-				_, err := cmd.OutOrStdout().Write(m.Nearest())
-				return err
+				return format.print(cmd, m.Nearest())
 			}
 			if verbose {
 				m.ReadVerbose(n)
@@ -80,7 +80,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			if format.draws() {
 				return format.draw(cmd.OutOrStdout(), m.Picture(from.Title(), n.Tree))
 			}
-			return format.write(cmd.OutOrStdout(), m, m.Table)
+			return format.write(cmd, m, m.Table)
 		},
 	}
 	registerSource(cmd, &from)
@@ -94,5 +94,6 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also show PCIe links, IOMMU groups, RDMA ports, and the effect of ACS on same-switch pairs (requires "+
 			"root)")
+	plainflag.Output.PutRest(cmd.Flags())
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -19,7 +20,7 @@ import (
 func newVerify() *cobra.Command {
 	v := verify.Check{Within: topology.C2C}
 	var measured traffics
-	format := oneOf(asTable, asJSON)
+	format := oneOf(asTable, asJSON).judging(verifyVerdicts)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Verify inside a pod that its GPUs and VFs are on the same switches",
@@ -53,7 +54,7 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 			if err != nil {
 				return err
 			}
-			err = format.write(cmd.OutOrStdout(), result, result.Table)
+			err = format.write(cmd, result, result.Table)
 			if err == nil && len(result.Failures) > 0 {
 				err = errors.New(strings.Join(result.Failures, "; "))
 			}
@@ -71,9 +72,13 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 	cmd.Flags().IntVar(&v.VFs, "vfs", -1, "required number of VFs; -1 for one or more")
 	cmd.Flags().TextVar(&v.Within, "within", topology.C2C,
 		"maximum accepted distance of a pair: PIX, PXB, C2C, PHB, NODE or SYS")
-	complete(cmd, "within", fixed("PIX", "PXB", "C2C", "PHB", "NODE", "SYS"))
+	levels := []string{"PIX", "PXB", "C2C", "PHB", "NODE", "SYS"}
+	complete(cmd, "within", fixed(levels...))
+	plainflag.Words(cmd.Flags(), "within", levels...)
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"also fail unless the i-th VF pairs with the i-th GPU")
+	plainflag.Request.Put(cmd.Flags(), "gpus", "vfs", "within", "in-order")
+	plainflag.Files.PutRest(cmd.Flags())
 	measured.register(cmd)
 	format.register(cmd)
 	return cmd

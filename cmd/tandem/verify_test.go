@@ -155,12 +155,12 @@ func TestVerify(t *testing.T) {
 			},
 			noVF},
 		{"other switch", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1) },
-			"GPU 0000:11:00.0 and VF 0000:2a:00.1 are NODE apart, farther than C2C"},
+			"GPU 0000:11:00.0 and VF 0000:2a:00.1 are NODE apart, farther than PXB"},
 		{"other switch, accepted",
 			func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1).with("--within=NODE") }, ""},
 		{"one of two far",
 			func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs("0000:41:00.1", ociVF0) },
-			"GPU 0000:2f:00.0 and VF 0000:41:00.1 are NODE apart, farther than C2C"},
+			"GPU 0000:2f:00.0 and VF 0000:41:00.1 are NODE apart, farther than PXB"},
 		{"crossed", func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0) }, ""},
 		{"crossed, order wanted", func(t *testing.T) *pod {
 			return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0).with("--in-order")
@@ -191,7 +191,10 @@ func TestVerify(t *testing.T) {
 		}, ""},
 		{"a PF on another switch",
 			func(t *testing.T) *pod { return newPod(t, "oci-mi300x-derived", 0).amd(ociGPU0).vfs(ociPF1) },
-			"GPU 0000:11:00.0 and VF 0000:2a:00.0 are NODE apart, farther than C2C"},
+			"GPU 0000:11:00.0 and VF 0000:2a:00.0 are NODE apart, farther than PXB"},
+		{"a NIC of the other CPU",
+			func(t *testing.T) *pod { return newPod(t, "nv-vera-derived", 0).nvidia(0).vfs("0010:03:00.0") },
+			"GPU 0008:01:00.0 and VF 0010:03:00.0 are SYS apart, farther than C2C"},
 		{"an HCA for two GPUs", func(t *testing.T) *pod {
 			return newPod(t, "amd-mi250-16gcd-8nic", 0).amd("0000:4e:00.0", "0000:51:00.0").
 				vfs("0000:4b:00.0", "0000:4b:00.0").with("--gpus=2", "--vfs=2", "--in-order")

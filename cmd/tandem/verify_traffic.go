@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 )
 
@@ -39,12 +40,12 @@ func (t *traffics) register(cmd *cobra.Command) {
 		string(traffic.Auto), string(traffic.DMABuf), string(traffic.Peer), string(traffic.Host))
 	addChoice(cmd, &t.to, "traffic-to", "destination of the traffic within the container",
 		string(traffic.ToSelf), string(traffic.ToNext))
+	plainflag.Traffic.PutRest(flags)
 }
 
 // addChoice adds a flag with a fixed set of values, the first of which is the default.
 func addChoice(cmd *cobra.Command, value *string, name, what string, allowed ...string) {
-	list := oneOf(allowed...)
-	cmd.Flags().StringVar(value, name, allowed[0], what+": "+list.usage())
+	plainflag.Choice(cmd.Flags(), value, name, allowed[0], what+": "+plainflag.List(allowed), allowed...)
 	complete(cmd, name, fixed(allowed...))
 }
 

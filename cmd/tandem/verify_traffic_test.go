@@ -97,8 +97,8 @@ func TestVerifyTrafficUsage(t *testing.T) {
 		"--traffic --traffic-min 101":                 "--traffic-min 101: want 0 to 100",
 		"--traffic --traffic-min-rate -1":             "--traffic-min-rate -1: want 0 to 100",
 		"--traffic --traffic-wait 2h":                 "--traffic-wait 2h0m0s: want 1s to 1h",
-		"--traffic --traffic-memory vram":             "--traffic-memory vram: want auto, dmabuf, gpu or host",
-		"--traffic --traffic-to away":                 "--traffic-to away: want self or next",
+		"--traffic --traffic-memory vram":             `invalid argument "vram" for "--traffic-memory" flag: want auto, dmabuf, gpu or host`,
+		"--traffic --traffic-to away":                 `invalid argument "away" for "--traffic-to" flag: want self or next`,
 		"--traffic --server --client 10.0.0.1":        "--server and --client exclude each other",
 		"--traffic --client=--run_infinitely -o json": "--client --run_infinitely: want a host",
 	} {

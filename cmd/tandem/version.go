@@ -3,20 +3,26 @@
 package main
 
 import (
-	"fmt"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
-// newVersion returns a command with the output of --version.
+// newVersion returns a command with more than --version: the source, Go and the platform.
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	format := oneOf(asTable, asJSON)
+	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, commit, Go version and platform",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().Name(), cmd.Root().Version)
-			return err
+			info, _ := debug.ReadBuildInfo()
+			build := document.NewBuild(cmd.Root().Name(), info)
+			return format.write(cmd, build, build.Table)
 		},
 	}
+	format.register(cmd)
+	return cmd
 }

@@ -121,7 +121,7 @@ func parse(set *pflag.FlagSet, args []string) error {
 		doubled = append(doubled, arg)
 	}
 	if err := set.Parse(doubled); err != nil {
-		return plainflag.Error(err)
+		return plainflag.Error(set, err)
 	}
 	if set.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", set.Arg(0))
@@ -135,9 +135,9 @@ func stopped(ctx context.Context, err error) bool {
 }
 
 func page(set *pflag.FlagSet, help Help) string {
-	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%sThe flags of glog, "+
+	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\n%s\nThe flags of glog, "+
 		"which manifests of the stock plugins set, are accepted too.\n\n%s",
-		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(),
+		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), plainflag.Usages(set),
 		cmp.Or(help.ExitCodes, exitCodes))
 }
 

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 )
 
 // Logging are the flags for the log.
@@ -23,7 +25,10 @@ func (l *Logging) register(set *pflag.FlagSet) {
 	set.TextVar(&l.LogFormat, "log-format", Text, "format of the log: text or json")
 	set.TextVar(&l.LogLevel, "log-level", slog.LevelInfo,
 		"lowest level that is logged: debug, info, warn or error")
+	plainflag.Words(set, "log-format", string(Text), string(JSON))
+	plainflag.Words(set, "log-level", "debug", "info", "warn", "error")
 	l.glog.register(set)
+	plainflag.Logging.PutRest(set)
 }
 
 // LogFormat is how log lines are written.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -36,6 +37,7 @@ func (p *Paths) register(set *pflag.FlagSet) {
 	set.StringVar(&p.TopologyFile, "topology-file", "",
 		"NCCL topology file (NCCL_TOPO_FILE) with the PCIe switches of the machine, "+
 			"for a guest with a flat PCI tree in sysfs")
+	plainflag.Files.PutRest(set)
 }
 
 // Sysfs returns the folder to read the machine from.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -24,6 +25,9 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
 		"method of registration with the kubelet: register (at kubelet.sock), watcher (the kubelet's plugin "+
 			"watcher on the folder plugins_registry) or auto (watcher if the folder exists)")
+	plainflag.Words(set, "registration", string(deviceplugin.Register), string(deviceplugin.Watcher),
+		string(deviceplugin.Auto))
+	plainflag.Kubelet.PutRest(set)
 	f.registerIntent(set)
 	f.publishing.register(set)
 	f.registerWatch(set)
@@ -42,6 +46,9 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 	set.TextVar(&f.probe, "probe", monitor.NoProbe,
 		"query /healthz or /readyz of the running daemon at --health-probe-bind-address and exit: 0 on success, "+
 			"otherwise 1 with the reason; values: healthz, readyz")
+	plainflag.Words(set, "probe", string(monitor.Alive), string(monitor.Ready))
+	plainflag.Cluster.Put(set, "events")
+	plainflag.Monitor.Put(set, "probe")
 }
 
 // registerIntent adds the flags for the sources of pod requests.
@@ -50,6 +57,8 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 		"sources of pod requests; Tandem uses the best available source: pods-api (kubelet 1.37), kubelet (HTTPS "+
 			"server; requires permission for nodes/pods), api-server (requires permission to list and watch pods), "+
 			"podresources, or none; without a source, Tandem infers the container from call order and timing")
+	plainflag.Words(set, "intent", string(intent.PodsAPI), string(intent.Kubelet), string(intent.APIServer),
+		string(intent.PodResources), "none")
 	f.registerPolicy(set)
 	set.BoolVar(&f.Events, "events", false,
 		"write Events on rejected pods, on pods with a pair that spans two switches, and on pods with degraded or "+
@@ -69,6 +78,9 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.StringVar(&f.Kubelet.Certificate, "kubelet-cert-file", "",
 		"file with the kubelet's self-signed serving certificate; trusted in addition to certificates "+
 			"of --kubelet-ca-file (default "+ownCertificate+" in --kubelet-dir)")
+	plainflag.Request.Put(set, "intent", "device-annotations")
+	plainflag.Cluster.Put(set, "events")
+	plainflag.Kubelet.PutRest(set)
 }
 
 // registerPolicy adds the flags for the required alignment.
@@ -80,11 +92,14 @@ func (f *Flags) registerPolicy(set *pflag.FlagSet) {
 	set.TextVar(&f.Policy.OptOut, "alignment-opt-out", intent.Namespaces{},
 		"namespaces whose pods may override --alignment=required with the annotation "+intent.AlignmentKey+
 			"=preferred: all, none, or a comma-separated list")
+	plainflag.Words(set, "alignment", string(intent.Required), string(intent.Preferred))
+	plainflag.Placement.Put(set, "alignment", "alignment-opt-out")
 }
 
 func (f *Flags) registerNodeName(set *pflag.FlagSet) {
 	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
 		"name of the Node object (default $NODE_NAME)")
+	plainflag.Cluster.Put(set, "node-name")
 }
 
 // registerWatch adds the flags for the health of devices, and for metrics and probes. The stock plugins have
@@ -100,6 +115,7 @@ func (f *Flags) registerWatch(set *pflag.FlagSet) {
 	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
 		"address to serve the probes /healthz (no goroutine hangs) and /readyz (all resources are registered with "+
 			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
+	plainflag.Monitor.Put(set, "device-health", "metrics-bind-address", "health-probe-bind-address")
 }
 
 func (p *publishing) register(set *pflag.FlagSet) {
@@ -116,4 +132,11 @@ func (p *publishing) register(set *pflag.FlagSet) {
 			"restricted in --kubelet-config counts as unknown for the choice of devices")
 	set.StringVar(&p.features, "nfd-features-dir", "/etc/kubernetes/node-feature-discovery/features.d",
 		"folder of NFD's local feature files, for --publish=nfd-file")
+	var targets []string
+	for _, target := range publish.All {
+		targets = append(targets, string(target))
+	}
+	plainflag.Words(set, "publish", targets...)
+	plainflag.Cluster.Put(set, "publish", "nfd-features-dir")
+	plainflag.Kubelet.Put(set, "kubelet-config", "kubelet-config-dir")
 }

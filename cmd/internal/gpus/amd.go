@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/exporter"
@@ -33,12 +34,13 @@ func (f *AMD) Register(set, _ *pflag.FlagSet) {
 		"resource names of AMD GPUs: single (amd.com/gpu) or mixed (by partition mode, such as amd.com/cpx_nps4)")
 	set.Var((*seconds)(&f.Pulse), "pulse",
 		"interval in seconds between checks of the GPUs' health and partitioning; 0 checks only at the start")
-	set.Var(newWord(&f.driverType, "container", "container", ""), "driver_type",
-		"type of GPU use: container; the virtual machine types of AMD's plugin are not supported")
+	plainflag.Choice(set, &f.driverType, "driver_type", "container",
+		"type of GPU use: container; the virtual machine types of AMD's plugin are not supported", "container", "")
 	set.StringVar(&f.ExporterSocket, "amd-exporter-socket", exporter.Socket,
 		"socket of the AMD Device Metrics Exporter, queried for GPU health at each --pulse")
 	set.StringVar(&f.Library, "amd-smi-library", "libamd_smi.so",
 		"AMD SMI library, used if installed; empty to disable")
+	plainflag.AMD.PutRest(set)
 }
 
 // Backend returns the backend that finds the GPUs below a sysfs root.

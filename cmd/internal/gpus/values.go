@@ -4,45 +4,9 @@ package gpus
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
-
-// word is the value of a flag with a fixed list of words.
-type word struct {
-	value *string
-	known []string
-}
-
-// newWord returns a flag's value with a default.
-func newWord(value *string, preset string, known ...string) *word {
-	*value = preset
-	return &word{value, known}
-}
-
-// String implements pflag.Value.
-func (w *word) String() string {
-	if w.value == nil {
-		return ""
-	}
-	return *w.value
-}
-
-// Set implements pflag.Value.
-func (w *word) Set(text string) error {
-	if !slices.Contains(w.known, text) {
-		known := slices.DeleteFunc(slices.Clone(w.known), func(word string) bool { return word == "" })
-		return fmt.Errorf("want %s", strings.Join(known, " or "))
-	}
-	*w.value = text
-	return nil
-}
-
-// Type implements pflag.Value.
-func (w *word) Type() string { return "string" }
 
 // seconds is a duration that a flag gives in seconds.
 type seconds time.Duration

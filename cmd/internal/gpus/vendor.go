@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -21,15 +22,18 @@ const (
 
 // RegisterVendor adds --vendor, the vendor of the offered GPUs.
 func RegisterVendor(set *pflag.FlagSet, vendor *string) {
-	set.Var(newWord(vendor, vendorAuto, words(vendorAuto)...), "vendor",
-		"vendor of the GPUs to offer: "+listed()+", or auto for the vendor whose driver is in use")
+	plainflag.Choice(set, vendor, "vendor", vendorAuto,
+		"vendor of the GPUs to offer: "+listed()+", or auto for the vendor whose driver is in use",
+		words(vendorAuto)...)
+	plainflag.GPU.Put(set, "vendor")
 }
 
 // RegisterVendorOrNone adds --vendor for a daemon that also offers VFs and can run without GPUs.
 func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
-	set.Var(newWord(vendor, vendorAuto, words(VendorNone, vendorAuto)...), "vendor",
+	plainflag.Choice(set, vendor, "vendor", vendorAuto,
 		"vendor of the GPUs to publish: "+listed()+", auto for the vendor whose driver is in use, or none if "+
-			"another DRA driver manages the GPUs")
+			"another DRA driver manages the GPUs", words(VendorNone, vendorAuto)...)
+	plainflag.GPU.Put(set, "vendor")
 }
 
 // ErrNoDriver means that no vendor's driver has a device.

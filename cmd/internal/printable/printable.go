@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // Text returns s with an escape such as "\u001b" in place of each character that is not graphic. Line breaks
@@ -71,6 +73,5 @@ func (w *Writer) Terminal() (*os.File, bool) {
 	if !ok {
 		return nil, false
 	}
-	info, err := file.Stat()
-	return file, err == nil && info.Mode()&os.ModeCharDevice != 0
+	return file, term.IsTerminal(int(file.Fd()))
 }

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // Daemons returns the daemons by node.
@@ -42,10 +44,19 @@ func (c *Cluster) daemons(ctx context.Context, node string) (map[string][]Daemon
 	nodes := byNode(slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !release.made(&pod) }))
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf(
-			"find Tandem's daemons: no DaemonSet of namespace %s has a pod%s that is labelled %s",
-			release.namespace, on(node), c.options.Selector)
+			"find Tandem's daemons: no DaemonSet of namespace %s has a pod%s that is labelled %s%s",
+			release.namespace, on(node), c.options.Selector, c.similarNode(ctx, node))
 	}
 	return nodes, nil
+}
+
+// similarNode asks for a node with a daemon and a similar name.
+func (c *Cluster) similarNode(ctx context.Context, node string) string {
+	if node == "" {
+		return ""
+	}
+	daemons, _ := c.daemons(ctx, "") // without an answer there is no proposal
+	return spelling.Question(node, slices.Sorted(maps.Keys(daemons)))
 }
 
 func on(node string) string {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // Question is about a pod, for Explain.
@@ -99,8 +100,9 @@ func (c *Cluster) pod(ctx context.Context, namespace, name string) (*corev1.Pod,
 	err := c.server.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(&pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("find pod %s/%s: it is not there; --node NODE asks a node about a pod that has gone",
-			namespace, name)
+		pods, _ := c.Pods(ctx, namespace) // without permission to list pods there is no proposal
+		return nil, fmt.Errorf("find pod %s/%s: it is not there%s; --node NODE asks a node about a pod that has "+
+			"gone", namespace, name, spelling.Question(name, pods))
 	case err != nil:
 		return nil, fmt.Errorf("find pod %s/%s: %w", namespace, name, err)
 	case pod.Spec.NodeName == "":

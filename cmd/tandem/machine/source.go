@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 	"github.com/tandem-k8s/tandem/topology/recording"
@@ -61,7 +63,7 @@ func (s *Source) open() (fs.FS, error) {
 	}
 	file, err := os.Open(s.Recording)
 	if err != nil {
-		return nil, fmt.Errorf("read machine: %w", err)
+		return nil, fmt.Errorf("read machine: %w%s", err, spelling.Propose(nearFiles(s.Recording)))
 	}
 	defer file.Close()
 	text, err := recorded(file)
@@ -94,6 +96,24 @@ func recorded(file io.Reader) (io.Reader, error) {
 		return nil, fmt.Errorf("read report of tandem qualify: %w", err)
 	}
 	return strings.NewReader(strings.Join(report.Machine, "\n")), nil
+}
+
+// nearFiles returns the recordings with similar names in the folder of a file, none if the file exists.
+func nearFiles(name string) []string {
+	dir, base := filepath.Split(name)
+	files, _ := filepath.Glob(filepath.Join(dir, "*.txt")) // the error means an odd folder, without proposals
+	var names []string
+	for _, file := range files {
+		names = append(names, filepath.Base(file))
+	}
+	if slices.Contains(names, base) {
+		return nil
+	}
+	nearest := spelling.Nearest(base, names)
+	for i := range nearest {
+		nearest[i] = filepath.Join(dir, nearest[i])
+	}
+	return nearest
 }
 
 // Placed returns a tree with the functions at the places of a topology file.

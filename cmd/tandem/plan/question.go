@@ -5,12 +5,15 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -122,11 +125,19 @@ func (q *Question) mark(gpus, vfs []offer.Device) error {
 	for _, id := range q.Used {
 		d, ok := byID[canonical(strings.TrimSpace(id))]
 		if !ok {
-			return fmt.Errorf("mark %q as used: no such GPU or VF", id)
+			return fmt.Errorf("mark %q as used: no such GPU or VF%s", id, similar(id, byID))
 		}
 		d.Used = true
 	}
 	return nil
+}
+
+// similar asks for the device that a misspelled ID probably means. An address is well spelled.
+func similar(id string, devices map[string]*offer.Device) string {
+	if _, err := topology.ParseAddress(canonical(id)); err == nil {
+		return ""
+	}
+	return spelling.Question(id, slices.Sorted(maps.Keys(devices)))
 }
 
 // canonical returns an address in the kernel's form; lspci omits the domain on machines with a single one.

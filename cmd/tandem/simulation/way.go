@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // Way is a way of choosing.
@@ -58,7 +59,8 @@ func FindWays(names []string) ([]Way, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(w Way) bool { return w.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("find way %q: there are %s", name, strings.Join(WayNames(), ", "))
+			return nil, fmt.Errorf("find way %q: there are %s%s", name, strings.Join(WayNames(), ", "),
+				spelling.Question(name, WayNames()))
 		}
 		found = append(found, all[i])
 	}

@@ -137,10 +137,21 @@ func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
 				"root reads keyword V3 of their vpd files; pairs.json has the distance (\"pairs\": true in the pool)",
 				p.GPU.ID, p.VF.ID, function)
 		case p.Distance.Level > within:
-			r.fail("GPU %s and VF %s are %s apart, farther than %s", p.GPU.ID, p.VF.ID, p.Distance.Level, within)
+			r.fail("GPU %s and VF %s are %s apart, farther than %s", p.GPU.ID, p.VF.ID, p.Distance.Level,
+				limit(tree, within))
 		}
 	}
 	return nil
+}
+
+// limit returns the accepted distance for people. C2C is a distance of Grace and Vera only; on other machines
+// the next nearer one is the same limit.
+func limit(tree *topology.Tree, within topology.Level) topology.Level {
+	overC2C := func(c topology.Complex) bool { return c.Kind == topology.KindC2C }
+	if within == topology.C2C && !slices.ContainsFunc(tree.Complexes(), overC2C) {
+		return topology.PXB
+	}
+	return within
 }
 
 // ordered reports whether walking both lists side by side meets the pairs.

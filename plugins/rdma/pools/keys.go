@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // explain puts an error of encoding/json into words for people.
@@ -97,14 +99,8 @@ func keysOf(t reflect.Type) []string {
 
 // meant returns the advice for an unknown key, "" if no key is similar.
 func meant(key string, known []string, others []place) string {
-	best, least := "", len(key)
-	for _, k := range known {
-		if like, far := similar(strings.ToLower(key), strings.ToLower(k)); like && far < least {
-			best, least = k, far
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf("want %q", best)
+	if nearest := spelling.Nearest(key, known); len(nearest) > 0 {
+		return fmt.Sprintf("want %q", nearest[0])
 	}
 	for _, other := range others {
 		if slices.ContainsFunc(other.keys, func(k string) bool { return strings.EqualFold(k, key) }) {
@@ -112,39 +108,4 @@ func meant(key string, known []string, others []place) string {
 		}
 	}
 	return ""
-}
-
-// similar reports whether a and b differ by a typo or two, or one contains the other, and returns their
-// distance.
-func similar(a, b string) (like bool, far int) {
-	const part, long = 4, 5
-	far = edits(a, b)
-	most := 1
-	if min(len(a), len(b)) >= long {
-		most = 2
-	}
-	contains := strings.Contains(a, b) || strings.Contains(b, a)
-	return far <= most || contains && min(len(a), len(b)) >= part, far
-}
-
-// edits returns the Levenshtein distance: the number of inserted, deleted or replaced letters.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			above := row[j+1]
-			replace := corner
-			if a[i] != b[j] {
-				replace++
-			}
-			row[j+1] = min(replace, above+1, row[j]+1)
-			corner = above
-		}
-	}
-	return row[len(b)]
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/rank"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // Scheduler is a way of choosing the node of a pod.
@@ -56,7 +57,8 @@ func FindSchedulers(names []string) ([]Scheduler, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(s Scheduler) bool { return s.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("find scheduler %q: there are %s", name, strings.Join(SchedulerNames(), ", "))
+			return nil, fmt.Errorf("find scheduler %q: there are %s%s", name, strings.Join(SchedulerNames(), ", "),
+				spelling.Question(name, SchedulerNames()))
 		}
 		found = append(found, all[i])
 	}

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package terminal
 
 import (
-	"bytes"
-	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
 func TestFold(t *testing.T) {
@@ -53,6 +50,7 @@ DEGRADED:
 // FuzzFold: folding loses and invents no word, ends, and leaves no line too long that a break could shorten.
 func FuzzFold(f *testing.F) {
 	f.Add("a line of words\n", uint8(4))
+	f.Add("NAME  WORDS OF IT  MORE\na     b c d        e f\nlong  g              h\n", uint8(16))
 	f.Add("  indented  cells  é ü\n\n", uint8(1))
 	f.Fuzz(func(t *testing.T, text string, width uint8) {
 		got := string(fold([]byte(text), int(width)))
@@ -61,7 +59,10 @@ func FuzzFold(f *testing.F) {
 		}) {
 			return // other white space is no place of a break, and stays
 		}
-		if diff := cmp.Diff(strings.Fields(text), strings.Fields(got)); diff != "" {
+		before, after := strings.Fields(text), strings.Fields(got) // a cell in several lines is between others
+		slices.Sort(before)
+		slices.Sort(after)
+		if diff := cmp.Diff(before, after); diff != "" {
 			t.Fatal(diff)
 		}
 		if width == 0 {
@@ -74,14 +75,4 @@ func FuzzFold(f *testing.F) {
 			}
 		}
 	})
-}
-
-// Only a terminal has columns.
-func TestColumns(t *testing.T) {
-	t.Parallel()
-	for _, w := range []io.Writer{&bytes.Buffer{}, printable.NewWriter(&bytes.Buffer{})} {
-		if got := columns(w); got != 0 {
-			t.Errorf("%T: %d columns", w, got)
-		}
-	}
 }

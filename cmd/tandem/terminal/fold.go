@@ -1,54 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package terminal
 
 import (
-	"io"
 	"strings"
 	"unicode/utf8"
-
-	"golang.org/x/term"
-
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
-// columns returns the width of the terminal that w writes to, or 0 if w writes to no terminal.
-func columns(w io.Writer) int {
-	out, ok := w.(*printable.Writer)
-	if !ok {
-		return 0
-	}
-	file, ok := out.Terminal()
-	if !ok {
-		return 0
-	}
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
-}
-
-// fold breaks lines that are longer than width between words; a width of 0 breaks none. The rest of a line of
-// a table begins below the line's last cell, the rest of another line is indented by two spaces.
+// fold breaks lines that are longer than width between words; a width of 0 breaks none. A table keeps its
+// columns, if some can be narrower. Otherwise the rest of a line of a table begins below the line's last cell;
+// the rest of another line is indented by two spaces.
 func fold(text []byte, width int) []byte {
 	if width == 0 {
 		return text
 	}
 	var out strings.Builder
-	for line := range strings.Lines(string(text)) {
-		indent := hanging(line, width)
-		for {
-			head, rest := cut(line, width)
-			out.WriteString(head)
-			if rest == "" {
-				break
-			}
-			out.WriteByte('\n')
-			line = indent + rest
+	for lines := strings.SplitAfter(string(text), "\n"); len(lines) > 0; {
+		if narrow, of := narrowTable(lines, width); of > 0 {
+			out.WriteString(narrow)
+			lines = lines[of:]
+			continue
 		}
+		foldLine(&out, lines[0], width)
+		lines = lines[1:]
 	}
 	return []byte(out.String())
+}
+
+func foldLine(out *strings.Builder, line string, width int) {
+	indent := hanging(line, width)
+	for {
+		head, rest := cut(line, width)
+		out.WriteString(head)
+		if rest == "" {
+			return
+		}
+		out.WriteByte('\n')
+		line = indent + rest
+	}
 }
 
 // hanging returns the indentation of a line's continuation, at most half of the width.

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package terminal
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// between are the spaces between two columns.
+const between = "  "
+
+// table is a table of text: the columns begin at the same places in all lines. The first line has the names
+// of the columns.
+type table struct {
+	rows   [][]string // cells
+	widths []int      // of the columns
+}
+
+// narrowTable returns the table at the beginning of lines with narrower columns, and the number of its lines.
+// The number is 0 if no table is there, if the table fits into width, or if its columns cannot be that narrow.
+func narrowTable(lines []string, width int) (narrow string, of int) {
+	starts := columnsOf(lines[0])
+	if starts == nil {
+		return "", 0
+	}
+	var t table
+	for _, line := range lines {
+		cells := cellsOf(line, starts)
+		if cells == nil {
+			break
+		}
+		t.add(cells)
+	}
+	if t.width() <= width || !t.shrink(width) {
+		return "", 0
+	}
+	return t.String(), len(t.rows)
+}
+
+// columnsOf returns the places at which the columns of a table begin, by the line with their names; nil if the
+// line has none.
+func columnsOf(line string) []int {
+	names := []rune(strings.TrimRight(line, "\n"))
+	first, _, more := strings.Cut(strings.TrimLeft(string(names), " "), between)
+	if !more || strings.ContainsFunc(first, func(r rune) bool { return r != ' ' && !unicode.IsUpper(r) }) {
+		return nil
+	}
+	starts := []int{0}
+	named := false
+	for i, r := range names {
+		if named && r != ' ' && i >= 2 && names[i-1] == ' ' && names[i-2] == ' ' {
+			starts = append(starts, i)
+		}
+		named = named || r != ' '
+	}
+	return starts
+}
+
+// cellsOf returns the cells of a line; nil for a line that is not in the table.
+func cellsOf(line string, starts []int) (cells []string) {
+	text := []rune(strings.TrimRight(line, "\n"))
+	if len(text) == 0 {
+		return nil
+	}
+	for i, start := range starts {
+		end := len(text)
+		if i+1 < len(starts) {
+			end = min(end, starts[i+1])
+		}
+		if start > 0 && start <= len(text) && string(text[start-2:start]) != between {
+			return nil
+		}
+		cells = append(cells, strings.TrimRight(string(text[min(start, end):end]), " "))
+	}
+	return cells
+}
+
+func (t *table) add(cells []string) {
+	if t.widths == nil {
+		t.widths = make([]int, len(cells))
+	}
+	for i, cell := range cells {
+		t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+	}
+	t.rows = append(t.rows, cells)
+}
+
+func (t *table) width() int {
+	sum := len(between) * (len(t.widths) - 1)
+	for _, width := range t.widths {
+		sum += width
+	}
+	return sum
+}
+
+// shrink makes columns narrower, the widest first, until the table fits into width. A column stays as wide as
+// its longest word, and the first column as it is. Returns false if the table does not fit.
+func (t *table) shrink(width int) bool {
+	shortest := make([]int, len(t.widths))
+	for i := range shortest {
+		shortest[i] = t.longestWord(i)
+	}
+	shortest[0] = t.widths[0]
+	for excess := t.width() - width; excess > 0; excess = t.width() - width {
+		widest := -1
+		for i, w := range t.widths {
+			if w > shortest[i] && (widest < 0 || w > t.widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return false
+		}
+		t.widths[widest] = max(shortest[widest], t.widths[widest]-excess)
+	}
+	return true
+}
+
+func (t *table) longestWord(column int) (longest int) {
+	for _, row := range t.rows {
+		for _, word := range strings.Fields(row[column]) {
+			longest = max(longest, utf8.RuneCountInString(word))
+		}
+	}
+	return longest
+}
+
+// String returns the text of the table, with cells that do not fit into their column on several lines.
+func (t *table) String() string {
+	var out strings.Builder
+	for _, row := range t.rows {
+		parts := make([][]string, len(row))
+		lines := 1
+		for i, cell := range row {
+			parts[i] = wrap(cell, t.widths[i])
+			lines = max(lines, len(parts[i]))
+		}
+		for line := range lines {
+			out.WriteString(strings.TrimRight(t.line(parts, line), " ") + "\n")
+		}
+	}
+	return out.String()
+}
+
+// line returns one of the lines of a row.
+func (t *table) line(parts [][]string, number int) string {
+	var cells []string
+	for i, part := range parts {
+		text := ""
+		if number < len(part) {
+			text = part[number]
+		}
+		cells = append(cells, text+strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(text)))
+	}
+	return strings.Join(cells, between)
+}
+
+// wrap breaks a cell between words into lines that are not longer than width.
+func wrap(cell string, width int) (lines []string) {
+	if utf8.RuneCountInString(cell) <= width {
+		return []string{cell}
+	}
+	for word := range strings.FieldsSeq(cell) {
+		last := len(lines) - 1
+		if last >= 0 && utf8.RuneCountInString(lines[last]+" "+word) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/tandem/terminal"
+)
+
+// colours finds the coloured words of a text.
+var colours = regexp.MustCompile(`\x1b\[(3\d)m(.*?)\x1b\[0m`)
+
+// colouredWords returns the coloured words of a text, each once.
+func colouredWords(text string) (words []string) {
+	names := map[string]string{"31": "red", "32": "green", "33": "yellow"}
+	for _, match := range colours.FindAllStringSubmatch(text, -1) {
+		words = append(words, names[match[1]]+" "+match[2])
+	}
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// TestVerdicts: the words that judge have a colour in what the commands print. Other tests compare the same
+// files with the output of the commands.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		file     string
+		verdicts terminal.Verdicts
+		want     []string
+	}{
+		{"doctor-reports.txt", doctorVerdicts,
+			[]string{"green No problem", "red ERROR", "yellow UNKNOWN", "yellow WARNING"}},
+		{"plan-2-2.txt", planVerdicts, []string{"green PIX"}},
+		{"verify-2x2.txt", verifyVerdicts, []string{"green PIX", "green verified"}},
+		{"verify-traffic.txt", verifyVerdicts, []string{"green PIX", "green ok", "red not verified", "red slow"}},
+		{"status-used.txt", statusVerdicts,
+			[]string{"green up", "red unhealthy", "yellow DEGRADED", "yellow NOT REGISTERED"}},
+		{"status-stale.txt", statusVerdicts, []string{"red KUBELET DOWN", "red kubelet down", "yellow STALE"}},
+		{"play-qualify.txt", qualifyVerdicts, []string{"green passed", "yellow incomplete"}},
+		{"status-free.txt", statusVerdicts, []string{"green up"}},
+		{"cluster-status.txt", statusVerdicts, []string{"red NO ANSWER", "yellow degraded"}},
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata", c.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		s := terminal.Screen{Out: printable.NewWriter(&out), Colour: true}
+		if err := s.Show(text, c.verdicts); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, colouredWords(out.String())); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.file, diff)
+		}
+		if plain := colours.ReplaceAllString(out.String(), "$2"); plain != string(text) {
+			t.Errorf("%s: the text changes to\n%s", c.file, plain)
+		}
+	}
+}
+
+// TestColorFlag: --color decides about the text for people, and never changes a document.
+func TestColorFlag(t *testing.T) {
+	t.Parallel()
+	machine := recorded("oci-mi300x-derived")
+	for _, c := range []struct {
+		args     string
+		coloured bool
+	}{
+		{"plan --gpus 1 --vfs 1", false},
+		{"plan --gpus 1 --vfs 1 --color=never", false},
+		{"--color=always plan --gpus 1 --vfs 1", true},
+		{"plan --gpus 1 --vfs 1 --color always", true},
+		{"plan --gpus 1 --vfs 1 --color=always -o json", false},
+		{"plan --gpus 1 --vfs 1 --color=always -o svg", false},
+		{"doctor --color=always", true},
+		{"doctor --color=always -o json", false},
+		{"topo --color=always", false},
+	} {
+		_, stdout, stderr := run(append(strings.Fields(c.args), "--machine", machine)...)
+		if got := strings.Contains(stdout, "\x1b["); got != c.coloured || stdout == "" {
+			t.Errorf("tandem %s: coloured is %t\n%s%s", c.args, got, stdout, stderr)
+		}
+	}
+	code, _, stderr := run("topo", "--color=alway")
+	if code != exitUsage || !strings.Contains(stderr, "want auto, always or never (did you mean always?)") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
