@@ -80,7 +80,7 @@ func program(path string, args ...string) func(*os.File) (func(), func() error, 
 	return func(log *os.File) (end func(), wait func() error, err error) {
 		process := exec.Command(path, args...)
 		process.Stdout, process.Stderr = log, log
-		process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		process.SysProcAttr = processAttributes()
 		if err := process.Start(); err != nil {
 			return nil, nil, err
 		}
