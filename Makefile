@@ -136,6 +136,17 @@ ARM := ./topology/... ./coordination/holders ./coordination/resources ./coordina
 test-arm: ## Run the tests that start no other program, built for ARM (needs qemu-user-static)
 	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static $(ARM)
 
+# The packages of tandem and of what decides by a recording, and the tests of tandem that read recordings or start no plugin. A Mac has
+# no sysfs, no procfs and no peer credentials of a unix socket.
+MAC       := ./cmd/tandem/... ./topology/...
+MAC_TESTS := ./topology/... ./cmd/tandem/cluster ./cmd/tandem/document ./cmd/tandem/simulation/...
+MAC_RUN   := ^Test(OnMac|Topo(Table|Nearest|JSON|Picture|Agrees|Limits|ResourceSlices)|Plan(Output|OfUsers|Picture|ConfigErrors|Width)|StockPlan|Simulate|DoctorOf|ClusterUsage|Help|Version|Fold)
+
+.PHONY: test-mac
+test-mac: ## Run the tests of tandem that read recordings, on macOS or Linux
+	CGO_ENABLED=0 go test -timeout 20m $(MAC_TESTS)
+	CGO_ENABLED=0 go test -timeout 20m -run '$(MAC_RUN)' ./cmd/tandem
+
 .PHONY: browser
 browser: ## Test the page of "tandem status --serve" in Chromium, and write screenshots to bin/browser and docs (needs chromium)
 	cd test/others && go test -count=1 -v ./browser -screenshots=$(BIN)/browser -documents=$(CURDIR)/docs
@@ -201,6 +212,7 @@ claims: ## Allocate SEQUENCES (10000) random sequences of claims with the schedu
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
 	@set -e; for module in $(MODULES); do echo "lint $$module"; \
 		(cd $$module && $(PROGRESS) "lint $$module; $(KUBELET)" $(TOOLS)/golangci-lint run ./...); done
+	@set -e; for arch in amd64 arm64; do echo "vet tandem for macOS on $$arch"; CGO_ENABLED=0 GOOS=darwin GOARCH=$$arch go vet $(MAC); done
 	cd cmd/tandem-scheduler && go vet $(KUBE36) ./...
 	cd test/kubernetes && go vet $(KUBE36) ./dra/... ./kubelet/... && go vet $(KUBE35) ./dra/...
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
@@ -368,6 +380,12 @@ build-amd64 build-arm64: build-%:
 	CGO_ENABLED=$$(command -v $(CROSS_$*)gcc >/dev/null && echo 1 || echo 0) CC=$(CROSS_$*)gcc GOARCH=$* \
 		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
+# For Macs only tandem, also as kubectl-tandem.
+.PHONY: build-darwin
+build-darwin: ## Build tandem for macOS into bin/darwin-amd64 and bin/darwin-arm64
+	@set -e; for arch in amd64 arm64; do echo "build tandem for macOS on $$arch"; CGO_ENABLED=0 GOOS=darwin GOARCH=$$arch \
+		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/darwin-$$arch/ ./cmd/tandem; done
+
 # What a release has, for the two architectures of nodes: HERE is this machine's, THERE the other one.
 RELEASE  := $(BIN)/release
 REGISTRY ?= ghcr.io/tandem-k8s
@@ -376,8 +394,8 @@ THERE     = $(filter-out $(HERE),amd64 arm64)
 SHELLS    = $(BUSYBOX) $(BUSYBOX_$(THERE))
 
 .PHONY: release
-release: release-needs build ## Build a release in bin/release: images, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler); SOURCES names the sources of busybox and glibc
-	$(MAKE) build-$(THERE)
+release: release-needs build ## Build a release in bin/release: images, chart, release.yaml, archives, packages, SBOMs, checksums (needs busybox-static of both architectures and the cross compiler); SOURCES names the sources of busybox and glibc
+	$(MAKE) build-$(THERE) build-darwin
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	cd deployments/release && go run -buildvcs=false ./image --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
 		--bin $(BIN),$(BIN)/$(THERE) --busybox $(call commas,$(SHELLS))
@@ -389,7 +407,8 @@ release: release-needs build ## Build a release in bin/release: images, chart, r
 		go run -buildvcs=false ./chart/pack --program $(BIN)/tandem --out $(RELEASE)
 	cd test/others && go run -buildvcs=false ./chart/release --chart $(RELEASE)/tandem-*.tgz --set image.repository=$(REGISTRY)/tandem >$(RELEASE)/release.yaml
 	$(if $(SOURCES),cp $(SOURCES) $(RELEASE)/)
-	cd deployments/release && go run -buildvcs=false . --bin $(BIN),$(BIN)/$(THERE) --image $(RELEASE)/image.tar --out $(RELEASE)
+	cd deployments/release && go run -buildvcs=false . --bin $(BIN),$(BIN)/$(THERE),$(BIN)/darwin-amd64,$(BIN)/darwin-arm64 \
+		--image $(RELEASE)/image.tar --scheduler-image $(RELEASE)/image-scheduler.tar --out $(RELEASE)
 
 # Everybody gets the same from a release, or nobody does: nothing is left out here because a program is missing.
 .PHONY: release-needs

@@ -58,18 +58,17 @@ func (peerCredentials) check(conn net.Conn) (net.Conn, credentials.AuthInfo, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("check peer: %w", err)
 	}
-	var ucred *syscall.Ucred
+	var pid int32
+	var uid int
 	var getErr error
-	if err := raw.Control(func(fd uintptr) {
-		ucred, getErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	}); err != nil {
+	if err := raw.Control(func(fd uintptr) { pid, uid, getErr = socketPeer(int(fd)) }); err != nil {
 		return nil, nil, fmt.Errorf("check peer: %w", err)
 	}
 	if getErr != nil {
 		return nil, nil, fmt.Errorf("check peer: %w", getErr)
 	}
-	if uid := int(ucred.Uid); uid != 0 && uid != os.Geteuid() {
-		return nil, nil, fmt.Errorf("refuse peer: process %d is of user %d", ucred.Pid, uid)
+	if uid != 0 && uid != os.Geteuid() {
+		return nil, nil, fmt.Errorf("refuse peer: process %d is of user %d", pid, uid)
 	}
-	return conn, peer{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, ucred.Pid}, nil
+	return conn, peer{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, pid}, nil
 }

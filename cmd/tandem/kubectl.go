@@ -5,6 +5,7 @@ package main
 import (
 	"cmp"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,9 @@ func program(args []string) (*cobra.Command, []string) {
 	case asCompletion:
 		return newKubectl(), append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
 	default:
-		return newRoot(), args[1:]
+		root := newRoot()
+		refuseNodeCommands(root, runtime.GOOS)
+		return root, args[1:]
 	}
 }
 

@@ -121,7 +121,7 @@ func (s *source) await(ctx context.Context, pause time.Duration) bool {
 // includes the time of the last modification because inode numbers are reused.
 type Identity struct {
 	device, inode uint64
-	modified      syscall.Timespec
+	modified      int64 // nanoseconds since 1970
 }
 
 // Identify returns the identity of the file at a path; false if no file can be found there.
@@ -134,5 +134,8 @@ func Identify(path string) (Identity, bool) {
 	if !ok {
 		return Identity{}, false
 	}
-	return Identity{device: stat.Dev, inode: stat.Ino, modified: stat.Mtim}, true
+	return Identity{
+		device: uint64(stat.Dev), // an int32 on macOS
+		inode:  stat.Ino, modified: info.ModTime().UnixNano(),
+	}, true
 }

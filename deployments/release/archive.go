@@ -43,9 +43,9 @@ func (r release) archive(b build, files []file) error {
 	return os.WriteFile(r.path(r.archiveName(b)), compressed(packed.Bytes()), 0o644)
 }
 
-// archiveName returns tandem_VERSION_linux_ARCH.tar.gz.
+// archiveName returns tandem_VERSION_OS_ARCH.tar.gz.
 func (r release) archiveName(b build) string {
-	return fmt.Sprintf("tandem_%s_linux_%s.tar.gz", r.version, b.arch)
+	return fmt.Sprintf("tandem_%s_%s_%s.tar.gz", r.version, b.os, b.arch)
 }
 
 // checksums writes the checksums of all files in a directory to sumsFile there, and returns the content.
@@ -84,7 +84,7 @@ func (r release) writeKrew() error {
 			return fmt.Errorf("sum the archive for Krew: %w", err)
 		}
 		platforms = append(platforms, map[string]any{
-			"selector": map[string]any{"matchLabels": map[string]string{"os": "linux", "arch": b.arch}},
+			"selector": map[string]any{"matchLabels": map[string]string{"os": b.os, "arch": b.arch}},
 			"uri":      fmt.Sprintf(downloads, r.version, r.archiveName(b)),
 			"sha256":   fmt.Sprintf("%x", sha256.Sum256(content)),
 			"files": []any{

@@ -23,7 +23,7 @@ type file struct {
 	content   []byte
 }
 
-// extras returns the files that are equal on all architectures.
+// extras returns the files that are equal on all platforms.
 func (r release) extras() ([]file, error) {
 	tandem := filepath.Join(r.builds[0].dir, "tandem")
 	var files []file
@@ -63,7 +63,7 @@ func (r release) extras() ([]file, error) {
 	return files, nil
 }
 
-// contents returns all files for one architecture, the program first.
+// contents returns all files for one platform, the program first.
 func (r release) contents(b build, extras []file) ([]file, error) {
 	program, err := os.ReadFile(filepath.Join(b.dir, "tandem"))
 	if err != nil {

@@ -26,19 +26,22 @@ func TestDocumentedCommands(t *testing.T) {
 	info, err := buildinfo.ReadFile(filepath.Join(program, "tandem"))
 	ready(t, err)
 	next := strings.TrimSuffix(version.Of(nil), "-dev")
-	r := release{out: dir, root: "../..", version: next, builds: []build{{program, "amd64"}, {program, "arm64"}}}
+	r := release{out: dir, root: "../..", version: next}
+	for _, system := range []string{linux, "darwin"} {
+		r.builds = append(r.builds, build{program, system, "amd64"}, build{program, system, "arm64"})
+	}
 	extras, err := r.extras()
 	ready(t, err)
 	for _, b := range r.builds {
 		files, err := r.contents(b, extras)
 		ready(t, err)
-		ready(t, r.archive(b, files))
-		ready(t, r.pack(b, files))
+		ready(t, r.write(b, files))
 	}
 	_, err = checksums(dir)
 	ready(t, err)
 	ready(t, os.WriteFile(filepath.Join(dir, signed), nil, 0o600))
-	for _, name := range []string{"apt-get", "cosign", "curl", "dnf", "sha256sum", "tar"} {
+	workflow := readWorkflow(t)
+	for _, name := range []string{"apt-get", "cosign", "curl", "dnf", "gh", "sha256sum", "tar"} {
 		commands, err := docs.Of("../..", name)
 		ready(t, err)
 		if len(commands) == 0 {
@@ -47,7 +50,9 @@ func TestDocumentedCommands(t *testing.T) {
 		for _, c := range commands {
 			switch name {
 			case "cosign":
-				checkCosign(t, c)
+				checkCosign(t, c, workflow)
+			case "gh":
+				checkAttestation(t, c, workflow, dir)
 			case "sha256sum", "tar":
 				cmd := exec.Command(name, c.Args...)
 				cmd.Dir = dir
@@ -71,14 +76,44 @@ func TestDocumentedCommands(t *testing.T) {
 func download(version string) string { return source + "/releases/download/v" + version + "/" }
 
 // checkCosign expects the workflow of a release as the one that signed.
-func checkCosign(t *testing.T, c docs.Command) {
+func checkCosign(t *testing.T, c docs.Command, w workflow) {
 	t.Helper()
 	i := slices.Index(c.Args, "--certificate-identity") + 1
-	workflow, tag, _ := strings.Cut(strings.TrimPrefix(c.Args[i], source+"/"), "@refs/tags/v")
-	if _, err := os.Stat("../../" + workflow); err != nil || tag != strings.TrimSuffix(version.Of(nil), "-dev") {
+	file, tag, _ := strings.Cut(strings.TrimPrefix(c.Args[i], source+"/"), "@refs/tags/v")
+	if _, err := os.Stat("../../" + file); err != nil || tag != strings.TrimSuffix(version.Of(nil), "-dev") {
 		t.Errorf("%s: nothing signs as %s: %v", c, c.Args[i], err)
 	}
-	if last := c.Args[len(c.Args)-1]; last != sumsFile && last != "ghcr.io/tandem-k8s/tandem:"+tag {
+	last := c.Args[len(c.Args)-1]
+	name, found := strings.CutSuffix(last, ":"+tag)
+	if last != sumsFile && !(found && slices.Contains(w.signed(), name)) {
 		t.Errorf("%s: nobody signs %s", c, last)
+	}
+}
+
+// checkAttestation expects an attestation by the workflow: the provenance of a file or an image, or with a
+// type of predicate the SBOM of an image.
+func checkAttestation(t *testing.T, c docs.Command, w workflow, dir string) {
+	t.Helper()
+	kind := "provenance"
+	if i := slices.Index(c.Args, "--predicate-type"); i >= 0 {
+		if kind = "SBOM"; c.Args[i+1] != "https://spdx.dev/Document/v2.3" {
+			t.Errorf("%s: nobody attests %s", c, c.Args[i+1])
+		}
+	}
+	if len(c.Args) < 5 || !slices.Equal(c.Args[:2], []string{"attestation", "verify"}) ||
+		!slices.Equal(c.Args[3:5], []string{"--repo", "tandem-k8s/tandem"}) {
+		t.Fatalf("%s: want gh attestation verify SUBJECT --repo tandem-k8s/tandem", c)
+	}
+	subject := c.Args[2]
+	if image, ok := strings.CutPrefix(subject, "oci://"); ok {
+		name, tag, _ := strings.Cut(image, ":")
+		if tag != strings.TrimSuffix(version.Of(nil), "-dev") || !slices.Contains(w.attested()[kind], name) {
+			t.Errorf("%s: nobody attests the %s of %s", c, kind, image)
+		}
+		return
+	}
+	_, err := os.Stat(filepath.Join(dir, subject))
+	if err != nil || !slices.Contains(w.attested()[kind], "bin/release/"+sumsFile) {
+		t.Errorf("%s: nobody attests the %s of %s: %v", c, kind, subject, err)
 	}
 }

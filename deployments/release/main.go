@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release makes the artefacts of a release except image and chart: archives and packages of the
-// program tandem, a Krew manifest, an SBOM, and the checksums of all artefacts. Builds are reproducible.
-// "make release" runs the command.
+// Command release makes the artefacts of a release except images and chart: archives and packages of the
+// program tandem, a Krew manifest, an SBOM of each image, and the checksums of all artefacts. Builds are
+// reproducible. "make release" runs the command.
 package main
 
 import (
@@ -23,14 +23,16 @@ import (
 type release struct {
 	out     string // directory of the artefacts
 	root    string // root of the repository
-	image   string // tarball of the image; "" for none
 	version string
 	made    time.Time // time of the commit and of all files
 	builds  []build
 }
 
-// build is a directory with the programs of one architecture.
-type build struct{ dir, arch string }
+// build is a directory with the programs of one platform. For macOS the only program is tandem.
+type build struct{ dir, os, arch string }
+
+// linux is the operating system of the nodes.
+const linux = "linux"
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
@@ -41,15 +43,17 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	set := flag.NewFlagSet("release", flag.ContinueOnError)
-	bins := set.String("bin", "", "comma-separated directories with the programs of one architecture each, "+
-		"the architecture of this machine first")
-	image := set.String("image", "", "tarball of the image, for the SBOM")
+	bins := set.String("bin", "", "comma-separated directories with the programs of one platform each, "+
+		"the platform of this machine first")
+	var images images
+	set.StringVar(&images.tandem, "image", "", "tarball of the image, for its SBOM")
+	set.StringVar(&images.scheduler, "scheduler-image", "", "tarball of tandem-scheduler's image, for its SBOM")
 	root := set.String("root", "../..", "root of the repository")
 	out := set.String("out", "", "output directory, which may contain other artefacts")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	r, err := newRelease(*root, *out, *image, strings.Split(*bins, ","))
+	r, err := newRelease(*root, *out, strings.Split(*bins, ","))
 	if err != nil {
 		return err
 	}
@@ -62,11 +66,11 @@ func run(args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(r.archive(b, files), r.pack(b, files)); err != nil {
+		if err := r.write(b, files); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(r.writeKrew(), r.writeSBOM()); err != nil {
+	if err := errors.Join(r.writeKrew(), r.writeSBOMs(images)); err != nil {
 		return err
 	}
 	sums, err := checksums(r.out)
@@ -74,10 +78,18 @@ func run(args []string, stdout io.Writer) error {
 	return err
 }
 
-// newRelease reads version, commit time and architectures from the programs. It returns an error if the
+// write writes the archive of a build, and of a build for Linux the packages.
+func (r release) write(b build, files []file) error {
+	if err := r.archive(b, files); err != nil || b.os != linux {
+		return err
+	}
+	return r.pack(b, files)
+}
+
+// newRelease reads version, commit time and platforms from the programs. It returns an error if the
 // versions differ.
-func newRelease(root, out, image string, bins []string) (release, error) {
-	r := release{root: root, out: out, image: image}
+func newRelease(root, out string, bins []string) (release, error) {
+	r := release{root: root, out: out}
 	for _, dir := range bins {
 		program := filepath.Join(dir, "tandem")
 		info, err := buildinfo.ReadFile(program)
@@ -91,7 +103,10 @@ func newRelease(root, out, image string, bins []string) (release, error) {
 		}
 		b := build{dir: dir}
 		for _, s := range info.Settings {
-			if s.Key == "GOARCH" {
+			switch s.Key {
+			case "GOOS":
+				b.os = s.Value
+			case "GOARCH":
 				b.arch = s.Value
 			}
 		}

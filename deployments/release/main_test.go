@@ -5,9 +5,9 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"debug/macho"
 	"fmt"
 	"io"
 	"os"
@@ -32,14 +32,25 @@ func ready(t *testing.T, err error) {
 // bin is a folder with tandem, which is the other programs too.
 func bin(t *testing.T) string {
 	t.Helper()
+	dir := compiled(t, "linux", runtime.GOARCH)
+	for _, p := range (images{}).products() {
+		for _, name := range p.programs {
+			if name != "tandem" {
+				ready(t, os.Link(filepath.Join(dir, "tandem"), filepath.Join(dir, name)))
+			}
+		}
+	}
+	return dir
+}
+
+// compiled is a folder with tandem for a platform.
+func compiled(t *testing.T, system, arch string) string {
+	t.Helper()
 	dir := t.TempDir()
 	compile := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/", "./cmd/tandem")
-	compile.Dir, compile.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	compile.Dir, compile.Env = "../..", append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)
 	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	for _, name := range programs[1:] {
-		ready(t, os.Link(filepath.Join(dir, "tandem"), filepath.Join(dir, name)))
+		t.Fatalf("build for %s on %s: %v\n%s", system, arch, err, out)
 	}
 	return dir
 }
@@ -80,10 +91,11 @@ func content(t *testing.T, dir string) map[string][]byte {
 // TestRelease: what is written is named by the version, summed up, and the same a second time.
 func TestRelease(t *testing.T) {
 	programs, image := bin(t), image(t)
+	bins := strings.Join([]string{programs, compiled(t, "darwin", "amd64"), compiled(t, "darwin", "arm64")}, ",")
 	make := func() string {
 		out := t.TempDir()
 		ready(t, os.WriteFile(filepath.Join(out, "release.yaml"), []byte("kind: A\n"), 0o600)) // was there before
-		ready(t, run([]string{"--bin", programs, "--image", image, "--out", out}, t.Output()))
+		ready(t, run([]string{"--bin", bins, "--image", image, "--out", out}, t.Output()))
 		return out
 	}
 	dir := make()
@@ -97,7 +109,8 @@ func TestRelease(t *testing.T) {
 	rpm := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	for _, name := range []string{
 		"release.yaml", "tandem_" + own + "_linux_" + runtime.GOARCH + ".tar.gz",
-		"tandem_" + own + ".spdx.json", krewFile,
+		"tandem_" + own + "_darwin_amd64.tar.gz", "tandem_" + own + "_darwin_arm64.tar.gz",
+		"tandem_" + own + ".spdx.json", "tandem-scheduler_" + own + ".spdx.json", krewFile,
 		"tandem_" + debian + "_" + runtime.GOARCH + ".deb", "tandem-" + debian + "-1." + rpm + ".rpm",
 	} {
 		sum := fmt.Sprintf("%x  %s\n", sha256.Sum256(first[name]), name)
@@ -105,43 +118,26 @@ func TestRelease(t *testing.T) {
 			t.Errorf("there is no %s, or it is not summed up:\n%s", name, first[sumsFile])
 		}
 	}
-	if len(first) != 7 || strings.Count(string(first[sumsFile]), "\n") != 6 {
+	if len(first) != 10 || strings.Count(string(first[sumsFile]), "\n") != 9 {
 		t.Errorf("%d files, with the sums\n%s", len(first), first[sumsFile])
 	}
-	archive := first["tandem_"+own+"_linux_"+runtime.GOARCH+".tar.gz"]
-	checkArchive(t, archive, own)
-	if sum := fmt.Sprintf("%x", sha256.Sum256(archive)); !strings.Contains(string(first[krewFile]), sum) {
-		t.Errorf("the manifest for Krew has not the checksum %s:\n%s", sum, first[krewFile])
+	checkArchive(t, first["tandem_"+own+"_linux_"+runtime.GOARCH+".tar.gz"], own, "\x7fELF")
+	for arch, cpu := range map[string]macho.Cpu{"amd64": macho.CpuAmd64, "arm64": macho.CpuArm64} {
+		archive := first["tandem_"+own+"_darwin_"+arch+".tar.gz"]
+		checkMac(t, checkArchive(t, archive, own, "\xcf\xfa\xed\xfe")["tandem"], cpu)
 	}
-	checkSBOM(t, first["tandem_"+own+".spdx.json"], filepath.Join(programs, "tandem"))
+	checkKrew(t, first, own)
+	program := filepath.Join(programs, "tandem")
+	checkSBOM(t, first["tandem_"+own+".spdx.json"], program, map[string]string{
+		"tandem": own, "busybox": "1.35.0 (Debian 1:1.35.0-4)", "stdlib": runtime.Version()[2:],
+	})
+	checkSBOM(t, first["tandem-scheduler_"+own+".spdx.json"], program, map[string]string{
+		"tandem-scheduler": own, "busybox": "", "stdlib": runtime.Version()[2:],
+	})
 }
 
-func checkArchive(t *testing.T, archive []byte, own string) {
-	t.Helper()
-	unzipped, err := gzip.NewReader(bytes.NewReader(archive))
-	ready(t, err)
-	found := map[string]string{}
-	ready(t, each(unzipped, func(name string, r io.Reader) error {
-		text, err := io.ReadAll(r)
-		found[name] = string(text)
-		return err
-	}))
-	for name, want := range map[string]string{
-		"tandem": "\x7fELF", "LICENSE": "Apache License", "CHANGELOG.md": "# Changelog",
-		"completions/tandem.bash": "bash completion", "completions/_tandem": "#compdef tandem",
-		"completions/tandem.fish": "fish completion",
-		"man/tandem.1":            "\"Tandem " + own + "\"\n.SH NAME",
-	} {
-		if !strings.Contains(found[name], want) {
-			t.Errorf("%s in the archive has no %q", name, want)
-		}
-	}
-	if page := found["man/tandem.1"]; strings.Count(page, ".SH \"TANDEM ") < 8 {
-		t.Errorf("the manual leaves out commands:\n%s", page)
-	}
-}
-
-func checkSBOM(t *testing.T, text []byte, program string) {
+// checkSBOM expects the components and their versions, "" for none, and the modules of a program.
+func checkSBOM(t *testing.T, text []byte, program string, want map[string]string) {
 	t.Helper()
 	document, err := spdxjson.Read(bytes.NewReader(text))
 	ready(t, err)
@@ -151,9 +147,6 @@ func checkSBOM(t *testing.T, text []byte, program string) {
 	}
 	info, err := buildinfo.ReadFile(program)
 	ready(t, err)
-	want := map[string]string{
-		"tandem": version.Of(nil), "busybox": "1.35.0 (Debian 1:1.35.0-4)", "stdlib": runtime.Version()[2:],
-	}
 	for _, module := range info.Deps {
 		want[module.Path] = module.Version
 	}

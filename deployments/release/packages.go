@@ -54,7 +54,7 @@ func (r release) packAs(format string, b build, list files.Contents) error {
 		return err
 	}
 	info := nfpm.WithDefaults(&nfpm.Info{
-		Name: "tandem", Arch: b.arch, Platform: "linux", Version: r.version, MTime: r.made,
+		Name: "tandem", Arch: b.arch, Platform: b.os, Version: r.version, MTime: r.made,
 		Section: "admin", Priority: "optional", License: "Apache-2.0",
 		Maintainer:  "The authors of Tandem <https://github.com/tandem-k8s/tandem/issues>",
 		Vendor:      "Tandem",

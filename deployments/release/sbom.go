@@ -19,9 +19,22 @@ import (
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// programs lists all programs of a release.
-var programs = []string{
-	"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager", "tandem-scheduler",
+// images are the tarballs of the images; "" for none.
+type images struct{ tandem, scheduler string }
+
+// product is an image, or the programs in it.
+type product struct {
+	name     string
+	programs []string
+	image    string // tarball; "" for none
+}
+
+// products returns the products of a release. Archives and packages contain a program of the first.
+func (i images) products() []product {
+	return []product{
+		{"tandem", []string{"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"}, i.tandem},
+		{"tandem-scheduler", []string{"tandem-scheduler"}, i.scheduler},
+	}
 }
 
 const (
@@ -32,31 +45,44 @@ const (
 // part is a component of Tandem.
 type part struct{ name, version, licence, purl string }
 
-// writeSBOM writes the components of programs and image as SPDX 2.3.
-func (r release) writeSBOM() error {
-	modules, commit, err := r.modules()
+// writeSBOMs writes an SBOM of each product.
+func (r release) writeSBOMs(all images) error {
+	for _, p := range all.products() {
+		if err := r.writeSBOM(p); err != nil {
+			return fmt.Errorf("write the SBOM of %s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// writeSBOM writes the components of a product as SPDX 2.3.
+func (r release) writeSBOM(p product) error {
+	modules, commit, err := r.modules(p)
 	if err != nil {
 		return err
 	}
-	base, err := imageParts(r.image)
+	base, err := imageParts(p.image)
 	if err != nil {
 		return fmt.Errorf("read the image: %w", err)
 	}
-	out, err := os.Create(r.path(fmt.Sprintf("tandem_%s.spdx.json", r.version)))
+	out, err := os.Create(r.path(fmt.Sprintf("%s_%s.spdx.json", p.name, r.version)))
 	if err != nil {
 		return err
 	}
-	err = spdxjson.Write(r.document(commit, modules, base), out, spdxjson.Indent("  "))
+	err = spdxjson.Write(r.document(p.name, commit, modules, base), out, spdxjson.Indent("  "))
 	if closed := out.Close(); err == nil {
 		err = closed
 	}
 	return err
 }
 
-// modules returns the Go modules of all programs, sorted, and the commit of Tandem.
-func (r release) modules() (parts []part, commit string, err error) {
+// modules returns the Go modules of a product's programs on all platforms, sorted, and the commit of Tandem.
+func (r release) modules(p product) (parts []part, commit string, err error) {
 	for _, b := range r.builds {
-		for _, program := range programs {
+		for _, program := range p.programs {
+			if b.os != linux && program != "tandem" {
+				continue
+			}
 			info, err := buildinfo.ReadFile(filepath.Join(b.dir, program))
 			if err != nil {
 				return nil, "", fmt.Errorf("read modules of %s: %w; run make build tandem-scheduler", program, err)
@@ -84,12 +110,13 @@ func ofModule(m *debug.Module) part {
 	return part{m.Path, m.Version, unknown, "pkg:golang/" + m.Path + "@" + m.Version}
 }
 
-// document returns the SBOM: Tandem, the modules of the programs, and the third-party programs of the image.
-func (r release) document(commit string, modules, base []part) *spdx.Document {
+// document returns the SBOM: the product, the modules of its programs, and the third-party programs of the
+// image.
+func (r release) document(name, commit string, modules, base []part) *spdx.Document {
 	document := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
-		DocumentName:      "tandem-" + r.version,
-		DocumentNamespace: source + "/spdx/" + r.version + "/" + cmp.Or(commit, "unknown"),
+		DocumentName:      name + "-" + r.version,
+		DocumentNamespace: source + "/spdx/" + name + "/" + r.version + "/" + cmp.Or(commit, "unknown"),
 		CreationInfo: &spdx.CreationInfo{
 			Created:  r.made.UTC().Format("2006-01-02T15:04:05Z"),
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "tandem-release-" + r.version}},
@@ -99,17 +126,16 @@ func (r release) document(commit string, modules, base []part) *spdx.Document {
 	if commit != "" {
 		location += "@" + commit
 	}
-	own := part{"tandem", r.version, "Apache-2.0", "pkg:golang/github.com/tandem-k8s/tandem"}
-	tandem := add(document, 0, own)
-	tandem.PackageDownloadLocation = location
-	relate(document, "DOCUMENT", "DESCRIBES", tandem.PackageSPDXIdentifier)
+	own := add(document, 0, part{name, r.version, "Apache-2.0", "pkg:golang/github.com/tandem-k8s/tandem"})
+	own.PackageDownloadLocation = location
+	relate(document, "DOCUMENT", "DESCRIBES", own.PackageSPDXIdentifier)
 	for _, kind := range []struct {
 		parts    []part
 		relation string
 	}{{modules, "DEPENDS_ON"}, {base, "CONTAINS"}} {
 		for _, p := range kind.parts {
 			added := add(document, len(document.Packages), p)
-			relate(document, tandem.PackageSPDXIdentifier, kind.relation, added.PackageSPDXIdentifier)
+			relate(document, own.PackageSPDXIdentifier, kind.relation, added.PackageSPDXIdentifier)
 		}
 	}
 	return document

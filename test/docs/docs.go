@@ -44,6 +44,7 @@ var Programs = map[string]string{
 	"curl":                        "deployments/release/docs_test.go",
 	"dnf":                         "deployments/release/docs_test.go",
 	"docker":                      "deployments/release/image/dockerfile_test.go",
+	"gh":                          "deployments/release/docs_test.go",
 	"sha256sum":                   "deployments/release/docs_test.go",
 	"tar":                         "deployments/release/docs_test.go",
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
-	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -91,8 +89,7 @@ func (n *Node) pools(file string, from *Source) ([]pools.Pool, []string, error) 
 func (n *Node) finder(from *Source) pools.Finder {
 	finder := pools.Finder{Sys: n.Sys, Prefix: "intel.com"}
 	if from.Live() {
-		finder.Reserved, finder.DDP = rdma.DefaultRoutes(from.SysfsRoot), rdma.DDPProfiles(from.SysfsRoot)
-		finder.SRIOV = sysfs.At(from.SysfsRoot, n.Sys)
+		askKernel(&finder, from.SysfsRoot)
 	}
 	return finder
 }

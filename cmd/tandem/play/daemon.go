@@ -94,7 +94,7 @@ func program(path string, args ...string) func(*os.File) (*process, error) {
 	return func(log *os.File) (*process, error) {
 		c := exec.Command(path, args...)
 		c.Stdout, c.Stderr = log, log
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		c.SysProcAttr = processAttributes()
 		if err := c.Start(); err != nil {
 			return nil, err
 		}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // Folder is a folder of the node that only root can change. The methods take names, not paths, do not follow
@@ -140,12 +139,3 @@ func (f *heldFolder) Remove(name string) error {
 
 // Close closes and unlocks the folder.
 func (f *heldFolder) Close() error { return errors.Join(f.self.Close(), f.root.Close()) }
-
-// changeTime returns the time of the last change of a file, its name or its permissions.
-func changeTime(info fs.FileInfo) time.Time {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return info.ModTime()
-	}
-	return time.Unix(stat.Ctim.Unix())
-}

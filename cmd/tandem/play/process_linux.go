@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package play
+
+import "syscall"
+
+// processAttributes returns the attributes of a daemon's process: a process group of its own, and its end
+// with tandem.
+func processAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
