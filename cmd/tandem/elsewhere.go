@@ -21,6 +21,7 @@ var nodeCommands = map[string]nodeCommand{
 	"plan":    {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
 	"doctor":  {[]string{"machine", "sysfs-root"}, "give a recording with --machine, or run kubectl tandem doctor"},
 	"record":  {[]string{"sysfs-root"}, "run the command on the node"},
+	"qualify": {[]string{"check", "sysfs-root"}, "run the command on the node, or judge a report with --check"},
 	"status":  {[]string{"sysfs-root"}, "run kubectl tandem status"},
 	"explain": {nil, "run kubectl tandem explain"},
 	"verify":  {nil, "run the command in the pod"},

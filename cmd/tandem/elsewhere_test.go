@@ -25,6 +25,7 @@ func TestOnMac(t *testing.T) {
 	portable := map[string][]string{
 		"topo": {"--machine", machine}, "plan": {"--gpus", "2", "--vfs", "2", "--machine", machine},
 		"doctor": {"--machine", machine}, "version": nil,
+		"qualify":  {"--check", "../../test/machines/reports/emulated/h100.json"},
 		"simulate": {"--seeds", "2", "--arrivals", "10", "--warmup", "1", "--load", "30"},
 	}
 	for _, cmd := range newRoot().Commands() {
