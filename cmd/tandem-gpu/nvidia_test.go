@@ -278,7 +278,7 @@ func TestNVIDIABadInput(t *testing.T) {
 		})
 	}
 	for _, c := range []struct{ flag, want string }{
-		{"--vendor=intel", "want amd or nvidia or auto"},
+		{"--vendor=intel", "want amd, nvidia or auto"},
 		{"--pulse=-1", "want a number of seconds"},
 		{"--driver_type=vf-passthrough", "want container"},
 		{"--nvidia-recheck=0s", "want a time such as 30s"},

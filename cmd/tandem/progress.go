@@ -52,8 +52,9 @@ func drawProgress(terminal *printable.Writer, progress *func(done, all int)) (do
 
 // writeProgress writes a line at every tick.
 func writeProgress(w io.Writer, progress *func(done, all int), ticks <-chan time.Time) (done func()) {
-	var percent atomic.Int64
-	*progress = func(done, all int) { percent.Store(int64(100 * done / all)) }
+	var latest atomic.Value
+	latest.Store("no trial has ended yet")
+	*progress = func(done, all int) { latest.Store(fmt.Sprintf("%d of %d trials", done, all)) }
 	start, end := time.Now(), make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -62,7 +63,7 @@ func writeProgress(w io.Writer, progress *func(done, all int), ticks <-chan time
 			case <-end:
 				return
 			case now := <-ticks:
-				fmt.Fprintf(w, "... %.0f s: %d %% simulated\n", now.Sub(start).Seconds(), percent.Load())
+				fmt.Fprintf(w, "... %.0f s: %s\n", now.Sub(start).Seconds(), latest.Load())
 			}
 		}
 	})

@@ -18,7 +18,7 @@ func TestProgress(t *testing.T) {
 	start := time.Now()
 	done := writeProgress(in, &progress, ticks)
 	lines := bufio.NewScanner(out)
-	for i, want := range []string{"... 20 s: 0 % simulated", "... 40 s: 25 % simulated"} {
+	for i, want := range []string{"... 20 s: no trial has ended yet", "... 40 s: 1 of 4 trials"} {
 		if i == 1 {
 			progress(1, 4)
 		}
