@@ -19,7 +19,7 @@ type nodeCommand struct {
 var nodeCommands = map[string]nodeCommand{
 	"topo":    {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
 	"plan":    {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
-	"doctor":  {[]string{"machine", "sysfs-root"}, "give a recording with --machine, or run kubectl tandem doctor"},
+	"doctor":  {[]string{"machine", "sysfs-root"}, "give a recording with --machine, or use kubectl tandem"},
 	"record":  {[]string{"sysfs-root"}, "run the command on the node"},
 	"qualify": {[]string{"check", "sysfs-root"}, "run the command on the node, or judge a report with --check"},
 	"status":  {[]string{"sysfs-root"}, "run kubectl tandem status"},
