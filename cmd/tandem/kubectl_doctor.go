@@ -47,7 +47,7 @@ command changes nothing.`,
 			if errors.As(err, &exit) && (exit.Code == exitFound || exit.Code == exitUnknown) && len(printed) > 0 {
 				err = foundError{exit.Code}
 			}
-			if failed := format.print(cmd, printed); failed != nil {
+			if failed := format.show(cmd, printed); failed != nil {
 				return failed
 			}
 			return err

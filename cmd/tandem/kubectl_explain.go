@@ -44,7 +44,7 @@ devices that each NUMA node has free now, names the pods that hold the other dev
 			if err != nil {
 				return err
 			}
-			return format.print(cmd, printed)
+			return format.show(cmd, printed)
 		},
 		ValidArgsFunction: first(func(cmd *cobra.Command, typed string) ([]string, error) {
 			c, err := connect(o)

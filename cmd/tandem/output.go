@@ -73,7 +73,7 @@ func (o *output) write(cmd *cobra.Command, answer any, table func() []byte) erro
 	if err != nil {
 		return err
 	}
-	return o.print(cmd, text)
+	return o.show(cmd, text)
 }
 
 // text returns an answer as JSON, or a table for people.
@@ -88,8 +88,8 @@ func (o *output) text(answer any, table func() []byte) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// print writes a text in the format; a text for people is made for the terminal.
-func (o *output) print(cmd *cobra.Command, text []byte) error {
+// show writes a text in the format; a text for people is made for the terminal.
+func (o *output) show(cmd *cobra.Command, text []byte) error {
 	if o.format == asJSON {
 		_, err := cmd.OutOrStdout().Write(text)
 		return err

@@ -63,8 +63,8 @@ daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--r
 	flags.StringVar(&p.options.Programs, "programs", "", "folder with tandem-gpu and tandem-rdma (default the "+
 		"folder of tandem)")
 	flags.StringVar(&p.script, "script", "", "file with commands (default standard input)")
-	flags.StringVar(&p.serve, "serve", "", "also serve the live page of tandem status at this address, HOST:PORT; the "+
-		"default host is 127.0.0.1, and port 0 selects a free port")
+	flags.StringVar(&p.serve, "serve", "", "also serve the live page of tandem status at this address, "+
+		"HOST:PORT; the default host is 127.0.0.1, and port 0 selects a free port")
 	flags.BoolVar(&p.layOut, "layout-only", false, "write the machine into --directory and start nothing")
 	return cmd
 }

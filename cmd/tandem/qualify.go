@@ -96,7 +96,7 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 	if q.file == "" { // standard output is the report
 		_, err = cmd.ErrOrStderr().Write(report.Table())
 	} else {
-		err = q.format.print(cmd, report.Table())
+		err = q.format.show(cmd, report.Table())
 	}
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func (l *looker) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return l.format.print(cmd, shown)
+	return l.format.show(cmd, shown)
 }
 
 // look queries the plugins and the kubelet, and returns their state in the chosen format.

@@ -72,7 +72,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
 			}
 			if nearest {
-				return format.print(cmd, m.Nearest())
+				return format.show(cmd, m.Nearest())
 			}
 			if verbose {
 				m.ReadVerbose(n)

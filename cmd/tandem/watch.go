@@ -25,7 +25,7 @@ func (l *looker) follow(cmd *cobra.Command) error {
 		if l.format.format != asJSON { // with one document after the other
 			fmt.Fprintf(cmd.OutOrStdout(), "--- %s\n", time.Now().Format(time.TimeOnly))
 		}
-		return l.format.print(cmd, shown)
+		return l.format.show(cmd, shown)
 	}
 	return watch(ctx, cmd.ErrOrStderr(), l.look, show)
 }

@@ -36,8 +36,9 @@ const (
 
 var headings = [...]string{
 	Request: "Request", Placement: "Placement", Arrivals: "Arrivals", GPU: "GPU", AMD: "AMD GPU",
-	NVIDIA: "NVIDIA GPU", VF: "VF", DRA: "DRA", Machine: "Machine", Devices: "Devices", Kubelet: "Kubelet", Cluster: "Cluster",
-	Traffic: "Traffic", Monitor: "Health and metrics", Files: "Node files", Output: "Output", Logging: "Logging",
+	NVIDIA: "NVIDIA GPU", VF: "VF", DRA: "DRA", Machine: "Machine", Devices: "Devices", Kubelet: "Kubelet",
+	Cluster: "Cluster", Traffic: "Traffic", Monitor: "Health and metrics", Files: "Node files", Output: "Output",
+	Logging: "Logging",
 	others: "",
 }
 

@@ -15,8 +15,8 @@ import (
 // wordsKey is the annotation of a flag with the words of its value.
 const wordsKey = "words"
 
-// Words names the words that the value of a flag consists of, separated by commas if several. [Error] proposes
-// the nearest of them for another word.
+// Words names the words that the value of a flag consists of, separated by commas if several. [Error]
+// proposes the nearest of them for another word.
 func Words(set *pflag.FlagSet, flag string, words ...string) {
 	// The error means an unknown flag, which tests would detect.
 	_ = set.SetAnnotation(flag, wordsKey, words)

@@ -5,6 +5,8 @@ package play
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
@@ -78,14 +80,15 @@ func (p *Playground) heal(ctx context.Context, words []string) (string, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, healTime)
 	defer stop()
-	var text string
+	var text strings.Builder
 	for _, f := range healed {
 		line, err := p.awaitState(ctx, f, health.Good)
-		if text += line; err != nil {
-			return text, err
+		text.WriteString(line)
+		if err != nil {
+			return text.String(), err
 		}
 	}
-	return text, nil
+	return text.String(), nil
 }
 
 // repair ends all faults of a function.
@@ -129,9 +132,7 @@ func (p *Playground) cards() map[string]topology.Address {
 		}
 	}
 	if p.standIn != nil {
-		for id, card := range p.standIn.Cards() {
-			cards[id] = card
-		}
+		maps.Copy(cards, p.standIn.Cards())
 	}
 	return cards
 }

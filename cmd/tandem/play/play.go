@@ -131,7 +131,8 @@ func (p *Playground) Note() string {
 		return ""
 	}
 	return "tandem-gpu finds NVIDIA GPUs by the driver's library, which no recording has: a stand-in in this " +
-		"process offers the GPUs that sysfs names, with made-up UUIDs, without partitions and the health that NVML reports"
+		"process offers the GPUs that sysfs names, with made-up UUIDs, without partitions and the health " +
+		"that NVML reports"
 }
 
 // tandem returns the path of this program.

@@ -110,8 +110,8 @@ func (p *Playground) explainFlags(words []string) []string {
 }
 
 // Run executes the commands of the input until its end, quit, or ctx is done. Unless the prompt is
-// interactive, it shows each command, and ends at the first one that fails. A command after "!" has to fail, and
-// must not be a mistake.
+// interactive, it shows each command, and ends at the first one that fails. A command after "!" has to fail,
+// and must not be a mistake.
 func (r *Prompt) Run(ctx context.Context, p *Playground) error {
 	lines, failed := r.lines(ctx)
 	for number := 1; ; number++ {

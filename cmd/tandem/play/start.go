@@ -69,8 +69,8 @@ func (p *Playground) gpuDaemon() *daemon {
 	}
 	d.name = "stand-in for tandem-gpu"
 	d.launch = inProcess(func(ctx context.Context, log *slog.Logger) error {
-		return p.standIn.Run(ctx, nvidia.Node{SysfsRoot: p.SysfsRoot(), KubeletDir: p.KubeletDir(), RunDir: p.RunDir()},
-			log)
+		node := nvidia.Node{SysfsRoot: p.SysfsRoot(), KubeletDir: p.KubeletDir(), RunDir: p.RunDir()}
+		return p.standIn.Run(ctx, node, log)
 	})
 	return d
 }

@@ -20,7 +20,8 @@ import (
 type functionFiles struct{ dir string }
 
 func (p *Playground) sysfsOf(f *topology.Device) functionFiles {
-	return functionFiles{filepath.Join(p.SysfsRoot(), filepath.FromSlash(topology.PCIDevices), f.Address.String())}
+	devices := filepath.FromSlash(topology.PCIDevices)
+	return functionFiles{filepath.Join(p.SysfsRoot(), devices, f.Address.String())}
 }
 
 // Names of files of a function.

@@ -35,8 +35,8 @@ const (
 )
 
 // Verdicts are regular expressions for the words of an output that judge; "" stands for no word. Of a match
-// the first group that took part has the colour, or without one the whole match. Colour is never the only carrier of a
-// verdict.
+// the first group that took part has the colour, or without one the whole match. Colour is never the only
+// carrier of a verdict.
 type Verdicts struct{ Good, Doubtful, Bad string }
 
 // span is a part of a text with a colour.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package terminal shows the texts of commands to people: lines and tables are folded to the width of the
-// terminal, and words that judge have a colour. Programs, which read from a pipe or a file, get the text as it
-// is.
+// terminal, and words that judge have a colour. Programs, which read from a pipe or a file, get the text as
+// it is.
 package terminal
 
 import (

@@ -23,12 +23,14 @@ func TestShow(t *testing.T) {
 	const plain = "ERROR one\nWARNING ERROR\nok: fine\nnot ok \\u001b[31m\n"
 	show := func(colour bool, verdicts Verdicts) string {
 		var out bytes.Buffer
-		if err := (Screen{Out: printable.NewWriter(&out), Colour: colour}).Show([]byte(text), verdicts); err != nil {
+		screen := Screen{Out: printable.NewWriter(&out), Colour: colour}
+		if err := screen.Show([]byte(text), verdicts); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
 	}
-	const want = "\x1b[31mERROR\x1b[0m one\n\x1b[31mWARNING ERROR\x1b[0m\n\x1b[32mok\x1b[0m: \x1b[32mfine\x1b[0m\n" +
+	const want = "\x1b[31mERROR\x1b[0m one\n\x1b[31mWARNING ERROR\x1b[0m\n" +
+		"\x1b[32mok\x1b[0m: \x1b[32mfine\x1b[0m\n" +
 		"not ok \\u001b[31m\n"
 	if diff := cmp.Diff(want, show(true, verdicts)); diff != "" {
 		t.Error(diff)
@@ -96,7 +98,9 @@ func TestNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	for _, w := range []io.Writer{&bytes.Buffer{}, printable.NewWriter(&bytes.Buffer{}), printable.NewWriter(null)} {
+	for _, w := range []io.Writer{
+		&bytes.Buffer{}, printable.NewWriter(&bytes.Buffer{}), printable.NewWriter(null),
+	} {
 		if s := NewScreen(w, Auto, noEnv); s.Width != 0 || s.Colour {
 			t.Errorf("%T: %+v", w, s)
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/programs"
 )
 
-// playground runs commands on a recorded machine, with the built plugins, and returns the address of its page.
+// playground runs commands on a recorded machine, with the built plugins, and returns the address of its
+// page.
 func playground(t *testing.T, machine, vfs, script string) (url string) {
 	t.Helper()
 	chromium(t) // or skip, before there is work
@@ -30,8 +31,8 @@ func playground(t *testing.T, machine, vfs, script string) (url string) {
 	return url
 }
 
-// documented leads to the picture of the documents: two pods with pairs, a NIC that has failed, and a pod that
-// was admitted while only the GPU next to this NIC was free on its NUMA node.
+// documented leads to the picture of the documents: two pods with pairs, a NIC that has failed, and a pod
+// that was admitted while only the GPU next to this NIC was free on its NUMA node.
 const documented = `
 run train-0 gpu=2 vf=2 required
 run train-1 gpu=3 vf=3 required

@@ -29,8 +29,9 @@ const fewestVFs = 16
 // ErrHasVFs means that a machine was recorded with VFs.
 var ErrHasVFs = errors.New("the machine was recorded with VFs")
 
-// AddVFs returns the machine with a number of VFs on each PF with an RDMA device, like the kernel after a write
-// to sriov_numvfs (pci_iov_add_virtfn in drivers/pci/iov.c). The error is ErrHasVFs if the machine has VFs.
+// AddVFs returns the machine with a number of VFs on each PF with an RDMA device, like the kernel after a
+// write to sriov_numvfs (pci_iov_add_virtfn in drivers/pci/iov.c). The error is ErrHasVFs if the machine has
+// VFs.
 func AddVFs(machine *recording.Machine, perPF int) (*recording.Machine, error) {
 	tree, err := topology.Read(machine.FS())
 	if err != nil {

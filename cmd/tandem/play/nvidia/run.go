@@ -21,8 +21,8 @@ import (
 // Node has the folders of a node.
 type Node struct{ SysfsRoot, KubeletDir, RunDir string }
 
-// Run offers the GPUs to the kubelet, coordinated with tandem-rdma, until ctx is done. Their health is that of
-// tandem-gpu by default.
+// Run offers the GPUs to the kubelet, coordinated with tandem-rdma, until ctx is done. Their health is that
+// of tandem-gpu by default.
 func (g *GPUs) Run(ctx context.Context, at Node, log *slog.Logger) error {
 	node, err := coordination.New(coordination.Config{
 		RunDir: at.RunDir, SysRoot: at.SysfsRoot, KubeletDir: at.KubeletDir, Log: log,
