@@ -39,7 +39,7 @@ var headings = [...]string{
 	NVIDIA: "NVIDIA GPU", VF: "VF", DRA: "DRA", Machine: "Machine", Devices: "Devices", Kubelet: "Kubelet",
 	Cluster: "Cluster", Traffic: "Traffic", Monitor: "Health and metrics", Files: "Node files", Output: "Output",
 	Logging: "Logging",
-	others: "",
+	others:  "",
 }
 
 // groupKey is the annotation of a flag with the heading of its group.
