@@ -213,6 +213,10 @@ func TestFaults(t *testing.T) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:00.0"/>
 				</cpu></system>`)
 		}, "nccl", Failed, "by sysfs, and not by NCCL"},
+		{"NCCL sees a function of no bus", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:1f.7"/>
+				</cpu></system>`)
+		}, "nccl", Failed, "the machine lacks it"},
 		{"NCCL sees another NUMA node", func(t *testing.T, e *Evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="1"><pci busid="0000:11:00.0"/><pci busid="0000:2a:00.0"/>
 				</cpu></system>`)
@@ -255,6 +259,57 @@ func TestFaults(t *testing.T) {
 				t.Errorf("all is %s", r.Worst())
 			}
 		})
+	}
+}
+
+// TestDepthByNCCL: which switches of a switch of switches lead to a NIC is compared too.
+func TestDepthByNCCL(t *testing.T) {
+	t.Parallel()
+	const below = `<system version="2"><cpu numaid="1"><pci busid="0000:01:00.0"><pci busid="0000:09:00.0">
+		<pci busid="0000:0c:00.0"><pci busid="0000:0e:00.0"/></pci>%s</pci>%s</pci></cpu></system>`
+	const near, far = `<pci busid="0000:0b:00.0"/>`, `<pci busid="0000:1a:00.0"/>`
+	for _, test := range []struct{ lower, upper, told string }{
+		{near, `<pci busid="0000:12:00.0">` + far + `</pci>`, ""},
+		{near, far, ""}, // without the switch of a single card
+		{near + far, "", "GPU 0000:0e:00.0 and NIC 0000:1a:00.0 have the common bridges " +
+			"[0000:01:00.0 0000:09:00.0] by NCCL, and [0000:01:00.0] by sysfs"},
+		{"", near, "[0000:01:00.0] by NCCL, and [0000:01:00.0 0000:09:00.0] by sysfs"},
+	} {
+		e := good(t, "amd-mi250-16gcd-8nic")
+		e.NCCL = file(t, fmt.Sprintf(below, test.lower, test.upper))
+		got := report(t, e).Results[4]
+		if want := strings.Join(got.Details, "\n"); (got.Verdict == Passed) != (test.told == "") ||
+			!strings.Contains(want, test.told) {
+			t.Errorf("%q, %q: %s %q, want %q", test.lower, test.upper, got.Verdict, got.Details, test.told)
+		}
+	}
+}
+
+// TestMergedFunctions: NCCL merges the VFs of a card to an address that no function needs to have.
+func TestMergedFunctions(t *testing.T) {
+	t.Parallel()
+	const name = "oci-mi300x-derived"
+	m, err := machines.Load(name, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, functions := range [][2]string{
+		{"0000:0c:12.3", "0000:0c:10.0"}, {"0000:0c:12.3", "0000:0c:12.0"}, {"0000:fd:01.3", "0000:fd:00.0"},
+	} {
+		vf, at := functions[0], functions[1]
+		b := m.Build()
+		dir := "devices/pci0000:07/0000:07:00.0/0000:08:00.0/0000:09:00.0/0000:0a:00.0/0000:0b:00.0"
+		b.File(dir+"/"+vf+"/class", "0x020000\n")
+		b.Link("bus/pci/devices/"+vf, "../../../"+dir+"/"+vf)
+		e := good(t, name)
+		if e.Machine, err = b.Machine(); err != nil {
+			t.Fatal(err)
+		}
+		e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="`+at+`"/>
+			</cpu></system>`)
+		if r := report(t, e); strings.Contains(strings.Join(r.Results[4].Details, "\n"), "lacks") {
+			t.Errorf("%s as %s: %s", vf, at, r.Table())
+		}
 	}
 }
 
