@@ -131,10 +131,10 @@ func (r *Report) judgeFindings() Result {
 		switch doctor.Severity(f.Severity) {
 		case doctor.Error:
 			j.fail("%s (error)", f.ID)
-		case doctor.Unknown:
-			j.miss("%s (unknown)", f.ID)
+		case doctor.Warning:
+			j.note("%s (warning)", f.ID)
 		default:
-			j.note("%s (%s)", f.ID, f.Severity)
+			j.miss("%s (%s)", f.ID, f.Severity)
 		}
 	}
 	return j.summarise("errors %d, warnings %d, unknown %d; tandem doctor has the reasons",
@@ -163,8 +163,11 @@ func (r *Report) judgePlans(n *machine.Node) (Result, error) {
 			counts = append(counts, fmt.Sprintf("%d of %d", near, p.Count))
 		}
 	}
-	if len(now) == 0 {
+	switch {
+	case len(now) == 0:
 		j.fail("no container can have a GPU and a VF")
+	case len(counts) == 0:
+		j.miss("the policy restricted rejects all these containers, so that no pair is placed")
 	}
 	if !reflect.DeepEqual(r.Plans, now) {
 		j.fail("this version of Tandem has other plans than version %s in the report", r.Tandem)
@@ -210,17 +213,26 @@ func judgeDevice(j *judgement, n *machine.Node, d Device) {
 		j.fail("%s %s is offered, and the machine lacks it", d.Kind, d.Address)
 		return
 	}
-	if isGPU := slices.Contains(n.GPUs, function); isGPU != (d.Kind == string(device.GPU)) {
+	isGPU := slices.Contains(n.GPUs, function)
+	if isGPU != (d.Kind == string(device.GPU)) || !isGPU && !mayBeVF(function) {
 		j.fail("%s is offered as a %s", d.Address, d.Kind)
 	}
-	node, known := n.Tree.NUMA(d.Address).Number()
-	if known && d.NUMA != nil && int(*d.NUMA) != node {
+	switch node, known := n.Tree.NUMA(d.Address).Number(); {
+	case !known:
+	case d.NUMA == nil && isGPU: // VFs may be without a node (excludeTopology)
+		j.fail("%s %s is offered without NUMA node, and sysfs has node %d", d.Kind, d.Address, node)
+	case d.NUMA != nil && int(*d.NUMA) != node:
 		j.fail("%s %s is offered on NUMA node %d, and sysfs has node %d", d.Kind, d.Address, *d.NUMA, node)
 	}
 	if d.Health != "" {
 		j.note("%s %s is %s", d.Kind, d.Address, d.Health)
 	}
 }
+
+// acceleratorClass is the base class of processing accelerators, which a pool of tandem-rdma can have.
+const acceleratorClass = 0x12
+
+func mayBeVF(d *topology.Device) bool { return d.IsNIC() || d.Class>>16 == acceleratorClass }
 
 func driverText(d *topology.Device) string {
 	if d.Driver == "" {
@@ -239,31 +251,45 @@ func (r *Report) judgeTraffic(n *machine.Node) Result {
 	}
 	pairs, inHost := 0, 0
 	for _, t := range r.Traffic {
-		if t.Failures > 0 {
-			j.fail("tandem verify found %s", document.Count(t.Failures, "failure"))
-		}
-		for _, p := range t.Pairs {
-			pairs++
-			if !p.Good {
-				j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF,
-					p.Gbps, p.OfBest, p.OfRate)
-			}
-			if p.Memory != traffic.Peer && p.Memory != traffic.DMABuf {
-				inHost++
-			}
-		}
-		for _, p := range t.Places {
-			judgePlace(j, n, p)
-		}
-	}
-	if pairs == 0 {
-		j.fail("the measurement has no pair")
+		pairs += len(t.Pairs)
+		inHost += judgeMeasurement(j, n, t)
 	}
 	if inHost > 0 {
 		j.note("%s measured in host memory, which proves the NIC and not GPUDirect RDMA",
 			document.CountAre(inHost, "pair"))
 	}
 	return j.summarise("%s, %d of them in GPU memory", document.Count(pairs, "pair"), pairs-inHost)
+}
+
+// judgeMeasurement judges the pairs of a container, and counts those in host memory.
+func judgeMeasurement(j *judgement, n *machine.Node, t Traffic) (inHost int) {
+	if t.Failures > 0 {
+		j.fail("tandem verify found %s", document.Count(t.Failures, "failure"))
+	}
+	if len(t.Pairs) == 0 {
+		j.fail("the measurement has no pair")
+	}
+	for _, p := range t.Places {
+		judgePlace(j, n, p)
+	}
+	for _, p := range t.Pairs {
+		if !p.Good {
+			j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF,
+				p.Gbps, p.OfBest, p.OfRate)
+		}
+		if p.Memory != traffic.Peer && p.Memory != traffic.DMABuf {
+			inHost++
+		}
+		if p.GPU != "" && !slices.ContainsFunc(t.Places, p.isAt) {
+			judgePlace(j, n, machine.Pair{GPU: p.GPU, VF: p.VF, Distance: p.Distance})
+		}
+	}
+	return inHost
+}
+
+// isAt reports whether a place is that of the measured pair.
+func (p MeasuredPair) isAt(place machine.Pair) bool {
+	return p.GPU == place.GPU && p.VF == place.VF && p.Distance == place.Distance
 }
 
 // judgePlace compares the distance of a pair in the container with the machine's.

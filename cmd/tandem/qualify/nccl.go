@@ -49,9 +49,9 @@ type located struct {
 	by Place
 }
 
-// merged returns a NIC for each address at which NCCL may have the NIC: NCCL replaces the function by zero, and
-// with NCCL_IB_MERGE_VFS the device, in some versions only the last digit of the device (ncclIbGetPciPath in
-// src/transport/net_ib of NCCL). The machine may lack a function at this address.
+// merged returns a NIC for each address at which NCCL may have the NIC: NCCL replaces the function by zero,
+// and with NCCL_IB_MERGE_VFS the device, in some versions only the last digit of the device (ncclIbGetPciPath
+// in src/transport/net_ib of NCCL). The machine may lack a function at this address.
 func merged(t *topology.Tree) map[topology.Address]*topology.Device {
 	all := map[topology.Address]*topology.Device{}
 	for d := range t.Devices() {

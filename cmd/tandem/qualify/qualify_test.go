@@ -5,6 +5,8 @@ package qualify
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -183,6 +185,12 @@ func TestFaults(t *testing.T) {
 		{"doctor without root", func(_ *testing.T, e *Evidence) {
 			e.Findings = []doctor.Finding{{ID: "no-right", Severity: doctor.Unknown}}
 		}, "findings", Incomplete, "no-right"},
+		{"a warning of doctor", func(_ *testing.T, e *Evidence) {
+			e.Findings = []doctor.Finding{{ID: "device-health", Severity: doctor.Warning}}
+		}, "findings", Passed, "device-health (warning)"},
+		{"a severity of another version", func(_ *testing.T, e *Evidence) {
+			e.Findings = []doctor.Finding{{ID: "any", Severity: "fatal"}}
+		}, "findings", Incomplete, "any (fatal)"},
 		{"no plugin", func(_ *testing.T, e *Evidence) { e.Status = nil }, "offer", Incomplete, "no plugin"},
 		{"a GPU is not offered", func(_ *testing.T, e *Evidence) {
 			e.Status.Resources[0].Devices = e.Status.Resources[0].Devices[1:]
@@ -198,6 +206,14 @@ func TestFaults(t *testing.T) {
 			gpu, vf := gpuVF(*e)
 			vf.Address, vf.NUMA = gpu.Address, gpu.NUMA
 		}, "offer", Failed, "offered as a vf"},
+		{"a bridge is offered as a VF", func(_ *testing.T, e *Evidence) {
+			_, vf := gpuVF(*e)
+			vf.Address, vf.NUMA = "0000:0b:00.0", nil
+		}, "offer", Failed, "0000:0b:00.0 is offered as a vf"},
+		{"a GPU without NUMA node", func(_ *testing.T, e *Evidence) {
+			gpu, _ := gpuVF(*e)
+			gpu.NUMA = nil
+		}, "offer", Failed, "without NUMA node, and sysfs has node 0"},
 		{"another NUMA node", func(_ *testing.T, e *Evidence) {
 			gpu, _ := gpuVF(*e)
 			other := *gpu.NUMA + 1
@@ -234,6 +250,14 @@ func TestFaults(t *testing.T) {
 		{"another distance in the container", func(_ *testing.T, e *Evidence) {
 			e.Verified[0].Pairs[0].Distance = topology.SYS
 		}, "traffic", Failed, "SYS apart in the container"},
+		{"another distance of the measured pair", func(_ *testing.T, e *Evidence) {
+			e.Verified[0].Traffic.Pairs[0].Distance = topology.NODE
+		}, "traffic", Failed, "NODE apart in the container"},
+		{"a container without a measured pair", func(_ *testing.T, e *Evidence) {
+			none := *e.Verified[0]
+			none.Traffic = &traffic.Report{Seconds: 5}
+			e.Verified = append(e.Verified, &none)
+		}, "traffic", Failed, "no pair"},
 		{"no pair is measured", func(_ *testing.T, e *Evidence) {
 			e.Verified[0].Traffic.Pairs = nil
 		}, "traffic", Failed, "no pair"},
@@ -310,6 +334,38 @@ func TestMergedFunctions(t *testing.T) {
 		if r := report(t, e); strings.Contains(strings.Join(r.Results[4].Details, "\n"), "lacks") {
 			t.Errorf("%s as %s: %s", vf, at, r.Table())
 		}
+	}
+}
+
+// TestAllRejected: a placement of no container proves nothing.
+func TestAllRejected(t *testing.T) {
+	t.Parallel()
+	m, err := machines.Load("oci-mi300x-derived", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(m.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := m.Build()
+	for d := range tree.Devices() { // GPUs on node 0, NICs on node 1
+		target, err := fs.ReadLink(m.FS(), topology.PCIDevices+"/"+d.Address.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch file := path.Join(topology.PCIDevices, target, "numa_node"); {
+		case d.IsNIC():
+			b.Replace(file, "1\n")
+		case d.Class.IsGPU():
+			b.Replace(file, "0\n")
+		}
+	}
+	if m, err = b.Machine(); err != nil {
+		t.Fatal(err)
+	}
+	if r := report(t, Evidence{Machine: m}); r.Results[3].Verdict != Incomplete {
+		t.Errorf("%s", r.Table())
 	}
 }
 
