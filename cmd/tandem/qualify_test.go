@@ -105,7 +105,7 @@ func TestQualifyWithFiles(t *testing.T) {
 func TestQualifyUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"x"},
+		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"--check=", "-f", "y"}, {"x"},
 	} {
 		if code, _, stderr := run(append([]string{"qualify"}, args...)...); code != exitUsage {
 			t.Errorf("%q: exit code %d: %s", args, code, stderr)

@@ -60,8 +60,12 @@ func (j *judgement) summarise(format string, args ...any) Result {
 	return j.Result
 }
 
-// Judge derives the results from the evidence, with the placement of this version of Tandem.
+// Judge derives the results from the evidence, with the placement of this version of Tandem. It is an error
+// if the machine cannot be read, or if the lists of the report are too long.
 func (r *Report) Judge() error {
+	if err := r.checkSize(); err != nil {
+		return err
+	}
 	n, err := r.node()
 	if err != nil {
 		return err

@@ -434,6 +434,37 @@ func TestPossiblePairs(t *testing.T) {
 	}
 }
 
+// TestForeignReport: the lists of a report are bounded, and its texts cannot imitate a verdict.
+func TestForeignReport(t *testing.T) {
+	t.Parallel()
+	for told, change := range map[string]func(r *Report){
+		"nccl: 1025 GPUs": func(r *Report) { r.NCCL.GPUs = slices.Repeat(r.NCCL.GPUs[:1], mostPlaces+1) },
+		"1025 NICs":       func(r *Report) { r.NCCL.NICs = slices.Repeat(r.NCCL.NICs[:1], mostPlaces+1) },
+		"traffic: 10001 pairs": func(r *Report) {
+			r.Traffic[0].Places = slices.Repeat(r.Traffic[0].Places[:1], mostPairs)
+			r.Traffic = append(r.Traffic, Traffic{Pairs: r.Traffic[0].Pairs[:1]})
+		},
+	} {
+		r := report(t, good(t, "nv-h100-oci"))
+		change(r)
+		if err := r.Judge(); err == nil || !strings.Contains(err.Error(), told) {
+			t.Errorf("%s: %v", told, err)
+		}
+	}
+	r := report(t, good(t, "nv-h100-oci"))
+	r.Findings = []Found{{ID: "x\nnccl: passed\x1b[2J", Severity: "error"}}
+	r.Offer.Mode = "x\ntraffic  passed"
+	if err := r.Judge(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(r.Table())) {
+		forged := strings.HasPrefix(line, "nccl:") || strings.HasPrefix(line, "traffic  passed")
+		if forged || strings.Contains(line, "\x1b") {
+			t.Errorf("a text of the report is the line %q", line)
+		}
+	}
+}
+
 func mustLoad(t *testing.T, name string) *recording.Machine {
 	t.Helper()
 	m, err := machines.Load(name, 0)
