@@ -155,16 +155,9 @@ func (r *Report) judgePlans(n *machine.Node) (Result, error) {
 	}
 	var counts []string
 	for _, p := range now {
-		near, possible := p.near(), min(p.Count, possiblePairs(n, p.Nodes))
-		switch {
-		case p.Rejected:
-			j.note("%s: the policy restricted rejects the container", document.Count(p.Count, "pair"))
-		case near < possible:
-			j.fail("%s: %d near, and %d are possible on its NUMA nodes", document.Count(p.Count, "pair"), near,
-				possible)
-		}
+		judgePlan(j, n, p)
 		if !p.Rejected {
-			counts = append(counts, fmt.Sprintf("%d of %d", near, p.Count))
+			counts = append(counts, fmt.Sprintf("%d of %d", p.near(), p.Count))
 		}
 	}
 	switch {
@@ -177,6 +170,18 @@ func (r *Report) judgePlans(n *machine.Node) (Result, error) {
 		j.fail("this version of Tandem has other plans than version %s in the report", r.Tandem)
 	}
 	return j.summarise("near pairs of containers on the empty machine: %s", strings.Join(counts, ", ")), nil
+}
+
+// judgePlan compares the near pairs of a container with the greatest possible number.
+func judgePlan(j *judgement, n *machine.Node, p Plan) {
+	subject := document.Count(p.Count, "pair")
+	if p.Rejected {
+		j.note("%s: the policy restricted rejects the container", subject)
+		return
+	}
+	if near, possible := p.near(), min(p.Count, possiblePairs(n, p.Nodes)); near < possible {
+		j.fail("%s: %d near, and %d are possible on its NUMA nodes", subject, near, possible)
+	}
 }
 
 // judgeOffer compares the offered devices with the machine.

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -333,6 +334,60 @@ func TestMergedFunctions(t *testing.T) {
 			</cpu></system>`)
 		if r := report(t, e); strings.Contains(strings.Join(r.Results[4].Details, "\n"), "lacks") {
 			t.Errorf("%s as %s: %s", vf, at, r.Table())
+		}
+	}
+}
+
+// TestOtherMachines: a machine without GPUs or without NICs fails.
+func TestOtherMachines(t *testing.T) {
+	t.Parallel()
+	sys := functions.New()
+	sys.PF(0x81, "ens1", 2, nil)
+	nics, err := recording.Capture(sys.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for told, m := range map[string]*recording.Machine{
+		"the machine has no GPU of AMD or NVIDIA": nics,
+		"the machine has no NIC with RDMA":        mustLoad(t, "amd-mi300x-cpx-kfd"),
+	} {
+		r := report(t, Evidence{Machine: m})
+		if got := r.Results[0]; got.Verdict != Failed || !slices.Contains(got.Details, told) {
+			t.Errorf("%s: %s", told, r.Table())
+		}
+		if got := r.Results[3]; got.Verdict != Failed {
+			t.Errorf("placement of a machine without devices: %s", r.Table())
+		}
+	}
+}
+
+// TestJudgePlan: a plan with fewer near pairs than its NUMA nodes have fails.
+func TestJudgePlan(t *testing.T) {
+	t.Parallel()
+	n, err := machine.ReadFS(mustLoad(t, "nv-h100-oci").FS(), &machine.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := func(near, far int) []machine.Pair {
+		return append(slices.Repeat([]machine.Pair{{Distance: topology.PIX}}, near),
+			slices.Repeat([]machine.Pair{{Distance: topology.NODE}}, far)...)
+	}
+	for _, test := range []struct {
+		plan Plan
+		want Verdict
+		told string
+	}{
+		{Plan{Count: 4, Nodes: []int{0}, Pairs: pairs(4, 0)}, Passed, ""},
+		{Plan{Count: 4, Nodes: []int{0}, Pairs: pairs(3, 1)}, Failed, "4 pairs: 3 near, and 4 are possible"},
+		{Plan{Count: 8, Nodes: []int{0}, Pairs: pairs(4, 4)}, Passed, ""}, // node 0 has four GPUs
+		{Plan{Count: 8, Nodes: []int{0, 1}, Pairs: pairs(4, 4)}, Failed, "8 pairs: 4 near, and 8 are possible"},
+		{Plan{Count: 8, Pairs: pairs(7, 1)}, Failed, "8 pairs: 7 near, and 8 are possible"},
+		{Plan{Count: 8, Rejected: true}, Passed, "8 pairs: the policy restricted rejects"},
+	} {
+		j := about("placement")
+		judgePlan(j, n, test.plan)
+		if j.Verdict != test.want || !strings.Contains(strings.Join(j.Details, "\n"), test.told) {
+			t.Errorf("%v: %s %q, want %s %q", test.plan, j.Verdict, j.Details, test.want, test.told)
 		}
 	}
 }
