@@ -226,12 +226,13 @@ func judgeDevice(j *judgement, n *machine.Node, d Device) {
 	if isGPU != (d.Kind == string(device.GPU)) || !isGPU && !mayBeVF(function) {
 		j.fail("%s is offered as a %s", d.Address, d.Kind)
 	}
-	switch node, known := n.Tree.NUMA(d.Address).Number(); {
+	switch _, known := function.NUMA.Number(); {
 	case !known:
 	case d.NUMA == nil && isGPU: // VFs may be without a node (excludeTopology)
-		j.fail("%s %s is offered without NUMA node, and sysfs has node %d", d.Kind, d.Address, node)
-	case d.NUMA != nil && int(*d.NUMA) != node:
-		j.fail("%s %s is offered on NUMA node %d, and sysfs has node %d", d.Kind, d.Address, *d.NUMA, node)
+		j.fail("%s %s is offered without NUMA node, and sysfs has node %s", d.Kind, d.Address, function.NUMA)
+	case d.NUMA != nil && !isOn(n.Tree, function, int(*d.NUMA)):
+		j.fail("%s %s is offered on NUMA node %d, and sysfs has node %s", d.Kind, d.Address, *d.NUMA,
+			function.NUMA)
 	}
 	if d.Health != "" {
 		j.note("%s %s is %s", d.Kind, d.Address, d.Health)

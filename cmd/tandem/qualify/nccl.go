@@ -80,7 +80,7 @@ func (c *comparison) known(places []Place) (known []located) {
 			c.fail("%s is in the topology of NCCL, and the machine lacks it", p.Address)
 			continue
 		}
-		if by, told := p.NUMA.Number(); told && !c.isOn(d, by) {
+		if by, told := p.NUMA.Number(); told && !isOn(c.tree, d, by) {
 			c.fail("%s is on NUMA node %d by NCCL, and on node %s by sysfs", p.Address, by, d.NUMA)
 		}
 		known = append(known, located{d, p})
@@ -88,9 +88,10 @@ func (c *comparison) known(places []Place) (known []located) {
 	return known
 }
 
-// isOn reports whether a function may be on a NUMA node. An unknown node may be any.
-func (c *comparison) isOn(d *topology.Device, node int) bool {
-	for _, place := range []topology.NUMANode{d.NUMA, c.tree.NUMA(d.Address)} {
+// isOn reports whether a function may be on a NUMA node: the function's own, or that of its DMA function. An
+// unknown node may be any.
+func isOn(t *topology.Tree, d *topology.Device, node int) bool {
+	for _, place := range []topology.NUMANode{d.NUMA, t.NUMA(d.Address)} {
 		if number, known := place.Number(); !known || number == node {
 			return true
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -359,6 +362,91 @@ func TestOtherMachines(t *testing.T) {
 			t.Errorf("placement of a machine without devices: %s", r.Table())
 		}
 	}
+}
+
+// TestNodeOfNIC: a NIC with a DMA function on another NUMA node is offered on its own node.
+func TestNodeOfNIC(t *testing.T) {
+	t.Parallel()
+	const name, nic = "nv-gb300-aks-dma-derived", "0101:00:00.0"
+	e := good(t, name)
+	target, err := fs.ReadLink(e.Machine.FS(), topology.PCIDevices+"/"+nic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := e.Machine.Build()
+	b.Replace(path.Join(topology.PCIDevices, target, "numa_node"), "1\n")
+	if e.Machine, err = b.Machine(); err != nil {
+		t.Fatal(err)
+	}
+	for node, want := range map[uint32]Verdict{0: Passed, 1: Passed, 2: Failed} {
+		devices := slices.Clone(e.Status.Resources[0].Devices)
+		e.Status.Resources[1].Devices = []coordinator.Device{{Address: nic, NUMA: &node}}
+		e.Status.Resources[0].Devices = devices
+		if got := report(t, e).Results[2]; got.Verdict != want {
+			t.Errorf("node %d: %s %q", node, got.Verdict, got.Details)
+		}
+	}
+}
+
+// TestNotes: what changes no verdict is shown.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	e := good(t, "nv-gb300-aks-dma-derived")
+	e.Machine = withoutVPD(t, e.Machine)
+	e.Status.Resources[1].Devices[0].Health = device.Degraded
+	e.Choices = []pools.Choice{
+		{Resource: "a", Selector: 1},
+		{Resource: "b", Selector: 2, Reasons: []pools.Reason{{Key: "pfNames", Count: 3}}},
+	}
+	measured := e.Verified[0].Traffic.Pairs[0]
+	e.Verified[0].Traffic.Pairs = nil
+	for _, memory := range []traffic.Memory{traffic.Host, traffic.Peer, traffic.DMABuf, "other"} {
+		measured.Memory = memory
+		e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, measured)
+	}
+	r := report(t, e)
+	text := string(r.Table())
+	for _, want := range []string{
+		"offer: vf " + e.Status.Resources[1].Devices[0].Address + " is degraded\n",
+		"offer: resource 2 of config.json, selector 2: pfNames rejects 3 devices\n",
+		"4 pairs, 2 of them in GPU memory\n", "traffic: 2 pairs are measured in host memory",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table lacks %q:\n%s", want, text)
+		}
+	}
+	for _, note := range noted(t, r) {
+		if !slices.Contains(r.Results[0].Details, note) {
+			t.Errorf("the part machine lacks %q: %q", note, r.Results[0].Details)
+		}
+	}
+}
+
+// withoutVPD leaves out the files vpd, as a recording without root does.
+func withoutVPD(t *testing.T, m *recording.Machine) *recording.Machine {
+	t.Helper()
+	var text bytes.Buffer
+	if _, err := m.WriteTo(&text); err != nil {
+		t.Fatal(err)
+	}
+	left := regexp.MustCompile(`(?m)^vpd = .*\n`).ReplaceAllString(text.String(), "")
+	count := m.Len() - strings.Count(text.String(), "\nvpd = ")
+	left = left[:strings.LastIndex(left, "end ")] + fmt.Sprintf("end %d entries\n", count)
+	without, err := recording.Parse(strings.NewReader(left))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return without
+}
+
+// noted returns the notes on the machine of a report, at least one.
+func noted(t *testing.T, r *Report) []string {
+	t.Helper()
+	n, err := r.node()
+	if err != nil || len(n.Notes) == 0 {
+		t.Fatalf("%v, %v", n, err)
+	}
+	return n.Notes
 }
 
 // TestJudgePlan: a plan with fewer near pairs than its NUMA nodes have fails.
