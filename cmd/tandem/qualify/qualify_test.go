@@ -244,6 +244,12 @@ func TestFaults(t *testing.T) {
 		{"NCCL's file is of another machine", func(t *testing.T, e *Evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="00fe:11:00.0"/></cpu></system>`)
 		}, "nccl", Failed, "the machine lacks it"},
+		{"NCCL sees GPUs alone", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:11:00.0"/></cpu></system>`)
+		}, "nccl", Incomplete, "no pair of a GPU and a NIC"},
+		{"NCCL sees NICs alone", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:0c:00.0"/></cpu></system>`)
+		}, "nccl", Incomplete, "no pair of a GPU and a NIC"},
 		{"no traffic", func(_ *testing.T, e *Evidence) { e.Verified = nil }, "traffic", Incomplete, "--verified"},
 		{"a slow pair", func(_ *testing.T, e *Evidence) {
 			e.Verified[0].Traffic.Pairs[0].Verdict = "slow"
@@ -310,6 +316,17 @@ func TestDepthByNCCL(t *testing.T) {
 			!strings.Contains(want, test.told) {
 			t.Errorf("%q, %q: %s %q, want %q", test.lower, test.upper, got.Verdict, got.Details, test.told)
 		}
+	}
+}
+
+// TestPlaceOfNIC: NCCL may have a NIC with a DMA function at the NIC's own place.
+func TestPlaceOfNIC(t *testing.T) {
+	t.Parallel()
+	e := good(t, "nv-gb300-aks-dma-derived")
+	e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0008:01:00.0"><pci busid="0008:06:00.0"/></pci>
+		<pci busid="0101:00:00.0"/></cpu></system>`)
+	if got := report(t, e).Results[4]; got.Verdict != Passed {
+		t.Errorf("%s %q", got.Verdict, got.Details)
 	}
 }
 
@@ -542,37 +559,27 @@ func TestReadAndWrite(t *testing.T) {
 	}
 }
 
-// TestPossiblePairs compares the matching with an exhaustive search, on machines of a few devices.
-func TestPossiblePairs(t *testing.T) {
+// TestMatching compares the matching with an exhaustive search, for all relations of three GPUs and four VFs.
+func TestMatching(t *testing.T) {
 	t.Parallel()
-	n, err := machine.ReadFS(mustLoad(t, "nv-h800-8x8").FS(), &machine.Source{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, _, _ := n.VFDevices("", &machine.Source{})
-	for mask := range 1 << 8 {
-		few := all[:0:0]
-		for i, vf := range all {
-			if mask>>(i%8)&1 == 1 {
-				few = append(few, vf)
-			}
-		}
-		m := newMatching(n.Tree, n.GPUDevices()[:5], few)
+	const gpus, vfs = 3, 4
+	for relation := range 1 << (gpus * vfs) {
+		near := func(gpu, vf int) bool { return relation>>(gpu*vfs+vf)&1 == 1 }
 		var most func(gpu int, used uint) int
 		most = func(gpu int, used uint) int {
-			if gpu == len(m.gpus) {
+			if gpu == gpus {
 				return 0
 			}
 			best := most(gpu+1, used)
-			for i, vf := range few {
-				if used>>i&1 == 0 && n.Tree.Distance(m.gpus[gpu].Address, vf.Address).Level.Direct() {
-					best = max(best, 1+most(gpu+1, used|1<<i))
+			for vf := range vfs {
+				if used>>vf&1 == 0 && near(gpu, vf) {
+					best = max(best, 1+most(gpu+1, used|1<<vf))
 				}
 			}
 			return best
 		}
-		if got, want := m.size(), most(0, 0); got != want {
-			t.Errorf("VFs %08b: %d, want %d", mask, got, want)
+		if got, want := newMatching(gpus, vfs, near).size(), most(0, 0); got != want {
+			t.Fatalf("relation %012b: %d, want %d", relation, got, want)
 		}
 	}
 }
