@@ -161,6 +161,21 @@ func TestPlayScripts(t *testing.T) {
 	if err := ground.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	var asked []string
+	files := play.Prompt{
+		In:  strings.NewReader("qualify --check node.json\ntopo --machine=x --nearest"),
+		Out: io.Discard, Errors: io.Discard,
+		Tandem: func(_ context.Context, args ...string) error {
+			asked = append(asked, strings.Join(args, " "))
+			return nil
+		},
+	}
+	if err := files.Run(t.Context(), ground); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"qualify --check node.json", "topo --machine=x --nearest"}, asked); diff != "" {
+		t.Errorf("commands on files (-want +got):\n%s", diff)
+	}
 	for line, want := range map[string]string{
 		"list":              "list: it succeeded",
 		"fly":               `unknown command "fly"; help lists the commands`,

@@ -339,7 +339,7 @@ func TestMergedFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, functions := range [][2]string{
-		{"0000:0c:12.3", "0000:0c:10.0"}, {"0000:0c:12.3", "0000:0c:12.0"}, {"0000:fd:01.3", "0000:fd:00.0"},
+		{"0000:0c:12.3", "0000:0c:10.0"}, {"0000:0c:12.3", "0000:0c:12.0"}, {"0000:fd:11.3", "0000:fd:00.0"},
 	} {
 		vf, at := functions[0], functions[1]
 		b := m.Build()
@@ -412,7 +412,7 @@ func TestNotes(t *testing.T) {
 	e.Machine = withoutVPD(t, e.Machine)
 	e.Status.Resources[1].Devices[0].Health = device.Degraded
 	e.Choices = []pools.Choice{
-		{Resource: "a", Selector: 1},
+		{Resource: "a", Selector: 1}, {Resource: "a", Selector: 2},
 		{Resource: "b", Selector: 2, Reasons: []pools.Reason{{Key: "pfNames", Count: 3}}},
 	}
 	measured := e.Verified[0].Traffic.Pairs[0]
@@ -422,6 +422,11 @@ func TestNotes(t *testing.T) {
 		e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, measured)
 	}
 	r := report(t, e)
+	slices.Reverse(e.Status.Resources)
+	if diff := cmp.Diff(written(t, r), written(t, report(t, e))); diff != "" {
+		t.Errorf("in another order of the plugins (-want +got):\n%s", diff)
+	}
+	slices.Reverse(e.Status.Resources)
 	text := string(r.Table())
 	for _, want := range []string{
 		"offer: vf " + e.Status.Resources[1].Devices[0].Address + " is degraded\n",
