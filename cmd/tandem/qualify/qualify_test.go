@@ -471,6 +471,32 @@ func noted(t *testing.T, r *Report) []string {
 	return n.Notes
 }
 
+// TestVFAlone: the traffic of a VF without a GPU is no contradiction.
+func TestVFAlone(t *testing.T) {
+	t.Parallel()
+	e := good(t, "oci-mi300x-derived")
+	alone := e.Verified[0].Traffic.Pairs[0]
+	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, traffic.Host
+	e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, alone)
+	if got := report(t, e).Results[5]; got.Verdict != Passed || got.Summary != "2 pairs, 1 of them in GPU memory" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestManyDetails: the table counts the details after the first ones of a part.
+func TestManyDetails(t *testing.T) {
+	t.Parallel()
+	e := good(t, "oci-mi300x-derived")
+	for i := range most + 2 {
+		e.Findings = append(e.Findings, doctor.Finding{ID: fmt.Sprint("finding-", i), Severity: doctor.Warning})
+	}
+	text := string(report(t, e).Table())
+	if got := strings.Count(text, "findings: finding-"); got != most ||
+		!strings.Contains(text, "findings: and 2 more\n") {
+		t.Errorf("%d details of %d:\n%s", got, most+2, text)
+	}
+}
+
 // TestJudgePlan: a plan with fewer near pairs than its NUMA nodes have fails.
 func TestJudgePlan(t *testing.T) {
 	t.Parallel()
