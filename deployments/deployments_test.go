@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -83,5 +85,22 @@ func TestExamplesAskForWhatIsOffered(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestQualifyFindsNodes: the Job runs on the nodes of tandem-gpu, however these are labelled.
+func TestQualifyFindsNodes(t *testing.T) {
+	type workload struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	job, gpu := read[workload](t, "qualify/job.yaml"), read[workload](t, "base/daemonset-gpu.yaml")
+	want := gpu.Spec.Template.Spec.Affinity
+	if diff := cmp.Diff(want, job.Spec.Template.Spec.Affinity); want == nil || diff != "" {
+		t.Errorf("affinity (-tandem-gpu +Job):\n%s", diff)
+	}
+	if selector := job.Spec.Template.Spec.NodeSelector; len(selector) > 0 {
+		t.Errorf("the Job also wants %v", selector)
 	}
 }

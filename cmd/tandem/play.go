@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/live"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/play"
@@ -80,21 +82,25 @@ func (p *player) run(cmd *cobra.Command) (err error) {
 	defer func() { err = errors.Join(err, in.Close()) }()
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	ground, err := play.Open(p.options)
+	listener, err := p.listen() // before the folder is filled
 	if err != nil {
 		return err
+	}
+	ground, err := play.Open(p.options)
+	if err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	if p.layOut {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), ground.Dir)
 		return err
 	}
 	defer func() { err = errors.Join(err, ground.Close()) }()
-	end, err := p.page(ctx, cmd, ground)
-	if err != nil {
-		return err
-	}
+	end := p.page(ctx, cmd, ground, listener)
 	defer func() { err = errors.Join(err, end()) }()
 	if err := ground.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // ended by a signal, as at the prompt
+		}
 		return err
 	}
 	if note := ground.Note(); note != "" {
@@ -114,17 +120,28 @@ func (p *player) run(cmd *cobra.Command) (err error) {
 	return prompt.Run(ctx, ground)
 }
 
+// noPage is the listener without --serve.
+type noPage struct{ net.Listener }
+
+// Close implements net.Listener.
+func (noPage) Close() error { return nil }
+
+// listen opens the port of --serve.
+func (p *player) listen() (net.Listener, error) {
+	if p.serve == "" {
+		return noPage{}, nil
+	}
+	return live.Listen(p.serve)
+}
+
 // page serves the page of --serve in the background. The function that it returns ends the page.
 func (p *player) page(
-	ctx context.Context, cmd *cobra.Command, ground *play.Playground,
-) (end func() error, err error) {
+	ctx context.Context, cmd *cobra.Command, ground *play.Playground, listener net.Listener,
+) (end func() error) {
 	if p.serve == "" {
-		return func() error { return nil }, nil
+		return listener.Close
 	}
-	listener, err := listen(cmd, p.serve)
-	if err != nil {
-		return nil, err
-	}
+	announce(cmd, listener)
 	v := &viewer{
 		runDir: ground.RunDir(), kubeletDir: ground.KubeletDir(), title: ground.Title(),
 		from: machine.Source{SysfsRoot: ground.SysfsRoot()}, palette: picture.Palette{},
@@ -132,7 +149,7 @@ func (p *player) page(
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- v.serve(ctx, listener) }()
-	return func() error { stop(); return <-ended }, nil
+	return func() error { stop(); return <-ended }
 }
 
 // check checks the flags, and completes the folder of the programs.

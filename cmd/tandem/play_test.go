@@ -6,8 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -94,6 +96,8 @@ degrade 0000:2f:00.0
 fail 0000:8b:00.0
 ! degrade 0000:8b:00.0
 ! heal 0000:5d:00.0
+! heal 0000:0c:00.1 0000:5d:00.0
+! fail 0000:0c:00.1
 status
 run a gpu=1 vf=1
 ! run b gpu=8
@@ -157,6 +161,21 @@ func TestPlayScripts(t *testing.T) {
 	if err := ground.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	var asked []string
+	files := play.Prompt{
+		In:  strings.NewReader("qualify --check node.json\ntopo --machine=x --nearest"),
+		Out: io.Discard, Errors: io.Discard,
+		Tandem: func(_ context.Context, args ...string) error {
+			asked = append(asked, strings.Join(args, " "))
+			return nil
+		},
+	}
+	if err := files.Run(t.Context(), ground); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"qualify --check node.json", "topo --machine=x --nearest"}, asked); diff != "" {
+		t.Errorf("commands on files (-want +got):\n%s", diff)
+	}
 	for line, want := range map[string]string{
 		"list":              "list: it succeeded",
 		"fly":               `unknown command "fly"; help lists the commands`,
@@ -199,7 +218,7 @@ fail 0000:0c:00.0
 degrade 0000:11:00.0
 fail 0000:11:00.0
 ! run a gpu=8
-heal 0000:0c:00.0 0000:11:00.0
+heal 0000:0c:00.0 0000:0c:00.0 0000:11:00.0
 run a gpu=8 vf=8
 `))
 	for _, want := range []string{
@@ -255,6 +274,41 @@ func TestPlayServe(t *testing.T) {
 	}
 	if answer, err := http.Get(url); err == nil {
 		t.Errorf("the page is served after the end: %s", answer.Status)
+	}
+}
+
+// TestPlayInterrupted: an end before the daemons are ready is no error, and leaves nothing.
+func TestPlayInterrupted(t *testing.T) {
+	bin := programs.Build(t, "tandem-gpu", "tandem-rdma")
+	t.Setenv("TMPDIR", shortDir(t))
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	root := newRoot()
+	root.SetArgs([]string{"play", "--machine", recorded("oci-mi300x-derived"), "--programs", bin, "--serve", ":0"})
+	root.SetOut(io.Discard)
+	root.SetIn(strings.NewReader(""))
+	if err := root.ExecuteContext(ctx); err != nil {
+		t.Error(err)
+	}
+	checkRemoved(t)
+}
+
+// TestPlayUsedPort: a port in use is an error before the folder is filled, so that a second try succeeds.
+func TestPlayUsedPort(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	folder := filepath.Join(shortDir(t), "node")
+	code, _, stderr := run("play", "--machine", recorded("oci-mi300x-derived"), "--directory", folder,
+		"--serve", listener.Addr().String())
+	if code != exitError || !strings.Contains(stderr, "address already in use") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder: %v", err)
 	}
 }
 

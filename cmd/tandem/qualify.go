@@ -80,7 +80,7 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
 }
 
 func (q *qualifier) run(cmd *cobra.Command) error {
-	if q.check != "" {
+	if cmd.Flags().Changed("check") {
 		return q.judge(cmd)
 	}
 	if cmd.Flags().Changed("output") {

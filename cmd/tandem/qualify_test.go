@@ -3,7 +3,10 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // qualifying returns the command that qualifies the node, and the file of the report.
@@ -105,7 +109,7 @@ func TestQualifyWithFiles(t *testing.T) {
 func TestQualifyUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"x"},
+		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"--check=", "-f", "y"}, {"x"},
 	} {
 		if code, _, stderr := run(append([]string{"qualify"}, args...)...); code != exitUsage {
 			t.Errorf("%q: exit code %d: %s", args, code, stderr)
@@ -121,5 +125,32 @@ func TestQualifyUsage(t *testing.T) {
 		if code != exitError || !strings.Contains(stderr, file) {
 			t.Errorf("%s: exit code %d: %s", name, code, stderr)
 		}
+	}
+}
+
+// TestQualifyPartly: a report that cannot be written in full is not left behind, so that the next run writes a
+// new one. A file that --force overwrites stays.
+func TestQualifyPartly(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(programs.Build(t, "tandem"), "tandem")
+	sys, file := sysfs(t, "oci-mi300x-derived", 4), filepath.Join(t.TempDir(), "node.json")
+	limited := func(args ...string) {
+		command := exec.Command("sh", append([]string{"-c", `ulimit -f 1; exec "$0" "$@"`, program, "qualify",
+			"--sysfs-root", sys, "--run-dir", filepath.Dir(file), "-f", file}, args...)...)
+		out, err := command.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "write "+file+": file too large") {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	limited()
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file stays: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	limited("--force")
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
 	}
 }

@@ -74,7 +74,10 @@ func writeNew(content io.WriterTo, name string, force bool, stdout io.Writer) er
 		return fmt.Errorf("write file: %w", err)
 	}
 	_, err = file.Write(text.Bytes())
-	return errors.Join(err, file.Close())
+	if err = errors.Join(err, file.Close()); err != nil && !force {
+		err = errors.Join(err, os.Remove(name)) // the next run writes a new one
+	}
+	return err
 }
 
 // summarise reports the recorded and the omitted parts.

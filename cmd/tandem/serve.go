@@ -37,13 +37,18 @@ func listen(cmd *cobra.Command, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	announce(cmd, listener)
+	return listener, nil
+}
+
+// announce shows the address of the page.
+func announce(cmd *cobra.Command, listener net.Listener) {
 	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ shows this node until Ctrl-C\n", listener.Addr())
 	if !live.Loopback(listener.Addr()) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: %s is not a loopback address: whoever reaches it over the "+
 			"network reads the names of this node's pods and its hardware, unencrypted and without a password; "+
 			"--serve :PORT serves this host alone\n", listener.Addr())
 	}
-	return listener, nil
 }
 
 // viewer draws the plugins' state. It rereads the machine only if the plugins' devices change, because some

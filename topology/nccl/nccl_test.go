@@ -235,6 +235,23 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// TestRCCL: a dump of RCCL has version 2, and attributes of its own. The element is as in a dump of a server
+// (https://github.com/ROCm/rccl/issues/1185).
+func TestRCCL(t *testing.T) {
+	f := parse(t, `<system version="2">
+  <cpu numaid="3" affinity="00000000,ff000000" arch="x86_64" vendor="AMD" familyid="159" modelid="2">
+    <pci busid="0000:35:00.0" class="0x060400" vendor="0x1d94" device="0x23b7" link_speed="16.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:37:00.0" class="0x038000" vendor="0x1d94" device="0x55b7" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="90" gcn="21943" arch="38911" rank="0" gdr="1"/>
+      </pci>
+    </pci>
+  </cpu>
+</system>`)
+	if got, want := fmt.Sprint(f.Functions()), "[{0000:37:00.0 3 [0000:35:00.0]}]"; got != want {
+		t.Errorf("functions %s, want %s", got, want)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	tree := read(t, "oci-mi300x-derived", 0)
 	in := func(inner string) string {
@@ -243,7 +260,7 @@ func TestErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", `read topology file topo.xml: want one element <system> around all others, got 0`},
 		{"<cpu numaid=\"0\"/>", `want one element <system> around all others, got 0`},
-		{"<system version=\"2\"/>", `line 1: <system version="2">: want 1, the only version`},
+		{"<system version=\"3\"/>", `line 1: <system version="3">: want 1 (NCCL) or 2 (RCCL)`},
 		{"<system/>", `line 1: <system version="">: want 1`},
 		{"<system version=\"1\">\n<cpu/></system>",
 			`line 2: <cpu numaid="">: want the number of a NUMA node, or -1`},

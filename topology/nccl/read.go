@@ -20,6 +20,12 @@ const (
 	maxDepth = 64
 )
 
+// Versions of files (NCCL_TOPO_XML_VERSION in src/graph/xml.h of each library). RCCL adds attributes of GPUs.
+const (
+	forNCCL = "1"
+	forRCCL = "2"
+)
+
 // File is a topology file. A File is immutable and safe for concurrent use.
 type File struct {
 	name   string
@@ -111,8 +117,8 @@ func (r *reader) enter(t xml.StartElement, in position) (err error) {
 	switch in.name + " " + name {
 	case " system":
 		r.systems++
-		if attribute(t, "version") != "1" {
-			return r.attributeError(t, "version", errors.New("want 1, the only version"))
+		if version := attribute(t, "version"); version != forNCCL && version != forRCCL {
+			return r.attributeError(t, "version", errors.New("want 1 (NCCL) or 2 (RCCL)"))
 		}
 	case "system cpu":
 		number, err := strconv.ParseInt(attribute(t, "numaid"), 10, 16)

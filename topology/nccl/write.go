@@ -15,7 +15,7 @@ import (
 
 type system struct {
 	XMLName xml.Name `xml:"system"`
-	Version int      `xml:"version,attr"`
+	Version string   `xml:"version,attr"`
 	CPUs    []*cpu   `xml:"cpu"`
 }
 
@@ -38,10 +38,14 @@ type pci struct {
 	bridge bool
 }
 
+// amd is the PCI ID of a vendor whose GPUs have RCCL.
+const amd = 0x1002
+
 // Write writes a topology file with functions of a tree, each below the switches that its card shares with
-// other cards. Write returns an error if the tree lacks a function or NCCL cannot read its address.
+// other cards. With a GPU of AMD the version is that of RCCL, which reads no other one. Write returns an error
+// if the tree lacks a function or NCCL cannot read its address.
 func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
-	s := &system{Version: 1}
+	s := &system{Version: forNCCL}
 	for _, address := range functions {
 		d, ok := t.Device(address)
 		if !ok {
@@ -49,6 +53,9 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 		}
 		if address.Domain > 0xffff {
 			return fmt.Errorf("write topology file: NCCL reads four digits of the domain, %s has more", address)
+		}
+		if d.Vendor == amd && d.Class.IsGPU() {
+			s.Version = forRCCL
 		}
 		list := s.below(t, leading(t, d))
 		add(list, newPCI(d, address))

@@ -176,5 +176,5 @@ func (c *capture) leave(name string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return
 	}
-	c.left[path.Base(name)]++
+	c.left[c.scrub.name(path.Base(name))]++
 }

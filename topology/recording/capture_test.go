@@ -156,6 +156,46 @@ func TestCaptureOfLayout(t *testing.T) {
 	}
 }
 
+// TestLeftOutNames: the name of an interface that cannot be read is without its address too.
+func TestLeftOutNames(t *testing.T) {
+	t.Parallel()
+	const dir = "devices/pci0000:80/0000:80:01.0/0000:81:00.0/net/enx001122334455"
+	m, err := Capture(closed{live(), dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"left out, could not be read: enx000000000002 (1)"}
+	if diff := cmp.Diff(want, m.Comments()); diff != "" {
+		t.Errorf("comments (-want +got):\n%s", diff)
+	}
+}
+
+// closed is a sysfs with a folder that cannot be listed.
+type closed struct {
+	fstest.MapFS
+	dir string
+}
+
+func (c closed) ReadDir(name string) ([]fs.DirEntry, error) {
+	if name == c.dir {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EIO}
+	}
+	return c.MapFS.ReadDir(name)
+}
+
+// TestAddressedNames: each name with a hardware address loses the address, with a suffix too.
+func TestAddressedNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"enx001122334455", "ibx001122fffe334455", "enx001122334455v3", "rocex001122fffe334455.100",
+		"wlx001122334455np0",
+	} {
+		if got := newScrubber().name("net/" + name + "/type"); strings.Contains(got, "1122") {
+			t.Errorf("%s becomes %s", name, got)
+		}
+	}
+}
+
 func TestCaptureErrors(t *testing.T) {
 	t.Parallel()
 	if _, err := Capture(fstest.MapFS{}); err == nil ||

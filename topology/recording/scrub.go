@@ -23,7 +23,8 @@ func newScrubber() *scrubber {
 
 // addressed matches names of interfaces and RDMA devices that contain a MAC address or GUID: enx001122334455,
 // ibx…, rocex… (systemd.net-naming-scheme(7), rdma_rename in rdma-core).
-var addressed = regexp.MustCompile(`\b(en|ib|wl|ww|roce|iw|opa|rdma)x([0-9a-f]{12}|[0-9a-f]{16})\b`)
+// A suffix, as of a VF, does not hide an address.
+var addressed = regexp.MustCompile(`(en|ib|wl|ww|roce|iw|opa|rdma)x([0-9a-f]{16}|[0-9a-f]{12})`)
 
 // name replaces addressed names in a path, a link target or other text: enx001122334455 by enx000000000001.
 func (s *scrubber) name(text string) string {

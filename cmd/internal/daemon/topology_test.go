@@ -105,8 +105,8 @@ func announce(t *testing.T, addresses ...string) (a device.Announcement) {
 // A faulty file ends the daemon at its start, with a sentence that names the file.
 func TestTopologyFileErrors(t *testing.T) {
 	for file, want := range map[string]string{
-		"<system>": "use --topology-file: read topology file %s: line 1: <system version=\"\">: want 1, " +
-			"the only version",
+		"<system>": "use --topology-file: read topology file %s: line 1: <system version=\"\">: want 1 (NCCL) " +
+			"or 2 (RCCL)",
 		`<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0"/></cpu></system>`: "apply topology file " +
 			"%s: this machine has none of the file's 1 PCI functions",
 	} {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -98,10 +99,21 @@ func program(path string, args ...string) func(*os.File) (*process, error) {
 		if err := c.Start(); err != nil {
 			return nil, err
 		}
-		send := func(signal os.Signal) func() {
-			return func() { _ = c.Process.Signal(signal) } // or it has ended
-		}
-		return &process{end: send(syscall.SIGTERM), kill: send(syscall.SIGKILL), wait: c.Wait, grace: grace}, nil
+		send := func(signal os.Signal) { _ = c.Process.Signal(signal) } // or it has ended
+		var asked atomic.Bool
+		return &process{
+			end:  func() { asked.Store(true); send(syscall.SIGTERM) },
+			kill: func() { send(syscall.SIGKILL) },
+			wait: func() error {
+				err := c.Wait()
+				if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && asked.Load() &&
+					status.Signaled() && status.Signal() == syscall.SIGTERM {
+					return nil // it has not come to handle the signal
+				}
+				return err
+			},
+			grace: grace,
+		}, nil
 	}
 }
 

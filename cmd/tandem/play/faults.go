@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,10 +74,17 @@ func (p *Playground) heal(ctx context.Context, words []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if len(p.faults[f.Address]) == 0 {
+			return "", fmt.Errorf("%s has no fault", p.name(f))
+		}
+		if !slices.Contains(healed, f) { // by another of its devices
+			healed = append(healed, f)
+		}
+	}
+	for _, f := range healed {
 		if err := p.repair(f); err != nil {
 			return "", err
 		}
-		healed = append(healed, f)
 	}
 	ctx, stop := context.WithTimeout(ctx, healTime)
 	defer stop()
@@ -94,9 +102,6 @@ func (p *Playground) heal(ctx context.Context, words []string) (string, error) {
 // repair ends all faults of a function.
 func (p *Playground) repair(f *topology.Device) error {
 	repairs := p.faults[f.Address]
-	if len(repairs) == 0 {
-		return fmt.Errorf("%s has no fault", p.name(f))
-	}
 	delete(p.faults, f.Address)
 	for _, repair := range repairs { // in any order: no file is of two faults
 		if err := repair(); err != nil {

@@ -97,6 +97,12 @@ func placesOfNode(p *Playground, _ []string) []string {
 	return []string{f.Run, f.Kubelet, f.Sysfs, f.Dev, f.Proc, f.Config}
 }
 
+// isFile reports whether a word is a flag for a file in place of the node.
+func isFile(word string) bool {
+	name, _, _ := strings.Cut(word, "=")
+	return name == "--machine" || name == "--check"
+}
+
 // explainFlags returns the flags of tandem explain, with the UID of the pod: the decisions for ended pods of
 // the name are not those of the present pod.
 func (p *Playground) explainFlags(words []string) []string {
@@ -208,7 +214,11 @@ func (r *Prompt) command(ctx context.Context, p *Playground, words []string) (st
 	}
 	for _, a := range asked {
 		if a.name == name {
-			return "", r.Tandem(ctx, slices.Concat([]string{name}, a.flags(p, rest), rest)...)
+			flags := a.flags(p, rest)
+			if slices.ContainsFunc(rest, isFile) {
+				flags = nil
+			}
+			return "", r.Tandem(ctx, slices.Concat([]string{name}, flags, rest)...)
 		}
 	}
 	for _, c := range commands() {

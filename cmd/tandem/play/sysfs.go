@@ -133,7 +133,11 @@ const errorPause = 5 * time.Second
 // reportErrors increases the counter of fatal errors until the function that it returns is called.
 func (s functionFiles) reportErrors() (stop func() error, err error) {
 	file := filepath.Join(s.dir, fatalFile)
-	text := read(file)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	text := strings.TrimSpace(string(content))
 	count, err := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:])
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)

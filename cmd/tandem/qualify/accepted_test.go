@@ -32,6 +32,10 @@ func TestAcceptedReports(t *testing.T) {
 		if err := r.Judge(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+		if len(accepted) != len(r.Results) {
+			t.Errorf("%s: %d parts, want %d", name, len(accepted), len(r.Results))
+			continue
+		}
 		for i, now := range r.Results {
 			if before := accepted[i]; now.Part != before.Part || now.Verdict != before.Verdict {
 				t.Errorf("%s: %s was %s, and %s is %s: %q", name, before.Part, before.Verdict, now.Part, now.Verdict,

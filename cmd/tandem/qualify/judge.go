@@ -60,8 +60,12 @@ func (j *judgement) summarise(format string, args ...any) Result {
 	return j.Result
 }
 
-// Judge derives the results from the evidence, with the placement of this version of Tandem.
+// Judge derives the results from the evidence, with the placement of this version of Tandem. It is an error
+// if the machine cannot be read, or if the lists of the report are too long.
 func (r *Report) Judge() error {
+	if err := r.checkSize(); err != nil {
+		return err
+	}
 	n, err := r.node()
 	if err != nil {
 		return err
@@ -131,10 +135,10 @@ func (r *Report) judgeFindings() Result {
 		switch doctor.Severity(f.Severity) {
 		case doctor.Error:
 			j.fail("%s (error)", f.ID)
-		case doctor.Unknown:
-			j.miss("%s (unknown)", f.ID)
+		case doctor.Warning:
+			j.note("%s (warning)", f.ID)
 		default:
-			j.note("%s (%s)", f.ID, f.Severity)
+			j.miss("%s (%s)", f.ID, f.Severity)
 		}
 	}
 	return j.summarise("errors %d, warnings %d, unknown %d; tandem doctor has the reasons",
@@ -151,25 +155,33 @@ func (r *Report) judgePlans(n *machine.Node) (Result, error) {
 	}
 	var counts []string
 	for _, p := range now {
-		near, possible := p.near(), min(p.Count, possiblePairs(n, p.Nodes))
-		switch {
-		case p.Rejected:
-			j.note("%s: the policy restricted rejects the container", document.Count(p.Count, "pair"))
-		case near < possible:
-			j.fail("%s: %d near, and %d are possible on its NUMA nodes", document.Count(p.Count, "pair"), near,
-				possible)
-		}
+		judgePlan(j, n, p)
 		if !p.Rejected {
-			counts = append(counts, fmt.Sprintf("%d of %d", near, p.Count))
+			counts = append(counts, fmt.Sprintf("%d of %d", p.near(), p.Count))
 		}
 	}
-	if len(now) == 0 {
+	switch {
+	case len(now) == 0:
 		j.fail("no container can have a GPU and a VF")
+	case len(counts) == 0:
+		j.miss("the policy restricted rejects all these containers, so that no pair is placed")
 	}
 	if !reflect.DeepEqual(r.Plans, now) {
 		j.fail("this version of Tandem has other plans than version %s in the report", r.Tandem)
 	}
 	return j.summarise("near pairs of containers on the empty machine: %s", strings.Join(counts, ", ")), nil
+}
+
+// judgePlan compares the near pairs of a container with the greatest possible number.
+func judgePlan(j *judgement, n *machine.Node, p Plan) {
+	subject := document.Count(p.Count, "pair")
+	if p.Rejected {
+		j.note("%s: the policy restricted rejects the container", subject)
+		return
+	}
+	if near, possible := p.near(), min(p.Count, possiblePairs(n, p.Nodes)); near < possible {
+		j.fail("%s: %d near, and %d are possible on its NUMA nodes", subject, near, possible)
+	}
 }
 
 // judgeOffer compares the offered devices with the machine.
@@ -210,17 +222,27 @@ func judgeDevice(j *judgement, n *machine.Node, d Device) {
 		j.fail("%s %s is offered, and the machine lacks it", d.Kind, d.Address)
 		return
 	}
-	if isGPU := slices.Contains(n.GPUs, function); isGPU != (d.Kind == string(device.GPU)) {
+	isGPU := slices.Contains(n.GPUs, function)
+	if isGPU != (d.Kind == string(device.GPU)) || !isGPU && !mayBeVF(function) {
 		j.fail("%s is offered as a %s", d.Address, d.Kind)
 	}
-	node, known := n.Tree.NUMA(d.Address).Number()
-	if known && d.NUMA != nil && int(*d.NUMA) != node {
-		j.fail("%s %s is offered on NUMA node %d, and sysfs has node %d", d.Kind, d.Address, *d.NUMA, node)
+	switch _, known := function.NUMA.Number(); {
+	case !known:
+	case d.NUMA == nil && isGPU: // VFs may be without a node (excludeTopology)
+		j.fail("%s %s is offered without NUMA node, and sysfs has node %s", d.Kind, d.Address, function.NUMA)
+	case d.NUMA != nil && !isOn(n.Tree, function, int(*d.NUMA)):
+		j.fail("%s %s is offered on NUMA node %d, and sysfs has node %s", d.Kind, d.Address, *d.NUMA,
+			function.NUMA)
 	}
 	if d.Health != "" {
 		j.note("%s %s is %s", d.Kind, d.Address, d.Health)
 	}
 }
+
+// acceleratorClass is the base class of processing accelerators, which a pool of tandem-rdma can have.
+const acceleratorClass = 0x12
+
+func mayBeVF(d *topology.Device) bool { return d.IsNIC() || d.Class>>16 == acceleratorClass }
 
 func driverText(d *topology.Device) string {
 	if d.Driver == "" {
@@ -239,31 +261,45 @@ func (r *Report) judgeTraffic(n *machine.Node) Result {
 	}
 	pairs, inHost := 0, 0
 	for _, t := range r.Traffic {
-		if t.Failures > 0 {
-			j.fail("tandem verify found %s", document.Count(t.Failures, "failure"))
-		}
-		for _, p := range t.Pairs {
-			pairs++
-			if !p.Good {
-				j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF,
-					p.Gbps, p.OfBest, p.OfRate)
-			}
-			if p.Memory != traffic.Peer && p.Memory != traffic.DMABuf {
-				inHost++
-			}
-		}
-		for _, p := range t.Places {
-			judgePlace(j, n, p)
-		}
-	}
-	if pairs == 0 {
-		j.fail("the measurement has no pair")
+		pairs += len(t.Pairs)
+		inHost += judgeMeasurement(j, n, t)
 	}
 	if inHost > 0 {
 		j.note("%s measured in host memory, which proves the NIC and not GPUDirect RDMA",
 			document.CountAre(inHost, "pair"))
 	}
 	return j.summarise("%s, %d of them in GPU memory", document.Count(pairs, "pair"), pairs-inHost)
+}
+
+// judgeMeasurement judges the pairs of a container, and counts those in host memory.
+func judgeMeasurement(j *judgement, n *machine.Node, t Traffic) (inHost int) {
+	if t.Failures > 0 {
+		j.fail("tandem verify found %s", document.Count(t.Failures, "failure"))
+	}
+	if len(t.Pairs) == 0 {
+		j.fail("the measurement has no pair")
+	}
+	for _, p := range t.Places {
+		judgePlace(j, n, p)
+	}
+	for _, p := range t.Pairs {
+		if !p.Good {
+			j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF,
+				p.Gbps, p.OfBest, p.OfRate)
+		}
+		if p.Memory != traffic.Peer && p.Memory != traffic.DMABuf {
+			inHost++
+		}
+		if p.GPU != "" && !slices.ContainsFunc(t.Places, p.isAt) {
+			judgePlace(j, n, machine.Pair{GPU: p.GPU, VF: p.VF, Distance: p.Distance})
+		}
+	}
+	return inHost
+}
+
+// isAt reports whether a place is that of the measured pair.
+func (p MeasuredPair) isAt(place machine.Pair) bool {
+	return p.GPU == place.GPU && p.VF == place.VF && p.Distance == place.Distance
 }
 
 // judgePlace compares the distance of a pair in the container with the machine's.

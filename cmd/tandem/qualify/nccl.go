@@ -3,6 +3,9 @@
 package qualify
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
@@ -18,7 +21,7 @@ func (r *Report) judgeNCCL(n *machine.Node) Result {
 			"with --nccl-topology")
 		return j.summarise("unknown")
 	}
-	c := comparison{judgement: j, tree: n.Tree}
+	c := comparison{judgement: j, tree: n.Tree, merged: merged(n.Tree)}
 	gpus, nics := c.known(r.NCCL.GPUs), c.known(r.NCCL.NICs)
 	for _, gpu := range gpus {
 		for _, nic := range nics {
@@ -35,29 +38,60 @@ func (r *Report) judgeNCCL(n *machine.Node) Result {
 // comparison compares a topology file with a tree.
 type comparison struct {
 	*judgement
-	tree  *topology.Tree
-	agree int
+	tree   *topology.Tree
+	merged map[topology.Address]*topology.Device
+	agree  int
+}
+
+// located is a function at its place by NCCL.
+type located struct {
+	*topology.Device
+	by Place
+}
+
+// merged returns a NIC for each address at which NCCL may have the NIC: NCCL replaces the function by zero,
+// and with NCCL_IB_MERGE_VFS the device, in some versions only the last digit of the device (ncclIbGetPciPath
+// in src/transport/net_ib of NCCL). The machine may lack a function at this address.
+func merged(t *topology.Tree) map[topology.Address]*topology.Device {
+	all := map[topology.Address]*topology.Device{}
+	for d := range t.Devices() {
+		if !d.IsNIC() {
+			continue
+		}
+		for _, digits := range []uint8{0, 0x0f, 0x1f} {
+			at := d.Address
+			at.Device, at.Function = at.Device&^digits, 0
+			if all[at] == nil {
+				all[at] = d
+			}
+		}
+	}
+	return all
 }
 
 // known returns the places whose functions the machine has, and compares their NUMA nodes.
-func (c *comparison) known(places []Place) (known []Place) {
+func (c *comparison) known(places []Place) (known []located) {
 	for _, p := range places {
 		d, ok := c.tree.Device(p.Address)
+		if !ok {
+			d, ok = c.merged[p.Address]
+		}
 		if !ok {
 			c.fail("%s is in the topology of NCCL, and the machine lacks it", p.Address)
 			continue
 		}
-		if by, told := p.NUMA.Number(); told && !c.isOn(d, by) {
+		if by, told := p.NUMA.Number(); told && !isOn(c.tree, d, by) {
 			c.fail("%s is on NUMA node %d by NCCL, and on node %s by sysfs", p.Address, by, d.NUMA)
 		}
-		known = append(known, p)
+		known = append(known, located{d, p})
 	}
 	return known
 }
 
-// isOn reports whether a function may be on a NUMA node. An unknown node may be any.
-func (c *comparison) isOn(d *topology.Device, node int) bool {
-	for _, place := range []topology.NUMANode{d.NUMA, c.tree.NUMA(d.Address)} {
+// isOn reports whether a function may be on a NUMA node: the function's own, or that of its DMA function. An
+// unknown node may be any.
+func isOn(t *topology.Tree, d *topology.Device, node int) bool {
+	for _, place := range []topology.NUMANode{d.NUMA, t.NUMA(d.Address)} {
 		if number, known := place.Number(); !known || number == node {
 			return true
 		}
@@ -65,23 +99,27 @@ func (c *comparison) isOn(d *topology.Device, node int) bool {
 	return false
 }
 
-func (c *comparison) compare(gpu, nic Place) {
-	g, _ := c.tree.Device(gpu.Address) // of known
-	d, _ := c.tree.Device(nic.Address)
+func (c *comparison) compare(gpu, nic located) {
 	at, _ := c.tree.Place(nic.Address)
-	by := haveCommonBridge(gpu.Bridges, nic.Bridges)
-	switch own, place := haveCommonBridge(g.Bridges(), d.Bridges()), haveCommonBridge(g.Bridges(), at.Bridges); {
-	case by == own || by == place:
+	own, place := common(gpu.Bridges(), nic.Bridges()), common(gpu.Bridges(), at.Bridges)
+	by, named := common(gpu.by.Bridges, nic.by.Bridges), slices.Concat(gpu.by.Bridges, nic.by.Bridges)
+	agrees := func(sysfs []topology.Address) bool {
+		return (len(by) > 0) == (len(sysfs) > 0) && slices.Equal(by, common(sysfs, named))
+	}
+	switch pair := fmt.Sprintf("GPU %s and NIC %s", gpu.Address, nic.by.Address); {
+	case agrees(own) || agrees(place):
 		c.agree++
-	case by:
-		c.fail("GPU %s and NIC %s are below one switch by NCCL, and not by sysfs", gpu.Address, nic.Address)
+	case len(own) == 0 && len(place) == 0:
+		c.fail("%s are below one switch by NCCL, and not by sysfs", pair)
+	case len(by) == 0:
+		c.fail("%s are below one switch by sysfs, and not by NCCL", pair)
 	default:
-		c.fail("GPU %s and NIC %s are below one switch by sysfs, and not by NCCL", gpu.Address, nic.Address)
+		c.fail("%s have the common bridges %s by NCCL, and %s by sysfs", pair, by, common(place, named))
 	}
 }
 
-// haveCommonBridge reports whether two lists of bridges, from the top down, begin with the same bridge. NCCL
-// leaves out root ports, sysfs has them: two cards below one root port are below one switch.
-func haveCommonBridge(a, b []topology.Address) bool {
-	return len(a) > 0 && len(b) > 0 && a[0] == b[0]
+// common returns the bridges that are in both lists. The lists of NCCL lack root ports and the downstream
+// ports of switches: two cards below one root port are below one switch.
+func common(a, b []topology.Address) []topology.Address {
+	return slices.DeleteFunc(slices.Clone(a), func(x topology.Address) bool { return !slices.Contains(b, x) })
 }

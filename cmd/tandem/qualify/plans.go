@@ -8,7 +8,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // plans returns the placement of containers with 1, 2, 4 and so on pairs, and with as many as possible, on
@@ -62,25 +61,28 @@ func possiblePairs(n *machine.Node, nodes []int) int {
 			return known && len(nodes) > 0 && !slices.Contains(nodes, node)
 		})
 	}
-	vfs, _, _ := n.VFDevices("", &machine.Source{}) // without config.json there is no error
-	return newMatching(n.Tree, on(n.GPUDevices()), on(vfs)).size()
+	all, _, _ := n.VFDevices("", &machine.Source{}) // without config.json there is no error
+	gpus, vfs := on(n.GPUDevices()), on(all)
+	return newMatching(len(gpus), len(vfs), func(gpu, vf int) bool {
+		return n.Tree.Distance(gpus[gpu].Address, vfs[vf].Address).Level.Direct()
+	}).size()
 }
 
-// matching assigns GPUs to near VFs.
+// matching assigns GPUs to near VFs, each by its place in a list.
 type matching struct {
-	tree      *topology.Tree
-	gpus, vfs []offer.Device
-	of        []int // GPU of each VF, -1 for none
+	gpus int
+	near func(gpu, vf int) bool
+	of   []int // GPU of each VF, -1 for none
 }
 
-func newMatching(tree *topology.Tree, gpus, vfs []offer.Device) *matching {
-	return &matching{tree: tree, gpus: gpus, vfs: vfs, of: slices.Repeat([]int{-1}, len(vfs))}
+func newMatching(gpus, vfs int, near func(gpu, vf int) bool) *matching {
+	return &matching{gpus: gpus, near: near, of: slices.Repeat([]int{-1}, vfs)}
 }
 
 // size returns the size of a maximum matching, by augmenting paths.
 func (m *matching) size() (count int) {
 	for gpu := range m.gpus {
-		if m.augment(gpu, make([]bool, len(m.vfs))) {
+		if m.augment(gpu, make([]bool, len(m.of))) {
 			count++
 		}
 	}
@@ -89,8 +91,8 @@ func (m *matching) size() (count int) {
 
 // augment assigns a GPU, and moves other GPUs if necessary.
 func (m *matching) augment(gpu int, seen []bool) bool {
-	for vf := range m.vfs {
-		if seen[vf] || !m.tree.Distance(m.gpus[gpu].Address, m.vfs[vf].Address).Level.Direct() {
+	for vf := range m.of {
+		if seen[vf] || !m.near(gpu, vf) {
 			continue
 		}
 		seen[vf] = true

@@ -107,9 +107,10 @@ func TestUnknownWords(t *testing.T) {
 func TestSystem(t *testing.T) {
 	t.Parallel()
 	sys, proc := t.TempDir(), t.TempDir()
+	full := strings.Repeat("x", longest)
 	for name, content := range map[string]string{
-		filepath.Join(sys, "class/dmi/id/sys_vendor"):     "Supermicro\n",
-		filepath.Join(sys, "class/dmi/id/product_name"):   "AS \x1b[31m-8125GS \nserial 17\n",
+		filepath.Join(sys, "class/dmi/id/sys_vendor"):     full + secret + "\n",
+		filepath.Join(sys, "class/dmi/id/product_name"):   "AS \x1b[31m-\u200f8125GSé \nserial 17\n",
 		filepath.Join(sys, "class/dmi/id/product_serial"): secret,
 		filepath.Join(sys, "module/amdgpu/version"):       "6.10.5\n",
 		filepath.Join(proc, "sys/kernel/osrelease"):       "6.8.0-45-" + secret + "\n",
@@ -126,7 +127,7 @@ func TestSystem(t *testing.T) {
 	got := ReadSystem(sys, proc)
 	got.Architecture = ""
 	want := System{
-		Vendor: "Supermicro", Product: "AS [31m-8125GS", Kernel: "6.8.0", NVIDIA: "580.65.06", AMD: "6.10.5",
+		Vendor: full, Product: "AS [31m-8125GS", Kernel: "6.8.0", NVIDIA: "580.65.06", AMD: "6.10.5",
 	}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)

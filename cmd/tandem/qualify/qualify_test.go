@@ -5,6 +5,9 @@ package qualify
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +20,9 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -183,6 +189,12 @@ func TestFaults(t *testing.T) {
 		{"doctor without root", func(_ *testing.T, e *Evidence) {
 			e.Findings = []doctor.Finding{{ID: "no-right", Severity: doctor.Unknown}}
 		}, "findings", Incomplete, "no-right"},
+		{"a warning of doctor", func(_ *testing.T, e *Evidence) {
+			e.Findings = []doctor.Finding{{ID: "device-health", Severity: doctor.Warning}}
+		}, "findings", Passed, "device-health (warning)"},
+		{"a severity of another version", func(_ *testing.T, e *Evidence) {
+			e.Findings = []doctor.Finding{{ID: "any", Severity: "fatal"}}
+		}, "findings", Incomplete, "any (fatal)"},
 		{"no plugin", func(_ *testing.T, e *Evidence) { e.Status = nil }, "offer", Incomplete, "no plugin"},
 		{"a GPU is not offered", func(_ *testing.T, e *Evidence) {
 			e.Status.Resources[0].Devices = e.Status.Resources[0].Devices[1:]
@@ -198,6 +210,14 @@ func TestFaults(t *testing.T) {
 			gpu, vf := gpuVF(*e)
 			vf.Address, vf.NUMA = gpu.Address, gpu.NUMA
 		}, "offer", Failed, "offered as a vf"},
+		{"a bridge is offered as a VF", func(_ *testing.T, e *Evidence) {
+			_, vf := gpuVF(*e)
+			vf.Address, vf.NUMA = "0000:0b:00.0", nil
+		}, "offer", Failed, "0000:0b:00.0 is offered as a vf"},
+		{"a GPU without NUMA node", func(_ *testing.T, e *Evidence) {
+			gpu, _ := gpuVF(*e)
+			gpu.NUMA = nil
+		}, "offer", Failed, "without NUMA node, and sysfs has node 0"},
 		{"another NUMA node", func(_ *testing.T, e *Evidence) {
 			gpu, _ := gpuVF(*e)
 			other := *gpu.NUMA + 1
@@ -213,6 +233,10 @@ func TestFaults(t *testing.T) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:00.0"/>
 				</cpu></system>`)
 		}, "nccl", Failed, "by sysfs, and not by NCCL"},
+		{"NCCL sees a function of no bus", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="0000:0c:1f.7"/>
+				</cpu></system>`)
+		}, "nccl", Failed, "the machine lacks it"},
 		{"NCCL sees another NUMA node", func(t *testing.T, e *Evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="1"><pci busid="0000:11:00.0"/><pci busid="0000:2a:00.0"/>
 				</cpu></system>`)
@@ -220,6 +244,12 @@ func TestFaults(t *testing.T) {
 		{"NCCL's file is of another machine", func(t *testing.T, e *Evidence) {
 			e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="00fe:11:00.0"/></cpu></system>`)
 		}, "nccl", Failed, "the machine lacks it"},
+		{"NCCL sees GPUs alone", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:11:00.0"/></cpu></system>`)
+		}, "nccl", Incomplete, "no pair of a GPU and a NIC"},
+		{"NCCL sees NICs alone", func(t *testing.T, e *Evidence) {
+			e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:0c:00.0"/></cpu></system>`)
+		}, "nccl", Incomplete, "no pair of a GPU and a NIC"},
 		{"no traffic", func(_ *testing.T, e *Evidence) { e.Verified = nil }, "traffic", Incomplete, "--verified"},
 		{"a slow pair", func(_ *testing.T, e *Evidence) {
 			e.Verified[0].Traffic.Pairs[0].Verdict = "slow"
@@ -230,6 +260,14 @@ func TestFaults(t *testing.T) {
 		{"another distance in the container", func(_ *testing.T, e *Evidence) {
 			e.Verified[0].Pairs[0].Distance = topology.SYS
 		}, "traffic", Failed, "SYS apart in the container"},
+		{"another distance of the measured pair", func(_ *testing.T, e *Evidence) {
+			e.Verified[0].Traffic.Pairs[0].Distance = topology.NODE
+		}, "traffic", Failed, "NODE apart in the container"},
+		{"a container without a measured pair", func(_ *testing.T, e *Evidence) {
+			none := *e.Verified[0]
+			none.Traffic = &traffic.Report{Seconds: 5}
+			e.Verified = append(e.Verified, &none)
+		}, "traffic", Failed, "no pair"},
 		{"no pair is measured", func(_ *testing.T, e *Evidence) {
 			e.Verified[0].Traffic.Pairs = nil
 		}, "traffic", Failed, "no pair"},
@@ -255,6 +293,270 @@ func TestFaults(t *testing.T) {
 				t.Errorf("all is %s", r.Worst())
 			}
 		})
+	}
+}
+
+// TestDepthByNCCL: which switches of a switch of switches lead to a NIC is compared too.
+func TestDepthByNCCL(t *testing.T) {
+	t.Parallel()
+	const below = `<system version="2"><cpu numaid="1"><pci busid="0000:01:00.0"><pci busid="0000:09:00.0">
+		<pci busid="0000:0c:00.0"><pci busid="0000:0e:00.0"/></pci>%s</pci>%s</pci></cpu></system>`
+	const near, far = `<pci busid="0000:0b:00.0"/>`, `<pci busid="0000:1a:00.0"/>`
+	for _, test := range []struct{ lower, upper, told string }{
+		{near, `<pci busid="0000:12:00.0">` + far + `</pci>`, ""},
+		{near, far, ""}, // without the switch of a single card
+		{near + far, "", "GPU 0000:0e:00.0 and NIC 0000:1a:00.0 have the common bridges " +
+			"[0000:01:00.0 0000:09:00.0] by NCCL, and [0000:01:00.0] by sysfs"},
+		{"", near, "[0000:01:00.0] by NCCL, and [0000:01:00.0 0000:09:00.0] by sysfs"},
+	} {
+		e := good(t, "amd-mi250-16gcd-8nic")
+		e.NCCL = file(t, fmt.Sprintf(below, test.lower, test.upper))
+		got := report(t, e).Results[4]
+		if want := strings.Join(got.Details, "\n"); (got.Verdict == Passed) != (test.told == "") ||
+			!strings.Contains(want, test.told) {
+			t.Errorf("%q, %q: %s %q, want %q", test.lower, test.upper, got.Verdict, got.Details, test.told)
+		}
+	}
+}
+
+// TestPlaceOfNIC: NCCL may have a NIC with a DMA function at the NIC's own place.
+func TestPlaceOfNIC(t *testing.T) {
+	t.Parallel()
+	e := good(t, "nv-gb300-aks-dma-derived")
+	e.NCCL = file(t, `<system version="1"><cpu numaid="0"><pci busid="0008:01:00.0"><pci busid="0008:06:00.0"/></pci>
+		<pci busid="0101:00:00.0"/></cpu></system>`)
+	if got := report(t, e).Results[4]; got.Verdict != Passed {
+		t.Errorf("%s %q", got.Verdict, got.Details)
+	}
+}
+
+// TestMergedFunctions: NCCL merges the VFs of a card to an address that no function needs to have.
+func TestMergedFunctions(t *testing.T) {
+	t.Parallel()
+	const name = "oci-mi300x-derived"
+	m, err := machines.Load(name, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, functions := range [][2]string{
+		{"0000:0c:12.3", "0000:0c:10.0"}, {"0000:0c:12.3", "0000:0c:12.0"}, {"0000:fd:11.3", "0000:fd:00.0"},
+	} {
+		vf, at := functions[0], functions[1]
+		b := m.Build()
+		dir := "devices/pci0000:07/0000:07:00.0/0000:08:00.0/0000:09:00.0/0000:0a:00.0/0000:0b:00.0"
+		b.File(dir+"/"+vf+"/class", "0x020000\n")
+		b.Link("bus/pci/devices/"+vf, "../../../"+dir+"/"+vf)
+		e := good(t, name)
+		if e.Machine, err = b.Machine(); err != nil {
+			t.Fatal(err)
+		}
+		e.NCCL = file(t, `<system version="2"><cpu numaid="0"><pci busid="0000:11:00.0"/><pci busid="`+at+`"/>
+			</cpu></system>`)
+		if r := report(t, e); strings.Contains(strings.Join(r.Results[4].Details, "\n"), "lacks") {
+			t.Errorf("%s as %s: %s", vf, at, r.Table())
+		}
+	}
+}
+
+// TestOtherMachines: a machine without GPUs or without NICs fails.
+func TestOtherMachines(t *testing.T) {
+	t.Parallel()
+	sys := functions.New()
+	sys.PF(0x81, "ens1", 2, nil)
+	nics, err := recording.Capture(sys.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for told, m := range map[string]*recording.Machine{
+		"the machine has no GPU of AMD or NVIDIA": nics,
+		"the machine has no NIC with RDMA":        mustLoad(t, "amd-mi300x-cpx-kfd"),
+	} {
+		r := report(t, Evidence{Machine: m})
+		if got := r.Results[0]; got.Verdict != Failed || !slices.Contains(got.Details, told) {
+			t.Errorf("%s: %s", told, r.Table())
+		}
+		if got := r.Results[3]; got.Verdict != Failed {
+			t.Errorf("placement of a machine without devices: %s", r.Table())
+		}
+	}
+}
+
+// TestNodeOfNIC: a NIC with a DMA function on another NUMA node is offered on its own node.
+func TestNodeOfNIC(t *testing.T) {
+	t.Parallel()
+	const name, nic = "nv-gb300-aks-dma-derived", "0101:00:00.0"
+	e := good(t, name)
+	target, err := fs.ReadLink(e.Machine.FS(), topology.PCIDevices+"/"+nic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := e.Machine.Build()
+	b.Replace(path.Join(topology.PCIDevices, target, "numa_node"), "1\n")
+	if e.Machine, err = b.Machine(); err != nil {
+		t.Fatal(err)
+	}
+	for node, want := range map[uint32]Verdict{0: Passed, 1: Passed, 2: Failed} {
+		devices := slices.Clone(e.Status.Resources[0].Devices)
+		e.Status.Resources[1].Devices = []coordinator.Device{{Address: nic, NUMA: &node}}
+		e.Status.Resources[0].Devices = devices
+		if got := report(t, e).Results[2]; got.Verdict != want {
+			t.Errorf("node %d: %s %q", node, got.Verdict, got.Details)
+		}
+	}
+}
+
+// TestNotes: what changes no verdict is shown.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	e := good(t, "nv-gb300-aks-dma-derived")
+	e.Machine = withoutVPD(t, e.Machine)
+	e.Status.Resources[1].Devices[0].Health = device.Degraded
+	e.Choices = []pools.Choice{
+		{Resource: "a", Selector: 1}, {Resource: "a", Selector: 2},
+		{Resource: "b", Selector: 2, Reasons: []pools.Reason{{Key: "pfNames", Count: 3}}},
+	}
+	measured := e.Verified[0].Traffic.Pairs[0]
+	e.Verified[0].Traffic.Pairs = nil
+	for _, memory := range []traffic.Memory{traffic.Host, traffic.Peer, traffic.DMABuf, "other"} {
+		measured.Memory = memory
+		e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, measured)
+	}
+	r := report(t, e)
+	slices.Reverse(e.Status.Resources)
+	if diff := cmp.Diff(written(t, r), written(t, report(t, e))); diff != "" {
+		t.Errorf("in another order of the plugins (-want +got):\n%s", diff)
+	}
+	slices.Reverse(e.Status.Resources)
+	text := string(r.Table())
+	for _, want := range []string{
+		"offer: vf " + e.Status.Resources[1].Devices[0].Address + " is degraded\n",
+		"offer: resource 2 of config.json, selector 2: pfNames rejects 3 devices\n",
+		"4 pairs, 2 of them in GPU memory\n", "traffic: 2 pairs are measured in host memory",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table lacks %q:\n%s", want, text)
+		}
+	}
+	for _, note := range noted(t, r) {
+		if !slices.Contains(r.Results[0].Details, note) {
+			t.Errorf("the part machine lacks %q: %q", note, r.Results[0].Details)
+		}
+	}
+}
+
+// withoutVPD leaves out the files vpd, as a recording without root does.
+func withoutVPD(t *testing.T, m *recording.Machine) *recording.Machine {
+	t.Helper()
+	var text bytes.Buffer
+	if _, err := m.WriteTo(&text); err != nil {
+		t.Fatal(err)
+	}
+	left := regexp.MustCompile(`(?m)^vpd = .*\n`).ReplaceAllString(text.String(), "")
+	count := m.Len() - strings.Count(text.String(), "\nvpd = ")
+	left = left[:strings.LastIndex(left, "end ")] + fmt.Sprintf("end %d entries\n", count)
+	without, err := recording.Parse(strings.NewReader(left))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return without
+}
+
+// noted returns the notes on the machine of a report, at least one.
+func noted(t *testing.T, r *Report) []string {
+	t.Helper()
+	n, err := r.node()
+	if err != nil || len(n.Notes) == 0 {
+		t.Fatalf("%v, %v", n, err)
+	}
+	return n.Notes
+}
+
+// TestVFAlone: the traffic of a VF without a GPU is no contradiction.
+func TestVFAlone(t *testing.T) {
+	t.Parallel()
+	e := good(t, "oci-mi300x-derived")
+	alone := e.Verified[0].Traffic.Pairs[0]
+	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, traffic.Host
+	e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, alone)
+	if got := report(t, e).Results[5]; got.Verdict != Passed || got.Summary != "2 pairs, 1 of them in GPU memory" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestManyDetails: the table counts the details after the first ones of a part.
+func TestManyDetails(t *testing.T) {
+	t.Parallel()
+	e := good(t, "oci-mi300x-derived")
+	for i := range most + 2 {
+		e.Findings = append(e.Findings, doctor.Finding{ID: fmt.Sprint("finding-", i), Severity: doctor.Warning})
+	}
+	text := string(report(t, e).Table())
+	if got := strings.Count(text, "findings: finding-"); got != most ||
+		!strings.Contains(text, "findings: and 2 more\n") {
+		t.Errorf("%d details of %d:\n%s", got, most+2, text)
+	}
+}
+
+// TestJudgePlan: a plan with fewer near pairs than its NUMA nodes have fails.
+func TestJudgePlan(t *testing.T) {
+	t.Parallel()
+	n, err := machine.ReadFS(mustLoad(t, "nv-h100-oci").FS(), &machine.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := func(near, far int) []machine.Pair {
+		return append(slices.Repeat([]machine.Pair{{Distance: topology.PIX}}, near),
+			slices.Repeat([]machine.Pair{{Distance: topology.NODE}}, far)...)
+	}
+	for _, test := range []struct {
+		plan Plan
+		want Verdict
+		told string
+	}{
+		{Plan{Count: 4, Nodes: []int{0}, Pairs: pairs(4, 0)}, Passed, ""},
+		{Plan{Count: 4, Nodes: []int{0}, Pairs: pairs(3, 1)}, Failed, "4 pairs: 3 near, and 4 are possible"},
+		{Plan{Count: 8, Nodes: []int{0}, Pairs: pairs(4, 4)}, Passed, ""}, // node 0 has four GPUs
+		{Plan{Count: 8, Nodes: []int{0, 1}, Pairs: pairs(4, 4)}, Failed, "8 pairs: 4 near, and 8 are possible"},
+		{Plan{Count: 8, Pairs: pairs(7, 1)}, Failed, "8 pairs: 7 near, and 8 are possible"},
+		{Plan{Count: 8, Rejected: true}, Passed, "8 pairs: the policy restricted rejects"},
+	} {
+		j := about("placement")
+		judgePlan(j, n, test.plan)
+		if j.Verdict != test.want || !strings.Contains(strings.Join(j.Details, "\n"), test.told) {
+			t.Errorf("%v: %s %q, want %s %q", test.plan, j.Verdict, j.Details, test.want, test.told)
+		}
+	}
+}
+
+// TestAllRejected: a placement of no container proves nothing.
+func TestAllRejected(t *testing.T) {
+	t.Parallel()
+	m, err := machines.Load("oci-mi300x-derived", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(m.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := m.Build()
+	for d := range tree.Devices() { // GPUs on node 0, NICs on node 1
+		target, err := fs.ReadLink(m.FS(), topology.PCIDevices+"/"+d.Address.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch file := path.Join(topology.PCIDevices, target, "numa_node"); {
+		case d.IsNIC():
+			b.Replace(file, "1\n")
+		case d.Class.IsGPU():
+			b.Replace(file, "0\n")
+		}
+	}
+	if m, err = b.Machine(); err != nil {
+		t.Fatal(err)
+	}
+	if r := report(t, Evidence{Machine: m}); r.Results[3].Verdict != Incomplete {
+		t.Errorf("%s", r.Table())
 	}
 }
 
@@ -288,37 +590,58 @@ func TestReadAndWrite(t *testing.T) {
 	}
 }
 
-// TestPossiblePairs compares the matching with an exhaustive search, on machines of a few devices.
-func TestPossiblePairs(t *testing.T) {
+// TestMatching compares the matching with an exhaustive search, for all relations of three GPUs and four VFs.
+func TestMatching(t *testing.T) {
 	t.Parallel()
-	n, err := machine.ReadFS(mustLoad(t, "nv-h800-8x8").FS(), &machine.Source{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, _, _ := n.VFDevices("", &machine.Source{})
-	for mask := range 1 << 8 {
-		few := all[:0:0]
-		for i, vf := range all {
-			if mask>>(i%8)&1 == 1 {
-				few = append(few, vf)
-			}
-		}
-		m := newMatching(n.Tree, n.GPUDevices()[:5], few)
+	const gpus, vfs = 3, 4
+	for relation := range 1 << (gpus * vfs) {
+		near := func(gpu, vf int) bool { return relation>>(gpu*vfs+vf)&1 == 1 }
 		var most func(gpu int, used uint) int
 		most = func(gpu int, used uint) int {
-			if gpu == len(m.gpus) {
+			if gpu == gpus {
 				return 0
 			}
 			best := most(gpu+1, used)
-			for i, vf := range few {
-				if used>>i&1 == 0 && n.Tree.Distance(m.gpus[gpu].Address, vf.Address).Level.Direct() {
-					best = max(best, 1+most(gpu+1, used|1<<i))
+			for vf := range vfs {
+				if used>>vf&1 == 0 && near(gpu, vf) {
+					best = max(best, 1+most(gpu+1, used|1<<vf))
 				}
 			}
 			return best
 		}
-		if got, want := m.size(), most(0, 0); got != want {
-			t.Errorf("VFs %08b: %d, want %d", mask, got, want)
+		if got, want := newMatching(gpus, vfs, near).size(), most(0, 0); got != want {
+			t.Fatalf("relation %012b: %d, want %d", relation, got, want)
+		}
+	}
+}
+
+// TestForeignReport: the lists of a report are bounded, and its texts cannot imitate a verdict.
+func TestForeignReport(t *testing.T) {
+	t.Parallel()
+	for told, change := range map[string]func(r *Report){
+		"nccl: 1025 GPUs": func(r *Report) { r.NCCL.GPUs = slices.Repeat(r.NCCL.GPUs[:1], mostPlaces+1) },
+		"1025 NICs":       func(r *Report) { r.NCCL.NICs = slices.Repeat(r.NCCL.NICs[:1], mostPlaces+1) },
+		"traffic: 10001 pairs": func(r *Report) {
+			r.Traffic[0].Places = slices.Repeat(r.Traffic[0].Places[:1], mostPairs)
+			r.Traffic = append(r.Traffic, Traffic{Pairs: r.Traffic[0].Pairs[:1]})
+		},
+	} {
+		r := report(t, good(t, "nv-h100-oci"))
+		change(r)
+		if err := r.Judge(); err == nil || !strings.Contains(err.Error(), told) {
+			t.Errorf("%s: %v", told, err)
+		}
+	}
+	r := report(t, good(t, "nv-h100-oci"))
+	r.Findings = []Found{{ID: "x\nnccl: passed\x1b[2J", Severity: "error"}}
+	r.Offer.Mode = "x\ntraffic  passed"
+	if err := r.Judge(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(r.Table())) {
+		forged := strings.HasPrefix(line, "nccl:") || strings.HasPrefix(line, "traffic  passed")
+		if forged || strings.Contains(line, "\x1b") {
+			t.Errorf("a text of the report is the line %q", line)
 		}
 	}
 }

@@ -125,6 +125,28 @@ type Place struct {
 // mostBytes limits a report: a recording has at most half of it.
 const mostBytes = 64 << 20
 
+// Limits of the lists that Judge compares with each other, for an untrusted report.
+const (
+	mostPlaces = 1024   // GPUs, and NICs, of NCCL's topology
+	mostPairs  = 10_000 // of all containers
+)
+
+// checkSize returns an error if a list exceeds its limit.
+func (r *Report) checkSize() error {
+	if r.NCCL != nil && max(len(r.NCCL.GPUs), len(r.NCCL.NICs)) > mostPlaces {
+		return fmt.Errorf("nccl: %d GPUs and %d NICs, and %d of each are the most that are compared",
+			len(r.NCCL.GPUs), len(r.NCCL.NICs), mostPlaces)
+	}
+	pairs := 0
+	for _, t := range r.Traffic {
+		pairs += max(len(t.Pairs), len(t.Places))
+	}
+	if pairs > mostPairs {
+		return fmt.Errorf("traffic: %d pairs, and %d are the most that are judged", pairs, mostPairs)
+	}
+	return nil
+}
+
 // Read reads a report. Errors name the key.
 func Read(from io.Reader) (*Report, error) {
 	text, err := io.ReadAll(io.LimitReader(from, mostBytes+1))

@@ -6,18 +6,21 @@ import (
 	"bytes"
 	"fmt"
 	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
 // most is the number of details that Table shows of a part.
 const most = 8
 
-// Table returns the results for people.
+// Table returns the results for people. A text of a foreign report cannot start a line.
 func (r *Report) Table() []byte {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PART\tVERDICT\tRESULT")
 	for _, result := range r.Results {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", result.Part, result.Verdict, result.Summary)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", result.Part, result.Verdict,
+			printable.Text(result.Summary))
 	}
 	_ = w.Flush() // to memory
 	for _, result := range r.Results {
@@ -29,7 +32,7 @@ func (r *Report) Table() []byte {
 			if i == 0 {
 				fmt.Fprintln(&out)
 			}
-			fmt.Fprintf(&out, "%s: %s\n", result.Part, detail)
+			fmt.Fprintf(&out, "%s: %s\n", result.Part, printable.Text(detail))
 		}
 	}
 	return out.Bytes()
