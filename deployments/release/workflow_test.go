@@ -125,6 +125,9 @@ func (w workflow) checkStep(t *testing.T, s step) {
 	if out, err := parse.CombinedOutput(); err != nil {
 		t.Errorf("step %q: %v\n%s", s.Name, err, out)
 	}
+	if strings.Contains(s.Run, "$CRANE digest") {
+		t.Errorf("step %q reads a digest by a tag, which may name something else than was pushed", s.Name)
+	}
 	text, err := yaml.Marshal([]any{s.With, s.Env})
 	ready(t, err)
 	for _, use := range stepOutput.FindAllStringSubmatch(string(text), -1) {
