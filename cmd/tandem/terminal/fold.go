@@ -8,8 +8,8 @@ import (
 )
 
 // fold breaks lines that are longer than width between words; a width of 0 breaks none. A table keeps its
-// columns, if some can be narrower. Otherwise the rest of a line of a table begins below the line's last cell;
-// the rest of another line is indented by two spaces.
+// columns, if some can be narrower. Otherwise the rest of a line of a table begins below the line's last
+// cell; the rest of another line is indented by two spaces.
 func fold(text []byte, width int) []byte {
 	if width == 0 {
 		return text

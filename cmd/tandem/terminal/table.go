@@ -19,7 +19,8 @@ type table struct {
 }
 
 // narrowTable returns the table at the beginning of lines with narrower columns, and the number of its lines.
-// The number is 0 if no table is there, if the table fits into width, or if its columns cannot be that narrow.
+// The number is 0 if no table is there, if the table fits into width, or if its columns cannot be that
+// narrow.
 func narrowTable(lines []string, width int) (narrow string, of int) {
 	starts := columnsOf(lines[0])
 	if starts == nil {
@@ -39,8 +40,8 @@ func narrowTable(lines []string, width int) (narrow string, of int) {
 	return t.String(), len(t.rows)
 }
 
-// columnsOf returns the places at which the columns of a table begin, by the line with their names; nil if the
-// line has none.
+// columnsOf returns the places at which the columns of a table begin, by the line with their names; nil if
+// the line has none.
 func columnsOf(line string) []int {
 	names := []rune(strings.TrimRight(line, "\n"))
 	first, _, more := strings.Cut(strings.TrimLeft(string(names), " "), between)
@@ -120,7 +121,7 @@ func (t *table) shrink(width int) bool {
 
 func (t *table) longestWord(column int) (longest int) {
 	for _, row := range t.rows {
-		for _, word := range strings.Fields(row[column]) {
+		for word := range strings.FieldsSeq(row[column]) {
 			longest = max(longest, utf8.RuneCountInString(word))
 		}
 	}

@@ -34,8 +34,8 @@ func NewScreen(out io.Writer, mode string, env func(string) string) Screen {
 	return s
 }
 
-// Show writes a text. The words that judge are found in the text before it is folded, so that their colours do
-// not depend on the width. Foreign characters are escaped first: an escape takes more room.
+// Show writes a text. The words that judge are found in the text before it is folded, so that their colours
+// do not depend on the width. Foreign characters are escaped first: an escape takes more room.
 func (s Screen) Show(text []byte, verdicts Verdicts) error {
 	text = []byte(printable.Lines(string(text)))
 	out, ok := s.Out.(*printable.Writer)

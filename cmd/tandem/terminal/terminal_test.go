@@ -30,7 +30,8 @@ func TestShow(t *testing.T) {
 		}
 		return out.String()
 	}
-	const want = "\x1b[31mERROR\x1b[0m one\n\x1b[31mWARNING ERROR\x1b[0m\n\x1b[32mok\x1b[0m: \x1b[32mfine\x1b[0m\n" +
+	const want = "\x1b[31mERROR\x1b[0m one\n\x1b[31mWARNING ERROR\x1b[0m\n" +
+		"\x1b[32mok\x1b[0m: \x1b[32mfine\x1b[0m\n" +
 		"not ok \\u001b[31m\n"
 	if diff := cmp.Diff(want, show(true, verdicts)); diff != "" {
 		t.Error(diff)
@@ -65,8 +66,8 @@ func TestColoursTakeNoRoom(t *testing.T) {
 	}
 }
 
-// TestColoursAtAnyWidth: the words of a verdict keep their colours where a narrow terminal breaks the line within
-// the verdict, or moves the verdict within its table.
+// TestColoursAtAnyWidth: the words of a verdict keep their colours where a narrow terminal breaks the line
+// within the verdict, or moves the verdict within its table.
 func TestColoursAtAnyWidth(t *testing.T) {
 	t.Parallel()
 	const text = "one line; kubelet up\nKUBELET DOWN: a b c\n\n" +
@@ -142,7 +143,9 @@ func TestNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	for _, w := range []io.Writer{&bytes.Buffer{}, printable.NewWriter(&bytes.Buffer{}), printable.NewWriter(null)} {
+	for _, w := range []io.Writer{
+		&bytes.Buffer{}, printable.NewWriter(&bytes.Buffer{}), printable.NewWriter(null),
+	} {
 		if s := NewScreen(w, Auto, noEnv); s.Width != 0 || s.Colour {
 			t.Errorf("%T: %+v", w, s)
 		}
