@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // values returns the completions of an argument or flag.
@@ -49,12 +52,17 @@ func completeMachines(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("machine", "txt") // the error means an unknown flag
 }
 
-// describeCompletion adds examples to cobra's command for the completion of shells. cobra's command writes to
-// the output that root has at this time.
+// describeCompletion adds examples to cobra's command for the completion of shells, and errors: cobra's command
+// prints the help without an error for an unknown shell, and a shell that loads the output would run the
+// examples. cobra's command writes to the output that root has at this time.
 func describeCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {
+			cmd.Use, cmd.Args, cmd.RunE = "completion SHELL", cobra.ArbitraryArgs, unknownShell
+			for _, shell := range cmd.Commands() {
+				shell.Args = noArguments
+			}
 			cmd.Short = "Print the completion for a shell"
 			cmd.Long = `Print the completion of commands, flags and values for a shell. The packages install it for bash, zsh and fish. kubectl
 completes "kubectl tandem" by itself, if kubectl_complete-tandem, a link to tandem, is in PATH.`
@@ -64,4 +72,13 @@ completes "kubectl tandem" by itself, if kubectl_complete-tandem, a link to tand
   tandem completion fish >~/.config/fish/completions/tandem.fish`
 		}
 	}
+}
+
+// unknownShell returns the error of a command line without the name of a known shell.
+func unknownShell(cmd *cobra.Command, args []string) error {
+	shells := commands(cmd)
+	if len(args) == 0 {
+		return usage("want a shell: %s", plainflag.List(shells))
+	}
+	return usage("unknown shell %q: want %s%s", args[0], plainflag.List(shells), spelling.Question(args[0], shells))
 }

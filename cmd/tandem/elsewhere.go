@@ -22,7 +22,7 @@ var nodeCommands = map[string]nodeCommand{
 	"doctor":  {[]string{"machine", "sysfs-root"}, "give a recording with --machine, or use kubectl tandem"},
 	"record":  {[]string{"sysfs-root"}, "run the command on the node"},
 	"qualify": {[]string{"check", "sysfs-root"}, "run the command on the node, or judge a report with --check"},
-	"status":  {[]string{"sysfs-root"}, "run kubectl tandem status"},
+	"status":  {nil, "run kubectl tandem status"},
 	"explain": {nil, "run kubectl tandem explain"},
 	"verify":  {nil, "run the command in the pod"},
 	"play":    {nil, "run the command on a Linux computer: it starts tandem-gpu and tandem-rdma"},

@@ -49,6 +49,10 @@ func TestOnMac(t *testing.T) {
 			}
 		}
 	}
+	if code, _, stderr := runOnMac("status", "--sysfs-root", "testdata"); code != exitError ||
+		!strings.Contains(stderr, "run kubectl tandem status") {
+		t.Errorf("status, whose plugins run on no Mac: %d %s", code, stderr)
+	}
 	if code, _, stderr := runOnMac("topo", "--sysfs-root", "testdata"); code != exitError ||
 		strings.Contains(stderr, "Linux") {
 		t.Errorf("topo of a folder: %d %s", code, stderr)

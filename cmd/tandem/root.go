@@ -24,6 +24,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	describeCompletion(root)
+	checkHelpTopic(root)
 	command, err := root.ExecuteC()
 	var wrong usageError
 	var found foundError

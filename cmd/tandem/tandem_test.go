@@ -164,6 +164,13 @@ func TestErrors(t *testing.T) {
 			`tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
 		{"plan --gpus 1 --used 0000:07:00.0 --machine " + oci, 1,
 			`tandem plan: mark "0000:07:00.0" as used: no such GPU or VF`},
+		{"completion", 2, `tandem completion: want a shell: bash, fish, powershell or zsh; see tandem completion --help`},
+		{"completion bsh", 2, `tandem completion: unknown shell "bsh": want bash, fish, powershell or zsh ` +
+			`(did you mean bash or zsh?); see tandem completion --help`},
+		{"completion bash more", 2,
+			`tandem completion bash: unexpected argument "more"; see tandem completion bash --help`},
+		{"help doctr", 2, `tandem help: unknown command "doctr" (did you mean doctor?); see tandem help --help`},
+		{"help topo ghost", 2, `tandem help: unknown command "ghost"; see tandem help --help`},
 	} {
 		code, stdout, stderr := run(strings.Fields(test.args)...)
 		if code != test.code || stdout != "" {

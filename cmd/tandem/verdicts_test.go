@@ -69,6 +69,42 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestNamesAreNoVerdicts: names of pods, resources and netdevs that are words of a verdict have no colour.
+func TestNamesAreNoVerdicts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		verdicts terminal.Verdicts
+		text     string
+		want     []string
+	}{
+		{statusVerdicts, "0000:08:00.0  0     0/1  0/4  unhealthy/failed/ok a/degraded/unhealthy\n", nil},
+		{statusVerdicts, "SWITCH  NUMA  RESOURCE  DEVICE  STATE      OWNER\n" +
+			"s       0     r         d       unhealthy  unhealthy/a/b\n" +
+			"s       0     r         d       allocated, unhealthy  a/unhealthy/b\n", []string{"red unhealthy"}},
+		{statusVerdicts, "HEALTH 1 device of a.b/failed degraded: failed: x\n", []string{"yellow HEALTH"}},
+		{statusVerdicts, "HEALTH 2 devices of a.b/c failed: down: x\n", []string{"red failed", "yellow HEALTH"}},
+		{explainVerdicts, "2026-01-02T15:04:05Z  refused/job/main  a.b/PIX  1        taken by nobody\n", nil},
+		{explainVerdicts, "1. 2026-01-02T15:04:05Z a.b/SYS of team/refused/main\n", nil},
+		{explainVerdicts, "   refused   no pair\n   result    1 pair: 1 SYS\n",
+			[]string{"red refused", "yellow SYS"}},
+		{explainVerdicts, "   0000:11:00.0  0000:0c:00.1  NODE\n", []string{"yellow NODE"}},
+		{planVerdicts, "1 pair: 1 PIX; resource a.b/NODE\n", []string{"green PIX"}},
+		{verifyVerdicts, "0000:11:00.0  0000:0c:00.1  PIX  SYS  ok\n", []string{"green PIX"}},
+		{verifyVerdicts, "not verified: GPU a and VF b are SYS apart, farther than PXB\n",
+			[]string{"red not verified"}},
+		{verifyVerdicts, "0     a  b  GPU     78.90   41 %  slow: the link: x1\n", []string{"red slow"}},
+	} {
+		var out bytes.Buffer
+		s := terminal.Screen{Out: printable.NewWriter(&out), Colour: true}
+		if err := s.Show([]byte(c.text), c.verdicts); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, colouredWords(out.String())); diff != "" {
+			t.Errorf("%s(-want +got):\n%s", c.text, diff)
+		}
+	}
+}
+
 // TestColorFlag: --color decides about the text for people, and never changes a document.
 func TestColorFlag(t *testing.T) {
 	t.Parallel()

@@ -25,10 +25,8 @@ func (r release) archive(b build, files []file) error {
 			continue
 		}
 		header := tar.Header{
-			Name: f.name, Mode: int64(f.mode()), Size: int64(len(f.content)), ModTime: r.made, Format: tar.FormatUSTAR,
-		}
-		if f.link != "" {
-			header.Typeflag, header.Linkname = tar.TypeSymlink, f.link
+			Typeflag: tar.TypeReg, Name: f.name, Mode: int64(f.mode()), Size: int64(len(f.content)), ModTime: r.made,
+			Format: tar.FormatUSTAR,
 		}
 		if err := w.WriteHeader(&header); err != nil {
 			return fmt.Errorf("pack %s: %w", f.name, err)

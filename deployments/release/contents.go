@@ -71,11 +71,9 @@ func (r release) contents(b build, extras []file) ([]file, error) {
 	}
 	own := file{name: "tandem", installed: "/usr/bin/tandem", program: true, content: program}
 	// kubectl runs the plugin under the first name, and its shell completion under the second.
-	plugin := file{name: "kubectl-tandem", installed: "/usr/bin/kubectl-tandem", program: true, link: "tandem"}
-	completer := file{
-		name: "kubectl_complete-tandem", installed: "/usr/bin/kubectl_complete-tandem",
-		program: true, link: "tandem",
-	}
+	// Archives omit the links: Krew unpacks only regular files.
+	plugin := file{installed: "/usr/bin/kubectl-tandem", program: true, link: "tandem"}
+	completer := file{installed: "/usr/bin/kubectl_complete-tandem", program: true, link: "tandem"}
 	return append([]file{own, plugin, completer}, extras...), nil
 }
 

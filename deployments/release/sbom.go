@@ -38,7 +38,8 @@ func (i images) products() []product {
 }
 
 const (
-	source  = "https://github.com/tandem-k8s/tandem"
+	module  = "github.com/tandem-k8s/tandem"
+	source  = "https://" + module
 	unknown = "NOASSERTION"
 )
 
@@ -88,12 +89,10 @@ func (r release) modules(p product) (parts []part, commit string, err error) {
 				return nil, "", fmt.Errorf("read modules of %s: %w; run make build tandem-scheduler", program, err)
 			}
 			commit, _ = version.Source(info)
-			parts = append(parts, part{
-				"stdlib", strings.TrimPrefix(info.GoVersion, "go"), "BSD-3-Clause",
-				"pkg:golang/stdlib@" + strings.TrimPrefix(info.GoVersion, "go"),
-			})
-			for _, module := range info.Deps {
-				parts = append(parts, ofModule(module))
+			goVersion := strings.TrimPrefix(info.GoVersion, "go")
+			parts = append(parts, part{"stdlib", goVersion, "BSD-3-Clause", purl("stdlib", goVersion)})
+			for _, m := range info.Deps {
+				parts = append(parts, r.ofModule(m))
 			}
 		}
 	}
@@ -103,11 +102,22 @@ func (r release) modules(p product) (parts []part, commit string, err error) {
 	return slices.Compact(parts), commit, nil
 }
 
-func ofModule(m *debug.Module) part {
-	if m.Replace != nil {
+// ofModule returns a module as it was built: the replacement, unless that is a folder of this repository.
+func (r release) ofModule(m *debug.Module) part {
+	switch {
+	case m.Replace == nil:
+	case strings.HasPrefix(m.Replace.Path, "."):
+		return part{m.Path, r.version, "Apache-2.0", purl(m.Path, r.version)}
+	default:
 		m = m.Replace
 	}
-	return part{m.Path, m.Version, unknown, "pkg:golang/" + m.Path + "@" + m.Version}
+	return part{m.Path, m.Version, unknown, purl(m.Path, m.Version)}
+}
+
+// purl returns the package URL of a Go module: path in lower case, version percent-encoded
+// (https://github.com/package-url/purl-spec).
+func purl(path, version string) string {
+	return "pkg:golang/" + strings.ToLower(path) + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
 // document returns the SBOM: the product, the modules of its programs, and the third-party programs of the
@@ -126,7 +136,7 @@ func (r release) document(name, commit string, modules, base []part) *spdx.Docum
 	if commit != "" {
 		location += "@" + commit
 	}
-	own := add(document, 0, part{name, r.version, "Apache-2.0", "pkg:golang/github.com/tandem-k8s/tandem"})
+	own := add(document, 0, part{name, r.version, "Apache-2.0", purl(module, r.version)})
 	own.PackageDownloadLocation = location
 	relate(document, "DOCUMENT", "DESCRIBES", own.PackageSPDXIdentifier)
 	for _, kind := range []struct {

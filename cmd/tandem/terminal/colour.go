@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
 // Modes of colour, the values of --color.
@@ -43,6 +45,67 @@ type Verdicts struct{ Good, Doubtful, Bad string }
 type span struct {
 	begin, end int
 	colour     colour
+}
+
+// palette are the colours of verdicts.
+var palette = []colour{red, yellow, green}
+
+// shades is the first of the runes that stand for the ASCII characters of coloured words, utf8.RuneSelf for
+// each colour of the palette. The runes are of a private use area, which printable text does not contain.
+const shades = 0xF0000
+
+// shade replaces the characters of the words that judge by runes of their colours: each takes the room of the
+// character, and keeps its colour wherever the word is moved.
+func (v Verdicts) shade(text []byte) []byte {
+	var out strings.Builder
+	begin := 0
+	for _, part := range v.spans(text) {
+		out.Write(text[begin:part.begin])
+		first := shades + utf8.RuneSelf*slices.Index(palette, part.colour)
+		out.WriteString(strings.Map(func(r rune) rune {
+			if r == ' ' || r >= utf8.RuneSelf {
+				return r
+			}
+			return rune(first) + r
+		}, string(text[part.begin:part.end])))
+		begin = part.end
+	}
+	out.Write(text[begin:])
+	return []byte(out.String())
+}
+
+// colourOf returns the colour of a rune of a shaded text, "" for none, and the character.
+func colourOf(r rune) (of colour, character rune) {
+	if i := int(r-shades) / utf8.RuneSelf; r >= shades && i < len(palette) {
+		return palette[i], (r - shades) % utf8.RuneSelf
+	}
+	return "", r
+}
+
+// run is a part of a text in one colour, "" for none.
+type run struct {
+	colour colour
+	text   string
+}
+
+// runs returns the parts of a shaded text. A space between two words of one colour has the colour too.
+func runs(shaded []byte) (parts []run) {
+	runes := []rune(string(shaded))
+	for i, r := range runes {
+		of, character := colourOf(r)
+		if r == ' ' && 0 < i && i+1 < len(runes) {
+			before, _ := colourOf(runes[i-1])
+			if after, _ := colourOf(runes[i+1]); before == after {
+				of = before
+			}
+		}
+		if last := len(parts) - 1; last >= 0 && parts[last].colour == of {
+			parts[last].text += string(character)
+		} else {
+			parts = append(parts, run{of, string(character)})
+		}
+	}
+	return parts
 }
 
 // spans returns the coloured parts of a text, in order and without overlaps.

@@ -34,27 +34,24 @@ func NewScreen(out io.Writer, mode string, env func(string) string) Screen {
 	return s
 }
 
-// Show writes a text. Colours are added to the folded text, so that they take no room.
+// Show writes a text. The words that judge are found in the text before it is folded, so that their colours
+// do not depend on the width. Foreign characters are escaped first: an escape takes more room.
 func (s Screen) Show(text []byte, verdicts Verdicts) error {
-	text = fold(text, s.Width)
+	text = []byte(printable.Lines(string(text)))
 	out, ok := s.Out.(*printable.Writer)
 	if !ok || !s.Colour {
-		_, err := s.Out.Write(text)
+		_, err := s.Out.Write(fold(text, s.Width))
 		return err
 	}
-	begin := 0
-	for _, part := range verdicts.spans(text) {
-		if _, err := out.Write(text[begin:part.begin]); err != nil {
-			return err
-		}
+	for _, part := range runs(fold(verdicts.shade(text), s.Width)) {
 		out.Control(string(part.colour))
-		_, err := out.Write(text[part.begin:part.end])
-		out.Control(string(none))
+		_, err := io.WriteString(out, part.text)
+		if part.colour != "" {
+			out.Control(string(none))
+		}
 		if err != nil {
 			return err
 		}
-		begin = part.end
 	}
-	_, err := out.Write(text[begin:])
-	return err
+	return nil
 }

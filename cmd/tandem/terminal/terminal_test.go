@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +64,50 @@ func TestColoursTakeNoRoom(t *testing.T) {
 	}
 	if want := "NAME  STATE\na     ok b c d\n      e f\n"; plain.String() != want {
 		t.Errorf("%q, want %q", plain.String(), want)
+	}
+}
+
+// TestColoursAtAnyWidth: the words of a verdict keep their colours where a narrow terminal breaks the line
+// within the verdict, or moves the verdict within its table.
+func TestColoursAtAnyWidth(t *testing.T) {
+	t.Parallel()
+	const text = "one line; kubelet up\nKUBELET DOWN: a b c\n\n" +
+		"NAME  NOTES                     OTHER\na     NO ANSWER: it is not up   NO ANSWER\n"
+	words := Verdicts{Good: `; kubelet (up)$`, Bad: `^KUBELET DOWN\b|\bNO ANSWER\b`}
+	coloured := regexp.MustCompile(`\x1b\[3.m(.*?)\x1b\[0m`)
+	want := []string{"ANSWER", "ANSWER", "DOWN", "KUBELET", "NO", "NO", "up"}
+	for width := range 60 {
+		var out bytes.Buffer
+		s := Screen{Out: printable.NewWriter(&out), Width: width, Colour: true}
+		if err := s.Show([]byte(text), words); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, match := range coloured.FindAllStringSubmatch(out.String(), -1) {
+			got = append(got, strings.Fields(match[1])...)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("width %d (-want +got):\n%s\n%s", width, diff, out.String())
+		}
+	}
+}
+
+// TestEscapesTakeRoom: a line is folded with the escapes of foreign characters, and no foreign character is a
+// colour.
+func TestEscapesTakeRoom(t *testing.T) {
+	t.Parallel()
+	const text = "foreign \x1b[31mred\U000F0065\n"
+	const want = "foreign\n  \\u001b[31mred\\udb80\\udc65\n"
+	for _, colour := range []bool{false, true} {
+		var out bytes.Buffer
+		s := Screen{Out: printable.NewWriter(&out), Width: 24, Colour: colour}
+		if err := s.Show([]byte(text), verdicts); err != nil {
+			t.Fatal(err)
+		}
+		if out.String() != want {
+			t.Errorf("colour %t: %q, want %q", colour, out.String(), want)
+		}
 	}
 }
 

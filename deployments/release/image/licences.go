@@ -98,6 +98,9 @@ func moduleFolders(programs []string) (map[string]string, error) {
 			if m.Replace != nil {
 				m = m.Replace
 			}
+			if strings.HasPrefix(m.Path, ".") { // a folder of this repository: Tandem's licence is in the image
+				continue
+			}
 			folders[m.Path+" "+m.Version] = filepath.Join(cache, cached(m))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"debug/buildinfo"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,6 +48,24 @@ func TestLicences(t *testing.T) {
 				t.Errorf("no licence of %s %s", m.Path, m.Version)
 			}
 		}
+	}
+}
+
+// TestLicencesOfOtherModules: tandem-scheduler, a module of its own, replaces Tandem's module by a folder of
+// the repository, as this test does. The folder is not in the module cache.
+func TestLicencesOfOtherModules(t *testing.T) {
+	program, err := os.Executable()
+	ready(t, err)
+	info, err := buildinfo.ReadFile(program)
+	ready(t, err)
+	if !slices.ContainsFunc(info.Deps, func(m *debug.Module) bool {
+		return m.Replace != nil && m.Replace.Path == "../.."
+	}) {
+		t.Fatalf("this test replaces no module: %v", info.Deps)
+	}
+	modules, err := moduleLicences([]string{program})
+	if err != nil || strings.Contains(modules, "== ..") || !strings.Contains(modules, "== github.com/") {
+		t.Errorf("%v: %.200s", err, modules)
 	}
 }
 
