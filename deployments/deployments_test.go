@@ -88,17 +88,17 @@ func TestExamplesAskForWhatIsOffered(t *testing.T) {
 	}
 }
 
-// TestQualifyFindsNodes: the Job runs on the nodes of tandem-gpu, however these are labelled.
+// TestQualifyFindsNodes: the Job runs on the nodes of tandem-rdma, however these are labelled.
 func TestQualifyFindsNodes(t *testing.T) {
 	type workload struct {
 		Spec struct {
 			Template corev1.PodTemplateSpec `json:"template"`
 		} `json:"spec"`
 	}
-	job, gpu := read[workload](t, "qualify/job.yaml"), read[workload](t, "base/daemonset-gpu.yaml")
-	want := gpu.Spec.Template.Spec.Affinity
+	job, rdma := read[workload](t, "qualify/job.yaml"), read[workload](t, "base/daemonset-rdma.yaml")
+	want := rdma.Spec.Template.Spec.Affinity
 	if diff := cmp.Diff(want, job.Spec.Template.Spec.Affinity); want == nil || diff != "" {
-		t.Errorf("affinity (-tandem-gpu +Job):\n%s", diff)
+		t.Errorf("affinity (-tandem-rdma +Job):\n%s", diff)
 	}
 	if selector := job.Spec.Template.Spec.NodeSelector; len(selector) > 0 {
 		t.Errorf("the Job also wants %v", selector)

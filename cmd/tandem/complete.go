@@ -47,9 +47,9 @@ func (v values) completion() cobra.CompletionFunc {
 	}
 }
 
-// completeMachines completes the flag --machine with text files.
+// completeMachines completes the flag --machine with the files of record and qualify.
 func completeMachines(cmd *cobra.Command) {
-	_ = cmd.MarkFlagFilename("machine", "txt") // the error means an unknown flag
+	_ = cmd.MarkFlagFilename("machine", "txt", "json") // the error means an unknown flag
 }
 
 // describeCompletion adds examples to cobra's command for the completion of shells, and errors: cobra's command
@@ -64,8 +64,9 @@ func describeCompletion(root *cobra.Command) {
 				shell.Args = noArguments
 			}
 			cmd.Short = "Print the completion for a shell"
-			cmd.Long = `Print the completion of commands, flags and values for a shell. The packages install it for bash, zsh and fish. kubectl
-completes "kubectl tandem" by itself, if kubectl_complete-tandem, a link to tandem, is in PATH.`
+			cmd.Long = `Print the completion of commands, flags and values for a shell. The packages install it for bash, zsh and fish.
+bash needs the package bash-completion. kubectl completes "kubectl tandem" by itself, if kubectl_complete-tandem, a link to
+tandem, is in PATH.`
 			cmd.Example = `  source <(tandem completion bash)
   tandem completion bash | sudo tee /etc/bash_completion.d/tandem
   tandem completion zsh >"${fpath[1]}/_tandem"

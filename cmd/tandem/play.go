@@ -37,7 +37,7 @@ func newPlay() *cobra.Command {
 		Short: "Try the plugins on a recorded machine, without hardware and cluster",
 		Long: `Run tandem-gpu and tandem-rdma on a recorded machine, around a kubelet that admits pods by Tandem's model of the kubelet (policy
 restricted, scope container) and starts no containers. The commands come from the terminal, standard input or --script: run, delete,
-list, verify, env, fail, degrade, heal, restart, status, explain, topo, doctor, help, quit. "# ..." is a comment. A script ends at the
+list, verify, env, fail, degrade, heal, restart, status, explain, topo, doctor, qualify, help, quit. "# ..." is a comment. A script ends at the
 first command that fails; a command after "!" has to fail, and a mistake such as an unknown command ends the script as well.
 
 fail, degrade and heal change the files of sysfs by which the plugins judge ports and PCIe links, and wait until the plugins know.
@@ -56,7 +56,7 @@ daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--r
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.options.Machine, "machine", "", "recorded machine, a file written by tandem record")
+	flags.StringVar(&p.options.Machine, "machine", "", "recorded machine, a file of tandem record or tandem qualify")
 	completeMachines(cmd)
 	flags.IntVar(&p.options.VFs, "vfs", 0, fmt.Sprintf("VFs to add to each NIC with RDMA of a machine without "+
 		"VFs, at most %d", play.MostVFs))

@@ -197,7 +197,7 @@ func TestPlayScripts(t *testing.T) {
 	} {
 		prompt := play.Prompt{
 			In: strings.NewReader("! " + line), Out: io.Discard, Errors: io.Discard,
-			Tandem: func(ctx context.Context, args ...string) error { return subcommand(ctx, newPlay(), args) },
+			Tandem: func(ctx context.Context, args ...string) error { return subcommand(ctx, newRoot(), args) },
 		}
 		if err := prompt.Run(t.Context(), ground); err == nil || !strings.HasPrefix(err.Error(), "line 1: "+want) {
 			t.Errorf("! %s: %v, want %q", line, err, want)

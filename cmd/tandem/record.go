@@ -68,7 +68,7 @@ func writeNew(content io.WriterTo, name string, force bool, stdout io.Writer) er
 	}
 	file, err := os.OpenFile(name, flags, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("write %s: it is there already, and --force is not given", name)
+		return fmt.Errorf("write %s: the file exists; --force overwrites the file", name)
 	}
 	if err != nil {
 		return fmt.Errorf("write file: %w", err)

@@ -64,7 +64,7 @@ func TestRecordInto(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	first := succeed(t, "topo", "--machine", file)
-	want := "tandem record: write " + file + ": it is there already, and --force is not given\n"
+	want := "tandem record: write " + file + ": the file exists; --force overwrites the file\n"
 	if code, stderr := record(); code != exitError || stderr != want {
 		t.Errorf("a second time: exit code %d, %q; want %q", code, stderr, want)
 	}

@@ -24,7 +24,7 @@ func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	describeCompletion(root)
-	checkHelpTopic(root)
+	checkHelp(root)
 	command, err := root.ExecuteC()
 	var wrong usageError
 	var found foundError
@@ -60,12 +60,7 @@ source <(tandem completion bash)`,
 func rooted(root *cobra.Command) *cobra.Command {
 	root.Version = version.Text()
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usage("unknown command %q%s", args[0], spelling.Question(args[0], commands(root)))
-		}
-		return nil
-	}
+	root.Args = knownCommand
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{plainflag.Error(cmd.Flags(), err)}
@@ -74,6 +69,29 @@ func rooted(root *cobra.Command) *cobra.Command {
 	root.SetUsageTemplate(usageTemplate(root))
 	registerColour(root)
 	return root
+}
+
+// knownCommand rejects arguments of a command that has subcommands: none of them has this name.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("unknown command %q%s", args[0], spelling.Question(args[0], commands(cmd)))
+	}
+	return nil
+}
+
+// checkHelp rejects a command that cobra's command help does not find.
+func checkHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, err := root.Find(args); err != nil || found == root {
+					return knownCommand(root, rest)
+				}
+				return nil
+			}
+		}
+	}
 }
 
 // registerColour adds the flag --color of all commands.

@@ -76,7 +76,7 @@ func (s *simulate) register(cmd *cobra.Command) {
 	c := &s.config
 	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(world.Presets(), ", "))
 	flags.StringVar(&s.source.Recording, "machine", "",
-		"recorded machine to simulate instead of --node, a file written by tandem record")
+		"recorded machine to simulate instead of --node, a file of tandem record or tandem qualify")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "number of VFs on each PF without recorded VFs")
 	policies := []string{
 		string(hints.Restricted), string(hints.BestEffort), string(hints.SingleNUMANode), string(hints.None),
@@ -115,6 +115,7 @@ func (s *simulate) register(cmd *cobra.Command) {
 	complete(cmd, "node", fixed(world.Presets()...))
 	complete(cmd, "policy", fixed(policies...))
 	complete(cmd, "ways", fixed(simulation.WayNames()...))
+	complete(cmd, "schedulers", fixed(cluster.SchedulerNames()...))
 }
 
 func (s *simulate) run(cmd *cobra.Command) error {

@@ -13,7 +13,7 @@ import (
 // registerSource adds the flags of commands that read this node or a recorded machine.
 func registerSource(cmd *cobra.Command, s *machine.Source) {
 	flags := cmd.Flags()
-	flags.StringVar(&s.Recording, "machine", "", "recorded machine, a file written by tandem record")
+	flags.StringVar(&s.Recording, "machine", "", "recorded machine, a file of tandem record or tandem qualify")
 	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	registerTopologyFile(flags, &s.TopologyFile)
 	completeMachines(cmd)

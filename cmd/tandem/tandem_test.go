@@ -142,6 +142,7 @@ func TestErrors(t *testing.T) {
 		{"record --sysfs-root testdata", 1,
 			`tandem record: read testdata: capture machine: list PCI devices: open bus/pci/devices: no such file or directory`},
 		{"plan", 2, `tandem plan: want a number of GPUs, VFs or both: --gpus 1 --vfs 1; see tandem plan --help`},
+		{"help topp", 2, `tandem help: unknown command "topp" (did you mean topo?); see tandem help --help`},
 		{"plan --gpus -1", 2,
 			`tandem plan: invalid argument "-1" for "--gpus" flag: want a whole number, 0 or more; see tandem plan --help`},
 		{"plan --gpus 99999999999999999999", 2,
@@ -192,6 +193,7 @@ func TestCompletionHelp(t *testing.T) {
 	help := succeed(t, "completion", "--help")
 	for _, want := range []string{
 		"completion bash", "completion zsh", "completion fish", "kubectl_complete-tandem",
+		"package bash-completion",
 	} {
 		if !strings.Contains(help, want) {
 			t.Errorf("tandem completion --help lacks %q:\n%s", want, help)
