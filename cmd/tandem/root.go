@@ -85,10 +85,11 @@ func checkHelp(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "help" {
 			cmd.Args = func(_ *cobra.Command, args []string) error {
-				if found, rest, err := root.Find(args); err != nil || found == root {
-					return knownCommand(root, rest)
+				found, rest, err := root.Find(args)
+				if err != nil {
+					return err
 				}
-				return nil
+				return knownCommand(found, rest)
 			}
 		}
 	}
