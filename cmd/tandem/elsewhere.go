@@ -17,9 +17,11 @@ type nodeCommand struct {
 }
 
 var nodeCommands = map[string]nodeCommand{
-	"topo":    {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
-	"plan":    {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
-	"doctor":  {[]string{"machine", "sysfs-root"}, "give a recording with --machine, or run kubectl tandem doctor"},
+	"topo": {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
+	"plan": {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
+	"doctor": {
+		[]string{"machine", "sysfs-root"}, "give a recording with --machine, or run kubectl tandem doctor",
+	},
 	"record":  {[]string{"sysfs-root"}, "run the command on the node"},
 	"qualify": {[]string{"check", "sysfs-root"}, "run the command on the node, or judge a report with --check"},
 	"status":  {nil, "run kubectl tandem status"},

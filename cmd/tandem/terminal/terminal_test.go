@@ -25,7 +25,8 @@ func TestShow(t *testing.T) {
 	const plain = "ERROR one\nWARNING ERROR\nok: fine\nnot ok \\u001b[31m\n"
 	show := func(colour bool, verdicts Verdicts) string {
 		var out bytes.Buffer
-		if err := (Screen{Out: printable.NewWriter(&out), Colour: colour}).Show([]byte(text), verdicts); err != nil {
+		s := Screen{Out: printable.NewWriter(&out), Colour: colour}
+		if err := s.Show([]byte(text), verdicts); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
