@@ -52,9 +52,9 @@ func completeMachines(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("machine", "txt", "json") // the error means an unknown flag
 }
 
-// describeCompletion adds examples to cobra's command for the completion of shells, and errors: cobra's command
-// prints the help without an error for an unknown shell, and a shell that loads the output would run the
-// examples. cobra's command writes to the output that root has at this time.
+// describeCompletion adds examples to cobra's command for the completion of shells, and errors: cobra's
+// command prints the help without an error for an unknown shell, and a shell that loads the output would run
+// the examples. cobra's command writes to the output that root has at this time.
 func describeCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -81,5 +81,6 @@ func unknownShell(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usage("want a shell: %s", plainflag.List(shells))
 	}
-	return usage("unknown shell %q: want %s%s", args[0], plainflag.List(shells), spelling.Question(args[0], shells))
+	return usage("unknown shell %q: want %s%s", args[0], plainflag.List(shells),
+		spelling.Question(args[0], shells))
 }
