@@ -54,7 +54,7 @@ func showHelp(target terminal.Screen, help string) error {
 	return target.Show([]byte(rest), terminal.Verdicts{})
 }
 
-// joinLines makes each paragraph before the usage one line, except for indented lines and lines after a colon.
+// joinLines makes each paragraph before the usage one line, without indented lines and lines after a colon.
 func joinLines(help string) string {
 	about, usage, _ := strings.Cut(help, "\nUsage:\n")
 	lines := strings.SplitAfter(about, "\n")
