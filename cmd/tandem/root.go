@@ -68,6 +68,7 @@ func rooted(root *cobra.Command) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // the daemons' format
 	root.SetUsageTemplate(usageTemplate(root))
 	registerColour(root)
+	foldHelp(root)
 	return root
 }
 
