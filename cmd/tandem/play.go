@@ -56,7 +56,8 @@ daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--r
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.options.Machine, "machine", "", "recorded machine, a file of tandem record or tandem qualify")
+	flags.StringVar(&p.options.Machine, "machine", "",
+		"recorded machine, a file of tandem record or tandem qualify")
 	completeMachines(cmd)
 	flags.IntVar(&p.options.VFs, "vfs", 0, fmt.Sprintf("VFs to add to each NIC with RDMA of a machine without "+
 		"VFs, at most %d", play.MostVFs))

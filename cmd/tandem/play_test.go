@@ -284,7 +284,9 @@ func TestPlayInterrupted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	root := newRoot()
-	root.SetArgs([]string{"play", "--machine", recorded("oci-mi300x-derived"), "--programs", bin, "--serve", ":0"})
+	root.SetArgs([]string{
+		"play", "--machine", recorded("oci-mi300x-derived"), "--programs", bin, "--serve", ":0",
+	})
 	root.SetOut(io.Discard)
 	root.SetIn(strings.NewReader(""))
 	if err := root.ExecuteContext(ctx); err != nil {

@@ -109,7 +109,8 @@ func TestQualifyWithFiles(t *testing.T) {
 func TestQualifyUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"--check=", "-f", "y"}, {"x"},
+		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"--check=", "-f", "y"},
+		{"x"},
 	} {
 		if code, _, stderr := run(append([]string{"qualify"}, args...)...); code != exitUsage {
 			t.Errorf("%q: exit code %d: %s", args, code, stderr)
@@ -128,8 +129,8 @@ func TestQualifyUsage(t *testing.T) {
 	}
 }
 
-// TestQualifyPartly: a report that cannot be written in full is not left behind, so that the next run writes a
-// new one. A file that --force overwrites stays.
+// TestQualifyPartly: a report that cannot be written in full is not left behind, so that the next run writes
+// a new one. A file that --force overwrites stays.
 func TestQualifyPartly(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(programs.Build(t, "tandem"), "tandem")

@@ -10,7 +10,8 @@
 //	      <pci busid="0001:00:00.0" class="0x030200" …/>    a GPU; NCCL's own dumps add <gpu>
 //	      <pci busid="0101:00:00.0" class="0x020700" …/>    a NIC; NCCL's own dumps add <nic> with <net>
 //
-// The version of a file of RCCL is 2. [Read] reads the elements system, cpu (numaid) and pci (busid) and, like NCCL, skips all others.
+// The version of a file of RCCL is 2. [Read] reads the elements system, cpu (numaid) and pci (busid) and,
+// like NCCL, skips all others.
 //
 // [File.Apply] moves the functions of a tree to their places in the file. A function stays in place if the
 // file does not list it, or if the tree already has all its bridges of the file above it.

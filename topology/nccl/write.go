@@ -42,8 +42,8 @@ type pci struct {
 const amd = 0x1002
 
 // Write writes a topology file with functions of a tree, each below the switches that its card shares with
-// other cards. With a GPU of AMD the version is that of RCCL, which reads no other one. Write returns an error
-// if the tree lacks a function or NCCL cannot read its address.
+// other cards. With a GPU of AMD the version is that of RCCL, which reads no other one. Write returns an
+// error if the tree lacks a function or NCCL cannot read its address.
 func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 	s := &system{Version: forNCCL}
 	for _, address := range functions {

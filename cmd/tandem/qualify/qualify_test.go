@@ -478,7 +478,8 @@ func TestVFAlone(t *testing.T) {
 	alone := e.Verified[0].Traffic.Pairs[0]
 	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, traffic.Host
 	e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, alone)
-	if got := report(t, e).Results[5]; got.Verdict != Passed || got.Summary != "2 pairs, 1 of them in GPU memory" {
+	got := report(t, e).Results[5]
+	if got.Verdict != Passed || got.Summary != "2 pairs, 1 of them in GPU memory" {
 		t.Errorf("%+v", got)
 	}
 }
