@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/terminal"
-	"github.com/tandem-k8s/tandem/coordination/spelling"
+	"github.com/tandem-k8s/tandem/spelling"
 	"github.com/tandem-k8s/tandem/version"
 )
 

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/spelling"
+	"github.com/tandem-k8s/tandem/spelling"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 	"github.com/tandem-k8s/tandem/topology/recording"
@@ -80,8 +80,8 @@ func (s *Source) open() (fs.FS, error) {
 	return machine.FS(), nil
 }
 
-// mostReport limits a report of tandem qualify, in bytes.
-const mostReport = 64 << 20
+// MostReport limits a report of tandem qualify, in bytes: its recording has at most half of them.
+const MostReport = 64 << 20
 
 // recorded returns the machine file itself, or the machine in a report of tandem qualify.
 func recorded(file io.Reader) (io.Reader, error) {
@@ -92,7 +92,7 @@ func recorded(file io.Reader) (io.Reader, error) {
 	var report struct {
 		Machine []string `json:"machine"`
 	}
-	if err := json.NewDecoder(io.LimitReader(text, mostReport)).Decode(&report); err != nil {
+	if err := json.NewDecoder(io.LimitReader(text, MostReport)).Decode(&report); err != nil {
 		return nil, fmt.Errorf("read report of tandem qualify: %w", err)
 	}
 	return strings.NewReader(strings.Join(report.Machine, "\n")), nil

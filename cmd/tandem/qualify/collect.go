@@ -65,7 +65,11 @@ func New(e Evidence) (*Report, error) {
 		}
 		r.Traffic = append(r.Traffic, measured)
 	}
-	return r, r.Judge()
+	if err := r.checkSize(); err != nil {
+		return nil, err
+	}
+	r.judge(n, r.Plans)
+	return r, nil
 }
 
 // node reads the machine of the report.

@@ -70,13 +70,18 @@ func (r *Report) Judge() error {
 	if err != nil {
 		return err
 	}
-	placement, err := r.judgePlans(n)
+	now, err := plans(n)
 	if err != nil {
 		return err
 	}
-	r.Results = []Result{judgeMachine(n), r.judgeFindings(), r.judgeOffer(n), placement, r.judgeNCCL(n),
-		r.judgeTraffic(n)}
+	r.judge(n, now)
 	return nil
+}
+
+// judge judges the evidence by the machine and the plans of this version.
+func (r *Report) judge(n *machine.Node, now []Plan) {
+	r.Results = []Result{judgeMachine(n), r.judgeFindings(), r.judgeOffer(n), r.judgePlans(n, now),
+		r.judgeNCCL(n), r.judgeTraffic(n)}
 }
 
 // Worst returns the verdict on all parts.
@@ -147,12 +152,8 @@ func (r *Report) judgeFindings() Result {
 
 // judgePlans compares each plan with the greatest possible number of near pairs, and with the plan of this
 // version of Tandem.
-func (r *Report) judgePlans(n *machine.Node) (Result, error) {
+func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
 	j := about("placement")
-	now, err := plans(n)
-	if err != nil {
-		return Result{}, err
-	}
 	var counts []string
 	for _, p := range now {
 		judgePlan(j, n, p)
@@ -169,7 +170,7 @@ func (r *Report) judgePlans(n *machine.Node) (Result, error) {
 	if !reflect.DeepEqual(r.Plans, now) {
 		j.fail("this version of Tandem has other plans than version %s in the report", r.Tandem)
 	}
-	return j.summarise("near pairs of containers on the empty machine: %s", strings.Join(counts, ", ")), nil
+	return j.summarise("near pairs of containers on the empty machine: %s", strings.Join(counts, ", "))
 }
 
 // judgePlan compares the near pairs of a container with the greatest possible number.

@@ -122,9 +122,6 @@ type Place struct {
 	Bridges []topology.Address `json:"bridges"` // from the top down
 }
 
-// mostBytes limits a report: a recording has at most half of it.
-const mostBytes = 64 << 20
-
 // Limits of the lists that Judge compares with each other, for an untrusted report.
 const (
 	mostPlaces = 1024   // GPUs, and NICs, of NCCL's topology
@@ -149,12 +146,12 @@ func (r *Report) checkSize() error {
 
 // Read reads a report. Errors name the key.
 func Read(from io.Reader) (*Report, error) {
-	text, err := io.ReadAll(io.LimitReader(from, mostBytes+1))
+	text, err := io.ReadAll(io.LimitReader(from, machine.MostReport+1))
 	if err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
 	}
-	if len(text) > mostBytes {
-		return nil, fmt.Errorf("read report: larger than %d MiB", mostBytes>>20)
+	if len(text) > machine.MostReport {
+		return nil, fmt.Errorf("read report: larger than %d MiB", machine.MostReport>>20)
 	}
 	var r Report
 	if err := json.Unmarshal(text, &r); err != nil {

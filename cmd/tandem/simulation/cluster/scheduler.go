@@ -10,7 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/rank"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
-	"github.com/tandem-k8s/tandem/coordination/spelling"
+	"github.com/tandem-k8s/tandem/spelling"
 )
 
 // Scheduler is a way of choosing the node of a pod.
