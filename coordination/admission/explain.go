@@ -131,8 +131,9 @@ func containersOf(log *history.Log, name podName, view kubelet.View) []string {
 }
 
 // unasked explains pods rejected by the kubelet's Topology Manager, which the kubelet lists no longer.
-const unasked = "for pods with status TopologyAffinityError the kubelet calls no plugin; tandem doctor lists " +
-	"the requests that this node rejects"
+const unasked = "for pods with status TopologyAffinityError the kubelet calls no plugin; " +
+	"\"kubectl tandem explain NAMESPACE/POD\" compares such a pod with the node, and tandem doctor lists the " +
+	"requests that this node rejects"
 
 // emptyAnswer returns the reason for an empty answer.
 func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
