@@ -91,19 +91,22 @@ type run struct {
 // runs returns the parts of a shaded text. A space between two words of one colour has the colour too.
 func runs(shaded []byte) (parts []run) {
 	runes := []rune(string(shaded))
+	var colours []colour
 	for i, r := range runes {
 		of, character := colourOf(r)
 		if r == ' ' && 0 < i && i+1 < len(runes) {
-			before, _ := colourOf(runes[i-1])
-			if after, _ := colourOf(runes[i+1]); before == after {
+			after, _ := colourOf(runes[i+1])
+			if before := colours[i-1]; before == after {
 				of = before
 			}
 		}
-		if last := len(parts) - 1; last >= 0 && parts[last].colour == of {
-			parts[last].text += string(character)
-		} else {
-			parts = append(parts, run{of, string(character)})
+		colours, runes[i] = append(colours, of), character
+	}
+	for begin, end := 0, 0; begin < len(runes); begin = end {
+		for end < len(runes) && colours[end] == colours[begin] {
+			end++
 		}
+		parts = append(parts, run{colours[begin], string(runes[begin:end])})
 	}
 	return parts
 }
