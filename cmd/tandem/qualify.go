@@ -71,10 +71,9 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
 	flags.StringArrayVar(&q.verified, "verified", nil,
 		`output of "tandem verify --traffic -o json" in a pod of this node; repeatable`)
 	flags.StringVar(&q.check, "check", "", "report to judge")
-	plainflag.Devices.Put(flags, "config", "nccl-topology", "verified")
-	plainflag.Files.Put(flags, "sysfs-root", "dev-root", "proc-root")
+	plainflag.Devices.Put(flags, "nccl-topology", "verified")
+	plainflag.Files.Put(flags, "sysfs-root")
 	plainflag.Output.Put(flags, "file", "force", "check")
-	plainflag.Kubelet.PutRest(flags)
 	q.format.register(cmd)
 	return cmd
 }
