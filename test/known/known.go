@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package known marks tests of faults that are known and not mended yet. A marked test has to fail with the
+// fault; the mark fails when the test passes, so that whoever mends the fault removes the mark.
+package known
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// variable names the test that a child process runs without its mark.
+const variable = "TANDEM_KNOWN"
+
+// Fault marks the running test as one that fails with a known fault. It must be the first call of the test. The
+// test runs in a child process, where the call returns; here it is skipped with the reason why if it fails there
+// with an output that matches the regular expression breach, and fails otherwise: also if the test fails for
+// another reason than the fault.
+func Fault(t *testing.T, why, breach string) {
+	t.Helper()
+	if os.Getenv(variable) == t.Name() {
+		return
+	}
+	pattern, err := regexp.Compile(breach)
+	if err != nil {
+		t.Fatalf("parse the breach: %v", err)
+	}
+	output, failure := runAlone(t)
+	if err := judge(output, failure, pattern); err != nil {
+		t.Fatalf("known fault (%s): %v", why, err)
+	}
+	t.Skipf("known fault: %s", why)
+}
+
+// judge returns an error unless a test has failed with an output that matches the breach.
+func judge(output string, failure error, breach *regexp.Regexp) error {
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case failure == nil && strings.Contains(output, "no tests to run"):
+		return errors.New("no test has run")
+	case failure == nil && strings.Contains(output, "--- SKIP"):
+		return fmt.Errorf("the test was skipped:\n%s", output)
+	case failure == nil:
+		return errors.New("the test passes: remove its mark")
+	case !errors.As(failure, &exit):
+		return fmt.Errorf("run the test: %w", failure)
+	case !breach.MatchString(output):
+		return fmt.Errorf("the test fails, and its output does not match %q:\n%s", breach, output)
+	default:
+		return nil
+	}
+}
+
+// runAlone runs the test in a child process without its mark.
+func runAlone(t *testing.T) (output string, failure error) {
+	t.Helper()
+	var names []string
+	for name := range strings.SplitSeq(t.Name(), "/") {
+		names = append(names, "^"+regexp.QuoteMeta(name)+"$")
+	}
+	inputs := filepath.Join(t.TempDir(), "inputs")
+	arguments := []string{
+		"-test.run=" + strings.Join(names, "/"), "-test.v", "-test.testlogfile=" + inputs,
+		fmt.Sprintf("-test.short=%t", testing.Short()),
+	}
+	if end, limited := t.Deadline(); limited {
+		arguments = append(arguments, fmt.Sprintf("-test.timeout=%s", time.Until(end)*9/10))
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], arguments...)
+	child.Env = append(os.Environ(), variable+"="+t.Name())
+	out, err := child.CombinedOutput()
+	declare(inputs)
+	return string(out), err
+}
+
+// declare tells the go command which files the child process has read, as if this process had read them: a cached
+// result is then void when one of the files changes.
+func declare(inputs string) {
+	content, _ := os.ReadFile(inputs) // none if the child has read nothing
+	for line := range strings.Lines(string(content)) {
+		switch kind, name, _ := strings.Cut(strings.TrimSpace(line), " "); kind {
+		case "open":
+			if file, err := os.Open(name); err == nil {
+				file.Close()
+			}
+		case "stat":
+			_, _ = os.Stat(name)
+		case "getenv":
+			_ = os.Getenv(name)
+		}
+	}
+}
