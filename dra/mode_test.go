@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/claims/held"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
@@ -103,6 +104,28 @@ func TestHeldByDevicePlugins(t *testing.T) {
 				t.Errorf("owner %v", d.GetOwner())
 			}
 		}
+	}
+}
+
+// TestHeldByUnknownPods: with an unreadable checkpoint, or one of unknown layout, the driver does not know
+// the devices that pods have from device plugins, and prepares none.
+func TestHeldByUnknownPods(t *testing.T) {
+	known.Fault(t, "a checkpoint of unknown layout counts as one without containers", "is given away")
+	for _, content := range []string{`not JSON`, `null`, `{}`, `{"V3":{"Allocations":[]},"Checksum":1}`} {
+		c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+		n.write(kubelet.CheckpointPath(n.kubelet), content)
+		config, _ := n.config(c, "")
+		stop := n.start(config)
+		k := n.register("")
+		_, wrong := k.prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0"))
+		switch {
+		case wrong != "":
+		case content == "not JSON":
+			t.Fatal("an unreadable checkpoint does not withhold a device")
+		default:
+			t.Errorf("checkpoint %q: a device is given away", content)
+		}
+		stop()
 	}
 }
 

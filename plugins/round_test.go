@@ -45,11 +45,14 @@ const (
 type node struct {
 	root    string
 	dir     string   // the kubelet's
+	runDir  string   // of both daemons
 	flags   []string // of both daemons
+	prefix  []string // a program that runs the daemons; nil for none
 	logs    string   // folder of what the daemons say
 	kubelet *kubelettest.Kubelet
 	plugins map[string]*kubelettest.Plugin
 	ids     map[string][]string
+	health  map[string]map[string]string // of the first list, by resource and ID
 	daemons []*exec.Cmd
 	pods    pods
 }
@@ -128,10 +131,14 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 			[]byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{root: root, dir: dir, plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{}}
+	n := &node{
+		root: root, dir: dir, runDir: inMemory(t, "run"),
+		plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{},
+		health: map[string]map[string]string{},
+	}
 	n.flags = []string{
 		"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"),
-		"--kubelet-dir=" + dir, "--run-dir=" + inMemory(t, "run"),
+		"--kubelet-dir=" + dir, "--run-dir=" + n.runDir,
 	}
 	n.logs = inMemory(t, "logs")
 	n.pods.begin("none")
@@ -174,9 +181,10 @@ func (n *node) await(t testing.TB) {
 	t.Helper()
 	plugin := kubelettest.Await(t, n.kubelet.Plugins)
 	name := plugin.Request.GetResourceName()
-	n.plugins[name], n.ids[name] = plugin, nil
+	n.plugins[name], n.ids[name], n.health[name] = plugin, nil, map[string]string{}
 	for _, d := range kubelettest.Await(t, plugin.Lists) {
 		n.ids[name] = append(n.ids[name], d.GetID())
+		n.health[name][d.GetID()] = d.GetHealth()
 	}
 }
 
@@ -211,7 +219,8 @@ func (n *node) run(t testing.TB, binary string) (daemon *exec.Cmd, stop func()) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon = exec.Command(binary, n.flags...)
+	command := slices.Concat(n.prefix, []string{binary}, n.flags)
+	daemon = exec.Command(command[0], command[1:]...)
 	if filepath.Base(binary) == "tandem-rdma" {
 		daemon.Args = append(daemon.Args, "--config-file="+filepath.Join(n.root, "config.json"),
 			"--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(n.root, "devinfo"))

@@ -5,6 +5,7 @@ package facts_test
 import (
 	"bytes"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -86,6 +88,29 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 	}
 	if told := strings.Count(n.log.String(), "publishing the last known"); told != 2 {
 		t.Errorf("two outages, told %d times:\n%s", told, n.log)
+	}
+}
+
+// TestUnknownCheckpointFreesNothing: a missing checkpoint, or one of unknown layout, frees no more than a
+// damaged one.
+func TestUnknownCheckpointFreesNothing(t *testing.T) {
+	known.Fault(t, "a missing checkpoint, or one of unknown layout, counts as one without containers",
+		"free GPUs 1/1")
+	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
+	n.record(gpuHeld)
+	if got := object.Build(n.read()).Summary.GPUs; got != "0/1" {
+		t.Fatalf("with a container on the GPU: %s", got)
+	}
+	for _, content := range []string{`null`, `{}`, `{"V3":{"Allocations":[]},"Checksum":1}`, ""} {
+		n.record(content)
+		if content == "" {
+			if err := os.Remove(kubelet.CheckpointPath(n.dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := object.Build(n.read()).Summary.GPUs; got != "0/1" {
+			t.Errorf("checkpoint %q: free GPUs %s, want 0/1", content, got)
+		}
 	}
 }
 
