@@ -5,6 +5,7 @@ package kubelet_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/test/before"
+	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
@@ -204,4 +206,54 @@ func (u *upgrade) check() {
 			}
 		}
 	}
+}
+
+// TestNewerFilesStay: on the way back from a newer version, a daemon works beside that version's files and leaves
+// them as they are, for the next upgrade.
+func TestNewerFilesStay(t *testing.T) {
+	known.Fault(t, "a state file of a newer version counts as damaged: it is set aside and overwritten",
+		"a file of a newer version has become")
+	u := startUpgrade(t, daemons(t))
+	u.admit("before")
+	u.must(u.Pair.GPU.Stop())
+	u.must(u.Pair.RDMA.Stop())
+	newer := map[string]string{}
+	for _, name := range versioned(t, u.RunDir()) {
+		newer[name] = version.ReplaceAllString(u.read(name), `"version":9999`)
+		u.must(os.WriteFile(name, []byte(newer[name]), 0o600))
+	}
+	u.must(u.Pair.GPU.Start())
+	u.must(u.Pair.RDMA.Start())
+	u.must(u.WaitReady(deadline(t)))
+	u.admit("after")
+	for name, content := range newer {
+		if is, err := os.ReadFile(name); string(is) != content {
+			t.Errorf("a file of a newer version has become %.40q, %v", is, err)
+		}
+	}
+}
+
+// version is the version in a file of the run folder.
+var version = regexp.MustCompile(`"version": ?\d+`)
+
+// versioned returns the files of a folder that say their version, of which there is at least one.
+func versioned(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version.Match(content) {
+			files = append(files, name)
+		}
+	}
+	if len(files) == 0 {
+		t.Fatalf("no file of %v says its version", names)
+	}
+	return files
 }
