@@ -46,6 +46,7 @@ func main() {
 		`run only setups whose name contains this text, such as "operator", and only the setups' pods`)
 	flag.BoolVar(&o.Walk, "walk", false, "run only the walk of a new user through README and docs")
 	flag.BoolVar(&o.Traffic, "traffic", false, "run only the RDMA traffic of pods")
+	flag.BoolVar(&o.Upgrade, "upgrade", false, "run only the move to the version before, and back")
 	flag.BoolVar(&o.Shell, "shell", false,
 		"run no tests, but a shell with kubectl and helm beside one machine with an unconfigured kubelet")
 	flag.BoolVar(&o.run, "run", false, "run with existing builds; for internal use")
@@ -96,8 +97,9 @@ func (o options) main(ctx context.Context) error {
 	}
 	defer locked.Close()
 	if err := c.All(ctx, build.Options{
-		Bin: o.bin, User: !o.Short && !o.Traffic && o.Setup == "",
-		Node: cluster.NodeName, Kubeconfig: cluster.NodeKubeconfig(),
+		Bin: o.bin, User: !o.Short && !o.Traffic && !o.Upgrade && o.Setup == "",
+		Upgrade: !o.Short && !o.Traffic && !o.Walk && !o.Shell && o.Setup == "",
+		Node:    cluster.NodeName, Kubeconfig: cluster.NodeKubeconfig(),
 	}); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package kubelet_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -82,7 +83,7 @@ func TestMixedLoadWithPodsAPI(t *testing.T) {
 
 func startRig(t *testing.T, setup rig.Setup) *rig.Rig {
 	t.Helper()
-	setup.Bin = daemons(t)
+	setup.Bin = cmp.Or(setup.Bin, daemons(t))
 	if setup.GPU() == rig.NVIDIA {
 		setup.NVML = nvml.Library(t)
 	}

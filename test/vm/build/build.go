@@ -13,6 +13,7 @@ import (
 type Options struct {
 	Bin        string // folder with Tandem's own programs
 	User       bool   // with a user's tools besides kubectl
+	Upgrade    bool   // with the image of the version before
 	Node       string // the guest's name
 	Kubeconfig string // the guest's kubelet's
 }
@@ -46,13 +47,13 @@ func (c *Cache) All(ctx context.Context, o Options) error {
 		if err := c.guestPrograms(ctx); err != nil {
 			return err
 		}
-		if err := c.image(ctx, o.Bin); err != nil {
+		if err := c.images(ctx, o.Bin, o.Upgrade); err != nil {
 			return err
 		}
 		if err := c.initramfs(ctx); err != nil {
 			return err
 		}
-		return c.guestFiles(o.Bin, o.Node, o.Kubeconfig)
+		return c.guestFiles(o)
 	})
 }
 

@@ -37,15 +37,15 @@ const cpuConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
 const shippedKubeletConfig = "deployments/kubelet/config.yaml"
 
 // guestFiles packs the overlay of the guest's root.
-func (c *Cache) guestFiles(bin, node, kubeconfig string) error {
+func (c *Cache) guestFiles(o Options) error {
 	pause := c.Path("pause.tar")
 	if err := c.pauseImage(pause); err != nil {
 		return err
 	}
-	return writeArchive(c.Path("files.tar"), []packed{
+	files := []packed{
 		{name: "etc/passwd", text: "root:x:0:0:root:/root:/bin/sh\n", mode: 0o644},
 		{name: "etc/group", text: "root:x:0:\n", mode: 0o644},
-		{name: "etc/hosts", text: "127.0.0.1 localhost\n10.0.2.15 " + node + "\n", mode: 0o644},
+		{name: "etc/hosts", text: "127.0.0.1 localhost\n10.0.2.15 " + o.Node + "\n", mode: 0o644},
 		{name: "etc/resolv.conf", text: "", mode: 0o644},
 		{name: "etc/machine-id", text: "74616e64656d00000000000000000000\n", mode: 0o644},
 		{name: "etc/containerd/config.toml", text: containerdConfig, mode: 0o644},
@@ -54,18 +54,22 @@ func (c *Cache) guestFiles(bin, node, kubeconfig string) error {
 		{name: "etc/kubernetes/kubelet.yaml", text: kubeletConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubelet.conf.d/cpus.conf", text: cpuConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubelet.conf.d/tandem.conf", from: shippedKubeletConfig, mode: 0o644},
-		{name: "etc/kubernetes/kubeconfig", text: kubeconfig, mode: 0o600},
+		{name: "etc/kubernetes/kubeconfig", text: o.Kubeconfig, mode: 0o600},
 		{name: "opt/images/pause.tar", from: pause, mode: 0o644},
 		{name: "opt/images/tandem.tar", from: c.Path("image.tar"), mode: 0o644},
-		{name: "usr/local/bin/tandem", from: filepath.Join(bin, "tandem"), mode: 0o755},
+		{name: "usr/local/bin/tandem", from: filepath.Join(o.Bin, "tandem"), mode: 0o755},
 		{name: "bin/systemctl", text: systemctl, mode: 0o755},
 		{name: "usr/local/bin/runc", text: runc, mode: 0o755},
 		{
 			name: "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", mode: 0o644,
-			from: filepath.Join(bin, "nvml/libnvidia-ml.so.1"),
+			from: filepath.Join(o.Bin, "nvml/libnvidia-ml.so.1"),
 		},
 		{name: "usr/local/bin/guest", from: c.Path("guest"), mode: 0o755},
-	}, tarball)
+	}
+	if o.Upgrade {
+		files = append(files, packed{name: "opt/images/before.tar", from: c.Path(earlierTar), mode: 0o644})
+	}
+	return writeArchive(c.Path("files.tar"), files, tarball)
 }
 
 // pauseImage packs pause as the image of the sandboxes' container, in the format of "docker save".

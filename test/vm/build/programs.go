@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/test/before"
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
@@ -133,14 +134,32 @@ func (c *Cache) guestPrograms(ctx context.Context) error {
 	return nil
 }
 
-// Image is the name of Tandem's image in the guest.
-const Image = "registry.example/tandem:v1"
+// Image is the name of Tandem's image in the guest, Earlier that of the version before.
+const (
+	Image   = "registry.example/tandem:v1"
+	Earlier = "registry.example/tandem:v0"
+)
 
-// image packs Tandem's image as "make image" does, with the shell of the node's packages: this host may have
-// none.
-func (c *Cache) image(ctx context.Context, bin string) error {
+// images packs Tandem's image, and on request that of the version before.
+func (c *Cache) images(ctx context.Context, bin string, upgrade bool) error {
+	if err := c.image(ctx, bin, Image, c.Path("image.tar")); err != nil || !upgrade {
+		return err
+	}
+	programs := []string{"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"}
+	earlier, err := before.Build(".", c.Path("before"), programs...)
+	if err != nil {
+		return err
+	}
+	return c.image(ctx, earlier, Earlier, c.Path(earlierTar))
+}
+
+// earlierTar is the file of the image Earlier.
+const earlierTar = "image-before.tar"
+
+// image packs an image as "make image" does, with the shell of the node's packages: this host may have none.
+func (c *Cache) image(ctx context.Context, bin, tag, tar string) error {
 	_, err := host.Run(ctx, host.InFolder("deployments/release", "go", "run", "-buildvcs=false", "./image",
-		"--bin", bin, "--busybox", c.Path("root/bin/busybox"), "--tag", Image, "--tarball", c.Path("image.tar")))
+		"--bin", bin, "--busybox", c.Path("root/bin/busybox"), "--tag", tag, "--tarball", tar))
 	return err
 }
 

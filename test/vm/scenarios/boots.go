@@ -20,6 +20,7 @@ type Options struct {
 	Setup      string // only set-ups with this in their name, and nothing beside their scenarios; "" for all
 	Walk       bool   // only a new user's way through the documents
 	Traffic    bool   // only RDMA traffic
+	Upgrade    bool   // only the version before, and back
 	Shell      bool   // a shell beside one machine with an unconfigured kubelet, and no tests
 }
 
@@ -50,6 +51,7 @@ type phase struct {
 	thorough bool // include long tests: faults and random admissions
 	multus   bool // include Multus
 	traffic  bool // include RDMA traffic
+	upgrade  bool // include the version before, and back
 	setups   []setup
 }
 
@@ -96,7 +98,7 @@ func forShell(o Options) []boot {
 
 // choose reduces a boot to the selection of the options.
 func (b *boot) choose(o Options) {
-	if o.Setup != "" || o.Traffic {
+	if o.Setup != "" || o.Traffic || o.Upgrade {
 		b.plain, b.example = false, false
 	}
 	for i := range b.phases {
@@ -111,19 +113,22 @@ func (b *boot) choose(o Options) {
 }
 
 func (p *phase) choose(o Options) {
-	if o.Setup != "" || o.Traffic {
+	alone := o.Traffic || o.Upgrade
+	if o.Setup != "" || alone {
 		p.thorough, p.multus = false, false
 	}
 	p.setups = slices.DeleteFunc(p.setups, func(s setup) bool { return !strings.Contains(s.name, o.Setup) })
-	switch {
-	case !o.Traffic:
-		p.traffic = p.traffic && o.Setup == ""
-	case p.traffic && len(p.setups) > 0:
-		p.setups = p.setups[len(p.setups)-1:]
-		p.setups[0].scenarios = nil
-	default:
-		p.setups = nil
+	if !alone {
+		p.traffic, p.upgrade = p.traffic && o.Setup == "", p.upgrade && o.Setup == ""
+		return
 	}
+	p.traffic, p.upgrade = p.traffic && o.Traffic, p.upgrade && o.Upgrade
+	if len(p.setups) == 0 || !p.traffic && !p.upgrade {
+		p.setups = nil
+		return
+	}
+	p.setups = p.setups[len(p.setups)-1:]
+	p.setups[0].scenarios = nil
 }
 
 // traffic reports whether a phase includes RDMA traffic.
@@ -169,7 +174,7 @@ func everything() []boot {
 	}
 	return []boot{
 		{server: mi300x, plain: true, phases: []phase{
-			{vfsPerPF: 4, thorough: true,
+			{vfsPerPF: 4, thorough: true, upgrade: true,
 				setups: []setup{
 					stock(pair(2), refusedPair(8)), byOperators, byDriver, published, intent,
 					shipped(mi300x, slices.Concat(kinds, telling)...),

@@ -34,6 +34,8 @@ func TestBoots(t *testing.T) {
 		{Options{Traffic: true}, "H100, 2 VFs per PF"},
 		{Options{Traffic: true, Short: true}, "MI300X, 4 VFs per PF"},
 		{Options{Traffic: true, Setup: "operator"}, ""},
+		{Options{Upgrade: true}, "MI300X, 4 VFs per PF"},
+		{Options{Upgrade: true, Machine: "h100"}, ""},
 		{Options{Shell: true}, "MI300X, 4 VFs per PF"},
 		{Options{Shell: true, Machine: "h100"}, "H100, 2 VFs per PF"},
 		{Options{Shell: true, VFs: 1}, "MI300X, 1 VFs per PF"},
@@ -75,6 +77,10 @@ func TestBootsOfOneSetup(t *testing.T) {
 	if b := boots(Options{Traffic: true})[0]; b.example || !b.traffic() || len(b.phases[0].setups) != 1 ||
 		len(b.phases[0].setups[0].scenarios) != 0 {
 		t.Errorf("traffic alone: %+v", b)
+	}
+	if b := boots(Options{Upgrade: true})[0]; b.plain || len(b.phases[0].setups) != 1 || !b.phases[0].upgrade ||
+		b.phases[0].thorough {
+		t.Errorf("the upgrade alone: %+v", b)
 	}
 	if b := boots(Options{Shell: true})[0]; !b.plain || b.example || len(b.phases[0].setups) != 0 {
 		t.Errorf("a shell: %+v", b)

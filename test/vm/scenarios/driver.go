@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
@@ -146,10 +145,7 @@ func (t *tester) rebooted(ctx context.Context, s setup) error {
 	}
 	again.Took = time.Since(start)
 	r := Row{Setup: t.title(s), Scenario: "node reboot under a pod with a claim", outcome: again}
-	if r.Problem = judge(s, s.pair(2), again); r.Problem == "" && !slices.EqualFunc(
-		again.Containers, h.saw.Containers, func(a, b cluster.View) bool {
-			return slices.Equal(a.GPUs, b.GPUs) && slices.Equal(a.VFs, b.VFs)
-		}) {
+	if r.Problem = judge(s, s.pair(2), again); r.Problem == "" && !sameDevices(again, h.saw) {
 		r.Problem = "it has other devices than before"
 	}
 	t.add(r)

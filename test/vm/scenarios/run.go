@@ -260,6 +260,12 @@ func (t *tester) more(ctx context.Context, b boot, p phase, s setup, admissions 
 				func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) },
 			})
 	}
+	if p.upgrade {
+		steps = append(steps, step{
+			"the version before, and back",
+			time.Hour, func(ctx context.Context) error { return t.upgrade(ctx, s) },
+		})
+	}
 	if p.multus {
 		steps = append(steps,
 			step{"Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }})

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/test/before"
+	"github.com/tandem-k8s/tandem/test/known"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+)
+
+var buildEarlier = sync.OnceValues(func() (string, error) {
+	return before.Build("../../..", filepath.Join(scratch, "before"), "tandem-gpu", "tandem-rdma")
+})
+
+// earlierDaemons builds the daemons of the version before, once, and returns their folder.
+func earlierDaemons(t *testing.T) string {
+	t.Helper()
+	return built(t, buildEarlier)
+}
+
+// TestUpgrade: from the version before to this one and back, the daemons in both orders, with running pods, and
+// with restarts of a container, of the kubelet and of the node while one daemon is of each version and
+// afterwards. No device has two owners (package rig), no pod is refused or loses a device, pairs stay the best,
+// and whoever serves reads the files that the other version left.
+func TestUpgrade(t *testing.T) {
+	earlier, now := earlierDaemons(t), daemons(t)
+	for name, way := range map[string]struct{ from, to string }{"there": {earlier, now}, "back": {now, earlier}} {
+		for first, second := range map[string]string{rig.AMD: rig.VF, rig.VF: rig.AMD} {
+			t.Run(name+", first "+first, func(t *testing.T) {
+				t.Parallel()
+				u := startUpgrade(t, way.from)
+				u.admit("old")
+				u.replace(first, way.to)
+				u.admit("mixed")
+				u.restartKubelet()
+				u.restartNode()
+				u.admit("mixed-restarted")
+				u.replace(second, way.to)
+				u.admit("new")
+				u.restartKubelet()
+				u.restartNode()
+				u.admit("new-restarted")
+			})
+		}
+	}
+}
+
+// upgrade is a node whose daemons are replaced.
+type upgrade struct {
+	*rig.Rig
+	t     *testing.T
+	held  map[*v1.Pod]map[string][]string // devices, by resource
+	given map[*v1.Pod]node.Response       // to the container runtime
+	files map[string]string               // pairs files of containers
+}
+
+func startUpgrade(t *testing.T, bin string) *upgrade {
+	t.Helper()
+	r := startRig(t, rig.Setup{
+		Bin: bin, Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true,
+		PodsAPI: true,
+	})
+	return &upgrade{
+		Rig: r, t: t, held: map[*v1.Pod]map[string][]string{}, given: map[*v1.Pod]node.Response{},
+		files: map[string]string{},
+	}
+}
+
+// must fails the test after an error.
+func (u *upgrade) must(err error) {
+	u.t.Helper()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// admit admits a pod, which has to get the best pairs, and remembers what it has.
+func (u *upgrade) admit(name string) {
+	u.t.Helper()
+	pod := shape{app: []want{{1, 1}}}.pod(name, u.GPU)
+	pod.Annotations = map[string]string{alignment: required}
+	placements, err := u.Admit(deadline(u.t), pod)
+	u.must(err)
+	for _, p := range placements {
+		if p.Pairs != p.Best || p.PairsFile != nil {
+			u.t.Errorf("pod %s: pairs %v, want %v; pairs file: %v\n%s", name, p.Pairs, p.Best, p.PairsFile,
+				pair.Text(p.Log))
+		}
+	}
+	u.held[pod] = u.Node.Devices(pod, "app-0")
+	u.given[pod] = u.response(pod)
+	for _, file := range u.given[pod].Mounts {
+		u.files[file] = u.read(file)
+	}
+	u.check()
+}
+
+// response is what the kubelet gives the container runtime for each start of a pod's container.
+func (u *upgrade) response(pod *v1.Pod) node.Response {
+	u.t.Helper()
+	response, err := u.Node.Response(deadline(u.t), pod, "app-0")
+	u.must(err)
+	slices.Sort(response.DeviceNodes) // the kubelet visits resources in a random order
+	return response
+}
+
+// read returns the content of a file that is mounted into a container, "" for what is not a file.
+func (u *upgrade) read(name string) string {
+	u.t.Helper()
+	info, err := os.Stat(name)
+	u.must(err)
+	if !info.Mode().IsRegular() {
+		return ""
+	}
+	content, err := os.ReadFile(name)
+	u.must(err)
+	return string(content)
+}
+
+// replace stops the daemon of a resource and starts the one of another version.
+func (u *upgrade) replace(resource, bin string) {
+	u.t.Helper()
+	which := &u.Pair.GPU
+	if resource != u.GPU {
+		which = &u.Pair.RDMA
+	}
+	u.must((*which).Stop())
+	*which = (*which).From(bin)
+	u.must((*which).Start())
+	u.must(u.WaitReady(deadline(u.t)))
+	u.check()
+}
+
+// restartKubelet restarts the kubelet, which admits its pods again.
+func (u *upgrade) restartKubelet() {
+	u.t.Helper()
+	refused, err := u.Node.Restart()
+	u.must(err)
+	if len(refused) > 0 {
+		u.t.Errorf("%d pods are refused by the restarted kubelet", len(refused))
+	}
+	u.must(u.WaitReady(deadline(u.t)))
+	u.check()
+}
+
+// restartNode kills all and empties the run folder, as a reboot does with a folder in memory. The containers
+// start again with the kubelet's recorded answers.
+func (u *upgrade) restartNode() {
+	u.t.Helper()
+	u.must(u.Pair.GPU.Kill())
+	u.must(u.Pair.RDMA.Kill())
+	names, err := filepath.Glob(filepath.Join(u.RunDir(), "*"))
+	u.must(err)
+	for _, name := range names {
+		u.must(os.RemoveAll(name))
+	}
+	_, err = u.Node.Restart()
+	u.must(err)
+	u.must(u.Pair.RDMA.Start())
+	u.must(u.Pair.GPU.Start())
+	u.must(u.WaitReady(deadline(u.t)))
+	u.check()
+}
+
+// check compares every pod's devices with those that it got, what its container is started with, and what the
+// coordinator knows.
+func (u *upgrade) check() {
+	u.t.Helper()
+	for pod, held := range u.held {
+		if diff := cmp.Diff(held, u.Node.Devices(pod, "app-0")); diff != "" {
+			u.t.Errorf("devices of pod %s (-before +now):\n%s", pod.Name, diff)
+		}
+		if diff := cmp.Diff(u.given[pod], u.response(pod)); diff != "" {
+			u.t.Errorf("start of a container of pod %s (-before +now):\n%s", pod.Name, diff)
+		}
+	}
+	for file, content := range u.files {
+		if diff := cmp.Diff(content, u.read(file)); diff != "" {
+			u.t.Errorf("%s (-before +now):\n%s", file, diff)
+		}
+	}
+	bad, err := filepath.Glob(filepath.Join(u.RunDir(), "*.bad"))
+	u.must(err)
+	if len(bad) > 0 {
+		u.t.Errorf("files of the other version are set aside: %v", bad)
+	}
+	status, err := u.Status(deadline(u.t))
+	u.must(err)
+	for _, resource := range status.GetResources() {
+		owners := u.Owners(resource.GetName())
+		for _, d := range resource.GetDevices() {
+			if id := d.GetDevice().GetId(); owners[id] != "" && !d.GetAllocated() {
+				u.t.Errorf("%s of pod %s is free to the coordinator", id, owners[id])
+			}
+		}
+	}
+}
+
+// TestNewerFilesStay: on the way back from a newer version, a daemon works beside that version's files and leaves
+// them as they are, for the next upgrade.
+func TestNewerFilesStay(t *testing.T) {
+	known.Fault(t, "a state file of a newer version counts as damaged: it is set aside and overwritten",
+		"a file of a newer version has become")
+	u := startUpgrade(t, daemons(t))
+	u.admit("before")
+	u.must(u.Pair.GPU.Stop())
+	u.must(u.Pair.RDMA.Stop())
+	newer := map[string]string{}
+	for _, name := range versioned(t, u.RunDir()) {
+		newer[name] = version.ReplaceAllString(u.read(name), `"version":9999`)
+		u.must(os.WriteFile(name, []byte(newer[name]), 0o600))
+	}
+	u.must(u.Pair.GPU.Start())
+	u.must(u.Pair.RDMA.Start())
+	u.must(u.WaitReady(deadline(t)))
+	u.admit("after")
+	for name, content := range newer {
+		if is, err := os.ReadFile(name); string(is) != content {
+			t.Errorf("a file of a newer version has become %.40q, %v", is, err)
+		}
+	}
+}
+
+// version is the version in a file of the run folder.
+var version = regexp.MustCompile(`"version": ?\d+`)
+
+// versioned returns the files of a folder that say their version, of which there is at least one.
+func versioned(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version.Match(content) {
+			files = append(files, name)
+		}
+	}
+	if len(files) == 0 {
+		t.Fatalf("no file of %v says its version", names)
+	}
+	return files
+}
