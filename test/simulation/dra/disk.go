@@ -94,10 +94,13 @@ func (f newFile) Close() error { return f.process.after(f.File.Close()) }
 
 // stamp gives a file, or the files of a directory, the virtual time: the age of a file decides whether it is
 // abandoned.
-func stamp(root string) {
+func stamp(root string) { touch(root, time.Now()) }
+
+// touch gives a file, or the files of a directory, a time.
+func touch(root string, at time.Time) {
 	_ = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error { // a file can be gone
 		if err == nil {
-			err = os.Chtimes(path, time.Now(), time.Now())
+			err = os.Chtimes(path, at, at)
 		}
 		return err
 	})

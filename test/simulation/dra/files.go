@@ -114,13 +114,9 @@ func devicesOf(known []claims.Claim, cdi string) []string {
 
 // read returns the GPUs and VFs that the CDI spec of a claim names, by CDI device.
 func (s *Simulation) read(c *claim) (map[string][]string, error) {
-	content, err := os.ReadFile(s.specPath(c))
+	spec, err := s.spec(c)
 	if err != nil {
-		return nil, fmt.Errorf("read the CDI spec: %w", err)
-	}
-	var spec specs.Spec
-	if err := json.Unmarshal(content, &spec); err != nil {
-		return nil, fmt.Errorf("decode the CDI spec: %w", err)
+		return nil, err
 	}
 	named := map[string][]string{}
 	for _, device := range spec.Devices {
@@ -140,4 +136,16 @@ func (s *Simulation) read(c *claim) (map[string][]string, error) {
 		}
 	}
 	return named, nil
+}
+
+// spec returns the CDI spec of a claim.
+func (n *Node) spec(c *claim) (spec specs.Spec, err error) {
+	content, err := os.ReadFile(n.specPath(c))
+	if err != nil {
+		return spec, fmt.Errorf("read the CDI spec: %w", err)
+	}
+	if err := json.Unmarshal(content, &spec); err != nil {
+		return spec, fmt.Errorf("decode the CDI spec: %w", err)
+	}
+	return spec, nil
 }

@@ -35,6 +35,8 @@ const (
 	// wrongShare: a container has the GPUs of its own requests, as many VFs as these requests have, and nothing
 	// else.
 	wrongShare = "a container has other devices than its requests"
+	// twoValues: the CDI devices of a container agree on the values of variables.
+	twoValues = "a container has two values of a variable"
 	// brokenContract: answers obey the kubelet's contract.
 	brokenContract = "an answer breaks the kubelet's contract"
 	// drained: a driver that drains prepares no claim.
@@ -105,6 +107,7 @@ func (s *Simulation) checkAlways() {
 	}
 	for _, p := range s.pods {
 		s.checkShares(p)
+		s.checkValues(p)
 	}
 	if changed := s.foreign.changed(s.server); changed != "" {
 		s.wrong(foreignChanged, "%s", changed)

@@ -29,6 +29,8 @@ type Options struct {
 	Rolling  bool // an instance of the driver is replaced while it runs
 	PodsAPI  bool // the kubelet has the Pods API
 	Migrated bool // pods have devices from device plugins, at the beginning
+
+	Condition string // of every storm; "" for each in turn, except those with a known fault
 }
 
 const (

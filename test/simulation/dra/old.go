@@ -29,6 +29,7 @@ type oldPods struct {
 	mu     sync.Mutex
 	living []oldPod
 	absent bool // no record is answered
+	hidden bool // the kubelet has just started, and lists no pod yet
 	late   time.Duration
 }
 
@@ -124,6 +125,13 @@ func (o *oldPods) disturb(absent bool, late time.Duration) {
 	o.absent, o.late = absent, late
 }
 
+// hide makes the records show no pod, or all again.
+func (o *oldPods) hide(hidden bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.hidden = hidden
+}
+
 // answer waits for an answer, and returns the pods.
 func (o *oldPods) answer(ctx context.Context) ([]oldPod, error) {
 	o.mu.Lock()
@@ -137,6 +145,9 @@ func (o *oldPods) answer(ctx context.Context) ([]oldPod, error) {
 	if o.absent {
 		return nil, errAway
 	}
+	if o.hidden {
+		return nil, ctx.Err()
+	}
 	return slices.Clone(o.living), ctx.Err()
 }
 
@@ -147,6 +158,9 @@ func (o *oldPods) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	}
 	living, err := o.answer(ctx)
 	var pods []corev1.Pod
+	if o.hidden {
+		return pods, err
+	}
 	add := func(name, uid string) {
 		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: name, UID: types.UID(uid),

@@ -31,6 +31,7 @@ type Simulation struct {
 
 	broken   string
 	happened map[string]int
+	cycles   int
 	steps    int
 	arrived  int
 }
@@ -87,8 +88,15 @@ func (s *Simulation) cycle() error {
 		return err
 	}
 	s.rage()
-	for range stormSteps {
+	dealt := s.deal()
+	for i := range stormSteps {
 		if err := s.step(); err != nil || s.broken != "" {
+			return err
+		}
+		if i < stormSteps/2 || s.draining {
+			continue
+		}
+		if err := s.meet(&dealt); err != nil {
 			return err
 		}
 	}

@@ -34,9 +34,23 @@ func simulate(t *testing.T, seed uint64, steps int) (report *seeds.Report) {
 
 // TestDriver: in every weather and in the calm after every storm, the driver keeps its promises.
 func TestDriver(t *testing.T) {
-	seeds.Each(t, admissions, runSteps*6/10, func(t *testing.T, seed uint64) *seeds.Report {
+	seeds.Each(t, admissions, runSteps*6/10, conditionsOf(), func(t *testing.T, seed uint64) *seeds.Report {
 		t.Helper()
 		return simulate(t, seed, runSteps)
+	})
+}
+
+// TestKnownFaults: under the conditions with a known fault a promise is broken, until the fault is mended.
+func TestKnownFaults(t *testing.T) {
+	seeds.Known(t, conditionsOf(), func(t *testing.T, seed uint64, name string) (report *seeds.Report) {
+		t.Helper()
+		options := OptionsOf(seed)
+		options.Condition, options.Migrated = name, true
+		seeds.Bubble(t, func(dir string) (err error) {
+			report, err = Run(dir, seed, options, runSteps, seeds.Log())
+			return err
+		})
+		return report
 	})
 }
 

@@ -49,15 +49,25 @@ func Bubble(t *testing.T, run func(dir string) error) {
 }
 
 // Each runs seeds, each with a number of admissions, until all admissions have happened, and logs the
-// numbers.
-func Each(t *testing.T, all, each int, run func(t *testing.T, seed uint64) *Report) {
+// numbers. Of more than one seed each of the conditions has to come about, unless it has a known fault.
+func Each(
+	t *testing.T, all, each int, conditions []Condition, run func(t *testing.T, seed uint64) *Report,
+) {
 	t.Helper()
 	if *admissions > 0 {
 		all = *admissions
 	}
 	sum := sum{faults: map[string]int{}, began: time.Now()}
-	t.Cleanup(func() { t.Log(sum.String()) })
-	for i := range scale.Rounds(max(1, all/each)) {
+	rounds := scale.Rounds(max(1, all/each))
+	t.Cleanup(func() {
+		t.Log(sum.String())
+		for _, c := range conditions {
+			if rounds > 1 && !t.Failed() && c.Known == "" && sum.faults[c.Name] == 0 {
+				t.Errorf("in no seed %s", c.Name)
+			}
+		}
+	})
+	for i := range rounds {
 		seed := *firstSeed + uint64(i)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/dra"
+	"github.com/tandem-k8s/tandem/dra/claims"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
+)
+
+// condition is a circumstance of a storm.
+type condition struct {
+	seeds.Condition
+	// meet lets the condition come about, and reports false if the node is not in a state for it.
+	meet func(*Simulation) (bool, error)
+}
+
+// conditions are the circumstances of storms beside the faults of storm.go.
+var conditions = []condition{
+	{seeds.Condition{Name: "the clock is set back"}, (*Simulation).setClockBack},
+	{seeds.Condition{Name: "the machine starts again"}, (*Simulation).startAgain},
+	{seeds.Condition{Name: "the kubelet lists no pod yet"}, (*Simulation).listNoPod},
+	{
+		seeds.Condition{
+			Name: "claims.json is of a newer version", Breaks: overwritten,
+			Known: "a file of a newer version counts as damaged, and is overwritten",
+		},
+		(*Simulation).meetNewerClaims,
+	},
+	{
+		seeds.Condition{
+			Name: "claims.json is lost", Breaks: notKept,
+			Known: "claims that are adopted from CDI specs hold no devices",
+		},
+		(*Simulation).loseClaims,
+	},
+	{
+		seeds.Condition{
+			Name: "the kubelet's checkpoint has another layout", Breaks: twoOwners,
+			Known: "a checkpoint without its keys counts as one without devices",
+		},
+		(*Simulation).changeLayout,
+	},
+	{
+		seeds.Condition{
+			Name: "the kubelet's checkpoint is removed", Breaks: twoOwners,
+			Known: "a missing checkpoint counts as one without devices",
+		},
+		(*Simulation).removeCheckpoint,
+	},
+	{
+		seeds.Condition{
+			Name: "a later pod uses a shared claim beside its own", Breaks: twoValues,
+			Known: "environments of claims are compared within one call alone",
+		},
+		(*Simulation).shareLater,
+	},
+}
+
+// conditionsOf returns the conditions without their effects.
+func conditionsOf() (all []seeds.Condition) {
+	for _, c := range conditions {
+		all = append(all, c.Condition)
+	}
+	return all
+}
+
+// deal returns the condition of the next storm: the only one of the options, or each in turn.
+func (s *Simulation) deal() condition {
+	for _, c := range conditions {
+		if c.Name == s.options.Condition {
+			return c
+		}
+	}
+	s.cycles++
+	return seeds.Deal(conditions, func(c condition) seeds.Condition { return c.Condition }, s.seed, s.cycles)
+}
+
+// meet lets the condition of a storm come about, unless it already has.
+func (s *Simulation) meet(c *condition) error {
+	if c.meet == nil {
+		return nil
+	}
+	met, err := c.meet(s)
+	if met {
+		s.note(c.Name)
+		c.meet = nil
+	}
+	return err
+}
+
+// setClockBack makes all files of the driver an hour newer than the clock.
+func (s *Simulation) setClockBack() (bool, error) {
+	for _, dir := range []string{dra.PluginDir(s.kubeletDir()), s.cdiDir(), s.pairsDir(), s.runDir()} {
+		touch(dir, time.Now().Add(time.Hour))
+	}
+	return true, nil
+}
+
+// startAgain starts the machine again in order: the folders in memory are empty, and all claims are prepared
+// again.
+func (s *Simulation) startAgain() (bool, error) {
+	for len(s.processes) > 0 {
+		if err := s.finish(s.processes[0]); err != nil {
+			return false, err
+		}
+	}
+	s.bury()
+	s.disk.Settle()
+	if err := s.losePower(); err != nil {
+		return false, err
+	}
+	for _, p := range s.pods {
+		for _, c := range p.claims {
+			c.restored = false
+		}
+	}
+	s.restartKubelet()
+	return true, s.begin()
+}
+
+// listNoPod starts the kubelet, which lists its pods only after the driver has looked.
+func (s *Simulation) listNoPod() (bool, error) {
+	s.restartKubelet()
+	s.old.hide(true)
+	seeds.Sleep(look)
+	s.old.hide(false)
+	return true, nil
+}
+
+// overwritten: a driver leaves the files of a newer version as they are.
+const overwritten = "a file of a newer version is overwritten"
+
+// versionKey is the version in claims.json.
+var versionKey = regexp.MustCompile(`"version":\d+`)
+
+// meetNewerClaims starts the driver with the claims of a newer version, which then comes back.
+func (s *Simulation) meetNewerClaims() (bool, error) {
+	name := filepath.Join(dra.PluginDir(s.kubeletDir()), claims.FileName)
+	for len(s.processes) > 0 {
+		if err := s.finish(s.processes[0]); err != nil {
+			return false, err
+		}
+	}
+	s.bury()
+	s.disk.Settle()
+	content, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, s.begin()
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the claims: %w", err)
+	}
+	newer := versionKey.ReplaceAll(content, []byte(`"version":9999`))
+	if err := os.WriteFile(name, newer, 0o600); err != nil {
+		return false, fmt.Errorf("write claims of a newer version: %w", err)
+	}
+	if err := s.begin(); err != nil {
+		return false, err
+	}
+	seeds.Sleep(repairing)
+	for len(s.processes) > 0 {
+		if err := s.finish(s.processes[0]); err != nil {
+			return false, err
+		}
+	}
+	if is, err := os.ReadFile(name); !bytes.Equal(is, newer) {
+		s.wrong(overwritten, "%.60q, %v", is, err)
+	}
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		return false, fmt.Errorf("write the claims: %w", err)
+	}
+	stamp(name)
+	return true, s.begin()
+}
+
+// loseClaims removes the record of prepared claims: somebody tidies up.
+func (s *Simulation) loseClaims() (bool, error) {
+	if len(s.held()) == 0 {
+		return false, nil
+	}
+	s.disk.Settle()
+	if err := os.Remove(filepath.Join(dra.PluginDir(s.kubeletDir()), claims.FileName)); err != nil {
+		return false, fmt.Errorf("lose the claims: %w", err)
+	}
+	seeds.Sleep(repairing)
+	return true, nil
+}
+
+// changeLayout replaces the kubelet's checkpoint by one without the keys of this version.
+func (s *Simulation) changeLayout() (bool, error) {
+	if len(s.old.holders()) == 0 {
+		return false, nil
+	}
+	err := os.WriteFile(kubelet.CheckpointPath(s.kubeletDir()), []byte("{}"), 0o600)
+	seeds.Sleep(look)
+	return true, err
+}
+
+// removeCheckpoint removes the kubelet's checkpoint.
+func (s *Simulation) removeCheckpoint() (bool, error) {
+	if len(s.old.holders()) == 0 {
+		return false, nil
+	}
+	err := os.Remove(kubelet.CheckpointPath(s.kubeletDir()))
+	seeds.Sleep(look)
+	return true, err
+}
+
+// shareLater lets a pod arrive that uses a claim of another pod, which is prepared, beside a claim of its
+// own, in one container. The driver refuses the pod where both claims have VFs.
+func (s *Simulation) shareLater() (bool, error) {
+	i := slices.IndexFunc(s.living(), func(p *pod) bool {
+		c := p.claims[0]
+		return c.shared && c.prepared && c.holds() && c.vfs > 0 && !p.deleted
+	})
+	offered := s.offer()
+	if i < 0 || offered == nil {
+		return false, nil
+	}
+	s.made++
+	p := &pod{name: s.freeName(), uid: types.UID(fmt.Sprint("pod-", s.made))}
+	own := &claim{name: p.name + "-claim-1", uid: types.UID(fmt.Sprint("claim-", s.made, "-1"))}
+	object := own.allocate(offered, []want{{pool.VF, 1}}, false)
+	if object == nil {
+		return false, nil
+	}
+	object.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: p.name, UID: p.uid}}
+	p.claims = []*claim{s.living()[i].claims[0], own}
+	s.server.edit(func() { s.server.put(claimPath(namespace, own.name), object) })
+	s.add(p)
+	s.trace("%s arrives", p)
+	if err := s.prepare(p); err != nil {
+		s.trace("%s is refused: %v", p, err)
+	}
+	s.checkAlways()
+	s.end(p)
+	return true, nil
+}
+
+// checkValues: the CDI devices of a container agree on the values of variables: the runtime keeps one value.
+func (s *Simulation) checkValues(p *pod) {
+	for i, part := range p.parts() {
+		values := map[string]string{}
+		for _, share := range part {
+			for _, name := range share.cdi {
+				for variable, value := range s.environment(p, name) {
+					if other, set := values[variable]; set && other != value {
+						s.wrong(twoValues, "container %d of %s has %s=%s and %s", i, p, variable, other, value)
+					}
+					values[variable] = value
+				}
+			}
+		}
+	}
+}
+
+// environment returns the variables of a CDI device of a pod.
+func (s *Simulation) environment(p *pod, name string) map[string]string {
+	values := map[string]string{}
+	for _, c := range p.claims {
+		spec, err := s.spec(c)
+		if err != nil {
+			continue // checkFiles
+		}
+		for _, device := range spec.Devices {
+			for _, text := range device.ContainerEdits.Env {
+				if variable, value, _ := strings.Cut(text, "="); cdiKind+"="+device.Name == name {
+					values[variable] = value
+				}
+			}
+		}
+	}
+	return values
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seeds
+
+import "testing"
+
+// Condition is a circumstance that comes about once in a cycle of a simulation, in turn with the others.
+type Condition struct {
+	Name string
+	// Known is the fault that breaks a promise under the condition, "" for none. Such a condition comes about
+	// in runs of its own alone, until the fault is mended.
+	Known string
+	// Breaks is the promise that the known fault breaks.
+	Breaks string
+}
+
+// Deal returns the condition of a cycle of a seed: a condition without a known fault, each in turn.
+func Deal[C any](all []C, of func(C) Condition, seed uint64, cycle int) (dealt C) {
+	var ordinary []C
+	for _, c := range all {
+		if of(c).Known == "" {
+			ordinary = append(ordinary, c)
+		}
+	}
+	return ordinary[(seed+uint64(cycle))%uint64(len(ordinary))]
+}
+
+// knownSeeds is the number of seeds within which a known fault has to break its promise.
+const knownSeeds = 6
+
+// Known runs seeds under each condition with a known fault until the promise is broken. It fails if no seed
+// breaks the promise: the fault is mended, and its mark has to go.
+func Known(t *testing.T, all []Condition, run func(t *testing.T, seed uint64, name string) *Report) {
+	t.Helper()
+	for _, c := range all {
+		if c.Known == "" {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(knownSeeds) {
+				report := run(t, seed, c.Name)
+				switch promise := report.promise(); promise {
+				case "":
+				case c.Breaks:
+					t.Logf("known fault: %s: seed %d: %s", c.Known, seed, report.Violation)
+					return
+				default:
+					t.Fatalf("%s breaks another promise than %q:\n%s", c.Name, c.Breaks, report)
+				}
+			}
+			t.Errorf("no promise is broken: remove the mark %q", c.Known)
+		})
+	}
+}
