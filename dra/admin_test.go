@@ -17,6 +17,7 @@ import (
 // TestAdminAccessToAll: a claim with admin access to every device of the driver, such as that of a monitoring
 // pod, is prepared, and its container gets each device node once.
 func TestAdminAccessToAll(t *testing.T) {
+	t.Parallel()
 	known.Fault(t, "a GPU counts once for each device of the pool that contains it", "all devices: ")
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 1)
 	config, _ := n.config(c, "")
@@ -69,6 +70,7 @@ func repeatedNode(t *testing.T, text string) string {
 // TestAdminAccessOwnsNothing: the status shows the pod that has a GPU as its owner, not a pod with admin
 // access, and a GPU to which there is only admin access as free.
 func TestAdminAccessOwnsNothing(t *testing.T) {
+	t.Parallel()
 	known.Fault(t, "the status counts admin access as an allocation", "with admin access")
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 2)
 	config, _ := n.config(c, "")

@@ -25,6 +25,7 @@ func TestPrepareIllDevice(t *testing.T) {
 		"VF by itself":  {[]string{"vf-0c-00-2"}, "0000:0c:00.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			known.Fault(t, "a device is prepared although it is unhealthy", "prepared with unhealthy")
 			server, n := newCluster(t, "v1.37.1"), newWatchedNode(t, 4)
 			config, gpus := n.config(server, "")
@@ -69,6 +70,7 @@ func TestHealthOfContainer(t *testing.T) {
 			"0000:0c:00.1", healthpb.HealthStatus_HEALTHY, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			known.Fault(t, "the kubelet gets the health of a device's name, not of the container's devices",
 				"has reported health")
 			server, n := newCluster(t, "v1.37.1", c.off...), newWatchedNode(t, 4)

@@ -48,6 +48,7 @@ func TestSharedClaim(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			known.Fault(t, "a pod's claim is judged without the claims that are already prepared", `prepared alone`)
 			for _, together := range []bool{true, false} {
 				shared, own := c.shared(), c.own()
