@@ -180,21 +180,9 @@ func ofType(t pool.Type) func(map[string]resourceapi.Device) int {
 // allocate adds a claim that was allocated devices, all for one request, and reserved for a pod, and the pod.
 func (c *cluster) allocate(name, pod string, devices ...string) *resourceapi.ResourceClaim {
 	c.t.Helper()
-	claim := &resourceapi.ResourceClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name)},
-		Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{
-			Name: "pairs", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "pair.tandem.dev"},
-		}}}},
-		Status: resourceapi.ResourceClaimStatus{
-			ReservedFor: []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: pod, UID: "pod-uid"}},
-			Allocation:  &resourceapi.AllocationResult{},
-		},
-	}
-	for _, device := range devices {
-		claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results,
-			resourceapi.DeviceRequestAllocationResult{
-				Request: "pairs", Driver: pool.Driver, Pool: nodeName, Device: device,
-			})
+	claim := newClaim(name, "pair", devices...)
+	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{
+		{Resource: "pods", Name: pod, UID: "pod-uid"},
 	}
 	owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: pod, UID: "pod-uid"}}
 	if err := c.Tracker().Add(owner); err != nil && !errors.IsAlreadyExists(err) {

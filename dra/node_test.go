@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -41,6 +40,7 @@ type node struct {
 	sys     fs.FS
 	kubelet string
 	root    string
+	pools   string // the configuration of the VFs; "" for all VFs as one resource
 }
 
 func newNode(t testing.TB, machine string, vfsPerPF int) *node {
@@ -128,7 +128,7 @@ func (n *node) config(c *cluster, podUID string) (dra.Config, *shown) {
 		n.t.Fatal(err)
 	}
 	quiet := func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }
-	vfs, err := rdma.FindVFs(pools.Finder{Sys: n.sys, Prefix: "tandem.dev"}, pools.Default(),
+	vfs, err := rdma.FindVFs(pools.Finder{Sys: n.sys, Prefix: "tandem.dev"}, n.readPools(),
 		rdma.Known{File: n.path("vfs.json")}, quiet, log)
 	if err != nil {
 		n.t.Fatal(err)
@@ -204,21 +204,30 @@ func (n *node) dial(socket string) *grpc.ClientConn {
 	return conn
 }
 
-// prepare asks for a claim, and returns the CDI devices or what was wrong.
-func (k *caller) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) (cdi []string, wrong string) {
+// prepare asks for claims in one call, and returns the CDI devices or what was wrong.
+func (k *caller) prepare(
+	ctx context.Context, claims ...*resourceapi.ResourceClaim,
+) (cdi []string, wrong string) {
 	ctx, cancel := context.WithTimeout(ctx, kubelettest.Limit)
 	defer cancel()
-	answer, err := k.NodePrepareResources(ctx, &drapb.NodePrepareResourcesRequest{Claims: []*drapb.Claim{{
-		Namespace: claim.Namespace, Name: claim.Name, Uid: string(claim.UID),
-	}}})
+	request := &drapb.NodePrepareResourcesRequest{}
+	for _, claim := range claims {
+		request.Claims = append(request.Claims, &drapb.Claim{
+			Namespace: claim.Namespace, Name: claim.Name, Uid: string(claim.UID),
+		})
+	}
+	answer, err := k.NodePrepareResources(ctx, request)
 	if err != nil {
 		return nil, err.Error()
 	}
-	one := answer.GetClaims()[string(claim.UID)]
-	for _, d := range one.GetDevices() {
-		cdi = append(cdi, d.GetCdiDeviceIds()...)
+	for _, claim := range claims {
+		one := answer.GetClaims()[string(claim.UID)]
+		for _, d := range one.GetDevices() {
+			cdi = append(cdi, d.GetCdiDeviceIds()...)
+		}
+		wrong += one.GetError()
 	}
-	return cdi, one.GetError()
+	return cdi, wrong
 }
 
 // unprepare gives a claim back, and returns what was wrong.
@@ -230,17 +239,4 @@ func (k *caller) unprepare(ctx context.Context, claim *resourceapi.ResourceClaim
 		return err.Error()
 	}
 	return answer.GetClaims()[string(claim.UID)].GetError()
-}
-
-// specs are the CDI specs of claims.
-func (n *node) specs() (names []string) {
-	n.t.Helper()
-	found, err := filepath.Glob(filepath.Join(n.path("cdi"), "*"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	for _, name := range found {
-		names = append(names, strings.TrimSuffix(filepath.Base(name), ".json"))
-	}
-	return names
 }

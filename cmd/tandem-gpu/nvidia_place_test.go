@@ -275,12 +275,21 @@ func (n *node) card(t *testing.T, id string) topology.Address {
 	panic("unreachable")
 }
 
-// vfs starts tandem-rdma next to tandem-gpu, with all VFs.
-func (n *node) vfs(t *testing.T, kubelet *kubelettest.Kubelet) *kubelettest.Plugin {
+// vfs starts tandem-rdma next to tandem-gpu, with all VFs, or with some.
+func (n *node) vfs(t *testing.T, kubelet *kubelettest.Kubelet, addresses ...string) *kubelettest.Plugin {
 	t.Helper()
+	selectors := map[string]any{"vendors": []string{"15b3"}, "isRdma": true}
+	if len(addresses) > 0 {
+		selectors["pciAddresses"] = addresses
+	}
+	content, err := json.Marshal(map[string]any{
+		"resourceList": []any{map[string]any{"resourceName": "vf", "selectors": selectors}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(n.dir, "config.json")
-	write(t, file,
-		`{"resourceList": [{"resourceName": "vf", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
+	write(t, file, string(content))
 	execute(t, "tandem-rdma", nil, "--kubelet-dir="+n.dir, "--run-dir="+filepath.Join(n.dir, "run"),
 		"--sysfs-root="+filepath.Join(n.dir, "sys"),
 		"--dev-root="+filepath.Join(n.dir, "dev"), "--config-file="+file, "--resource-prefix=nvidia.com",

@@ -6,6 +6,7 @@
 //
 //	driver VERSION
 //	error CODE                  every call fails with it, as NVML's return codes are numbered
+//	uncounted N                 counting the GPUs fails N times
 //	trace FILE                  the names of the calls are appended there
 //	gpu INDEX UUID BUS MINOR MEMORY MIG STATE RECOVERY NAME
 //	deaf INDEX CODE             registering for its events fails with it
@@ -43,7 +44,9 @@ type Machine struct {
 	Driver string
 	Error  int    // return code of every call, 0 for none
 	Trace  string // a file for the names of all calls, "" for none
-	GPUs   []GPU
+	// Uncounted is how many of the next counts of the GPUs fail, while all other calls succeed.
+	Uncounted int
+	GPUs      []GPU
 }
 
 // GPU is a GPU, numbered by its index in the list.
@@ -155,6 +158,9 @@ func (m Machine) Text() string {
 	fmt.Fprintf(&b, "driver %s\n", m.Driver)
 	if m.Error != 0 {
 		fmt.Fprintf(&b, "error %d\n", m.Error)
+	}
+	if m.Uncounted > 0 {
+		fmt.Fprintf(&b, "uncounted %d\n", m.Uncounted)
 	}
 	if m.Trace != "" {
 		fmt.Fprintf(&b, "trace %s\n", m.Trace)

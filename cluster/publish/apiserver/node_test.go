@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -147,6 +149,7 @@ func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publis
 	return publish.New(publish.Config{
 		Reader: facts.NewReader(facts.Config{
 			Sys: recordedSys(t), KubeletDir: n.kubeletDir, Log: slog.New(slog.DiscardHandler),
+			Files: configuration.Files{Config: filepath.Join(n.kubeletDir, configuration.FileName)},
 		}),
 		Sinks: sinks, Reach: client.Reach, Watch: n.watch, Published: n.published, Log: log,
 	})

@@ -57,6 +57,7 @@ static struct gpu gpus[GPUS];
 static struct slice slices[GPUS][SLOTS];
 static int near[GPUS][GPUS]; // nvmlGpuTopologyLevel_t of two GPUs
 static char trace[4096];
+static int uncounted;
 static struct timespec read_at;
 static ino_t read_from;
 
@@ -69,6 +70,7 @@ static void read_line(const char *line) {
 	if (sscanf(line, "driver %95s", driver) == 1) return;
 	if (sscanf(line, "trace %4095s", trace) == 1) return;
 	if (sscanf(line, "error %d", &state) == 1) { broken = state; return; }
+	if (sscanf(line, "uncounted %d", &uncounted) == 1) return;
 	if (sscanf(line, "gpu %u %95s %95s %d %llu %d %d %d %n", &index, g.uuid, g.bus, &g.minor, &g.memory, &g.mig, &state, &g.recovery, &name) == 8 && index < GPUS) {
 		g.state = state;
 		snprintf(g.name, sizeof g.name, "%s", line + name);
@@ -112,6 +114,7 @@ static void refresh(void) {
 		read_at = info.st_mtim;
 		broken = NVML_SUCCESS;
 		trace[0] = 0;
+		uncounted = 0;
 		memset(gpus, 0, sizeof gpus);
 		memset(slices, 0, sizeof slices);
 		memset(near, 0, sizeof near);
@@ -210,6 +213,10 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) {
 	CALL;
+	if (uncounted > 0) {
+		uncounted--;
+		return done(NVML_ERROR_UNKNOWN);
+	}
 	for (*count = 0; *count < GPUS && gpus[*count].present; (*count)++) {}
 	return done(NVML_SUCCESS);
 }

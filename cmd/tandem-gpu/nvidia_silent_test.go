@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/known"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
+)
+
+// TestNVMLFailsForAMoment: after discoveries that fail while NVML's events work, the GPUs are healthy again
+// as soon as NVML lists them, without another event.
+func TestNVMLFailsForAMoment(t *testing.T) {
+	for name, c := range map[string]struct {
+		failures  int
+		variables []string
+		fault     bool
+	}{
+		"control: one discovery fails":               {1, nil, false},
+		"two discoveries fail":                       {2, nil, true},
+		"one discovery fails, without health checks": {1, []string{"DP_DISABLE_HEALTHCHECKS=all"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.fault {
+				known.Fault(t, "nobody looks for GPUs again after NVML listed none", "NVML lists all GPUs")
+			}
+			n := nvidiaNode(t, "nv-h100-oci", nil)
+			first := newFatal(t, filepath.Join(n.dir, "sys"), n.Machine.GPUs[0].Address.String())
+			second := newFatal(t, filepath.Join(n.dir, "sys"), n.Machine.GPUs[1].Address.String())
+			kubelet := kubelettest.Start(t, n.dir)
+			execute(t, "tandem-gpu", c.variables, n.tandem("--device-health=interval=1s")...)
+			plugin := kubelettest.Await(t, kubelet.Plugins)
+			await(t, plugin, "8")
+			first.increase(t)
+			await(t, plugin, "8, 1 unhealthy") // the discoveries of the start are over
+			n.Machine.Uncounted = c.failures
+			n.Update(t)
+			second.increase(t)
+			for limit := time.After(3 * time.Second); ; {
+				select {
+				case devices := <-plugin.Lists:
+					if health(devices) == "8, 2 unhealthy" {
+						return
+					}
+				case <-limit:
+					t.Fatal("NVML lists all GPUs, and for seconds they are unhealthy")
+				}
+			}
+		})
+	}
+}
