@@ -16,8 +16,14 @@ import (
 	"time"
 )
 
-// variable names the test that a child process runs without its mark.
-const variable = "TANDEM_KNOWN"
+// variable names the test that a child process runs without its mark. RunVariable identifies the run of the parent
+// process to its children: what one child has built, others need not build again.
+const (
+	variable    = "TANDEM_KNOWN"
+	RunVariable = "TANDEM_KNOWN_RUN"
+)
+
+var run = fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
 
 // Fault marks the running test as one that fails with a known fault. It must be the first call of the test. The
 // test runs in a child process, where the call returns; here it is skipped with the reason why if it fails there
@@ -74,7 +80,7 @@ func runAlone(t *testing.T) (output string, failure error) {
 		arguments = append(arguments, fmt.Sprintf("-test.timeout=%s", time.Until(end)*9/10))
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], arguments...)
-	child.Env = append(os.Environ(), variable+"="+t.Name())
+	child.Env = append(os.Environ(), variable+"="+t.Name(), RunVariable+"="+run)
 	out, err := child.CombinedOutput()
 	declare(inputs)
 	return string(out), err
