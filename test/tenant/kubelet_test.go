@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/podsapi"
+)
+
+// pods are the pods of a kubelet, which it shows at three servers.
+type pods struct {
+	podresources.UnimplementedPodResourcesListerServer
+
+	mu     sync.Mutex
+	calls  chan<- struct{} // of the answers of a source, while there is room
+	tenant []corev1.Pod
+	others []corev1.Pod
+	held   map[string]map[string][]string // devices by pod and resource, of the first container
+}
+
+// list returns all pods, the tenant's first.
+func (p *pods) list() []corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case p.calls <- struct{}{}:
+	default:
+	}
+	return append(p.tenant[:len(p.tenant):len(p.tenant)], p.others...)
+}
+
+// change changes the pods between two calls.
+func (p *pods) change(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// List implements PodResources: pods that have not ended, with the devices of others.
+func (p *pods) List(
+	context.Context, *podresources.ListPodResourcesRequest,
+) (*podresources.ListPodResourcesResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer := &podresources.ListPodResourcesResponse{}
+	for _, all := range [][]corev1.Pod{p.tenant, p.others} {
+		for i := range all {
+			if pod := &all[i]; !kubelet.HasEnded(pod) {
+				answer.PodResources = append(answer.PodResources, resources(pod, p.held[pod.Name]))
+			}
+		}
+	}
+	return answer, nil
+}
+
+// resources returns a pod as PodResources shows it. The first container has the devices.
+func resources(pod *corev1.Pod, held map[string][]string) *podresources.PodResources {
+	shown := &podresources.PodResources{Namespace: pod.Namespace, Name: pod.Name}
+	for i := range pod.Spec.Containers {
+		c := &podresources.ContainerResources{Name: pod.Spec.Containers[i].Name}
+		for resource, ids := range held {
+			c.Devices = append(c.Devices, &podresources.ContainerDevices{ResourceName: resource, DeviceIds: ids})
+		}
+		shown.Containers, held = append(shown.Containers, c), nil
+	}
+	return shown
+}
+
+// serve serves the pods by PodResources and by a source, until the end of the test, and returns the flags of
+// a daemon that uses the source.
+func (p *pods) serve(t testing.TB, dir, source string) (flags []string) {
+	t.Helper()
+	socket := kubelet.PodResourcesSocket(dir)
+	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, p)
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { server.Stop(); served.Wait() })
+	if source == https {
+		e := podsapi.ServeHTTPS(t, p.list)
+		return []string{
+			"--intent=kubelet,podresources", "--kubelet-address=" + e.Address, "--node-name=" + e.Name,
+			"--kubelet-token-file=" + e.Token, "--kubelet-ca-file=" + e.CA,
+		}
+	}
+	stop, err := podsapi.Serve(dir, p.list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return nil // the default
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/known"
+	"github.com/tandem-k8s/tandem/test/tenant"
+)
+
+// TestMemory: beside the largest pods of a tenant a daemon takes less than half of its memory limit.
+func TestMemory(t *testing.T) {
+	known.Fault(t, "a tenant's size: whole pods are decoded, several times at once", "the daemon takes")
+	n := start(t, podsAPI, unchanged, vfProgram)
+	pods := tenant.Pods(11, tenant.Object, tenant.Containers)
+	n.change(func() { n.tenant = pods })
+	half, d := manifest(t, vfProgram).memory()/2, n.daemons[vfProgram]
+	if half == 0 {
+		t.Fatal("the manifest has no limit")
+	}
+	for range attempts {
+		n.question(t)
+		if peak := d.peak(t); peak > half {
+			t.Fatalf("the daemon takes %d MiB, more than half of its limit (%d MiB)", peak, half)
+		}
+	}
+	d.settle(t, podsAPI)
+	t.Logf("peak %d MiB of %d", d.peak(t), half)
+}
+
+// TestRepeatedCalls: an answer of the kubelet that is too long is the same a moment later: the daemon does
+// not ask for it again and again.
+func TestRepeatedCalls(t *testing.T) {
+	known.Fault(t, "a fault of an answer is taken for another one: gRPC's limit for the kubelet's rate limiter",
+		"asked the kubelet more than")
+	const (
+		period = 3 * time.Second
+		most   = 8 // with pauses of 0.1, 0.2, 0.4 s and so on, and a question
+	)
+	n := start(t, podsAPI, unchanged, vfProgram)
+	pods := tenant.Pods(12, tenant.Object, tenant.Text)
+	calls := make(chan struct{}, 2*most)
+	n.change(func() { n.tenant, n.calls = pods, calls })
+	n.question(t)
+	over := time.After(period)
+	for count := 0; count <= most; count++ {
+		select {
+		case <-over:
+			return
+		case <-calls:
+		}
+	}
+	t.Errorf("asked the kubelet more than %d times within %s for an answer that is too long", most, period)
+}
