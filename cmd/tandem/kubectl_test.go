@@ -324,10 +324,10 @@ func TestClusterUsage(t *testing.T) {
 	}
 }
 
-// known are plugins with decisions for two pods, and for an unknown owner.
-type known struct{ plugins }
+// decisionsOfTwo are plugins with decisions for two pods, and for an unknown owner.
+type decisionsOfTwo struct{ plugins }
 
-func (known) Explain(context.Context, *api.ExplainRequest) (*api.ExplainResponse, error) {
+func (decisionsOfTwo) Explain(context.Context, *api.ExplainRequest) (*api.ExplainResponse, error) {
 	decision := func(o *api.Owner) *api.Decision { return &api.Decision{Resource: "amd.com/gpu", Container: o} }
 	train := &api.Owner{Namespace: "team", Pod: "train-0", Container: "worker"}
 	return &api.ExplainResponse{Decisions: []*api.Decision{
@@ -341,7 +341,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	kubeconfig := theCluster(t).start()
 	runDir := filepath.Join(t.TempDir(), "run")
-	serveAs(t, runDir, known{})
+	serveAs(t, runDir, decisionsOfTwo{})
 	of := func(name string, args ...string) string {
 		var out, problems bytes.Buffer
 		root, args := program(append([]string{name}, args...))
