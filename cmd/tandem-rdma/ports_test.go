@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
-// TestPortsOfAFunction: VFs of a function with two ports are healthy while one of the ports has a link. VFs of
-// a function without any link show that the daemon has read the links.
+// TestPortsOfAFunction: VFs of a function with two ports are healthy while one of them has a link. VFs of a
+// function without any link show that the daemon has read the links.
 func TestPortsOfAFunction(t *testing.T) {
 	for _, c := range []struct {
 		name  string
