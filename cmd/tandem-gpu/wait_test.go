@@ -86,8 +86,18 @@ func TestNVIDIADriverComesLater(t *testing.T) {
 // installCDI adds the files to a driver that a CDI specification must name.
 func installCDI(t *testing.T, n *node) {
 	t.Helper()
+	installLibrary(t, n)
+	makeDeviceNodes(t, n)
+}
+
+func installLibrary(t *testing.T, n *node) {
+	t.Helper()
 	write(t, filepath.Join(n.Root, "usr/lib64/libcuda.so.570.86.15"), "")
 	write(t, filepath.Join(n.Root, "dev/placeholder"), "")
+}
+
+func makeDeviceNodes(t *testing.T, n *node) {
+	t.Helper()
 	for i := range n.Machine.GPUs {
 		file := filepath.Join(n.Root, fmt.Sprint("dev/nvidia", i))
 		if err := syscall.Mknod(file, syscall.S_IFCHR|0o666, 195<<8|i); err != nil {

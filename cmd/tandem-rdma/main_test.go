@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,11 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	if uplink := os.Getenv(defaultRoute); uplink != "" {
+		if err := enterNode(uplink, os.Getenv(nodeSysfs)); err != nil {
+			panic(err)
+		}
+	}
 	if os.Getenv(asDaemon) != "" {
 		main()
 	}
@@ -46,12 +52,18 @@ type node struct{ root, kubelet string }
 
 func newNode(t *testing.T, machine string, vfsPerPF int) node {
 	t.Helper()
-	n := node{root: t.TempDir(), kubelet: kubelettest.Dir(t)}
 	m, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(n.path("sys"), m.FS()); err != nil {
+	return nodeOf(t, m.FS())
+}
+
+// nodeOf is newNode for a sysfs.
+func nodeOf(t *testing.T, sys fs.FS) node {
+	t.Helper()
+	n := node{root: t.TempDir(), kubelet: kubelettest.Dir(t)}
+	if err := os.CopyFS(n.path("sys"), sys); err != nil {
 		t.Fatal(err)
 	}
 	n.write(t, "dev/infiniband/rdma_cm", "")

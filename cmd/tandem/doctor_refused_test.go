@@ -4,12 +4,19 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // TestDoctorCannotCountRefusedPods: if the kubelet refuses pods, but no source lists them, doctor says so in
@@ -75,4 +82,41 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 			t.Errorf("doctor does not say %q:\n%s", want, text)
 		}
 	}
+}
+
+// TestDoctorCountsRefusedShapes: time is linear in the number of different requests of refused pods, which
+// tenants choose: four times the pods take four times the CPU time, or less.
+func TestDoctorCountsRefusedShapes(t *testing.T) {
+	t.Parallel()
+	known.Fault(t, "the requests of each refused pod are compared with all others", `the time is not linear`)
+	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
+	const pods = 250
+	once, more := s.timeOfRefused(pods), s.timeOfRefused(4*pods)
+	if more > 5*once {
+		t.Errorf("the time is not linear: %s for %d pods, %s for %d", once, pods, more, 4*pods)
+	}
+}
+
+// timeOfRefused returns the CPU time of tandem doctor with a number of refused pods of different requests.
+func (s *sick) timeOfRefused(pods int) time.Duration {
+	s.t.Helper()
+	s.pods = nil
+	for i := range pods {
+		pod := failed("team", fmt.Sprint("train-", i), "TopologyAffinityError")
+		limits := corev1.ResourceList{
+			"amd.com/gpu": resource.MustParse("1"), corev1.ResourceCPU: resource.MustParse(fmt.Sprint(i + 1)),
+			corev1.ResourceMemory: resource.MustParse("1Gi"),
+		}
+		pod.Spec.Containers = []corev1.Container{
+			{Name: "a", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}},
+		}
+		s.pods = append(s.pods, pod)
+	}
+	cmd := exec.CommandContext(s.t.Context(), "/proc/self/exe", s.command()...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	output, _ := cmd.CombinedOutput() // the exit code tells that there is a finding
+	if want := fmt.Sprintf("%d pods are rejected", pods); !strings.Contains(string(output), want) {
+		s.t.Fatalf("want %q in\n%s", want, output)
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/cluster"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
+	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // few returns the arguments of a fast simulation.
@@ -124,6 +125,24 @@ func TestSimulateErrors(t *testing.T) {
 		code, stdout, stderr := run(c.args...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%v: exit code %d, %q, %q", c.args[len(c.args)-1], code, stdout, stderr)
+		}
+	}
+}
+
+// TestSimulateLimits: a number that needs more memory than a computer has is refused. The largest come first,
+// because they cannot be allocated at all.
+func TestSimulateLimits(t *testing.T) {
+	known.Fault(t, "numbers of simulate have no upper limit", `panic: runtime error: makeslice: len out of`)
+	for _, number := range []string{"9223372036854775807", "1000000000000000", "1000000000"} {
+		for _, args := range [][]string{
+			{"--seeds=" + number}, {"--arrivals=" + number}, {"--warmup=" + number},
+			{"--nodes=2", "--seeds=" + number}, {"--nodes=2", "--arrivals=" + number},
+			{"--nodes=2", "--warmup=" + number}, {"--nodes=2", "--burst=" + number},
+		} {
+			code, stdout, stderr := run(few(append([]string{"--seeds=1", "--arrivals=10"}, args...)...)...)
+			if code != exitUsage || stdout != "" || !strings.Contains(stderr, number) {
+				t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
+			}
 		}
 	}
 }

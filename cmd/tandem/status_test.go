@@ -157,39 +157,49 @@ func TestStatusOfMachines(t *testing.T) {
 	}
 }
 
-// allocatable is a kubelet with one device of each resource.
+// allocatable is a kubelet with the IDs of devices by resource.
 type allocatable struct {
 	podresources.UnimplementedPodResourcesListerServer
-	resources []string
+	devices map[string][]string
 }
 
 func (a allocatable) GetAllocatableResources(
 	context.Context, *podresources.AllocatableResourcesRequest,
 ) (*podresources.AllocatableResourcesResponse, error) {
 	answer := &podresources.AllocatableResourcesResponse{}
-	for _, name := range a.resources {
-		answer.Devices = append(answer.Devices,
-			&podresources.ContainerDevices{ResourceName: name, DeviceIds: []string{"one"}})
+	for name, ids := range a.devices {
+		answer.Devices = append(answer.Devices, &podresources.ContainerDevices{ResourceName: name, DeviceIds: ids})
 	}
 	return answer, nil
 }
 
-// serveKubelet creates a kubelet's folder, and a kubelet with registered resources, or none.
+// serveKubelet creates a kubelet's folder, and a kubelet with a device of each registered resource, or none.
 func serveKubelet(t *testing.T, dir string, resources []string) {
+	t.Helper()
+	devices := map[string][]string{}
+	for _, name := range resources {
+		devices[name] = []string{"one"}
+	}
+	if len(resources) > 0 {
+		servePodResources(t, dir, allocatable{devices: devices})
+	} else if err := os.MkdirAll(filepath.Join(dir, "pod-resources"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// servePodResources answers in a kubelet's folder.
+func servePodResources(t *testing.T, dir string, answers podresources.PodResourcesListerServer) {
 	t.Helper()
 	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		t.Fatal(err)
-	}
-	if len(resources) == 0 {
-		return
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, allocatable{resources: resources})
+	podresources.RegisterPodResourcesListerServer(server, answers)
 	go func() { _ = server.Serve(listener) }() // until stopped
 	t.Cleanup(server.Stop)
 }

@@ -92,6 +92,20 @@ func (s Sysfs) Netdev(address, name, linkType string) {
 	s.Symlink("class/net/"+name, "../../"+file)
 }
 
+// Upper adds a netdev above netdevs, as a bond, or the synthetic netdev of a guest above its VF.
+func (s Sysfs) Upper(name string, lower ...string) {
+	folder := "devices/virtual/net/" + name
+	s.Write(folder+"/type", "1")
+	s.Symlink("class/net/"+name, "../../"+folder)
+	for _, netdev := range lower {
+		place := strings.TrimPrefix(string(s["class/net/"+netdev].Data), "../../")
+		s.Symlink(folder+"/lower_"+netdev, "../../../"+strings.TrimPrefix(place, "devices/"))
+		up := strings.Repeat("../", strings.Count(place, "/")) + "virtual/net/" + name
+		s.Symlink(place+"/upper_"+name, up)
+		s.Symlink(place+"/master", up)
+	}
+}
+
 // RDMA adds an RDMA device with one port and its character devices.
 func (s Sysfs) RDMA(address, name, number string) {
 	s.Write(path.Join(Dir(address), "infiniband", name, "node_type"), "1: CA")

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -80,6 +81,17 @@ func TestFiles(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, policy(t, r)); diff != "" {
 		t.Errorf("-want +got:\n%s\n%s", diff, log)
+	}
+}
+
+// TestKeysInAnotherCase: the kubelet ignores keys in another case, and starts with the default.
+func TestKeysInAnotherCase(t *testing.T) {
+	known.Fault(t, "keys of the kubelet's configuration are read in any case", `policies restricted and static`)
+	dir, r, log := node(t, nil)
+	const keys = "topologymanagerpolicy: restricted\nCPUManagerPolicy: static\n"
+	write(t, filepath.Join(dir, "config.yaml"), header+keys)
+	if got := policy(t, r); got.TopologyManagerPolicy != "none" || got.CPUManagerPolicy != "none" {
+		t.Errorf("policies %s and %s:\n%s", got.TopologyManagerPolicy, got.CPUManagerPolicy, log)
 	}
 }
 

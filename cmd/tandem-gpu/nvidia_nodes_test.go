@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/test/known"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
+)
+
+// TestNodesOfCDI: a container gets the device nodes of the CDI specification. Therefore a GPU is healthy only
+// while the specification has its node.
+func TestNodesOfCDI(t *testing.T) {
+	for _, c := range []struct {
+		name, fault string
+		late        bool // device nodes come after the start, as without nvidia-modprobe
+	}{
+		{name: "there"},
+		{name: "late", fault: "GPUs are healthy without a node in the CDI specification", late: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.fault != "" {
+				known.Fault(t, c.fault, `the specification has no nodes of the healthy GPUs \[0 1 2 3\]`)
+			}
+			n := nvidiaNode(t, "nv-a100pcie-cx6dx-vf-partial", nil)
+			installLibrary(t, n)
+			if !c.late {
+				makeDeviceNodes(t, n)
+			}
+			kubelet := kubelettest.Start(t, n.dir)
+			execute(t, "tandem-gpu", nil, n.tandem("--device-list-strategy=cdi-cri")...)
+			plugin := kubelettest.Await(t, kubelet.Plugins)
+			healthy := n.healthyWithNodes(t, kubelettest.Await(t, plugin.Lists))
+			if c.late {
+				makeDeviceNodes(t, n)
+			}
+			for healthy < len(n.Machine.GPUs) {
+				healthy = n.healthyWithNodes(t, kubelettest.Await(t, plugin.Lists))
+			}
+		})
+	}
+}
+
+// healthyWithNodes returns the number of healthy GPUs, and fails the test if the specification lacks the node
+// of one of them.
+func (n *node) healthyWithNodes(t *testing.T, devices []*v1beta1.Device) (healthy int) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(n.dir, "cdi/k8s.device-plugin.nvidia.com-gpu.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lacking []int
+	for _, gpu := range n.Machine.GPUs {
+		if !slices.ContainsFunc(devices, func(d *v1beta1.Device) bool {
+			return d.GetID() == gpu.UUID && d.GetHealth() == v1beta1.Healthy
+		}) {
+			continue
+		}
+		healthy++
+		if !strings.Contains(string(content), fmt.Sprintf(`"path":"/dev/nvidia%d"`, gpu.Minor)) {
+			lacking = append(lacking, gpu.Minor)
+		}
+	}
+	if len(lacking) > 0 {
+		t.Fatalf("the specification has no nodes of the healthy GPUs %v", lacking)
+	}
+	return healthy
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/known"
+)
+
+// errHung is what a client gets from a server that accepts connections and answers no question in time.
+var errHung = status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+
+type hungPlugins struct{ plugins }
+
+func (hungPlugins) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
+	return nil, errHung
+}
+
+type hungKubelet struct {
+	podresources.UnimplementedPodResourcesListerServer
+}
+
+func (hungKubelet) List(
+	context.Context, *podresources.ListPodResourcesRequest,
+) (*podresources.ListPodResourcesResponse, error) {
+	return nil, errHung
+}
+
+func (hungKubelet) GetAllocatableResources(
+	context.Context, *podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
+	return nil, errHung
+}
+
+// TestDoctorTellsHungSockets: a coordinator or a kubelet that hangs stalls every pod start of the node, and
+// the checks that need an answer are unknown.
+func TestDoctorTellsHungSockets(t *testing.T) {
+	t.Parallel()
+	sys, offered := sysfs(t, "oci-mi300x-derived", 1), onMachine(t, "oci-mi300x-derived", 1)
+	answers, has := recordedNode{answer: offered}, allocatable{devices: idsOf(offered)}
+	for _, c := range []struct {
+		name, fault string
+		plugins     api.CoordinationServer
+		kubelet     podresources.PodResourcesListerServer
+	}{
+		{name: "both answer", plugins: answers, kubelet: has},
+		{name: "plugins", fault: "an error of the plugins is dropped", plugins: hungPlugins{}, kubelet: has},
+		{name: "kubelet", fault: "an error of the kubelet is dropped", plugins: answers, kubelet: hungKubelet{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.fault != "" {
+				known.Fault(t, c.fault, `exit code 0; want \[3 4\]`)
+			}
+			s := layOut(t, sys)
+			s.remove("kubelet/pod-resources")
+			servePodResources(t, s.path("kubelet"), c.kubelet)
+			serveAs(t, s.path("run"), c.plugins)
+			code, stdout, stderr := run(s.command()...)
+			if silent := code == exitOK; silent != (c.fault == "") {
+				t.Errorf("exit code %d; want [3 4]:\n%s%s", code, stdout, stderr)
+			}
+		})
+	}
+}

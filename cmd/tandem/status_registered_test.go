@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/known"
+)
+
+// idsOf returns the IDs of all devices by resource.
+func idsOf(answer *api.StatusResponse) map[string][]string {
+	ids := map[string][]string{}
+	for _, r := range answer.GetResources() {
+		for _, d := range r.GetDevices() {
+			ids[r.GetName()] = append(ids[r.GetName()], d.GetDevice().GetId())
+		}
+	}
+	return ids
+}
+
+// TestStatusOfRegistration: a resource is registered if the kubelet has its devices. If another plugin has
+// registered the name later, the kubelet has that plugin's devices, and gives those to pods.
+func TestStatusOfRegistration(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, fault string
+		others      bool // the kubelet's devices are those of another plugin
+		registered  int  // number of resources
+	}{
+		{name: "own devices", registered: 2},
+		{name: "devices of another plugin", fault: "status compares names of resources, no devices", others: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.fault != "" {
+				known.Fault(t, c.fault, `tandem status: 2 resources are registered; want 0`)
+			}
+			s := newPodServer(t)
+			answer := onMachine(t, "oci-mi300x-derived", 1)
+			has := idsOf(answer)
+			if c.others {
+				has = map[string][]string{"amd.com/gpu": {"other-0"}, "tandem.dev/rdma_vf": {"other-1"}}
+			}
+			runDir, kubeletDir := filepath.Join(s.root, "run"), filepath.Join(s.root, "kubelet")
+			flags := []string{"--run-dir=" + runDir, "--kubelet-dir=" + kubeletDir}
+			serveAs(t, runDir, recordedNode{answer: answer})
+			servePodResources(t, kubeletDir, allocatable{devices: has})
+			s.add("kube-system/tandem-gpu-b", "tandem-gpu", "gpu-1", itself(t), flags...)
+			_, ofCluster, _ := plugin(s.start(), "status", "-o", "json")
+			for command, shown := range map[string]string{
+				"tandem status":         succeed(t, append(flags, "status", "-o", "json")...),
+				"kubectl tandem status": ofCluster,
+			} {
+				if got := strings.Count(shown, `"registered": true`); got != c.registered {
+					t.Errorf("%s: %d resources are registered; want %d", command, got, c.registered)
+				}
+			}
+		})
+	}
+}
