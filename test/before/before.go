@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 )
 
-// Commit is the version before: the last commit that nodes can run. A change of the files or protocols that the
-// daemons share is tested against this commit, and afterwards becomes this commit itself.
+// Commit is the version before: the last commit that nodes can run. A change of the files or protocols that
+// the daemons share is tested against this commit, and afterwards becomes this commit itself.
 const Commit = "c94aa67ac6800d08063810b5404c58c5056aa258"
 
-// Build builds programs of the directory cmd as they are in Commit, in a folder that is kept, and returns the
-// folder of the programs. Root is the root of the repository, folder a folder for everything that is made. The
-// error says what to do if the clone has no such commit.
+// Build builds programs of the directory cmd as they are in Commit, in a folder that is kept, and returns
+// the folder of the programs. Root is the root of the repository, folder a folder for everything that is
+// made. The error says what to do if the clone has no such commit.
 func Build(root, folder string, names ...string) (bin string, err error) {
 	source := filepath.Join(folder, "source")
 	bin = filepath.Join(folder, "bin")

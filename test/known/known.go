@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// variable names the test that a child process runs without its mark. RunVariable identifies the run of the parent
-// process to its children: what one child has built, others need not build again.
+// variable names the test that a child process runs without its mark. RunVariable identifies the run of the
+// parent process to its children: what one child has built, others need not build again.
 const (
 	variable    = "TANDEM_KNOWN"
 	RunVariable = "TANDEM_KNOWN_RUN"
@@ -25,10 +25,10 @@ const (
 
 var run = fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
 
-// Fault marks the running test as one that fails with a known fault. It must be the first call of the test. The
-// test runs in a child process, where the call returns; here it is skipped with the reason why if it fails there
-// with an output that matches the regular expression breach, and fails otherwise: also if the test fails for
-// another reason than the fault.
+// Fault marks the running test as one that fails with a known fault. It comes before the work of the test.
+// The test runs in a child process, where the call returns; here it is skipped with the reason why if it
+// fails there with an output that matches the regular expression breach, and fails otherwise: also if the
+// test fails for another reason than the fault.
 func Fault(t *testing.T, why, breach string) {
 	t.Helper()
 	if os.Getenv(variable) == t.Name() {
@@ -86,8 +86,8 @@ func runAlone(t *testing.T) (output string, failure error) {
 	return string(out), err
 }
 
-// declare tells the go command which files the child process has read, as if this process had read them: a cached
-// result is then void when one of the files changes.
+// declare tells the go command which files the child process has read, as if this process had read them: a
+// cached result is then void when one of the files changes.
 func declare(inputs string) {
 	content, _ := os.ReadFile(inputs) // none if the child has read nothing
 	for line := range strings.Lines(string(content)) {

@@ -21,8 +21,8 @@
 // extended resources. The promises are listed in judge.go: some hold in every weather, the others in a calm.
 //
 // Each storm has one condition more, in turn (conditions.go): a run of several seeds in which one does not
-// come about fails. A condition with a known fault comes about in TestKnownFaults alone, where it has to break
-// its promise.
+// come about fails. A condition with a known fault comes about in TestKnownFaults alone, where it has to
+// break its promise.
 //
 // Three refusals are no breach. A pod whose devices have gone is refused. So is a pod with parts of a device
 // that is allocated and not published at the moment: the scheduler knows nothing of the parts, and allocates

@@ -11,9 +11,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// upgrade moves the node to the version before and back, one daemon after the other, in both orders, under a pod
-// of each version: as in docs/install.md, with the image of the DaemonSet alone. While one daemon is of each version
-// the kubelet, a container and the node restart.
+// upgrade moves the node to the version before and back, one daemon after the other, in both orders, under a
+// pod of each version: as in docs/install.md, with the image of the DaemonSet alone. While one daemon is of
+// each version the kubelet, a container and the node restart.
 func (t *tester) upgrade(ctx context.Context, s setup) error {
 	gpuBack := ofVersion("tandem-gpu", build.Earlier, "the version before")
 	rdmaBack := ofVersion("tandem-rdma", build.Earlier, "the version before")
