@@ -127,6 +127,7 @@ check-kubelet: ## Run the tests of the built plugins with the managers of kubele
 .PHONY: check-kubelet36
 check-kubelet36: ## Run the tests of the built plugins with the managers of kubelet 1.36 and fewer admissions
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet, 1.36; $(KUBELET)" go test $(KUBE36) -count=1 -timeout 60m ./kubelet -admissions=60 -chaos=150
+	cd test/kubernetes && $(PROGRESS) "models of the kubelet, 1.36" go test $(KUBE36) -count=1 ./kubelet/models
 
 # What decides by a machine, and starts no other program.
 ARM := ./topology/... ./coordination/holders ./coordination/resources ./coordination/asking ./coordination/store ./coordination/kubelet/... \

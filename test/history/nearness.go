@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -67,24 +67,22 @@ func (m model) nodesNow(s state, in input) ([]int, bool) {
 	if len(in.nodes) == 0 {
 		return nil, true
 	}
-	var demands []hints.Demand
+	var resources []topologymanager.Resource
 	for name, count := range in.container.Requests {
 		if _, known := m.Kinds[name]; !known || count == 0 {
 			continue
 		}
-		demand := hints.Demand{Count: count}
+		r := topologymanager.Resource{Count: count}
 		for _, d := range m.Devices[name] {
-			demand.All.Add(d.NUMA)
-			o, held := s[owned{name, d.ID}]
-			if held && in.isLeft(o) {
-				demand.Reused.Add(d.NUMA)
-			}
-			if !held && !in.hasFailed(name, d.ID) || in.isLeft(o) || in.isOwner(o) {
-				demand.Free.Add(d.NUMA)
+			r.All = append(r.All, d.NUMA)
+			switch o, held := s[owned{name, d.ID}]; {
+			case held && in.isLeft(o):
+				r.Reusable = append(r.Reusable, d.NUMA)
+			case held && in.isOwner(o), !held && !in.hasFailed(name, d.ID):
+				r.Free = append(r.Free, d.NUMA)
 			}
 		}
-		demands = append(demands, demand)
+		resources = append(resources, r)
 	}
-	mask, admitted := hints.Restricted.Nodes(demands...)
-	return mask.Numbers(), admitted
+	return topologymanager.Manager{}.Affinity(resources)
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package model is a model of the kubelet's device manager and Topology Manager for tests of the coordinator
-// (pkg/kubelet/cm/devicemanager/manager.go of 1.36). The model admits random pods with init containers,
+// (pkg/kubelet/cm/devicemanager/manager.go of 1.36 and 1.37; package topologymanager). It shares no code that
+// decides with the product, which it judges. The model admits random pods with init containers,
 // sidecars and several containers, and publishes the pods in PodResources, in the Pods API and in the device
 // checkpoint.
 //
@@ -19,5 +20,5 @@
 //     listed, the kubelet frees no devices and the Pods API does not answer.
 //
 // [Kubelet.Holders] returns the true holder of each device. The package test/kubernetes/kubelet uses the real
-// kubelet.
+// kubelet, and compares it with the model.
 package model

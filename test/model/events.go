@@ -31,9 +31,9 @@ func (p *Pod) arrival() history.Event {
 }
 
 // alignment returns the Topology Manager's choice for a container.
-func (p *Pod) alignment(c *Container, nodes []int) history.Event {
+func (p *Pod) alignment(c *Container) history.Event {
 	e := p.event(history.Alignment)
-	e.Container, e.Nodes = c.Name, nodes
+	e.Container, e.Nodes = c.Name, c.Nodes
 	return e
 }
 

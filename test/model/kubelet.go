@@ -4,7 +4,6 @@ package model
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/history"
+	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 )
 
 // Resources that pods request.
@@ -51,9 +50,15 @@ type Trouble struct {
 // concurrent use with all methods.
 type Kubelet struct {
 	Devices map[string][]device.Device // healthy devices by resource
-	None    bool                       // topologyManagerPolicy is none instead of restricted
-	First   string                     // the resource that a container gets first; "" for a random order
-	plugins                            // data of the plugins
+	Failed  map[string][]device.Device // unhealthy devices by resource, which hints count too
+
+	None     bool                    // topologyManagerPolicy is none, whatever Topology says
+	Topology topologymanager.Manager // the Topology Manager; policy restricted by default
+	ScopePod bool                    // topologyManagerScope is pod instead of container
+
+	First   string // the resource that a container gets first; "" for a random order
+	Chance  Chance // the choices that the kubelet leaves to chance; nil for random ones
+	plugins        // data of the plugins
 	Trouble Trouble
 	Now     func() time.Time
 	History *history.Recorder
@@ -257,174 +262,3 @@ func (k *Kubelet) Return() {
 
 // Ready reports whether all pods are listed since the kubelet's start.
 func (k *Kubelet) Ready() bool { return k.ready }
-
-var errRefused = errors.New("refused")
-
-// Admit admits a pod. After an error the pod has failed, but its containers still have their devices.
-func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.uids++
-	p.UID, p.created, p.listed = fmt.Sprint("uid-", k.uids), k.Now(), true
-	p.reuse = map[string]map[string]bool{GPUs: {}, VFs: {}}
-	k.pods = append(k.pods, p)
-	k.History.Note(p.arrival())
-	for _, c := range p.Containers {
-		c.Devices = kubelet.Devices{}
-		if err := k.admit(p, c, plugins); err != nil {
-			verdict := p.event(history.Verdict)
-			verdict.Container, verdict.Refusal, verdict.Own = c.Name, err.Error(), !errors.Is(err, errRefused)
-			k.History.Note(verdict)
-			k.end(p)
-			return err
-		}
-	}
-	k.History.Note(p.event(history.Verdict))
-	return nil
-}
-
-// admit allocates the devices of a container.
-func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
-	if !k.None {
-		k.collect()
-	}
-	nodes, err := k.nodes(p, c)
-	if err != nil {
-		return err
-	}
-	k.collect()
-	k.History.Note(p.alignment(c, nodes))
-	c.Choice = map[string][]string{}
-	for name := range c.Requests {
-		c.Choice[name] = k.aligned(name, nodes)
-	}
-	names := slices.Sorted(maps.Keys(c.Requests))
-	k.order(names)
-	for i, name := range names {
-		if i > 0 && k.happens(k.Trouble.Fail) {
-			return errors.New("failed between two resources")
-		}
-		if others := k.others(p); k.happens(k.Trouble.End) && len(others) > 0 {
-			k.end(others[k.random.IntN(len(others))])
-		}
-		if err := k.allocate(p, c, name, nodes, plugins); err != nil {
-			return err
-		}
-		if k.happens(k.Trouble.Change) {
-			k.History.Note(history.Event{Kind: history.Fault, Text: "a plugin's list changes"})
-			if err := k.write(); err != nil {
-				return err
-			}
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	if err := k.write(); err != nil {
-		return err
-	}
-	k.History.Note(p.confirmation(c))
-	return nil
-}
-
-// others returns the pods that have not ended, except one.
-func (k *Kubelet) others(one *Pod) []*Pod {
-	return slices.DeleteFunc(k.Pods(), func(p *Pod) bool { return p == one })
-}
-
-func (k *Kubelet) happens(chance float64) bool { return k.random.Float64() < chance }
-
-// nodes returns the NUMA nodes that the Topology Manager chooses; nil for policy none.
-func (k *Kubelet) nodes(p *Pod, c *Container) ([]int, error) {
-	if k.None {
-		return nil, nil
-	}
-	var demands []hints.Demand
-	for name, count := range c.Requests {
-		demand := hints.Demand{Count: count}
-		for _, d := range k.Devices[name] {
-			demand.All.Add(d.NUMA)
-			if p.reuse[name][d.ID] {
-				demand.Reused.Add(d.NUMA)
-				demand.Free.Add(d.NUMA)
-			}
-		}
-		for _, d := range k.free(name) {
-			demand.Free.Add(d.NUMA)
-		}
-		demands = append(demands, demand)
-	}
-	mask, admitted := hints.Restricted.Nodes(demands...)
-	if !admitted {
-		return nil, errors.New("TopologyAffinityError")
-	}
-	return mask.Numbers(), nil
-}
-
-// aligned returns the free devices on NUMA nodes, or all free devices if nodes is nil.
-func (k *Kubelet) aligned(name string, nodes []int) []string {
-	var ids []string
-	for _, d := range k.free(name) {
-		if n, known := d.NUMA.Number(); !known || nodes == nil || slices.Contains(nodes, n) {
-			ids = append(ids, d.ID)
-		}
-	}
-	return ids
-}
-
-// allocate allocates the requested devices of a resource (devicesToAllocate and Allocate).
-func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugins Plugins) error {
-	count := c.Requests[name]
-	var ids []string
-	for _, id := range slices.Sorted(maps.Keys(p.reuse[name])) {
-		if len(ids) < count {
-			ids = append(ids, id)
-		}
-	}
-	c.Reused = c.Reused || len(ids) > 0
-	aligned := k.aligned(name, nodes)
-	hinted := nodes != nil && slices.ContainsFunc(k.Devices[name], func(d device.Device) bool {
-		_, known := d.NUMA.Number()
-		return known
-	})
-	switch {
-	case len(ids) == count:
-		// all devices of init containers
-	case len(ids)+len(aligned) < count:
-		return fmt.Errorf("too few %s", name)
-	case hinted && len(ids)+len(aligned) == count:
-		ids = append(ids, aligned...)
-	default:
-		c.Asked = append(c.Asked, name)
-		available := slices.Concat(ids, aligned)
-		k.random.Shuffle(len(available), func(i, j int) {
-			available[i], available[j] = available[j], available[i]
-		})
-		ids = k.ask(p, c, Question{Resource: name, Available: available, MustInclude: ids, Size: count}, plugins)
-		if len(ids) != count {
-			return fmt.Errorf("%d of %d %s preferred", len(ids), count, name)
-		}
-	}
-	k.Open = k.History.Call(p.of(history.Allocation, c, name, ids))
-	allocated := false
-	k.unlocked(func() { allocated = plugins.Allocate(p, c, name, ids) })
-	k.History.Return(k.Open, nil)
-	if !allocated {
-		return errRefused
-	}
-	c.Devices[name] = ids
-	of := holder{p.UID, c.Name}
-	if k.held[of] == nil {
-		k.held[of] = kubelet.Devices{}
-	}
-	k.held[of][name] = ids
-	k.keepResponse(of, name, c)
-	for _, id := range ids {
-		if c.Role == intent.Init {
-			p.reuse[name][id] = true
-		} else {
-			delete(p.reuse[name], id)
-		}
-	}
-	return nil
-}

@@ -4,7 +4,6 @@ package model
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -15,17 +14,6 @@ import (
 type plugins struct {
 	responses  map[holder]map[string][]byte // answers to Allocate, by resource; nil for none
 	registered map[string][]string          // healthy devices by resource, from Update
-}
-
-// order puts the resources of a container in the order of their allocation.
-func (k *Kubelet) order(names []string) {
-	if k.First == "" {
-		k.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		return
-	}
-	if i := slices.Index(names, k.First); i > 0 {
-		names[0], names[i] = names[i], names[0]
-	}
 }
 
 // Update replaces the healthy devices of a resource by a list of the resource's plugin, and writes the

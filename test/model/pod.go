@@ -34,6 +34,7 @@ type Container struct {
 	Name     string
 	Role     intent.Role
 	Requests map[string]int
+	Nodes    []int           // NUMA nodes from the Topology Manager; nil for no affinity
 	Devices  kubelet.Devices // allocated devices
 
 	Responses map[string][]byte // answers to Allocate by resource, set by Plugins; for the checkpoint

@@ -9,17 +9,14 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/test/best"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// levels counts pairs by distance.
-type levels [topology.Levels]int
-
 // apart returns the number of pairs that are not on one switch.
-func (l levels) apart() (n int) {
-	for level, count := range l {
+func apart(pairs best.Pairs) (n int) {
+	for level, count := range pairs {
 		if !topology.Level(level).Direct() {
 			n += count
 		}
@@ -27,50 +24,38 @@ func (l levels) apart() (n int) {
 	return n
 }
 
-// choose returns the best choice.
-func (s *Simulation) choose(halves map[string]placement.Half) (placement.Choice, error) {
-	var request placement.Request
-	for _, resource := range []string{model.GPUs, model.VFs} {
-		kindOf(resource).AddTo(&request, halves[resource])
-	}
-	return placement.Choose(s.hardware.Present(), request)
+// bestOf returns the best pairs of the halves of a container.
+func (s *Simulation) bestOf(halves map[string]best.Side) (best.Pairs, error) {
+	tree := s.hardware.Present()
+	return best.Shared(halves[model.GPUs], halves[model.VFs], func(gpu, vf topology.Address) topology.Level {
+		return tree.Distance(gpu, vf).Level
+	})
 }
 
-// newLevels counts the pairs of a choice.
-func newLevels(choice placement.Choice) (l levels) {
-	for _, p := range choice.Pairs {
-		l[p.Distance.Level]++
+// addresses returns the addresses of devices of a resource.
+func (s *Simulation) addresses(resource string, ids []string) (addresses []topology.Address) {
+	for _, d := range s.kubelet.Devices[resource] {
+		if slices.Contains(ids, d.ID) {
+			addresses = append(addresses, d.Address)
+		}
 	}
-	return l
+	return addresses
 }
 
 // held returns devices as the half of a container that holds the devices.
-func (s *Simulation) held(resource string, ids []string) placement.Half {
-	half := placement.Half{Count: len(ids)}
-	for _, d := range s.kubelet.Devices[resource] {
-		if slices.Contains(ids, d.ID) {
-			half.Held = append(half.Held, d.Placed())
-		}
-	}
-	half.Count = len(half.Held)
-	return half
+func (s *Simulation) held(resource string, ids []string) best.Side {
+	return best.Of(s.addresses(resource, ids))
 }
 
 // open returns the choice of a container at its admission, of devices that are still healthy.
-func (s *Simulation) open(c *model.Container, resource string) placement.Half {
-	half := placement.Half{Count: c.Requests[resource]}
-	for _, d := range s.kubelet.Devices[resource] {
-		if slices.Contains(c.Choice[resource], d.ID) {
-			half.Free = append(half.Free, d.Placed())
-		}
-	}
-	half.Count = min(half.Count, len(half.Free))
-	return half
+func (s *Simulation) open(c *model.Container, resource string) best.Side {
+	free := s.addresses(resource, c.Choice[resource])
+	return best.Side{Free: free, Want: min(c.Requests[resource], len(free))}
 }
 
-// pairsOf returns the devices of a container as a choice.
-func (s *Simulation) pairsOf(c *model.Container) (placement.Choice, error) {
-	return s.choose(map[string]placement.Half{
+// pairsOf returns the pairs of the devices of a container.
+func (s *Simulation) pairsOf(c *model.Container) (best.Pairs, error) {
+	return s.bestOf(map[string]best.Side{
 		model.GPUs: s.held(model.GPUs, c.Devices[model.GPUs]), model.VFs: s.held(model.VFs, c.Devices[model.VFs]),
 	})
 }
@@ -81,34 +66,33 @@ func (s *Simulation) levelsOf(c *model.Container) string {
 		return ""
 	}
 	got, err := s.pairsOf(c)
-	return fmt.Sprint(newLevels(got), err)
+	return fmt.Sprint(got, err)
 }
 
 // checkPairs: the pairs of a container are as good as the best of the devices that were free.
 func (s *Simulation) checkPairs(p *model.Pod, c *model.Container) {
-	choice, err := s.pairsOf(c)
+	got, err := s.pairsOf(c)
 	if err != nil {
 		s.wrong(brokenContract, "%v", err)
 		return
 	}
-	got := newLevels(choice)
-	if p.Alignment == intent.Required && s.options.Source != "" && got.apart() > 0 {
+	if p.Alignment == intent.Required && s.options.Source != "" && apart(got) > 0 {
 		s.wrong(notEnforced, "%s/%s %v has %v", p.Name, c.Name, c.Devices, got)
 	}
 	if c.Reused || len(c.Asked) < 2 || s.options.Source == "" {
 		return
 	}
-	choice, err = s.choose(map[string]placement.Half{
+	most, err := s.bestOf(map[string]best.Side{
 		model.GPUs: s.open(c, model.GPUs), model.VFs: s.open(c, model.VFs),
 	})
-	if best := newLevels(choice); err != nil || got != best {
-		s.wrong(notBest, "%s/%s %v has %v, best %v, %v", p.Name, c.Name, c.Requests, got, best, err)
+	if err != nil || got != most {
+		s.wrong(notBest, "%s/%s %v has %v, best %v, %v", p.Name, c.Name, c.Requests, got, most, err)
 	}
 }
 
 // isApart reports whether a container with devices cannot have all its pairs on one switch each.
 func (s *Simulation) isApart(p *model.Pod, c *model.Container, resource string, ids []string) bool {
-	halves := map[string]placement.Half{}
+	halves := map[string]best.Side{}
 	for name := range c.Requests {
 		has := c.Devices[name]
 		if name == resource {
@@ -120,8 +104,8 @@ func (s *Simulation) isApart(p *model.Pod, c *model.Container, resource string, 
 			halves[name] = s.open(c, name)
 		}
 	}
-	best, err := s.choose(halves)
-	return p.Inherits(c) || err != nil || newLevels(best).apart() > 0
+	most, err := s.bestOf(halves)
+	return p.Inherits(c) || err != nil || apart(most) > 0
 }
 
 // checkStatus: in a calm the coordinator's holders are the kubelet's.

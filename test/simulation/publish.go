@@ -140,8 +140,8 @@ func (s *Simulation) pairsOnSwitches(c *model.Container) (pairs int) {
 	tree := s.hardware.Present()
 	counts := map[string]map[string]int{model.GPUs: {}, model.VFs: {}}
 	for resource, on := range counts {
-		for _, d := range s.held(resource, c.Devices[resource]).Held {
-			on[tree.Switch(d.Address)]++
+		for _, address := range s.addresses(resource, c.Devices[resource]) {
+			on[tree.Switch(address)]++
 		}
 	}
 	for name, gpus := range counts[model.GPUs] {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/best"
+	"github.com/tandem-k8s/tandem/test/best"
 	"github.com/tandem-k8s/tandem/topology"
 )
 

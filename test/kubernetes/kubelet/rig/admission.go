@@ -10,7 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/best"
+	"github.com/tandem-k8s/tandem/test/best"
 	"github.com/tandem-k8s/tandem/topology"
 )
 

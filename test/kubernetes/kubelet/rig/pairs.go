@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/best"
+	"github.com/tandem-k8s/tandem/test/best"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
 )

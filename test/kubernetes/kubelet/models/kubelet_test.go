@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package models_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+)
+
+// allocation is the allocation of a resource for a container: the question to the plugin, if the kubelet asks
+// one, and the devices.
+type allocation struct {
+	Resource        string
+	Asked           bool
+	Available, Must []string
+	Size            int
+	Devices         []string
+
+	answer []string
+}
+
+// container is the result of an admission for a container, with its allocations in the kubelet's order.
+type container struct {
+	Nodes       []int
+	Allocations []allocation
+}
+
+// of returns the allocation of a resource; nil for none.
+func (c *container) of(resource string) *allocation {
+	for i := range c.Allocations {
+		if c.Allocations[i].Resource == resource {
+			return &c.Allocations[i]
+		}
+	}
+	return nil
+}
+
+// real is a node with the managers of the real kubelet.
+type real struct {
+	t        *testing.T
+	world    *world
+	dir      string
+	node     *node.Node
+	admitted []*v1.Pod
+
+	pod        *v1.Pod // in admission
+	containers []container
+	answer     func(container int, a *allocation) []string // of the plugins
+}
+
+func start(t *testing.T, w *world) *real {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "models-") // the kubelet writes a checkpoint for each container
+	if err != nil {
+		dir = t.TempDir()
+	}
+	r := &real{t: t, world: w, dir: dir}
+	w.most = max(w.most, len(w.numa))
+	r.node, err = node.Start(dir, node.Options{
+		NUMA: w.numa, Policy: w.policy, Scope: w.scope, PolicyOptions: w.options(),
+	})
+	if err != nil {
+		t.Fatalf("%v: %v", w, err)
+	}
+	for _, resource := range w.resources {
+		name := resource.Name
+		if err := r.node.Connect(t.Context(), name, &plugin{kubelet: r, resource: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.announce()
+	return r
+}
+
+func (r *real) stop() {
+	if err := r.node.Stop(); err != nil {
+		r.t.Error(err)
+	}
+	os.RemoveAll(r.dir)
+}
+
+// announce sends the lists of all plugins.
+func (r *real) announce() {
+	for _, resource := range r.world.resources {
+		var devices []*v1beta1.Device
+		for _, d := range resource.Devices {
+			sent := &v1beta1.Device{ID: d.ID, Health: v1beta1.Unhealthy}
+			if d.Healthy {
+				sent.Health = v1beta1.Healthy
+			}
+			if number, known := d.NUMA.Number(); known {
+				sent.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
+			}
+			devices = append(devices, sent)
+		}
+		r.node.Announce(resource.Name, devices)
+	}
+}
+
+// admit admits a pod with these answers of the plugins. The rejection is nil if the pod is admitted.
+func (r *real) admit(pod *v1.Pod, answer func(container int, a *allocation) []string) *node.Rejection {
+	r.pod, r.answer, r.containers = pod, answer, make([]container, len(containersOf(pod)))
+	err := r.node.Admit(pod)
+	for i, c := range containersOf(pod) {
+		r.containers[i].Nodes = r.node.Affinity(pod, c.Name)
+	}
+	var rejection *node.Rejection
+	if errors.As(err, &rejection) {
+		r.remove(pod)
+		return rejection
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.admitted = append(r.admitted, pod)
+	return nil
+}
+
+func (r *real) remove(pod *v1.Pod) {
+	if err := r.node.Remove(pod); err != nil {
+		r.t.Fatal(err)
+	}
+	r.admitted = slices.DeleteFunc(r.admitted, func(p *v1.Pod) bool { return p == pod })
+}
+
+// current returns the number of the container that gets devices: the first without all allocations.
+func (r *real) current() int {
+	for i, c := range containersOf(r.pod) {
+		for name, count := range requestsOf(&c) {
+			if a := r.containers[i].of(name); count > 0 && (a == nil || a.Devices == nil) {
+				return i
+			}
+		}
+	}
+	panic("each container has its devices")
+}
+
+// plugin is a device plugin in the kubelet's process.
+type plugin struct {
+	v1beta1.DevicePluginClient
+	kubelet  *real
+	resource string
+}
+
+// GetDevicePluginOptions says that the plugin is to be asked.
+func (p *plugin) GetDevicePluginOptions(
+	context.Context, *v1beta1.Empty, ...grpc.CallOption,
+) (*v1beta1.DevicePluginOptions, error) {
+	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}, nil
+}
+
+// GetPreferredAllocation records the question.
+func (p *plugin) GetPreferredAllocation(
+	_ context.Context, r *v1beta1.PreferredAllocationRequest, _ ...grpc.CallOption,
+) (*v1beta1.PreferredAllocationResponse, error) {
+	q, i := r.ContainerRequests[0], p.kubelet.current()
+	a := allocation{
+		Resource: p.resource, Asked: true, Size: int(q.AllocationSize),
+		Available: slices.Sorted(slices.Values(q.AvailableDeviceIDs)),
+		Must:      slices.Sorted(slices.Values(q.MustIncludeDeviceIDs)),
+	}
+	a.answer = p.kubelet.answer(i, &a)
+	c := &p.kubelet.containers[i]
+	c.Allocations = append(c.Allocations, a)
+	return &v1beta1.PreferredAllocationResponse{
+		ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: a.answer}},
+	}, nil
+}
+
+// Allocate records the devices.
+func (p *plugin) Allocate(
+	_ context.Context, r *v1beta1.AllocateRequest, _ ...grpc.CallOption,
+) (*v1beta1.AllocateResponse, error) {
+	c := &p.kubelet.containers[p.kubelet.current()]
+	if c.of(p.resource) == nil {
+		c.Allocations = append(c.Allocations, allocation{Resource: p.resource})
+	}
+	c.of(p.resource).Devices = slices.Sorted(slices.Values(r.ContainerRequests[0].DevicesIds))
+	return &v1beta1.AllocateResponse{ContainerResponses: []*v1beta1.ContainerAllocateResponse{{}}}, nil
+}
+
+// containersOf returns all containers of a pod in the order of their admission.
+func containersOf(pod *v1.Pod) []v1.Container {
+	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
+// requestsOf returns the requested devices of a container by resource.
+func requestsOf(c *v1.Container) map[string]int {
+	requests := map[string]int{}
+	for name, quantity := range c.Resources.Limits {
+		if name != v1.ResourceCPU {
+			requests[string(name)] = int(quantity.Value())
+		}
+	}
+	return requests
+}
+
+// held returns the devices of all containers that the kubelet has admitted, by resource.
+func (r *real) held() map[string][]string {
+	held := map[string][]string{}
+	for _, pod := range r.admitted {
+		for _, c := range containersOf(pod) {
+			for name, ids := range r.node.Devices(pod, c.Name) {
+				held[name] = append(held[name], ids...)
+			}
+		}
+	}
+	for _, name := range slices.Collect(maps.Keys(held)) { // devices of init containers are with others too
+		slices.Sort(held[name])
+		held[name] = slices.Compact(held[name])
+	}
+	return held
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package models_test
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/object"
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/coordination/device"
+)
+
+// foretell returns the scheduler's verdict on a pod.
+func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
+	w := r.world
+	f := facts.Facts{Tree: w.tree, Resources: w.resources, Kubelet: v1alpha1.Kubelet{
+		TopologyManagerPolicy: w.policy, TopologyManagerScope: w.scope, TopologyManagerPolicyOptions: w.options(),
+		CPUManagerPolicy: "none", MemoryManagerPolicy: "None",
+	}}
+	for _, n := range w.numa {
+		described := facts.NUMANode{Number: n.ID, Socket: -1}
+		for _, d := range n.Distances {
+			described.Distances = append(described.Distances, int(d))
+		}
+		f.NUMANodes = append(f.NUMANodes, described)
+	}
+	for _, pod := range r.admitted {
+		for _, c := range containersOf(pod) {
+			f.Devices = append(f.Devices, facts.Held{
+				Container: facts.Container{PodUID: string(pod.UID), Name: c.Name}, Devices: r.node.Devices(pod, c.Name),
+			})
+		}
+	}
+	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: object.Build(f)}, nil)
+	if err != nil {
+		return verdict.Verdict{}, err
+	}
+	return n.State(func(types.UID) bool { return true }).Admit(pod), nil
+}
+
+// plan returns the containers of a verdict. A verdict that rejects a pod has none: the plugins answer for the
+// containers before the rejected one as in the verdict on these alone. Under scope pod, which aligns all
+// containers to the same NUMA nodes, answers do not decide.
+func (r *real) plan(pod *v1.Pod, v verdict.Verdict) ([]container, error) {
+	for n := len(containersOf(pod)) - 1; !v.Admitted && n > 0; n-- {
+		part := pod.DeepCopy()
+		part.Spec.InitContainers = part.Spec.InitContainers[:min(n, len(pod.Spec.InitContainers))]
+		part.Spec.Containers = part.Spec.Containers[:n-len(part.Spec.InitContainers)]
+		var err error
+		if v, err = r.foretell(part); err != nil {
+			return nil, err
+		}
+	}
+	return r.told(pod, v), nil
+}
+
+// told converts a verdict. It says nothing of questions.
+func (r *real) told(pod *v1.Pod, v verdict.Verdict) (containers []container) {
+	for _, c := range containersOf(pod) {
+		told := container{}
+		if i := slices.IndexFunc(v.Containers, func(o verdict.Container) bool { return o.Name == c.Name }); i >= 0 {
+			told.Nodes = v.Containers[i].Nodes.Numbers()
+			for name, numbers := range v.Containers[i].Devices {
+				a := allocation{Resource: name, Devices: r.numbered(name, numbers)}
+				told.Allocations = append(told.Allocations, a)
+			}
+		}
+		containers = append(containers, told)
+	}
+	return containers
+}
+
+// numbered returns the IDs of devices with numbers in the published object.
+func (r *real) numbered(resource string, numbers []int) (ids []string) {
+	for _, of := range r.world.resources {
+		if of.Name == resource {
+			sorted := slices.SortedFunc(slices.Values(of.Devices), device.Compare)
+			for _, n := range numbers {
+				ids = append(ids, sorted[n].ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
