@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
@@ -66,8 +67,22 @@ func (s *socket) call(
 	ctx context.Context, method string, q, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	options ...grpc.CallOption,
 ) error {
-	ask := func() error { return invoke(ctx, method, q, answer, conn, options...) }
-	f := s.take(path.Base(method))
+	own := time.Duration(len(path.Base(method))) * time.Microsecond
+	stagger(ctx, own, conn)
+	err := s.fail(ctx, s.take(path.Base(method)), func() error {
+		if s.isDead() {
+			return status.Error(codes.Unavailable, "the caller is dead") // whether it still writes is random
+		}
+		return invoke(ctx, method, q, answer, conn, options...)
+	})
+	if err != nil {
+		seeds.Sleep(own) // also if the caller gives up at this time
+	}
+	return err
+}
+
+// fail makes a call with a fault, nil for none.
+func (s *socket) fail(ctx context.Context, f *fault, ask func() error) error {
 	if f == nil {
 		return ask()
 	}
@@ -92,15 +107,30 @@ func (s *socket) call(
 		return s.cutAnswer(ask)
 	case killBefore:
 		f.strike()
-		if s.isDead() {
-			return status.Error(codes.Unavailable, "the caller is dead") // whether it still writes is random
-		}
 	case killAfter:
 		_ = ask()
 		f.strike()
 		return status.Error(codes.Unavailable, "connection reset by peer")
 	}
 	return ask()
+}
+
+// stagger makes a call wait for a connection, and delays it by a time of its method before and after; the
+// result of a call that fails is delayed likewise. Otherwise the order of what happens at the same time
+// would be random: calls that a new connection releases, and who learns first that a connection is lost.
+func stagger(ctx context.Context, own time.Duration, conn *grpc.ClientConn) {
+	seeds.Sleep(own)
+	if conn.GetState() == connectivity.Ready {
+		return
+	}
+	conn.Connect()
+	for state := conn.GetState(); state == connectivity.Idle || state == connectivity.Connecting; {
+		if !conn.WaitForStateChange(ctx, state) {
+			return
+		}
+		state = conn.GetState()
+	}
+	seeds.Sleep(own)
 }
 
 // cutAnswer makes a call, and cuts the connection while the answer is on its way.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/store"
 )
@@ -18,6 +19,13 @@ const (
 	outdatedFile = "a killed server leaves an outdated file"
 	tornFile     = "a killed plugin leaves a torn file"
 	lostFile     = "a killed plugin leaves no file"
+)
+
+// Damages, as what a killed process leaves. The name of the file follows a colon.
+const (
+	outdated = "outdated"
+	torn     = "torn:"
+	lost     = "lost:"
 )
 
 // stateFile returns the coordinator's file.
@@ -30,35 +38,68 @@ func (s *Simulation) remember() {
 	}
 }
 
-// damage damages the files of a killed process, by chance.
-func (s *Simulation) damage(served bool) error {
-	if served && s.strikes(chanceOfLostWrite) && s.unwritten != nil {
-		s.note(outdatedFile)
-		if err := replace(s.stateFile(), s.unwritten); err != nil {
-			return err
+// drawDamage draws what a killed process leaves of its files, "" for no damage.
+func (s *Simulation) drawDamage() (leaves string, err error) {
+	var damages []string
+	if s.strikes(chanceOfLostWrite) {
+		damages = append(damages, outdated)
+	}
+	if s.strikes(chanceOfDamage) {
+		files, err := filepath.Glob(filepath.Join(s.runDir(), "*.json"))
+		if err != nil {
+			return "", fmt.Errorf("find files: %w", err)
+		}
+		if len(files) > 0 {
+			slices.Sort(files)
+			file := filepath.Base(files[s.faults.IntN(len(files))])
+			damages = append(damages, []string{torn, lost}[s.faults.IntN(2)]+file)
 		}
 	}
-	if !s.strikes(chanceOfDamage) {
+	return strings.Join(damages, "+"), nil
+}
+
+// damage damages the files of a killed process.
+func (s *Simulation) damage(served bool, leaves string) error {
+	for damage := range strings.SplitSeq(leaves, "+") {
+		switch damage {
+		case "":
+		case outdated:
+			if served && s.unwritten != nil {
+				s.note(outdatedFile)
+				if err := replace(s.stateFile(), s.unwritten); err != nil {
+					return err
+				}
+			}
+		default:
+			if err := s.damageFile(damage); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// damageFile tears or removes a file, if it is there.
+func (s *Simulation) damageFile(damage string) error {
+	how, file, _ := strings.Cut(damage, ":")
+	name := filepath.Join(s.runDir(), file)
+	content, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	files, err := filepath.Glob(filepath.Join(s.runDir(), "*.json"))
-	if err != nil || len(files) == 0 {
-		return err
-	}
-	slices.Sort(files)
-	file := files[s.faults.IntN(len(files))]
-	if s.faults.IntN(2) == 0 {
-		s.note(lostFile)
-		s.trace("%s is lost", filepath.Base(file))
-		return os.Remove(file)
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("damage a file: %w", err)
+	case how+":" == lost:
+		s.note(lostFile)
+		s.trace("%s is lost", file)
+		return os.Remove(name)
+	case how+":" == torn:
+		s.note(tornFile)
+		s.trace("%s is torn", file)
+		return replace(name, content[:len(content)/2])
+	default:
+		return fmt.Errorf("damage a file: %q is unknown", damage)
 	}
-	s.note(tornFile)
-	s.trace("%s is torn", filepath.Base(file))
-	return replace(file, content[:len(content)/2])
 }
 
 // replace replaces a file.

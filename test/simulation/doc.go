@@ -23,6 +23,20 @@
 // verdict is the kubelet's. With PodResources alone, which cannot always show the holders, holders and pairs
 // are not judged.
 //
+// # Events and scripts
+//
+// A seed draws events one by one ([Event]), and one function lets an event happen. Each arrival of a pod has
+// dice of its own, from which the kubelet draws, so that an event that is left out changes no later one. The
+// events until a violation are a [Script], which is a text: the report of a seed contains it, and -shrink
+// removes and simplifies its events as long as it breaks the same promise. TestScripts plays the scripts in
+// testdata. A seed is evidence only together with the commit of its generator; a script stays valid.
+//
+// Each part of a script is a script: an event whose subject is not there does nothing, and promises of a
+// calm are judged only after a calm without a later fault. A line "known: why" marks the script of a fault
+// that is not mended: it has to break its promise, until whoever mends the fault removes the line.
+//
+// Times of some microseconds ([socket.call]) separate what would happen at the same time in a random order.
+//
 // # Metamorphic rules
 //
 // The same pods come and go under other circumstances ([Place]); in each, every promise of a calm holds.

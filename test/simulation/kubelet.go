@@ -3,10 +3,12 @@
 package simulation
 
 import (
+	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/test/model"
@@ -22,7 +24,7 @@ func (s *Simulation) Prefer(p *model.Pod, c *model.Container, q model.Question) 
 		return nil
 	}
 	s.remember()
-	s.aim(end, "Prefer")
+	s.arm(end, c, q.Resource, "Prefer")
 	began := time.Now()
 	ids, err := end.prefer(q)
 	took := time.Since(began)
@@ -50,12 +52,8 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 		return false
 	}
 	seeds.Sleep(asking.FollowWindow / 4)
-	method := "Allocated"
-	if resource == model.VFs && s.faults.IntN(3) == 0 {
-		method = "Pair"
-	}
 	s.remember()
-	s.aim(end, method)
+	s.arm(end, c, resource, "Allocated", "Pair")
 	began := time.Now()
 	answer, err := end.allocate(ids)
 	if took := time.Since(began); took > 0 {
@@ -78,22 +76,34 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	return true
 }
 
-// aim arms a fault of the plugin's next call, by chance.
-func (s *Simulation) aim(end *endpoint, method string) {
-	if !s.strikes(chanceOfCallFault) {
+// arm arms the fault of a call of the plugin, if one is expected.
+func (s *Simulation) arm(end *endpoint, c *model.Container, resource string, methods ...string) {
+	for _, e := range s.expected {
+		if e.Name != c.Name || e.Resource != resource || !slices.Contains(methods, e.Method) {
+			continue
+		}
+		f := &fault{kind: callFault(e.What), method: e.Method, late: e.Late}
+		server := s.server()
+		f.strike = func() {
+			if server != nil {
+				s.killed(server, e.Leaves)
+			}
+		}
+		s.note(e.What)
+		end.owner.socket.arm(f)
 		return
 	}
-	f := &fault{kind: callFaults[s.faults.IntN(len(callFaults))], method: method}
-	f.late = time.Duration(1+s.faults.IntN(120_000)) * time.Microsecond
-	server := s.server()
-	f.strike = func() {
-		if server != nil {
-			s.killed(server)
-		}
-	}
-	s.note(string(f.kind))
-	end.owner.socket.arm(f)
 }
 
 // disarm removes a fault that did not happen.
 func (s *Simulation) disarm(end *endpoint) { end.owner.socket.arm(nil) }
+
+// killed kills a process. Processes that are killed amid a call end after the call.
+func (s *Simulation) killed(p *process, leaves string) {
+	role := p.member.Role()
+	s.trace("%s, %s, is killed", p.name, role)
+	damage := func() error { return s.damage(role == coordination.Serves, leaves) }
+	if err := p.kill(damage); err != nil {
+		s.wrong(brokenContract, "kill %s: %v", p.name, err)
+	}
+}

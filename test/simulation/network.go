@@ -201,3 +201,10 @@ func (n *network) block(blocked bool) {
 		n.sever(func(*wire) bool { return true })
 	}
 }
+
+// isBlocked reports whether new connections are refused.
+func (n *network) isBlocked() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.blocked
+}

@@ -5,6 +5,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -37,7 +38,16 @@ type records struct {
 const (
 	listRecord = "List"
 	getRecord  = "Get"
-	podsRecord = "the list of pods"
+	podsRecord = "Pods"
+)
+
+// What happens to records.
+const (
+	isAbsent  = "has no answer"
+	isLate    = "is late"
+	isBack    = "answers"
+	isBehind  = "falls behind"
+	isCurrent = "catches up"
 )
 
 var errAway = errors.New("away")
@@ -106,37 +116,61 @@ func (r *records) heal() {
 	r.behind = nil
 }
 
-// disturb begins or ends a fault of a record, and describes the fault.
-func (r *records) disturb(random *rand.Rand) (what string) {
-	record := []string{listRecord, getRecord, podsRecord}[random.IntN(3)]
-	if r.server && record == podsRecord && random.IntN(2) == 0 {
-		return r.fallBehind()
+// draw returns a random change of a record: a fault begins or ends.
+func (r *records) draw(random *rand.Rand) Event {
+	e := Event{Kind: recordDisturbs, Name: []string{listRecord, getRecord, podsRecord}[random.IntN(3)]}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.server && e.Name == podsRecord && random.IntN(2) == 0:
+		e.What = isBehind
+		if r.behind != nil {
+			e.What = isCurrent
+		}
+	case r.absent[e.Name] || r.late[e.Name] > 0:
+		e.What = isBack
+	case random.IntN(3) == 0:
+		e.What, e.Late = isLate, time.Duration(1+random.IntN(80_000))*time.Microsecond
+	default:
+		e.What = isAbsent
+	}
+	return e
+}
+
+// set changes a record, and describes the fault that begins.
+func (r *records) set(e Event) (what string, err error) {
+	if e.What == isBehind || e.What == isCurrent {
+		return r.fallBehind(e.What == isBehind), nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.absent[record] || r.late[record] > 0 {
-		delete(r.absent, record)
-		delete(r.late, record)
-		return ""
+	delete(r.absent, e.Name)
+	delete(r.late, e.Name)
+	switch e.What {
+	case isBack:
+		return "", nil
+	case isLate:
+		r.late[e.Name] = e.Late
+	case isAbsent:
+		r.absent[e.Name] = true
+	default:
+		return "", fmt.Errorf("disturb a record: %q is unknown", e.What)
 	}
-	if random.IntN(3) == 0 {
-		r.late[record] = time.Duration(1+random.IntN(80_000)) * time.Microsecond
-		return record + " is late"
-	}
-	r.absent[record] = true
-	return record + " has no answer"
+	return e.Name + " " + e.What, nil
 }
 
 // fallBehind makes the API server show its pods of this moment, or all pods again.
-func (r *records) fallBehind() (what string) {
-	pods, err := r.pods(context.Background())
+func (r *records) fallBehind(behind bool) (what string) {
+	var pods []corev1.Pod
+	if behind {
+		pods, _ = r.pods(context.Background()) // none: the API server is not behind
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || r.behind != nil {
-		r.behind = nil
+	r.behind = pods
+	if pods == nil {
 		return ""
 	}
-	r.behind = pods
 	return "the API server falls behind"
 }
 

@@ -24,11 +24,16 @@ const (
 // Simulation is a node under faults that depend on a seed alone.
 type Simulation struct {
 	*Node
-	seed    uint64
-	random  *rand.Rand // of pods and time
-	faults  *rand.Rand
-	raging  bool
-	judging bool // a calm: every promise holds
+	seed   uint64
+	random *rand.Rand // of pods and time
+	faults *rand.Rand
+	events []Event // that have happened
+
+	raging   bool
+	judging  bool    // every promise holds
+	calm     bool    // no fault since the begin of a calm
+	calmFrom int     // questions of the kubelet before the calm
+	expected []Event // faults of calls during the next admission
 
 	unwritten []byte // the coordinator's file before the call in progress
 	broken    string
@@ -59,10 +64,12 @@ func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) 
 		return nil, err
 	}
 	s := newSimulation(node, seed)
-	if err := s.run(steps); err != nil {
+	if err := s.whole(func() error { return s.run(steps) }); err != nil {
 		return nil, fmt.Errorf("seed %d, step %d: %w\n%s", seed, s.steps, err, &s.story)
 	}
-	return s.report(), nil
+	report := s.report()
+	report.Script = s.script().String()
+	return report, nil
 }
 
 // newSimulation returns a simulation of a node.
@@ -86,78 +93,107 @@ func (s *Simulation) boot() error {
 	return s.sync()
 }
 
-// run alternates storms with calms, and stops all processes at the end.
-func (s *Simulation) run(steps int) error {
+// whole runs the node's life around its events.
+func (s *Simulation) whole(live func() error) error {
 	if err := s.boot(); err != nil {
 		return err
 	}
-	for s.steps < steps && s.broken == "" {
-		if err := s.cycle(); err != nil {
-			return err
-		}
+	if err := live(); err != nil {
+		return err
 	}
 	s.raging, s.judging = false, false
 	return s.Node.stop()
 }
 
+// run alternates storms with calms.
+func (s *Simulation) run(steps int) error {
+	for s.steps < steps && s.broken == "" {
+		if err := s.cycle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do lets an event happen, unless a promise is broken.
+func (s *Simulation) do(e Event) error {
+	if s.broken != "" {
+		return nil
+	}
+	s.events = append(s.events, e)
+	return s.apply(e)
+}
+
 // cycle is a storm and a calm.
 func (s *Simulation) cycle() error {
-	s.rage()
+	if err := s.do(Event{Kind: stormBegins}); err != nil {
+		return err
+	}
 	for range stormSteps {
 		if err := s.step(); err != nil || s.broken != "" {
 			return err
 		}
 	}
-	if err := s.settle(); err != nil || s.broken != "" {
+	if err := s.settle(); err != nil {
 		return err
 	}
-	s.judging = true
-	defer func() { s.judging = false }()
 	for range calmSteps {
 		if err := s.step(); err != nil || s.broken != "" {
 			return err
 		}
 	}
-	return s.checkStatus()
+	return s.do(Event{Kind: holdersJudged})
 }
 
 // step lets a pod come or end, and, in a storm, faults happen.
 func (s *Simulation) step() error {
 	s.steps++
-	if err := s.bury(); err != nil {
-		return err
-	}
 	if s.raging {
 		if err := s.strike(); err != nil {
 			return err
 		}
 	}
-	if err := s.sync(); err != nil {
-		return err
+	for _, p := range s.kubelet.Pods() {
+		if !p.Started() && s.random.IntN(2) == 0 {
+			if err := s.do(Event{Kind: podRuns, Name: p.Name, Newest: s.living(p.Name, true) == p}); err != nil {
+				return err
+			}
+		}
 	}
-	s.checkLists()
-	s.kubelet.Start()
 	if !s.kubelet.Ready() {
-		s.kubelet.Return()
+		if err := s.do(Event{Kind: kubeletReturns}); err != nil {
+			return err
+		}
 	}
-	if pods := s.kubelet.Pods(); len(pods) > 0 && s.random.IntN(100) < 45 {
-		s.end(pods[s.random.IntN(len(pods))])
-	} else {
-		return s.admit()
+	if len(s.kubelet.Pods()) > 0 && s.random.IntN(100) < 45 {
+		return s.endSome()
 	}
-	return nil
+	return s.admit()
+}
+
+// endSome ends a random pod.
+func (s *Simulation) endSome() error {
+	pods := s.kubelet.Pods()
+	if len(pods) == 0 {
+		return nil
+	}
+	p := pods[s.random.IntN(len(pods))]
+	return s.do(Event{Kind: podEnds, Name: p.Name, Newest: s.living(p.Name, false) != p})
 }
 
 // admit admits a random pod.
 func (s *Simulation) admit() error {
-	seeds.Sleep(s.lull())
-	s.admitted++
+	s.kubelet.Roll(s.random.Uint64())
 	pod := s.kubelet.Random()
 	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {
-		s.note("two pods have one name")
 		pod.Pod = living[s.faults.IntN(len(living))].Pod
 	}
-	return s.judge(pod)
+	if err := s.aim(pod); err != nil {
+		return err
+	}
+	e := arrivalOf(pod)
+	e.After, e.Dice = s.lull(), uint64(s.random.IntN(1000))
+	return s.do(e)
 }
 
 // judge admits a pod, and judges the admission in a calm.
@@ -202,8 +238,9 @@ func (s *Simulation) lull() time.Duration {
 	return asking.FollowWindow * time.Duration(1+s.random.IntN(2000))
 }
 
-// note tells of a fault or an event, and counts a fault.
+// note tells of a fault, which ends a calm, and counts the fault.
 func (s *Simulation) note(what string) {
+	s.calm = false
 	s.happened[what]++
 	s.trace("fault: %s", what)
 }

@@ -32,7 +32,11 @@ func simulate(t *testing.T, seed uint64, steps int) (report *seeds.Report) {
 func TestNode(t *testing.T) {
 	seeds.Each(t, admissions, runSteps*6/10, nil, func(t *testing.T, seed uint64) *seeds.Report {
 		t.Helper()
-		return simulate(t, seed, runSteps)
+		report := simulate(t, seed, runSteps)
+		if script, err := ParseScript(report.Script); err == nil && *shrinking && report.Violation != "" {
+			report.Script = shrink(t, script).String()
+		}
+		return report
 	})
 }
 

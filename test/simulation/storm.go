@@ -3,14 +3,11 @@
 package simulation
 
 import (
+	"maps"
 	"slices"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
-	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // Chances of faults during a storm, for each call or step.
@@ -31,24 +28,21 @@ const (
 // strikes reports whether a fault happens.
 func (s *Simulation) strikes(chance float64) bool { return s.raging && s.faults.Float64() < chance }
 
-// rage begins a storm.
-func (s *Simulation) rage() {
-	s.trace("a storm begins")
-	s.raging, s.kubelet.Trouble = true, model.Trouble{Fail: 0.1, Change: 0.1, End: 0.1}
-}
-
-// strike lets faults between two admissions happen.
+// strike draws the faults between two admissions.
 func (s *Simulation) strike() error {
 	if s.strikes(chanceOfReadFault) {
-		if what := s.records.disturb(s.faults); what != "" {
-			s.note(what)
+		if err := s.do(s.records.draw(s.faults)); err != nil {
+			return err
 		}
 	}
 	if s.strikes(chanceOfPartition) {
-		s.note("the plugins lose each other")
-		s.network.block(true)
-	} else if s.strikes(chanceOfReturn) {
-		s.network.block(false)
+		if err := s.do(Event{Kind: pluginsApart}); err != nil {
+			return err
+		}
+	} else if s.network.isBlocked() && s.strikes(chanceOfReturn) {
+		if err := s.do(Event{Kind: pluginsMeet}); err != nil {
+			return err
+		}
 	}
 	for _, happen := range []func() error{s.killSome, s.reviveSome, s.changeHardware, s.disturbKubelet} {
 		if err := happen(); err != nil {
@@ -63,50 +57,38 @@ func (s *Simulation) killSome() error {
 	if !s.strikes(chanceOfDeath) || len(s.processes) == 0 {
 		return nil
 	}
-	p := s.processes[s.faults.IntN(len(s.processes))]
-	if s.faults.IntN(3) > 0 {
-		s.note("a plugin is killed")
-		s.killed(p)
-		return s.bury()
+	name := s.processes[s.faults.IntN(len(s.processes))].name
+	if s.faults.IntN(3) == 0 {
+		return s.do(Event{Kind: processStops, Name: name})
 	}
-	s.note("a plugin ends")
-	s.trace("%s ends", p.name)
-	return s.finish(p)
-}
-
-// killed kills a process. Processes that are killed amid a call end after the call.
-func (s *Simulation) killed(p *process) {
-	role := p.member.Role()
-	s.trace("%s, %s, is killed", p.name, role)
-	damage := func() error { return s.damage(role == coordination.Serves) }
-	if err := p.kill(damage); err != nil {
-		s.wrong(brokenContract, "kill %s: %v", p.name, err)
+	leaves, err := s.drawDamage()
+	if err != nil {
+		return err
 	}
+	return s.do(Event{Kind: processKilled, Name: name, Leaves: leaves})
 }
 
 // reviveSome starts processes that have died, or a second instance of one before the first ends.
 func (s *Simulation) reviveSome() error {
 	for _, name := range s.names() {
-		first := s.process(name)
-		switch {
-		case first == nil && s.strikes(chanceOfReturn):
-			s.trace("%s starts", name)
-			seeds.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
-			if err := s.begin(name); err != nil {
-				return err
-			}
-		case first != nil && s.strikes(chanceOfDeath/4):
-			s.note("a plugin is replaced while it runs")
-			if err := s.begin(name); err != nil {
-				return err
-			}
-			seeds.Sleep(time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond)
-			if err := s.finish(first); err != nil {
-				return err
-			}
+		e := Event{Kind: processStarts, Name: name, After: s.shortly()}
+		switch alive := s.process(name) != nil; {
+		case !alive && s.strikes(chanceOfReturn):
+		case alive && s.strikes(chanceOfDeath/4):
+			e = Event{Kind: processReplaced, Name: name, Late: s.shortly()}
+		default:
+			continue
+		}
+		if err := s.do(e); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// shortly returns a time of up to three seconds.
+func (s *Simulation) shortly() time.Duration {
+	return time.Duration(s.faults.IntN(3_000_000)) * time.Microsecond
 }
 
 // changeHardware lets GPUs, their driver or VFs vanish or come back.
@@ -114,86 +96,85 @@ func (s *Simulation) changeHardware() error {
 	if !s.strikes(chanceOfHardware) {
 		return nil
 	}
-	what, err := s.hardware.Disturb(s.faults)
-	if what != "" {
-		s.note(what)
+	change, any := s.hardware.Draw(s.faults)
+	if !any {
+		return nil
 	}
-	return err
+	return s.do(Event{Kind: machineChanges, What: string(change.What), Of: change.Of})
 }
 
 // disturbKubelet restarts the kubelet, with or without its checkpoint.
 func (s *Simulation) disturbKubelet() error {
 	switch {
 	case s.strikes(chanceOfKubeletStop):
-		s.note("the kubelet starts anew")
-		s.kubelet.Restart()
+		return s.do(Event{Kind: kubeletRestarts})
 	case s.strikes(chanceOfWipe):
-		s.note("the kubelet's checkpoint is wiped")
-		if err := s.kubelet.Wipe(); err != nil {
-			return err
-		}
+		return s.do(Event{Kind: kubeletWiped})
 	default:
 		return nil
 	}
-	s.reconnect()
+}
+
+// aim draws the faults of the calls during a pod's admission.
+func (s *Simulation) aim(p *model.Pod) error {
+	for _, c := range p.Containers {
+		for _, resource := range slices.Sorted(maps.Keys(c.Requests)) {
+			allocate := "Allocated"
+			if resource == model.VFs && s.faults.IntN(3) == 0 {
+				allocate = "Pair"
+			}
+			for _, method := range []string{"Prefer", allocate} {
+				if !s.strikes(chanceOfCallFault) {
+					continue
+				}
+				e, err := s.drawCall()
+				if err != nil {
+					return err
+				}
+				e.Name, e.Resource, e.Method = c.Name, resource, method
+				if err := s.do(e); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	return nil
 }
 
-// reconnect ends all connections of a kubelet that restarts. The plugins register again.
-func (s *Simulation) reconnect() {
-	s.endpoints.closeStreams()
-	for _, resource := range []string{model.GPUs, model.VFs} {
-		s.kubelet.Devices[resource] = []device.Device{}
-		delete(s.sent, resource)
+// drawCall draws a fault of a call.
+func (s *Simulation) drawCall() (e Event, err error) {
+	kind := callFaults[s.faults.IntN(len(callFaults))]
+	e = Event{Kind: callFails, What: string(kind)}
+	switch kind {
+	case lateQuestion, lateAnswer:
+		e.Late = time.Duration(1+s.faults.IntN(120_000)) * time.Microsecond
+	case killBefore, killAfter:
+		e.Leaves, err = s.drawDamage()
+	default:
 	}
+	return e, err
 }
 
-// endTwins ends all pods of a name but the newest.
-func (s *Simulation) endTwins() {
-	newest := map[kubelet.Pod]bool{}
-	for _, p := range slices.Backward(s.kubelet.Pods()) {
-		if newest[p.Pod] {
-			s.end(p)
-		}
-		newest[p.Pod] = true
-	}
-}
-
-// recovery is the time after which all parts work again: a source of requests is asked again after a minute
-// at the latest.
-const recovery = 65 * time.Second
-
-// settle ends the storm, and admits pods that nobody judges until the kubelet has asked twice: the
-// coordinator has then read all sources.
+// settle ends the storm, and admits pods until all promises hold.
 func (s *Simulation) settle() error {
-	s.trace("the storm ends")
-	s.raging, s.kubelet.Trouble = false, model.Trouble{}
-	s.records.heal()
-	s.network.block(false)
-	s.hardware.Heal()
-	if err := s.bury(); err != nil {
+	if err := s.do(Event{Kind: stormEnds}); err != nil {
 		return err
 	}
 	for _, name := range s.names() {
 		if s.process(name) == nil {
-			s.trace("%s starts", name)
-			if err := s.begin(name); err != nil {
+			if err := s.do(Event{Kind: processStarts, Name: name, After: s.shortly() / 3}); err != nil {
 				return err
 			}
-			seeds.Sleep(time.Duration(s.faults.IntN(1_000_000)) * time.Microsecond)
 		}
 	}
-	for !s.kubelet.Ready() {
-		s.kubelet.Return()
+	if err := s.do(Event{Kind: calmBegins}); err != nil {
+		return err
 	}
-	s.endTwins()
-	seeds.Sleep(recovery)
-	for before := s.asked; s.asked < before+2 && s.broken == ""; {
-		if pods := s.kubelet.Pods(); s.random.IntN(2) == 0 && len(pods) > 0 {
-			s.end(pods[s.random.IntN(len(pods))])
-		}
-		if err := s.sync(); err != nil {
-			return err
+	for !s.settled() && s.broken == "" {
+		if s.random.IntN(2) == 0 {
+			if err := s.endSome(); err != nil {
+				return err
+			}
 		}
 		if err := s.admit(); err != nil {
 			return err

@@ -161,30 +161,13 @@ func (h *Machine) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// Disturb lets GPUs, their driver or VFs vanish or come back, or a PF or GPU have errors, and describes the
-// change; "" for none.
+// Disturb makes a random change, and describes the change; "" for none.
 func (h *Machine) Disturb(random *rand.Rand) (what string, err error) {
-	switch random.IntN(5) {
-	case 0:
-		return "the number of VFs changes", h.setVFs(3 - h.vfs)
-	case 1:
-		h.change(func() { h.noDriver = !h.noDriver })
-		return "the driver of the GPUs goes or comes", nil
-	case 2:
-		h.countError(h.anyFunction(random), "aer_dev_nonfatal")
-		return "a PF or GPU has errors", nil
-	case 3:
-		h.countError(h.anyFunction(random), "aer_dev_fatal")
-		return "a PF or GPU fails for a while", nil
-	default:
-		found, _ := h.GPUs()
-		if len(found) == 0 || len(h.gone) > 1 {
-			return "", nil
-		}
-		id := found[random.IntN(len(found))].Address.String()
-		h.change(func() { h.gone[id] = true })
-		return "a GPU falls off the bus", nil
+	c, any := h.Draw(random)
+	if !any {
+		return "", nil
 	}
+	return string(c.What), h.Apply(c)
 }
 
 // anyFunction returns a GPU or PF.

@@ -20,6 +20,13 @@ type Report struct {
 	Sum        uint64         // of all events
 	Violation  string         // the broken promise; "" for none
 	Events     []string       // in order
+	Script     string         // that repeats the violation; "" for none
+}
+
+// Breaks returns the broken promise; "" for none.
+func (r *Report) Breaks() string {
+	promise, _, _ := strings.Cut(r.Violation, ": ")
+	return promise
 }
 
 // String returns the report for people, the same for the same seed.
@@ -33,6 +40,9 @@ func (r *Report) String() string {
 	if r.Violation != "" {
 		fmt.Fprintf(&text, "\nVIOLATION after %d steps, the shortest prefix that fails: %s\n", r.Steps, r.Violation)
 		fmt.Fprintf(&text, "Repeat: go test %s -admissions=1 -seed=%d\n%s", r.Test, r.Seed, &Story{lines: r.Events})
+		if r.Script != "" {
+			fmt.Fprintf(&text, "\nScript, which -shrink shortens:\n%s", r.Script)
+		}
 	}
 	return text.String()
 }
