@@ -137,8 +137,8 @@ func listed(known []device.Device) []deviceplugin.Device {
 }
 
 // kill ends the process as SIGKILL does: its connections break, its lock is free, and what the server has
-// open changes no more. Damage changes files before another process reads the files. Must be
-// called at most once; [Node.bury] waits for the end.
+// open changes no more. Damage changes files before another process reads the files. Must be called at most
+// once; [Node.bury] waits for the end.
 func (p *process) kill(damage func() error) error {
 	p.killed.Store(true)
 	err := errors.Join(p.leaveRunDir(), damage())
