@@ -19,6 +19,7 @@ VERDICTS   ?= 100000
 LOAD       ?= 1m
 RESTARTS   ?= 10000
 BUSYBOX   ?= /bin/busybox
+GIVEN_SEED := $(SEED)
 SEED      ?= 1
 MUTANTS   ?= .
 
@@ -171,21 +172,29 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half with each version of 
 	cd test/kubernetes && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
 		go test -count=1 -timeout 2h -v -run '^TestChaos$$' ./kubelet -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
-# A simulation allocates much and keeps little: the garbage collector has a third of the time by default.
+# A simulation allocates much and keeps little: the garbage collector has a third of the time by default. A node keeps the least.
 SIMULATE := env GOGC=400 go test
+SIMULATE_NODE := env GOGC=1600 go test
+
+# Without SEED, simulate-faults takes its first seed from the clock, so that each run has seeds that nobody has tried, and runs of two
+# seconds have none in common.
+CLOCK_SEED = $(eval CLOCK_SEED := $(shell date +%s)000000)$(CLOCK_SEED)
+SEED_FAILED = || { echo "make simulate-faults has failed with SEED=$(SEED)" >&2; exit 1; }
 
 .PHONY: simulate-faults
-simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet, a tenth as many on a whole node, and a hundredth on a node with the DRA driver; then FAULTS (1000) at each step of the state's files; SEED (1) is the first seed
+simulate-faults: SEED = $(or $(GIVEN_SEED),$(CLOCK_SEED))
+simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet with failing calls, reads, coordinator and kubelet, a tenth as many on a whole node, and a hundredth on a node with the DRA driver; then FAULTS (1000) at each step of the state's files; SEED (of the clock) is the first seed of each, and printed
+	@echo "SEED=$(SEED)"
 	$(PROGRESS) "the coordinator under faults" \
-		$(SIMULATE) -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED)
+		$(SIMULATE) -count=1 -timeout 2h -run '^TestFaultsHeal$$' ./coordination/admission -admissions=$(ADMISSIONS) -seed=$(SEED) $(SEED_FAILED)
 	$(PROGRESS) "a node under faults" \
-		$(SIMULATE) -count=1 -timeout 2h -v -run '^TestNode$$' ./test/simulation -admissions=$$(($(ADMISSIONS) / 10)) -seed=$(SEED)
+		$(SIMULATE_NODE) -count=1 -timeout 2h -v -run '^TestNode$$' ./test/simulation -admissions=$$(($(ADMISSIONS) / 10)) -seed=$(SEED) $(SEED_FAILED)
 	$(PROGRESS) "the DRA driver under faults" \
-		$(SIMULATE) -count=1 -timeout 2h -v -run '^TestDriver$$' ./test/simulation/dra -admissions=$$(($(ADMISSIONS) / 100)) -seed=$(SEED)
+		$(SIMULATE_NODE) -count=1 -timeout 2h -v -run '^TestDriver$$' ./test/simulation/dra -admissions=$$(($(ADMISSIONS) / 100)) -seed=$(SEED) $(SEED_FAILED)
 	@mkdir -p $(BIN) && rm -f $(BIN)/failpoints.txt
 	$(PROGRESS) "the disk under faults" \
 		$(SIMULATE) -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/store ./dra/claims \
-		-disk.faults=$(FAULTS) -disk.seed=$(SEED) -disk.report=$(BIN)/failpoints.txt
+		-disk.faults=$(FAULTS) -disk.seed=$(SEED) -disk.report=$(BIN)/failpoints.txt $(SEED_FAILED)
 	@cat $(BIN)/failpoints.txt
 
 .PHONY: load

@@ -58,6 +58,14 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write writes to the server. The bytes for a broken connection are lost, and only Read tells of the break:
+// a gRPC client whose Write fails tries new streams again without a pause until its Read fails, and the
+// virtual clock would stand still.
+func (w *wire) Write(p []byte) (int, error) {
+	_, _ = w.Conn.Write(p)
+	return len(p), nil
+}
+
 // listener is the socket of the serving plugin.
 type listener struct {
 	*bufconn.Listener

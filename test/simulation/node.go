@@ -4,12 +4,10 @@ package simulation
 
 import (
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing/synctest"
 	"time"
 
@@ -48,8 +46,6 @@ type Node struct {
 	records   *records
 	processes []*process
 	dying     []*process // killed, and not yet ended
-	forks     int        // run directories of killed servers
-	buried    int        // those removed
 	observer  observer
 	board     board
 	story     seeds.Story
@@ -172,42 +168,6 @@ func (n *Node) server() *process {
 	return n.processes[i]
 }
 
-// forkRunDir separates a killed server from the run directory: the server keeps the directory with its lock
-// and open files, and the node gets a copy. Other processes use paths only.
-func (n *Node) forkRunDir(p *process) error {
-	if !p.serves() {
-		return nil
-	}
-	n.forks++
-	left := fmt.Sprint(n.runDir(), ".", n.forks)
-	if err := os.Rename(n.runDir(), left); err != nil {
-		return fmt.Errorf("leave the run directory to a killed process: %w", err)
-	}
-	return copyFiles(left, n.runDir())
-}
-
-// copyFiles makes a copy of a directory, without the lock and without unfinished files. The killed server may
-// replace a file meanwhile: the copy has the former or the new file.
-func copyFiles(from, to string) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return fmt.Errorf("copy the run directory: %w", err)
-		}
-		copied := filepath.Join(to, strings.TrimPrefix(path, from))
-		switch {
-		case entry.IsDir():
-			return os.Mkdir(copied, 0o700)
-		case entry.Name() == "lock" || strings.HasPrefix(entry.Name(), "."):
-			return nil
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("copy the run directory: %w", err)
-		}
-		return os.WriteFile(copied, content, 0o600)
-	})
-}
-
 // burial is the time in which an ended process has left.
 const burial = 300 * time.Millisecond
 
@@ -229,11 +189,6 @@ func (n *Node) bury() error {
 		}
 	}
 	n.dying = nil
-	for ; n.buried < n.forks; n.buried++ {
-		if err := os.RemoveAll(fmt.Sprint(n.runDir(), ".", n.buried+1)); err != nil {
-			return fmt.Errorf("remove the run directory of a killed process: %w", err)
-		}
-	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing/fstest"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -32,6 +32,7 @@ type process struct {
 	resources []string
 	node      *Node
 	socket    *socket
+	disk      *disk
 	member    *coordination.Node
 	log       *slog.Logger
 	killed    atomic.Bool
@@ -42,7 +43,7 @@ type process struct {
 // start starts a process.
 func (n *Node) start(name string, resources []string) (*process, error) {
 	p := &process{
-		name: name, resources: resources, node: n, socket: n.network.newSocket(),
+		name: name, resources: resources, node: n, socket: n.network.newSocket(), disk: newDisk(),
 		log: n.log.With("process", name), done: make(chan error, 1),
 	}
 	var err error
@@ -71,7 +72,8 @@ func (n *Node) start(name string, resources []string) (*process, error) {
 func (p *process) config() coordination.Config {
 	n := p.node
 	config := coordination.Config{
-		RunDir: n.runDir(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(), Log: p.log, Observer: &n.observer,
+		RunDir: n.runDir(), Disk: p.disk.product(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(),
+		Log: p.log, Observer: &n.observer,
 		Socket: p.socket, PodResources: n.records, Tree: n.hardware.Tree, Kubelet: n.kubeletFiles(),
 	}
 	if n.options.Published {
@@ -99,13 +101,13 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 		plugin, beside = gpu.NewPlugin(resource, found, member, p.log), found.Run
 	} else {
 		n := p.node
-		found, err := n.hardware.VFs(n.kubeletDir(), n.runDir(), n.poolsFile(), file.Disk{}, p.log)
+		found, err := n.hardware.VFs(n.kubeletDir(), n.runDir(), n.poolsFile(), p.disk.product(), p.log)
 		if err != nil {
 			return nil, err
 		}
 		found.Heed(n.hardware.Monitor())
 		host := grants.Host{
-			Sys: p.node.hardware, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
+			Disk: p.disk.product(), Sys: p.node.hardware, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
 			DevinfoDir: filepath.Join(p.node.dir, "devinfo"), PairsDir: filepath.Join(p.node.runDir(), "pairs"),
 		}
 		plugin, beside = rdma.NewPlugin(resource, found, host, member, p.log), found.Run
@@ -134,15 +136,27 @@ func listed(known []device.Device) []deviceplugin.Device {
 	return devices
 }
 
-// kill ends the process as SIGKILL does: its connections break, its lock is free, and nothing that it writes
-// later reaches the run directory. Damage changes files before another process reads the files. Must be
-// called at most once; [Node.bury] waits for the end.
+// kill ends the process as SIGKILL does: its connections break, its lock is free, and what the server has
+// open changes no more. Damage changes files before another process reads the files. Must be called at most
+// once; [Node.bury] waits for the end.
 func (p *process) kill(damage func() error) error {
 	p.killed.Store(true)
-	err := errors.Join(p.node.forkRunDir(p), damage())
+	err := errors.Join(p.leaveRunDir(), damage())
 	p.socket.kill()
 	p.cancel()
 	return err
+}
+
+// leaveRunDir ends the writes of a server. Its lock is that of a removed file: others take a new one.
+func (p *process) leaveRunDir() error {
+	if !p.serves() {
+		return nil
+	}
+	lock := filepath.Join(p.node.runDir(), "lock")
+	if err := errors.Join(p.disk.abandon(), os.Remove(lock)); err != nil {
+		return fmt.Errorf("end the writes of %s: %w", p.name, err)
+	}
+	return nil
 }
 
 // serves reports whether the process has the coordination server.

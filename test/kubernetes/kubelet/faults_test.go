@@ -48,7 +48,10 @@ var faults = []fault{
 	{name: "kubelet killed in an admission", begin: kubeletKilledInAdmission},
 	{name: "daemon replaced", begin: func(c *chaos) func() { return c.replace(false) }},
 	{name: "daemon replaced with surge", begin: func(c *chaos) func() { return c.replace(true) }},
-	{name: "daemon of another version", begin: foreignVersion},
+	{name: "daemon of another version",
+		begin: func(c *chaos) func() { return c.exchangeVersion(foreignDaemons(c.t)) }},
+	{name: "daemon of the version before", calm: true,
+		begin: func(c *chaos) func() { return c.exchangeVersion(earlierDaemons(c.t)) }},
 	{name: "look at PodResources while an Allocate is in flight", begin: lookInFlight, fits: sighted},
 	{name: "pods created again under their names", begin: renew, calm: true},
 	{name: "jobs created again on each other's NUMA node", begin: exchange, calm: true,
@@ -198,15 +201,15 @@ func (c *chaos) replace(surge bool) (end func()) {
 func registeredOnce(lines []pair.Line) bool  { return registrations(lines) >= 1 }
 func registeredTwice(lines []pair.Line) bool { return registrations(lines) >= 2 }
 
-// foreignVersion replaces one daemon by one of another version, which the other daemon cannot work with: each
-// places devices alone. Either of the two can be the one that serves.
-func foreignVersion(c *chaos) (end func()) {
+// exchangeVersion replaces one daemon by one of another version, until the end. Either of the two can be the one
+// that serves. With a version that the other daemon cannot work with, each places devices alone.
+func (c *chaos) exchangeVersion(bin string) (end func()) {
 	which, other := &c.Pair.GPU, &c.Pair.RDMA
 	if c.random.IntN(2) == 0 {
 		which, other = other, which
 	}
 	own := *which
-	*which = own.From(foreignDaemons(c.t))
+	*which = own.From(bin)
 	c.restart(own, *which)
 	if c.random.IntN(2) == 0 {
 		c.restart(*other, *other)

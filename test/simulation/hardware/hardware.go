@@ -22,8 +22,9 @@ const amd = 0x1002
 
 // layout is a recorded machine with a number of VFs on each PF.
 type layout struct {
-	sys  fs.FS
-	tree *topology.Tree
+	sys   fs.FS
+	links fs.FS // the same, for what is no file
+	tree  *topology.Tree
 }
 
 // layouts are the machines that a process has read, by name and number of VFs.
@@ -48,8 +49,9 @@ func load(name layoutName) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
-	l := layout{sys: machine.FS()}
-	if l.tree, err = topology.Read(l.sys); err != nil {
+	sys := machine.FS()
+	l := layout{sys: &memory{FS: sys}, links: sys}
+	if l.tree, err = topology.Read(sys); err != nil {
 		return layout{}, err
 	}
 	if layouts.known == nil {
@@ -94,10 +96,10 @@ func (h *Machine) Open(name string) (fs.File, error) {
 }
 
 // ReadLink reads a link of sysfs as it is now.
-func (h *Machine) ReadLink(name string) (string, error) { return fs.ReadLink(h.layout().sys, name) }
+func (h *Machine) ReadLink(name string) (string, error) { return fs.ReadLink(h.layout().links, name) }
 
 // Lstat describes a file of sysfs as it is now.
-func (h *Machine) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(h.layout().sys, name) }
+func (h *Machine) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(h.layout().links, name) }
 
 func (h *Machine) layout() layout {
 	h.mu.Lock()

@@ -36,7 +36,7 @@ func Log() *slog.Logger {
 // is short, for socket paths.
 func Bubble(t *testing.T, run func(dir string) error) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "n")
+	dir, err := os.MkdirTemp(parent(), "n")
 	if err != nil {
 		t.Fatal(err)
 	}
