@@ -36,7 +36,7 @@ type condition struct {
 var conditions = []condition{
 	{seeds.Condition{Name: "the clock is set back"}, (*Simulation).setClockBack},
 	{seeds.Condition{Name: "the machine starts again"}, (*Simulation).startAgain},
-	{seeds.Condition{Name: "the kubelet lists no pod yet"}, (*Simulation).listNoPod},
+	{seeds.Condition{Name: "the kubelet lists no pod yet", Within: 3}, (*Simulation).listNoPod},
 	{
 		seeds.Condition{
 			Name: "the clock is set back after an unfinished write", Breaks: leftFile,
