@@ -50,6 +50,7 @@ type Node struct {
 	board     board
 	story     seeds.Story
 	sent      map[string][]device.Device // the devices of the kubelet's last update
+	updates   int                        // of the kubelet's lists
 }
 
 // Plugins of the two processes of a node.
@@ -214,6 +215,7 @@ func (n *Node) sync() error {
 			continue
 		}
 		n.sent[resource] = devices
+		n.updates++
 		n.story.Add(fmt.Sprintf("%d %s are healthy", len(devices), resource))
 		if err := n.kubelet.Update(resource, devices); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,9 +104,14 @@ const publication = publish.Coalesce + publish.Jitter + 100*time.Millisecond
 
 // foretell returns the scheduler's verdict on a pod, from the published object.
 func (s *Simulation) foretell(p *model.Pod) (*verdict.Verdict, error) {
-	s.board.touch()
-	seeds.Sleep(publication)
-	synctest.Wait()
+	for before := -1; before != s.updates; { // the kubelet and the object have the same lists
+		before = s.updates
+		s.board.touch()
+		seeds.Sleep(publication)
+		if err := s.sync(); err != nil {
+			return nil, err
+		}
+	}
 	published := s.board.read()
 	if published == nil {
 		s.wrong(otherVerdict, "no NodeTopology is published")

@@ -196,7 +196,8 @@ func (s *Simulation) admit() error {
 	return s.do(e)
 }
 
-// judge admits a pod, and judges the admission in a calm.
+// judge admits a pod, and judges the admission in a calm: the kubelet has the plugins' newest lists, as a
+// kubelet that gets a list at once, and no list changes during the admission.
 func (s *Simulation) judge(pod *model.Pod) error {
 	var told *verdict.Verdict
 	if s.judging && s.options.Published {
@@ -205,11 +206,18 @@ func (s *Simulation) judge(pod *model.Pod) error {
 			return err
 		}
 	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	updates := s.updates
 	s.trace("%s arrives: %v", pod.Name, pod)
 	err := s.kubelet.Admit(pod, s)
 	s.trace("%s, %s: %v", pod.Name, pod.UID, verdictText(err))
 	s.checkOwners()
-	if s.judging {
+	if failure := s.sync(); failure != nil {
+		return failure
+	}
+	if s.judging && s.updates == updates {
 		s.checkAdmission(pod, err)
 		s.checkVerdict(pod, told, err)
 	}
