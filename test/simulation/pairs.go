@@ -110,7 +110,7 @@ func (s *Simulation) isApart(p *model.Pod, c *model.Container, resource string, 
 
 // checkStatus: in a calm the coordinator's holders are the kubelet's.
 func (s *Simulation) checkStatus() error {
-	if s.options.Source == "" {
+	if s.options.Source == "" || !s.settled() {
 		return nil
 	}
 	if err := s.sync(); err != nil {
