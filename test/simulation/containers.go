@@ -83,9 +83,12 @@ func parseRequest(text string) (resource string, n int, err error) {
 	return "", 0, fmt.Errorf("%q has no unit", text)
 }
 
+// usual is the namespace of pods.
+const usual = "team"
+
 // podOf returns the pod of an arrival.
 func podOf(e Event) *model.Pod {
-	p := &model.Pod{Pod: kubelet.Pod{Namespace: "team", Name: e.Name}, Alignment: e.Alignment}
+	p := &model.Pod{Pod: kubelet.Pod{Namespace: usual, Name: e.Name}, Alignment: e.Alignment}
 	for _, c := range e.Containers {
 		p.Containers = append(p.Containers,
 			&model.Container{Name: c.Name, Role: c.Role, Requests: maps.Clone(c.Requests)})

@@ -99,7 +99,7 @@ func (s *Simulation) checkAlone() {
 func (s *Simulation) checkRefusal(
 	p *model.Pod, c *model.Container, resource string, ids []string, err error,
 ) {
-	if s.judging && (p.Alignment != intent.Required || !s.isApart(p, c, resource, ids)) {
+	if s.judging && (!s.options.requires(p) || !s.isApart(p, c, resource, ids)) {
 		s.wrong(refused, "%s/%s %s %v: %v", p.Name, c.Name, resource, ids, err)
 	}
 }
@@ -121,8 +121,15 @@ func (s *Simulation) checkAdmission(p *model.Pod, admitted error) {
 // that was rejected can be an init container's, and the file names these alone.
 func (s *Simulation) checkFile(p *model.Pod, c *model.Container) {
 	var answer v1beta1.ContainerAllocateResponse
-	if err := proto.Unmarshal(c.Responses[model.VFs], &answer); err != nil || len(answer.GetMounts()) != 1 {
+	mounts := 1
+	if s.options.NoPairsFiles {
+		mounts = 0
+	}
+	if err := proto.Unmarshal(c.Responses[model.VFs], &answer); err != nil || len(answer.GetMounts()) != mounts {
 		s.wrong(wrongFile, "%s/%s has %d mounts, %v", p.Name, c.Name, len(answer.GetMounts()), err)
+		return
+	}
+	if s.options.NoPairsFiles {
 		return
 	}
 	file, err := pairs.Read(answer.GetMounts()[0].GetHostPath())

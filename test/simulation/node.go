@@ -22,17 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
-// Options are the properties of a node that a promise must not depend on.
-type Options struct {
-	Machine         string
-	VFs             int           // on each PF
-	Source          intent.Source // "" for PodResources alone
-	None            bool          // the Topology Manager has policy none
-	ExcludeTopology bool          // VFs have no NUMA node
-	OneProcess      bool          // both plugins are one process
-	Published       bool          // plugins publish the node, and the scheduler's verdicts are compared
-}
-
 // Node is a node with the model of a kubelet. Its methods must be called by one goroutine, in a bubble of
 // package synctest.
 type Node struct {
@@ -84,8 +73,8 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 // writeFiles writes the configurations of the kubelet and of the VFs.
 func (n *Node) writeFiles() error {
 	pools := fmt.Sprintf(`{"resourceList": [{"resourceName": "vf", "resourcePrefix": "nvidia.com",
-		"excludeTopology": %t, "selectors": {"isRdma": true}, "tandem": {"pairs": true}}]}`,
-		n.options.ExcludeTopology)
+		"excludeTopology": %s, "selectors": {"isRdma": true}, "tandem": {"pairs": %t}}]}`,
+		n.options.topology(), !n.options.NoPairsFiles)
 	for name, content := range map[string]string{
 		n.kubeletFiles().Config: "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
 			"kind: KubeletConfiguration\ntopologyManagerPolicy: " + n.policy() + "\n",

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/best"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/topology"
@@ -76,7 +75,7 @@ func (s *Simulation) checkPairs(p *model.Pod, c *model.Container) {
 		s.wrong(brokenContract, "%v", err)
 		return
 	}
-	if p.Alignment == intent.Required && s.options.Source != "" && apart(got) > 0 {
+	if s.options.requires(p) && s.options.Source != "" && apart(got) > 0 {
 		s.wrong(notEnforced, "%s/%s %v has %v", p.Name, c.Name, c.Devices, got)
 	}
 	if c.Reused || len(c.Asked) < 2 || s.options.Source == "" {

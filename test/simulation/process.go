@@ -76,6 +76,7 @@ func (p *process) config() coordination.Config {
 		Log: p.log, Observer: &n.observer,
 		Socket: p.socket, PodResources: n.records, Tree: n.hardware.Tree, Kubelet: n.kubeletFiles(),
 	}
+	config.Intent.Policy = n.options.policy()
 	if n.options.Published {
 		config.Publisher = p.publisher()
 	}

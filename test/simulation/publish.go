@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -161,6 +162,9 @@ func (s *Simulation) checkVerdict(p *model.Pod, told *verdict.Verdict, admitted 
 	}
 	if told.Required && s.options.Source == "" {
 		return // the scheduler reads the annotation, and without a source the coordinator does not
+	}
+	if s.options.Required && (p.Alignment != intent.Required || s.options.Source == "") {
+		return // the object does not have the node's --alignment, and pairs without a source are inferred
 	}
 	if told.Admitted != (admitted == nil) {
 		s.wrong(otherVerdict, "%v: told %+v, the kubelet: %v", p, *told, admitted)

@@ -43,19 +43,6 @@ type Simulation struct {
 	asked     int // questions of the kubelet
 }
 
-// OptionsOf returns the properties of a seed's node.
-func OptionsOf(seed uint64) Options {
-	return Options{
-		Machine:         []string{"oci-mi300x-derived", "amd-mi250-16gcd-8nic"}[seed/2%2],
-		VFs:             1 + int(seed%2),
-		Source:          []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer, ""}[seed/3%4],
-		None:            seed%5 == 1,
-		ExcludeTopology: seed%3 == 0,
-		OneProcess:      seed%7 == 3,
-		Published:       seed%2 == 0,
-	}
-}
-
 // Run runs a seed for at most a number of steps, until a violation, in a bubble of package synctest. The
 // directory must be empty.
 func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) (*seeds.Report, error) {
@@ -79,6 +66,9 @@ func newSimulation(node *Node, seed uint64) *Simulation {
 		happened: map[string]int{},
 	}
 	node.kubelet.Now = time.Now
+	for _, value := range node.options.values() {
+		s.happened[value]++
+	}
 	return s
 }
 
@@ -187,6 +177,9 @@ func (s *Simulation) admit() error {
 	pod := s.kubelet.Random()
 	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {
 		pod.Pod = living[s.faults.IntN(len(living))].Pod
+	}
+	if s.options.Required && s.random.IntN(3) == 0 {
+		pod.Alignment = intent.Preferred
 	}
 	if err := s.aim(pod); err != nil {
 		return err

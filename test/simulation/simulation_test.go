@@ -30,7 +30,7 @@ func simulate(t *testing.T, seed uint64, steps int) (report *seeds.Report) {
 
 // TestNode: in every weather and in the calm after every storm, a node keeps its promises.
 func TestNode(t *testing.T) {
-	seeds.Each(t, admissions, runSteps*6/10, nil, func(t *testing.T, seed uint64) *seeds.Report {
+	seeds.Each(t, admissions, runSteps*6/10, optionValues(), func(t *testing.T, seed uint64) *seeds.Report {
 		t.Helper()
 		report := simulate(t, seed, runSteps)
 		if script, err := ParseScript(report.Script); err == nil && *shrinking && report.Violation != "" {
