@@ -24,6 +24,7 @@ const (
 	tooLate        = "an answer takes too long"
 	vanished       = "a device of a container leaves the plugin's list"
 	environment    = "the environment names other devices"
+	noNode         = "a container lacks a device node"
 	alone          = "a plugin answers without the coordinator in a calm"
 	notBest        = "the pairs are not the best of the free devices"
 	notEnforced    = "required alignment is not enforced"
@@ -85,6 +86,16 @@ func (s *Simulation) checkEnvironment(
 	}
 	if named := strings.Split(answer.GetEnvs()[variable], ","); !device.SameSet(named, ids) {
 		s.wrong(environment, "%s/%s has %v, and %s=%v", p.Name, c.Name, ids, variable, named)
+	}
+}
+
+// checkNodes: in a calm a container with VFs has the common device node of RDMA.
+func (s *Simulation) checkNodes(
+	p *model.Pod, c *model.Container, resource string, answer *v1beta1.ContainerAllocateResponse,
+) {
+	isCommon := func(d *v1beta1.DeviceSpec) bool { return d.GetContainerPath() == "/dev/"+commonNode }
+	if s.judging && resource == model.VFs && !slices.ContainsFunc(answer.GetDevices(), isCommon) {
+		s.wrong(noNode, "%s/%s has %v", p.Name, c.Name, answer.GetDevices())
 	}
 }
 

@@ -21,10 +21,11 @@ type Options struct {
 	OneProcess      bool          // both plugins are one process
 	Published       bool          // plugins publish the node, and the scheduler's verdicts are compared
 
-	Required     bool `json:",omitempty"` // --alignment=required
-	OptOut       bool `json:",omitempty"` // --alignment-opt-out has the usual namespace
-	NoPairsFiles bool `json:",omitempty"` // VFs have no pairs files
-	AutoTopology bool `json:",omitempty"` // excludeTopology is "auto", unless VFs have no NUMA node
+	Required     bool   `json:",omitempty"` // --alignment=required
+	OptOut       bool   `json:",omitempty"` // --alignment-opt-out has the usual namespace
+	NoPairsFiles bool   `json:",omitempty"` // VFs have no pairs files
+	AutoTopology bool   `json:",omitempty"` // excludeTopology is "auto", unless VFs have no NUMA node
+	Condition    string `json:",omitempty"` // of all storms; "" for each in turn
 }
 
 // OptionsOf returns the properties of a seed's node.

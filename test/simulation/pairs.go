@@ -48,7 +48,9 @@ func (s *Simulation) held(resource string, ids []string) best.Side {
 
 // open returns the choice of a container at its admission, of devices that are still healthy.
 func (s *Simulation) open(c *model.Container, resource string) best.Side {
-	free := s.addresses(resource, c.Choice[resource])
+	free := s.addresses(resource, slices.DeleteFunc(slices.Clone(c.Choice[resource]), func(id string) bool {
+		return s.unrecorded()[id] != nil
+	}))
 	return best.Side{Free: free, Want: min(c.Requests[resource], len(free))}
 }
 

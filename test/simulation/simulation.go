@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -35,6 +37,7 @@ type Simulation struct {
 	calmFrom int     // questions of the kubelet before the calm
 	expected []Event // faults of calls during the next admission
 
+	circumstances
 	unwritten []byte // the coordinator's file before the call in progress
 	broken    string
 	happened  map[string]int
@@ -63,7 +66,7 @@ func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) 
 func newSimulation(node *Node, seed uint64) *Simulation {
 	s := &Simulation{
 		Node: node, seed: seed, random: rand.New(rand.NewPCG(seed, 31)), faults: rand.New(rand.NewPCG(seed, 32)),
-		happened: map[string]int{},
+		happened: map[string]int{}, circumstances: circumstances{lost: map[string]*model.Pod{}},
 	}
 	node.kubelet.Now = time.Now
 	for _, value := range node.options.values() {
@@ -88,11 +91,9 @@ func (s *Simulation) whole(live func() error) error {
 	if err := s.boot(); err != nil {
 		return err
 	}
-	if err := live(); err != nil {
-		return err
-	}
+	err := live()
 	s.raging, s.judging = false, false
-	return s.Node.stop()
+	return errors.Join(err, s.Node.stop())
 }
 
 // run alternates storms with calms.
@@ -119,6 +120,7 @@ func (s *Simulation) cycle() error {
 	if err := s.do(Event{Kind: stormBegins}); err != nil {
 		return err
 	}
+	s.dealt = s.deal()
 	for range stormSteps {
 		if err := s.step(); err != nil || s.broken != "" {
 			return err
@@ -138,6 +140,9 @@ func (s *Simulation) cycle() error {
 // step lets a pod come or end, and, in a storm, faults happen.
 func (s *Simulation) step() error {
 	s.steps++
+	if err := s.meetDealt(); err != nil {
+		return err
+	}
 	if s.raging {
 		if err := s.strike(); err != nil {
 			return err
@@ -177,6 +182,9 @@ func (s *Simulation) admit() error {
 	pod := s.kubelet.Random()
 	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {
 		pod.Pod = living[s.faults.IntN(len(living))].Pod
+	} else if s.alike && len(living) > 0 {
+		s.alike = false
+		pod.Pod = kubelet.Pod{Namespace: other, Name: living[s.faults.IntN(len(living))].Name}
 	}
 	if s.options.Required && s.random.IntN(3) == 0 {
 		pod.Alignment = intent.Preferred
