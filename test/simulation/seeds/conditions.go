@@ -12,6 +12,7 @@ type Condition struct {
 	Known string
 	// Breaks is the promise that the known fault breaks.
 	Breaks string
+	Within int // seeds of a run, of which one has it; 0 for two
 }
 
 // Deal returns the condition of a cycle of a seed: a condition without a known fault, each in turn.
