@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"time"
@@ -35,6 +36,7 @@ func New(config Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
+	opened.Boot = cmp.Or(config.Boot, opened.Boot)
 	folder := pairs.NewFolder(config.Disk, filepath.Join(config.RunDir, "pairs"), config.Log)
 	c := newCoordinator(&config, opened, folder, config.Newest(), time.Now)
 	c.recoverState()

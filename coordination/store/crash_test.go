@@ -34,7 +34,7 @@ func (c *crashed) open() (*Store[example], error) {
 	c.log.Reset()
 	s, err := Open[example](c.disk.Disk(), c.dir, slog.New(slog.NewTextHandler(&c.log, nil)))
 	if err == nil {
-		s.boot = c.boot
+		s.Boot = c.boot
 	}
 	return s, err
 }

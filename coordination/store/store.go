@@ -56,9 +56,9 @@ type envelope struct {
 // Store keeps a value in the run folder. A goroutine writes the latest value, so that no answer waits for a
 // write.
 type Store[T any] struct {
+	Boot   string // identifies the boot; of the running kernel unless a simulation sets another before Load
 	dir    string
 	folder file.Folder // the same folder, even after another server has replaced the folder at the path
-	boot   string
 	log    *slog.Logger
 
 	changed chan struct{} // holds a token after a change
@@ -75,7 +75,7 @@ func Open[T any](disk file.Disk, runDir string, log *slog.Logger) (*Store[T], er
 	if err := errors.Join(disk.Remove(ledger), disk.RemoveTemporaries(runDir, file.Abandoned)); err != nil {
 		log.Warn("files of earlier servers not removed", "error", err)
 	}
-	return &Store[T]{dir: runDir, folder: folder, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil
+	return &Store[T]{Boot: bootID(), dir: runDir, folder: folder, log: log, changed: make(chan struct{}, 1)}, nil
 }
 
 // bootID identifies the running kernel's boot; "" if unreadable, then for every boot.
@@ -133,7 +133,7 @@ func (s *Store[T]) write(value T) {
 // replace replaces the file as a whole: at any time, whichever process dies, the file is the old or the new
 // version. No sync is necessary, since the file is only valid until the node reboots.
 func (s *Store[T]) replace(value T) error {
-	content, err := encode(s.boot, value)
+	content, err := encode(s.Boot, value)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *Store[T]) Load() (value T, ok bool) {
 	case err != nil:
 		s.SetAside(err)
 		return value, false
-	case boot != s.boot:
+	case boot != s.Boot:
 		s.log.Info("ignored the checkpoint of another boot", "run_dir", s.dir)
 		return value, false
 	}

@@ -153,9 +153,9 @@ func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store := open(t, dir, slog.New(slog.DiscardHandler))
-	store.boot = "before"
+	store.Boot = "before"
 	store.write(train)
-	store.boot = bootID()
+	store.Boot = bootID()
 	if c, ok := store.Load(); ok {
 		t.Errorf("loaded %v", c)
 	}

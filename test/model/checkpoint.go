@@ -21,7 +21,7 @@ func (k *Kubelet) write() error {
 		}
 	}
 	maps.DeleteFunc(k.responses, func(of holder, _ map[string][]byte) bool { return k.held[of] == nil })
-	if err := kubelet.WriteCheckpoint(k.dir, allocations, k.registered); err != nil {
+	if err := k.put(allocations); err != nil {
 		return err
 	}
 	k.written = map[holder]kubelet.Devices{}

@@ -101,12 +101,14 @@ func (k *Kubelet) Pods() []*Pod {
 	return slices.DeleteFunc(slices.Clone(k.pods), func(p *Pod) bool { return p.ended })
 }
 
-// Tell returns the kubelet's pods for a source of intent, and false until the kubelet is ready.
+// Tell returns the kubelet's pods for a source of intent; until all are listed, those listed, and false.
 func (k *Kubelet) Tell() (pods []intent.Pod, ready bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.Pods() {
-		pods = append(pods, p.intent())
+		if p.listed {
+			pods = append(pods, p.intent())
+		}
 	}
 	return pods, k.ready
 }

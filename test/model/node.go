@@ -10,10 +10,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// plugins are data of the plugins in the checkpoint.
+// plugins are data of the plugins in the checkpoint, and its layout.
 type plugins struct {
 	responses  map[holder]map[string][]byte // answers to Allocate, by resource; nil for none
 	registered map[string][]string          // healthy devices by resource, from Update
+	layout     func([]byte) []byte          // of the checkpoint; nil for the kubelet's own
 }
 
 // Update replaces the healthy devices of a resource by a list of the resource's plugin, and writes the

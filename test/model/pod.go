@@ -80,7 +80,7 @@ func (p *Pod) intent() intent.Pod {
 	return pod
 }
 
-// kinds lists the containers before the first app container of random pods.
+// kinds lists the containers before the app containers of the pods that are not of the deck.
 var kinds = [][]intent.Role{
 	nil, nil, nil, nil,
 	{intent.Init}, {intent.Sidecar}, {intent.Init, intent.Sidecar}, {intent.Sidecar, intent.Init},
@@ -89,24 +89,31 @@ var kinds = [][]intent.Role{
 // requests lists the numbers of GPUs and VFs of random containers.
 var requests = [][2]int{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 0}, {2, 1}, {1, 2}}
 
+// rare lists requests of few containers: all devices of a small node, and more than a node has.
+var rare = [][2]int{{8, 8}, {17, 1}, {3, 5}}
+
+// requests returns the numbers of GPUs and VFs of a random container.
+func (k *Kubelet) requests() [2]int {
+	if k.random.IntN(25) == 0 {
+		return rare[k.random.IntN(len(rare))]
+	}
+	return requests[k.random.IntN(len(requests))]
+}
+
 // Random returns a random pod. One of five requires alignment.
 func (k *Kubelet) Random() *Pod {
 	p := &Pod{Pod: kubelet.Pod{Namespace: "team", Name: k.name()}}
 	if k.random.IntN(5) == 0 {
 		p.Alignment = intent.Required
 	}
-	add := func(name string, role intent.Role) {
-		r := requests[k.random.IntN(len(requests))]
-		c := &Container{Name: name, Role: role, Requests: map[string]int{GPUs: r[0], VFs: r[1]}}
+	names := map[intent.Role]string{intent.Init: "init", intent.Sidecar: "side", intent.App: "c"}
+	for i, role := range k.shape() {
+		r := k.requests()
+		c := &Container{
+			Name: fmt.Sprint(names[role], i), Role: role, Requests: map[string]int{GPUs: r[0], VFs: r[1]},
+		}
 		maps.DeleteFunc(c.Requests, func(_ string, n int) bool { return n == 0 })
 		p.Containers = append(p.Containers, c)
-	}
-	for _, role := range kinds[k.random.IntN(len(kinds))] {
-		add(map[intent.Role]string{intent.Init: "init", intent.Sidecar: "side"}[role], role)
-	}
-	add("c0", intent.App)
-	if k.random.IntN(4) == 0 {
-		add("c1", intent.App)
 	}
 	return p
 }

@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,6 +32,7 @@ var effects = map[Kind]func(*Simulation, Event) error{
 	pluginsMeet:    (*Simulation).meet,
 	recordDisturbs: (*Simulation).disturbRecord,
 	machineChanges: (*Simulation).changeMachine,
+	conditionMet:   (*Simulation).meetCondition,
 
 	kubeletRestarts: (*Simulation).restartKubelet,
 	kubeletReturns:  (*Simulation).returnKubelet,
@@ -73,14 +75,21 @@ func (s *Simulation) living(name string, newest bool) (found *model.Pod) {
 // arrive admits a pod. In a calm all promises hold once the kubelet has asked twice: the coordinator has then
 // read all sources.
 func (s *Simulation) arrive(e Event) error {
-	if s.living(e.Name, false) != nil {
+	pod := podOf(e)
+	if slices.ContainsFunc(s.kubelet.Pods(), func(p *model.Pod) bool { return p.Pod == pod.Pod }) {
 		s.note("two pods have one name")
 	}
-	s.judging = s.settled()
+	s.claim(pod)
+	s.count(pod)
+	s.judging = s.settled() && !s.excused
 	defer func() { s.judging, s.expected = false, nil }()
 	s.kubelet.Roll(e.Dice)
 	s.admitted++
-	return s.judge(podOf(e))
+	err := s.judge(pod)
+	if s.excused {
+		err = errors.Join(err, s.undoConditions())
+	}
+	return err
 }
 
 // settled reports whether all promises hold.
@@ -215,6 +224,9 @@ func (s *Simulation) beginStorm(Event) error {
 func (s *Simulation) endStorm(Event) error {
 	s.trace("the storm ends")
 	s.raging, s.kubelet.Trouble = false, model.Trouble{}
+	if err := s.undoConditions(); err != nil {
+		return err
+	}
 	s.records.heal()
 	s.network.block(false)
 	s.hardware.Heal()

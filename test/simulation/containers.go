@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,9 +84,16 @@ func parseRequest(text string) (resource string, n int, err error) {
 	return "", 0, fmt.Errorf("%q has no unit", text)
 }
 
+// Namespaces of pods.
+const (
+	usual = "team"
+	other = "other"
+)
+
 // podOf returns the pod of an arrival.
 func podOf(e Event) *model.Pod {
-	p := &model.Pod{Pod: kubelet.Pod{Namespace: "team", Name: e.Name}, Alignment: e.Alignment}
+	name := kubelet.Pod{Namespace: cmp.Or(e.Namespace, usual), Name: e.Name}
+	p := &model.Pod{Pod: name, Alignment: e.Alignment}
 	for _, c := range e.Containers {
 		p.Containers = append(p.Containers,
 			&model.Container{Name: c.Name, Role: c.Role, Requests: maps.Clone(c.Requests)})
@@ -96,6 +104,9 @@ func podOf(e Event) *model.Pod {
 // arrivalOf returns the arrival of a pod.
 func arrivalOf(p *model.Pod) Event {
 	e := Event{Kind: podArrives, Name: p.Name, Alignment: p.Alignment}
+	if p.Namespace != usual {
+		e.Namespace = p.Namespace
+	}
 	for _, c := range p.Containers {
 		e.Containers = append(e.Containers,
 			intent.Container{Name: c.Name, Role: c.Role, Requests: c.Requests})

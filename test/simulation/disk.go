@@ -25,6 +25,8 @@ const (
 const (
 	outdated = "outdated"
 	torn     = "torn:"
+	newer    = "newer:"
+	deep     = "deep:"
 	lost     = "lost:"
 )
 
@@ -97,6 +99,10 @@ func (s *Simulation) damageFile(damage string) error {
 		s.note(tornFile)
 		s.trace("%s is torn", file)
 		return replace(name, content[:len(content)/2])
+	case how+":" == newer:
+		return replace(name, newerFile(content))
+	case how+":" == deep:
+		return replace(name, deeperFile(content))
 	default:
 		return fmt.Errorf("damage a file: %q is unknown", damage)
 	}

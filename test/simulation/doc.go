@@ -37,6 +37,20 @@
 //
 // Times of some microseconds ([socket.call]) separate what would happen at the same time in a random order.
 //
+// # Conditions
+//
+// Each cycle of a storm and a calm has a condition, the conditions in turn ([conditions]): an event that
+// the generator draws once, and that a script can have. It is counted, and so is each value of each option;
+// a run of several seeds without one fails. Some last until the end of the storm; some come in a calm, for
+// the admission of one pod, which alone is not judged. A condition with a known fault comes about in
+// TestKnownFaults alone, where it has to break its promise until the fault is mended. "-condition=NAME"
+// runs seeds under one condition.
+//
+// What is right under a condition: devices that the kubelet has lost its records of are given last while
+// their containers run. A file of a newer version or another layout is as good as none. The object that the
+// scheduler reads does not have the node's --alignment, so that its verdict is not judged where that
+// decides.
+//
 // # Metamorphic rules
 //
 // The same pods come and go under other circumstances ([Place]); in each, every promise of a calm holds.

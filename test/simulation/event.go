@@ -17,6 +17,7 @@ import (
 type Event struct {
 	Kind       Kind
 	Name       string        // of the pod, process, container or record
+	Namespace  string        // of the pod; "" for the usual one
 	After      time.Duration // since the event before
 	Dice       uint64        // determines the kubelet's choices during an admission
 	Alignment  intent.Alignment
@@ -24,7 +25,7 @@ type Event struct {
 	Newest     bool          // of several pods of a name
 	Resource   string        // that the container gets by the call
 	Method     string        // of the call to the coordinator
-	What       string        // happens to a call, a record or the hardware
+	What       string        // happens to a call, a record or the hardware; a condition
 	Of         string        // the hardware
 	Late       time.Duration // the duration of what happens
 	Leaves     string        // what a killed process leaves of its files
@@ -49,6 +50,7 @@ const (
 	pluginsMeet    Kind = "meet" // and find each other
 	recordDisturbs Kind = "record"
 	machineChanges Kind = "hardware"
+	conditionMet   Kind = "condition" // of conditions.go
 
 	kubeletRestarts Kind = "restart"
 	kubeletReturns  Kind = "return" // lists one more pod after a restart
@@ -65,6 +67,7 @@ const (
 func (e *Event) flags() *flag.FlagSet {
 	all := flag.NewFlagSet("", flag.ContinueOnError)
 	all.SetOutput(io.Discard)
+	all.StringVar(&e.Namespace, "namespace", e.Namespace, "")
 	all.DurationVar(&e.After, "after", e.After, "")
 	all.Uint64Var(&e.Dice, "dice", e.Dice, "")
 	all.Var((*word)(&e.Alignment), "alignment", "")

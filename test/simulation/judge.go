@@ -24,6 +24,7 @@ const (
 	tooLate        = "an answer takes too long"
 	vanished       = "a device of a container leaves the plugin's list"
 	environment    = "the environment names other devices"
+	noNode         = "a container lacks a device node"
 	alone          = "a plugin answers without the coordinator in a calm"
 	notBest        = "the pairs are not the best of the free devices"
 	notEnforced    = "required alignment is not enforced"
@@ -88,6 +89,16 @@ func (s *Simulation) checkEnvironment(
 	}
 }
 
+// checkNodes: in a calm a container with VFs has the common device node of RDMA.
+func (s *Simulation) checkNodes(
+	p *model.Pod, c *model.Container, resource string, answer *v1beta1.ContainerAllocateResponse,
+) {
+	isCommon := func(d *v1beta1.DeviceSpec) bool { return d.GetContainerPath() == "/dev/"+commonNode }
+	if s.judging && resource == model.VFs && !slices.ContainsFunc(answer.GetDevices(), isCommon) {
+		s.wrong(noNode, "%s/%s has %v", p.Name, c.Name, answer.GetDevices())
+	}
+}
+
 // checkAlone: in a calm the coordinator answers every call.
 func (s *Simulation) checkAlone() {
 	if n := s.observer.alone.Swap(0); n > 0 && s.judging {
@@ -99,7 +110,7 @@ func (s *Simulation) checkAlone() {
 func (s *Simulation) checkRefusal(
 	p *model.Pod, c *model.Container, resource string, ids []string, err error,
 ) {
-	if s.judging && (p.Alignment != intent.Required || !s.isApart(p, c, resource, ids)) {
+	if s.judging && (!s.options.requires(p) || !s.isApart(p, c, resource, ids)) {
 		s.wrong(refused, "%s/%s %s %v: %v", p.Name, c.Name, resource, ids, err)
 	}
 }
@@ -121,8 +132,15 @@ func (s *Simulation) checkAdmission(p *model.Pod, admitted error) {
 // that was rejected can be an init container's, and the file names these alone.
 func (s *Simulation) checkFile(p *model.Pod, c *model.Container) {
 	var answer v1beta1.ContainerAllocateResponse
-	if err := proto.Unmarshal(c.Responses[model.VFs], &answer); err != nil || len(answer.GetMounts()) != 1 {
+	mounts := 1
+	if s.options.NoPairsFiles {
+		mounts = 0
+	}
+	if err := proto.Unmarshal(c.Responses[model.VFs], &answer); err != nil || len(answer.GetMounts()) != mounts {
 		s.wrong(wrongFile, "%s/%s has %d mounts, %v", p.Name, c.Name, len(answer.GetMounts()), err)
+		return
+	}
+	if s.options.NoPairsFiles {
 		return
 	}
 	file, err := pairs.Read(answer.GetMounts()[0].GetHostPath())

@@ -37,6 +37,7 @@ func (s *Simulation) Prefer(p *model.Pod, c *model.Container, q model.Question) 
 	s.trace("%s/%s asks for %d of %d %s: %s, after %s", p.Name, c.Name, q.Size, len(q.Available), q.Resource,
 		strings.Join(ids, " "), took)
 	s.checkAnswer(q, ids)
+	s.checkLost(q, ids)
 	if took > bounded.Question {
 		s.wrong(tooLate, "%s/%s waited %s for its preferred %s", p.Name, c.Name, took, q.Resource)
 	}
@@ -54,6 +55,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	seeds.Sleep(asking.FollowWindow / 4)
 	s.remember()
 	f := s.arm(end, c, resource, "Allocated", "Pair")
+	s.vanish(resource, ids)
 	began := time.Now()
 	answer, err := end.allocate(ids)
 	if took := time.Since(began); took > 0 {
@@ -64,12 +66,14 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	seeds.Sleep(asking.FollowWindow / 4)
 	s.checkAlone()
 	if err != nil {
-		s.trace("%s/%s is refused %s: %v", p.Name, c.Name, resource, err)
+		why := strings.ReplaceAll(err.Error(), s.dir, "")
+		s.trace("%s/%s is refused %s: %s", p.Name, c.Name, resource, why)
 		s.checkRefusal(p, c, resource, ids, err)
 		return false
 	}
 	s.trace("%s/%s gets %s %s", p.Name, c.Name, resource, strings.Join(ids, " "))
 	s.checkEnvironment(p, c, resource, ids, answer)
+	s.checkNodes(p, c, resource, answer)
 	if err := keep(c, resource, answer); err != nil {
 		s.wrong(brokenContract, "%v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"testing/synctest"
@@ -16,22 +17,12 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
-
-// Options are the properties of a node that a promise must not depend on.
-type Options struct {
-	Machine         string
-	VFs             int           // on each PF
-	Source          intent.Source // "" for PodResources alone
-	None            bool          // the Topology Manager has policy none
-	ExcludeTopology bool          // VFs have no NUMA node
-	OneProcess      bool          // both plugins are one process
-	Published       bool          // plugins publish the node, and the scheduler's verdicts are compared
-}
 
 // Node is a node with the model of a kubelet. Its methods must be called by one goroutine, in a bubble of
 // package synctest.
@@ -50,6 +41,10 @@ type Node struct {
 	board     board
 	story     seeds.Story
 	sent      map[string][]device.Device // the devices of the kubelet's last update
+	updates   int                        // of the kubelet's lists
+	dev       devices
+	vfName    string // the resource of the VFs
+	boots     int
 }
 
 // Plugins of the two processes of a node.
@@ -67,24 +62,25 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 	n := &Node{
 		options: options, dir: dir, log: log, hardware: machine, sent: map[string][]device.Device{},
 		endpoints: endpoints{all: map[string][]*endpoint{}},
-		board:     board{watchers: map[chan<- publish.Change]bool{}},
+		board:     board{watchers: map[chan<- publish.Change]bool{}}, vfName: model.VFs,
 	}
 	if n.kubelet, err = model.New(n.kubeletDir(), map[string][]device.Device{}, seed); err != nil {
 		return nil, err
 	}
 	n.kubelet.None = options.None
 	n.records = &records{
-		kubelet: n.kubelet, server: options.Source == intent.APIServer, absent: map[string]bool{},
-		late: map[string]time.Duration{},
+		kubelet: n.kubelet, server: options.Source == intent.APIServer,
+		shows: options.Source == intent.Kubelet, absent: map[string]bool{},
+		late: map[string]time.Duration{}, claims: map[kubelet.Pod]string{},
 	}
 	return n, n.writeFiles()
 }
 
 // writeFiles writes the configurations of the kubelet and of the VFs.
 func (n *Node) writeFiles() error {
-	pools := fmt.Sprintf(`{"resourceList": [{"resourceName": "vf", "resourcePrefix": "nvidia.com",
-		"excludeTopology": %t, "selectors": {"isRdma": true}, "tandem": {"pairs": true}}]}`,
-		n.options.ExcludeTopology)
+	pools := fmt.Sprintf(`{"resourceList": [{"resourceName": %q, "resourcePrefix": "nvidia.com",
+		"excludeTopology": %s, "selectors": {"isRdma": true}, "tandem": {"pairs": %t}}]}`,
+		path.Base(n.vfName), n.options.topology(), !n.options.NoPairsFiles)
 	for name, content := range map[string]string{
 		n.kubeletFiles().Config: "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
 			"kind: KubeletConfiguration\ntopologyManagerPolicy: " + n.policy() + "\n",
@@ -106,6 +102,7 @@ func (n *Node) policy() string {
 }
 
 func (n *Node) runDir() string     { return filepath.Join(n.dir, "run") }
+func (n *Node) devinfoDir() string { return filepath.Join(n.dir, "devinfo") }
 func (n *Node) kubeletDir() string { return filepath.Join(n.dir, "kubelet") }
 
 // kubeletFiles returns the kubelet's configuration. The folder of drop-ins is empty, but known: without the
@@ -129,7 +126,7 @@ func (n *Node) names() []string {
 
 // begin starts a process.
 func (n *Node) begin(name string) error {
-	resources := []string{model.GPUs, model.VFs}
+	resources := []string{model.GPUs, n.vfName}
 	if name == rdmaProcess {
 		resources = resources[1:]
 	} else if !n.options.OneProcess {
@@ -214,6 +211,7 @@ func (n *Node) sync() error {
 			continue
 		}
 		n.sent[resource] = devices
+		n.updates++
 		n.story.Add(fmt.Sprintf("%d %s are healthy", len(devices), resource))
 		if err := n.kubelet.Update(resource, devices); err != nil {
 			return err

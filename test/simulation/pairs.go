@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/best"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/topology"
@@ -49,7 +48,9 @@ func (s *Simulation) held(resource string, ids []string) best.Side {
 
 // open returns the choice of a container at its admission, of devices that are still healthy.
 func (s *Simulation) open(c *model.Container, resource string) best.Side {
-	free := s.addresses(resource, c.Choice[resource])
+	free := s.addresses(resource, slices.DeleteFunc(slices.Clone(c.Choice[resource]), func(id string) bool {
+		return s.unrecorded()[id] != nil
+	}))
 	return best.Side{Free: free, Want: min(c.Requests[resource], len(free))}
 }
 
@@ -76,7 +77,7 @@ func (s *Simulation) checkPairs(p *model.Pod, c *model.Container) {
 		s.wrong(brokenContract, "%v", err)
 		return
 	}
-	if p.Alignment == intent.Required && s.options.Source != "" && apart(got) > 0 {
+	if s.options.requires(p) && s.options.Source != "" && apart(got) > 0 {
 		s.wrong(notEnforced, "%s/%s %v has %v", p.Name, c.Name, c.Devices, got)
 	}
 	if c.Reused || len(c.Asked) < 2 || s.options.Source == "" {
@@ -110,7 +111,7 @@ func (s *Simulation) isApart(p *model.Pod, c *model.Container, resource string, 
 
 // checkStatus: in a calm the coordinator's holders are the kubelet's.
 func (s *Simulation) checkStatus() error {
-	if s.options.Source == "" {
+	if s.options.Source == "" || !s.settled() {
 		return nil
 	}
 	if err := s.sync(); err != nil {

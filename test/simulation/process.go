@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -75,7 +76,9 @@ func (p *process) config() coordination.Config {
 		RunDir: n.runDir(), Disk: p.disk.product(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(),
 		Log: p.log, Observer: &n.observer,
 		Socket: p.socket, PodResources: n.records, Tree: n.hardware.Tree, Kubelet: n.kubeletFiles(),
+		Boot: fmt.Sprint("boot-", n.boots),
 	}
+	config.Intent.Policy = n.options.policy()
 	if n.options.Published {
 		config.Publisher = p.publisher()
 	}
@@ -107,8 +110,8 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 		}
 		found.Heed(n.hardware.Monitor())
 		host := grants.Host{
-			Disk: p.disk.product(), Sys: p.node.hardware, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
-			DevinfoDir: filepath.Join(p.node.dir, "devinfo"), PairsDir: filepath.Join(p.node.runDir(), "pairs"),
+			Disk: p.disk.product(), Sys: p.node.hardware, Dev: &n.dev,
+			DevinfoDir: n.devinfoDir(), PairsDir: filepath.Join(p.node.runDir(), "pairs"),
 		}
 		plugin, beside = rdma.NewPlugin(resource, found, host, member, p.log), found.Run
 	}
@@ -126,6 +129,20 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 	}
 	return []func(context.Context) error{beside, server.Run}, nil
 }
+
+// devices are the device nodes of the VFs.
+type devices struct{ away atomic.Bool }
+
+// Open opens the common node of RDMA.
+func (d *devices) Open(name string) (fs.File, error) {
+	if d.away.Load() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return fstest.MapFS{commonNode: &fstest.MapFile{}}.Open(name)
+}
+
+// commonNode is the common device node of RDMA below /dev.
+const commonNode = "infiniband/rdma_cm"
 
 // listed translates devices of an earlier process.
 func listed(known []device.Device) []deviceplugin.Device {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -105,9 +105,14 @@ const publication = publish.Coalesce + publish.Jitter + 100*time.Millisecond
 
 // foretell returns the scheduler's verdict on a pod, from the published object.
 func (s *Simulation) foretell(p *model.Pod) (*verdict.Verdict, error) {
-	s.board.touch()
-	seeds.Sleep(publication)
-	synctest.Wait()
+	for before := -1; before != s.updates; { // the kubelet and the object have the same lists
+		before = s.updates
+		s.board.touch()
+		seeds.Sleep(publication)
+		if err := s.sync(); err != nil {
+			return nil, err
+		}
+	}
 	published := s.board.read()
 	if published == nil {
 		s.wrong(otherVerdict, "no NodeTopology is published")
@@ -157,6 +162,9 @@ func (s *Simulation) checkVerdict(p *model.Pod, told *verdict.Verdict, admitted 
 	}
 	if told.Required && s.options.Source == "" {
 		return // the scheduler reads the annotation, and without a source the coordinator does not
+	}
+	if s.options.Required && (p.Alignment != intent.Required || s.options.Source == "") {
+		return // the object does not have the node's --alignment, and pairs without a source are inferred
 	}
 	if told.Admitted != (admitted == nil) {
 		s.wrong(otherVerdict, "%v: told %+v, the kubelet: %v", p, *told, admitted)

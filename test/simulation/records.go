@@ -27,10 +27,12 @@ import (
 type records struct {
 	kubelet *model.Kubelet
 	server  bool // the source of requests is the API server, which can be behind
+	shows   bool // the source is the kubelet's server, which shows what it has until all pods are listed
 
 	mu     sync.Mutex
 	absent map[string]bool          // records without an answer
 	late   map[string]time.Duration // records with a late answer
+	claims map[kubelet.Pod]string   // UIDs of static pods whose mirrors pods claim to be
 	behind []corev1.Pod             // pods of an API server that is behind; nil if the API server is not
 }
 
@@ -97,12 +99,12 @@ func (r *records) pods(ctx context.Context) ([]corev1.Pod, error) {
 		return behind, nil
 	}
 	told, ready := r.kubelet.Tell()
-	if !ready {
+	if !ready && !r.shows {
 		return nil, errAway
 	}
 	pods := make([]corev1.Pod, 0, len(told))
 	for i := range told {
-		pods = append(pods, describe(&told[i]))
+		pods = append(pods, r.describe(&told[i]))
 	}
 	return pods, nil
 }
@@ -172,6 +174,18 @@ func (r *records) fallBehind(behind bool) (what string) {
 		return ""
 	}
 	return "the API server falls behind"
+}
+
+// describe returns a pod, with what it claims.
+func (r *records) describe(p *intent.Pod) corev1.Pod {
+	pod := describe(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if uid := r.claims[p.Pod]; uid != "" {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.MirrorPodAnnotationKey, uid)
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node"}}
+	}
+	return pod
 }
 
 // describe returns a pod in the form of the API.

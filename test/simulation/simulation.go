@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -36,25 +37,13 @@ type Simulation struct {
 	calmFrom int     // questions of the kubelet before the calm
 	expected []Event // faults of calls during the next admission
 
+	circumstances
 	unwritten []byte // the coordinator's file before the call in progress
 	broken    string
 	happened  map[string]int
 	steps     int
 	admitted  int
 	asked     int // questions of the kubelet
-}
-
-// OptionsOf returns the properties of a seed's node.
-func OptionsOf(seed uint64) Options {
-	return Options{
-		Machine:         []string{"oci-mi300x-derived", "amd-mi250-16gcd-8nic"}[seed/2%2],
-		VFs:             1 + int(seed%2),
-		Source:          []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer, ""}[seed/3%4],
-		None:            seed%5 == 1,
-		ExcludeTopology: seed%3 == 0,
-		OneProcess:      seed%7 == 3,
-		Published:       seed%2 == 0,
-	}
 }
 
 // Run runs a seed for at most a number of steps, until a violation, in a bubble of package synctest. The
@@ -77,9 +66,12 @@ func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) 
 func newSimulation(node *Node, seed uint64) *Simulation {
 	s := &Simulation{
 		Node: node, seed: seed, random: rand.New(rand.NewPCG(seed, 31)), faults: rand.New(rand.NewPCG(seed, 32)),
-		happened: map[string]int{},
+		happened: map[string]int{}, circumstances: circumstances{lost: map[string]*model.Pod{}},
 	}
 	node.kubelet.Now = time.Now
+	for _, value := range node.options.values() {
+		s.happened[value]++
+	}
 	return s
 }
 
@@ -128,6 +120,7 @@ func (s *Simulation) cycle() error {
 	if err := s.do(Event{Kind: stormBegins}); err != nil {
 		return err
 	}
+	s.dealt = s.deal()
 	for range stormSteps {
 		if err := s.step(); err != nil || s.broken != "" {
 			return err
@@ -147,6 +140,9 @@ func (s *Simulation) cycle() error {
 // step lets a pod come or end, and, in a storm, faults happen.
 func (s *Simulation) step() error {
 	s.steps++
+	if err := s.meetDealt(); err != nil {
+		return err
+	}
 	if s.raging {
 		if err := s.strike(); err != nil {
 			return err
@@ -186,6 +182,12 @@ func (s *Simulation) admit() error {
 	pod := s.kubelet.Random()
 	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {
 		pod.Pod = living[s.faults.IntN(len(living))].Pod
+	} else if s.alike && len(living) > 0 {
+		s.alike = false
+		pod.Pod = kubelet.Pod{Namespace: other, Name: living[s.faults.IntN(len(living))].Name}
+	}
+	if s.options.Required && s.random.IntN(3) == 0 {
+		pod.Alignment = intent.Preferred
 	}
 	if err := s.aim(pod); err != nil {
 		return err
@@ -195,7 +197,8 @@ func (s *Simulation) admit() error {
 	return s.do(e)
 }
 
-// judge admits a pod, and judges the admission in a calm.
+// judge admits a pod, and judges the admission in a calm: the kubelet has the plugins' newest lists, as a
+// kubelet that gets a list at once, and no list changes during the admission.
 func (s *Simulation) judge(pod *model.Pod) error {
 	var told *verdict.Verdict
 	if s.judging && s.options.Published {
@@ -204,11 +207,18 @@ func (s *Simulation) judge(pod *model.Pod) error {
 			return err
 		}
 	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	updates := s.updates
 	s.trace("%s arrives: %v", pod.Name, pod)
 	err := s.kubelet.Admit(pod, s)
 	s.trace("%s, %s: %v", pod.Name, pod.UID, verdictText(err))
 	s.checkOwners()
-	if s.judging {
+	if failure := s.sync(); failure != nil {
+		return failure
+	}
+	if s.judging && s.updates == updates {
 		s.checkAdmission(pod, err)
 		s.checkVerdict(pod, told, err)
 	}

@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,16 +14,26 @@ import (
 // Default number of admissions of TestNode, and number of steps of a seed; about 55 of 100 are admissions.
 const (
 	admissions = 4_000
-	runSteps   = 20 * (stormSteps + calmSteps)
+	runSteps   = cyclesOfSeed * (stormSteps + calmSteps)
 )
+
+var only = flag.String("condition", "", "condition of all storms, in place of each in turn")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // simulate runs a seed in a bubble.
 func simulate(t *testing.T, seed uint64, steps int) (report *seeds.Report) {
 	t.Helper()
+	return simulateUnder(t, *only, seed, steps)
+}
+
+// simulateUnder runs a seed under one condition in all storms, "" for each in turn.
+func simulateUnder(t *testing.T, name string, seed uint64, steps int) (report *seeds.Report) {
+	t.Helper()
+	options := OptionsOf(seed)
+	options.Condition = name
 	seeds.Bubble(t, func(dir string) (err error) {
-		report, err = Run(dir, seed, OptionsOf(seed), steps, seeds.Log())
+		report, err = Run(dir, seed, options, steps, seeds.Log())
 		return err
 	})
 	return report
@@ -30,7 +41,7 @@ func simulate(t *testing.T, seed uint64, steps int) (report *seeds.Report) {
 
 // TestNode: in every weather and in the calm after every storm, a node keeps its promises.
 func TestNode(t *testing.T) {
-	seeds.Each(t, admissions, runSteps*6/10, nil, func(t *testing.T, seed uint64) *seeds.Report {
+	seeds.Each(t, admissions, runSteps*6/10, conditionsOf(), func(t *testing.T, seed uint64) *seeds.Report {
 		t.Helper()
 		report := simulate(t, seed, runSteps)
 		if script, err := ParseScript(report.Script); err == nil && *shrinking && report.Violation != "" {
@@ -46,5 +57,13 @@ func TestSeedRepeatsItself(t *testing.T) {
 	seeds.Repeat(t, 10, func(t *testing.T, seed uint64) *seeds.Report {
 		t.Helper()
 		return simulate(t, seed, 100)
+	})
+}
+
+// TestKnownFaults: under the conditions with a known fault a promise is broken, until the fault is mended.
+func TestKnownFaults(t *testing.T) {
+	seeds.Known(t, conditionsOf(), func(t *testing.T, seed uint64, name string) *seeds.Report {
+		t.Helper()
+		return simulateUnder(t, name, seed, runSteps)
 	})
 }

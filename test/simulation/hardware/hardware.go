@@ -183,6 +183,23 @@ func (h *Machine) anyFunction(random *rand.Rand) topology.Address {
 	return all[random.IntN(len(all))]
 }
 
+// Ports returns the PFs.
+func (h *Machine) Ports() (ports []topology.Address) {
+	for d := range h.Present().Devices() {
+		if d.Class.IsNetwork() && !d.IsVF() {
+			ports = append(ports, d.Address)
+		}
+	}
+	return ports
+}
+
+// PerPort returns the number of VFs on each PF.
+func (h *Machine) PerPort() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.vfs
+}
+
 // Monitor returns a monitor of the health of PFs and GPUs. It looks every five seconds: more often costs the
 // simulation more than the rest.
 func (h *Machine) Monitor() *health.Monitor {

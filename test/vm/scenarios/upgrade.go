@@ -52,6 +52,12 @@ func ofVersion(daemon, image, name string) fault {
 	}, []string{daemon}, 2}
 }
 
+// endContainers ends the first processes of the pods' containers, which sleep (package cluster). The pattern
+// does not occur in itself, so that the script does not end itself.
+const endContainers = `for process in /proc/[0-9]*; do
+	grep -q 'sleep 100000[0]' $process/cmdline 2>/dev/null && kill ${process#/proc/} 2>/dev/null
+done; true`
+
 // containerRestart ends the container of a pod. The kubelet starts it again with the recorded answers of the
 // plugins: it has to have the same devices.
 func (t *tester) containerRestart(ctx context.Context, s setup) error {
@@ -60,7 +66,7 @@ func (t *tester) containerRestart(ctx context.Context, s setup) error {
 		return err
 	}
 	start := time.Now()
-	if _, err := t.node.Run(ctx, "pkill -f 'sleep 1000000'"); err != nil {
+	if _, err := t.node.Run(ctx, endContainers); err != nil {
 		return err
 	}
 	again, err := t.node.SeeAgain(ctx, h.pod)

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
+)
+
+// condition is a circumstance of a storm or calm: an event of kind "condition" whose what is its name.
+type condition struct {
+	seeds.Condition
+	ready func(*Simulation) bool // the node is in a state for it
+	meet  func(*Simulation) error
+	brief bool // in a calm, for the admission of the next pod, which is not judged; all others are
+}
+
+// circumstances are what conditions have made of a node.
+type circumstances struct {
+	cycles    int
+	dealt     *condition            // of the cycle, until it comes about
+	undo      []func() error        // at the end of the storm, or after an excused admission
+	excused   bool                  // the next admission is not judged
+	lost      map[string]*model.Pod // devices of pods that the kubelet has no records of
+	forging   int                   // of the next pods claim to be mirrors
+	alike     bool                  // the next random pod has the name of another
+	vanishing bool                  // devices vanish before the next Allocate
+	clock     time.Duration         // steps of the machine's clock
+}
+
+// conditions are the circumstances of storms beside the faults of storm.go, and of calms. What lasts ends
+// with the storm, or after one admission.
+var conditions = []condition{
+	named("the machine starts again", always, (*Simulation).bootWithFiles),
+	named("the machine starts again with an empty run folder", always, (*Simulation).bootWithoutFiles),
+	faulty("the kubelet loses its records", twoOwners, (*Simulation).loseRecords, hasPodsLate,
+		"devices of running containers count as free once the kubelet has lost its records"),
+	named("the kubelet has just started", hasPods, (*Simulation).justStart),
+	faulty("the kubelet's checkpoint has no keys", vanished, layout(constant("{}")), holdsGPUs,
+		"a checkpoint without its keys counts as one without devices"),
+	faulty("the kubelet's checkpoint is null", vanished, layout(constant("null")), holdsGPUs,
+		"a checkpoint without its keys counts as one without devices"),
+	faulty("the kubelet's checkpoint has entries one level deeper", vanished, layout(deeper), holdsGPUs,
+		"a checkpoint without its keys counts as one without devices"),
+	faulty("the kubelet's checkpoint vanishes", vanished, (*Simulation).removeCheckpoint, holdsGPUs,
+		"a missing checkpoint counts as one without devices"),
+	named("coordinator.json has another layout", serves, leaving(deep)),
+	named("coordinator.json is of a newer version", serves, leaving(newer)),
+	faulty("a pod forges the annotation of a mirror", wrongStatus, (*Simulation).forge, hasPods,
+		"a pod that claims to be the mirror of an ended pod counts as that pod"),
+	named("a pod has the name of one in another namespace", hasPods, (*Simulation).nameAlike),
+	brief("the folder of Multus' files cannot be written", (*Simulation).blockDevinfo),
+	brief("the folder of pairs files cannot be written", (*Simulation).blockPairs),
+	brief("a device is gone between question and Allocate", (*Simulation).vanishSoon),
+	brief("the kubelet refuses a pod between two resources", (*Simulation).refuseNext),
+	faulty("the VFs have another name while they are held", twoOwners, (*Simulation).renameVFs, holdsVFs,
+		"a plugin offers devices that a container holds as another resource"),
+	named("the clock is set forth", always, (*Simulation).setClockForth),
+	named("the clock is set back", always, (*Simulation).setClockBack),
+	named("the ports of the NICs fail one by one", always, (*Simulation).failPorts),
+	named("device nodes come after the plugin", always, (*Simulation).delayNodes),
+	named("the driver of the GPUs comes after the plugin", always, (*Simulation).delayDriver),
+}
+
+// conditionsOf returns the conditions without their effects, and what pods and options bring about.
+func conditionsOf() (all []seeds.Condition) {
+	for _, c := range conditions {
+		all = append(all, c.Condition)
+	}
+	for _, name := range []string{wholeNode, tooMuch, nothing} {
+		all = append(all, seeds.Condition{Name: name})
+	}
+	return append(all, optionValues()...)
+}
+
+// named returns a condition without a known fault.
+func named(name string, ready func(*Simulation) bool, meet func(*Simulation) error) condition {
+	return condition{Condition: seeds.Condition{Name: name}, ready: ready, meet: meet}
+}
+
+// brief returns a condition of one admission. Without a source of requests, GPUs of a refused pod are taken
+// for the next one's: scripts in testdata have that known fault.
+func brief(name string, meet func(*Simulation) error) condition {
+	return condition{
+		Condition: seeds.Condition{Name: name}, ready: settledWithSource, meet: meet, brief: true,
+	}
+}
+
+// faulty returns a condition with a known fault, which breaks a promise.
+func faulty(
+	name, breaks string, meet func(*Simulation) error, ready func(*Simulation) bool, fault string,
+) condition {
+	return condition{
+		Condition: seeds.Condition{Name: name, Breaks: breaks, Known: fault}, ready: ready, meet: meet,
+	}
+}
+
+// cyclesOfSeed is the number of conditions that a seed meets.
+const cyclesOfSeed = 20
+
+// deal returns the condition of the next storm: the only one of the options, or each in turn.
+func (s *Simulation) deal() *condition {
+	for i, c := range conditions {
+		if c.Name == s.options.Condition {
+			return &conditions[i]
+		}
+	}
+	s.cycles++
+	dealt := seeds.Deal(conditions, func(c condition) seeds.Condition { return c.Condition },
+		s.seed*cyclesOfSeed, s.cycles)
+	return &dealt
+}
+
+// meetDealt lets the condition of the cycle come about once the node is ready for it.
+func (s *Simulation) meetDealt() error {
+	if s.dealt == nil || s.dealt.brief == s.raging || !s.dealt.ready(s) {
+		return nil
+	}
+	name := s.dealt.Name
+	s.dealt = nil
+	return s.do(Event{Kind: conditionMet, What: name})
+}
+
+// meetCondition lets a condition come about.
+func (s *Simulation) meetCondition(e Event) error {
+	i := slices.IndexFunc(conditions, func(c condition) bool { return c.Name == e.What })
+	if i < 0 {
+		return fmt.Errorf("meet a condition: %q is unknown", e.What)
+	}
+	calm, c := s.calm, conditions[i]
+	s.note(e.What)
+	if c.brief {
+		s.calm, s.excused = calm, true
+	}
+	return c.meet(s)
+}
+
+// lasting makes the end of the storm undo a condition.
+func (s *Simulation) lasting(undo func() error) { s.undo = append(s.undo, undo) }
+
+// undoConditions ends all conditions.
+func (s *Simulation) undoConditions() error {
+	undo := s.undo
+	s.undo, s.excused = nil, false
+	for _, end := range slices.Backward(undo) {
+		if err := end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func always(*Simulation) bool { return true }
+
+func settledWithSource(s *Simulation) bool { return s.settled() && s.options.Source != "" }
+
+func hasPods(s *Simulation) bool { return len(s.kubelet.Pods()) > 1 }
+
+// hasPodsLate reports whether pods run at the end of a storm, so that they run in the calm.
+func hasPodsLate(s *Simulation) bool {
+	return hasPods(s) && (s.steps-1)%(stormSteps+calmSteps) >= stormSteps-2
+}
+
+func holdsGPUs(s *Simulation) bool { return len(s.kubelet.Holders(model.GPUs)) > 0 }
+
+func holdsVFs(s *Simulation) bool { return len(s.kubelet.Holders(model.VFs)) > 0 }
+
+func serves(s *Simulation) bool { return s.server() != nil }
+
+// What a pod requests.
+const (
+	wholeNode = "a container requests eight GPUs and eight VFs"
+	tooMuch   = "a container requests more than the node has"
+	nothing   = "a container requests no devices"
+)
+
+// count counts what a pod requests.
+func (s *Simulation) count(p *model.Pod) {
+	for _, c := range p.Containers {
+		switch gpus, vfs := c.Requests[model.GPUs], c.Requests[model.VFs]; {
+		case gpus == 8 && vfs == 8:
+			s.happened[wholeNode]++
+		case gpus > 16:
+			s.happened[tooMuch]++
+		case gpus+vfs == 0:
+			s.happened[nothing]++
+		}
+	}
+}
