@@ -24,14 +24,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // simulate runs a seed in a bubble.
 func simulate(t *testing.T, seed uint64, steps int) (report *seeds.Report) {
 	t.Helper()
-	return simulateUnder(t, *only, seed, steps)
+	options := OptionsOf(seed)
+	options.Condition = *only
+	return simulateOn(t, options, seed, steps)
 }
 
-// simulateUnder runs a seed under one condition in all storms, "" for each in turn.
-func simulateUnder(t *testing.T, name string, seed uint64, steps int) (report *seeds.Report) {
+// simulateOn runs a seed on a node with other options than the seed's.
+func simulateOn(t *testing.T, options Options, seed uint64, steps int) (report *seeds.Report) {
 	t.Helper()
-	options := OptionsOf(seed)
-	options.Condition = name
 	seeds.Bubble(t, func(dir string) (err error) {
 		report, err = Run(dir, seed, options, steps, seeds.Log())
 		return err
@@ -68,6 +68,11 @@ func TestSeedRepeatsItself(t *testing.T) {
 func TestKnownFaults(t *testing.T) {
 	seeds.Known(t, conditionsOf(), func(t *testing.T, seed uint64, name string) *seeds.Report {
 		t.Helper()
-		return simulateUnder(t, name, seed, runSteps)
+		options := OptionsOf(seed)
+		options.Condition = name
+		if name == severalInits {
+			options.Source = ""
+		}
+		return simulateOn(t, options, seed, runSteps)
 	})
 }
