@@ -70,7 +70,8 @@ func judge(output string, failure error, breach *regexp.Regexp) error {
 func said(output string) string {
 	var text strings.Builder
 	for line := range strings.Lines(output) {
-		if begin := strings.TrimSpace(line); !strings.HasPrefix(begin, "=== ") && !strings.HasPrefix(begin, "--- ") {
+		begin := strings.TrimSpace(line)
+		if !strings.HasPrefix(begin, "=== ") && !strings.HasPrefix(begin, "--- ") {
 			text.WriteString(line)
 		}
 	}

@@ -84,8 +84,9 @@ func (s *socket) call(
 	return err
 }
 
-// outlast makes a call that ends with ctx. The deadline that the server learns is a moment later: otherwise the
-// server would learn at one time that the caller has given up and that its own time is over, in a random order.
+// outlast makes a call that ends with ctx. The deadline that the server learns is a moment later: otherwise
+// the server would learn at one time that the caller has given up and that its own time is over, in a random
+// order.
 func outlast(ctx context.Context, ask func(context.Context) error) error {
 	deadline, limited := ctx.Deadline()
 	if !limited || ctx.Err() != nil {

@@ -15,7 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// TestGivenUpCall: a caller that gives up learns that its time is over, and the server that the caller has gone.
+// TestGivenUpCall: a caller that gives up learns that its time is over, and the server that the caller has
+// gone.
 func TestGivenUpCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -44,9 +44,8 @@ func TestEventIsItsText(t *testing.T) {
 func TestUnknownFault(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{callFails, recordDisturbs, machineChanges} {
-		_, err := play(t, Script{
-			Node: OptionsOf(0), Events: []Event{{Kind: kind, Name: "c0", Resource: model.GPUs, Method: "Prefer", What: "x"}},
-		})
+		e := Event{Kind: kind, Name: "c0", Resource: model.GPUs, Method: "Prefer", What: "x"}
+		_, err := play(t, Script{Node: OptionsOf(0), Events: []Event{e}})
 		if err == nil {
 			t.Errorf("%s: no error", kind)
 		}

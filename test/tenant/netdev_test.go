@@ -17,7 +17,8 @@ func TestNetdevRenamedByATenant(t *testing.T) {
 	for kind, name := range map[string]string{"control: UTF-8": "renamed", "not UTF-8": "ens\xff"} {
 		t.Run(kind, func(t *testing.T) {
 			if !utf8.ValidString(name) {
-				known.Fault(t, "text of the machine is taken for UTF-8: the name of a netdev", "another owner's pairs file")
+				known.Fault(t, "text of the machine is taken for UTF-8: the name of a netdev",
+					"another owner's pairs file")
 			}
 			n := start(t, podsAPI, func(sys string) {
 				list, err := filepath.Glob(filepath.Join(sys, "bus/pci/devices", vf, "net/*"))
