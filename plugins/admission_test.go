@@ -25,14 +25,14 @@ const allVFs = `"selectors": {"vendors": ["15b3"], "isRdma": true}`
 // Allocate that reaches the coordinator, and allocates devices for pod b without a question.
 func TestAllocateAfterLostQuestion(t *testing.T) {
 	known.Fault(t, "an admission that the kubelet gave up stays open: the next Allocate is taken for it",
-		`pod b, with `)
+		`explain a\S+: \[\S+\], want \[\]`)
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	s.begin(t)
 	holder := running("holder", map[string]string{vfs: "8"})
 	s.record(t, held("holder", vfs, s.ids[vfs]...))
 	for name, given := range map[string]string{"the same GPU": s.ids[gpus][0], "another GPU": s.ids[gpus][1]} {
 		if wrong := s.timely(t, func(attempt int) string {
-			a, b := fmt.Sprint("a", len(name), attempt), fmt.Sprint("b", len(name), attempt)
+			a, b := fmt.Sprintf("a-%d-%d", len(name), attempt), fmt.Sprintf("b-%d-%d", len(name), attempt)
 			s.pods(holder, required(a, onePair))
 			s.prefer(t, gpus, s.ids[gpus][:1], 1)
 			s.pods(holder, pending(b, map[string]string{gpus: "1"}))
@@ -101,7 +101,7 @@ func TestForgedMirror(t *testing.T) {
 	forger := running("forger", map[string]string{vfs: "1"})
 	forger.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "any", UID: "n"}}
 	choose := func(attempt int) string {
-		s.pods(forger, pending(fmt.Sprint("pod", len(forger.Annotations), attempt), onePair))
+		s.pods(forger, pending(fmt.Sprintf("pod-%d-%d", len(forger.Annotations), attempt), onePair))
 		if gpu := s.prefer(t, gpus, available, 1)[0]; gpu != available[0] {
 			return fmt.Sprintf("GPU %s is chosen, as if the ended pod held the VF of %s", gpu, available[0])
 		}

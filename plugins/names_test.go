@@ -34,7 +34,7 @@ func TestNamesOfAPod(t *testing.T) {
 			continue // not offered under such a name
 		}
 		wrong := s.timely(t, func(attempt int) string {
-			s.pods(pending(fmt.Sprint("pod-", i, attempt), onePair))
+			s.pods(pending(fmt.Sprintf("pod-%d-%d", i, attempt), onePair))
 			return s.wrongPair(t, s.ids[gpus][i], addresses[i])
 		})
 		switch {

@@ -41,7 +41,11 @@ func TestNVMLFailsForAMoment(t *testing.T) {
 			n.Machine.Uncounted = c.failures
 			n.Update(t)
 			second.increase(t)
-			for limit := time.After(3 * time.Second); ; {
+			wait := kubelettest.Limit
+			if c.fault {
+				wait = 3 * time.Second
+			}
+			for limit := time.After(wait); ; {
 				select {
 				case devices := <-plugin.Lists:
 					if health(devices) == "8, 2 unhealthy" {

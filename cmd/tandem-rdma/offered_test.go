@@ -152,7 +152,8 @@ func (n node) offered(t *testing.T, uplink string) (healthy []string, log string
 		healthy = healthyOf(kubelettest.Await(t, plugin.Lists))
 	case <-said.seen:
 	case <-time.After(kubelettest.Limit):
-		t.Error("nothing is registered, and nothing is said")
+		end(t, cmd)
+		t.Fatalf("nothing is registered, and nothing is said:\n%s", &said.log)
 	}
 	end(t, cmd)
 	return healthy, said.log.String()

@@ -45,7 +45,7 @@ func Fault(t *testing.T, why, breach string) {
 	t.Skipf("known fault: %s", why)
 }
 
-// judge returns an error unless a test has failed with an output that matches the breach.
+// judge returns an error unless a test has failed by itself, with a text that matches the breach.
 func judge(output string, failure error, breach *regexp.Regexp) error {
 	exit := (*exec.ExitError)(nil)
 	switch {
@@ -57,11 +57,25 @@ func judge(output string, failure error, breach *regexp.Regexp) error {
 		return errors.New("the test passes: remove its mark")
 	case !errors.As(failure, &exit):
 		return fmt.Errorf("run the test: %w", failure)
-	case !breach.MatchString(output):
+	case strings.Contains(output, "panic: test timed out"):
+		return fmt.Errorf("the test has no time left:\n%s", output)
+	case !breach.MatchString(said(output)):
 		return fmt.Errorf("the test fails, and its output does not match %q:\n%s", breach, output)
 	default:
 		return nil
 	}
+}
+
+// said returns what a test says itself: an output without the lines that name tests.
+func said(output string) string {
+	var text strings.Builder
+	for line := range strings.Lines(output) {
+		begin := strings.TrimSpace(line)
+		if !strings.HasPrefix(begin, "=== ") && !strings.HasPrefix(begin, "--- ") {
+			text.WriteString(line)
+		}
+	}
+	return text.String()
 }
 
 // runAlone runs the test in a child process without its mark.

@@ -28,8 +28,10 @@ func TestJudge(t *testing.T) {
 		failure error
 		stands  bool
 	}{
-		"the fault":       {"--- FAIL: two owners", failed, true},
-		"another failure": {"--- FAIL: open testdata: no such file", failed, false},
+		"the fault":       {"=== RUN   TestX\n    x_test.go:7: two owners\n--- FAIL: TestX", failed, true},
+		"another failure": {"    x_test.go:7: open testdata: no such file\n--- FAIL: TestX", failed, false},
+		"a name":          {"=== RUN   TestX/two owners\n    --- FAIL: TestX/two owners", failed, false},
+		"out of time":     {"two owners\npanic: test timed out after 1m0s\n", failed, false},
 		"passes":          {"PASS", nil, false},
 		"skipped":         {"--- SKIP: TestX", nil, false},
 		"no test":         {"testing: warning: no tests to run\nPASS", nil, false},

@@ -4,6 +4,7 @@ package simulation
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -150,6 +151,9 @@ func (s *Simulation) replaceProcess(e Event) error {
 
 // expectCall keeps the fault of a call until the admission of the next pod.
 func (s *Simulation) expectCall(e Event) error {
+	if !slices.Contains(callFaults, callFault(e.What)) {
+		return fmt.Errorf("expect a call: %q is unknown", e.What)
+	}
 	s.calm, s.expected = false, append(s.expected, e)
 	return nil
 }

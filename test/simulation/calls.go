@@ -22,6 +22,7 @@ type fault struct {
 	method string        // the first call of this method
 	late   time.Duration // of a late call
 	strike func()        // of a killed server
+	taken  bool          // by a call
 }
 
 // callFault is a kind of fault.
@@ -58,7 +59,7 @@ func (s *socket) take(method string) *fault {
 	if f == nil || f.method != method {
 		return nil
 	}
-	s.fault = nil
+	s.fault, f.taken = nil, true
 	return f
 }
 
@@ -73,10 +74,30 @@ func (s *socket) call(
 		if s.isDead() {
 			return status.Error(codes.Unavailable, "the caller is dead") // whether it still writes is random
 		}
-		return invoke(ctx, method, q, answer, conn, options...)
+		return outlast(ctx, func(ctx context.Context) error {
+			return invoke(ctx, method, q, answer, conn, options...)
+		})
 	})
 	if err != nil {
 		seeds.Sleep(own) // also if the caller gives up at this time
+	}
+	return err
+}
+
+// outlast makes a call that ends with ctx. The deadline that the server learns is a moment later: otherwise
+// the server would learn at one time that the caller has given up and that its own time is over, in a random
+// order.
+func outlast(ctx context.Context, ask func(context.Context) error) error {
+	deadline, limited := ctx.Deadline()
+	if !limited || ctx.Err() != nil {
+		return ask(ctx)
+	}
+	later, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Microsecond))
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	err := ask(later)
+	if err != nil && ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
 	}
 	return err
 }

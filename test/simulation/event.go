@@ -117,14 +117,19 @@ func parseEvent(line string) (e Event, err error) {
 	return e, nil
 }
 
-// word is a text with hyphens in place of its spaces.
+// word is a text with hyphens in place of its spaces, and low lines in place of its hyphens.
 type word string
 
+var (
+	toWord   = strings.NewReplacer(" ", "-", "-", "_")
+	fromWord = strings.NewReplacer("-", " ", "_", "-")
+)
+
 // String returns the word.
-func (w *word) String() string { return strings.ReplaceAll(string(*w), " ", "-") }
+func (w *word) String() string { return toWord.Replace(string(*w)) }
 
 // Set parses a word.
 func (w *word) Set(value string) error {
-	*w = word(strings.ReplaceAll(value, "-", " "))
+	*w = word(fromWord.Replace(value))
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
 )
@@ -77,9 +78,12 @@ func (f folder) Create(name string) (created file.File, err error) {
 	return created, err
 }
 
-// Rename renames a file.
+// Rename renames a file, which gets the virtual time: the age of a file decides whether somebody needs it.
 func (f folder) Rename(from, to string) error {
-	return f.finish(from, func() error { return f.Folder.Rename(from, to) })
+	return f.finish(from, func() error {
+		now := time.Now()
+		return errors.Join(f.Folder.Rename(from, to), os.Chtimes(filepath.Join(f.dir, to), now, now))
+	})
 }
 
 // Remove removes a file.

@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
 // TestAbandonedFolder: what a killed server has open leaves the files as they were at its death, without
@@ -54,4 +57,28 @@ func TestAbandonedFolder(t *testing.T) {
 	if state, err := os.ReadFile(filepath.Join(dir, "state")); string(state) != "before" {
 		t.Errorf("the state is %q, %v", state, err)
 	}
+}
+
+// TestTimesOfFiles: a file that a process writes has the virtual time.
+func TestTimesOfFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		folder, err := newDisk().product().Folder(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer folder.Close()
+		if err := file.Replace(folder, "state", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		seeds.Sleep(time.Hour)
+		info, err := os.Stat(filepath.Join(dir, "state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if age := time.Since(info.ModTime()); age != time.Hour {
+			t.Errorf("the file is %s old after an hour", age)
+		}
+	})
 }

@@ -24,11 +24,11 @@ func (s *Simulation) Prefer(p *model.Pod, c *model.Container, q model.Question) 
 		return nil
 	}
 	s.remember()
-	s.arm(end, c, q.Resource, "Prefer")
+	f := s.arm(end, c, q.Resource, "Prefer")
 	began := time.Now()
 	ids, err := end.prefer(q)
 	took := time.Since(began)
-	s.disarm(end)
+	s.disarm(end, f)
 	synctest.Wait()
 	if err != nil {
 		s.trace("%s/%s asks for %d %s: %v", p.Name, c.Name, q.Size, q.Resource, err)
@@ -54,14 +54,14 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	}
 	seeds.Sleep(asking.FollowWindow / 4)
 	s.remember()
-	s.arm(end, c, resource, "Allocated", "Pair")
+	f := s.arm(end, c, resource, "Allocated", "Pair")
 	s.vanish(resource, ids)
 	began := time.Now()
 	answer, err := end.allocate(ids)
 	if took := time.Since(began); took > 0 {
 		s.trace("Allocate takes %s", took)
 	}
-	s.disarm(end)
+	s.disarm(end, f)
 	synctest.Wait()
 	seeds.Sleep(asking.FollowWindow / 4)
 	s.checkAlone()
@@ -80,8 +80,8 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	return true
 }
 
-// arm arms the fault of a call of the plugin, if one is expected.
-func (s *Simulation) arm(end *endpoint, c *model.Container, resource string, methods ...string) {
+// arm arms the fault of a call of the plugin, nil if none is expected.
+func (s *Simulation) arm(end *endpoint, c *model.Container, resource string, methods ...string) *fault {
 	for _, e := range s.expected {
 		if e.Name != c.Name || e.Resource != resource || !slices.Contains(methods, e.Method) {
 			continue
@@ -93,14 +93,21 @@ func (s *Simulation) arm(end *endpoint, c *model.Container, resource string, met
 				s.killed(server, e.Leaves)
 			}
 		}
-		s.note(e.What)
+		s.calm = false
+		s.trace("fault: %s", e.What)
 		end.owner.socket.arm(f)
-		return
+		return f
 	}
+	return nil
 }
 
-// disarm removes a fault that did not happen.
-func (s *Simulation) disarm(end *endpoint) { end.owner.socket.arm(nil) }
+// disarm removes a fault that did not happen, and counts one that did.
+func (s *Simulation) disarm(end *endpoint, f *fault) {
+	end.owner.socket.arm(nil)
+	if f != nil && f.taken {
+		s.happened[string(f.kind)]++
+	}
+}
 
 // killed kills a process. Processes that are killed amid a call end after the call.
 func (s *Simulation) killed(p *process, leaves string) {

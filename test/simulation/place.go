@@ -42,28 +42,28 @@ func Place(
 	}
 	s := newSimulation(node, seed)
 	node.kubelet.First = variant.First
-	if err := s.boot(); err != nil {
-		return nil, nil, err
-	}
-	s.judging = true
 	script := rand.New(rand.NewPCG(seed, 33))
 	var placed []Placement
-	for i := range pods {
-		if i%4 == 3 && variant.Restarts {
-			if err := s.restart(); err != nil {
-				return nil, nil, err
+	err = s.whole(func() error {
+		s.judging = true
+		for i := range pods {
+			if i%4 == 3 && variant.Restarts {
+				if err := s.restart(); err != nil {
+					return err
+				}
+			}
+			results, err := s.place(scripted(script, i), script)
+			if err != nil {
+				return err
+			}
+			placed = append(placed, results...)
+			if err := s.sync(); err != nil {
+				return err
 			}
 		}
-		results, err := s.place(scripted(script, i), script)
-		if err != nil {
-			return nil, nil, err
-		}
-		placed = append(placed, results...)
-		if err := s.sync(); err != nil {
-			return nil, nil, err
-		}
-	}
-	return placed, s.report(), s.Node.stop()
+		return nil
+	})
+	return placed, s.report(), err
 }
 
 // shapes are the numbers of GPUs and VFs of containers.

@@ -151,7 +151,7 @@ func (s *Simulation) setClock(step time.Duration) error {
 			if err != nil {
 				return fmt.Errorf("set the time of a file: %w", err)
 			}
-			return os.Chtimes(name, time.Time{}, info.ModTime().Add(step))
+			return os.Chtimes(name, time.Time{}, info.ModTime().Add(-step))
 		})
 		if err != nil {
 			return err

@@ -88,12 +88,12 @@ func (s *Simulation) boot() error {
 
 // whole runs the node's life around its events.
 func (s *Simulation) whole(live func() error) error {
-	if err := s.boot(); err != nil {
-		return err
+	err := s.boot()
+	if err == nil {
+		err = live()
 	}
-	err := live()
 	s.raging, s.judging = false, false
-	return errors.Join(err, s.Node.stop())
+	return errors.Join(err, s.Node.stop()) // a bubble has to be left without a process
 }
 
 // run alternates storms with calms.

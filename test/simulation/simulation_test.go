@@ -41,7 +41,11 @@ func simulateOn(t *testing.T, options Options, seed uint64, steps int) (report *
 
 // TestNode: in every weather and in the calm after every storm, a node keeps its promises.
 func TestNode(t *testing.T) {
-	seeds.Each(t, admissions, runSteps*6/10, conditionsOf(), func(t *testing.T, seed uint64) *seeds.Report {
+	conditions := conditionsOf()
+	if *only != "" {
+		conditions = nil
+	}
+	seeds.Each(t, admissions, runSteps*6/10, conditions, func(t *testing.T, seed uint64) *seeds.Report {
 		t.Helper()
 		report := simulate(t, seed, runSteps)
 		if script, err := ParseScript(report.Script); err == nil && *shrinking && report.Violation != "" {

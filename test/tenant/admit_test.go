@@ -3,6 +3,7 @@
 package tenant_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -126,15 +127,18 @@ func (n *node) isRight(t testing.TB) error {
 // plugin does without the coordinator at times.
 const attempts = 10
 
-// becomesRight returns an error unless the answers to others are right within a number of attempts.
-func (n *node) becomesRight(t testing.TB, attempts int) (err error) {
+// becomesRight returns the errors of all attempts unless the answers to others are right in one of them.
+func (n *node) becomesRight(t testing.TB, attempts int) error {
 	t.Helper()
+	var all []error
 	for range attempts {
-		if err = n.isRight(t); err == nil {
+		err := n.isRight(t)
+		if err == nil {
 			return nil
 		}
+		all = append(all, err)
 	}
-	return err
+	return errors.Join(all...)
 }
 
 // judge fails the test unless the answers to others are right beside a tenant's pods. Without the pods the

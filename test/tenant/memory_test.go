@@ -22,12 +22,18 @@ func TestMemory(t *testing.T) {
 	}
 	for range attempts {
 		n.question(t)
-		if peak := d.peak(t); peak > half {
-			t.Fatalf("the daemon takes %d MiB, more than half of its limit (%d MiB)", peak, half)
-		}
+		d.isBelow(t, half)
 	}
 	d.settle(t, podsAPI)
-	t.Logf("peak %d MiB of %d", d.peak(t), half)
+	d.isBelow(t, half)
+}
+
+// isBelow fails the test if the daemon has taken more than an amount of memory in MiB.
+func (d *daemon) isBelow(t *testing.T, half int) {
+	t.Helper()
+	if peak := d.peak(t); peak > half {
+		t.Fatalf("the daemon takes %d MiB, more than half of its limit (%d MiB)", peak, half)
+	}
 }
 
 // TestRepeatedCalls: an answer of the kubelet that is too long is the same a moment later: the daemon does

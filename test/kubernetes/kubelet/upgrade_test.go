@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/before"
 	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
@@ -64,6 +65,7 @@ type upgrade struct {
 	held  map[*v1.Pod]map[string][]string // devices, by resource
 	given map[*v1.Pod]node.Response       // to the container runtime
 	files map[string]string               // pairs files of containers
+	told  []*v1.Pod                       // admitted since the start of the node
 }
 
 func startUpgrade(t *testing.T, bin string) *upgrade {
@@ -99,6 +101,7 @@ func (u *upgrade) admit(name string) {
 				pair.Text(p.Log))
 		}
 	}
+	u.told = append(u.told, pod)
 	u.held[pod] = u.Node.Devices(pod, "app-0")
 	u.given[pod] = u.response(pod)
 	for _, file := range u.given[pod].Mounts {
@@ -166,6 +169,7 @@ func (u *upgrade) restartNode() {
 	for _, name := range names {
 		u.must(os.RemoveAll(name))
 	}
+	u.told = nil
 	_, err = u.Node.Restart()
 	u.must(err)
 	u.must(u.Pair.RDMA.Start())
@@ -195,6 +199,12 @@ func (u *upgrade) check() {
 	u.must(err)
 	if len(bad) > 0 {
 		u.t.Errorf("files of the other version are set aside: %v", bad)
+	}
+	for _, pod := range u.told {
+		answer, err := coordination.Explain(deadline(u.t), u.RunDir(), pod.Namespace, pod.Name, "")
+		if len(answer.GetDecisions()) == 0 {
+			u.t.Errorf("the decisions about pod %s are not in the files of the other version: %v", pod.Name, err)
+		}
 	}
 	status, err := u.Status(deadline(u.t))
 	u.must(err)

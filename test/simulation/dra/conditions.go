@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -35,7 +36,14 @@ type condition struct {
 var conditions = []condition{
 	{seeds.Condition{Name: "the clock is set back"}, (*Simulation).setClockBack},
 	{seeds.Condition{Name: "the machine starts again"}, (*Simulation).startAgain},
-	{seeds.Condition{Name: "the kubelet lists no pod yet"}, (*Simulation).listNoPod},
+	{seeds.Condition{Name: "the kubelet lists no pod yet", Within: 3}, (*Simulation).listNoPod},
+	{
+		seeds.Condition{
+			Name: "the clock is set back after an unfinished write", Breaks: leftFile,
+			Known: "a temporary file of the future counts as one that is being written",
+		},
+		(*Simulation).leaveLaterFile,
+	},
 	{
 		seeds.Condition{
 			Name: "claims.json is of a newer version", Breaks: overwritten,
@@ -105,11 +113,25 @@ func (s *Simulation) meet(c *condition) error {
 	return err
 }
 
-// setClockBack makes all files of the driver an hour newer than the clock.
+// setClockBack makes all files of the driver an hour newer than the clock, but for unfinished ones
+// (leaveLaterFile).
 func (s *Simulation) setClockBack() (bool, error) {
 	for _, dir := range []string{dra.PluginDir(s.kubeletDir()), s.cdiDir(), s.pairsDir(), s.runDir()} {
 		touch(dir, time.Now().Add(time.Hour))
+		for _, name := range disk.Leftovers(dir) {
+			stamp(name)
+		}
 	}
+	return true, nil
+}
+
+// leaveLaterFile leaves the temporary file of a killed driver, which is an hour newer than the clock.
+func (s *Simulation) leaveLaterFile() (bool, error) {
+	name := filepath.Join(s.runDir(), ".tandem-LATER")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		return false, fmt.Errorf("leave a file: %w", err)
+	}
+	touch(name, time.Now().Add(time.Hour))
 	return true, nil
 }
 
@@ -137,6 +159,9 @@ func (s *Simulation) startAgain() (bool, error) {
 
 // listNoPod starts the kubelet, which lists its pods only after the driver has looked.
 func (s *Simulation) listNoPod() (bool, error) {
+	if len(s.old.holders()) == 0 {
+		return false, nil // the driver asks for these pods alone
+	}
 	s.restartKubelet()
 	s.old.hide(true)
 	seeds.Sleep(look)

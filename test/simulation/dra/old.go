@@ -132,8 +132,8 @@ func (o *oldPods) hide(hidden bool) {
 	o.hidden = hidden
 }
 
-// answer waits for an answer, and returns the pods.
-func (o *oldPods) answer(ctx context.Context) ([]oldPod, error) {
+// answer waits for an answer, and returns the pods, and whether the kubelet lists pods yet.
+func (o *oldPods) answer(ctx context.Context) (living []oldPod, lists bool, err error) {
 	o.mu.Lock()
 	late := o.late
 	o.mu.Unlock()
@@ -142,13 +142,14 @@ func (o *oldPods) answer(ctx context.Context) ([]oldPod, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.absent {
-		return nil, errAway
+	switch {
+	case o.absent:
+		return nil, false, errAway
+	case o.hidden:
+		return nil, false, ctx.Err()
+	default:
+		return slices.Clone(o.living), true, ctx.Err()
 	}
-	if o.hidden {
-		return nil, ctx.Err()
-	}
-	return slices.Clone(o.living), ctx.Err()
 }
 
 // Pods returns all pods, with those of the driver.
@@ -156,11 +157,11 @@ func (o *oldPods) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	if !o.node.options.PodsAPI {
 		return nil, kubelet.ErrNoPodsAPI
 	}
-	living, err := o.answer(ctx)
-	var pods []corev1.Pod
-	if o.hidden {
-		return pods, err
+	living, lists, err := o.answer(ctx)
+	if !lists {
+		return nil, err
 	}
+	var pods []corev1.Pod
 	add := func(name, uid string) {
 		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: name, UID: types.UID(uid),
@@ -178,7 +179,7 @@ func (o *oldPods) Pods(ctx context.Context) ([]corev1.Pod, error) {
 
 // List is PodResources List.
 func (o *oldPods) List(ctx context.Context) (kubelet.View, error) {
-	living, err := o.answer(ctx)
+	living, _, err := o.answer(ctx)
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	for _, pod := range living {
 		view.Pods = append(view.Pods, pod.Pod)

@@ -3,6 +3,7 @@
 package dra
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -66,8 +67,15 @@ func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) 
 	}, nil
 }
 
-// run alternates storms with calms, and stops all processes at the end.
+// run lives, and stops all processes at the end: a bubble has to be left without a process.
 func (s *Simulation) run(steps int) error {
+	err := s.live(steps)
+	s.raging, s.judging = false, false
+	return errors.Join(err, s.stop())
+}
+
+// live alternates storms with calms.
+func (s *Simulation) live(steps int) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -78,8 +86,7 @@ func (s *Simulation) run(steps int) error {
 			return err
 		}
 	}
-	s.raging, s.judging = false, false
-	return s.stop()
+	return nil
 }
 
 // cycle is a storm and a calm.

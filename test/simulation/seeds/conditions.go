@@ -2,7 +2,10 @@
 
 package seeds
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // Condition is a circumstance that comes about once in a cycle of a simulation, in turn with the others.
 type Condition struct {
@@ -39,18 +42,38 @@ func Known(t *testing.T, all []Condition, run func(t *testing.T, seed uint64, na
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
+			var reports []*Report
 			for seed := range uint64(knownSeeds) {
 				report := run(t, seed, c.Name)
-				switch promise := report.promise(); promise {
-				case "":
-				case c.Breaks:
-					t.Logf("known fault: %s: seed %d: %s", c.Known, seed, report.Violation)
-					return
-				default:
-					t.Fatalf("%s breaks another promise than %q:\n%s", c.Name, c.Breaks, report)
+				if reports = append(reports, report); report.Violation != "" {
+					break
 				}
 			}
-			t.Errorf("no promise is broken: remove the mark %q", c.Known)
+			if err := c.judge(reports); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("known fault: %s: %s", c.Known, reports[len(reports)-1].Violation)
 		})
+	}
+}
+
+// judge returns an error unless the promise was broken, in the last of the runs, after the condition had come
+// about.
+func (c Condition) judge(runs []*Report) error {
+	met := 0
+	for _, report := range runs {
+		met += report.Faults[c.Name]
+	}
+	switch last := runs[len(runs)-1]; {
+	case met == 0 && last.Violation == "":
+		return fmt.Errorf("in no seed %s", c.Name)
+	case last.Violation == "":
+		return fmt.Errorf("no promise is broken: remove the mark %q", c.Known)
+	case last.Faults[c.Name] == 0:
+		return fmt.Errorf("a promise is broken before %s:\n%s", c.Name, last)
+	case last.Breaks() != c.Breaks:
+		return fmt.Errorf("%s breaks another promise than %q:\n%s", c.Name, c.Breaks, last)
+	default:
+		return nil
 	}
 }

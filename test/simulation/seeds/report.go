@@ -46,9 +46,3 @@ func (r *Report) String() string {
 	}
 	return text.String()
 }
-
-// promise returns the broken promise without the case, "" for none.
-func (r *Report) promise() string {
-	promise, _, _ := strings.Cut(r.Violation, ": ")
-	return promise
-}

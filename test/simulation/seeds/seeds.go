@@ -49,7 +49,7 @@ func Bubble(t *testing.T, run func(dir string) error) {
 }
 
 // Each runs seeds, each with a number of admissions, until all admissions have happened, and logs the
-// numbers. Of more than one seed each of the conditions has to come about, unless it has a known fault.
+// numbers. Of enough seeds each of the conditions has to come about, unless it has a known fault.
 func Each(
 	t *testing.T, all, each int, conditions []Condition, run func(t *testing.T, seed uint64) *Report,
 ) {

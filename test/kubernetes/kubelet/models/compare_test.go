@@ -32,6 +32,14 @@ func newComparison(t *testing.T, w *world, random *rand.Rand) *comparison {
 	return &comparison{t: t, random: random, real: r, judge: newJudge(t, r), seen: map[string]int{}}
 }
 
+// stay makes a number of steps, and stops the node.
+func (c *comparison) stay(steps int) {
+	defer c.real.stop()
+	for i := range steps {
+		c.step(fmt.Sprint("pod-", i))
+	}
+}
+
 // step lets devices fail, pods leave and one come, with plugins that answer as the verdict foretells or at
 // random.
 func (c *comparison) step(name string) {

@@ -64,6 +64,7 @@ func start(t *testing.T, w *world) *real {
 	if err != nil {
 		dir = t.TempDir()
 	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // if the test fails before stop
 	r := &real{t: t, world: w, dir: dir}
 	w.most = max(w.most, len(w.numa))
 	r.node, err = node.Start(dir, node.Options{

@@ -38,10 +38,7 @@ func TestModelsAreTheKubelet(t *testing.T) {
 				random := rand.New(rand.NewPCG(*seed, worker))
 				for left := *admissions / workers; left > 0 && !t.Failed(); left -= stay {
 					c := newComparison(t, randomWorld(t, random), random)
-					for i := range min(left, stay) {
-						c.step(fmt.Sprint("pod-", i))
-					}
-					c.real.stop()
+					c.stay(min(left, stay))
 					mu.Lock()
 					for what, n := range c.seen {
 						seen[what] += n
