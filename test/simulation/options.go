@@ -49,7 +49,10 @@ func OptionsOf(seed uint64) Options {
 const optionSeeds = 12
 
 // values returns the values of the options, each with its name.
-func (o Options) values() []string { return strings.Fields(strings.Trim(fmt.Sprintf("%+v", o), "{}")) }
+func (o Options) values() []string {
+	text, _, _ := strings.Cut(fmt.Sprintf("%+v", o), " Condition:") // the last field is no property
+	return strings.Fields(strings.Trim(text, "{}"))
+}
 
 // optionValues returns the values that occur among successive seeds.
 func optionValues() (all []seeds.Condition) {

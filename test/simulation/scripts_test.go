@@ -21,6 +21,9 @@ func play(t *testing.T, script Script) (report *seeds.Report, err error) {
 		report, err = Play(dir, script, seeds.Log())
 		return nil
 	})
+	if report != nil {
+		report.Repeat = "go test ./test/simulation -run '^TestScripts$'"
+	}
 	return report, err
 }
 
@@ -48,8 +51,12 @@ func TestScripts(t *testing.T) {
 			switch {
 			case err != nil:
 				t.Fatal(err)
-			case script.Known == "" && report.Violation != "", script.Known != "" && report.Breaks() != script.Promise:
-				t.Errorf("breaks %q, want %q: mended, remove the line known? %s", report.Breaks(), script.Promise, report)
+			case script.Known == "" && report.Violation != "":
+				t.Errorf("breaks a promise; a known fault has a line \"known: WHY\" after the promise: %s", report)
+			case script.Known != "" && report.Violation == "":
+				t.Error("no longer breaks its promise: remove the line that begins with known")
+			case script.Known != "" && report.Breaks() != script.Promise:
+				t.Errorf("breaks %q, want %q: %s", report.Breaks(), script.Promise, report)
 			case script.Known != "":
 				t.Skipf("known fault: %s", script.Known)
 			}
@@ -69,7 +76,7 @@ func readScript(t *testing.T, file string) Script {
 		t.Fatal(err)
 	}
 	if text := script.String(); text != string(content) {
-		t.Errorf("%s is\n%s\nwant\n%s", file, content, text)
+		t.Errorf("%s has lines in another order, or other spaces; want\n%s", file, text)
 	}
 	return script
 }

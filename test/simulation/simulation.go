@@ -268,11 +268,20 @@ func (s *Simulation) wrong(promise, format string, args ...any) {
 	}
 }
 
+// command returns the command that repeats the run of a seed.
+func (s *Simulation) command() string {
+	command := fmt.Sprintf("go test ./test/simulation -run '^TestNode$' -admissions=1 -seed=%d", s.seed)
+	if s.options.Condition != "" {
+		command += fmt.Sprintf(" -condition='%s'", s.options.Condition)
+	}
+	return command
+}
+
 // report returns the result.
 func (s *Simulation) report() *seeds.Report {
 	return &seeds.Report{
 		Seed: s.seed, Of: fmt.Sprintf("%+v: %d questions", s.options, s.asked),
-		Test: "./test/simulation -run '^TestNode$'", Steps: s.steps, Admissions: s.admitted, Faults: s.happened,
+		Repeat: s.command(), Steps: s.steps, Admissions: s.admitted, Faults: s.happened,
 		Sum: s.story.Sum(), Violation: s.broken, Events: s.story.Lines(),
 	}
 }

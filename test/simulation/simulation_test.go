@@ -4,6 +4,7 @@ package simulation
 
 import (
 	"flag"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -41,6 +42,10 @@ func simulateOn(t *testing.T, options Options, seed uint64, steps int) (report *
 
 // TestNode: in every weather and in the calm after every storm, a node keeps its promises.
 func TestNode(t *testing.T) {
+	isOnly := func(c condition) bool { return c.Name == *only }
+	if *only != "" && !slices.ContainsFunc(conditions, isOnly) {
+		t.Fatalf("-condition: no condition is called %q; their names are in conditions.go", *only)
+	}
 	conditions := conditionsOf()
 	if *only != "" {
 		conditions = nil

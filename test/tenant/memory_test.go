@@ -12,6 +12,9 @@ import (
 
 // TestMemory: beside the largest pods of a tenant a daemon takes less than half of its memory limit.
 func TestMemory(t *testing.T) {
+	if raced {
+		t.Skip("the race detector slows the kubelet of this test, which then answers too late")
+	}
 	known.Fault(t, "a tenant's size: whole pods are decoded, several times at once", "the daemon takes")
 	n := start(t, podsAPI, unchanged, vfProgram)
 	pods := tenant.Pods(11, tenant.Object, tenant.Containers)

@@ -13,7 +13,7 @@ import (
 type Report struct {
 	Seed       uint64
 	Of         string // the node, and numbers besides those below, for people
-	Test       string // package and test that repeat the run: "./test/simulation -run '^TestNode$'"
+	Repeat     string // the command that repeats the run
 	Steps      int    // until the end or the violation
 	Admissions int
 	Faults     map[string]int // by kind
@@ -39,9 +39,9 @@ func (r *Report) String() string {
 	}
 	if r.Violation != "" {
 		fmt.Fprintf(&text, "\nVIOLATION after %d steps, the shortest prefix that fails: %s\n", r.Steps, r.Violation)
-		fmt.Fprintf(&text, "Repeat: go test %s -admissions=1 -seed=%d\n%s", r.Test, r.Seed, &Story{lines: r.Events})
+		fmt.Fprintf(&text, "Repeat: %s\n%s", r.Repeat, &Story{lines: r.Events})
 		if r.Script != "" {
-			fmt.Fprintf(&text, "\nScript, which -shrink shortens:\n%s", r.Script)
+			fmt.Fprintf(&text, "\nScript (-shrink shortens it):\n%s", r.Script)
 		}
 	}
 	return text.String()
