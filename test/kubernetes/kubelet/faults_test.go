@@ -201,8 +201,8 @@ func (c *chaos) replace(surge bool) (end func()) {
 func registeredOnce(lines []pair.Line) bool  { return registrations(lines) >= 1 }
 func registeredTwice(lines []pair.Line) bool { return registrations(lines) >= 2 }
 
-// exchangeVersion replaces one daemon by one of another version, until the end. Either of the two can be the one
-// that serves. With a version that the other daemon cannot work with, each places devices alone.
+// exchangeVersion replaces one daemon by one of another version, until the end. Either of the two can be the
+// one that serves. With a version that the other daemon cannot work with, each places devices alone.
 func (c *chaos) exchangeVersion(bin string) (end func()) {
 	which, other := &c.Pair.GPU, &c.Pair.RDMA
 	if c.random.IntN(2) == 0 {

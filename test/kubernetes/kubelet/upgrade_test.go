@@ -31,13 +31,15 @@ func earlierDaemons(t *testing.T) string {
 	return built(t, buildEarlier)
 }
 
-// TestUpgrade: from the version before to this one and back, the daemons in both orders, with running pods, and
-// with restarts of a container, of the kubelet and of the node while one daemon is of each version and
-// afterwards. No device has two owners (package rig), no pod is refused or loses a device, pairs stay the best,
-// and whoever serves reads the files that the other version left.
+// TestUpgrade: from the version before to this one and back, the daemons in both orders, with running pods,
+// and with restarts of a container, of the kubelet and of the node while one daemon is of each version and
+// afterwards. No device has two owners (package rig), no pod is refused or loses a device, pairs stay the
+// best, and whoever serves reads the files that the other version left.
 func TestUpgrade(t *testing.T) {
 	earlier, now := earlierDaemons(t), daemons(t)
-	for name, way := range map[string]struct{ from, to string }{"there": {earlier, now}, "back": {now, earlier}} {
+	for name, way := range map[string]struct{ from, to string }{
+		"there": {earlier, now}, "back": {now, earlier},
+	} {
 		for first, second := range map[string]string{rig.AMD: rig.VF, rig.VF: rig.AMD} {
 			t.Run(name+", first "+first, func(t *testing.T) {
 				t.Parallel()
@@ -218,8 +220,8 @@ func (u *upgrade) check() {
 	}
 }
 
-// TestNewerFilesStay: on the way back from a newer version, a daemon works beside that version's files and leaves
-// them as they are, for the next upgrade.
+// TestNewerFilesStay: on the way back from a newer version, a daemon works beside that version's files and
+// leaves them as they are, for the next upgrade.
 func TestNewerFilesStay(t *testing.T) {
 	known.Fault(t, "a state file of a newer version counts as damaged: it is set aside and overwritten",
 		"a file of a newer version has become")
