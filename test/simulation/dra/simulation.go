@@ -63,7 +63,7 @@ func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) 
 	return &seeds.Report{
 		Seed: seed, Of: fmt.Sprintf("%+v", options),
 		Repeat: fmt.Sprintf("go test ./test/simulation/dra -run '^TestDriver$' -admissions=1 -seed=%d", seed),
-		Steps: s.steps, Admissions: s.arrived, Faults: s.happened, Sum: s.story.Sum(), Violation: s.broken,
+		Steps:  s.steps, Admissions: s.arrived, Faults: s.happened, Sum: s.story.Sum(), Violation: s.broken,
 		Events: s.story.Lines(),
 	}, nil
 }
