@@ -59,6 +59,8 @@ var conditions = []condition{
 	brief("the kubelet refuses a pod between two resources", (*Simulation).refuseNext),
 	faulty("the VFs have another name while they are held", twoOwners, (*Simulation).renameVFs, holdsVFs,
 		"a plugin offers devices that a container holds as another resource"),
+	faulty("the scope of the Topology Manager is pod, and VFs have no NUMA node", notBest,
+		(*Simulation).alignPods, hidesVFs, "the coordinator predicts NUMA nodes as under scope container"),
 	named("the clock is set forth", always, (*Simulation).setClockForth),
 	named("the clock is set back", always, (*Simulation).setClockBack),
 	named("the ports of the NICs fail one by one", always, (*Simulation).failPorts),

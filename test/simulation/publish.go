@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -94,8 +95,9 @@ func (p *process) publisher() coordination.Publisher {
 
 // configz returns the answer of the kubelet's /configz.
 func (n *Node) configz(context.Context) ([]byte, error) {
+	policy, scope := n.options.manager()
 	return json.Marshal(map[string]any{"kubeletconfig": v1alpha1.Kubelet{
-		TopologyManagerPolicy: n.policy(), TopologyManagerScope: "container", CPUManagerPolicy: "none",
+		TopologyManagerPolicy: policy, TopologyManagerScope: scope, CPUManagerPolicy: "none",
 		MemoryManagerPolicy: "None",
 	}})
 }
@@ -170,8 +172,10 @@ func (s *Simulation) checkVerdict(p *model.Pod, told *verdict.Verdict, admitted 
 		s.wrong(otherVerdict, "%v: told %+v, the kubelet: %v", p, *told, admitted)
 		return
 	}
-	if admitted != nil || s.options.Source == "" || s.options.None {
-		return
+	policy, _ := s.options.manager()
+	if admitted != nil || s.options.Source == "" || policy == topologymanager.None ||
+		policy == topologymanager.BestEffort {
+		return // which resource the kubelet takes first is chance, and decides
 	}
 	pairs := 0
 	for _, c := range p.Containers {
