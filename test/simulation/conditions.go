@@ -53,6 +53,8 @@ var conditions = []condition{
 	faulty("a pod forges the annotation of a mirror", wrongStatus, (*Simulation).forge, hasPods,
 		"a pod that claims to be the mirror of an ended pod counts as that pod"),
 	named("a pod has the name of one in another namespace", hasPods, (*Simulation).nameAlike),
+	named("a tenant's pods with many containers run", readsPods, crowding(runningPods)),
+	named("a tenant's pods with many containers have been refused", readsPods, crowding(refusedPods)),
 	brief("the folder of Multus' files cannot be written", (*Simulation).blockDevinfo),
 	brief("the folder of pairs files cannot be written", (*Simulation).blockPairs),
 	brief("a device is gone between question and Allocate", (*Simulation).vanishSoon),
