@@ -205,7 +205,7 @@ func (s *Simulation) wipeKubelet(Event) error {
 func (s *Simulation) reconnect() {
 	s.endpoints.closeStreams()
 	for _, resource := range []string{model.GPUs, model.VFs} {
-		s.kubelet.Devices[resource] = []device.Device{}
+		s.kubelet.Devices[resource], s.kubelet.Failed[resource] = []device.Device{}, nil
 		delete(s.sent, resource)
 	}
 }

@@ -70,7 +70,7 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 	}
 	policy, _ := options.manager()
 	n.kubelet.Topology = topologymanager.Manager{Policy: policy, Nodes: machine.Present().NUMANodes()}
-	n.kubelet.ScopePod = options.ScopePod
+	n.kubelet.ScopePod, n.kubelet.Failed = options.ScopePod, map[string][]device.Device{}
 	n.records = &records{
 		kubelet: n.kubelet, server: options.Source == intent.APIServer,
 		shows: options.Source == intent.Kubelet, absent: map[string]bool{},
@@ -199,7 +199,7 @@ func (n *Node) stop() error {
 func (n *Node) sync() error {
 	synctest.Wait()
 	for _, resource := range []string{model.GPUs, model.VFs} {
-		devices, err := n.endpoints.healthy(resource)
+		devices, err := n.endpoints.devices(resource)
 		if err != nil {
 			return err
 		}
@@ -208,8 +208,11 @@ func (n *Node) sync() error {
 		}
 		n.sent[resource] = devices
 		n.updates++
-		n.story.Add(fmt.Sprintf("%d %s are healthy", len(devices), resource))
-		if err := n.kubelet.Update(resource, devices); err != nil {
+		isHealthy := func(d device.Device) bool { return d.Healthy }
+		healthy := slices.DeleteFunc(slices.Clone(devices), func(d device.Device) bool { return !d.Healthy })
+		n.kubelet.Failed[resource] = slices.DeleteFunc(slices.Clone(devices), isHealthy)
+		n.story.Add(fmt.Sprintf("%d %s are healthy", len(healthy), resource))
+		if err := n.kubelet.Update(resource, healthy); err != nil {
 			return err
 		}
 	}
