@@ -168,14 +168,17 @@ func (s *Simulation) checkVerdict(p *model.Pod, told *verdict.Verdict, admitted 
 	if s.options.Required && (p.Alignment != intent.Required || s.options.Source == "") {
 		return // the object does not have the node's --alignment, and pairs without a source are inferred
 	}
+	policy, _ := s.options.manager()
+	if p.Alignment == intent.Required && policy == topologymanager.BestEffort {
+		return // which resource the kubelet takes first is chance, and decides
+	}
 	if told.Admitted != (admitted == nil) {
 		s.wrong(otherVerdict, "%v: told %+v, the kubelet: %v", p, *told, admitted)
 		return
 	}
-	policy, _ := s.options.manager()
 	if admitted != nil || s.options.Source == "" || policy == topologymanager.None ||
 		policy == topologymanager.BestEffort {
-		return // which resource the kubelet takes first is chance, and decides
+		return
 	}
 	pairs := 0
 	for _, c := range p.Containers {
