@@ -67,6 +67,7 @@ var conditions = []condition{
 	named("the clock is set back", always, (*Simulation).setClockBack),
 	named("the ports of the NICs fail one by one", always, (*Simulation).failPorts),
 	named("device nodes come after the plugin", always, (*Simulation).delayNodes),
+	named("the verbs of the VFs come after the plugin", always, (*Simulation).delayVerbs),
 	named("the driver of the GPUs comes after the plugin", always, (*Simulation).delayDriver),
 }
 
