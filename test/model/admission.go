@@ -132,10 +132,13 @@ func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
 	}
 	k.collect()
 	k.History.Note(p.alignment(c))
-	c.Choice = map[string][]string{}
-	for name := range c.Requests {
-		aligned, _, others := k.byAffinity(name, c.Nodes)
+	c.Choice, c.Must = map[string][]string{}, map[string][]string{}
+	for name, count := range c.Requests {
+		aligned, unaligned, others := k.byAffinity(name, c.Nodes)
 		c.Choice[name] = slices.Concat(aligned, others)
+		if len(aligned) < count && len(unaligned) > 0 {
+			c.Must[name], c.Choice[name] = aligned, slices.Concat(unaligned, others)
+		}
 	}
 	names := slices.Sorted(maps.Keys(c.Requests))
 	k.order(c, names)

@@ -42,6 +42,7 @@ type Container struct {
 	Asked  []string            // resources with a GetPreferredAllocation, in that order
 	Reused bool                // the container got a device of an init container
 	Choice map[string][]string // free devices on the NUMA nodes at admission, by resource
+	Must   map[string][]string // if those are too few: all of them, and Choice has the others
 }
 
 // Of returns the full name of a container.

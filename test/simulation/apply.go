@@ -209,13 +209,14 @@ func (s *Simulation) wipeKubelet(Event) error {
 func (s *Simulation) reconnect() {
 	s.endpoints.closeStreams()
 	for _, resource := range []string{model.GPUs, model.VFs} {
-		s.kubelet.Devices[resource] = []device.Device{}
+		s.kubelet.Devices[resource], s.kubelet.Failed[resource] = []device.Device{}, nil
 		delete(s.sent, resource)
 	}
 }
 
 func (s *Simulation) beginStorm(Event) error {
 	s.trace("a storm begins")
+	s.records.crowd(nil)
 	s.calm, s.raging, s.kubelet.Trouble = false, true, model.Trouble{Fail: 0.1, Change: 0.1, End: 0.1}
 	return nil
 }

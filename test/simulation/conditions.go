@@ -55,6 +55,8 @@ var conditions = []condition{
 	faulty("a pod forges the annotation of a mirror", wrongStatus, (*Simulation).forge, hasPods,
 		"a pod that claims to be the mirror of an ended pod counts as that pod"),
 	named("a pod has the name of one in another namespace", hasPods, (*Simulation).nameAlike),
+	named("a tenant's pods with many containers run", readsPods, crowding(runningPods)),
+	named("a tenant's pods with many containers have been refused", readsPods, crowding(refusedPods)),
 	brief("the folder of Multus' files cannot be written", (*Simulation).blockDevinfo),
 	brief("the folder of pairs files cannot be written", (*Simulation).blockPairs),
 	brief("a device is gone between question and Allocate", (*Simulation).vanishSoon),
@@ -63,10 +65,13 @@ var conditions = []condition{
 		"a plugin offers devices that a container holds as another resource"),
 	faulty(severalInits, alone, (*Simulation).allowInits, hasNoSource,
 		"GPUs of two init containers count twice in the question for the VFs of the next container"),
+	faulty("the scope of the Topology Manager is pod, and VFs have no NUMA node", notBest,
+		(*Simulation).alignPods, hidesVFs, "the coordinator predicts NUMA nodes as under scope container"),
 	named("the clock is set forth", always, (*Simulation).setClockForth),
 	named("the clock is set back", always, (*Simulation).setClockBack),
 	named("the ports of the NICs fail one by one", always, (*Simulation).failPorts),
 	named("device nodes come after the plugin", always, (*Simulation).delayNodes),
+	named("the verbs of the VFs come after the plugin", always, (*Simulation).delayVerbs),
 	named("the driver of the GPUs comes after the plugin", always, (*Simulation).delayDriver),
 }
 

@@ -49,7 +49,8 @@
 // What is right under a condition: devices that the kubelet has lost its records of are given last while
 // their containers run. A file of a newer version or another layout is as good as none. The object that the
 // scheduler reads does not have the node's --alignment, so that its verdict is not judged where that
-// decides.
+// decides. Under best-effort a container that fits on no NUMA nodes gets all free devices of some nodes, and
+// its pairs are the best with these.
 //
 // # Metamorphic rules
 //
@@ -62,7 +63,7 @@
 //     long as the containers before have the same devices. Afterwards other devices are free, and the pairs
 //     are the best of these.
 //
-// No rule compares the policies of the Topology Manager, VFs with and without NUMA node, or PodResources
-// alone with another source: they change the devices that the kubelet or the coordinator can choose from. The
-// model has no differences between kubelet 1.36 and 1.37.
+// No rule compares the policies or scopes of the Topology Manager, VFs with and without NUMA node, or
+// PodResources alone with another source: they change the devices that the kubelet or the coordinator can
+// choose from. The model has no differences between kubelet 1.36 and 1.37.
 package simulation

@@ -101,8 +101,8 @@ func (e *endpoints) listed(resource string) map[string]bool {
 	return listed
 }
 
-// healthy returns the healthy devices of a resource's newest list.
-func (e *endpoints) healthy(resource string) ([]device.Device, error) {
+// devices returns the devices of a resource's newest list; none without a list.
+func (e *endpoints) devices(resource string) ([]device.Device, error) {
 	end := e.newest(resource)
 	if end == nil {
 		return nil, nil
@@ -112,14 +112,11 @@ func (e *endpoints) healthy(resource string) ([]device.Device, error) {
 	e.mu.Unlock()
 	var devices []device.Device
 	for _, d := range list {
-		if d.GetHealth() != v1beta1.Healthy {
-			continue
-		}
 		address, err := topology.ParseAddress(d.GetID())
 		if err != nil {
 			return nil, err
 		}
-		listed := device.Device{ID: d.GetID(), Address: address, Healthy: true}
+		listed := device.Device{ID: d.GetID(), Address: address, Healthy: d.GetHealth() == v1beta1.Healthy}
 		for _, node := range d.GetTopology().GetNodes() {
 			listed.NUMA = topology.Node(int(node.GetID()))
 		}

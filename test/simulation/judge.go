@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Promises.
@@ -89,13 +91,24 @@ func (s *Simulation) checkEnvironment(
 	}
 }
 
-// checkNodes: in a calm a container with VFs has the common device node of RDMA.
+// checkNodes: in a calm a container with VFs has their device nodes of RDMA, and the common one.
 func (s *Simulation) checkNodes(
-	p *model.Pod, c *model.Container, resource string, answer *v1beta1.ContainerAllocateResponse,
+	p *model.Pod, c *model.Container, resource string, ids []string, answer *v1beta1.ContainerAllocateResponse,
 ) {
-	isCommon := func(d *v1beta1.DeviceSpec) bool { return d.GetContainerPath() == "/dev/"+commonNode }
-	if s.judging && resource == model.VFs && !slices.ContainsFunc(answer.GetDevices(), isCommon) {
-		s.wrong(noNode, "%s/%s has %v", p.Name, c.Name, answer.GetDevices())
+	if !s.judging || resource != model.VFs {
+		return
+	}
+	nodes := []string{commonNode}
+	for _, id := range ids {
+		for _, name := range topology.Names(s.hardware, path.Join(topology.PCIDevices, id, hardware.Verbs)) {
+			nodes = append(nodes, path.Join(path.Dir(commonNode), name))
+		}
+	}
+	for _, node := range nodes {
+		is := func(d *v1beta1.DeviceSpec) bool { return d.GetContainerPath() == "/dev/"+node }
+		if !slices.ContainsFunc(answer.GetDevices(), is) {
+			s.wrong(noNode, "%s/%s has %v, without %s", p.Name, c.Name, answer.GetDevices(), node)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func (s *Simulation) Allocate(p *model.Pod, c *model.Container, resource string,
 	}
 	s.trace("%s/%s gets %s %s", p.Name, c.Name, resource, strings.Join(ids, " "))
 	s.checkEnvironment(p, c, resource, ids, answer)
-	s.checkNodes(p, c, resource, answer)
+	s.checkNodes(p, c, resource, ids, answer)
 	if err := keep(c, resource, answer); err != nil {
 		s.wrong(brokenContract, "%v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -67,7 +68,9 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 	if n.kubelet, err = model.New(n.kubeletDir(), map[string][]device.Device{}, seed); err != nil {
 		return nil, err
 	}
-	n.kubelet.None = options.None
+	policy, _ := options.manager()
+	n.kubelet.Topology = topologymanager.Manager{Policy: policy, Nodes: machine.Present().NUMANodes()}
+	n.kubelet.ScopePod, n.kubelet.Failed = options.ScopePod, map[string][]device.Device{}
 	n.records = &records{
 		kubelet: n.kubelet, server: options.Source == intent.APIServer,
 		shows: options.Source == intent.Kubelet, absent: map[string]bool{},
@@ -81,9 +84,10 @@ func (n *Node) writeFiles() error {
 	pools := fmt.Sprintf(`{"resourceList": [{"resourceName": %q, "resourcePrefix": "nvidia.com",
 		"excludeTopology": %s, "selectors": {"isRdma": true}, "tandem": {"pairs": %t}}]}`,
 		path.Base(n.vfName), n.options.topology(), !n.options.NoPairsFiles)
+	policy, scope := n.options.manager()
 	for name, content := range map[string]string{
-		n.kubeletFiles().Config: "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
-			"kind: KubeletConfiguration\ntopologyManagerPolicy: " + n.policy() + "\n",
+		n.kubeletFiles().Config: fmt.Sprintf(`{"apiVersion": "kubelet.config.k8s.io/v1beta1",
+			"kind": "KubeletConfiguration", "topologyManagerPolicy": %q, "topologyManagerScope": %q}`, policy, scope),
 		n.poolsFile(): pools,
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -91,14 +95,6 @@ func (n *Node) writeFiles() error {
 		}
 	}
 	return nil
-}
-
-// policy returns the policy of the kubelet's Topology Manager.
-func (n *Node) policy() string {
-	if n.options.None {
-		return "none"
-	}
-	return "restricted"
 }
 
 func (n *Node) runDir() string     { return filepath.Join(n.dir, "run") }
@@ -203,7 +199,7 @@ func (n *Node) stop() error {
 func (n *Node) sync() error {
 	synctest.Wait()
 	for _, resource := range []string{model.GPUs, model.VFs} {
-		devices, err := n.endpoints.healthy(resource)
+		devices, err := n.endpoints.devices(resource)
 		if err != nil {
 			return err
 		}
@@ -212,8 +208,11 @@ func (n *Node) sync() error {
 		}
 		n.sent[resource] = devices
 		n.updates++
-		n.story.Add(fmt.Sprintf("%d %s are healthy", len(devices), resource))
-		if err := n.kubelet.Update(resource, devices); err != nil {
+		isHealthy := func(d device.Device) bool { return d.Healthy }
+		healthy := slices.DeleteFunc(slices.Clone(devices), func(d device.Device) bool { return !d.Healthy })
+		n.kubelet.Failed[resource] = slices.DeleteFunc(slices.Clone(devices), isHealthy)
+		n.story.Add(fmt.Sprintf("%d %s are healthy", len(healthy), resource))
+		if err := n.kubelet.Update(resource, healthy); err != nil {
 			return err
 		}
 	}

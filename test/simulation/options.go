@@ -3,11 +3,13 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -25,6 +27,8 @@ type Options struct {
 	OptOut       bool   `json:",omitempty"` // --alignment-opt-out has the usual namespace
 	NoPairsFiles bool   `json:",omitempty"` // VFs have no pairs files
 	AutoTopology bool   `json:",omitempty"` // excludeTopology is "auto", unless VFs have no NUMA node
+	Policy       string `json:",omitempty"` // of the Topology Manager, unless None; "" for restricted
+	ScopePod     bool   `json:",omitempty"` // its scope is pod
 	Condition    string `json:",omitempty"` // of all storms; "" for each in turn
 }
 
@@ -42,6 +46,8 @@ func OptionsOf(seed uint64) Options {
 		OptOut:          seed%12 == 4,
 		NoPairsFiles:    seed%8 == 5,
 		AutoTopology:    seed%9 == 2,
+		Policy:          []string{"", "", topologymanager.BestEffort, topologymanager.SingleNUMANode, ""}[seed%5],
+		ScopePod:        seed%4 == 3 && seed%3 != 0, // beside VFs without NUMA node, as a condition
 	}
 }
 
@@ -78,6 +84,30 @@ func (o Options) policy() (p intent.Policy) {
 	}
 	return p
 }
+
+// manager returns the policy and the scope of the kubelet's Topology Manager.
+func (o Options) manager() (policy, scope string) {
+	policy, scope = cmp.Or(o.Policy, topologymanager.Restricted), "container"
+	if o.None {
+		policy = topologymanager.None
+	}
+	if o.ScopePod {
+		scope = "pod"
+	}
+	return policy, scope
+}
+
+// alignPods sets the scope of the kubelet's Topology Manager to pod, for good.
+func (s *Simulation) alignPods() error {
+	s.options.ScopePod, s.kubelet.ScopePod = true, true
+	if err := s.writeFiles(); err != nil {
+		return err
+	}
+	return s.restartKubelet(Event{})
+}
+
+// hidesVFs reports whether the coordinator predicts the NUMA nodes of VFs, which have none.
+func hidesVFs(s *Simulation) bool { return s.options.ExcludeTopology && s.options.Source != "" }
 
 // requires reports whether the pairs of a pod have to be on one switch each. Without a source of requests
 // nobody reads annotations.

@@ -51,7 +51,8 @@ func (s *Simulation) open(c *model.Container, resource string) best.Side {
 	free := s.addresses(resource, slices.DeleteFunc(slices.Clone(c.Choice[resource]), func(id string) bool {
 		return s.unrecorded()[id] != nil
 	}))
-	return best.Side{Free: free, Want: min(c.Requests[resource], len(free))}
+	must := s.addresses(resource, c.Must[resource])
+	return best.Side{Held: must, Free: free, Want: min(c.Requests[resource], len(must)+len(free))}
 }
 
 // pairsOf returns the pairs of the devices of a container.

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
+	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -94,8 +95,9 @@ func (p *process) publisher() coordination.Publisher {
 
 // configz returns the answer of the kubelet's /configz.
 func (n *Node) configz(context.Context) ([]byte, error) {
+	policy, scope := n.options.manager()
 	return json.Marshal(map[string]any{"kubeletconfig": v1alpha1.Kubelet{
-		TopologyManagerPolicy: n.policy(), TopologyManagerScope: "container", CPUManagerPolicy: "none",
+		TopologyManagerPolicy: policy, TopologyManagerScope: scope, CPUManagerPolicy: "none",
 		MemoryManagerPolicy: "None",
 	}})
 }
@@ -166,11 +168,16 @@ func (s *Simulation) checkVerdict(p *model.Pod, told *verdict.Verdict, admitted 
 	if s.options.Required && (p.Alignment != intent.Required || s.options.Source == "") {
 		return // the object does not have the node's --alignment, and pairs without a source are inferred
 	}
+	policy, _ := s.options.manager()
+	if p.Alignment == intent.Required && policy == topologymanager.BestEffort {
+		return // which resource the kubelet takes first is chance, and decides
+	}
 	if told.Admitted != (admitted == nil) {
 		s.wrong(otherVerdict, "%v: told %+v, the kubelet: %v", p, *told, admitted)
 		return
 	}
-	if admitted != nil || s.options.Source == "" || s.options.None {
+	if admitted != nil || s.options.Source == "" || policy == topologymanager.None ||
+		policy == topologymanager.BestEffort {
 		return
 	}
 	pairs := 0

@@ -181,6 +181,13 @@ func (s *Simulation) delayNodes() error {
 	return s.anew(s.ofVFs())
 }
 
+// delayVerbs starts the plugin of the VFs before the kernel has made their own device nodes of RDMA.
+func (s *Simulation) delayVerbs() error {
+	s.hardware.SetVerbs(false)
+	s.lasting(func() error { s.hardware.SetVerbs(true); return nil })
+	return s.anew(s.ofVFs())
+}
+
 // delayDriver starts the plugin of the GPUs before their driver.
 func (s *Simulation) delayDriver() error {
 	if _, driver := s.hardware.GPUs(); driver {

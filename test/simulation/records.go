@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ type records struct {
 	absent map[string]bool          // records without an answer
 	late   map[string]time.Duration // records with a late answer
 	claims map[kubelet.Pod]string   // UIDs of static pods whose mirrors pods claim to be
+	tenant []corev1.Pod             // more pods of the list
 	behind []corev1.Pod             // pods of an API server that is behind; nil if the API server is not
 }
 
@@ -93,7 +95,7 @@ func (r *records) pods(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, err
 	}
 	r.mu.Lock()
-	behind := r.behind
+	behind, more := r.behind, r.tenant
 	r.mu.Unlock()
 	if behind != nil {
 		return behind, nil
@@ -102,7 +104,7 @@ func (r *records) pods(ctx context.Context) ([]corev1.Pod, error) {
 	if !ready && !r.shows {
 		return nil, errAway
 	}
-	pods := make([]corev1.Pod, 0, len(told))
+	pods := slices.Clone(more)
 	for i := range told {
 		pods = append(pods, r.describe(&told[i]))
 	}

@@ -70,6 +70,7 @@ type Machine struct {
 	now      layout
 	gone     map[string]bool // GPUs off the bus, by ID
 	noDriver bool            // of the GPUs
+	noVerbs  bool            // functions have no character devices for RDMA yet
 	errors   map[string]int  // by file
 	watchers map[int]func()
 	next     int
@@ -92,7 +93,13 @@ func (h *Machine) Open(name string) (fs.File, error) {
 	if errorFiles[path.Base(name)] {
 		return &errorFile{machine: h, name: name}, nil
 	}
-	return h.layout().sys.Open(name)
+	h.mu.Lock()
+	now, absent := h.now, h.noVerbs && path.Base(name) == Verbs
+	h.mu.Unlock()
+	if absent {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return now.sys.Open(name)
 }
 
 // ReadLink reads a link of sysfs as it is now.
@@ -147,6 +154,12 @@ func (h *Machine) setVFs(vfs int) error {
 	}
 	return err
 }
+
+// Verbs is the folder of a function with its character devices for RDMA.
+const Verbs = "infiniband_verbs"
+
+// SetVerbs makes these folders absent, or brings them back.
+func (h *Machine) SetVerbs(present bool) { h.change(func() { h.noVerbs = !present }) }
 
 // Watch calls changed after each change until ctx is done.
 func (h *Machine) Watch(ctx context.Context, changed func()) error {
