@@ -41,9 +41,9 @@ func OptionsOf(seed uint64) Options {
 		None:            seed%5 == 1,
 		ExcludeTopology: seed%3 == 0,
 		OneProcess:      seed%7 == 3,
-		Published:       seed%2 == 0,
-		Required:        seed%6 == 4,
-		OptOut:          seed%12 == 4,
+		Published:       (seed+seed/4+seed/16)%2 == 0,
+		Required:        seed%7 == 4,
+		OptOut:          seed%14 == 4,
 		NoPairsFiles:    seed%8 == 5,
 		AutoTopology:    seed%9 == 2,
 		Policy:          []string{"", "", topologymanager.BestEffort, topologymanager.SingleNUMANode, ""}[seed%5],
@@ -52,7 +52,7 @@ func OptionsOf(seed uint64) Options {
 }
 
 // optionSeeds is a number of successive seeds that have each value of each option.
-const optionSeeds = 12
+const optionSeeds = 14
 
 // values returns the values of the options, each with its name.
 func (o Options) values() []string {
