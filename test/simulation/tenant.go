@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/tenant"
 )
 
-// Number of a tenant's pods, and the size of each in bytes. They are small, because the coordinator reads them
-// at each question: package tenant has the largest.
+// Number of a tenant's pods, and the size of each in bytes. They are small, because the coordinator reads
+// them at each question: package tenant has the largest.
 const (
 	tenantPods = 2
 	tenantSize = 16 << 10
