@@ -21,16 +21,14 @@ var areas = []struct {
 		"cluster/publish/object", "cluster/publish", "cluster/verdict", "test/simulation -admissions=1",
 	}},
 	{"coordination", []string{
-		"coordination/admission", "coordination/holders", "coordination", "test/simulation -admissions=1",
-		"test/simulation/dra -admissions=1",
+		"coordination", "coordination/admission", "test/simulation -admissions=1",
 	}},
 	{"dra", []string{"dra", "dra/claims", "test/simulation/dra -admissions=1", "cmd/tandem-dra"}},
 	{"plugins", []string{
 		"plugins/gpu", "plugins/rdma", "cmd/tandem-gpu", "cmd/tandem-rdma", "test/simulation -admissions=1",
 	}},
 	{"topology", []string{
-		"topology", "topology/placement", "test/machines", "coordination/admission", "plugins/rdma/pools",
-		"test/simulation -admissions=1", "cmd/tandem",
+		"topology", "topology/placement", "test/machines", "plugins/rdma/pools", "test/simulation -admissions=1",
 	}},
 }
 

@@ -11,16 +11,16 @@ import (
 
 // results returns a report on a package with n mutations of a function, of which the first are dead.
 func results(function string, n, died int) *report {
-	var all []result
+	var all []*site
 	for i := range n {
 		one := result{identity: identity{Package: "p", Function: function, Text: fmt.Sprint(i)}, Outcome: survived}
 		if i < died {
 			one.Outcome, one.By = dead, "p TestP"
 		}
-		all = append(all, one)
+		all = append(all, &site{result: one})
 	}
 	r := &report{}
-	r.add("p", n, all)
+	r.put("p", n, all)
 	return r
 }
 

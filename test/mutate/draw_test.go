@@ -12,7 +12,9 @@ import (
 func sitesOf(numbers map[string]int) (all []*site) {
 	for name, n := range numbers {
 		for i := range n {
-			all = append(all, &site{identity: identity{Package: name, Function: fmt.Sprint("F", i)}})
+			all = append(all, &site{result: result{
+				identity: identity{Package: name, Function: fmt.Sprint("F", i)},
+			}})
 		}
 	}
 	return all

@@ -95,10 +95,10 @@ func (f *finder) add(kind, text string, node ast.Node, edits []edit) {
 	id := identity{Package: f.code.name, Function: f.function, Kind: kind, Text: abridge(text)}
 	f.seen[id]++
 	id.Occurrence = f.seen[id]
-	f.sites = append(f.sites, &site{
-		identity: id, path: f.source.path, line: f.fset.Position(node.Pos()).Line, edits: edits,
-		file: f.code.name + "/" + filepath.Base(f.source.path),
-	})
+	f.sites = append(f.sites, &site{result: result{
+		identity: id, File: f.code.name + "/" + filepath.Base(f.source.path),
+		Line: f.fset.Position(node.Pos()).Line, Outcome: notReached,
+	}, path: f.source.path, edits: edits})
 }
 
 // text returns the source of a node.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -20,14 +21,11 @@ const memory = "8388608"
 func (w *workshop) run(
 	ctx context.Context, p *program, limit time.Duration, variables []string, arguments ...string,
 ) (output string, cpu time.Duration, err error) {
-	temporary, err := os.MkdirTemp(w.scratch, "")
-	if err != nil {
+	temporary := filepath.Join(w.scratch, strconv.FormatInt(w.runs.Add(1), 36)) // short: it contains sockets
+	if err := os.Mkdir(temporary, 0o755); err != nil {
 		return "", 0, err
 	}
 	defer os.RemoveAll(temporary)
-	if err := os.Chmod(temporary, 0o755); err != nil { // tests act as several users
-		return "", 0, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
 	command := exec.CommandContext(ctx, "sh", append([]string{

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tandem-k8s/tandem/test/mutate/mutation"
@@ -32,7 +33,8 @@ type program struct {
 type test struct {
 	name  string
 	took  time.Duration // on the clock
-	sites map[int]bool  // that it reaches
+	cpu   time.Duration
+	sites map[int]bool // that it reaches
 }
 
 // workshop compiles and runs test programs.
@@ -43,6 +45,7 @@ type workshop struct {
 	hang    time.Duration // what a test with a mutation may take beside five times its time
 	out     io.Writer     // for what a person should know
 
+	runs     atomic.Int64
 	mu       sync.Mutex // held while a program is compiled and surveyed
 	programs map[string]*program
 }
@@ -79,7 +82,8 @@ func (w *workshop) survey(ctx context.Context, p *program) error {
 		return fmt.Errorf("list the tests of %s: %w\n%s", p.folder, err, output)
 	}
 	var mu sync.Mutex
-	return each(w.jobs, strings.Fields(output), func(name string) error {
+	var cpu time.Duration
+	err = each(w.jobs, strings.Fields(output), func(name string) error {
 		t, err := w.measure(ctx, p, name)
 		if err != nil && ctx.Err() == nil {
 			t, err = w.measure(ctx, p, name)
@@ -94,9 +98,12 @@ func (w *workshop) survey(ctx context.Context, p *program) error {
 			return nil
 		}
 		p.tests = append(p.tests, t)
-		slices.SortFunc(p.tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+		cpu += t.cpu
 		return nil
 	})
+	slices.SortFunc(p.tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+	fmt.Fprintf(w.out, "%s: %d tests, %.1f s\n", p.folder, len(p.tests), cpu.Seconds())
+	return err
 }
 
 // measure runs a test without a mutation.
@@ -104,11 +111,11 @@ func (w *workshop) measure(ctx context.Context, p *program, name string) (test, 
 	reached := filepath.Join(w.scratch, strings.ReplaceAll(p.folder, "/", "-")+name)
 	defer os.RemoveAll(reached)
 	began := time.Now()
-	output, _, err := w.run(ctx, p, 10*time.Minute, []string{mutation.Reached + "=" + reached}, only(name))
+	output, cpu, err := w.run(ctx, p, 10*time.Minute, []string{mutation.Reached + "=" + reached}, only(name))
 	if err != nil {
 		return test{}, fmt.Errorf("%w\n%s", err, output)
 	}
-	t := test{name, time.Since(began), map[int]bool{}}
+	t := test{name, time.Since(began), cpu, map[int]bool{}}
 	content, err := os.ReadFile(reached)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return test{}, err

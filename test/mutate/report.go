@@ -30,15 +30,17 @@ type row struct {
 	Seconds    float64 `json:"seconds"` // of CPU time for a mutation, in the mean
 }
 
-// add adds the results of a package with a number of sites.
-func (r *report) add(name string, sites int, results []result) row {
-	sum := row{Package: name, Sites: sites}
-	for _, one := range results {
-		sum.count(one)
+// put adds or replaces the results of the sampled sites of a package, and the number of all its sites.
+func (r *report) put(name string, all int, sampled []*site) row {
+	r.Packages = slices.DeleteFunc(r.Packages, func(p row) bool { return p.Package == name })
+	r.Mutations = slices.DeleteFunc(r.Mutations, func(one result) bool { return one.Package == name })
+	sum := row{Package: name, Sites: all}
+	for _, s := range sampled {
+		sum.count(s.result)
+		r.Mutations = append(r.Mutations, s.result)
 	}
 	sum.finish()
 	r.Packages = append(r.Packages, sum)
-	r.Mutations = append(r.Mutations, results...)
 	return sum
 }
 

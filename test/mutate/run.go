@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"go/token"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/test/mutate/mutation"
@@ -45,7 +43,7 @@ func (o *options) sample(ctx context.Context, out io.Writer, patterns []string) 
 	if len(chosen) >= mutation.Limit {
 		return nil, fmt.Errorf("a sample has less than %d mutations", mutation.Limit)
 	}
-	scratch, err := os.MkdirTemp("", "mutate-")
+	scratch, err := os.MkdirTemp("", "m")
 	if err != nil {
 		return nil, err
 	}
@@ -64,28 +62,34 @@ func (o *options) sample(ctx context.Context, out io.Writer, patterns []string) 
 	return o.tryAll(ctx, w, sites, chosen)
 }
 
-// tryAll runs the chosen sites of the packages that -run selects. The file has the results of each package as
-// soon as they are known.
+// tryAll runs the chosen sites of the packages that -run selects: all with the tests of their own package,
+// then what has survived with those of its judges. The file has the results of each package as soon as they
+// are known.
 func (o *options) tryAll(
 	ctx context.Context, w *workshop, sites map[string][]*site, chosen []*site,
 ) (*report, error) {
-	r := &report{Seed: o.seed}
 	own := map[string][]*site{}
 	for _, s := range chosen {
 		if o.run.MatchString(s.Package) {
 			own[s.Package] = append(own[s.Package], s)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(own)) {
-		results, err := w.tryPackage(ctx, own[name])
-		if err != nil {
-			return nil, err
-		}
-		sum := r.add(name, len(sites[name]), results)
-		fmt.Fprintf(w.out, "%s: %d of %d dead, %d not reached, %.1f s each\n",
-			name, sum.Dead, sum.Sampled, sum.NotReached, sum.Seconds)
-		if o.file != "" {
-			if err := r.write(o.file); err != nil {
+	r := &report{Seed: o.seed}
+	for _, step := range []struct {
+		title string
+		names func(name string) []string
+	}{
+		{"own tests", func(name string) []string { return []string{name} }},
+		{"with judges", judges},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(own)) {
+			if err := w.tryPackage(ctx, own[name], step.names(name)); err != nil {
+				return nil, err
+			}
+			sum := r.put(name, len(sites[name]), own[name])
+			fmt.Fprintf(w.out, "%s: %s: %d of %d dead, %d not reached, %.1f s each\n",
+				step.title, name, sum.Dead, sum.Sampled, sum.NotReached, sum.Seconds)
+			if err := o.write(r); err != nil {
 				return nil, err
 			}
 		}
@@ -93,19 +97,23 @@ func (o *options) tryAll(
 	return r, nil
 }
 
-// tryPackage runs the chosen sites of a package, and writes a line for each mutation that does not die.
-func (w *workshop) tryPackage(ctx context.Context, sites []*site) (results []result, err error) {
-	var mu sync.Mutex
-	err = each(w.jobs, sites, func(s *site) error {
-		one, err := w.try(ctx, s)
-		mu.Lock()
-		defer mu.Unlock()
-		results = append(results, one)
-		if one.Outcome != dead && err == nil {
-			fmt.Fprintf(w.out, "%s: %s:%d %v\n", one.Outcome, one.File, one.Line, one.identity)
+// write writes the results into the file that -o names.
+func (o *options) write(r *report) error {
+	if o.file == "" {
+		return nil
+	}
+	return r.write(o.file)
+}
+
+// tryPackage runs those sites of a package that are not dead yet with the tests of some packages, and writes
+// a line for each that stays alive.
+func (w *workshop) tryPackage(ctx context.Context, sites []*site, names []string) error {
+	alive := slices.DeleteFunc(slices.Clone(sites), func(s *site) bool { return s.Outcome == dead })
+	return each(w.jobs, alive, func(s *site) error {
+		if err := w.try(ctx, s, names); err != nil || s.Outcome == dead {
+			return err
 		}
-		return err
+		fmt.Fprintf(w.out, "%s: %s:%d %v\n", s.Outcome, s.File, s.Line, s.identity)
+		return nil
 	})
-	slices.SortFunc(results, func(a, b result) int { return cmp.Compare(a.number, b.number) })
-	return results, err
 }

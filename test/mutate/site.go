@@ -32,13 +32,11 @@ func (i identity) String() string {
 	return text
 }
 
-// site is a place in the code with a mutation.
+// site is a place in the code with a mutation, and its result so far.
 type site struct {
-	identity
+	result
 	path   string // of the file, absolute
-	file   string // below the repository
-	line   int
-	number int // in the sample: what the environment names
+	number int    // in the sample: what the environment names
 	edits  []edit
 }
 

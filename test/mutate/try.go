@@ -24,36 +24,34 @@ const (
 // result is the outcome of a mutation.
 type result struct {
 	identity
-	File    string `json:"file"`
-	Line    int    `json:"line"`
-	number  int
+	File    string  `json:"file"` // below the repository
+	Line    int     `json:"line"`
 	Outcome string  `json:"outcome"`
 	By      string  `json:"by,omitempty"` // the package and the test that fails
 	Seconds float64 `json:"seconds"`      // of CPU time
 }
 
-// try runs the tests that reach a site, with its mutation: those of the own package, then of its judges.
-func (w *workshop) try(ctx context.Context, s *site) (r result, err error) {
-	r = result{identity: s.identity, File: s.file, Line: s.line, number: s.number, Outcome: notReached}
-	for _, name := range append([]string{s.Package}, judges(s.Package)...) {
+// try runs the tests of packages that reach a site, with its mutation, until one fails.
+func (w *workshop) try(ctx context.Context, s *site, names []string) error {
+	for _, name := range names {
 		p, err := w.program(ctx, name)
 		if err != nil {
-			return r, err
+			return err
 		}
 		for _, tests := range p.batches(s) {
-			r.Outcome = survived
 			by, cpu, err := w.fails(ctx, p, s, tests)
-			r.Seconds += cpu.Seconds()
 			if err != nil {
-				return r, err
+				return err
 			}
+			s.Seconds += cpu.Seconds()
+			s.Outcome, s.By = survived, by
 			if by != "" {
-				r.Outcome, r.By = dead, by
-				return r, nil
+				s.Outcome = dead
+				return nil
 			}
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // batches returns the tests that reach a site, each batch for a process of its own: a mutation that a fast
@@ -71,12 +69,15 @@ func (p *program) batches(s *site) (all [][]test) {
 	return all
 }
 
+// slowest is the CPU time of the slowest test that judges another package.
+const slowest = 5 * time.Second
+
 func (p *program) reaching(s *site) (all []test) {
 	if p == nil {
 		return nil
 	}
 	for _, t := range p.tests {
-		if t.sites[s.number] {
+		if t.sites[s.number] && (p.folder == s.Package || t.cpu <= slowest) {
 			all = append(all, t)
 		}
 	}
