@@ -5,6 +5,7 @@
 //
 //	go run ./test/mutate -o bin/mutate.json                  # 2,000 mutations; takes hours
 //	go run ./test/mutate -run ^topology -against before.json # some packages, compared with earlier results
+//	go run ./test/mutate -run 'dra gates.lost: statement'    # some mutations, as the output names them
 //
 // A mutation negates a condition or an operand of && and ||, moves the boundary of a comparison (< becomes
 // <=), drops a statement, or changes a constant: a number becomes greater by one, a string empty. Logs and
@@ -20,7 +21,7 @@
 // runs once by itself without a mutation and records the sites that it reaches; only these tests then run
 // with a mutation of such a site, with -short, until one fails, crashes or exceeds five times its time. A
 // mutation that survives the tests of its own package goes to the packages that judge its area (areas.go).
-// Programs that tests build (test/programs) have no mutations.
+// Tests of other modules are not asked, and programs that tests build (test/programs) have no mutations.
 //
 // Survivors are no errors: some mutations change nothing observable. The hand-written faults of test/mutants
 // must all be detected.

@@ -32,11 +32,14 @@ func find(fset *token.FileSet, c *code) (all []*site) {
 	return all
 }
 
-// nameOf returns the name of a function, with the type of a method, and "var" for variables.
+// variables is the name of what initializes the variables of a package.
+const variables = "var"
+
+// nameOf returns the name of a function, with the type of a method.
 func nameOf(declaration ast.Decl) string {
 	function, ok := declaration.(*ast.FuncDecl)
 	if !ok {
-		return "var"
+		return variables
 	}
 	if function.Recv == nil || len(function.Recv.List) == 0 {
 		return function.Name.Name

@@ -24,7 +24,7 @@ func main() {
 	flag.DurationVar(&o.hang, "hang", 10*time.Second, "time limit of a test, beside five times its own")
 	flag.StringVar(&o.file, "o", "", "write the results to this file, as JSON")
 	flag.StringVar(&o.against, "against", "", "fail if the results in this file are better")
-	name := flag.String("run", "", "run only mutations of packages that match this regular expression")
+	name := flag.String("run", "", "run only mutations that match this regular expression, such as ^topology")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := o.main(ctx, os.Stdout, *name)

@@ -19,7 +19,7 @@ func TestOutcomes(t *testing.T) {
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "mutate.json")
 	o := options{
-		number: 100, jobs: 2, seed: 1, hang: 2 * time.Second, run: regexp.MustCompile("small$"), file: file,
+		number: 100, jobs: 2, seed: 1, hang: 2 * time.Second, run: regexp.MustCompile("small "), file: file,
 	}
 	r, err := o.sample(t.Context(), &out, []string{"./test/mutate/testdata/small"})
 	if err != nil {

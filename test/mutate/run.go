@@ -62,15 +62,14 @@ func (o *options) sample(ctx context.Context, out io.Writer, patterns []string) 
 	return o.tryAll(ctx, w, sites, chosen)
 }
 
-// tryAll runs the chosen sites of the packages that -run selects: all with the tests of their own package,
-// then what has survived with those of its judges. The file has the results of each package as soon as they
-// are known.
+// tryAll runs the chosen sites that -run selects: all with the tests of their own package, then what has
+// survived with those of its judges. The file has the results of each package as soon as they are known.
 func (o *options) tryAll(
 	ctx context.Context, w *workshop, sites map[string][]*site, chosen []*site,
 ) (*report, error) {
 	own := map[string][]*site{}
 	for _, s := range chosen {
-		if o.run.MatchString(s.Package) {
+		if o.run.MatchString(s.String()) {
 			own[s.Package] = append(own[s.Package], s)
 		}
 	}
@@ -106,9 +105,12 @@ func (o *options) write(r *report) error {
 }
 
 // tryPackage runs those sites of a package that are not dead yet with the tests of some packages, and writes
-// a line for each that stays alive.
+// a line for each that stays alive. All tests of all packages reach the variables of a package: judges do not
+// run for these.
 func (w *workshop) tryPackage(ctx context.Context, sites []*site, names []string) error {
-	alive := slices.DeleteFunc(slices.Clone(sites), func(s *site) bool { return s.Outcome == dead })
+	alive := slices.DeleteFunc(slices.Clone(sites), func(s *site) bool {
+		return s.Outcome == dead || s.Function == variables && !slices.Contains(names, s.Package)
+	})
 	return each(w.jobs, alive, func(s *site) error {
 		if err := w.try(ctx, s, names); err != nil || s.Outcome == dead {
 			return err
