@@ -22,6 +22,9 @@ BUSYBOX   ?= /bin/busybox
 GIVEN_SEED := $(SEED)
 SEED      ?= 1
 MUTANTS   ?= .
+MUTATIONS ?= 2000
+PACKAGES  ?= .
+AGAINST   ?=
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
@@ -87,7 +90,7 @@ CHECKS := check-own check-release check-others check-dra check-scheduler check-k
 # Tests lay machines out as thousands of small files, in memory where there is room. That is looked up once, by the first target that asks.
 GIVEN_TMPDIR := $(TMPDIR)
 MEMORY = $(eval MEMORY := $(shell test/tools/tmpdir.sh))$(MEMORY)
-test race simulate-faults load mutants chaos $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
+test race simulate-faults load mutants mutate chaos $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
 
 .PHONY: test
 test: ## Run the root module's tests in five minutes: the built daemons with a fake kubelet, a tenth of the random cases
@@ -204,6 +207,12 @@ load: ## Put 1,000 questions a second on the socket for LOAD (1m), with a hostil
 .PHONY: mutants
 mutants: ## Run the tests with each fault in test/mutants, which the tests must detect; MUTANTS=^holders/ selects faults by name
 	$(PROGRESS) "tests with a fault in the code" go run -buildvcs=false ./test/mutants -run '$(MUTANTS)' -jobs $$(nproc)
+
+.PHONY: mutate
+mutate: ## Measure which share of MUTATIONS (2000) drawn by SEED (1) the tests detect, for each package; takes hours; writes bin/mutate.json, AGAINST=file fails if a package got worse
+	@mkdir -p $(BIN)
+	$(PROGRESS) "tests with each mutation of a sample" go run -buildvcs=false ./test/mutate -n $(MUTATIONS) -seed $(SEED) -run '$(PACKAGES)' \
+		-jobs $$(nproc) -o $(BIN)/mutate.json $(addprefix -against=,$(AGAINST))
 
 .PHONY: verdicts
 verdicts: ## Compare VERDICTS (100000) verdicts of tandem-scheduler with the managers of the real kubelet, 1.37 and 1.36; SEED (1) selects the cases

@@ -102,3 +102,27 @@ func TestRedirected(t *testing.T) {
 		}
 	}
 }
+
+// TestTranslatedOnTheWholeWay: translated requests take no detour if each redirecting port allows it, not only
+// the port right above the NIC.
+func TestTranslatedOnTheWholeWay(t *testing.T) {
+	t.Parallel()
+	upper, last, nic := Address{Bus: 1}, Address{Bus: 2}, Address{Bus: 3}
+	for _, c := range []struct {
+		acs     ACS
+		control uint16
+		want    bool
+	}{
+		{ACSOff, 0, true}, {ACSRedirect, ACSRequests, false}, {ACSRedirect, ACSRequests | ACSTranslated, true},
+		{ACSRedirect, ACSCompletions, true}, {ACSRedirect, 0, false}, // only the effect is known
+	} {
+		tree := newTree(map[Address]*Device{
+			upper: {Address: upper, ACS: c.acs, Control: c.control},
+			last:  {Address: last, ACS: ACSRedirect, Control: ACSRequests | ACSTranslated},
+			nic:   {Address: nic, ATS: true, bridges: []Address{upper, last}},
+		}, nil)
+		if got := tree.isTranslated(tree.devices[nic], []Address{upper, last}); got != c.want {
+			t.Errorf("%s with control %#x above: %t", c.acs, c.control, got)
+		}
+	}
+}

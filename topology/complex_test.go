@@ -218,6 +218,15 @@ func TestC2C(t *testing.T) {
 	if got := levels(tree(t, sys), "0008:01:00.0", others...); got != "C2C SYS NODE NODE SYS" {
 		t.Errorf("VF in a guest: %s", got)
 	}
+	// without its NUMA node nobody knows the NICs of a GPU, and the complex says so
+	unknown := graceMachine()
+	unknown[placeOf(unknown, "0018:01:00.0")+"/numa_node"].Data = []byte("-1\n")
+	found := slices.ContainsFunc(tree(t, unknown).Complexes(), func(c topology.Complex) bool {
+		return c.Fault == "the NUMA node of the GPUs is unknown" && len(c.NICs) == 0
+	})
+	if got := levels(tree(t, unknown), "0008:01:00.0", others[0]); got != "C2C" || !found {
+		t.Errorf("the other GPU's NUMA node is unknown: %s, fault of its complex %t", got, found)
+	}
 	// another root port: a GPU in a slot has no NVLink-C2C
 	ids(sys, "8086:352a 0018:00:00.0")
 	if got := levels(tree(t, sys), "0008:01:00.0", others[0]); got != "NODE" {

@@ -28,6 +28,21 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// left are free devices after a pod.
+type left struct{}
+
+func (left) Stranded() int { return 2 }
+func (left) Room() Room    { return Room{0, 1, 3, 7} }
+func (left) Free() int     { return 9 }
+
+// TestNewOffer: an offer loses the room that the pod takes.
+func TestNewOffer(t *testing.T) {
+	want := Offer{Pairs: 1, Stranded: 2, Lost: Room{1, 1, 1, 1}, Free: 9}
+	if got := NewOffer(1, Room{1, 2, 4, 8}, left{}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestFit(t *testing.T) {
 	all := hints.PerNode{4, 4}
 	kubelet := func(size int, free hints.PerNode) (hints.Mask, bool) {

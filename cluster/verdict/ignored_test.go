@@ -48,3 +48,49 @@ func TestIgnoredManagers(t *testing.T) {
 		t.Errorf("while all GPUs are in use: %+v, want a refusal for now", v)
 	}
 }
+
+// oneEach are managers of a node with as many CPUs: each container takes one.
+type oneEach int
+
+func (c oneEach) Restore(held []v1alpha1.Held) (ManagerState, error) {
+	return &oneCPU{int(c) - len(held)}, nil
+}
+func (c oneEach) Empty() ManagerState { return &oneCPU{int(c)} }
+func (oneEach) Concerns(*v1.Pod) bool { return true }
+
+type oneCPU struct{ free int }
+
+func (c *oneCPU) Clone() ManagerState                     { return &oneCPU{c.free} }
+func (*oneCPU) Hints(*v1.Pod, *v1.Container) []hints.List { return nil }
+func (*oneCPU) Remove(types.UID)                          {}
+func (c *oneCPU) Take(*v1.Pod, *v1.Container, hints.Hint) error {
+	c.free--
+	if c.free < 0 {
+		return errors.New("not enough CPUs")
+	}
+	return nil
+}
+
+// TestManagersRemember: the CPUs of pods in the object, and of admitted pods, are taken, and no others.
+func TestManagersRemember(t *testing.T) {
+	topology := server(1, true)
+	for _, uid := range []string{"here", "ended"} {
+		topology.Spec.Held = append(topology.Spec.Held, v1alpha1.Held{UID: uid})
+	}
+	node, err := New(topology, oneEach(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := node.State(func(uid types.UID) bool { return uid == "here" })
+	for _, c := range []struct {
+		name     string
+		admitted bool
+	}{{"first", true}, {"second", true}, {"third", false}} {
+		if v := s.Ask(asking(c.name, 1, 1)); v.Admitted != c.admitted {
+			t.Errorf("a question on the %s pod: %+v", c.name, v)
+		}
+		if v := s.Admit(asking(c.name, 1, 1)); v.Admitted != c.admitted {
+			t.Errorf("the %s pod: %+v", c.name, v)
+		}
+	}
+}

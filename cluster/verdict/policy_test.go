@@ -4,6 +4,7 @@ package verdict
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // TestRailsUnderBestEffort: under best-effort a container with GPUs of two NUMA nodes gets a VF of each of
@@ -45,5 +48,42 @@ func TestRailsUnderBestEffort(t *testing.T) {
 	state := newNode(t, topology).State(func(types.UID) bool { return true })
 	if v := state.Admit(pod); !v.Admitted || v.Pairs != 2 {
 		t.Errorf("%+v, want 2 pairs: GPU 0 with rail b, GPU 4 with rail a", v)
+	}
+}
+
+// TestKubeletSettings: scope and policy options count, and a node with an unknown one is not judged.
+func TestKubeletSettings(t *testing.T) {
+	nodes := []v1alpha1.NUMANode{{Number: 0, Distances: []int{10, 21}}, {Number: 2, Distances: []int{22, 10}}}
+	distances := [][]int{{10, 0, 21}, nil, {22, 0, 10}}
+	rule := func(scopePod bool, most int, distances [][]int) devicemanager.Kubelet {
+		return devicemanager.Kubelet{ScopePod: scopePod, Rule: hints.Rule{
+			Policy: hints.Restricted, Machine: 0b101, MaxNodes: most, Distances: distances,
+		}}
+	}
+	for name, c := range map[string]struct {
+		scope, option, value string
+		want                 devicemanager.Kubelet
+		wrong                bool
+	}{
+		"nothing more":      {want: rule(false, 0, nil)},
+		"scope container":   {scope: "container", want: rule(false, 0, nil)},
+		"scope pod":         {scope: "pod", want: rule(true, 0, nil)},
+		"another scope":     {scope: "node", wrong: true},
+		"closest":           {option: "prefer-closest-numa-nodes", value: "true", want: rule(false, 0, distances)},
+		"not closest":       {option: "prefer-closest-numa-nodes", value: "false", want: rule(false, 0, nil)},
+		"closest as a word": {option: "prefer-closest-numa-nodes", value: "near", wrong: true},
+		"more nodes":        {option: "max-allowable-numa-nodes", value: "16", want: rule(false, 16, nil)},
+		"another option":    {option: "prefer-far-numa-nodes", value: "true", wrong: true},
+	} {
+		spec := &v1alpha1.Spec{NUMANodes: nodes, Kubelet: v1alpha1.Kubelet{
+			TopologyManagerPolicy: "restricted", TopologyManagerScope: c.scope,
+		}}
+		if c.option != "" {
+			spec.Kubelet.TopologyManagerPolicyOptions = map[string]string{c.option: c.value}
+		}
+		got, err := newKubelet(spec)
+		if (err != nil) != c.wrong || !c.wrong && !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
 	}
 }

@@ -324,7 +324,7 @@ func TestDiscoverFails(t *testing.T) {
 	}
 }
 
-// A GPU that is gone is told of no more; one whose driver is away is unhealthy.
+// A GPU that is gone is told of no more; one whose driver is away is unhealthy. Both have a reason.
 func TestGoneOrUnhealthy(t *testing.T) {
 	t.Parallel()
 	two := map[string][]Device{"amd.com/gpu": {{ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
@@ -342,7 +342,7 @@ func TestGoneOrUnhealthy(t *testing.T) {
 	} {
 		merged, changes := merge(known, tc.found)
 		for i, d := range merged["amd.com/gpu"] {
-			if d.Healthy != tc.healthy[i] || d.Gone != tc.gone[i] {
+			if d.Healthy != tc.healthy[i] || d.Gone != tc.gone[i] || d.Healthy != (d.Reason == "") {
 				t.Errorf("%s: %+v", name, d)
 			}
 		}

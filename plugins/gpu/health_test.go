@@ -41,3 +41,24 @@ func TestHealthOfCards(t *testing.T) {
 		}
 	}
 }
+
+// TestFatalErrorOfACard: the kubelet gives no pod a GPU whose card has had a fatal error, with its reason.
+func TestFatalErrorOfACard(t *testing.T) {
+	const errors = "bus/pci/devices/0000:11:00.0/aer_dev_fatal"
+	card := topology.Address{Bus: 0x11}
+	gpus, err := Discover(&scripted{inventory: Inventory{
+		Resources: map[string][]Device{"amd.com/gpu": {{ID: "a", Card: card, Healthy: true}}},
+	}}, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys := fstest.MapFS{errors: {Data: []byte("TOTAL_ERR_FATAL 0\n")}}
+	gpus.Heed(health.New(health.Default(), sys))
+	sys[errors].Data = []byte("TOTAL_ERR_FATAL 1\n")
+	gpus.health.Look()
+	gpus.refresh()
+	devices, _, _ := gpus.latest("amd.com/gpu")
+	if d := devices[0]; d.Healthy || d.Reason != "aer_fatal increased" {
+		t.Errorf("got %+v", d)
+	}
+}

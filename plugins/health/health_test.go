@@ -254,6 +254,18 @@ func TestNeverUp(t *testing.T) {
 	}
 }
 
+// TestInfiniBandNeverUp: an InfiniBand port that has never had a link counts its downs: none.
+func TestInfiniBandNeverUp(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pf)
+	n.set("infiniband/mlx5_0/ports/1/state", "1: DOWN")
+	n.set(counters+"link_downed", "0")
+	want := Verdict{Degraded, "port mlx5_0/1 is DOWN since its creation"}
+	if v := newClock(n, Default(), pf).after(t, time.Second); v != want {
+		t.Errorf("got %v, want %v", v, want)
+	}
+}
+
 // A link that goes up and down changes the state at most once a minute.
 func TestFlapping(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tandem-k8s/tandem/test/overlay"
 )
 
 // outcome is the outcome of the tests with a mutant.
@@ -64,11 +65,11 @@ func (r runner) run(m mutant) result {
 }
 
 func (r runner) try(m mutant) (outcome, error) {
-	overlay, err := r.overlay(m)
+	argument, err := r.overlay(m)
 	if err != nil {
 		return failed, err
 	}
-	output, err := goTest(m, overlay)
+	output, err := goTest(m, argument)
 	switch {
 	case !haveRun(output, err):
 		return failed, fmt.Errorf("tests not run: %w\n%s", err, output)
@@ -97,7 +98,8 @@ func haveRun(output string, err error) bool {
 	return !slices.ContainsFunc(notRun, func(part string) bool { return strings.Contains(output, part) })
 }
 
-// overlay writes the mutated file, and returns the file that replaces the original for the compiler.
+// overlay writes the mutated file, and returns the argument of the go command with which it replaces the
+// original.
 func (r runner) overlay(m mutant) (string, error) {
 	path, err := filepath.Abs(m.file)
 	if err != nil {
@@ -111,23 +113,17 @@ func (r runner) overlay(m mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := filepath.Join(r.scratch, strings.ReplaceAll(m.name, "/", "-"))
-	if err := os.WriteFile(name+".go", []byte(mutated), 0o600); err != nil {
+	folder := filepath.Join(r.scratch, m.name)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", err
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: name + ".go"}})
-	if err != nil {
-		return "", err
-	}
-	return name + ".json", os.WriteFile(name+".json", overlay, 0o600)
+	return overlay.Write(folder, map[string][]byte{path: []byte(mutated)})
 }
 
-// goTest runs the tests of a mutant in their module, and returns the output. The linker omits the data of
-// debuggers, which takes half of the time.
-func goTest(m mutant, overlay string) (output string, err error) {
+// goTest runs the tests of a mutant in their module, and returns the output.
+func goTest(m mutant, replace string) (output string, err error) {
 	command := exec.Command("go", append([]string{
-		"test", "-count=1", "-failfast", "-vet=off", "-short", "-timeout=10m", "-overlay=" + overlay,
-		"-ldflags=-s -w -extldflags=-Wl,-z,lazy", ".",
+		"test", "-count=1", "-failfast", "-vet=off", "-short", "-timeout=10m", replace, overlay.Link, ".",
 	}, m.arguments...)...)
 	command.Dir = filepath.FromSlash(m.folder)
 	out, err := command.CombinedOutput()

@@ -7,10 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // The library's environment variables.
@@ -29,8 +30,10 @@ type Driver struct {
 
 // library builds the library, once, with make.
 var library = sync.OnceValues(func() (string, error) {
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "../..")
+	root, err := programs.Repository()
+	if err != nil {
+		return "", err
+	}
 	make := exec.Command("make", "--silent", "nvml")
 	make.Dir = root
 	if output, err := make.CombinedOutput(); err != nil {

@@ -32,7 +32,7 @@ func Build(t testing.TB, names ...string) (folder string) {
 	t.Helper()
 	mu.Lock()
 	defer mu.Unlock()
-	root, err := repository()
+	root, err := Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +128,8 @@ func openSources(root string) error {
 	return nil
 }
 
-// repository returns the root of the repository above the working directory.
-func repository() (string, error) {
+// Repository returns the root of the repository above the working directory.
+func Repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err

@@ -62,8 +62,8 @@ func TestUnknownDevicesPair(t *testing.T) {
 }
 
 func TestNaturalOrder(t *testing.T) {
-	want := strings.Fields("02 2 a a1 a01b a02 a2 a10 a10b b xcp_2 xcp_10 xcp_99999999999999999998 " +
-		"xcp_99999999999999999999")
+	want := strings.Fields("02 2 a a1 a01b a02 a2 a10 a10b b xcp_2 xcp_10 xcp_19 xcp_100 " +
+		"xcp_99999999999999999998 xcp_99999999999999999999")
 	got := slices.Clone(want)
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 20 {

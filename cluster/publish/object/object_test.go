@@ -108,13 +108,14 @@ func TestNumbers(t *testing.T) {
 	}
 	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
 	f.Resources[0].Devices[7].Healthy = false
+	f.Resources[1].Devices[4].Degraded = true
 	spec := object.Build(f)
 	want := []v1alpha1.Resource{
 		{Name: published.GPUs, Kind: v1alpha1.GPU, Devices: 8, Unhealthy: "7",
 			Hints: map[string]v1alpha1.Set{"0": "0-3", "1": "4-7"},
 			Addresses: strings.Fields("0000:11:00.0 0000:2f:00.0 0000:46:00.0 0000:5d:00.0 " +
 				"0000:8b:00.0 0000:aa:00.0 0000:c2:00.0 0000:da:00.0")},
-		{Name: published.VFs, Kind: v1alpha1.VF, Devices: 16,
+		{Name: published.VFs, Kind: v1alpha1.VF, Devices: 16, Degraded: "2", // the third function
 			Hints:     map[string]v1alpha1.Set{"0": "0-7", "1": "8-15"},
 			Functions: []v1alpha1.Set{"0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"},
 			Addresses: strings.Fields("0000:0c:00.0 0000:2a:00.0 0000:41:00.0 0000:58:00.0 " +

@@ -3,6 +3,7 @@
 package amd
 
 import (
+	"context"
 	"io/fs"
 	"maps"
 	"slices"
@@ -163,7 +164,8 @@ func TestUnhealthyWithoutKFD(t *testing.T) {
 	}
 }
 
-// TestDriverGoesAndReturns: what is found without the driver is nothing, which is no failure to look.
+// TestDriverGoesAndReturns: what is found without the driver is nothing, which is no failure to look, and not
+// all that there is.
 func TestDriverGoesAndReturns(t *testing.T) {
 	sys := twoCards().fs()
 	backend, err := New(sys, Single)
@@ -180,7 +182,7 @@ func TestDriverGoesAndReturns(t *testing.T) {
 			strings.Contains(file, "/drm/")
 	})
 	without, err := backend.Discover()
-	if err != nil || len(without.Resources) > 0 || len(without.Notes) != 1 {
+	if err != nil || len(without.Resources) > 0 || len(without.Notes) != 1 || !without.Partial {
 		t.Errorf("without the driver: %v, %v", without, err)
 	}
 	maps.Copy(sys, loaded)
@@ -430,6 +432,31 @@ func TestReadLinks(t *testing.T) {
 	}
 	if links, err := ReadLinks(fstest.MapFS{}); links != nil || err != nil {
 		t.Errorf("without KFD: %v, %v", links, err)
+	}
+}
+
+// told is a Library with weights of ways between cards.
+type told map[[2]topology.Address]uint64
+
+func (w told) Facts(context.Context) (Facts, error) { return Facts{Weights: w}, nil }
+
+// TestLibraryAddsLinks: the library adds the links over XGMI that sysfs does not show, and no others.
+func TestLibraryAddsLinks(t *testing.T) {
+	a, b, c := topology.Address{Bus: 0x19}, topology.Address{Bus: 0xa7}, topology.Address{Bus: 0xb0}
+	sys := twoCards().add(link("io_links", 1, 0, 2, 11, 15, 50000, 50000)).fs()
+	backend, err := New(sys, Single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.Consult("the library", told{
+		{a, b}: 15, {a, c}: 30, {b, c}: 1, {c, {Bus: 0xb1}}: 40, {c, {Bus: 0xb2}}: 0, {c, {Bus: 0xb3}}: 60,
+	})
+	want := []topology.Link{
+		{A: a, B: b, Type: topology.XGMI, Hops: 1, Count: 1}, {A: a, B: c, Type: topology.XGMI, Hops: 2, Count: 1},
+	}
+	got, err := backend.Links()
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("links: %v\n%s", err, diff)
 	}
 }
 

@@ -16,3 +16,11 @@ func TestVariable(t *testing.T) {
 		}
 	}
 }
+
+// TestShellName: a variable's name keeps all letters and digits that shells accept, the last of them too.
+func TestShellName(t *testing.T) {
+	const name, want = "PCIDEVICE_A-Z.0/9_@[:`", "PCIDEVICE_A_Z_0_9_____"
+	if got := shellName(name); got != want {
+		t.Errorf("%q is %q, want %q", name, got, want)
+	}
+}

@@ -152,6 +152,17 @@ func TestEverySetting(t *testing.T) {
 	}
 }
 
+// TestRepeatedFlags: a list has the values of all its flags, any other setting that of the last one.
+func TestRepeatedFlags(t *testing.T) {
+	c, err := load(t, []string{
+		"--device-list-strategy=envvar", "--device-list-strategy=cdi-cri", "--mig-strategy=single",
+		"--mig-strategy=mixed",
+	}, nil, "")
+	if err != nil || !slices.Equal(c.DeviceList, []string{"envvar", "cdi-cri"}) || c.MIGStrategy != "mixed" {
+		t.Errorf("got %v and %s, %v", c.DeviceList, c.MIGStrategy, err)
+	}
+}
+
 // nested writes a.b.c and a value as a file does, {a: {b: {c: value}}}.
 func nested(key, value string) string {
 	for _, part := range slices.Backward(strings.Split(key, ".")) {
