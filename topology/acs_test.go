@@ -103,8 +103,8 @@ func TestRedirected(t *testing.T) {
 	}
 }
 
-// TestTranslatedOnTheWholeWay: translated requests take no detour if each redirecting port allows it, not only
-// the port right above the NIC.
+// TestTranslatedOnTheWholeWay: translated requests take no detour if each redirecting port allows it, not
+// only the port right above the NIC.
 func TestTranslatedOnTheWholeWay(t *testing.T) {
 	t.Parallel()
 	upper, last, nic := Address{Bus: 1}, Address{Bus: 2}, Address{Bus: 3}
