@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,27 @@ func TestAGuessOutlivesAServer(t *testing.T) {
 	was := asking.Container{Guessed: true, Shown: true, Looked: true, Devices: kubelet.Devices{gpus: {"gpu"}}}
 	if got := saveContainer(&was).restore(); !got.Guessed || !got.Shown || !got.Looked {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestAskerOutlivesAServer: the next server knows who asks as the one before, and what its pod requires.
+func TestAskerOutlivesAServer(t *testing.T) {
+	t.Parallel()
+	pod := kubelet.Pod{Namespace: "team", Name: "train"}
+	want := asking.Container{Pods: []kubelet.Pod{pod}, Asker: &asking.Asker{
+		Source: intent.PodsAPI, Pod: pod, UID: "uid", Name: "c", Alignment: intent.Required, Exact: true,
+		Requests: map[string]int{gpus: 2}, Others: []intent.Alignment{intent.Preferred}, Pods: []kubelet.Pod{pod},
+	}}
+	text, err := json.Marshal(saveContainer(&want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var saved savedContainer
+	if err := json.Unmarshal(text, &saved); err != nil {
+		t.Fatal(err)
+	}
+	if got := saved.restore(); !reflect.DeepEqual(*got, want) {
+		t.Errorf("got %+v of %+v\nwant %+v of %+v", got, got.Asker, want, want.Asker)
 	}
 }
 

@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -35,5 +36,25 @@ func TestPlanClearsItsOwnPodAlone(t *testing.T) {
 				t.Errorf("a plan with %s: %v, want %v", planned, found, want)
 			}
 		}
+	}
+}
+
+// TestSuspectsOfSeveralDevices: a pod that is known to hold one of the devices is no mere guess for another,
+// and a few suspects are enough.
+func TestSuspectsOfSeveralDevices(t *testing.T) {
+	t.Parallel()
+	owner, now := kubelet.Pod{Name: "owner"}, time.Now()
+	pods := []kubelet.Pod{owner}
+	for i := range maxSuspects {
+		pods = append(pods, kubelet.Pod{Name: fmt.Sprint("guess-", i)})
+	}
+	s := newState(nil)
+	s.hold(holders.Holders{
+		{Devices: kubelet.Devices{gpus: {"g1"}}}, {Pod: owner, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
+	})
+	s.last.container = &asking.Container{Pods: pods, Devices: kubelet.Devices{gpus: {"g1"}}}
+	found := s.suspects(gpus, []string{"g1", "g2"}, now)
+	if len(found) != maxSuspects || found[0] != (suspect{owner, true}) || found[1] != (suspect{pods[1], false}) {
+		t.Errorf("got %v", found)
 	}
 }
