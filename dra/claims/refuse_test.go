@@ -260,6 +260,22 @@ func TestNobodyGetsWhatIsNotFree(t *testing.T) {
 	n.check(second)
 }
 
+// TestTwoClaimsOfOneCall: two claims of a pod with the same device are both refused, for the second one.
+func TestTwoClaimsOfOneCall(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	first := n.need("first", want{"pairs", pool.Pair, 1})
+	n.release(devicesOf(first)) // the scheduler errs
+	second := n.need("second", want{"pairs", pool.Pair, 1})
+	const reason = "claim team/second was allocated device pair-11-00-0, and its GPU 0000:11:00.0 is in use " +
+		"by claim team/first"
+	for uid, answer := range n.Prepare(t.Context(), n.state, list(first, second)) {
+		if answer.Err == nil || !strings.HasPrefix(answer.Err.Error(), reason) {
+			t.Errorf("%s: %v", uid, answer.Err)
+		}
+	}
+	n.check()
+}
+
 // A token stands for one VF of one claim, also if another VF is assigned in its place: the name of the device
 // is published with one VF.
 func TestNobodyGetsTheTokenOfAnother(t *testing.T) {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/tandem-k8s/tandem/dra/claims"
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+)
+
+// TestHealthOfVFs: the kubelet learns that a VF has a fault, alone, in a pair, and as an unpublished device
+// of a claim; and that a device of a claim is gone.
+func TestHealthOfVFs(t *testing.T) {
+	t.Parallel()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	var list []claims.Claim
+	for _, device := range []string{"pair-ill", "vf-ill", "vf-hidden", "vf-gone"} {
+		list = append(list, claims.Claim{
+			UID: types.UID(device), Name: device, Devices: []claims.Prepared{{Device: device, Group: device}},
+		})
+	}
+	checkpointed(t, dir, list)
+	service := newClaimService(t, fake.NewClientset(), dir, log)
+	h := healthReporter{complaints: service.complaints, preparer: service.preparer}
+	ill, well := []string{"0000:0c:00.1"}, []string{"0000:0c:00.2"}
+	v := &view{
+		State: claims.State{
+			Machine: inventory.Machine{VFs: []inventory.VF{
+				{Device: pools.Device{ID: ill[0], Fault: "no carrier"}}, {Device: pools.Device{ID: well[0]}},
+			}},
+			Pool: pool.Pool{Devices: map[string]pool.Device{
+				"pair-ill":  {GPUs: []string{"g"}, VFs: ill},
+				"pair-well": {GPUs: []string{"g"}, VFs: well}, "vf-ill": {VFs: ill},
+			}},
+		},
+		others: map[string]pool.Device{"vf-hidden": {VFs: ill}, "vf-ill": {VFs: well}},
+	}
+	got := map[string]string{}
+	for _, d := range h.health(v) {
+		got[d.DeviceName] = d.Message
+		if (d.Health == kubeletplugin.HealthStatusHealthy) != (d.Message == "") {
+			t.Errorf("got %+v", d)
+		}
+	}
+	const cause = "VF 0000:0c:00.1: no carrier"
+	if diff := cmp.Diff(map[string]string{
+		"pair-ill": cause, "pair-well": "", "vf-ill": cause, "vf-hidden": cause,
+		"vf-gone": "the node no longer has it",
+	}, got); diff != "" {
+		t.Errorf("health (-want +got):\n%s", diff)
+	}
+}
