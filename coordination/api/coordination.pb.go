@@ -173,14 +173,18 @@ func (x *Version) GetBuild() string {
 }
 
 type Device struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`            // the kubelet's device ID
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`  // PCI function; of a partition, the function of its card
-	Numa          *uint32                `protobuf:"varint,3,opt,name=numa,proto3,oneof" json:"numa,omitempty"` // NUMA node as reported to the kubelet; absent without TopologyInfo
-	Healthy       bool                   `protobuf:"varint,4,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Vram          uint64                 `protobuf:"varint,5,opt,name=vram,proto3" json:"vram,omitempty"`         // bytes of the card's memory; 0 if unknown
-	Degraded      bool                   `protobuf:"varint,6,opt,name=degraded,proto3" json:"degraded,omitempty"` // chosen last among equally distant devices
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`      // for being unhealthy or degraded, one line for people; may be empty
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`            // the kubelet's device ID
+	Address  string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`  // PCI function; of a partition, the function of its card
+	Numa     *uint32                `protobuf:"varint,3,opt,name=numa,proto3,oneof" json:"numa,omitempty"` // NUMA node as reported to the kubelet; absent without TopologyInfo
+	Healthy  bool                   `protobuf:"varint,4,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Vram     uint64                 `protobuf:"varint,5,opt,name=vram,proto3" json:"vram,omitempty"`         // bytes of the card's memory; 0 if unknown
+	Degraded bool                   `protobuf:"varint,6,opt,name=degraded,proto3" json:"degraded,omitempty"` // chosen last among equally distant devices
+	Reason   string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`      // for being unhealthy or degraded, one line for people; may be empty
+	// What a container has of the node: a PCI function ("0000:0c:00.1"), or a part of a function ("0000:81:00.0/7-0"). Devices
+	// of several resources can be one unit. Empty from older plugins: the ID without the number of a replica.
+	Unit          string `protobuf:"bytes,8,opt,name=unit,proto3" json:"unit,omitempty"`
+	Shared        bool   `protobuf:"varint,9,opt,name=shared,proto3" json:"shared,omitempty"` // the unit is shared with the containers of other shared devices
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,6 +266,20 @@ func (x *Device) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Device) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *Device) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
 }
 
 type Link struct {
@@ -1066,6 +1084,7 @@ type Owner struct {
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
 	Container     string                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`
+	Uid           string                 `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"` // of the pod; empty while unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1117,6 +1136,13 @@ func (x *Owner) GetPod() string {
 func (x *Owner) GetContainer() string {
 	if x != nil {
 		return x.Container
+	}
+	return ""
+}
+
+func (x *Owner) GetUid() string {
+	if x != nil {
+		return x.Uid
 	}
 	return ""
 }
@@ -1914,7 +1940,7 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x14\n" +
-	"\x05build\x18\x03 \x01(\tR\x05build\"\xb6\x01\n" +
+	"\x05build\x18\x03 \x01(\tR\x05build\"\xe2\x01\n" +
 	"\x06Device\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x17\n" +
@@ -1922,7 +1948,9 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\ahealthy\x18\x04 \x01(\bR\ahealthy\x12\x12\n" +
 	"\x04vram\x18\x05 \x01(\x04R\x04vram\x12\x1a\n" +
 	"\bdegraded\x18\x06 \x01(\bR\bdegraded\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reasonB\a\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x12\n" +
+	"\x04unit\x18\b \x01(\tR\x04unit\x12\x16\n" +
+	"\x06shared\x18\t \x01(\bR\x06sharedB\a\n" +
 	"\x05_numa\"`\n" +
 	"\x04Link\x12\f\n" +
 	"\x01a\x18\x01 \x01(\tR\x01a\x12\f\n" +
@@ -1980,11 +2008,12 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x05owner\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\x05owner\x12\x16\n" +
 	"\x06switch\x18\x04 \x01(\tR\x06switch\x12\x1a\n" +
 	"\bstranded\x18\x05 \x01(\bR\bstranded\x123\n" +
-	"\x05ended\x18\x06 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\x05ended\"U\n" +
+	"\x05ended\x18\x06 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\x05ended\"g\n" +
 	"\x05Owner\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x1c\n" +
-	"\tcontainer\x18\x03 \x01(\tR\tcontainer\"\xd7\x01\n" +
+	"\tcontainer\x18\x03 \x01(\tR\tcontainer\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\"\xd7\x01\n" +
 	"\x04Plan\x12C\n" +
 	"\adevices\x18\x01 \x03(\v2).tandem.coordination.v1.Plan.DevicesEntryR\adevices\x12*\n" +
 	"\x11expires_unix_nano\x18\x02 \x01(\x03R\x0fexpiresUnixNano\x1a^\n" +

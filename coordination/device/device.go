@@ -40,6 +40,7 @@ func (k Kind) Plural() string {
 // Device is a device as announced by its plugin.
 type Device struct {
 	ID      string            // the kubelet's device ID
+	Unit    topology.Unit     // of the zero value see [Device.Complete]
 	Address topology.Address  // PCI function; for a partition, the function of its card
 	NUMA    topology.NUMANode // as reported to the kubelet: unknown if the plugin sends no TopologyInfo
 	Healthy bool
@@ -85,6 +86,14 @@ type Announcement struct {
 	Links   []topology.Link // links between GPUs
 
 	Own bool // announced by a plugin of this process, which has read the PCI tree for it
+}
+
+// Complete returns the device with its unit: by the ID if the plugin has announced none.
+func (d Device) Complete() Device {
+	if d.Unit == (topology.Unit{}) {
+		d.Unit = topology.UnitOfID(d.ID)
+	}
+	return d
 }
 
 // Placed returns the device for package placement. The kubelet may offer an unhealthy device for a moment:

@@ -27,6 +27,7 @@ func Decode(m *api.Announcement) (Announcement, error) {
 		one := Device{
 			ID: d.GetId(), Address: address, Healthy: d.GetHealthy(), VRAM: d.GetVram(),
 			Degraded: d.GetDegraded(), Reason: reason(d.GetReason()),
+			Unit: topology.Unit{Name: d.GetUnit(), Shared: d.GetShared()},
 		}
 		if d.Numa != nil {
 			one.NUMA = topology.Node(int(d.GetNuma()))
@@ -82,7 +83,7 @@ func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
 func (d Device) Encode() *api.Device {
 	m := &api.Device{
 		Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM,
-		Degraded: d.Degraded, Reason: reason(d.Reason),
+		Degraded: d.Degraded, Reason: reason(d.Reason), Unit: d.Unit.Name, Shared: d.Unit.Shared,
 	}
 	if n, known := d.NUMA.Number(); known {
 		numa := uint32(n)

@@ -18,8 +18,9 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 		Devices: []Device{
 			{ID: "a", Address: topology.Address{Domain: 0x10000, Bus: 0xff, Device: 0x1f, Function: 7},
 				NUMA: topology.Node(0), Healthy: true},
-			{ID: "b", Address: topology.Address{Bus: 1}},
-			{ID: "c", Address: topology.Address{Bus: 2}, Healthy: true, Degraded: true, Reason: "slow"},
+			{ID: "b", Address: topology.Address{Bus: 1}, Unit: topology.Unit{Name: "0000:01:00.0/3", Shared: false}},
+			{ID: "c", Address: topology.Address{Bus: 2}, Healthy: true, Degraded: true, Reason: "slow",
+				Unit: topology.Unit{Name: "0000:02:00.0", Shared: true}},
 		},
 		Links: []topology.Link{
 			{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4},
@@ -55,5 +56,17 @@ func TestOddReason(t *testing.T) {
 	got := Device{Reason: "netdev e\xffth\x1b[2J\n0 " + strings.Repeat("ä", 200)}.Encode().GetReason()
 	if len(got) > mostReason || !strings.HasPrefix(got, "netdev e\uFFFDth?[2J?0 ä") || !utf8.ValidString(got) {
 		t.Errorf("%q", got)
+	}
+}
+
+// A device of a plugin that announces no unit is known by its ID.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	unit := topology.Unit{Name: "0000:81:00.0/3", Shared: false}
+	if got := (Device{ID: "amdgpu_xcp_3", Unit: unit}).Complete().Unit; got != unit {
+		t.Errorf("announced is %v, and it counts as %v", unit, got)
+	}
+	if got := (Device{ID: "0000:0c:00.1"}).Complete().Unit; got != (topology.Unit{Name: "0000:0c:00.1", Shared: false}) {
+		t.Errorf("without an announced unit it is %v", got)
 	}
 }

@@ -100,10 +100,16 @@ func (d *Device) Fail(reason string) {
 	d.Healthy, d.Reason = false, cmp.Or(d.Reason, reason)
 }
 
+// Unit returns what a container has by the device: the card, or the part of a card; by a replica, shared.
+func (d Device) Unit() topology.Unit {
+	_, replica := topology.CutReplica(d.ID)
+	return topology.NewUnit(d.Card, d.Part, replica)
+}
+
 // Announced returns the device for the coordination.
 func (d Device) Announced() device.Device {
 	return device.Device{
-		ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM,
+		ID: d.ID, Unit: d.Unit(), Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM,
 		Degraded: d.Degraded, Reason: d.Reason,
 	}
 }

@@ -115,7 +115,7 @@ func list(pool pools.Pool, withheld coordination.Holders) (
 // Announced returns a device for the coordination.
 func Announced(d pools.Device) device.Device {
 	return device.Device{
-		ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: d.Fault == "",
+		ID: d.ID, Unit: d.Unit(), Address: d.Address, NUMA: d.NUMA, Healthy: d.Fault == "",
 		Degraded: d.Degraded != "", Reason: cmp.Or(d.Fault, d.Degraded),
 	}
 }

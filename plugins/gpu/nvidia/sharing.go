@@ -3,12 +3,11 @@
 package nvidia
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // share returns replicas of every device of a shared resource: <ID>::0, <ID>::1 and so on.
@@ -26,7 +25,7 @@ func share(s settings.Sharing, resources map[string][]gpu.Device) map[string][]g
 		for _, d := range devices {
 			id := d.ID
 			for n := range replicas {
-				d.ID = fmt.Sprintf("%s%s%d", id, replicaMark, n)
+				d.ID = topology.ReplicaID(id, n)
 				shared[resource] = append(shared[resource], d)
 			}
 		}
@@ -34,16 +33,16 @@ func share(s settings.Sharing, resources map[string][]gpu.Device) map[string][]g
 	return shared
 }
 
-// replicaMark is between the ID of a device and the number of the replica.
-const replicaMark = "::"
-
 // original returns the device ID of a replica, or the ID itself.
 func original(id string) string {
-	id, _, _ = strings.Cut(id, replicaMark)
+	id, _ = topology.CutReplica(id)
 	return id
 }
 
-func isReplica(id string) bool { return strings.Contains(id, replicaMark) }
+func isReplica(id string) bool {
+	_, replica := topology.CutReplica(id)
+	return replica
+}
 
 // narrow is [Backend.Narrow] under a policy.
 func narrow(

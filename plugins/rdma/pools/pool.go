@@ -4,10 +4,8 @@ package pools
 
 import (
 	"cmp"
-	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -74,6 +72,10 @@ func (d Device) Function() topology.Address {
 	return d.Address
 }
 
+// Unit returns what a container has by the device: the function or the sub-function; by a replica of an HCA,
+// shared.
+func (d Device) Unit() topology.Unit { return topology.NewUnit(d.Address, d.Aux, d.HCA != "") }
+
 // Name returns the name for people and container runtimes: the HCA of a replica, else the ID.
 func (d Device) Name() string { return cmp.Or(d.HCA, d.ID) }
 
@@ -98,20 +100,16 @@ func (d Device) Compare(e Device) int {
 	return cmp.Or(d.Address.Compare(e.Address), cmp.Compare(d.ID, e.ID))
 }
 
-// replicaMark is between the address of a shared HCA and the number of the replica, as in the IDs of shared
-// GPUs (NVIDIA/k8s-device-plugin, internal/rm/devices.go).
-const replicaMark = "::"
-
 // replicaID returns the kubelet's device ID of a replica: "0000:0c:00.0::3". Numbers continue from resource
 // to resource, by their rdmaHcaMax, so that IDs are unique.
 func replicaID(a topology.Address, number int) string {
-	return fmt.Sprintf("%s%s%d", a, replicaMark, number)
+	return topology.ReplicaID(a.String(), number)
 }
 
 // FromID returns a device with the fields that are part of its ID: the address and, for a replica, the HCA.
 // FromID returns false for an ID without an address.
 func FromID(id string) (Device, bool) {
-	address, _, replica := strings.Cut(id, replicaMark)
+	address, replica := topology.CutReplica(id)
 	a, err := topology.ParseAddress(address)
 	d := Device{ID: id, Address: a}
 	if replica {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 func sharing(list ...string) string { return `{"configList": [` + strings.Join(list, ",") + `]}` }
@@ -220,5 +221,26 @@ func TestSharedOnRecordedMachines(t *testing.T) {
 				t.Errorf("devices %+v", pools[0].Devices)
 			}
 		})
+	}
+}
+
+// The unit of a device is the function or the sub-function, whatever the resource and the number of a replica.
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	pf, vf := topology.Address{Bus: 0xc}, topology.Address{Bus: 0xc, Function: 1}
+	for _, c := range []struct {
+		d    Device
+		want topology.Unit
+	}{
+		{Device{ID: "0000:0c:00.1", Address: vf, PF: pf}, topology.Unit{Name: "0000:0c:00.1"}},
+		{Device{ID: "sf.3", Address: pf, Aux: "sf.3"}, topology.Unit{Name: "0000:0c:00.0/sf.3"}},
+		{
+			Device{ID: "0000:0c:00.0::3", Address: pf, HCA: "hca"},
+			topology.Unit{Name: "0000:0c:00.0", Shared: true},
+		},
+	} {
+		if got := c.d.Unit(); got != c.want {
+			t.Errorf("the unit of %s is %v, want %v", c.d.ID, got, c.want)
+		}
 	}
 }
