@@ -70,12 +70,15 @@ func inheritedBy(a *Asker, all holders.Holders, set resources.Set) kubelet.Devic
 			}
 		}
 	}
-	add(true, func(have, ids []string) []string {
-		return slices.Compact(slices.Sorted(slices.Values(slices.Concat(have, ids))))
-	})
+	add(true, union)
 	add(false, subtract)
 	maps.DeleteFunc(left, func(_ string, ids []string) bool { return len(ids) == 0 })
 	return left
+}
+
+// union returns the elements of two lists, each once, sorted.
+func union(list, add []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(list, add))))
 }
 
 // subtract returns a list without the elements of a second list.

@@ -53,7 +53,7 @@ func (e *Evidence) takingOver(q Question) (*Container, string) {
 	}
 	for _, h := range of {
 		for name, ids := range e.Resources.Only(h.Devices) {
-			c.Inherits[name] = append(c.Inherits[name], ids...)
+			c.Inherits[name] = union(c.Inherits[name], ids)
 		}
 	}
 	for _, h := range e.Holders { // further containers of the pod keep their devices

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -22,16 +21,15 @@ type condition struct {
 
 // circumstances are what conditions have made of a node.
 type circumstances struct {
-	severalInits bool // of pods of a node without a source of requests
-	cycles       int
-	dealt        *condition            // of the cycle, until it comes about
-	undo         []func() error        // at the end of the storm, or after an excused admission
-	excused      bool                  // the next admission is not judged
-	lost         map[string]*model.Pod // devices of pods that the kubelet has no records of
-	forging      int                   // of the next pods claim to be mirrors
-	alike        bool                  // the next random pod has the name of another
-	vanishing    bool                  // devices vanish before the next Allocate
-	clock        time.Duration         // steps of the machine's clock
+	cycles    int
+	dealt     *condition            // of the cycle, until it comes about
+	undo      []func() error        // at the end of the storm, or after an excused admission
+	excused   bool                  // the next admission is not judged
+	lost      map[string]*model.Pod // devices of pods that the kubelet has no records of
+	forging   int                   // of the next pods claim to be mirrors
+	alike     bool                  // the next random pod has the name of another
+	vanishing bool                  // devices vanish before the next Allocate
+	clock     time.Duration         // steps of the machine's clock
 }
 
 // conditions are the circumstances of storms beside the faults of storm.go, and of calms. What lasts ends
@@ -63,8 +61,6 @@ var conditions = []condition{
 	brief("the kubelet refuses a pod between two resources", (*Simulation).refuseNext),
 	faulty("the VFs have another name while they are held", twoOwners, (*Simulation).renameVFs, holdsVFs,
 		"a plugin offers devices that a container holds as another resource"),
-	faulty(severalInits, alone, (*Simulation).allowInits, hasNoSource,
-		"GPUs of two init containers count twice in the question for the VFs of the next container"),
 	faulty("the scope of the Topology Manager is pod, and VFs have no NUMA node", notBest,
 		(*Simulation).alignPods, hidesVFs, "the coordinator predicts NUMA nodes as under scope container"),
 	named("the clock is set forth", always, (*Simulation).setClockForth),
@@ -163,29 +159,7 @@ func (s *Simulation) undoConditions() error {
 	return nil
 }
 
-// severalInits is a condition of nodes without a source of requests. Other pods of such nodes have one init
-// container at most.
-const severalInits = "pods without a source of requests have several init containers"
-
-func (s *Simulation) allowInits() error {
-	s.severalInits = true
-	return nil
-}
-
-// spare leaves out the init containers of a pod after the first, unless they are allowed.
-func (s *Simulation) spare(p *model.Pod) {
-	inits := 0
-	p.Containers = slices.DeleteFunc(p.Containers, func(c *model.Container) bool {
-		if c.Role == intent.Init {
-			inits++
-		}
-		return c.Role == intent.Init && inits > 1 && hasNoSource(s) && !s.severalInits
-	})
-}
-
 func always(*Simulation) bool { return true }
-
-func hasNoSource(s *Simulation) bool { return s.options.Source == "" }
 
 func settledWithSource(s *Simulation) bool { return s.settled() && s.options.Source != "" }
 

@@ -180,7 +180,6 @@ func (s *Simulation) endSome() error {
 func (s *Simulation) admit() error {
 	s.kubelet.Roll(s.random.Uint64())
 	pod := s.kubelet.Random()
-	s.spare(pod)
 	if living := s.kubelet.Pods(); len(living) > 0 && s.strikes(chanceOfTwin) {
 		pod.Pod = living[s.faults.IntN(len(living))].Pod
 	} else if s.alike && len(living) > 0 {

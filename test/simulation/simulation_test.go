@@ -75,9 +75,6 @@ func TestKnownFaults(t *testing.T) {
 		t.Helper()
 		options := OptionsOf(seed)
 		options.Condition = name
-		if name == severalInits {
-			options.Source = ""
-		}
 		return simulateOn(t, options, seed, runSteps)
 	})
 }
