@@ -5,7 +5,6 @@ package coordination
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -155,7 +154,7 @@ func (n *Node) Alive(ctx context.Context) error { return n.election.alive(ctx) }
 // (allDevices is looked up without a check, pkg/kubelet/cm/devicemanager/manager.go).
 func (n *Node) Needed(resource string) (map[string]bool, error) {
 	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, err
 	}
 	needed := map[string]bool{}
@@ -166,11 +165,11 @@ func (n *Node) Needed(resource string) (map[string]bool, error) {
 }
 
 // Listed returns every device of a resource that the kubelet needs from an earlier process of this plugin
-// (see Needed), none of them healthy. The plugin keeps vanished devices in the list, unhealthy. If the
-// kubelet's checkpoint is unreadable, the result is all devices in the file of an earlier server.
+// (see Needed), none of them healthy. The plugin keeps vanished devices in the list, unhealthy. Without the
+// kubelet's checkpoint, the result is all devices in the file of an earlier server.
 func (n *Node) Listed(resource string) []device.Device {
 	known := map[string]device.Device{}
-	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
+	recorded, unknown := kubelet.ReadCheckpoint(n.config.KubeletDir)
 	for id, node := range recorded.Listed(resource) {
 		d := device.Device{ID: id}
 		if node >= 0 {
@@ -178,9 +177,12 @@ func (n *Node) Listed(resource string) []device.Device {
 		}
 		known[id] = d
 	}
-	unreadable := err != nil && !errors.Is(err, fs.ErrNotExist)
-	for _, d := range admission.Saved(n.config.RunDir, resource) {
-		if _, listed := known[d.ID]; listed || unreadable {
+	saved, err := admission.Saved(n.config.RunDir, resource)
+	if err != nil {
+		n.config.Log.Info("devices of an earlier server not read", "resource", resource, "error", err)
+	}
+	for _, d := range saved {
+		if _, listed := known[d.ID]; listed || unknown != nil {
 			known[d.ID] = d
 		}
 	}

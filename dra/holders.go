@@ -57,8 +57,8 @@ var errUnrecorded = errors.New("it is not known which devices pods have from dev
 // It reports whether the holders have changed.
 func (h *holderView) update(ctx context.Context, machine inventory.Machine) (changed bool) {
 	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	if errors.Is(err, fs.ErrNotExist) && len(h.holders.get()) == 0 {
+		err = nil // a kubelet without device plugins writes no checkpoint
 	}
 	h.complaints.report("device checkpoint of the kubelet not read; using the last known holders", err)
 	if err != nil {

@@ -160,7 +160,7 @@ func (m *migrating) record(devices map[string]string) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 		m.t.Fatal(err)
 	}
-	content := `{"Data":{"PodDeviceEntries":[` + strings.Join(entries, ",") + `]}}`
+	content := `{"Data":{"PodDeviceEntries":[` + strings.Join(entries, ",") + `],"RegisteredDevices":{}}}`
 	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 		m.t.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func (n *node) vfs() (byPF map[string][]string) {
 func (n *node) holdVFs(ids ...string) (end func()) {
 	n.t.Helper()
 	n.write(kubelet.CheckpointPath(n.kubelet), `{"Data":{"PodDeviceEntries":[{"PodUID":"old","ContainerName":`+
-		`"main","ResourceName":"tandem.dev/rdma_vf","DeviceIDs":{"0":["`+strings.Join(ids, `","`)+`"]}}]}}`)
+		`"main","ResourceName":"tandem.dev/rdma_vf","DeviceIDs":{"0":["`+strings.Join(ids, `","`)+`"]}}],`+
+		`"RegisteredDevices":{}}}`)
 	stop, err := podsapi.Serve(n.kubelet, func() []corev1.Pod {
 		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "old-0", UID: "old"}}}
 	})
@@ -46,7 +47,7 @@ func (n *node) holdVFs(ids ...string) (end func()) {
 	}
 	end = sync.OnceFunc(func() {
 		stop()
-		n.write(kubelet.CheckpointPath(n.kubelet), `{"Data":{"PodDeviceEntries":[]}}`)
+		n.write(kubelet.CheckpointPath(n.kubelet), `{"Data":{"PodDeviceEntries":[],"RegisteredDevices":{}}}`)
 	})
 	n.t.Cleanup(end)
 	return end

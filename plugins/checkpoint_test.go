@@ -11,7 +11,6 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // unknownCheckpoints are checkpoints that tell nothing about containers; "" for none.
@@ -23,8 +22,6 @@ var unknownCheckpoints = []string{
 // TestUnknownCheckpoint: a container holds a GPU and a VF, which vanish while the plugins are updated. The
 // checkpoint is missing or has an unknown layout. The kubelet needs both devices in the lists.
 func TestUnknownCheckpoint(t *testing.T) {
-	known.Fault(t, "a missing checkpoint, or one of unknown layout, counts as one without containers",
-		"gone (GPU|VF) is not listed|pairs file is removed")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs+`, "tandem": {"pairs": true}`)
 	stop := s.runBoth(t)
 	file := s.admitPair(t, "running", 0)

@@ -18,7 +18,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/test/functions"
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
@@ -59,8 +58,6 @@ func (l *lister) Send(list *v1beta1.ListAndWatchResponse) error {
 // checkpoint is removed, or replaced by one of unknown layout. The kubelet crashes without the device in
 // the list.
 func TestGoneDeviceWithoutACheckpoint(t *testing.T) {
-	known.Fault(t, "a missing checkpoint, or one of unknown layout, counts as one without containers",
-		"leaves the list of a running kubelet")
 	s := &scene{node: &node{dir: kubelettest.Dir(t)}}
 	log := slog.New(slog.DiscardHandler)
 	member, err := coordination.New(coordination.Config{

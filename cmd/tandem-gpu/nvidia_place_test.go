@@ -227,7 +227,9 @@ type entry struct {
 // that the next container is a new one.
 func (n *node) checkpoint(t *testing.T, held []entry) {
 	t.Helper()
-	content, err := json.Marshal(map[string]any{"Data": map[string]any{"PodDeviceEntries": held}})
+	content, err := json.Marshal(map[string]any{
+		"Data": map[string]any{"PodDeviceEntries": held, "RegisteredDevices": map[string][]string{}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -214,7 +214,7 @@ var faults = []struct {
 	}, "offered-twice", "intel.com/vf, tandem.dev/rdma_vf"},
 	{"VF of a pod gone", func(s *sick) {
 		s.write("kubelet/device-plugins/kubelet_internal_checkpoint",
-			`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"tandem.dev/rdma_vf","DeviceIDs":{"0":["0000:0c:00.7"]}}]}}`)
+			`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"tandem.dev/rdma_vf","DeviceIDs":{"0":["0000:0c:00.7"]}}],"RegisteredDevices":{}}}`)
 	}, "device-gone", "0000:0c:00.7"},
 	{"run folder is a file", func(s *sick) { s.write("run", "") }, "run-folder", "no folder"},
 	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder",

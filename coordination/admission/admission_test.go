@@ -230,7 +230,10 @@ func (a *admission) record() {
 		DeviceIDs                           map[int][]string
 	}
 	var file struct {
-		Data struct{ PodDeviceEntries []entry }
+		Data struct {
+			PodDeviceEntries  []entry
+			RegisteredDevices map[string][]string
+		}
 	}
 	for pod, containers := range a.recordedPods {
 		for container, devices := range containers {

@@ -4,8 +4,6 @@ package admission
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -67,11 +65,10 @@ func (c *Coordinator) StayTidy(ctx context.Context) error {
 // tidyPairs removes the pairs files of ended containers.
 func (c *Coordinator) tidyPairs() {
 	containers, err := c.Granted()
-	switch s := c.current(); {
-	case errors.Is(err, fs.ErrNotExist): // no container ever had devices
-	case err != nil:
-		c.Log.Warn("pairs files of ended containers not removed", "error", err)
-	default:
-		c.pairs.Tidy(s.tree, containers, s.resources.Paired)
+	if err != nil {
+		c.Log.Info("pairs files of ended containers not removed", "error", err)
+		return
 	}
+	s := c.current()
+	c.pairs.Tidy(s.tree, containers, s.resources.Paired)
 }

@@ -259,7 +259,10 @@ func TestReadGranted(t *testing.T) {
 		AllocResp                           []byte
 	}
 	var file struct {
-		Data struct{ PodDeviceEntries []entry }
+		Data struct {
+			PodDeviceEntries  []entry
+			RegisteredDevices map[string][]string
+		}
 	}
 	file.Data.PodDeviceEntries = []entry{
 		{"u", "c", vfs, map[string][]string{"0": {"b"}, "1": {"a"}}, answer},

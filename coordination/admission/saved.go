@@ -212,15 +212,15 @@ func (c *committedState) restoreHolders(recorded func() (kubelet.Checkpoint, err
 	c.state.Store(s)
 }
 
-// Saved returns the devices of a resource saved by an earlier server, nil if unreadable.
-func Saved(runDir, resource string) (devices []device.Device) {
+// Saved returns the devices of a resource saved by an earlier server.
+func Saved(runDir, resource string) ([]device.Device, error) {
 	saved, err := store.Read[savedState](runDir)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	set, err := resources.Restore(saved.Resources)
 	if err != nil || set[resource] == nil {
-		return nil
+		return nil, err
 	}
-	return set[resource].Ordered()
+	return set[resource].Ordered(), nil
 }

@@ -31,7 +31,10 @@ func record(t testing.TB, containers map[string]string) *kubelet.Checkpoint {
 		DeviceIDs                           map[int][]string
 	}
 	var file struct {
-		Data struct{ PodDeviceEntries []entry }
+		Data struct {
+			PodDeviceEntries  []entry
+			RegisteredDevices map[string][]string
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(containers)) {
 		uid, name, _ := strings.Cut(key, "/")

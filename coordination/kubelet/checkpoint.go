@@ -4,7 +4,6 @@ package kubelet
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -15,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
 )
 
 // Checkpoint is the device manager's checkpoint file: the devices of each container when the kubelet last
@@ -83,7 +84,8 @@ func CheckpointPath(kubeletDir string) string {
 }
 
 // ReadCheckpoint reads the checkpoint below a kubelet directory. The kubelet replaces the file as a whole, so
-// the content is always complete.
+// the content is always complete. A missing file is an error, and so is a file of unknown layout: neither
+// tells that no container has a device.
 func ReadCheckpoint(kubeletDir string) (Checkpoint, error) {
 	return NewCheckpointReader(kubeletDir).Read()
 }
@@ -104,16 +106,16 @@ func NewCheckpointReader(kubeletDir string) *CheckpointReader {
 
 // Read returns the same as [ReadCheckpoint].
 func (r *CheckpointReader) Read() (Checkpoint, error) {
-	file, err := os.Open(CheckpointPath(r.dir))
+	opened, err := os.Open(CheckpointPath(r.dir))
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
-	defer file.Close()
-	content, err := io.ReadAll(file)
+	defer opened.Close()
+	content, err := io.ReadAll(opened)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
-	identity, err := identify(file, content)
+	identity, err := identify(opened, content)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("look at the kubelet's device checkpoint: %w", err)
 	}
@@ -136,15 +138,19 @@ func readCheckpoint(kubeletDir string) ([]byte, error) {
 	return content, nil
 }
 
-func decodeCheckpoint[Entry any](content []byte) (file checkpointFile[Entry], err error) {
-	if err := json.Unmarshal(content, &file); err != nil {
-		return file, fmt.Errorf("parse the kubelet's device checkpoint: %w", err)
+// checkpointLayout has the keys of every checkpoint, also of one without containers.
+var checkpointLayout = file.Layout{Keys: []string{"Data.PodDeviceEntries", "Data.RegisteredDevices"}}
+
+func decodeCheckpoint[Entry any](content []byte) (checkpointFile[Entry], error) {
+	decoded, err := file.Decode[checkpointFile[Entry]](content, checkpointLayout)
+	if err != nil {
+		err = fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
-	return file, nil
+	return decoded, err
 }
 
 func parseCheckpoint(content []byte) (Checkpoint, error) {
-	file, err := decodeCheckpoint[entry](content)
+	decoded, err := decodeCheckpoint[entry](content)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -152,9 +158,9 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 		holders:    map[string]map[string][]string{},
 		containers: map[string]Devices{},
 		nodes:      map[string]map[string]int{},
-		healthy:    file.Data.RegisteredDevices,
+		healthy:    decoded.Data.RegisteredDevices,
 	}
-	for _, e := range file.Data.PodDeviceEntries {
+	for _, e := range decoded.Data.PodDeviceEntries {
 		container := e.container()
 		if c.containers[container] == nil {
 			c.containers[container] = Devices{}
@@ -180,6 +186,15 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 
 // Containers returns the devices by container, "pod UID/container". The result must not be changed.
 func (c Checkpoint) Containers() map[string]Devices { return c.containers }
+
+// Held returns the devices of containers, by resource.
+func (c Checkpoint) Held() map[string][]string {
+	held := map[string][]string{}
+	for resource, holders := range c.holders {
+		held[resource] = slices.Collect(maps.Keys(holders))
+	}
+	return held
+}
 
 // Registered returns the healthy devices of every registered resource.
 func (c Checkpoint) Registered() map[string][]string { return c.healthy }

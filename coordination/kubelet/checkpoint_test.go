@@ -59,6 +59,19 @@ func TestReadCheckpoint(t *testing.T) {
 	if _, err := ReadCheckpoint(dir); err == nil {
 		t.Error("half a checkpoint was read without an error")
 	}
+	for _, unknown := range []string{
+		`null`, `{}`, `{"Data":null}`, `{"Data":{"PodDeviceEntries":[]}}`, `{"V3":` + written + `}`,
+	} {
+		if err := os.WriteFile(file, []byte(unknown), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if read, err := ReadCheckpoint(dir); err == nil {
+			t.Errorf("%s was read as %v", unknown, read)
+		}
+		if read, err := ReadGranted(dir); err == nil {
+			t.Errorf("%s has granted %v", unknown, read)
+		}
+	}
 }
 
 func FuzzCheckpoint(f *testing.F) {

@@ -35,12 +35,12 @@ type grantedEntry struct {
 }
 
 func parseGranted(content []byte) ([]Granted, error) {
-	file, err := decodeCheckpoint[grantedEntry](content)
+	decoded, err := decodeCheckpoint[grantedEntry](content)
 	if err != nil {
 		return nil, err
 	}
 	byContainer := map[string]*Granted{}
-	for _, e := range file.Data.PodDeviceEntries {
+	for _, e := range decoded.Data.PodDeviceEntries {
 		name := e.container()
 		g := byContainer[name]
 		if g == nil {

@@ -207,7 +207,9 @@ func TestSharedHCAComesAndGoes(t *testing.T) {
 	if line := `msg="devices failed" resource=rdma/hca reason=gone devices=[0000:82:00.0]`; strings.Count(log.String(), line) != 1 {
 		t.Errorf("%q is not logged once:\n%s", line, log.String())
 	}
-	held := map[string][]string{"rdma/hca": {"0000:82:00.0::1", "7"}}
+	held := func() (map[string][]string, error) {
+		return map[string][]string{"rdma/hca": {"0000:82:00.0::1", "7"}}, nil
+	}
 	known := Known{File: filepath.Join(t.TempDir(), "none"), Held: held}
 	after, err := FindVFs(vfs.finder, c, known, nil, logger)
 	if err != nil {

@@ -48,8 +48,9 @@ type VFs struct {
 // Known is the knowledge about devices from before the start.
 type Known struct {
 	Disk file.Disk
-	File string              // the state that must survive a restart
-	Held map[string][]string // the devices of containers, by resource; nil if unknown
+	File string // the state that must survive a restart
+	// Held reads the devices of containers, by resource; nil without containers.
+	Held func() (map[string][]string, error)
 }
 
 // FindVFs computes the pools of a configuration. Events reports changes of the machine; it may be nil. Run
@@ -62,9 +63,7 @@ func FindVFs(
 		log.Warn("known devices not restored; devices of running containers may be missing", "error", err)
 		memory = newMemory()
 	}
-	if known.Held != nil {
-		memory.keep(known.Held)
-	}
+	known.keep(memory, log)
 	v := &VFs{
 		finder: finder, config: config, known: known, log: log, events: events, look: make(chan struct{}, 1),
 		memory: memory, needed: map[topology.Address]bool{}, pools: map[string]pools.Pool{},
@@ -86,6 +85,19 @@ func FindVFs(
 	v.explain()
 	v.finder = finder
 	return v, nil
+}
+
+// keep removes the devices that no container holds from a memory, and nothing while the holders are unknown.
+func (k Known) keep(memory *memory, log *slog.Logger) {
+	if k.Held == nil {
+		return
+	}
+	held, err := k.Held()
+	if err != nil {
+		log.Info("devices of containers not read; all earlier devices stay listed", "error", err)
+		return
+	}
+	memory.keep(held)
 }
 
 // explain logs the devices that selectors rejected.

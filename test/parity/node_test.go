@@ -189,7 +189,9 @@ func (n *node) admitted(t *testing.T, pod, container string, devices map[string]
 	for resource, ids := range devices {
 		n.admissions = append(n.admissions, entry{pod, container, resource, map[int][]string{-1: ids}})
 	}
-	content, err := json.Marshal(map[string]any{"Data": map[string]any{"PodDeviceEntries": n.admissions}})
+	content, err := json.Marshal(map[string]any{
+		"Data": map[string]any{"PodDeviceEntries": n.admissions, "RegisteredDevices": map[string][]string{}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

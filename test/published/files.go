@@ -20,7 +20,9 @@ type Entry struct {
 
 // WriteCheckpoint writes the device checkpoint into a kubelet's folder, as a whole.
 func WriteCheckpoint(kubeletDir string, entries ...Entry) error {
-	content, err := json.Marshal(map[string]any{"Data": map[string]any{"PodDeviceEntries": entries}})
+	content, err := json.Marshal(map[string]any{
+		"Data": map[string]any{"PodDeviceEntries": entries, "RegisteredDevices": map[string][]string{}},
+	})
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ package vfs
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -81,9 +80,11 @@ func (f *Flags) Find(
 		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
 		Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
 	}
-	known := rdma.Known{
-		File: filepath.Join(flags.RunFolder(), memory(config)), Held: held(flags.KubeletDir, log),
+	held := func() (map[string][]string, error) {
+		recorded, err := kubelet.ReadCheckpoint(flags.KubeletDir)
+		return recorded.Held(), err
 	}
+	known := rdma.Known{File: filepath.Join(flags.RunFolder(), memory(config)), Held: held}
 	found, err := rdma.FindVFs(finder, config, known, rdma.MachineEvents(flags.SysfsRoot, config), log)
 	if err == nil {
 		found.Heed(health.New(flags.DeviceHealth, sys))
@@ -98,20 +99,4 @@ func memory(config *pools.Config) string {
 		return "hcas.json"
 	}
 	return "vfs.json"
-}
-
-// held returns the devices that the kubelet's containers hold, by resource, or nil if unknown.
-func held(kubeletDir string, log *slog.Logger) map[string][]string {
-	containers, err := kubelet.ReadGranted(kubeletDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("devices of containers not read", "error", err)
-		return nil
-	}
-	devices := map[string][]string{}
-	for _, container := range containers {
-		for resource, ids := range container.Devices {
-			devices[resource] = append(devices[resource], ids...)
-		}
-	}
-	return devices
 }

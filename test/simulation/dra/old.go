@@ -74,7 +74,10 @@ func (o *oldPods) write() error {
 		DeviceIDs                           map[string][]string
 	}
 	var file struct {
-		Data struct{ PodDeviceEntries []entry }
+		Data struct {
+			PodDeviceEntries  []entry
+			RegisteredDevices map[string][]string
+		}
 	}
 	for _, pod := range o.living {
 		for resource, ids := range pod.devices {

@@ -3,8 +3,6 @@
 package hardware
 
 import (
-	"errors"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 
@@ -18,15 +16,9 @@ import (
 func (h *Machine) VFs(
 	kubeletDir, runDir, poolsFile string, disk file.Disk, log *slog.Logger,
 ) (*rdma.VFs, error) {
-	held := map[string][]string{}
-	granted, err := kubelet.ReadGranted(kubeletDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for _, container := range granted {
-		for resource, ids := range container.Devices {
-			held[resource] = append(held[resource], ids...)
-		}
+	held := func() (map[string][]string, error) {
+		recorded, err := kubelet.ReadCheckpoint(kubeletDir)
+		return recorded.Held(), err
 	}
 	config, err := pools.ReadConfig(poolsFile)
 	if err != nil {
