@@ -53,10 +53,9 @@ type PodResources interface {
 
 // Intent configures the sources of pod requests and the policy for annotations.
 type Intent struct {
-	Sources  intent.Choice    // nil means intent.Default
-	Kubelet  kubelet.Endpoint // the kubelet's HTTPS server, for intent.Kubelet
-	NodeName string           // for intent.APIServer
-	Policy   intent.Policy    // for annotations of pods
+	Sources intent.Choice    // nil means intent.Default
+	Kubelet kubelet.Endpoint // the kubelet's HTTPS server, for intent.Kubelet
+	Policy  intent.Policy    // for annotations of pods
 	// Readers read pods in place of the sources' own connections, for simulations of a node.
 	Readers map[intent.Source]intent.Reader
 }

@@ -4,6 +4,7 @@ package coordination
 
 import (
 	"os"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
@@ -33,7 +34,7 @@ func newCoordinator(
 		Log:       c.Log,
 		Observer:  c.Observer,
 	}
-	if c.Intent.Sources.Has(intent.PodResources) {
+	if slices.Contains(c.Intent.Sources, intent.PodResources) {
 		config.Look, config.AllocatableCPUs = pods.List, pods.AllocatableCPUs
 		config.NodeCPUs = func() map[int]topology.CPUSet { return topology.CPUs(os.DirFS(c.SysRoot)) }
 	}

@@ -55,8 +55,6 @@
 //   - membership.returned: ended Allocates; maxCalls; each join; open for at most a second.
 //   - membership.foreign, joined: the stream; one; each attempt to join; the server.
 //   - intent's failure and pause of a source: the last answer; a minute; the next answer; the source.
-//   - intent's watcher: the API server's pods; pods of the node; watch and list; frees no device alone, and
-//     fails while the API server refuses access.
 //   - kubelet.CheckpointReader: device checkpoint; one file; changes of the content; the file.
 //   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices with holders
 //     remain, unhealthy, as do devices of a disconnected plugin when another plugin of the kind announces,

@@ -131,7 +131,6 @@ func (e *election) openSources() (*intent.Sources, error) {
 		Choice:     e.config.Intent.Sources,
 		KubeletDir: e.config.KubeletDir,
 		Kubelet:    e.config.Intent.Kubelet,
-		Node:       e.config.Intent.NodeName,
 		Readers:    e.config.Intent.Readers,
 		Policy:     e.config.Intent.Policy,
 		Rejected:   e.rejected,

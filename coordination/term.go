@@ -29,12 +29,7 @@ type term struct {
 func (t *term) begin(ctx, writing context.Context, checked func()) {
 	t.start(&t.others, func() error { return t.coordinator.StayTidy(ctx) })
 	t.start(&t.others, func() error { return t.config.Socket.AwaitReplaced(ctx, checked) })
-	t.start(&t.others, func() error {
-		if err := t.sources.Run(ctx); err != nil {
-			t.config.Log.Error("reading pods from the API server failed; not retrying", "error", err)
-		}
-		return nil
-	})
+	t.start(&t.others, func() error { t.sources.Run(ctx); return nil })
 	if t.config.Publisher != nil {
 		t.others.Go(func() { publishNode(ctx, t.config, published{t.coordinator, t.sources}) })
 	}

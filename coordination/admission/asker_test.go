@@ -228,28 +228,6 @@ func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 	}
 }
 
-// The API server can be behind: it shows a pod when half of its first container's devices are given, and then
-// the one of before, which had the same name and wanted something else. The checkpoint proves whose the
-// question is.
-func TestAPIServerShowsAnEarlierPod(t *testing.T) {
-	a := told(t)
-	a.source = intent.APIServer
-	pod := a.add("again")
-	ids, _ := a.ask(gpus, 0, 1)
-	a.take(pod, gpus, ids)
-	a.specs = append(a.specs,
-		intent.Pod{Pod: pod, UID: "earlier", Created: a.now, Containers: []intent.Container{
-			{Name: "other", Requests: a.requests(wish{0, 1})},
-		}})
-	a.now = a.now.Add(2 * asking.FollowWindow) // the plan alone does not tell any more
-	chosen, why := a.ask(vfs, 0, 1)
-	wantWords(t, why, " after ")
-	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]),
-		a.address(vfs, chosen[0])); !d.Level.Direct() {
-		t.Errorf("GPU %s and VF %s are %s apart: %s", ids[0], chosen[0], d.Level, why)
-	}
-}
-
 // A source of intent works again just when the kubelet gives the last devices of a node without a question.
 // They can be those of the pod before, of which nobody told, until a look shows that it has its own.
 func TestSourceWorksAgainBetweenPods(t *testing.T) {

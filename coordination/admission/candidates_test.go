@@ -3,8 +3,6 @@
 package admission
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +58,7 @@ func TestRequiredByEveryCandidate(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := told(t)
-			a.source, a.unlisted = intent.APIServer, true
+			a.source, a.unlisted = intent.PodsAPI, true
 			a.coordinator.Alignment = tc.policy
 			a.withoutNearVFs()
 			a.pending("strict", wish{4, 4})
@@ -76,29 +74,5 @@ func TestRequiredByEveryCandidate(t *testing.T) {
 					a.pods[strict.Pod]["c"][gpus], a.pods[strict.Pod]["c"][vfs])
 			}
 		})
-	}
-}
-
-// With --intent=api-server alone, before Kubernetes 1.33, neither List nor Get tells of pods. A single pod
-// waits, and its requirement is enforced.
-func TestRequiredByTheAPIServerAlone(t *testing.T) {
-	for _, byNode := range []bool{false, true} {
-		a := told(t)
-		a.source = intent.APIServer
-		a.coordinator.Look = nil
-		a.coordinator.Get = func(context.Context, kubelet.Pod) (kubelet.View, error) {
-			return kubelet.View{}, errors.New("unimplemented")
-		}
-		a.withoutNearVFs()
-		strict := a.pending("strict", wish{4, 4})
-		if byNode {
-			a.coordinator.Alignment = intent.Required
-		} else {
-			strict.Alignment = intent.Required
-		}
-		if a.refusalOf(strict.Pod) == "" {
-			t.Errorf("by the node %t: started with GPUs %v and VFs %v", byNode,
-				a.pods[strict.Pod]["c"][gpus], a.pods[strict.Pod]["c"][vfs])
-		}
 	}
 }

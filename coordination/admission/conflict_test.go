@@ -151,7 +151,7 @@ func TestDoubleWhileListFails(t *testing.T) {
 // What a container had is free again when it is refused a device that another pod has.
 func TestRefusedDoubleLeavesNothingHeld(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI} {
 		a := told(t)
 		a.source = source
 		owner := a.pending("owner", wish{0, 1}).Pod

@@ -21,7 +21,7 @@ import (
 // What pods have that have ended is free for people, though the kubelet has not needed it since.
 func TestEndedPodsHaveNothing(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
 		a := told(t)
 		a.source = source
 		var pods []kubelet.Pod
@@ -78,7 +78,7 @@ func (a *admission) allocatedByStatus() int {
 // and that their container has ended.
 func TestMetricsKnowTheNewest(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
 		a := told(t)
 		a.source = source
 		a.tell(a.add("first"), container{"c", wish{1, 1}})

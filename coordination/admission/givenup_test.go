@@ -22,8 +22,6 @@ func TestGivenUpAmidAContainer(t *testing.T) {
 		"the Pods API":                       {source: intent.PodsAPI, asked: true},
 		"the Pods API alone, not asked":      {source: intent.PodsAPI, unlisted: true},
 		"the Pods API alone":                 {source: intent.PodsAPI, unlisted: true, asked: true},
-		"API server and PodResources":        {source: intent.APIServer, asked: true},
-		"API server, not asked":              {source: intent.APIServer},
 		"the kubelet's list of pods":         {source: intent.Kubelet, asked: true},
 		"nothing but PodResources, asked of": {asked: true},
 	} {

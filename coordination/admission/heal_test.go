@@ -71,7 +71,7 @@ func (s simulation) report(t *testing.T, admitted int) string {
 // TestFaultsHeal: whatever has happened before, with all sources back the coordinator is right again: nothing
 // is remembered that the next look at the kubelet's records does not mend.
 func TestFaultsHeal(t *testing.T) {
-	sources := []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer}
+	sources := []intent.Source{"", intent.PodsAPI, intent.Kubelet}
 	runs := scale.Rounds(max(1, *admissions/(len(sources)*runSteps/2)))
 	for _, source := range sources {
 		for i := range runs {

@@ -20,7 +20,7 @@ import (
 // alone. PodResources shows it with the container when the second half is asked for.
 func TestMissedAllocate(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
 		for _, alignment := range []intent.Alignment{intent.Preferred, intent.Required} {
 			for nth := range 4 {
 				t.Run(fmt.Sprintf("source %q, %s, GPU %d", source, alignment, nth), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestMissedAllocateIsEnforced(t *testing.T) {
 // PodResources never shows it.
 func TestLeftOverOfAnInitContainer(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
 		a := told(t)
 		a.source = source
 		pod := a.add("check")
@@ -148,7 +148,7 @@ func TestNobodyIsRefusedOnAGuess(t *testing.T) {
 // question: it is another container, for people and in its pairs file.
 func TestPlanOfAFailedPodEnds(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
 		a := told(t)
 		a.source = source
 		failed := a.pending("failed", wish{4, 4}).Pod
@@ -183,7 +183,7 @@ func TestPlanOfAFailedPodEnds(t *testing.T) {
 // of pods tells that it lives. The VF of that pod is not free, and nothing is planned with it.
 func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
 		a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
 		a.source = source
 		a.keepCheckpoint()

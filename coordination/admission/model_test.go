@@ -181,10 +181,10 @@ const (
 )
 
 // troubles are what goes wrong, and what may then be wrong by what the coordinator knows: the UIDs of pods,
-// as the kubelet's own lists tell them, what the API server tells, or the names that PodResources shows.
+// as the kubelet's own lists tell them, or the names that PodResources shows.
 var troubles = map[string]struct {
 	trouble
-	uids, server, names promises
+	uids, names promises
 }{
 	"nothing": {names: promises{stuck, lostInit}},
 	"pods fail amid a container": {
@@ -192,29 +192,28 @@ var troubles = map[string]struct {
 	},
 	"lists of devices change": { // the checkpoint then has half a container, as if that were all of it
 		trouble: trouble{Trouble: model.Trouble{Change: 0.1}},
-		uids:    promises{another}, server: promises{another}, names: promises{stuck, lostInit, notBest},
+		uids:    promises{another}, names: promises{stuck, lostInit, notBest},
 	},
 	"pods end meanwhile": { // the kubelet still has their devices as given, and offers them next time
 		trouble: trouble{Trouble: model.Trouble{End: 0.1}},
-		uids:    promises{stuck}, server: promises{stuck}, names: promises{stuck, lostInit, notBest},
+		uids:    promises{stuck}, names: promises{stuck, lostInit, notBest},
 	},
 	"PodResources is away": {
 		trouble: trouble{away: 0.15},
-		server:  promises{stuck, lost}, names: promises{stuck, lost, lostInit, notBest, another},
+		names:   promises{stuck, lost, lostInit, notBest, another},
 	},
 	// of an init container nothing tells until it has all its devices, nor of one that takes over from it: where
 	// must-include is not empty PodResources is not listed
 	"Allocates are missed": {
 		trouble: trouble{miss: 0.05},
-		uids:    promises{lost, lostInit, another}, server: promises{lost, lostInit, another},
-		names: promises{stuck, lost, lostInit, another, notBest},
+		uids:    promises{lost, lostInit, another},
+		names:   promises{stuck, lost, lostInit, another, notBest},
 	},
-	// and tells of its pods one by one; an init container that is given devices without a question is unknown
-	// while the API server has not told of its pod (seed 5)
+	// and tells of its pods one by one
 	"the kubelet starts anew": {
 		trouble: trouble{restart: 0.05},
-		uids:    promises{stuck, notBest}, server: promises{stuck, notBest, lostInit},
-		names: promises{stuck, lostInit, notBest, another},
+		uids:    promises{stuck, notBest},
+		names:   promises{stuck, lostInit, notBest, another},
 	},
 }
 
@@ -230,7 +229,6 @@ func TestModel(t *testing.T) {
 		}
 		for source, may := range map[intent.Source]promises{
 			"": trouble.names, intent.PodsAPI: trouble.uids, intent.Kubelet: trouble.uids,
-			intent.APIServer: trouble.server,
 		} {
 			t.Run(fmt.Sprintf("%s, source %q", name, source), func(t *testing.T) {
 				t.Parallel()

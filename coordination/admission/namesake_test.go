@@ -14,7 +14,7 @@ import (
 // node, and the kubelet gives its successor all GPUs of this one without a question.
 func TestPodIsNotItsPredecessor(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
 		for _, alignment := range []intent.Alignment{"", intent.Required} {
 			for _, away := range []bool{false, true} {
 				a := told(t)

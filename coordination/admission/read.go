@@ -74,7 +74,7 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 		o.policy = r.Policy()
 	}
 	all.Wait()
-	if o.view == nil && (o.answer == nil || o.answer.Source == intent.APIServer) {
+	if o.view == nil && o.answer == nil {
 		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, asking.Question{}), q, mayList))
 	}
 	o.cpus = r.readCPUs(ctx, before, q, &o)
@@ -213,7 +213,7 @@ func podsOf(answer *intent.Answer) *holders.Pods {
 	if answer == nil {
 		return nil
 	}
-	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source != intent.APIServer}
+	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
 	for _, pod := range answer.Pods {
 		pods.Names[pod.UID] = pod.Pod
 	}

@@ -35,7 +35,7 @@ func scarce(t *testing.T, source intent.Source) (*admission, map[string][]string
 // one that was just refused, one that the kubelet has not seen yet, or one that waits behind it.
 func TestNobodyIsRefusedForAnother(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 			for _, age := range []time.Duration{time.Hour, -time.Hour} {
 				a, given := scarce(t, source)
@@ -63,7 +63,7 @@ func TestNobodyIsRefusedForAnother(t *testing.T) {
 // A pod that asks for it is refused, though it is given everything without a question.
 func TestStrictPodIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 			a, given := scarce(t, source)
 			strict := a.pending("strict", wish{4, 2})
@@ -116,7 +116,7 @@ func TestLateAllocateOfStrictPodIsRecorded(t *testing.T) {
 // pods: it is asked about the one that is known to have had them. All other GPUs are taken.
 func TestStrictPodAfterOneThatEnded(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
 		for seed := range uint64(scale.Rounds(10)) {
 			a := told(t)
 			a.source, a.random = source, rand.New(rand.NewPCG(seed, 2))

@@ -143,7 +143,7 @@ func TestAskerOutlivesAServer(t *testing.T) {
 
 // A server that dies in the middle of an admission costs no pair, whatever tells it who asks.
 func TestCrashesCostNoPair(t *testing.T) {
-	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet} {
 		seeds := uint64(8)
 		if source == "" {
 			seeds = 20

@@ -33,9 +33,8 @@ type storm struct {
 	*judge
 	faults, reads *rand.Rand
 	raging        bool
-	saved         []byte       // state in the coordinator's file
-	outdated      []intent.Pod // pods of an API server that is behind; nil if the API server is not
-	faulted       int          // number of faults
+	saved         []byte // state in the coordinator's file
+	faulted       int    // number of faults
 	admitted      int
 	most          int // admissions of the simulation
 	questions     int // of the kubelet
@@ -50,7 +49,7 @@ func newStorm(t *testing.T, seed uint64, source intent.Source) *storm {
 		reads: rand.New(rand.NewPCG(seed, 22)),
 	}
 	c := s.coordinator.Config
-	look, get, recorded, pods := c.Look, c.Get, c.Recorded, c.Pods
+	look, get, recorded := c.Look, c.Get, c.Recorded
 	away := errors.New("away")
 	c.Look = func(ctx context.Context) (kubelet.View, error) {
 		if s.fails("List fails") {
@@ -69,14 +68,6 @@ func newStorm(t *testing.T, seed uint64, source intent.Source) *storm {
 			return kubelet.Checkpoint{}, away
 		}
 		return recorded()
-	}
-	// The coordinator reads this source in parallel to others, so its faults begin before a question (disturb).
-	c.Pods = func(ctx context.Context) (intent.Answer, bool) {
-		answer, told := pods(ctx)
-		if s.outdated != nil && source == intent.APIServer {
-			answer.Pods = s.outdated
-		}
-		return answer, told
 	}
 	return s
 }
@@ -99,20 +90,13 @@ func (s *storm) note(what string) {
 	s.kubelet.History.Note(history.Event{Kind: history.Fault, Text: what})
 }
 
-// disturb saves the state, kills the coordinator, and lets the API server fall behind, by chance.
+// disturb saves the state and kills the coordinator, by chance.
 func (s *storm) disturb() {
 	if s.strikes(chanceOfSave) {
 		s.saved = encoded(s.t, s.coordinator)
 	}
 	if s.strikes(chanceOfCrash) {
 		s.crash()
-	}
-	if s.strikes(chanceOfReadFault) {
-		s.outdated = nil
-		if s.faults.IntN(2) == 0 {
-			s.note("the API server falls behind")
-			s.outdated, _ = s.kubelet.Tell()
-		}
 	}
 }
 
@@ -257,7 +241,7 @@ func (s *storm) rage(steps int) {
 	for range steps {
 		s.step()
 	}
-	s.raging, s.kubelet.Trouble, s.outdated = false, model.Trouble{}, nil
+	s.raging, s.kubelet.Trouble = false, model.Trouble{}
 }
 
 // settle waits for the kubelet's start, and admits pods until the kubelet has asked twice: the coordinator
@@ -273,20 +257,5 @@ func (s *storm) settle() {
 		}
 		s.admit()
 	}
-	s.forget()
 	s.kubelet.History.Note(history.Event{Kind: history.Calm})
-}
-
-// forget lets the kubelet write its checkpoint, as after any change of a plugin's list, if the API server is
-// the source: a pod that came and went while the API server was behind stays in the checkpoint until then,
-// and no source has its name.
-func (s *storm) forget() {
-	if s.source != intent.APIServer {
-		return
-	}
-	for _, name := range []string{model.GPUs, model.VFs} {
-		if err := s.kubelet.Update(name, s.kubelet.Devices[name]); err != nil {
-			s.t.Error(err)
-		}
-	}
 }

@@ -126,7 +126,7 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 		known.found, _ = holders.Find(sources)
 	}
 	known.markInit(answer)
-	if answer != nil && answer.Source != intent.APIServer {
+	if answer != nil {
 		known.ended = known.missingIn(answer.Pods)
 	} else {
 		known.ended = i.endedPods(ctx, known.found, sources.View, sources.Single)

@@ -11,7 +11,7 @@ import (
 
 // Abandoned reports whether the kubelet has rejected the pod of the latest Allocate amid a container. The
 // kubelet then leaves its checkpoint unwritten, and the checkpoint keeps showing unfinished allocation.
-// PodResources and all request sources show a pod in admission, except the API server, which can be behind.
+// PodResources and all request sources show a pod in admission.
 func (e *Evidence) Abandoned() bool {
 	c := e.Newest
 	switch {
@@ -20,10 +20,8 @@ func (e *Evidence) Abandoned() bool {
 	case c.Asker == nil:
 		return e.View != nil && (e.Progress == Unknown && c.Owner == nil && c.Pods == nil && !e.Recent ||
 			isGone(c, *e.View, e.Listing.arrivals(*e.View)))
-	case e.Answer != nil && e.Answer.Source != intent.APIServer && c.Asker.Source != intent.APIServer:
+	case e.Answer != nil:
 		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return p.UID == c.Asker.UID })
-	case isReplaced(c.Asker, e.Answer):
-		return true
 	case e.View != nil:
 		return !slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return slices.Contains(e.View.Pods, p) })
 	default:
@@ -43,18 +41,4 @@ func isGone(c *Container, view kubelet.View, arrived []kubelet.Pod) bool {
 	default:
 		return slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return !lives(p) })
 	}
-}
-
-// isReplaced reports whether a request source shows a new pod of the same name instead of an asker's pod.
-func isReplaced(asker *Asker, answer *intent.Answer) (replaced bool) {
-	if answer == nil {
-		return false
-	}
-	for _, p := range answer.Pods {
-		if p.UID == asker.UID {
-			return false
-		}
-		replaced = replaced || p.Pod == asker.Pod
-	}
-	return replaced
 }

@@ -22,7 +22,6 @@ type Asker struct {
 	UID       string // of the pod
 	Created   time.Time
 	Alignment intent.Alignment // "" if the pod sets none
-	Index     int              // of the container in its pod
 	Name      string
 	Requests  map[string]int // of announced resources
 	CPUs      int            // exclusive CPUs requested
@@ -47,7 +46,7 @@ func newAsker(source intent.Source, set resources.Set, pod intent.Pod, index int
 	maps.DeleteFunc(requests, func(name string, _ int) bool { return set[name] == nil })
 	a := &Asker{
 		Source: source, Pod: pod.Pod, UID: pod.UID, Created: pod.Created, Alignment: pod.Alignment,
-		Index: index, Name: container.Name, Requests: requests, CPUs: container.CPUs,
+		Name: container.Name, Requests: requests, CPUs: container.CPUs,
 		Chosen: pod.Chosen, Remarks: pod.Remarks,
 	}
 	for _, c := range pod.Containers[:index] {

@@ -67,7 +67,7 @@ func holdsAny(all holders.Holders, pod intent.Pod) bool {
 // narrow drops candidates incompatible with the container identified by the order of the calls. While the
 // checkpoint proves unfinished allocation, an asker requests all resources of the container's devices. If no
 // candidate is the container itself, its devices belong to another candidate: the identification was the
-// likeliest of several. The API server can still show an earlier pod of the same name.
+// likeliest of several.
 func (e *Evidence) narrow(candidates []Asker, following *Container) []Asker {
 	is := func(a Asker) bool { return a.Is(following.Asker) }
 	if following == nil || e.Progress != Open || slices.ContainsFunc(candidates, is) {
@@ -76,17 +76,14 @@ func (e *Evidence) narrow(candidates []Asker, following *Container) []Asker {
 	return slices.DeleteFunc(candidates, func(a Asker) bool { return !a.requestsAll(following.Devices) })
 }
 
-// mayBeAnother reports whether a container besides the candidates can be the asker: a container unknown to
-// the API server so far, or a started container whose record the kubelet has lost, for which the kubelet's
-// pod workers allocate again.
-func (e *Evidence) mayBeAnother(q Question, arrived []kubelet.Pod) bool {
+// mayBeAnother reports whether a container besides the candidates can be the asker: a started container whose
+// record the kubelet has lost, for which the kubelet's pod workers allocate again.
+func (e *Evidence) mayBeAnother(q Question) bool {
 	if len(q.MustInclude) > 0 { // the container takes over from an init container of its pod
 		of := e.Holders.Of(q.Resource, q.MustInclude[0])
 		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
 	}
-	told := map[kubelet.Pod]bool{}
 	for _, pod := range e.Answer.Pods {
-		told[pod.Pod] = true
 		for i, c := range pod.Containers {
 			if pod.Started && c.Role != intent.Init && c.Requests[q.Resource] == q.Size &&
 				len(e.devicesOf(e.asker(pod, i))[q.Resource]) == 0 {
@@ -94,6 +91,5 @@ func (e *Evidence) mayBeAnother(q Question, arrived []kubelet.Pod) bool {
 			}
 		}
 	}
-	untold := func(p kubelet.Pod) bool { return !told[p] && slices.Contains(e.View.Pods, p) }
-	return e.Answer.Source == intent.APIServer && (e.View == nil || slices.ContainsFunc(arrived, untold))
+	return false
 }

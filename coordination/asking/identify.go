@@ -91,8 +91,7 @@ func (e *Evidence) containerOf(asker *Asker, following *Container) Container {
 //
 //   - a pod new since the last List comes first;
 //   - else the youngest pod, because the kubelet admits a batch of new pods by age (HandlePodAdditions in
-//     pkg/kubelet/kubelet.go), and its containers in order of allocation;
-//   - with the API server, which knows pods before the kubelet, the oldest pod.
+//     pkg/kubelet/kubelet.go), and its containers in order of allocation.
 func (e *Evidence) likeliest(q Question, candidates []Asker) *Asker {
 	if len(candidates) == 0 {
 		return nil
@@ -105,16 +104,14 @@ func (e *Evidence) likeliest(q Question, candidates []Asker) *Asker {
 	}
 	open := e.open()
 	likeliest := slices.MinFunc(candidates, func(a, b Asker) int {
-		byArrival, byAge := 0, b.Created.Compare(a.Created)
+		byArrival := 0
 		if e.View != nil {
 			byArrival = compareFirst(slices.Contains(arrived, a.Pod), slices.Contains(arrived, b.Pod))
-		} else if e.Answer.Source == intent.APIServer {
-			byAge = -byAge
 		}
-		return cmp.Or(compareFirst(a.Is(open), b.Is(open)), byArrival, byAge)
+		return cmp.Or(compareFirst(a.Is(open), b.Is(open)), byArrival, b.Created.Compare(a.Created))
 	})
 	differs := func(candidate Asker) bool { return !equalRequest(&likeliest, &candidate) }
-	another := e.mayBeAnother(q, arrived)
+	another := e.mayBeAnother(q)
 	likeliest.Exact = likeliest.Is(open) && open.Exact || !slices.ContainsFunc(candidates, differs) && !another
 	for _, candidate := range candidates {
 		if !likeliest.Is(open) || candidate.Is(open) {

@@ -63,10 +63,6 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 			want: "chosen"},
 		"one that has just come": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
 			view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
-		"the API server knows of more": {pods: []intent.Pod{old, young, twin},
-			source: intent.APIServer, view: &kubelet.View{Pods: []kubelet.Pod{old.Pod}}, want: "old", exact: true},
-		"the API server's oldest, with nothing else": {pods: []intent.Pod{old, young},
-			source: intent.APIServer, want: "old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

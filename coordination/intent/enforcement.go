@@ -50,8 +50,8 @@ func (e *enforcement) update(sources []*source) (Enforcement, <-chan struct{}) {
 // enforcementOf returns the Enforcement by the last answers of sources, best first.
 func enforcementOf(sources []*source) Enforcement {
 	if len(sources) == 0 {
-		return Enforcement{Why: fmt.Sprintf("no source of --intent reads annotations: name %s, %s or %s there",
-			PodsAPI, Kubelet, APIServer)}
+		return Enforcement{Why: fmt.Sprintf("no source of --intent reads annotations: name %s or %s there",
+			PodsAPI, Kubelet)}
 	}
 	var failures []string
 	for _, source := range sources {

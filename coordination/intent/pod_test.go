@@ -5,7 +5,6 @@ package intent
 import (
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +14,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func quantity(t *testing.T, text string) resource.Quantity {
+	t.Helper()
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
 
 // recorded are the pods of a kubelet's answer to GET /pods.
 func recorded(t testing.TB) []corev1.Pod {
@@ -169,7 +176,7 @@ func TestChoice(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "",
 		"podresources, pods-api":       "pods-api,podresources",
-		"api-server,kubelet,kubelet,":  "kubelet,api-server",
+		"api-server,kubelet,kubelet,":  "kubelet,api-server", // of the version before
 		"none":                         "",
 		"none,kubelet":                 "error",
 		"inference":                    "error",
@@ -257,7 +264,7 @@ func TestLongAnnotations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := newPod(&corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Annotations: relevant(map[string]string{tc.key: tc.text})},
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tc.key: tc.text}},
 			}, "uid", Policy{Choose: AllNamespaces})
 			said := strings.Join(pod.Remarks, "; ")
 			if len(pod.Chosen) != tc.chosen || (tc.remark == "") != (said == "") ||
@@ -334,42 +341,6 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A static pod has the UID by which the kubelet knows it, not its mirror's. Anybody can annotate a pod: the
-// owner of a mirror is its node, and no annotation yields the UID of another pod.
-func TestStaticPod(t *testing.T) {
-	t.Parallel()
-	node := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n"}}
-	pod := func(uid, static string, owners []metav1.OwnerReference) corev1.Pod {
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), OwnerReferences: owners}}
-		if static != "" {
-			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: static}
-		}
-		kept, err := slim(&p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		watched, _ := kept.(*corev1.Pod)
-		return *watched
-	}
-	for name, tc := range map[string]struct {
-		pods []corev1.Pod
-		want []string
-	}{
-		"a mirror":               {[]corev1.Pod{pod("mirror", "static", node)}, []string{"static"}},
-		"a pod without owner":    {[]corev1.Pod{pod("evil", "static", nil)}, []string{"evil"}},
-		"the UID of another pod": {[]corev1.Pod{pod("evil", "u", node), pod("u", "", nil)}, []string{"evil", "u"}},
-		"two of one UID":         {[]corev1.Pod{pod("a", "s", node), pod("b", "s", node)}, []string{"s", "b"}},
-	} {
-		var got []string
-		for _, p := range newPods(tc.pods, Policy{}) {
-			got = append(got, p.UID)
-		}
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
-	}
-}
-
 // The kubelet sets the phase of an evicted pod before its containers stop: the pod still has its devices.
 func TestEvictedPodThatStops(t *testing.T) {
 	t.Parallel()
@@ -381,16 +352,8 @@ func TestEvictedPodThatStops(t *testing.T) {
 		"ephemeral container": {EphemeralContainerStatuses: []corev1.ContainerStatus{running}},
 	} {
 		status.Phase = corev1.PodFailed
-		pod := &corev1.Pod{Status: status}
-		watched, err := slim(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kept, _ := watched.(*corev1.Pod)
-		for _, p := range []*corev1.Pod{pod, kept} {
-			if got := newPods([]corev1.Pod{*p}, Policy{}); len(got) != 1 {
-				t.Errorf("%s runs: %d living pods", name, len(got))
-			}
+		if got := newPods([]corev1.Pod{{Status: status}}, Policy{}); len(got) != 1 {
+			t.Errorf("%s runs: %d living pods", name, len(got))
 		}
 	}
 }

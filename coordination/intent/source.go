@@ -24,9 +24,10 @@ type Source string
 const (
 	PodsAPI      Source = "pods-api"
 	Kubelet      Source = "kubelet"
-	APIServer    Source = "api-server"
 	PodResources Source = "podresources"
 	Inference    Source = "inference"
+
+	former Source = "api-server" // of versions before 0.1: accepted with a warning, and no source
 )
 
 // Choice is the value of the flag --intent: the permitted sources, as comma-separated names.
@@ -46,25 +47,22 @@ func (c Choice) MarshalText() ([]byte, error) {
 
 // UnmarshalText accepts comma-separated names in any order; "none" or an empty text leaves inference.
 func (c *Choice) UnmarshalText(text []byte) error {
-	choosable := Choice{PodsAPI, Kubelet, APIServer, PodResources}
+	choosable := Choice{PodsAPI, Kubelet, PodResources}
 	named := map[Source]bool{}
 	for name := range strings.SplitSeq(string(text), ",") {
 		source := Source(strings.TrimSpace(name))
 		if source == "" || string(text) == "none" {
 			continue
 		}
-		if !slices.Contains(choosable, source) {
+		if source != former && !slices.Contains(choosable, source) {
 			all, _ := choosable.MarshalText()
 			return fmt.Errorf("unknown source %q, want some of %s", source, all)
 		}
 		named[source] = true
 	}
-	*c = slices.DeleteFunc(choosable, func(s Source) bool { return !named[s] })
+	*c = slices.DeleteFunc(append(choosable, former), func(s Source) bool { return !named[s] })
 	return nil
 }
-
-// Has reports whether a source is permitted.
-func (c Choice) Has(s Source) bool { return slices.Contains(c, s) }
 
 // Pauses after a failure of a source: first firstPause, then twice as long after each further failure. A
 // source that was slow once answers for the next pod.

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -27,9 +25,7 @@ type Config struct {
 	Choice     Choice
 	KubeletDir string           // the kubelet's directory (/var/lib/kubelet), for pods-api
 	Kubelet    kubelet.Endpoint // the kubelet's HTTPS server, for kubelet
-	Node       string           // the node's name, for api-server
 	Policy     Policy           // for annotations
-	APIServer  *rest.Config     // for api-server; nil in a pod of the cluster
 	// Rejected is called after each answer of a source, with the pods that the kubelet's Topology Manager has
 	// rejected. Must return immediately; may be nil.
 	Rejected func([]Rejected)
@@ -44,7 +40,6 @@ type Reader func(context.Context) ([]corev1.Pod, error)
 // Sources are the sources of pods' requests, best first.
 type Sources struct {
 	sources     []*source
-	watcher     *watcher // nil without api-server
 	closers     []func() error
 	enforcement enforcement
 }
@@ -85,26 +80,11 @@ func (s *Sources) open(name Source, config Config) error {
 		}
 		https := kubelet.NewHTTPS(config.Kubelet)
 		s.add(name, config.Log, reduced(https.Pods, config), https.Close)
-	case APIServer:
-		w, err := openWatcher(config)
-		if err != nil {
-			return err
-		}
-		s.watcher = w
-		s.add(name, config.Log, reduced(w.pods, config), func() error { return nil })
+	case former:
+		config.Log.Warn("--intent: " + string(former) + " is no source of pod requests any more; name " +
+			string(Kubelet) + " instead, with the right to get nodes/pods")
 	}
 	return nil
-}
-
-func openWatcher(config Config) (*watcher, error) {
-	if config.Node == "" {
-		return nil, errors.New("the node's name is not known; set --node-name, or NODE_NAME from spec.nodeName")
-	}
-	server, err := ServerConfig(config.APIServer)
-	if err != nil {
-		return nil, err
-	}
-	return newWatcher(server, config.Node)
 }
 
 func (s *Sources) add(
@@ -124,18 +104,10 @@ func reduced(list Reader, config Config) func(context.Context) ([]Pod, error) {
 	}
 }
 
-// Run maintains the watch and the Enforcement between questions until ctx is done. Run asks immediately, so
-// that the first question does not wait for a connection, and the log shows failing sources at the start. Run
-// may be called again.
-func (s *Sources) Run(ctx context.Context) error {
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	var failed error
-	if s.watcher != nil {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		watching.Go(func() { failed = s.watcher.run(ctx) })
-	}
+// Run maintains the Enforcement between questions until ctx is done. Run asks immediately, so that the first
+// question does not wait for a connection, and the log shows failing sources at the start. Run may be called
+// again.
+func (s *Sources) Run(ctx context.Context) {
 	for ctx.Err() == nil && len(s.sources) > 0 {
 		s.look(ctx)
 		_, changed := s.Enforcement()
@@ -145,8 +117,6 @@ func (s *Sources) Run(ctx context.Context) error {
 		case <-time.After(s.untilLook()):
 		}
 	}
-	watching.Wait()
-	return failed
 }
 
 // look asks the best available source.

@@ -109,11 +109,7 @@ func TestTheBestSourceThatWorks(t *testing.T) {
 // run keeps sources up until the test ends, and returns once they have looked.
 func run(t *testing.T, s *Sources) {
 	t.Helper()
-	go func() {
-		if err := s.Run(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
+	go s.Run(t.Context())
 	synctest.Wait()
 }
 
@@ -179,15 +175,21 @@ func TestEnforcement(t *testing.T) {
 
 // Sources that read no annotations enforce nothing, and say so.
 func TestNothingIsEnforcedWithoutSource(t *testing.T) {
-	s, err := Open(Config{
-		Choice: Choice{PodResources}, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if now, _ := s.Enforcement(); now.Enforced() || !strings.Contains(now.Why, "--intent") {
-		t.Errorf("%+v", now)
+	for _, choice := range []Choice{{PodResources}, {former}} {
+		var lines bytes.Buffer
+		s, err := Open(Config{
+			Choice: choice, KubeletDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&lines, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if now, _ := s.Enforcement(); now.Enforced() || !strings.Contains(now.Why, "--intent") {
+			t.Errorf("%+v", now)
+		}
+		if warned := strings.Contains(lines.String(), "level=WARN"); warned != (choice[0] == former) {
+			t.Errorf("%v: the log has %q", choice, lines.String())
+		}
 	}
 }
 
@@ -271,7 +273,6 @@ func TestAQuestionGivenUpTellsNothing(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for name, tc := range map[string]struct {
 		config Config
 		want   string // in the error
@@ -282,9 +283,6 @@ func TestOpen(t *testing.T) {
 		"the kubelet": {Config{
 			Choice: Choice{Kubelet}, Kubelet: kubelet.Endpoint{Address: "10.0.0.7"},
 		}, ""},
-		"API server, no name": {Config{Choice: Choice{PodsAPI, APIServer}}, "--node-name"},
-		"API server, no account": {Config{Choice: Choice{APIServer}, Node: "node-1"},
-			"automountServiceAccountToken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.config.KubeletDir, tc.config.Log = t.TempDir(), log

@@ -72,8 +72,7 @@ func newNode(dir string, seed uint64, options Options, log *slog.Logger) (*Node,
 	n.kubelet.Topology = topologymanager.Manager{Policy: policy, Nodes: machine.Present().NUMANodes()}
 	n.kubelet.ScopePod, n.kubelet.Failed = options.ScopePod, map[string][]device.Device{}
 	n.records = &records{
-		kubelet: n.kubelet, server: options.Source == intent.APIServer,
-		shows: options.Source == intent.Kubelet, absent: map[string]bool{},
+		kubelet: n.kubelet, shows: options.Source == intent.Kubelet, absent: map[string]bool{},
 		late: map[string]time.Duration{}, claims: map[kubelet.Pod]string{},
 	}
 	return n, n.writeFiles()

@@ -37,7 +37,7 @@ func OptionsOf(seed uint64) Options {
 	return Options{
 		Machine:         []string{"oci-mi300x-derived", "amd-mi250-16gcd-8nic"}[seed/2%2],
 		VFs:             1 + int(seed%2),
-		Source:          []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer, ""}[seed/3%4],
+		Source:          []intent.Source{intent.PodsAPI, intent.Kubelet, ""}[seed/4%3],
 		None:            seed%5 == 1,
 		ExcludeTopology: seed%3 == 0,
 		OneProcess:      seed%7 == 3,

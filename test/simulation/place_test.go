@@ -44,7 +44,6 @@ func TestCircumstances(t *testing.T) {
 			want := place(t, seed, base)
 			for name, change := range map[string]func(*Variant){
 				"kubelet":     func(v *Variant) { v.Source = intent.Kubelet },
-				"api-server":  func(v *Variant) { v.Source = intent.APIServer },
 				"one process": func(v *Variant) { v.OneProcess = true },
 				"restarts":    func(v *Variant) { v.Restarts = true },
 			} {

@@ -27,7 +27,6 @@ import (
 // the coordinator reads several records at the same time.
 type records struct {
 	kubelet *model.Kubelet
-	server  bool // the source of requests is the API server, which can be behind
 	shows   bool // the source is the kubelet's server, which shows what it has until all pods are listed
 
 	mu     sync.Mutex
@@ -35,7 +34,6 @@ type records struct {
 	late   map[string]time.Duration // records with a late answer
 	claims map[kubelet.Pod]string   // UIDs of static pods whose mirrors pods claim to be
 	tenant []corev1.Pod             // more pods of the list
-	behind []corev1.Pod             // pods of an API server that is behind; nil if the API server is not
 }
 
 // Records of the kubelet.
@@ -47,11 +45,9 @@ const (
 
 // What happens to records.
 const (
-	isAbsent  = "has no answer"
-	isLate    = "is late"
-	isBack    = "answers"
-	isBehind  = "falls behind"
-	isCurrent = "catches up"
+	isAbsent = "has no answer"
+	isLate   = "is late"
+	isBack   = "answers"
 )
 
 var errAway = errors.New("away")
@@ -95,11 +91,8 @@ func (r *records) pods(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, err
 	}
 	r.mu.Lock()
-	behind, more := r.behind, r.tenant
+	more := r.tenant
 	r.mu.Unlock()
-	if behind != nil {
-		return behind, nil
-	}
 	told, ready := r.kubelet.Tell()
 	if !ready && !r.shows {
 		return nil, errAway
@@ -117,7 +110,6 @@ func (r *records) heal() {
 	defer r.mu.Unlock()
 	clear(r.absent)
 	clear(r.late)
-	r.behind = nil
 }
 
 // draw returns a random change of a record: a fault begins or ends.
@@ -126,11 +118,6 @@ func (r *records) draw(random *rand.Rand) Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.server && e.Name == podsRecord && random.IntN(2) == 0:
-		e.What = isBehind
-		if r.behind != nil {
-			e.What = isCurrent
-		}
 	case r.absent[e.Name] || r.late[e.Name] > 0:
 		e.What = isBack
 	case random.IntN(3) == 0:
@@ -143,9 +130,6 @@ func (r *records) draw(random *rand.Rand) Event {
 
 // set changes a record, and describes the fault that begins.
 func (r *records) set(e Event) (what string, err error) {
-	if e.What == isBehind || e.What == isCurrent {
-		return r.fallBehind(e.What == isBehind), nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.absent, e.Name)
@@ -161,21 +145,6 @@ func (r *records) set(e Event) (what string, err error) {
 		return "", fmt.Errorf("disturb a record: %q is unknown", e.What)
 	}
 	return e.Name + " " + e.What, nil
-}
-
-// fallBehind makes the API server show its pods of this moment, or all pods again.
-func (r *records) fallBehind(behind bool) (what string) {
-	var pods []corev1.Pod
-	if behind {
-		pods, _ = r.pods(context.Background()) // none: the API server is not behind
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.behind = pods
-	if pods == nil {
-		return ""
-	}
-	return "the API server falls behind"
 }
 
 // describe returns a pod, with what it claims.

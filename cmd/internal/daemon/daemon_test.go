@@ -83,8 +83,6 @@ func TestExitCodes(t *testing.T) {
 			"--metrics-bind-address"},
 		{"address of a name", t.Context(), never, []string{"--health-probe-bind-address=localhost:9477"}, 2, "",
 			"is no IP address"},
-		{"events without a cluster", t.Context(), never, []string{"--intent=api-server", "--log-level=error"}, 1,
-			"", "--intent=api-server: find the API server"},
 		{"unknown target", t.Context(), never, []string{"--publish=tandem,everything"}, 2, "",
 			`"--publish" flag: unknown target "everything"`},
 		{"labels beside none", t.Context(), never, []string{"--publish=kubenexus"}, 2, "", "name one of them too"},

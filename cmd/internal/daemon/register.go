@@ -55,14 +55,13 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.TextVar(&f.Intent, "intent", intent.Default,
 		"sources of pod requests; Tandem uses the best available source: pods-api (kubelet 1.37), kubelet (HTTPS "+
-			"server; requires permission for nodes/pods), api-server (requires permission to list and watch pods), "+
-			"podresources, or none; without a source, Tandem infers the container from call order and timing")
-	plainflag.Words(set, "intent", string(intent.PodsAPI), string(intent.Kubelet), string(intent.APIServer),
+			"server; requires permission for nodes/pods), podresources, or none; without a source, Tandem infers the container from call order and timing")
+	plainflag.Words(set, "intent", string(intent.PodsAPI), string(intent.Kubelet),
 		string(intent.PodResources), "none")
 	f.registerPolicy(set)
 	set.BoolVar(&f.Events, "events", false,
 		"write Events on rejected pods, on pods with a pair that spans two switches, and on pods with degraded or "+
-			"failed devices; requires permission to create events; always enabled with --intent=api-server")
+			"failed devices; requires permission to create events")
 	set.TextVar(&f.Policy.Choose, "device-annotations", intent.Namespaces{},
 		"namespaces whose pods may select devices with annotations ("+intent.DevicesKey+
 			", and the annotations of HAMi, Volcano and Koordinator): all, none, or a comma-separated list")

@@ -41,7 +41,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		KubeletDir: f.KubeletDir,
 		Kubelet:    f.files(),
 		Intent: coordination.Intent{
-			Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy,
+			Sources: f.Intent, Kubelet: endpoint, Policy: f.Policy,
 		},
 		Withheld:  withheld,
 		Publisher: publisher,

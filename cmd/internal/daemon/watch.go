@@ -4,14 +4,12 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/admission"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/version"
 )
 
@@ -21,9 +19,7 @@ func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run 
 	serving, stop := context.WithCancel(ctx)
 	defer beside.Wait()
 	defer stop()
-	if err := f.openEvents(name, log); err != nil {
-		return err
-	}
+	f.openEvents(name, log)
 	var tell func(admission.Verdict)
 	if f.sender != nil {
 		tell = f.sender.Tell
@@ -34,23 +30,17 @@ func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run 
 	return run(ctx, log)
 }
 
-// openEvents creates the sender of events. Without the API server the daemon runs without events, unless the
-// API server is also a source of pod requests.
-func (f *Flags) openEvents(name string, log *slog.Logger) error {
-	source := f.Intent.Has(intent.APIServer)
-	if !source && !f.Events {
-		return nil
+// openEvents creates the sender of events. Without the API server the daemon runs without events.
+func (f *Flags) openEvents(name string, log *slog.Logger) {
+	if !f.Events {
+		return
 	}
 	sender, err := events.Open(events.Config{
 		Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log,
 	})
-	switch {
-	case err == nil:
-		f.sender = sender
-	case source:
-		return fmt.Errorf("--intent=%s: %w", intent.APIServer, err)
-	default:
+	if err != nil {
 		log.Warn("events on pods are disabled", "error", err)
+		return
 	}
-	return nil
+	f.sender = sender
 }

@@ -93,7 +93,7 @@ func newCounts() counts {
 		c.pairs.WithLabelValues(level.String())
 	}
 	start(c.questions,
-		[]intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer, intent.PodResources, intent.Inference})
+		[]intent.Source{intent.PodsAPI, intent.Kubelet, intent.PodResources, intent.Inference})
 	start(c.ended, admission.PlanOutcomes)
 	start(c.alone, []admission.Call{admission.PreferCall, admission.AllocatedCall})
 	start(c.events, events.Outcomes)

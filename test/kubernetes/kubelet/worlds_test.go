@@ -3,7 +3,6 @@
 package kubelet_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -25,24 +24,11 @@ var worlds = []world{
 	{"no source", "", rig.Setup{Intent: "none", VFsPerPF: 4}},
 	{"Pods API", "pods-api", rig.Setup{PodsAPI: true, VFsPerPF: 4}},
 	{"kubelet's HTTPS server", "kubelet", rig.Setup{Intent: "kubelet,podresources", VFsPerPF: 1}},
-	{"API server", "api-server", rig.Setup{Intent: "api-server,podresources", VFsPerPF: 1}},
 	{"watcher", "pods-api", rig.Setup{PodsAPI: true, VFsPerPF: 4, Watcher: true}},
 }
 
 // long is a campaign in which every fault has to happen.
 const long = 1000 // admissions
-
-// possible returns why there can be no such world here, or nil.
-func (w world) possible() error {
-	switch {
-	case w.source != "api-server":
-		return nil
-	case *chaosAdmissions < long: // client-go leaves an API server that was away alone for up to a minute
-		return errors.New("it is for long campaigns (make chaos): watches take their time to come back")
-	default:
-		return pair.CanHaveAccount()
-	}
-}
 
 // told reports whether a source tells the daemons what pods want.
 func (c *chaos) told() bool { return c.world.source != "" }

@@ -216,7 +216,7 @@ func TestContradictions(t *testing.T) {
 		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}": "rdma.exports",
 		"gpu: {deviceListStrategy: 'envvar,cdi-cri'}": "gpu.deviceListStrategy: a CDI specification names " +
 			"the driver's files, which tandem-gpu has to see: set gpu.driverRoot too",
-		"{mode: dra, intent: [api-server]}":      "intent: that is for the device plugins",
+		"{mode: dra, intent: [kubelet]}":         "intent: that is for the device plugins",
 		"{mode: dra, deviceAnnotations: [team]}": "deviceAnnotations: that is for the device plugins",
 		"{mode: dra, publish: [tandem]}": "publish: that is for the device plugins: in mode dra " +
 			"a node publishes",

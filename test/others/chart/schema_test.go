@@ -80,7 +80,7 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 
 // kustomizations are the folders that people apply.
 var kustomizations = []string{
-	"deployments/base", "deployments/privileged", "deployments/intent-kubelet", "deployments/intent-api-server",
+	"deployments/base", "deployments/privileged", "deployments/intent-kubelet",
 	"deployments/kubelet", "deployments/monitoring", "deployments/dra", "deployments/dra/claim-templates",
 	"deployments/publish", "deployments/alignment",
 	"deployments/scheduler",

@@ -64,19 +64,9 @@ helm upgrade {{ .Release.Name }} CHART -n {{ .Release.Namespace }} --reset-then-
 {{ has "kubelet" (splitList "," (include "tandem.intent" .)) }}
 {{- end }}
 
-{{/* Whether an intent source needs the account's token. */}}
-{{- define "tandem.intentToken" -}}
-{{ or (eq (include "tandem.asksKubelet" .) "true") (has "api-server" .Values.intent) }}
-{{- end }}
-
-{{/* Whether the daemons write events: also with the API server as an intent source. */}}
-{{- define "tandem.writesEvents" -}}
-{{ or .Values.events (has "api-server" .Values.intent) }}
-{{- end }}
-
 {{/* Whether anything needs the account's token. */}}
 {{- define "tandem.token" -}}
-{{ or (eq (include "tandem.writesEvents" .) "true") (eq (include "tandem.intentToken" .) "true") (not (empty .Values.publish)) (eq (include "tandem.nodesToken" .) "true") }}
+{{ or .Values.events (eq (include "tandem.asksKubelet" .) "true") (not (empty .Values.publish)) (eq (include "tandem.nodesToken" .) "true") }}
 {{- end }}
 
 {{/* The name of the policies for the annotation tandem.dev/alignment. */}}

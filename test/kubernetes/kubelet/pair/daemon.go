@@ -23,7 +23,6 @@ type Daemon struct {
 	path      string
 	args      []string
 	variables []string // beside this process's own
-	account   string   // folder of a pod's service account; "" for none
 	log       *Log
 
 	process *exec.Cmd
@@ -37,7 +36,7 @@ func (d *Daemon) Name() string { return filepath.Base(d.path) }
 // Another returns a second instance of the daemon, not running, as in a rolling update that starts the new
 // one first.
 func (d *Daemon) Another() *Daemon {
-	return &Daemon{path: d.path, args: d.args, variables: d.variables, account: d.account, log: d.log}
+	return &Daemon{path: d.path, args: d.args, variables: d.variables, log: d.log}
 }
 
 // From returns the daemon from another folder of programs, not running.
@@ -49,7 +48,9 @@ func (d *Daemon) From(bin string) *Daemon {
 
 // Start starts the daemon, which must not be running.
 func (d *Daemon) Start() error {
-	d.process = command(d.account, d.path, d.args...)
+	d.process = exec.Command(d.path, d.args...)
+	// The daemons end with the test, even after a panic or timeout.
+	d.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	d.process.Env = append(os.Environ(), d.variables...)
 	stderr, err := d.process.StderrPipe()
 	if err != nil {

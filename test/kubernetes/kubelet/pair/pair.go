@@ -23,8 +23,7 @@ type Options struct {
 	ResourcePrefix string // of resources without a prefix in the config
 	Coordinated    bool   // false: no preferred allocation, as stock plugins
 
-	Flags, Variables       []string // additional ones of both daemons
-	Account                string   // folder with what the service account of their pods is given; "" for none
+	Flags                  []string // additional ones of both daemons
 	GPUFlags, GPUVariables []string // of tandem-gpu alone
 }
 
@@ -48,7 +47,7 @@ func Start(o Options) (*Pair, error) {
 	daemon := func(name string, flags, variables []string) *Daemon {
 		return &Daemon{
 			path: filepath.Join(o.Bin, name), args: slices.Concat(common, flags),
-			variables: slices.Concat(o.Variables, variables), account: o.Account, log: log,
+			variables: variables, log: log,
 		}
 	}
 	p := &Pair{

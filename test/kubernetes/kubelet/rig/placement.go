@@ -77,9 +77,6 @@ func (r *Rig) AdmitBlind(pod *v1.Pod) error {
 func (r *Rig) Release(pod *v1.Pod) {
 	r.ends(pod)
 	r.held.release(pod.UID)
-	if r.API != nil {
-		r.API.setStatus(pod, func(status *v1.PodStatus) { status.Phase = v1.PodSucceeded })
-	}
 }
 
 // Remove ends a pod.
@@ -88,9 +85,6 @@ func (r *Rig) Remove(pod *v1.Pod) error {
 	r.held.release(pod.UID)
 	err := r.Node.Remove(pod)
 	r.forgets(pod)
-	if r.API != nil {
-		r.API.Delete(pod)
-	}
 	return err
 }
 

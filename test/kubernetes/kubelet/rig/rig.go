@@ -68,7 +68,6 @@ type Rig struct {
 	*Machine
 	Node  *node.Node
 	Pair  *pair.Pair
-	API   *APIServer // nil unless it is a source of pod requests
 	numa  []node.NUMA
 	dir   string
 	setup Setup
@@ -116,9 +115,6 @@ func (r *Rig) Stop() error {
 	if r.Node != nil {
 		errs = append(errs, r.Node.Stop())
 	}
-	if r.API != nil {
-		r.API.stop()
-	}
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }
 
@@ -159,14 +155,8 @@ func (r *Rig) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	account, told, err := r.startAPIServer()
-	if err != nil {
-		return err
-	}
 	r.Pair, err = pair.Start(pair.Options{
 		Flags:          common,
-		Variables:      told,
-		Account:        account,
 		Bin:            r.setup.Bin,
 		Sysfs:          r.path("sys"),
 		Dev:            r.path("dev"),
