@@ -234,7 +234,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go vet $(MAC)
 	cd cmd/tandem-scheduler && go vet $(KUBE36) ./...
 	cd test/kubernetes && go vet $(KUBE36) ./dra/... ./kubelet/... && go vet $(KUBE35) ./dra/...
-	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
+	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/monitoring deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
 	@set -e; for file in $(wildcard $(addsuffix /go*.mod,$(MODULES) $(PINS))); do \
 		(cd $$(dirname $$file) && go mod tidy -modfile=$$(basename $$file) -diff); done
 

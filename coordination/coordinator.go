@@ -56,7 +56,7 @@ func newPolicyReader(c *Config) func() hints.Policy {
 
 // readPolicy returns the policy in files, "" if not set there: a flag of the kubelet may set the policy.
 // Without a folder of drop-ins a policy other than restricted counts as unknown, because a drop-in elsewhere
-// may override the file: tandem doctor --fix-kubelet writes restricted there.
+// may override the file: tandem doctor --drop-in prints such a one.
 func readPolicy(files configuration.Files) (hints.Policy, error) {
 	var file struct {
 		Policy string `json:"topologyManagerPolicy"`

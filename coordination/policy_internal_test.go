@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// TestPolicyWithDropIn: the kubelet's file names a policy, and tandem doctor --fix-kubelet has written the
+// TestPolicyWithDropIn: the kubelet's file names a policy, and a drop-in has the
 // required one into the folder of drop-ins, which overrides the file. The coordinator plans by the policy of
 // the folder if the folder is known, and otherwise by none of the file's.
 func TestPolicyWithDropIn(t *testing.T) {

@@ -70,7 +70,6 @@ func TestOneVersion(t *testing.T) {
 			`(?:ghcr\.io/[\w/-]+:)?"?([^"\n]+)"?$`,
 		"deployments/base/kustomization.yaml":      `(?m)^ +newTag: "?([^"\n]+)"?$`,
 		"deployments/dra/kustomization.yaml":       `(?m)^ +newTag: "?([^"\n]+)"?$`,
-		"deployments/kubelet/kustomization.yaml":   `(?m)^ +newTag: "?([^"\n]+)"?$`,
 		"deployments/scheduler/kustomization.yaml": `(?m)^ +newTag: "?([^"\n]+)"?$`,
 	}
 	for _, name := range manifests(t) {

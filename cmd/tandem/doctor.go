@@ -4,7 +4,7 @@ package main
 
 import (
 	"context"
-	"os"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -24,13 +23,15 @@ import (
 
 // examiner is the command line of doctor.
 type examiner struct {
-	from    machine.Source
-	node    doctor.Node
-	config  string // of the VFs
-	vendor  string // --vendor of tandem-gpu
-	format  output
-	fix     fixer
-	pools   selection          // of config
+	from   machine.Source
+	node   doctor.Node
+	config string // of the VFs
+	vendor string // --vendor of tandem-gpu
+	format output
+	pools  selection // of config
+	dropIn bool      // print the settings that the kubelet needs
+	static bool      // also for exclusive CPUs
+
 	refused doctor.RefusedPods // of the node; nil: by the kubelet
 }
 
@@ -45,12 +46,11 @@ func newDoctor() *cobra.Command {
 		Short: "Find problems that prevent GPUs and VFs on the same switch on this node",
 		Long: `Check this node's hardware, the kubelet's configuration and state, and the plugins' sockets for problems that prevent pods with
 GPUs and VFs on one switch. Each finding has an observation, its effect and a remedy. Run the command as root on the node, or in a
-debug container with the node's PID namespace. The command changes nothing unless --apply or --rollback-kubelet is set.
+debug container with the node's PID namespace. The command changes nothing.
 
---fix-kubelet shows the settings that the kubelet lacks: the settings of deployments/kubelet/config.yaml, and with --static-cpus also
-exclusive CPUs for containers. --apply writes the settings to a separate file in the kubelet's folder of drop-ins (--config-dir);
---rollback-kubelet removes the file, or with --last undoes its last change. No other file is changed: for a kubelet without such a
-folder, the output describes the steps.
+--drop-in prints the settings that the kubelet needs on this node as a file for its folder of drop-ins (--config-dir), and with
+--static-cpus also exclusive CPUs for containers. Comments in the file describe where the settings belong on nodes of kubeadm, Ansible,
+machine configurations and providers.
 
 The shapes of container requests are judged for an empty node with the kubelet's own rules. The VFs are those of --config
 (config.json), or without --config those of the running tandem-rdma. If neither exists, the VFs are all VFs of NICs with RDMA, each
@@ -70,10 +70,8 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
 		Example: `  tandem doctor
   tandem doctor --config /etc/pcidp/config.json
   tandem doctor --config /etc/pcidp/config.json --cpus 16 -o json
-  tandem doctor --fix-kubelet
-  tandem doctor --fix-kubelet --static-cpus
-  tandem doctor --fix-kubelet --apply
-  tandem doctor --rollback-kubelet
+  tandem doctor --drop-in
+  tandem doctor --drop-in --static-cpus
   tandem doctor --machine my-machine.txt
   kubectl debug node/NODE -it --profile=sysadmin --image=ghcr.io/tandem-k8s/tandem:VERSION -- \
     tandem doctor --dev-root=/host/dev --kubelet-dir=/host/var/lib/kubelet --run-dir=/host/run/tandem`,
@@ -101,7 +99,6 @@ func (x *examiner) register(cmd *cobra.Command) {
 	plainflag.Devices.Put(flags, "gpu-vendor")
 	plainflag.Output.Put(flags, "read-elsewhere")
 	x.format.register(cmd)
-	x.fix.register(flags)
 }
 
 // registerNode adds the flags with the places of the node's files.
@@ -118,7 +115,10 @@ func (x *examiner) registerNode(flags *pflag.FlagSet) {
 		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
 		"to select VFs (default the VFs that the running tandem-rdma offers)")
-	plainflag.Kubelet.Put(flags, "kubelet-dir", "kubelet-config", "kubelet-config-dir")
+	flags.BoolVar(&x.dropIn, "drop-in", false, "print the settings that the kubelet needs, as a drop-in")
+	flags.BoolVar(&x.static, "static-cpus", false, "with --drop-in: also set cpuManagerPolicy static, and "+
+		"reserve a CPU of each NUMA node for the system unless CPUs are already reserved")
+	plainflag.Kubelet.Put(flags, "kubelet-dir", "kubelet-config", "kubelet-config-dir", "drop-in", "static-cpus")
 	plainflag.Files.Put(flags, "dev-root", "proc-root")
 	plainflag.Devices.Put(flags, "config")
 }
@@ -130,14 +130,30 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	if x.node.CPUs < 0 {
 		return usage("--cpus %d: want 0 or more", x.node.CPUs)
 	}
+	if x.static && !x.dropIn {
+		return usage("--static-cpus belongs to --drop-in")
+	}
 	x.complete()
-	if done, err := x.fix.run(cmd, x); done || err != nil {
-		return err
+	if x.dropIn {
+		return x.printDropIn(cmd)
 	}
 	if err := x.read(cmd.Context()); err != nil {
 		return err
 	}
 	return x.report(cmd)
+}
+
+// printDropIn prints the settings that the kubelet needs.
+func (x *examiner) printDropIn(cmd *cobra.Command) error {
+	if _, err := x.readMachine(); err != nil {
+		return err
+	}
+	x.node.Mode, _ = doctor.RunningMode(cmd.Context(), x.node.RunDir)
+	text, err := x.node.DropIn(x.static)
+	if err == nil {
+		_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+	}
+	return err
 }
 
 // complete completes the places of the node that no flag has.
@@ -278,45 +294,4 @@ func (x *examiner) configuredVFs(n *machine.Node) ([]doctor.Device, error) {
 		x.pools, err = newSelection(n, x.config, &x.from, notes)
 	}
 	return vfs, err
-}
-
-// fixer changes the kubelet's configuration.
-type fixer struct {
-	fix, rollback, last bool
-	change              fix.Change
-}
-
-func (f *fixer) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.fix, "fix-kubelet", false, "show the settings that the kubelet lacks")
-	flags.BoolVar(&f.change.Apply, "apply", false, "with --fix-kubelet: write the settings to "+fix.DropIn+
-		" in the kubelet's folder of drop-ins")
-	flags.BoolVar(&f.change.StaticCPUs, "static-cpus", false, "with --fix-kubelet: also set cpuManagerPolicy "+
-		"static, and reserve a CPU of each NUMA node for the system unless CPUs are already reserved")
-	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove the file that --apply wrote")
-	flags.BoolVar(&f.last, "last", false, "with --rollback-kubelet: undo only the last change of the file; "+
-		"possible until the kubelet is well with the change")
-	plainflag.Kubelet.PutRest(flags)
-}
-
-// run executes the flags; false without flags.
-func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
-	switch {
-	case f.fix && f.rollback:
-		return true, usage("--fix-kubelet and --rollback-kubelet exclude each other")
-	case f.change != fix.Change{} && !f.fix:
-		return true, usage("--apply and --static-cpus belong to --fix-kubelet")
-	case f.last && !f.rollback:
-		return true, usage("--last belongs to --rollback-kubelet")
-	case f.rollback:
-		x.node.Sys = os.DirFS(x.from.SysfsRoot) // the devices do not matter
-		return true, fix.RollBack(cmd.OutOrStdout(), x.node.Kubelet, f.last)
-	case f.fix:
-		if _, err := x.readMachine(); err != nil {
-			return true, err
-		}
-		x.node.Mode, _ = doctor.RunningMode(cmd.Context(), x.node.RunDir)
-		return true, fix.Run(cmd.OutOrStdout(), x.node.Kubelet, f.change)
-	default:
-		return false, nil
-	}
 }

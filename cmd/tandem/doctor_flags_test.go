@@ -37,11 +37,6 @@ func TestDoctorDoesNotJudgeAmounts(t *testing.T) {
 	if found := s.findings(); len(found) > 0 {
 		t.Errorf("found\n%s", doctor.Report(found))
 	}
-	s.write("kubelet/config.yaml", strings.Replace(settings, "restricted", "best-effort", 1))
-	s.succeeds("--fix-kubelet", "--apply")
-	if !s.has(dropIn) || !s.has("kubelet/cpu_manager_state") {
-		t.Error("a healthy state is gone, or the policy was not set")
-	}
 }
 
 // TestDoctorKnowsStrictReservation: then reserved CPUs are not among the shared ones.

@@ -41,7 +41,7 @@ func TestDoctorOfARecordingWithVFs(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	for _, flag := range []string{
-		"--cpus=3", "--sysfs-root=/sys", "--kubelet-dir=/x", "--fix-kubelet", "--rollback-kubelet", "--run-dir=/x",
+		"--cpus=3", "--sysfs-root=/sys", "--kubelet-dir=/x", "--drop-in", "--run-dir=/x",
 	} {
 		name, _, _ := strings.Cut(flag, "=")
 		code, _, stderr := run("doctor", "--machine", machine, flag)

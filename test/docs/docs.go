@@ -33,20 +33,19 @@ func Files(root string) ([]string, error) {
 
 // Programs maps each program that documents may mention to the test of its commands.
 var Programs = map[string]string{
-	"tandem":                      "cmd/tandem/readme_test.go",
-	"tandem-gpu":                  "test/others/chart/chart_test.go",
-	"helm":                        "test/others/chart/docs_test.go",
-	"kubectl":                     "test/others/chart/docs_test.go",
-	"deployments/kubelet/roll.sh": "deployments/roll_test.go",
-	"make":                        "test/docs/docs_test.go",
-	"apt-get":                     "deployments/release/docs_test.go",
-	"cosign":                      "deployments/release/docs_test.go",
-	"curl":                        "deployments/release/docs_test.go",
-	"dnf":                         "deployments/release/docs_test.go",
-	"docker":                      "deployments/release/image/dockerfile_test.go",
-	"gh":                          "deployments/release/docs_test.go",
-	"sha256sum":                   "deployments/release/docs_test.go",
-	"tar":                         "deployments/release/docs_test.go",
+	"tandem":     "cmd/tandem/readme_test.go",
+	"tandem-gpu": "test/others/chart/chart_test.go",
+	"helm":       "test/others/chart/docs_test.go",
+	"kubectl":    "test/others/chart/docs_test.go",
+	"make":       "test/docs/docs_test.go",
+	"apt-get":    "deployments/release/docs_test.go",
+	"cosign":     "deployments/release/docs_test.go",
+	"curl":       "deployments/release/docs_test.go",
+	"dnf":        "deployments/release/docs_test.go",
+	"docker":     "deployments/release/image/dockerfile_test.go",
+	"gh":         "deployments/release/docs_test.go",
+	"sha256sum":  "deployments/release/docs_test.go",
+	"tar":        "deployments/release/docs_test.go",
 }
 
 // Command is a command, split like by a shell, without sudo and without the directory of a built program.

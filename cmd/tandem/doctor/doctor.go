@@ -6,7 +6,7 @@
 // [Examine] first reads all facts of a [Node], by subject: the kubelet and its settings (package managers),
 // hardware, request shapes on the empty node, refused pods, plugins, sockets, checkpoint and daemons. Each
 // check is a function of the facts of one subject; the method findings lists all checks in the order of the
-// report. Package fix writes the settings that the kubelet lacks, and is all of doctor that changes anything.
+// report. Doctor changes nothing.
 //
 // Request shapes are judged by the Topology Manager's own rule, [hints.Policy.Nodes], with a third demand for
 // the CPUs of a guaranteed pod.
@@ -83,7 +83,7 @@ func readFacts(n Node) facts {
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
 		f.merge, f.refused = n.readMerge(f.kubelet), n.readRefused(f.kubelet.Facts)
-		f.remark = strings.TrimSpace(unreadFlags(f.kubelet) + " " + uncounted(n.Refused, f.kubelet.Policy))
+		f.remark = strings.TrimSpace(f.kubelet.remarks() + " " + uncounted(n.Refused, f.kubelet.Policy))
 		f.claims = n.readClaims(&a)
 	}
 	f.closed = a.closed

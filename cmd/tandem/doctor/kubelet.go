@@ -5,6 +5,7 @@ package doctor
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
@@ -39,7 +40,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 		k.process = err.Error()
 	}
 	k.root = p.Root
-	k.Facts, err = n.Kubelet.Read(p, nil)
+	k.Facts, err = n.Kubelet.Read(p)
 	var wrong *configuration.FileError
 	if errors.As(err, &wrong) && !a.denied(wrong.File, wrong.Err) {
 		k.config = (&configuration.FileError{File: k.At.Shown(wrong.File), Err: wrong.Err}).Error()
@@ -70,6 +71,12 @@ func unknownProcess(k kubeletFacts) []Finding {
 			"name its files: --kubelet-config, --kubelet-config-dir",
 		},
 	})
+}
+
+// remarks returns what the reader of findings has to know of the kubelet besides.
+func (k kubeletFacts) remarks() string {
+	list := append([]string{unreadFlags(k)}, managers.EarlierDropIn(k.At)...)
+	return strings.TrimSpace(settings.OnNode(k.root, strings.Join(list, " ")))
 }
 
 // unreadFlags is a remark about settings that a command line may override; else "".

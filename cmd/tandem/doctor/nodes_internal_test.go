@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestShapesOfManyNodes: with the option max-allowable-numa-nodes, which --fix-kubelet writes on such a
+// TestShapesOfManyNodes: with the option max-allowable-numa-nodes, which --drop-in prints on such a
 // machine, the kubelet admits containers on a machine with ten NUMA nodes.
 func TestShapesOfManyNodes(t *testing.T) {
 	tree := topology.Assemble(nil, nil, nil)

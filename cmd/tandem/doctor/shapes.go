@@ -70,7 +70,7 @@ func (n Node) empty(k managers.Facts) emptyNode {
 // the policy admits the container at all.
 func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
 	p, _ := settings.FindProcess(n.ProcRoot) // without one the files are in their usual place,
-	k, _ := n.Kubelet.Read(p, nil)           // and without files there is no policy
+	k, _ := n.Kubelet.Read(p)                // and without files there is no policy
 	nodes, admitted := n.empty(k).affinity(gpus, vfs, n.CPUs)
 	return nodes.Numbers(), admitted
 }

@@ -5,7 +5,6 @@ package kubelet_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,13 +23,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/fix"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
+
+// head is the beginning of each file of the kubelet's configuration.
+const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 // TestDoctorRefusesAsTheKubelet: whether a request is refused on an empty node, and on which NUMA nodes it
 // comes to lie, is what the real managers decide: for every shape up to 8+8, 1 to 8 VFs per PF, with and
@@ -72,7 +74,7 @@ func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
 						t.Skip("no NIC that can have VFs, or no CPUs recorded")
 					}
 					n.KubeletDir = t.TempDir()
-					config := fix.NewDropIn + "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
+					config := head + "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
 					if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(config), 0o600); err != nil {
 						t.Fatal(err)
 					}
@@ -245,12 +247,12 @@ topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "false"}
 featureGates: {}
 kubeReserved: {cpu: 500m, memory: 1Gi}
 `,
-	"nothing": fix.NewDropIn,
-	"reserved by a cgroup": fix.NewDropIn + `systemReserved: {memory: 2Gi}
+	"nothing": head,
+	"reserved by a cgroup": head + `systemReserved: {memory: 2Gi}
 systemReservedCgroup: /system.slice
 enforceNodeAllocatable: [pods, system-reserved]
 `,
-	"an option that there is not": fix.NewDropIn + "topologyManagerPolicyOptions: {near: \"true\"}\n",
+	"an option that there is not": head + "topologyManagerPolicyOptions: {near: \"true\"}\n",
 	"JSON of a cloud": `{
   "kind": "KubeletConfiguration",
   "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -262,9 +264,30 @@ enforceNodeAllocatable: [pods, system-reserved]
 }`,
 }
 
-// TestFixWritesWhatTheKubeletTakes: the kubelet's own decoder, validation and Topology Manager take what is
-// written, with nothing else changed; and where nothing is written they do not take it.
-func TestFixWritesWhatTheKubeletTakes(t *testing.T) {
+// dropIn returns what doctor prints, or the same settings where it prints none, and why doctor says that the
+// kubelet does not start with them in place.
+func dropIn(t *testing.T, n managers.Kubelet, staticCPUs bool) (printed string, refused error) {
+	t.Helper()
+	printed, refused = n.DropIn(staticCPUs)
+	if refused != nil {
+		return head + "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n", refused
+	}
+	if err := os.WriteFile(filepath.Join(n.ConfigDir, "tandem.conf"), []byte(printed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := n.Read(settings.Process{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range managers.Refusals(f) {
+		refused = errors.Join(refused, errors.New(found.Summary))
+	}
+	return printed, refused
+}
+
+// TestKubeletTakesDropIn: the kubelet's own decoder, validation and Topology Manager take the drop-in that
+// doctor prints, with nothing else changed; and where doctor says that they do not, they do not.
+func TestKubeletTakesDropIn(t *testing.T) {
 	machine, err := machines.Load("oci-mi300x-derived", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -273,30 +296,19 @@ func TestFixWritesWhatTheKubeletTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written := map[bool]int{}
+	printed := map[bool]int{}
 	for name, before := range kubeletConfigs {
 		for _, staticCPUs := range []bool{false, true} {
 			n := managers.Kubelet{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
 			if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(before), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refused := fix.Run(io.Discard, n, fix.Change{Apply: true, StaticCPUs: staticCPUs})
-			patch := fix.NewDropIn + "topologyManagerPolicy: restricted\n"
-			if staticCPUs {
-				patch += "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n"
-			}
-			if refused == nil {
-				content, err := os.ReadFile(filepath.Join(n.ConfigDir, fix.DropIn))
-				if err != nil {
-					t.Fatal(err)
-				}
-				patch = string(content)
-			}
+			patch, refused := dropIn(t, n, staticCPUs)
 			after := decode(t, merged(t, before, patch))
 			if err := takes(t, n, after); (err == nil) != (refused == nil) {
 				t.Errorf("%s, CPUs %t: doctor says %v, the kubelet %v", name, staticCPUs, refused, err)
 			}
-			if written[refused == nil]++; refused != nil {
+			if printed[refused == nil]++; refused != nil {
 				continue
 			}
 			want := decode(t, before)
@@ -313,13 +325,13 @@ func TestFixWritesWhatTheKubeletTakes(t *testing.T) {
 			}
 		}
 	}
-	if written[true] == 0 || written[false] == 0 {
-		t.Errorf("written and not written: %v", written)
+	if printed[true] == 0 || printed[false] == 0 {
+		t.Errorf("taken and refused: %v", printed)
 	}
 }
 
-// TestFixOnManyNodes: the kubelet's Topology Manager starts with what is written for 34 NUMA nodes.
-func TestFixOnManyNodes(t *testing.T) {
+// TestDropInOfManyNodes: the kubelet's Topology Manager starts with what is printed for 34 NUMA nodes.
+func TestDropInOfManyNodes(t *testing.T) {
 	const nodes = 34
 	machine, err := machines.Load("oci-mi300x-derived", 1)
 	if err != nil {
@@ -340,19 +352,17 @@ func TestFixOnManyNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := managers.Kubelet{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
-	file := filepath.Join(n.ConfigDir, fix.DropIn)
-	if err := errors.Join(os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(fix.NewDropIn), 0o600),
-		fix.Run(io.Discard, n, fix.Change{Apply: true})); err != nil {
+	if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(head), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	printed, refused := dropIn(t, n, false)
+	if refused != nil {
+		t.Errorf("doctor says %v", refused)
 	}
-	if err := takes(t, n, decode(t, string(content))); err != nil {
-		t.Errorf("%v\n%s", err, content)
+	if err := takes(t, n, decode(t, printed)); err != nil {
+		t.Errorf("%v\n%s", err, printed)
 	}
-	without := decode(t, fix.NewDropIn+"topologyManagerPolicy: restricted\n"+
+	without := decode(t, head+"topologyManagerPolicy: restricted\n"+
 		"topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}\n")
 	if err := takes(t, n, without); err == nil {
 		t.Error("the kubelet takes 34 NUMA nodes without the option")

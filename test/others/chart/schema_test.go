@@ -81,7 +81,7 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 // kustomizations are the folders that people apply.
 var kustomizations = []string{
 	"deployments/base", "deployments/privileged", "deployments/intent-kubelet",
-	"deployments/kubelet", "deployments/monitoring", "deployments/dra", "deployments/dra/claim-templates",
+	"deployments/monitoring", "deployments/dra", "deployments/dra/claim-templates",
 	"deployments/publish", "deployments/alignment",
 	"deployments/scheduler",
 }

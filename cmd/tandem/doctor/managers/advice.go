@@ -22,7 +22,7 @@ func topologyPolicy(f Facts) []finding.Finding {
 		ID: "topology-policy", Severity: finding.Warning,
 		Summary:  fmt.Sprintf("The kubelet's topologyManagerPolicy is %s.", f.Policy),
 		Evidence: []string{f.Says("topologyManagerPolicy", f.Policy)},
-		Fix:      []string{f.orConfigure("topologyManagerPolicy: restricted")},
+		Fix:      []string{configure("topologyManagerPolicy: restricted")},
 	}
 	switch f.Policy {
 	case "none":
@@ -47,7 +47,7 @@ func topologyScope(f Facts) []finding.Finding {
 		Evidence: []string{f.Says("topologyManagerScope", f.Scope)},
 		Why: "All containers of a pod together have to fit the same smallest set of NUMA nodes: pods with " +
 			"sidecars that have CPUs or devices are rejected more often, without nearer pairs.",
-		Fix: []string{f.orConfigure("topologyManagerScope: container")},
+		Fix: []string{configure("topologyManagerScope: container")},
 	})
 }
 
@@ -62,7 +62,7 @@ func closestNodes(f Facts) []finding.Finding {
 			f.optionsSay(), document.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
 		},
 		Why: "A container that needs two nodes gets the nodes with the lowest numbers, possibly on two sockets.",
-		Fix: []string{f.orConfigure("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},
+		Fix: []string{configure("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},
 	})
 }
 
@@ -72,8 +72,7 @@ func cpuManager(f Facts) []finding.Finding {
 		Summary:  fmt.Sprintf("The kubelet's cpuManagerPolicy is %s.", f.CPUPolicy),
 		Evidence: []string{f.Says("cpuManagerPolicy", f.CPUPolicy)},
 		Why:      "The processes of a container run on CPUs of any socket, away from its GPUs and VFs.",
-		Fix: []string{f.fixStaticCPUs() + ", or in the kubelet's configuration: cpuManagerPolicy: static, " +
-			"with reservedSystemCPUs"},
+		Fix:      []string{staticCPUs("cpuManagerPolicy: static, with reservedSystemCPUs")},
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // TestReadElsewhere: for a reader who is not on the node, evidence names the kubelet's configz instead of the
-// file, and remedies name the script that changes the kubelet.
+// file.
 func TestReadElsewhere(t *testing.T) {
 	t.Parallel()
 	k := Kubelet{Config: filepath.Join(t.TempDir(), "stdin"), ReadElsewhere: "gpu-1"}
@@ -21,7 +21,7 @@ func TestReadElsewhere(t *testing.T) {
 	if err := os.WriteFile(k.Config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := k.Read(settings.Process{}, nil)
+	f, err := k.Read(settings.Process{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +34,13 @@ func TestReadElsewhere(t *testing.T) {
 		"configz of the kubelet of gpu-1: topologyManagerPolicy: none\n",
 		"configz of the kubelet of gpu-1: cpuManagerPolicy is not set, the default is none\n",
 		"configz of the kubelet of gpu-1 is younger than the kubelet's process\n",
-		"roll.sh fix gpu-1, or in the kubelet's configuration: topologyManagerPolicy: restricted\n",
-		"roll.sh fix gpu-1, with FLAGS=--static-cpus in deployments/kubelet/daemonset-fix.yaml, ",
+		"in the kubelet's configuration: topologyManagerPolicy: restricted (tandem doctor --drop-in ",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q:\n%s", want, text.String())
 		}
 	}
-	if strings.Contains(text.String(), k.Config) || strings.Contains(text.String(), "--fix-kubelet") {
+	if strings.Contains(text.String(), k.Config) {
 		t.Errorf("words of a reader on the node:\n%s", text.String())
 	}
 }

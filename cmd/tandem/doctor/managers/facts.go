@@ -44,22 +44,10 @@ type Facts struct {
 	NUMANodes int
 	CPUs      map[int]topology.CPUSet // by NUMA node
 	Changed   []string                // files of the settings that are younger than the kubelet
-
-	readElsewhere string // see Kubelet
 }
 
-// Process finds the kubelet's process. With a folder of drop-ins that a flag names, doctor needs no process,
-// and none is no error.
-func (k Kubelet) Process() (settings.Process, error) {
-	p, err := settings.FindProcess(k.ProcRoot)
-	if k.ConfigDir != "" {
-		err = nil
-	}
-	return p, err
-}
-
-// Files returns where a process has the settings.
-func (k Kubelet) Files(p settings.Process) settings.Files {
+// files returns where a process has the settings.
+func (k Kubelet) files(p settings.Process) settings.Files {
 	given := settings.Files{Config: k.Config, Dir: k.ConfigDir}
 	if k.ReadElsewhere != "" && k.Config != "" {
 		given.Name = "configz of the kubelet of " + k.ReadElsewhere
@@ -67,10 +55,10 @@ func (k Kubelet) Files(p settings.Process) settings.Files {
 	return p.Files(given, k.KubeletDir)
 }
 
-// Read reads the kubelet's settings, with the files of the overlay in place.
-func (k Kubelet) Read(p settings.Process, overlay settings.Overlay) (f Facts, err error) {
-	f.At, f.readElsewhere = k.Files(p), k.ReadElsewhere
-	if f.Settings, err = settings.Read(f.At, p.Flags, overlay); err != nil {
+// Read reads the kubelet's settings.
+func (k Kubelet) Read(p settings.Process) (f Facts, err error) {
+	f.At = k.files(p)
+	if f.Settings, err = settings.Read(f.At, p.Flags); err != nil {
 		return f, err
 	}
 	if k.Sys != nil {
@@ -153,26 +141,14 @@ const (
 	Static     = "static"
 )
 
-// fixKubelet returns the command that mends most settings: on the node, or for a reader who is not on the
-// node.
-func (f Facts) fixKubelet() string {
-	if f.readElsewhere == "" {
-		return "tandem doctor --fix-kubelet"
-	}
-	return "deployments/kubelet/roll.sh fix " + f.readElsewhere
+// configure returns the way to a setting, and staticCPUs to exclusive CPUs.
+func configure(setting string) string {
+	return "in the kubelet's configuration: " + setting + " (tandem doctor --drop-in prints all settings)"
 }
 
-// fixStaticCPUs returns the command that mends the settings for exclusive CPUs as well.
-func (f Facts) fixStaticCPUs() string {
-	if f.readElsewhere == "" {
-		return f.fixKubelet() + " --static-cpus"
-	}
-	return f.fixKubelet() + ", with FLAGS=--static-cpus in deployments/kubelet/daemonset-fix.yaml"
-}
-
-// orConfigure returns the two ways to a setting.
-func (f Facts) orConfigure(setting string) string {
-	return f.fixKubelet() + ", or in the kubelet's configuration: " + setting
+func staticCPUs(setting string) string {
+	return "in the kubelet's configuration: " + setting +
+		" (tandem doctor --drop-in --static-cpus prints all settings)"
 }
 
 // Restarted returns the commands with which a kubelet takes over a new configuration.

@@ -15,7 +15,7 @@ import (
 
 // Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a
 // finding the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in
-// pkg/kubelet/cm). Tandem writes no file that would cause one.
+// pkg/kubelet/cm).
 func Refusals(f Facts) []finding.Finding {
 	return finding.Judge(f, unknownPolicies, badOptions, manyNodes, reservedWithCgroup, wrongReservedCPUs,
 		noReservedCPUs, noReservedMemory)
@@ -140,7 +140,7 @@ func noReservedCPUs(f Facts) []finding.Finding {
 		},
 		Why: "The kubelet does not start: the static policy requires reservedSystemCPUs, " +
 			"or CPUs in kubeReserved or systemReserved.",
-		Fix: []string{f.fixStaticCPUs() + ", or reservedSystemCPUs: \"" + f.FirstCPUs() + "\""},
+		Fix: []string{staticCPUs("reservedSystemCPUs: \"" + f.FirstCPUs() + "\"")},
 	})
 }
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings reads the settings of a node's running kubelet, and adds settings with a separate file in
-// the kubelet's folder of drop-ins.
+// Package settings reads the settings of a node's running kubelet.
 //
 // A process can choose its name and command line. [FindProcess] therefore trusts only a process of root in
-// the namespaces of the node's first process, and only if no second process matches. A [Folder] is changed
-// only if root alone can change the folder and all parent folders, and links are not followed.
+// the namespaces of the node's first process, and only if no second process matches.
 package settings
 
 import (

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,32 +93,21 @@ type Settings struct {
 	ReservedMemory       []MemoryReservation `json:"reservedMemory"`
 }
 
-// Overlay contains files that replace or extend the files on disk; nil content means a missing file.
-type Overlay map[string][]byte
-
-func (o Overlay) removes(file string) bool {
-	content, laid := o[file]
-	return laid && content == nil
-}
-
 // Read merges files and flags as the kubelet does. It fails with a [configuration.FileError].
-func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
+func Read(f Files, flags Flags) (Settings, error) {
 	s := Settings{
 		Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", at: f,
 		origin: map[string]string{},
 	}
-	dropIns, err := configuration.DropIns(f.Dir)
+	files, err := configuration.DropIns(f.Dir)
 	if err != nil {
 		return Settings{}, err
 	}
-	dropIns = slices.Concat(dropIns, slices.Collect(maps.Keys(overlay)))
-	slices.SortFunc(dropIns, inOrder)
-	files := slices.DeleteFunc(slices.Compact(dropIns), overlay.removes)
 	if f.Config != "" {
 		files = slices.Insert(files, 0, f.Config)
 	}
 	for _, file := range files {
-		err := s.merge(file, overlay)
+		err := s.merge(file)
 		if errors.Is(err, fs.ErrNotExist) && f.Guessed && file == f.Config {
 			continue
 		}
@@ -135,18 +123,10 @@ func Read(f Files, flags Flags, overlay Overlay) (Settings, error) {
 	return s, nil
 }
 
-// inOrder compares paths in the order of [filepath.WalkDir]: name by name.
-func inOrder(a, b string) int {
-	const separator = string(filepath.Separator)
-	return slices.Compare(strings.Split(a, separator), strings.Split(b, separator))
-}
-
-func (s *Settings) merge(file string, overlay Overlay) (err error) {
-	content, laid := overlay[file]
-	if !laid {
-		if content, err = os.ReadFile(file); err != nil {
-			return err
-		}
+func (s *Settings) merge(file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
 	}
 	keys, err := configuration.Decode(content, s)
 	for _, key := range keys {

@@ -37,39 +37,6 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
-// TestOverlay: a file that is laid over the folder is merged where the kubelet would meet it.
-func TestOverlay(t *testing.T) {
-	t.Parallel()
-	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	f := Files{Config: filepath.Join(t.TempDir(), "none"), Dir: t.TempDir(), Guessed: true}
-	for name, policy := range map[string]string{
-		"99/a.conf": "in-folder", "99-zone.conf": "behind", "z.txt": "no",
-	} {
-		file := filepath.Join(f.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(head+"topologyManagerPolicy: "+policy+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	own := filepath.Join(f.Dir, "99-tandem.conf")
-	s, err := Read(f, nil, Overlay{
-		own: []byte(head + "topologyManagerPolicy: own\ntopologyManagerScope: own\n"),
-	})
-	if err != nil || s.Policy != "behind" || s.Scope != "own" || s.Origin("topologyManagerScope") != own {
-		t.Errorf("%+v, %v", s, err)
-	}
-	want := []string{filepath.Join(f.Dir, "99/a.conf"), own, filepath.Join(f.Dir, "99-zone.conf")}
-	if diff := cmp.Diff(want, s.Files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	s, err = Read(f, nil, Overlay{filepath.Join(f.Dir, "99-zone.conf"): nil})
-	if err != nil || s.Policy != "in-folder" {
-		t.Errorf("without the last: %+v, %v", s, err)
-	}
-}
-
 func TestReservedAmount(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[int]Settings{
