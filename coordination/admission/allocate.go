@@ -20,7 +20,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	// a kubelet that hangs leaves half of the time for the request sources
 	first, cancelFirst := context.WithTimeout(looking, bounded.Look/2)
 	defer cancelFirst()
-	double := c.reader.findConflict(first, c.current(), c.now(), name, ids)
+	double := c.reader.findConflict(first, c.current(), c.now(), name, ids, &o)
 	gone := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)
 	err = c.decide(func(tx *transaction) error {
 		refusable := ctx.Err() == nil

@@ -100,7 +100,7 @@ func (tx *transaction) abandon(e *asking.Evidence) {
 func (tx *transaction) warnHeld(b *books, q asking.Question, o offer) {
 	for _, id := range o.held {
 		tx.warn("kubelet offers a device that is in use", "resource", q.Resource, "device", id, "owner",
-			ownerName(b.holder(q.Resource, id)))
+			ownerName(b.held.Of(q.Resource, id)))
 	}
 }
 

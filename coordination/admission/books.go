@@ -19,41 +19,16 @@ import (
 type books struct {
 	tree      *topology.Tree
 	resources resources.Set
-	found     holders.Holders
-	holders   map[string]map[string]int // resource → device ID → index of the holder in found
+	held      *holders.Units
 }
 
-// newBooks indexes holders by device. An app container takes precedence over init containers of its pod.
+// newBooks returns the books of holders.
 func newBooks(tree *topology.Tree, set resources.Set, found holders.Holders) *books {
-	b := &books{tree, set, found, map[string]map[string]int{}}
-	for i, h := range found {
-		for name, ids := range h.Devices {
-			if b.holders[name] == nil {
-				b.holders[name] = map[string]int{}
-			}
-			for _, id := range ids {
-				if _, held := b.holders[name][id]; !held || !h.Init {
-					b.holders[name][id] = i
-				}
-			}
-		}
-	}
-	return b
+	return &books{tree, set, found.ByUnit(set.UnitOf)}
 }
 
-// holder returns the holder of a device, nil for none.
-func (b *books) holder(name, id string) *holders.Holder {
-	if i, held := b.holders[name][id]; held {
-		return &b.found[i]
-	}
-	return nil
-}
-
-// isFree reports whether a device has no holder.
-func (b *books) isFree(name, id string) bool {
-	_, held := b.holders[name][id]
-	return !held
-}
+// isFree reports whether a device has no holder, under no name.
+func (b *books) isFree(name, id string) bool { return b.held.Of(name, id) == nil }
 
 // failed returns the functions of failed devices, which the kubelet offers to nobody, in order.
 func (b *books) failed() (functions []topology.Address) {
@@ -116,15 +91,18 @@ func (b *books) onNodes(kind device.Kind, nodes map[int]bool) (free, taken []pla
 	return free, taken
 }
 
-// spareAndTaken returns all free devices of a kind, and all devices held by different containers.
+// spareAndTaken returns all free devices of a kind, and all devices held by different containers, each once.
 func (b *books) spareAndTaken(kind device.Kind, c *asking.Container) (spare, taken []placement.Device) {
+	seen := map[topology.Unit]bool{}
 	for _, r := range b.resources.OfKind(kind) {
-		for _, d := range b.free(r) {
-			spare = append(spare, d.Placed())
-		}
-		for id := range b.holders[r.Name] {
-			if !c.Has(r.Name, id) {
-				taken = append(taken, r.Device(id).Placed())
+		for _, d := range r.Ordered() {
+			switch {
+			case b.isFree(r.Name, d.ID):
+				if d.Healthy {
+					spare = append(spare, d.Placed())
+				}
+			case !c.Has(r.Name, d.ID) && !seen[d.Unit]:
+				taken, seen[d.Unit] = append(taken, d.Placed()), !d.Unit.Shared
 			}
 		}
 	}
@@ -165,7 +143,7 @@ func ownerName(h *holders.Holder) string {
 // names returns the names of the holders of devices, without a container's own, for people.
 func (b *books) names(name string, ids []string, c *asking.Container) (owners []string) {
 	for _, id := range ids {
-		if h := b.holder(name, id); h != nil && !c.Has(name, id) {
+		if h := b.held.Of(name, id); h != nil && !c.Has(name, id) {
 			owners = append(owners, ownerName(h))
 		}
 	}

@@ -76,7 +76,7 @@ func whyUnavailable(b *books, name string, a *asking.Asker, all []resourceHalf) 
 			if id != name && (err != nil || device.Address != address) {
 				continue
 			}
-			switch held := b.holder(h.resource.Name, id); {
+			switch held := b.held.Of(h.resource.Name, id); {
 			case held != nil && held.UID == a.UID:
 				return ""
 			case held != nil:

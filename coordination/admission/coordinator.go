@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -50,8 +51,9 @@ func newCoordinator(
 ) *Coordinator {
 	committed := &committedState{now: now, began: now()}
 	committed.state.Store(newState(tree))
-	committed.history.IsHeld = func(resource, id string) bool {
-		return !committed.current().books().isFree(resource, id)
+	committed.history.IsHeld = func(uid, resource, id string) bool {
+		h := committed.current().books().held.Of(resource, id)
+		return h != nil && slices.Contains(h.Devices[resource], id) && (uid == "" || h.UID == "" || h.UID == uid)
 	}
 	reader := &reader{Config: config, inFlight: inflight.New(now)}
 	return &Coordinator{

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -37,13 +39,12 @@ const maxSuspects = 8
 // container of their pod. If the kubelet does not answer before ctx is done, the container keeps the devices,
 // and an error is logged.
 func (r *reader) findConflict(
-	ctx context.Context, before *state, now time.Time, name string, ids []string,
+	ctx context.Context, before *state, now time.Time, name string, ids []string, o *observation,
 ) refusal {
-	suspects := before.suspects(name, ids, now)
-	if len(suspects) == 0 {
-		return refusal{}
+	if elsewhere := r.findElsewhere(ctx, before, name, ids, o); elsewhere.said != "" {
+		return elsewhere
 	}
-	for _, s := range suspects {
+	for _, s := range before.suspects(name, ids, now) {
 		view, err := r.Get(ctx, s.pod)
 		if err != nil {
 			if s.owner {
@@ -60,6 +61,41 @@ func (r *reader) findConflict(
 		}
 	}
 	return refusal{}
+}
+
+// findElsewhere returns the refusal for allocated devices that a container has under another resource name,
+// by the kubelet's checkpoint and the node's pods as read now. The kubelet does not compare devices of two
+// names, so that no call of the kubelet proves the end of the holder.
+func (r *reader) findElsewhere(
+	ctx context.Context, before *state, name string, ids []string, o *observation,
+) refusal {
+	held, id, found := before.elsewhere(o, name, ids)
+	if found && o.answer == nil {
+		o.answer = r.readRequests(ctx)
+		held, id, found = before.elsewhere(o, name, ids)
+	}
+	if !found {
+		return refusal{}
+	}
+	return refusal{
+		fmt.Sprintf("refuse %s %s: another container has it as %s; create this pod again and it gets another device",
+			name, id, held.Resource), []string{ownerName(held.Holder)},
+	}
+}
+
+// elsewhere returns the first of several devices with a holder under another resource name, by an
+// observation. Allocates that the checkpoint lacks prove nothing: the kubelet may have rejected their pod.
+func (s *state) elsewhere(o *observation, name string, ids []string) (held holders.Held, id string, found bool) {
+	sources := o.sources(s, asking.Question{})
+	sources.Allocates = nil
+	all, _ := holders.Find(sources)
+	units := all.ByUnit(s.resources.UnitOf)
+	for _, id := range ids {
+		if held, found := units.Elsewhere(name, id); found {
+			return held, id, true
+		}
+	}
+	return holders.Held{}, "", false
 }
 
 // suspect is a possible holder of devices allocated to a different pod.
@@ -80,7 +116,7 @@ func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 		}
 	}
 	for _, id := range ids {
-		switch h := s.books().holder(name, id); {
+		switch h := s.books().held.Of(name, id); {
 		case h == nil:
 		case h.Pod != (kubelet.Pod{}):
 			add(h.Pod, true)

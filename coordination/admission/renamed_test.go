@@ -4,6 +4,7 @@ package admission
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -13,16 +14,9 @@ import (
 // any more, do not count as free: a GPU is chosen where a VF of the new name is.
 func TestRenamedResource(t *testing.T) {
 	t.Parallel()
-	const anew = "nvidia.com/anew"
 	a := told(t)
 	a.source = ""
-	a.coordinator.Leave(vfs)
-	a.all[anew] = a.all[vfs]
-	delete(a.all, vfs)
-	a.freeAll()
-	if err := a.coordinator.Announce(anew, device.VF, device.Announcement{Devices: a.all[anew]}); err != nil {
-		t.Fatal(err)
-	}
+	a.renameVFs()
 	local := a.aligned(gpus, []int{0})
 	last := local[len(local)-1]
 	tree := a.coordinator.current().tree
@@ -39,5 +33,53 @@ func TestRenamedResource(t *testing.T) {
 	chosen, why := a.ask(gpus, 0, 1)
 	if !slices.Equal(chosen, []string{last.ID}) {
 		t.Errorf("chosen %v, though only beside %s a VF is free: %s", chosen, last.ID, why)
+	}
+}
+
+// anew is another name of the VFs.
+const anew = "nvidia.com/anew"
+
+// renameVFs starts the plugin of the VFs anew with another name for all of them.
+func (a *admission) renameVFs() {
+	a.t.Helper()
+	a.coordinator.Leave(vfs)
+	a.all[anew] = a.all[vfs]
+	delete(a.all, vfs)
+	a.freeAll()
+	if err := a.coordinator.Announce(anew, device.VF, device.Announcement{Devices: a.all[anew]}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// A container has a VF under the name before. The kubelet counts by name and offers the VF under the new one:
+// the VF is not chosen, and refused while its container lives.
+func TestHeldUnderTheNameBefore(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	owner := a.pending("owner", wish{0, 1}).Pod
+	held, _ := a.ask(vfs, 0, 1)
+	a.take(owner, vfs, held)
+	a.recordedPods[owner] = a.pods[owner]
+	a.record()
+	a.renameVFs()
+	a.tell(a.add("next"), container{"c", wish{}})
+	a.specs[len(a.specs)-1].Containers[0].Requests = map[string]int{anew: 1}
+	if chosen, why := a.ask(anew, 0, 1); slices.Equal(chosen, held) {
+		t.Errorf("%v, which a container has, is chosen: %s", chosen, why)
+	}
+	for _, r := range a.coordinator.Resources() {
+		for _, d := range r.GetDevices() {
+			if d.GetDevice().GetId() == held[0] && (!d.GetAllocated() || d.GetOwner().GetPod() != "owner") {
+				t.Errorf("the holder of %s %s is %v", r.GetName(), held[0], d.GetOwner())
+			}
+		}
+	}
+	_, refusal := a.allocated(anew, held)
+	if want := "another container has it as " + vfs; !strings.Contains(refusal, want) {
+		t.Errorf("refusal %q, want %q", refusal, want)
+	}
+	a.remove(owner)
+	if _, refusal := a.allocated(anew, held); refusal != "" {
+		t.Errorf("its pod has ended: %q", refusal)
 	}
 }

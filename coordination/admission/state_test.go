@@ -68,7 +68,7 @@ func TestHolderAfterAnInitContainer(t *testing.T) {
 	devices := kubelet.Devices{gpus: {"gpu"}}
 	app, before := holders.Holder{Name: "app", Devices: devices}, holders.Holder{Devices: devices, Init: true}
 	for _, found := range []holders.Holders{{app, before}, {before, app}} {
-		if h := newBooks(nil, nil, found).holder(gpus, "gpu"); h == nil || h.Name != "app" {
+		if h := newBooks(nil, nil, found).held.Of(gpus, "gpu"); h == nil || h.Name != "app" {
 			t.Errorf("of %v: %v", found, h)
 		}
 	}

@@ -49,7 +49,7 @@ func resourceStatus(r *resources.Resource, b *books, known survey) *api.Resource
 	m := &api.Resource{Name: r.Name, Kind: string(r.Kind), Connected: r.Joined}
 	for _, d := range r.Ordered() {
 		status := &api.DeviceStatus{Device: d.Encode(), Switch: b.tree.Switch(d.Address)}
-		switch h := b.holder(r.Name, d.ID); {
+		switch h := b.held.Of(r.Name, d.ID); {
 		case h == nil:
 		case known.hasEnded(h):
 			status.Ended = ownerOf(h)
@@ -75,7 +75,7 @@ func switchesWithFree(kind device.Kind, b *books, known survey) map[string]bool 
 	switches := map[string]bool{}
 	for _, r := range b.resources.OfKind(kind) {
 		for _, d := range r.Ordered() {
-			if h := b.holder(r.Name, d.ID); d.Healthy && (h == nil || known.hasEnded(h)) {
+			if h := b.held.Of(r.Name, d.ID); d.Healthy && (h == nil || known.hasEnded(h)) {
 				switches[b.tree.Switch(d.Address)] = true
 			}
 		}

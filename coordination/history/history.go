@@ -48,8 +48,9 @@ type Decision struct {
 // Log holds the latest decisions and those of all existing containers, the oldest first, within [Most] and
 // [MostBytes]. A Log is not safe for concurrent use.
 type Log struct {
-	// IsHeld reports whether a container holds the device. With nil, no container holds a device.
-	IsHeld func(resource, id string) bool
+	// IsHeld reports whether a container of a pod holds the device; an empty UID means any pod. With nil, no
+	// container holds a device.
+	IsHeld func(uid, resource, id string) bool
 
 	entries []*Decision
 	newest  map[deviceKey]*Decision // the latest decision of each first device
@@ -58,7 +59,7 @@ type Log struct {
 // holdsDevices reports whether the container of a decision still holds its devices.
 func (d *Log) holdsDevices(e *Decision) bool {
 	first, ok := e.firstDevice()
-	return ok && d.newest[first] == e && d.IsHeld != nil && d.IsHeld(first.resource, first.id)
+	return ok && d.newest[first] == e && d.IsHeld != nil && d.IsHeld(e.PodUID, first.resource, first.id)
 }
 
 // deviceKey identifies a device of the node.

@@ -35,15 +35,20 @@ type Resource struct {
 	// the devices are those of an earlier server; the plugin has announced nothing to this server so far
 	Restored bool
 
-	ordered []device.Device // by address and ID
-	saved   json.RawMessage // the written form of ordered
+	units   map[string]string // the names of units, by ID without the number of a replica
+	ordered []device.Device   // by address and ID
+	saved   json.RawMessage   // the written form of ordered
 }
 
 // New returns a resource.
 func New(name string, kind device.Kind, devices []device.Device) *Resource {
-	r := &Resource{Name: name, Kind: kind, Devices: make(map[string]device.Device, len(devices))}
+	r := &Resource{
+		Name: name, Kind: kind, Devices: make(map[string]device.Device, len(devices)), units: map[string]string{},
+	}
 	for _, d := range devices {
-		r.Devices[d.ID] = d
+		d = d.Complete()
+		original, _ := topology.CutReplica(d.ID)
+		r.Devices[d.ID], r.units[original] = d, d.Unit.Name
 	}
 	r.ordered = slices.SortedFunc(maps.Values(r.Devices), device.Compare)
 	r.saved = saveDevices(r.ordered)
@@ -157,10 +162,28 @@ func (s Set) OfKind(kind device.Kind) []*Resource {
 	return slices.DeleteFunc(s.All(), func(r *Resource) bool { return r.Kind != kind })
 }
 
-// OfDevice returns the resource of a device ID, except one resource. IDs are unique on a node.
+// UnitOf returns the unit of a device of any resource: as announced or, for an earlier name of the resource
+// and for other plugins, as announced for a device with this ID, else by the ID.
+func (s Set) UnitOf(resource, id string) topology.Unit {
+	if r := s[resource]; r != nil {
+		if d, announced := r.Devices[id]; announced {
+			return d.Unit
+		}
+	}
+	original, shared := topology.CutReplica(id)
+	for _, r := range s {
+		if name, announced := r.units[original]; announced {
+			return topology.Unit{Name: name, Shared: shared}
+		}
+	}
+	return topology.UnitOfID(id)
+}
+
+// OfDevice returns the resource that offers a device ID, except one resource. A device that is not healthy
+// can have the ID under an earlier name.
 func (s Set) OfDevice(id, other string) string {
 	for _, r := range s.All() {
-		if _, ok := r.Devices[id]; ok && r.Name != other {
+		if r.Devices[id].Healthy && r.Name != other {
 			return r.Name
 		}
 	}

@@ -128,6 +128,7 @@ func TestRestore(t *testing.T) {
 	}
 	want := devices(3).Devices
 	for i := range want {
+		want[i] = want[i].Complete()
 		want[i].Healthy = false
 	}
 	if diff := cmp.Diff(want, again[gpus].Ordered(),
@@ -143,5 +144,52 @@ func TestRestore(t *testing.T) {
 		if _, err := Restore([]Saved{wrong}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// A device has the unit that its plugin announced, also under an earlier name; of any other device the ID
+// tells the unit.
+func TestUnitOf(t *testing.T) {
+	t.Parallel()
+	card := topology.NewUnit(topology.Address{Bus: 0x81}, "", false)
+	replica := topology.Unit{Name: card.Name, Shared: true}
+	s := Set{gpus: New(gpus, device.GPU, []device.Device{
+		{ID: "GPU-1::0", Unit: replica}, {ID: "amdgpu_xcp_3", Unit: topology.Unit{Name: "0000:82:00.0/3"}},
+		{ID: "0000:0c:00.1"},
+	})}
+	for _, c := range []struct {
+		resource, id string
+		want         topology.Unit
+	}{
+		{gpus, "GPU-1::0", replica},
+		{"earlier/gpu", "GPU-1", card},
+		{"earlier/gpu", "GPU-1::7", replica},
+		{"earlier/gpu", "amdgpu_xcp_3", topology.Unit{Name: "0000:82:00.0/3"}},
+		{gpus, "0000:0c:00.1", topology.Unit{Name: "0000:0c:00.1"}},
+		{"another/plugin", "0000:0c:00.7", topology.Unit{Name: "0000:0c:00.7"}},
+		{"another/plugin", "3", topology.Unit{Name: "3"}},
+	} {
+		if got := s.UnitOf(c.resource, c.id); got != c.want {
+			t.Errorf("%s %s is unit %v, want %v", c.resource, c.id, got, c.want)
+		}
+	}
+	restored, err := Restore(s.Save())
+	if err != nil || restored.UnitOf("earlier/gpu", "GPU-1") != card {
+		t.Errorf("restored: %v", err)
+	}
+}
+
+// The IDs of a resource stay known under the name before.
+func TestOfDevice(t *testing.T) {
+	t.Parallel()
+	s := Set{}
+	for _, name := range []string{"a/vf", "b/vf"} {
+		var err error
+		if s, err = s.Leave("a/vf").Announce(name, device.VF, devices(1), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if of := s.OfDevice(devices(1).Devices[0].ID, gpus); of != "b/vf" {
+		t.Errorf("the device is of %q", of)
 	}
 }

@@ -22,6 +22,8 @@ type savedDevice struct {
 	ID      string `json:"id"`
 	Address string `json:"address"`
 	NUMA    *int   `json:"numa,omitempty"`
+	Unit    string `json:"unit,omitempty"`
+	Shared  bool   `json:"shared,omitempty"`
 }
 
 // saveDevices returns the written form of devices. The file is written far more often than devices are
@@ -29,7 +31,7 @@ type savedDevice struct {
 func saveDevices(devices []device.Device) json.RawMessage {
 	saved := make([]savedDevice, 0, len(devices))
 	for _, d := range devices {
-		one := savedDevice{ID: d.ID, Address: d.Address.String()}
+		one := savedDevice{ID: d.ID, Address: d.Address.String(), Unit: d.Unit.Name, Shared: d.Unit.Shared}
 		if n, known := d.NUMA.Number(); known {
 			one.NUMA = &n
 		}
@@ -53,7 +55,9 @@ func (s Saved) restore() (devices []device.Device, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("device %s of %s: %w", one.ID, s.Name, err)
 		}
-		d := device.Device{ID: one.ID, Address: address}
+		d := device.Device{
+			ID: one.ID, Address: address, Unit: topology.Unit{Name: one.Unit, Shared: one.Shared},
+		}
 		if one.NUMA != nil && *one.NUMA >= 0 {
 			d.NUMA = topology.Node(*one.NUMA)
 		}
