@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tandem-k8s/tandem/dra/pool"
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // requiring returns a claim whose parameters require alignment.
@@ -49,7 +48,6 @@ func TestSharedClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			known.Fault(t, "a pod's claim is judged without the claims that are already prepared", `prepared alone`)
 			for _, together := range []bool{true, false} {
 				shared, own := c.shared(), c.own()
 				wrong := prepareShared(t, shared, own, together)

@@ -64,6 +64,8 @@ type Claim struct {
 	Name      string     `json:"name"`
 	Devices   []Prepared `json:"devices"` // none if only the claim's CDI spec is known
 	Pods      []Pod      `json:"pods,omitempty"`
+	// Required means that the claim or its class requires alignment: of all its containers, also of later ones.
+	Required bool `json:"required,omitempty"`
 }
 
 // Pod is a pod for which a claim was reserved when prepared.

@@ -26,9 +26,26 @@ func newDecision(state State, prepared []Claim, groups groups) *decision {
 	return d
 }
 
+// decideAll determines the devices of claims.
+func (d *decision) decideAll(due []*resourceapi.ResourceClaim) (fresh []Claim, err error) {
+	for _, claim := range due {
+		c, err := d.decide(claim)
+		if err != nil {
+			return nil, err
+		}
+		fresh = append(fresh, c)
+	}
+	return fresh, nil
+}
+
 // decide determines the devices of a claim, or returns an error in one sentence.
 func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 	decided := Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim)}
+	required, err := demandOf(claim)
+	if err != nil {
+		return Claim{}, err
+	}
+	decided.Required = required
 	for _, result := range results(claim) {
 		device, ok := d.state.Pool.Devices[result.Device]
 		if !ok {

@@ -181,7 +181,7 @@ func used(
 	var own []requestKey
 	for _, claim := range claims {
 		var its []requestKey
-		names := requestsOf(pod, c, claim)
+		names := requestsOf(pod, c, claim.Name)
 		for _, a := range all {
 			if a.claim == claim.UID && (slices.Contains(names, a.request) || slices.Contains(names, "")) {
 				its = append(its, a)
@@ -197,11 +197,11 @@ func used(
 }
 
 // requestsOf returns the requests of a claim that a container uses; "" means all requests.
-func requestsOf(pod *corev1.Pod, c *corev1.Container, claim *resourceapi.ResourceClaim) (names []string) {
+func requestsOf(pod *corev1.Pod, c *corev1.Container, claim string) (names []string) {
 	for i := range pod.Spec.ResourceClaims {
 		podClaim := &pod.Spec.ResourceClaims[i]
 		name, _, err := resourceclaim.Name(pod, podClaim)
-		if err != nil || name == nil || *name != claim.Name {
+		if err != nil || name == nil || *name != claim {
 			continue
 		}
 		for _, use := range c.Resources.Claims {
@@ -210,7 +210,7 @@ func requestsOf(pod *corev1.Pod, c *corev1.Container, claim *resourceapi.Resourc
 			}
 		}
 	}
-	if made := pod.Status.ExtendedResourceClaimStatus; made != nil && made.ResourceClaimName == claim.Name {
+	if made := pod.Status.ExtendedResourceClaimStatus; made != nil && made.ResourceClaimName == claim {
 		for _, mapping := range made.RequestMappings {
 			if mapping.ContainerName == c.Name {
 				names = append(names, mapping.RequestName)

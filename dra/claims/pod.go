@@ -5,7 +5,6 @@ package claims
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -23,11 +22,12 @@ const podLimit = 5 * time.Second
 type GetPod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 
 // findPods returns the pods for which claims are reserved if the decision depends on them; otherwise none. If
-// they cannot be read the devices of each container are unknown: the kubelet retries after the error.
+// they cannot be read the claims of each container are unknown: the kubelet retries after the error.
 func findPods(
 	ctx context.Context, get GetPod, state State, known []Claim, claims []*resourceapi.ResourceClaim,
 ) ([]*corev1.Pod, error) {
-	if arePrepared(known, claims) || plain(claims) && !canBeApart(state, known, claims) {
+	isKnown := plain(claims) && !canBeApart(state, claims)
+	if arePrepared(known, claims) || isKnown && areAlone(known, claims) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, podLimit)
@@ -43,7 +43,7 @@ func findPods(
 			pods = append(pods, pod)
 		}
 	}
-	if len(pods) == 0 {
+	if len(pods) == 0 && !isKnown {
 		return nil, fmt.Errorf("prepare claim %s/%s: it is not known which of its requests go to which container: "+
 			"it is reserved for no pod that exists", claims[0].Namespace, claims[0].Name)
 	}
@@ -88,81 +88,26 @@ func arePrepared(known []Claim, claims []*resourceapi.ResourceClaim) bool {
 	return true
 }
 
-// canBeApart reports whether a container of the claims' pods can have a GPU and a VF that were allocated
-// separately: by the claims, or by a claim of the namespace that is prepared already, for which the kubelet
-// does not call again.
-func canBeApart(state State, known []Claim, claims []*resourceapi.ResourceClaim) bool {
-	var found allocated
+// canBeApart reports whether claims have a GPU and a VF that were allocated separately.
+func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
+	gpus, vfs, separate := false, false, false
 	for _, claim := range claims {
 		for _, result := range results(claim) {
 			device := state.Pool.Devices[result.Device]
-			found.add(len(device.GPUs) > 0, len(device.VFs) > 0 &&
-				(device.Type != pool.GPUVF || !asksForGPU(claim, result.Request)))
+			gpu := len(device.GPUs) > 0
+			vf := len(device.VFs) > 0 && (device.Type != pool.GPUVF || !asksForGPU(claim, result.Request))
+			gpus, vfs = gpus || gpu, vfs || vf
+			separate = separate || gpu != vf // a pair is on one switch always
 		}
 	}
-	if !found.separate {
-		return false
-	}
-	for _, c := range known {
-		for _, d := range c.Devices {
-			if len(claims) > 0 && c.Namespace == claims[0].Namespace {
-				found.add(len(d.GPUs) > 0, len(d.VFs) > 0)
-			}
-		}
-	}
-	return found.gpus && found.vfs
+	return gpus && vfs && separate
 }
 
-// allocated are the kinds of allocated devices.
-type allocated struct {
-	gpus, vfs bool
-	separate  bool // a device is not a pair, which is on one switch always
-}
-
-func (a *allocated) add(gpu, vf bool) {
-	a.gpus, a.vfs = a.gpus || gpu, a.vfs || vf
-	a.separate = a.separate || gpu != vf
-}
-
-// conflict returns an error if a container of the pods gets contradictory environments: a container keeps one
-// of several equal variables in CDI devices, and one of several mounts on a path. Claims that belong to one
-// pod share an environment. Claims that other pods can use have environments of their own, so that they do
-// not reveal this pod's devices.
-func conflict(
-	pods []*corev1.Pod, claims []*resourceapi.ResourceClaim, prepared []Claim,
-	environments map[string]*environment,
-) error {
-	all := requests(claims)
-	for _, pod := range pods {
-		for _, c := range containers(pod) {
-			seen, of := map[string]string{}, map[string]string{} // by setting: its value, and the claim that sets it
-			for _, a := range slices.Concat(used(pod, &c, claims, all)...) {
-				claim := find(prepared, a.claim)
-				settings := settingsOf(environments[claim.group(a.request)])
-				for _, key := range slices.Sorted(maps.Keys(settings)) {
-					value := settings[key]
-					if before, known := seen[key]; known && before != value {
-						return fmt.Errorf("prepare %s: container %s of pod %s/%s uses %s too, and both set %s: ask for "+
-							"all devices of a container in one claim, or in claims that are made from templates",
-							claim, c.Name, pod.Namespace, pod.Name, of[key], key)
-					}
-					seen[key], of[key] = value, claim.String()
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// settingsOf returns the variables and mounts of an environment, nil for nil.
-func settingsOf(e *environment) map[string]string {
-	set := map[string]string{}
-	if e == nil {
-		return set
-	}
-	maps.Copy(set, e.edits.Env)
-	for _, mount := range e.edits.Mounts {
-		set["a mount on "+mount.Path] = mount.Host
-	}
-	return set
+// areAlone reports whether no other claim of the claims' namespace is prepared that a container of their pods
+// could use too.
+func areAlone(known []Claim, claims []*resourceapi.ResourceClaim) bool {
+	return !slices.ContainsFunc(known, func(c Claim) bool {
+		isCalled := func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID }
+		return c.Namespace == claims[0].Namespace && !slices.ContainsFunc(claims, isCalled)
+	})
 }

@@ -86,14 +86,15 @@ func (p *Preparer) record(
 		return failed(err)
 	}
 	d := newDecision(state, others, groups)
-	if fresh, err = p.decide(d, due, others, pods); err != nil {
+	if fresh, err = d.decideAll(due); err != nil {
 		return failed(err)
 	}
 	all = slices.Concat(others, fresh)
 	m := p.newComposition(d.nodeIndex, all)
 	written, err := m.addAll(kept, fresh)
 	if err == nil {
-		err = conflict(pods, claims, all, m.environments)
+		j := judgement{composition: m, policy: p.Policy, log: p.Log, fresh: fresh, called: claims, pods: pods}
+		err = j.judge()
 	}
 	if err != nil {
 		return failed(err)
@@ -119,26 +120,6 @@ func split(
 		}
 	}
 	return kept, due
-}
-
-// decide determines the devices of claims. It returns an error if a claim must not start with these devices.
-func (p *Preparer) decide(
-	d *decision, due []*resourceapi.ResourceClaim, others []Claim, pods []*corev1.Pod,
-) ([]Claim, error) {
-	var fresh []Claim
-	for _, claim := range due {
-		c, err := d.decide(claim)
-		if err != nil {
-			return nil, err
-		}
-		fresh = append(fresh, c)
-	}
-	for i, claim := range due {
-		if err := p.align(d, claim, fresh[i], slices.Concat(others, fresh), pods); err != nil {
-			return nil, err
-		}
-	}
-	return fresh, nil
 }
 
 // commit writes a decision: first the checkpoint, because files of unknown claims are removed.

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+)
+
+// judgement judges containers with all their claims: those that a call prepares, and those that were prepared
+// before. The kubelet does not call again for a prepared claim that a container of a later pod uses too.
+type judgement struct {
+	*composition // of all claims
+	policy       intent.Policy
+	log          *slog.Logger
+	fresh        []Claim
+	called       []*resourceapi.ResourceClaim
+	pods         []*corev1.Pod
+}
+
+// usage is a part of what a container uses: the devices of a claim's group.
+type usage struct {
+	claim Claim
+	group string
+}
+
+// judge returns an error if a container with a fresh claim must not start.
+func (j *judgement) judge() error {
+	judged := map[string]bool{} // by group
+	for _, pod := range j.pods {
+		asked := j.alignmentOf(pod.Namespace, []*corev1.Pod{pod})
+		for _, c := range containers(pod) {
+			uses := j.usages(pod, &c)
+			if !slices.ContainsFunc(uses, j.isFresh) {
+				continue
+			}
+			for _, u := range uses {
+				judged[u.group] = true
+			}
+			if err := j.checkAlignment(uses, asked); err != nil {
+				return err
+			}
+			if err := j.checkSettings(uses, pod, c.Name); err != nil {
+				return err
+			}
+		}
+	}
+	for _, claim := range j.called { // the containers of further groups are not known
+		asked := j.alignmentOf(claim.Namespace, reservedFor(claim, j.pods))
+		for _, first := range find(j.fresh, claim.UID).firsts() {
+			one := usage{find(j.fresh, claim.UID), first.Group}
+			if judged[first.Group] {
+				continue
+			}
+			if err := j.checkAlignment([]usage{one}, asked); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// alignmentOf returns the alignment that the flags and any of some pods of a namespace ask for.
+func (j *judgement) alignmentOf(namespace string, pods []*corev1.Pod) intent.Alignment {
+	alignment, _ := j.policy.AlignmentOf(namespace, nil)
+	for i, pod := range pods {
+		asked, remark := j.policy.AlignmentOf(namespace, pod.Annotations)
+		if remark != "" {
+			j.log.Warn("ignored part of a pod's alignment annotation",
+				"pod", pod.Namespace+"/"+pod.Name, "remark", remark)
+		}
+		if i == 0 || asked == intent.Required {
+			alignment = asked
+		}
+	}
+	return alignment
+}
+
+// usages returns what a container uses of all claims. Of claims with one name, of which a deleted one can
+// remain prepared for a while, it uses the claim of the call.
+func (j *judgement) usages(pod *corev1.Pod, container *corev1.Container) (uses []usage) {
+	for _, c := range j.claims {
+		isOther := func(claim *resourceapi.ResourceClaim) bool {
+			return claim.Namespace == c.Namespace && claim.Name == c.Name && claim.UID != c.UID
+		}
+		if c.Namespace != pod.Namespace || slices.ContainsFunc(j.called, isOther) {
+			continue
+		}
+		requests := requestsOf(pod, container, c.Name)
+		for _, first := range c.firsts() {
+			its := func(d Prepared) bool {
+				return d.Group == first.Group &&
+					(slices.Contains(requests, d.request()) || slices.Contains(requests, ""))
+			}
+			if slices.ContainsFunc(c.Devices, its) {
+				uses = append(uses, usage{c, first.Group})
+			}
+		}
+	}
+	return uses
+}
+
+func (j *judgement) isFresh(u usage) bool { return u.claim.in(j.fresh) }
+
+// freshOf returns the claim for which a container is rejected: the last one that was not prepared before.
+func (j *judgement) freshOf(uses []usage) Claim {
+	for _, u := range slices.Backward(uses) {
+		if j.isFresh(u) {
+			return u.claim
+		}
+	}
+	return Claim{}
+}
+
+// checkAlignment returns an error if a container, its pod or any of its claims requires alignment, and a pair
+// of the container is apart. The error has the changes with which the container could start as it is.
+func (j *judgement) checkAlignment(uses []usage, asked intent.Alignment) error {
+	otherwise := intent.Relaxation
+	switch {
+	case slices.ContainsFunc(uses, func(u usage) bool { return u.claim.Required }):
+		otherwise = fmt.Sprintf("without alignment: %s in the parameters of the claim or its class the pod would "+
+			"start", intent.Required)
+	case asked != intent.Required:
+		return nil
+	case cmp.Or(j.policy.Alignment, intent.Preferred) == intent.Required:
+		otherwise = fmt.Sprintf("the driver's flag --alignment=%s asks that of every pod", intent.Required)
+	}
+	var devices []Prepared
+	seen := map[string]bool{}
+	for _, u := range uses {
+		if !seen[u.group] {
+			devices = append(devices, inGroup(j.claims, u.group)...)
+		}
+		seen[u.group] = true
+	}
+	return j.index.misaligned(j.freshOf(uses), devices, otherwise)
+}
+
+// checkSettings returns an error if the environments of a container contradict each other: a container keeps
+// one of several equal variables in CDI devices, and one of several mounts on a path. Claims that belong to
+// one pod share an environment. Claims that other pods can use have environments of their own, so that they
+// do not reveal this pod's devices.
+func (j *judgement) checkSettings(uses []usage, pod *corev1.Pod, container string) error {
+	seen, of := map[string]string{}, map[string]Claim{} // by setting: its value, and the claim that sets it
+	for _, u := range uses {
+		if j.environments[u.group] == nil {
+			if err := j.add(u.claim); err != nil {
+				return fmt.Errorf("prepare %s: container %s of pod %s/%s uses %s too: %w", j.freshOf(uses), container,
+					pod.Namespace, pod.Name, u.claim, err)
+			}
+		}
+		settings := settingsOf(j.environments[u.group])
+		for _, key := range slices.Sorted(maps.Keys(settings)) {
+			if before, known := seen[key]; known && before != settings[key] {
+				return fmt.Errorf("prepare %s: container %s of pod %s/%s uses %s too, and both set %s: ask for all "+
+					"devices of a container in one claim, or in claims that are made from templates", u.claim, container,
+					pod.Namespace, pod.Name, of[key], key)
+			}
+			seen[key], of[key] = settings[key], u.claim
+		}
+	}
+	return nil
+}
+
+// settingsOf returns the variables and mounts of an environment.
+func settingsOf(e *environment) map[string]string {
+	set := maps.Clone(e.edits.Env)
+	if set == nil {
+		set = map[string]string{}
+	}
+	for _, mount := range e.edits.Mounts {
+		set["a mount on "+mount.Path] = mount.Host
+	}
+	return set
+}
