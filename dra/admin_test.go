@@ -10,15 +10,12 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
-
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // TestAdminAccessToAll: a claim with admin access to every device of the driver, such as that of a monitoring
 // pod, is prepared, and its container gets each device node once.
 func TestAdminAccessToAll(t *testing.T) {
 	t.Parallel()
-	known.Fault(t, "a GPU counts once for each device of the pool that contains it", "all devices: ")
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 1)
 	config, _ := n.config(c, "")
 	n.start(config)
@@ -71,7 +68,6 @@ func repeatedNode(t *testing.T, text string) string {
 // access, and a GPU to which there is only admin access as free.
 func TestAdminAccessOwnsNothing(t *testing.T) {
 	t.Parallel()
-	known.Fault(t, "the status counts admin access as an allocation", "with admin access")
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 2)
 	config, _ := n.config(c, "")
 	n.start(config)

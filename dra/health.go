@@ -7,13 +7,12 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/dra/claims"
-	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
 // The kubelet assumes unknown health of a device after the lease; the driver reports well before.
@@ -57,45 +56,31 @@ func (h *healthReporter) WatchHealthStatus(
 	}
 }
 
-// health returns the health of every published device, and of unpublished devices of claims.
+// health returns the health of every published device, and of the devices of claims: of those that containers
+// have, which can be others than those that the name stands for.
 func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
-	causes := map[string]string{}
-	for _, g := range v.State.Machine.GPUs {
-		if !g.Healthy {
-			causes[g.ID] = strings.TrimSuffix("GPU "+g.ID+" is unhealthy: "+g.Reason, ": ")
-		}
-	}
-	for _, vf := range v.State.Machine.VFs {
-		if vf.Fault != "" {
-			causes[vf.ID] = "VF " + vf.ID + ": " + vf.Fault
-		}
-	}
+	failures := failuresOf(v.State.Machine)
 	now := time.Now()
 	told := map[string]kubeletplugin.DeviceHealth{}
-	tell := func(name, cause string) {
+	tell := func(name string, parts []string) {
 		health := kubeletplugin.DeviceHealth{
 			PoolName: h.config.NodeName, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy,
-			LastUpdated: now, HealthCheckTimeout: healthLease, Message: cause,
+			LastUpdated: now, HealthCheckTimeout: healthLease, Message: firstFailure(parts, failures),
 		}
-		if cause != "" {
+		if health.Message != "" {
 			health.Health = kubeletplugin.HealthStatusUnhealthy
 		}
 		told[name] = health
 	}
 	for name, device := range v.State.Pool.Devices {
-		tell(name, cause(device, causes))
+		tell(name, slices.Concat(device.GPUs, device.VFs))
 	}
 	prepared, err := h.preparer.Prepared()
-	h.complaints.report("health of unpublished devices not reported", err)
+	h.complaints.report("health of the devices of claims not reported", err)
 	for _, claim := range prepared {
 		for _, given := range claim.Devices {
-			if _, published := v.State.Pool.Devices[given.Device]; published {
-				continue
-			}
-			if other, there := v.others[given.Device]; there {
-				tell(given.Device, cause(other, causes))
-			} else {
-				tell(given.Device, "the node no longer has it")
+			if _, known := told[given.Device]; !known || !given.Admin {
+				tell(given.Device, slices.Concat(given.GPUs, given.VFs))
 			}
 		}
 	}
@@ -104,11 +89,27 @@ func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
 	})
 }
 
-// cause returns the reason why a device is unhealthy; "" if it is healthy.
-func cause(device pool.Device, causes map[string]string) string {
-	for _, id := range slices.Concat(device.GPUs, device.VFs) {
-		if causes[id] != "" {
-			return causes[id]
+// failuresOf returns for each GPU and VF of a machine the reason for being unhealthy; "" for a healthy one.
+func failuresOf(machine inventory.Machine) map[string]string {
+	failures := map[string]string{}
+	for _, g := range machine.GPUs {
+		failures[g.ID] = g.Failure()
+	}
+	for _, vf := range machine.VFs {
+		failures[vf.ID] = vf.Failure()
+	}
+	return failures
+}
+
+// firstFailure returns the reason why one of some GPUs and VFs is unhealthy; "" if all are healthy.
+func firstFailure(parts []string, failures map[string]string) string {
+	for _, id := range parts {
+		failure, there := failures[id]
+		if !there {
+			return "the node no longer has " + id
+		}
+		if failure != "" {
+			return failure
 		}
 	}
 	return ""

@@ -8,8 +8,6 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	healthpb "k8s.io/kubelet/pkg/apis/dra-health/v1"
-
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // TestPrepareIllDevice: a device that becomes unhealthy between the allocation and the kubelet's call is not
@@ -26,7 +24,6 @@ func TestPrepareIllDevice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			known.Fault(t, "a device is prepared although it is unhealthy", "prepared with unhealthy")
 			server, n := newCluster(t, "v1.37.1"), newWatchedNode(t, 4)
 			config, gpus := n.config(server, "")
 			defer n.start(config)()
@@ -71,8 +68,6 @@ func TestHealthOfContainer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			known.Fault(t, "the kubelet gets the health of a device's name, not of the container's devices",
-				"has reported health")
 			server, n := newCluster(t, "v1.37.1", c.off...), newWatchedNode(t, 4)
 			config, gpus := n.config(server, "")
 			defer n.start(config)()

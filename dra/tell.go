@@ -74,7 +74,7 @@ func (t *teller) resources(v *view) []*api.Resource {
 	return resources
 }
 
-// taken returns the owners of the devices of claims, by device ID.
+// taken returns the owners of devices that claims hold, by device ID.
 func (t *teller) taken() map[string]*api.Owner {
 	prepared, err := t.preparer.Prepared()
 	t.complaints.report("prepared claims not read; status lacks the holders of devices", err)
@@ -82,10 +82,8 @@ func (t *teller) taken() map[string]*api.Owner {
 	for _, c := range prepared {
 		owner := ownerOf(t.owners.of(c))
 		for _, p := range c.Devices {
-			for _, id := range slices.Concat(p.GPUs, p.VFs, []string{p.Token}) {
-				if id != "" {
-					taken[id] = owner
-				}
+			for _, id := range p.Holds() {
+				taken[id] = owner
 			}
 		}
 	}

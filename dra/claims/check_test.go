@@ -30,7 +30,7 @@ func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 	for _, c := range known {
 		got = append(got, string(c.UID))
 		for _, d := range c.Devices {
-			for _, id := range d.holds() {
+			for _, id := range d.Holds() {
 				if other, twice := holders[id]; twice && other != c.UID { // in exchange with itself
 					n.t.Errorf("%s is held by %s and %s", id, other, c.UID)
 				}

@@ -102,8 +102,8 @@ func (p Prepared) request() string {
 	return request
 }
 
-// holds returns the devices that no other claim may get, including idle ones.
-func (p Prepared) holds() []string {
+// Holds returns the devices that no other claim may get, including idle ones: none for admin access.
+func (p Prepared) Holds() []string {
 	if p.Admin {
 		return nil
 	}

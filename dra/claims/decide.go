@@ -71,19 +71,22 @@ func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 	return decided, nil
 }
 
-// check is a final validation: no claim gets a device, or a token for one, that does not exist or that has
-// another holder.
+// check is a final validation: no claim gets a device that does not exist or is not usable. The idle VF of a
+// token can be unhealthy.
 func (d *decision) check(c Claim) error {
 	for _, p := range c.Devices {
 		for _, id := range p.GPUs {
 			g, ok := d.gpus[id]
-			if err := d.free(c, p, "GPU "+id, id, g.Held, !ok); err != nil {
+			if err := d.free(c, p, "GPU "+id, d.held[id], g.Unusable(), !ok); err != nil {
 				return err
 			}
 		}
 		for _, id := range p.vfs() {
 			vf, ok := d.vfs[id]
-			if err := d.free(c, p, "VF "+id, id, vf.Held, !ok); err != nil {
+			if id == p.Token {
+				vf.Fault = ""
+			}
+			if err := d.free(c, p, "VF "+id, d.held[id], vf.Unusable(), !ok); err != nil {
 				return err
 			}
 		}
@@ -91,8 +94,9 @@ func (d *decision) check(c Claim) error {
 	return nil
 }
 
-func (d *decision) free(c Claim, p Prepared, what, id, heldOutside string, gone bool) error {
-	holder := d.held[id]
+// free returns an error if a claim cannot have a part of a device: because of its holder by a claim, or for
+// the reason why no claim can get the part.
+func (d *decision) free(c Claim, p Prepared, what, holder, unusable string, gone bool) error {
 	switch {
 	case gone:
 		return fmt.Errorf("%s was allocated device %s, and its %s is gone: delete the pod, so that another device "+
@@ -102,9 +106,9 @@ func (d *decision) free(c Claim, p Prepared, what, id, heldOutside string, gone 
 	case holder != "":
 		return fmt.Errorf("%s was allocated device %s, and its %s is in use by %s: delete the pod, or the pod of "+
 			"the other claim", c, p.Device, what, holder)
-	case heldOutside != "":
-		return fmt.Errorf("%s was allocated device %s, and its %s is in use by %s: it is handed out once that ends",
-			c, p.Device, what, heldOutside)
+	case unusable != "":
+		return fmt.Errorf("%s was allocated device %s, and its %s: it is handed out once that ends; or delete the "+
+			"pod, so that another device is allocated", c, p.Device, unusable)
 	default:
 		return nil
 	}

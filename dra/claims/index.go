@@ -38,7 +38,7 @@ func newNodeIndex(state State) *nodeIndex {
 // hold records the devices of a claim.
 func (n *nodeIndex) hold(c Claim) {
 	for _, p := range c.Devices {
-		for _, id := range p.holds() {
+		for _, id := range p.Holds() {
 			n.held[id] = c.String()
 		}
 	}
@@ -47,7 +47,7 @@ func (n *nodeIndex) hold(c Claim) {
 // available reports whether a VF can be handed out.
 func (n *nodeIndex) available(id string) bool {
 	vf, ok := n.vfs[id]
-	return ok && vf.Fault == "" && vf.Held == "" && n.held[id] == ""
+	return ok && vf.Unusable() == "" && n.held[id] == ""
 }
 
 // nearAny reports whether a VF is on one switch with any of some GPUs.
@@ -61,16 +61,19 @@ func (n *nodeIndex) sameSwitch(gpu, vf string) bool {
 	return known && too && n.state.Machine.Tree.Distance(g.Card, v.Address).Level.Direct()
 }
 
-// lists returns the devices of containers with the same devices, as halves for placement.
+// lists returns the devices of containers with the same devices, each once, as halves for placement: with
+// admin access a claim can have a GPU alone, in a pair and in a bundle.
 func (n *nodeIndex) lists(devices []Prepared) (placement.Choice, error) {
 	var gpus, vfs placement.Half
+	var gpuIDs, vfIDs []string
 	for _, p := range devices {
-		for _, id := range p.GPUs {
-			gpus.Held = append(gpus.Held, placement.Device{ID: id, Address: n.gpus[id].Card})
-		}
-		for _, id := range p.VFs {
-			vfs.Held = append(vfs.Held, placement.Device{ID: id, Address: n.vfs[id].Address})
-		}
+		gpuIDs, vfIDs = append(gpuIDs, p.GPUs...), append(vfIDs, p.VFs...)
+	}
+	for _, id := range distinct(gpuIDs) {
+		gpus.Held = append(gpus.Held, placement.Device{ID: id, Address: n.gpus[id].Card})
+	}
+	for _, id := range distinct(vfIDs) {
+		vfs.Held = append(vfs.Held, placement.Device{ID: id, Address: n.vfs[id].Address})
 	}
 	gpus.Count, vfs.Count = len(gpus.Held), len(vfs.Held)
 	choice, err := placement.Choose(n.state.Machine.Tree, placement.Request{

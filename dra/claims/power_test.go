@@ -98,7 +98,7 @@ func TestPowerFailureAfterTheNextAnswer(t *testing.T) {
 
 func heldBy(c Claim) (ids []string) {
 	for _, d := range c.Devices {
-		ids = append(ids, d.holds()...)
+		ids = append(ids, d.Holds()...)
 	}
 	return ids
 }

@@ -69,7 +69,7 @@ func (p *Preparer) Bound() (bound, inUse map[string]string, err error) {
 	inUse = map[string]string{}
 	for _, c := range claims {
 		for _, d := range c.Devices {
-			for _, id := range d.holds() {
+			for _, id := range d.Holds() {
 				inUse[id] = d.Device
 			}
 		}

@@ -76,9 +76,12 @@ func (n *nodeIndex) containers(devices []Prepared) []*consumer {
 	return order
 }
 
-// serve pairs a token's VF with its share of the container's GPUs on one switch. All GPUs on the switch are
-// equivalent, so any choice leaves the same number of possible pairs.
+// serve pairs a token's VF, if it is available, with its share of the container's GPUs on one switch. All
+// GPUs on the switch are equivalent, so any choice leaves the same number of possible pairs.
 func (n *nodeIndex) serve(c *consumer, t *token) {
+	if !n.available(t.vf()) {
+		return
+	}
 	served := 0
 	c.gpus = slices.DeleteFunc(c.gpus, func(gpu *Prepared) bool {
 		if served == c.share || !n.sameSwitch(gpu.GPUs[0], t.vf()) {
@@ -111,7 +114,7 @@ func (n *nodeIndex) exchange(c *consumer, t *token, all []*consumer) {
 	for _, other := range all {
 		for _, u := range other.tokens {
 			if u.paired || other == c || n.vfs[u.vf()].Pool != n.vfs[t.vf()].Pool ||
-				!n.nearAny(c.gpus, u.vf()) {
+				!n.available(t.vf()) || !n.available(u.vf()) || !n.nearAny(c.gpus, u.vf()) {
 				continue
 			}
 			useful := n.nearAny(other.gpus, t.vf())
