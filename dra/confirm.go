@@ -37,11 +37,9 @@ func (r *recordedPods) confirm(ctx context.Context, recorded kubelet.Checkpoint,
 		switch {
 		case err == nil && string(pod.UID) == uid:
 			r.pods[uid] = recordedPod{Name: name, Ended: kubelet.HasEnded(pod), Grace: graceOf(pod)}
-		case err == nil && kubelet.StaticUID(pod) == uid:
-			r.pods[uid] = recordedPod{Name: name, Static: true}
 		case err != nil && !apierrors.IsNotFound(err):
 			problems = append(problems, fmt.Errorf("ask for pod %s/%s: %w", name.Namespace, name.Name, err))
-		case confirmed && !known.Static:
+		case confirmed:
 			problems = append(problems, r.confirmDeleted(ctx, recorded, uid))
 		}
 	}

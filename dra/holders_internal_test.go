@@ -338,7 +338,8 @@ func TestListsOfTheRecord(t *testing.T) {
 	}
 }
 
-// A static pod has another UID in the API server, and is there also without an object.
+// A static pod has another UID in the API server. What the mirror says of itself names nobody: anybody can write
+// that.
 func TestStaticPodInTheRecord(t *testing.T) {
 	m := newMigrating(t)
 	m.record(map[string]string{"hash": "a"})
@@ -347,9 +348,9 @@ func TestStaticPodInTheRecord(t *testing.T) {
 	mirror.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node"}}
 	m.create(mirror)
 	m.change(func() { m.listed = []*podresources.PodResources{shown("static-node", "a")} })
-	m.holds("mirrored", "a by team/static-node")
+	m.holds("mirrored", "a by UID hash")
 	m.remove("static-node")
-	m.holds("somebody deleted the mirror", "a by team/static-node")
+	m.holds("somebody deleted the mirror", "a by UID hash")
 }
 
 // A list of the kubelet's without the driver's own pod says nothing.

@@ -35,9 +35,8 @@ type recordedPods struct {
 
 // recordedPod contains the known facts about a pod in the checkpoint; the zero value means none.
 type recordedPod struct {
-	Name   kubelet.Pod
-	Static bool // the API server has a mirror object, which users may delete
-	Ended  bool // no container runs or will run
+	Name  kubelet.Pod
+	Ended bool // no container runs or will run
 	// Grace is the time for which containers may run after the pod's deletion from the API server.
 	Grace   time.Duration
 	Missing time.Time // when the API server first lacked the pod; zero while the API server has the pod

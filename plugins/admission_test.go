@@ -93,7 +93,6 @@ func TestKubeletThatHasJustStarted(t *testing.T) {
 // TestForgedMirror: the checkpoint still has a pod that has ended, and the annotation of another pod
 // claims that it is the mirror of that pod.
 func TestForgedMirror(t *testing.T) {
-	known.Fault(t, "a pod takes the UID of another one by a mirror annotation", "with the annotation: GPU")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	s.begin(t)
 	available := s.ids[gpus][:4] // on one NUMA node

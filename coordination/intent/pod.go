@@ -33,19 +33,18 @@ func (p Pod) Of(index int) kubelet.Container {
 // newPods returns pods without ended pods, whose devices are free.
 func newPods(list []corev1.Pod, policy Policy) []Pod {
 	var pods []Pod
-	uids := kubelet.UIDs(list)
 	for i := range list {
 		if !kubelet.HasEnded(&list[i]) {
-			pods = append(pods, newPod(&list[i], uids[i], policy))
+			pods = append(pods, newPod(&list[i], policy))
 		}
 	}
 	return pods
 }
 
-func newPod(p *corev1.Pod, uid string, policy Policy) Pod {
+func newPod(p *corev1.Pod, policy Policy) Pod {
 	pod := Pod{
 		Pod:     kubelet.Pod{Namespace: p.Namespace, Name: p.Name},
-		UID:     uid,
+		UID:     string(p.UID),
 		Created: p.CreationTimestamp.Time,
 		Started: p.Status.StartTime != nil || p.Status.Phase == corev1.PodRunning ||
 			len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0,
@@ -74,7 +73,6 @@ type Rejected struct {
 // rejectedPods returns the recently rejected pods of a list.
 func rejectedPods(list []corev1.Pod, now time.Time) []Rejected {
 	var rejected []Rejected
-	uids := kubelet.UIDs(list)
 	for i := range list {
 		p := &list[i]
 		started := p.Status.StartTime // set by the kubelet at the rejection
@@ -90,7 +88,7 @@ func rejectedPods(list []corev1.Pod, now time.Time) []Rejected {
 		}
 		if len(wanted) > 0 {
 			rejected = append(rejected, Rejected{
-				kubelet.Pod{Namespace: p.Namespace, Name: p.Name}, uids[i], slices.Sorted(maps.Keys(wanted)),
+				kubelet.Pod{Namespace: p.Namespace, Name: p.Name}, string(p.UID), slices.Sorted(maps.Keys(wanted)),
 			})
 		}
 	}

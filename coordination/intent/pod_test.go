@@ -75,7 +75,7 @@ func TestPods(t *testing.T) {
 	if diff := cmp.Diff(want, newPods(list, Policy{Choose: AllNamespaces})); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
 	}
-	if got := newPod(&claimed, "uid", Policy{}).Containers[0].Requests; len(got) != 0 {
+	if got := newPod(&claimed, Policy{}).Containers[0].Requests; len(got) != 0 {
 		t.Errorf("a ResourceClaim fulfils it, no device plugin: %v", got)
 	}
 	if c := want[0].Of(2); c.String() != "team/train-0/worker" {
@@ -112,7 +112,7 @@ func TestExclusiveCPUs(t *testing.T) {
 		for _, r := range c.containers {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: r})
 		}
-		for i, container := range newPod(pod, "uid", Policy{}).Containers {
+		for i, container := range newPod(pod, Policy{}).Containers {
 			if container.CPUs != c.want[i] {
 				t.Errorf("%s: container %d has %d CPUs alone, want %d", name, i, container.CPUs, c.want[i])
 			}
@@ -265,7 +265,7 @@ func TestLongAnnotations(t *testing.T) {
 			t.Parallel()
 			pod := newPod(&corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tc.key: tc.text}},
-			}, "uid", Policy{Choose: AllNamespaces})
+			}, Policy{Choose: AllNamespaces})
 			said := strings.Join(pod.Remarks, "; ")
 			if len(pod.Chosen) != tc.chosen || (tc.remark == "") != (said == "") ||
 				!strings.Contains(said, tc.remark) || len(said) > 300 {
@@ -301,7 +301,7 @@ func TestPolicy(t *testing.T) {
 			t.Parallel()
 			annotations := map[string]string{AlignmentKey: "preferred", DevicesKey: "GPU-1"}
 			pod := newPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Annotations: annotations}},
-				"uid", tc.policy)
+				tc.policy)
 			if pod.Alignment != tc.alignment || len(pod.Chosen) != tc.chosen || len(pod.Remarks) != tc.remarks {
 				t.Errorf("got %q, %v, remarks %q", pod.Alignment, pod.Chosen, pod.Remarks)
 			}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // HasEnded reports whether a pod has ended and no container of the pod runs any more. The kubelet sets the
@@ -18,31 +17,4 @@ func HasEnded(pod *corev1.Pod) bool {
 	isRunning := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
 	return !slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
 		pod.Status.EphemeralContainerStatuses), isRunning)
-}
-
-// UIDs returns the kubelet's UIDs of pods, in the order of the list. The API server has a mirror of a static
-// pod, with the UID of the static pod in an annotation (CreateMirrorPod in pkg/kubelet/pod/mirror_client.go).
-// Anybody can annotate a pod: an annotation never yields the UID of another pod in the list.
-func UIDs(list []corev1.Pod) []string {
-	uids, taken := make([]string, len(list)), map[string]bool{}
-	for i := range list {
-		uids[i] = string(list[i].UID)
-		taken[uids[i]] = true
-	}
-	for i := range list {
-		if static := StaticUID(&list[i]); static != "" && !taken[static] {
-			uids[i], taken[static] = static, true
-		}
-	}
-	return uids
-}
-
-// StaticUID returns the UID that a mirror names as the UID of its static pod, "" for a pod that is no mirror:
-// the owner of a mirror is its node.
-func StaticUID(pod *corev1.Pod) string {
-	isNode := func(owner metav1.OwnerReference) bool { return owner.APIVersion == "v1" && owner.Kind == "Node" }
-	if !slices.ContainsFunc(pod.OwnerReferences, isNode) {
-		return ""
-	}
-	return pod.Annotations[corev1.MirrorPodAnnotationKey]
 }

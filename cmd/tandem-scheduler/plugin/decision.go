@@ -42,7 +42,7 @@ func (*Plugin) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 func (o *published) counted(info fwk.NodeInfo, other types.UID) (holding, coming []types.UID) {
 	s := o.observation(info)
 	for _, p := range info.GetPods() {
-		if uid := kubeletUID(p.GetPod()); s.held.Holds(uid) {
+		if uid := p.GetPod().UID; s.held.Holds(uid) {
 			holding = append(holding, uid)
 		}
 	}

@@ -90,7 +90,7 @@ func (p *Plugin) afterObject(logger klog.Logger, pod *v1.Pod, _, changed any) (f
 	}
 	present := make(sets.Set[types.UID], len(there))
 	for _, other := range there {
-		present.Insert(kubeletUID(other.(*v1.Pod)))
+		present.Insert(other.(*v1.Pod).UID)
 	}
 	admitted, ctx := false, klog.NewContext(context.Background(), logger)
 	if object.refusal() == nil &&

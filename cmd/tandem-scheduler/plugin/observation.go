@@ -41,7 +41,7 @@ func observe(node *verdict.Node, info fwk.NodeInfo) *observation {
 	pods := info.GetPods()
 	present := make(sets.Set[types.UID], len(pods))
 	for _, p := range pods {
-		present.Insert(kubeletUID(p.GetPod()))
+		present.Insert(p.GetPod().UID)
 	}
 	s.held = node.State(func(uid types.UID) bool {
 		if !present.Has(uid) {
@@ -50,7 +50,7 @@ func observe(node *verdict.Node, info fwk.NodeInfo) *observation {
 		return present.Has(uid)
 	})
 	for _, p := range pods {
-		if pod := p.GetPod(); !s.held.Holds(kubeletUID(pod)) && node.Concerns(pod) {
+		if pod := p.GetPod(); !s.held.Holds(pod.UID) && node.Concerns(pod) {
 			s.inFlight = append(s.inFlight, pod)
 		}
 	}

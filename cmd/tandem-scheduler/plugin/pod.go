@@ -9,11 +9,9 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // asks reports whether a container of a pod asks for a resource.
@@ -26,12 +24,6 @@ func asks(pod *v1.Pod, resource string) bool {
 		}
 	}
 	return false
-}
-
-// kubeletUID returns the UID of a pod in the kubelet's checkpoints. A static pod has the UID of its file
-// there (ConfigMirrorAnnotationKey in pkg/kubelet/types), and its mirror in the API server has another UID.
-func kubeletUID(pod *v1.Pod) types.UID {
-	return types.UID(cmp.Or(kubelet.StaticUID(pod), string(pod.UID)))
 }
 
 // requestFields are the fields of a pod on which a verdict depends. Equal fields result in equal verdicts.

@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -68,7 +67,7 @@ func (c *Cluster) decisions(
 	newer := slices.Clone(older)
 	if pod != nil {
 		newer = append(newer, "--created="+pod.CreationTimestamp.UTC().Format(time.RFC3339),
-			"--uid="+cmp.Or(kubelet.StaticUID(pod), string(pod.UID)))
+			"--uid="+string(pod.UID))
 	}
 	if q.All {
 		newer = append(newer, "--all")
