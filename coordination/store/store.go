@@ -33,8 +33,12 @@ const (
 // version that serves again must not continue from an outdated state.
 const ledgerName = "ledger.json"
 
-// Version is the version of the format. A file of another version is set aside, without consequences.
+// Version is the version of the format. A file of an earlier version is set aside, without consequences; a
+// file of a newer version stays.
 const Version = 1
+
+// layout is that of the envelope.
+var layout = file.Layout{Version: Version, Keys: []string{"boot", "checksum", "value"}}
 
 // MaxSize is the maximum size of the file, in bytes. A thousand devices take about 100 KiB, so that several
 // resources of resources.MaxDevices fit.
@@ -63,6 +67,7 @@ type Store[T any] struct {
 
 	changed chan struct{} // holds a token after a change
 	failing bool          // the last write failed, and the error was logged
+	newer   bool          // the file is of a newer version and stays as it is
 }
 
 // Open opens the run folder. Run closes the folder.
@@ -119,6 +124,9 @@ func (s *Store[T]) Run(ctx context.Context, value func() T) error {
 // write replaces the file. After a failure a crash loses the changes since; the first failure and the
 // recovery are logged.
 func (s *Store[T]) write(value T) {
+	if s.newer {
+		return
+	}
 	err := s.replace(value)
 	switch {
 	case err != nil && !s.failing:
@@ -145,11 +153,17 @@ func (s *Store[T]) replace(value T) error {
 }
 
 // Load returns the value of an earlier server since the boot; false for none. An untrustworthy file is set
-// aside.
+// aside. The file of a newer version stays, for that version: then the store writes nothing.
 func (s *Store[T]) Load() (value T, ok bool) {
 	value, boot, err := read[T](s.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		return value, false
+	case errors.Is(err, file.ErrNewer):
+		s.newer = true
+		s.log.Warn("a restart will lose the decisions: the file in the run folder is of a newer version; install "+
+			"that version again, or remove the file and restart",
+			"file", filepath.Join(s.dir, FileName), "error", err)
 		return value, false
 	case err != nil:
 		s.SetAside(err)
@@ -180,12 +194,12 @@ func Read[T any](runDir string) (T, error) {
 // read reads a run folder's file if the file is regular, of this user, and not writable for others.
 func read[T any](dir string) (value T, boot string, err error) {
 	name := filepath.Join(dir, FileName)
-	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	opened, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return value, "", fmt.Errorf("open checkpoint: %w", err)
 	}
-	defer file.Close()
-	info, err := file.Stat()
+	defer opened.Close()
+	info, err := opened.Stat()
 	if err != nil {
 		return value, "", fmt.Errorf("look at checkpoint: %w", err)
 	}
@@ -198,7 +212,7 @@ func read[T any](dir string) (value T, boot string, err error) {
 	if info.Size() > MaxSize {
 		return value, "", fmt.Errorf("trust %s: it has %d bytes, more than %d", name, info.Size(), MaxSize)
 	}
-	content, err := io.ReadAll(io.LimitReader(file, MaxSize))
+	content, err := io.ReadAll(io.LimitReader(opened, MaxSize))
 	if err != nil {
 		return value, "", fmt.Errorf("read checkpoint: %w", err)
 	}
@@ -220,12 +234,9 @@ func encode[T any](boot string, value T) ([]byte, error) {
 }
 
 func decode[T any](content []byte) (value T, boot string, err error) {
-	var e envelope
-	if err := json.Unmarshal(content, &e); err != nil {
+	e, err := file.Decode[envelope](content, layout)
+	if err != nil {
 		return value, "", fmt.Errorf("parse checkpoint: %w", err)
-	}
-	if e.Version != Version {
-		return value, "", fmt.Errorf("parse checkpoint: it has version %d, this is %d", e.Version, Version)
 	}
 	if sum := crc32.ChecksumIEEE(e.Value); sum != e.Checksum {
 		return value, "", fmt.Errorf("parse checkpoint: checksum is %d, should be %d", sum, e.Checksum)

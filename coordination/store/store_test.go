@@ -110,16 +110,17 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 		put    func(name string) error
 		reason string
 	}{
-		"empty":         {put(nil, 0o600), "parse"},
-		"truncated":     {put(good[:len(good)/2], 0o600), "parse"},
-		"changed":       {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
-		"other version": {put(bytes.Replace(good, version, []byte(`"version":99`), 1), 0o600), "version 99"},
-		"unknown key":   {put(unknown, 0o600), "pods_of_tomorrow"},
-		"writable":      {put(good, 0o622), "without write permission for other users"},
-		"too large":     {put(make([]byte, MaxSize+1), 0o600), "more than"},
-		"link":          {func(name string) error { return os.Symlink("/dev/zero", name) }, "symbolic links"},
-		"folder":        {func(name string) error { return os.Mkdir(name, 0o700) }, "has to be a regular file"},
-		"pipe":          {func(name string) error { return syscall.Mkfifo(name, 0o600) }, "be a regular file"},
+		"empty":       {put(nil, 0o600), "parse"},
+		"truncated":   {put(good[:len(good)/2], 0o600), "parse"},
+		"changed":     {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
+		"no version":  {put(bytes.Replace(good, version, []byte(`"version":0`), 1), 0o600), "version 0"},
+		"no checksum": {put(bytes.Replace(good, []byte("checksum"), []byte("sum"), 1), 0o600), "checksum"},
+		"unknown key": {put(unknown, 0o600), "pods_of_tomorrow"},
+		"writable":    {put(good, 0o622), "without write permission for other users"},
+		"too large":   {put(make([]byte, MaxSize+1), 0o600), "more than"},
+		"link":        {func(name string) error { return os.Symlink("/dev/zero", name) }, "symbolic links"},
+		"folder":      {func(name string) error { return os.Mkdir(name, 0o700) }, "has to be a regular file"},
+		"pipe":        {func(name string) error { return syscall.Mkfifo(name, 0o600) }, "be a regular file"},
 		"foreign": {func(name string) error {
 			return errors.Join(put(good, 0o600)(name), os.Chown(name, 4242, 4242))
 		}, "has to be a regular file of user"},
@@ -146,6 +147,32 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 				t.Errorf("the next one: %v, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestNewerFileStays: the state of a newer version is left to that version, and the server's own is lost.
+func TestNewerFileStays(t *testing.T) {
+	t.Parallel()
+	good, err := encode(bootID(), train)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := bytes.Replace(good, fmt.Appendf(nil, `"version":%d`, Version), []byte(`"version":99`), 1)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, FileName), newer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	store := open(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
+	if got, ok := store.Load(); ok || !strings.Contains(log.String(), "version 99") {
+		t.Errorf("%v, %v, log %q", got, ok, log.String())
+	}
+	store.write(train)
+	if content, err := os.ReadFile(filepath.Join(dir, FileName)); !bytes.Equal(content, newer) {
+		t.Errorf("the file has become %q, %v", content, err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, BadName)); err == nil {
+		t.Error("the file was set aside")
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/before"
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
@@ -223,8 +222,6 @@ func (u *upgrade) check() {
 // TestNewerFilesStay: on the way back from a newer version, a daemon works beside that version's files and
 // leaves them as they are, for the next upgrade.
 func TestNewerFilesStay(t *testing.T) {
-	known.Fault(t, "a state file of a newer version counts as damaged: it is set aside and overwritten",
-		"a file of a newer version has become")
 	u := startUpgrade(t, daemons(t))
 	u.admit("before")
 	u.must(u.Pair.GPU.Stop())
