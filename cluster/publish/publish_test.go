@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/published"
 )
 
@@ -45,7 +46,7 @@ func TestWatch(t *testing.T) {
 			return os.WriteFile(socket, nil, 0o600)
 		}},
 		{publish.Written, func() error {
-			return os.WriteFile(filepath.Join(dir, facts.CPUStateFile), []byte("{}"), 0o600)
+			return os.WriteFile(filepath.Join(dir, kubelet.CPUStateFile), []byte("{}"), 0o600)
 		}},
 	} {
 		await(t, events, c.want, c.write)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/fswatch"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -22,8 +21,8 @@ func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Cha
 	watch := fswatch.Watch{Paths: []string{filepath.Dir(checkpoint), kubeletDir}, Interval: look, Log: log}
 	interesting := map[string]Change{
 		checkpoint: Written,
-		filepath.Join(kubeletDir, facts.CPUStateFile):          Written,
-		filepath.Join(kubeletDir, facts.MemoryStateFile):       Written,
+		filepath.Join(kubeletDir, kubelet.CPUStateFile):        Written,
+		filepath.Join(kubeletDir, kubelet.MemoryStateFile):     Written,
 		filepath.Join(filepath.Dir(checkpoint), kubeletSocket): Started,
 	}
 	return func(ctx context.Context, changed chan<- Change) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
@@ -39,6 +40,15 @@ func Facts(
 	tree, err := topology.Read(sys)
 	if err != nil {
 		return facts.Facts{}, err
+	}
+	if kubeletDir == "" {
+		if kubeletDir, err = os.MkdirTemp("", "kubelet-"); err != nil {
+			return facts.Facts{}, err
+		}
+		defer os.RemoveAll(kubeletDir)
+		if err := WriteCheckpoint(kubeletDir); err != nil {
+			return facts.Facts{}, err
+		}
 	}
 	reader := facts.NewReader(facts.Config{
 		Sys: sys, KubeletDir: kubeletDir, Configz: configz(policy), Log: slog.New(slog.DiscardHandler),

@@ -60,6 +60,9 @@ func newNode(t testing.TB, name string) *node {
 		name: name, kubeletDir: t.TempDir(), events: make(chan publish.Change, 100), log: &bytes.Buffer{},
 		tree: tree, changed: make(chan struct{}), otherwise: make(chan struct{}),
 	}
+	if err := published.WriteCheckpoint(n.kubeletDir); err != nil {
+		t.Fatal(err)
+	}
 	n.healthy(8)
 	return n
 }

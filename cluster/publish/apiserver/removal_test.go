@@ -25,7 +25,7 @@ func TestRemovalIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := published.Facts("oci-mi300x-derived", 1, true, t.TempDir(), published.Restricted)
+	f, err := published.Facts("oci-mi300x-derived", 1, true, "", published.Restricted)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func zoneSink(t *testing.T, s *server) (*apiserver.Sink, facts.Facts, *bytes.Buf
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := published.Facts("oci-mi300x-derived", 1, true, t.TempDir(), published.Restricted)
+	f, err := published.Facts("oci-mi300x-derived", 1, true, "", published.Restricted)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,7 @@
 package facts
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,13 +15,13 @@ import (
 // files.
 const checkpointSubject = "device checkpoint"
 
-// assignments are the assignments of pods as read last, each nil if never read. An unreadable file changes
-// nothing: without a pod's assignment the pod's devices would count as free.
+// assignments are the assignments of pods as read last. An unreadable file changes nothing: without a pod's
+// assignment the pod's devices would count as free.
 type assignments struct {
 	checkpoint *kubelet.CheckpointReader
-	devices    *deviceHolders
-	cpus       *CPUState
-	memory     *MemoryState
+	devices    kubelet.Reading[deviceHolders]
+	cpus       kubelet.Reading[kubelet.CPUState]
+	memory     kubelet.Reading[kubelet.MemoryState]
 }
 
 // deviceHolders are facts of one moment, which belong together: a list of pods with a pod that the checkpoint
@@ -43,43 +41,45 @@ type attempt struct {
 
 // read reads the assignments, with the kubelet's list of pods, and adds them to facts.
 func (a *assignments) read(kubeletDir string, list func() ([]corev1.Pod, bool), f *Facts) (all []attempt) {
-	err := a.readDevices(kubeletDir, list)
-	all = append(all, attempt{checkpointSubject, a.devices != nil, err})
-	if a.devices != nil {
-		f.Devices, f.Gone, f.Exclusive = a.devices.devices, a.devices.gone, a.devices.exclusive
-	}
+	devices, err := a.readDevices(kubeletDir, list)
+	known, tried := keep(&a.devices, checkpointSubject, devices, err)
+	f.Devices, f.Gone, f.Exclusive = known.devices, known.gone, known.exclusive
+	all = append(all, tried)
 	if f.HasCPUs() {
-		err := readState(kubeletDir, CPUStateFile, &a.cpus)
-		all = append(all, attempt{CPUStateFile, a.cpus != nil, err})
-		f.CPUs = valueOf(a.cpus)
+		cpus, err := kubelet.ReadCPUState(kubeletDir)
+		f.CPUs, tried = keep(&a.cpus, kubelet.CPUStateFile, cpus, err)
+		all = append(all, tried)
 	}
 	if f.HasMemory() {
-		err := readState(kubeletDir, MemoryStateFile, &a.memory)
-		all = append(all, attempt{MemoryStateFile, a.memory != nil, err})
-		f.Memory = valueOf(a.memory)
+		memory, err := kubelet.ReadMemoryState(kubeletDir)
+		f.Memory, tried = keep(&a.memory, kubelet.MemoryStateFile, memory, err)
+		all = append(all, tried)
 	}
 	return all
 }
 
-func valueOf[T any](p *T) (value T) {
-	if p != nil {
-		value = *p
+// keep replaces the last state by the state of an attempt to read, and keeps the last state after an error.
+func keep[T any](last *kubelet.Reading[T], subject string, read T, err error) (T, attempt) {
+	if err == nil {
+		*last = kubelet.Read(read, nil)
 	}
-	return value
+	known, unknown := last.Get()
+	return known, attempt{subject, unknown == nil, err}
 }
 
-// readDevices reads the devices of pods. An absent checkpoint is empty, because no pod has had a device yet.
-func (a *assignments) readDevices(kubeletDir string, list func() ([]corev1.Pod, bool)) error {
+// readDevices reads the devices of pods.
+func (a *assignments) readDevices(
+	kubeletDir string, list func() ([]corev1.Pod, bool),
+) (read deviceHolders, err error) {
 	recorded, err := a.checkpoint.Read()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w", kubelet.CheckpointPath(kubeletDir), err)
+	if err != nil {
+		return read, fmt.Errorf("%s: %w", kubelet.CheckpointPath(kubeletDir), err)
 	}
-	read := &deviceHolders{devices: held(recorded)}
+	read.devices = held(recorded)
 	var living *holders.Pods
 	if pods, told := list(); told { // after the checkpoint
 		living, read.exclusive = holders.OfKubelet(pods), exclusive(pods)
 	}
 	read.gone = gone(recorded, living)
-	a.devices = read
-	return nil
+	return read, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -94,8 +93,6 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 // TestUnknownCheckpointFreesNothing: a missing checkpoint, or one of unknown layout, frees no more than a
 // damaged one.
 func TestUnknownCheckpointFreesNothing(t *testing.T) {
-	known.Fault(t, "a missing checkpoint, or one of unknown layout, counts as one without containers",
-		"free GPUs 1/1")
 	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
 	n.record(gpuHeld)
 	if got := object.Build(n.read()).Summary.GPUs; got != "0/1" {
@@ -114,26 +111,35 @@ func TestUnknownCheckpointFreesNothing(t *testing.T) {
 	}
 }
 
-// Files that were never read make the assignments unknown, until they can be read. An absent file is empty.
+// Files that were never read make the assignments unknown, until they can be read. A missing file and one without
+// its keys tell no more than a damaged one.
 func TestAssignmentsNeverRead(t *testing.T) {
 	const settings = "topologyManagerPolicy: restricted\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"
-	n := newOneGPU(t, settings)
-	if f := n.read(); f.Unread != nil {
-		t.Errorf("before the first pod: %v", f.Unread)
+	files := map[string]string{
+		"device-plugins/kubelet_internal_checkpoint": gpuFree,
+		kubelet.CPUStateFile:                         `{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`,
+		kubelet.MemoryStateFile:                      `{"policyName":"Static","machineState":{},"checksum":1}`,
 	}
-	for _, path := range []func(dir string) string{
-		kubelet.CheckpointPath,
-		func(dir string) string { return filepath.Join(dir, facts.CPUStateFile) },
-		func(dir string) string { return filepath.Join(dir, facts.MemoryStateFile) },
-	} {
+	for name, good := range files {
 		n := newOneGPU(t, settings)
-		file := path(n.dir)
-		write(t, file, damaged)
-		f := n.read()
-		if !errors.Is(f.Unread, facts.ErrUnread) || !strings.Contains(f.Unread.Error(), file) || f.Stale != nil {
-			t.Errorf("%s: unread: %v, stale: %v", file, f.Unread, f.Stale)
+		for other, content := range files {
+			if other != name {
+				write(t, filepath.Join(n.dir, other), content)
+			}
 		}
-		write(t, file, "{}")
+		file := filepath.Join(n.dir, name)
+		for _, content := range []string{"", damaged, "{}", "null", `{"data":` + good + `}`} {
+			if content != "" {
+				write(t, file, content)
+			} else {
+				_ = os.Remove(file)
+			}
+			f := n.read()
+			if !errors.Is(f.Unread, facts.ErrUnread) || !strings.Contains(f.Unread.Error(), file) || f.Stale != nil {
+				t.Errorf("%s %q: unread: %v, stale: %v", file, content, f.Unread, f.Stale)
+			}
+		}
+		write(t, file, good)
 		if f := n.read(); f.Unread != nil {
 			t.Errorf("%s: once it can be read: %v", file, f.Unread)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -23,11 +24,11 @@ type Facts struct {
 	Kubelet   v1alpha1.Kubelet
 	Enforced  bool // the annotations of pods are
 
-	Devices   []Held      // containers in the kubelet's device checkpoint
-	Gone      Gone        // pods in the checkpoint that no longer hold anything
-	Exclusive Exclusive   // among the pods that the kubelet lists
-	CPUs      CPUState    // of the kubelet's CPU manager
-	Memory    MemoryState // of its memory manager
+	Devices   []Held              // containers in the kubelet's device checkpoint
+	Gone      Gone                // pods in the checkpoint that no longer hold anything
+	Exclusive Exclusive           // among the pods that the kubelet lists
+	CPUs      kubelet.CPUState    // of the kubelet's CPU manager
+	Memory    kubelet.MemoryState // of its memory manager
 
 	// Unread is the reason for unknown assignments of pods (Devices, CPUs, Memory), an ErrUnread; nil if known.
 	Unread error

@@ -99,9 +99,13 @@ func TestExclusive(t *testing.T) {
 			is.asks: resource.MustParse(is.much),
 		}
 	}
+	dir := t.TempDir()
+	if err := published.WriteCheckpoint(dir); err != nil {
+		t.Fatal(err)
+	}
 	read := func(pods []corev1.Pod, err error) []string {
 		r := facts.NewReader(facts.Config{
-			Sys: empty(), KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+			Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
 			Pods: func(context.Context) ([]corev1.Pod, error) { return pods, err },
 		})
 		var names []string

@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/test/known"
+	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -47,6 +48,9 @@ func node(
 ) (string, *facts.Reader, *bytes.Buffer) {
 	t.Helper()
 	dir, log := t.TempDir(), &bytes.Buffer{}
+	if err := published.WriteCheckpoint(dir); err != nil {
+		t.Fatal(err)
+	}
 	return dir, facts.NewReader(facts.Config{
 		Sys: empty(), KubeletDir: dir, Configz: configz, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Files: configuration.Files{

@@ -16,7 +16,7 @@ import (
 
 func machine(t *testing.T, name string, hints bool) facts.Facts {
 	t.Helper()
-	f, err := published.Facts(name, 2, hints, t.TempDir(), published.Restricted)
+	f, err := published.Facts(name, 2, hints, "", published.Restricted)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // numaNodes returns the machine's NUMA nodes, with CPUs and memory if the kubelet's managers assign them
@@ -109,7 +110,7 @@ func held(f facts.Facts, n numbered) []v1alpha1.Held {
 	return ordered(pods)
 }
 
-func memory(blocks []facts.MemoryBlock) []v1alpha1.MemoryBlock {
+func memory(blocks []kubelet.MemoryBlock) []v1alpha1.MemoryBlock {
 	var all []v1alpha1.MemoryBlock
 	for _, b := range blocks {
 		all = append(all, v1alpha1.MemoryBlock{

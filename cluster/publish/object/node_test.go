@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/publish/object"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -28,7 +28,7 @@ const (
 func TestCPUsAndMemory(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		facts.CPUStateFile: cpuState, facts.MemoryStateFile: memoryState,
+		kubelet.CPUStateFile: cpuState, kubelet.MemoryStateFile: memoryState,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestCPUsAndMemory(t *testing.T) {
 
 // TestLinks: equal links between all GPUs are omitted; otherwise each link is listed.
 func TestLinks(t *testing.T) {
-	f := read(t, "nv-h800-8x8", 1, true, t.TempDir(), published.Restricted)
+	f := read(t, "nv-h800-8x8", 1, true, "", published.Restricted)
 	gpus := &f.Resources[0]
 	gpus.Devices = gpus.Devices[:3]
 	for i, a := range gpus.Devices {
@@ -93,7 +93,7 @@ func TestLinks(t *testing.T) {
 
 // TestUnplaced: a device outside the tree makes no pair.
 func TestUnplaced(t *testing.T) {
-	f := read(t, "oci-mi300x-derived", 1, false, t.TempDir(), published.Restricted)
+	f := read(t, "oci-mi300x-derived", 1, false, "", published.Restricted)
 	for i := range f.Resources {
 		f.Resources[i].Devices = f.Resources[i].Devices[:1]
 		f.Resources[i].Devices[0].Address = topology.Address{Domain: 9, Bus: uint8(i)}

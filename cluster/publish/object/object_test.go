@@ -35,7 +35,7 @@ func read(
 func TestMachines(t *testing.T) {
 	for _, name := range machines.Names() {
 		for _, vfs := range []int{1, 8} {
-			f := read(t, name, vfs, true, t.TempDir(), published.Restricted)
+			f := read(t, name, vfs, true, "", published.Restricted)
 			spec := object.Build(f)
 			type place struct {
 				path, resource string
@@ -83,7 +83,7 @@ func sameCard(tree *topology.Tree, a, b topology.Address) bool {
 // limits.
 func TestSize(t *testing.T) {
 	for _, name := range machines.Names() {
-		spec := object.Build(read(t, name, 8, true, t.TempDir(), published.Restricted))
+		spec := object.Build(read(t, name, 8, true, "", published.Restricted))
 		if err := spec.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

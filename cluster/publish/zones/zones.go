@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/publish/object"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // APIVersion and Kind of the object; Collection is its path at the API server.
@@ -187,24 +188,33 @@ func bytes(count uint64) resource.Quantity {
 	return *resource.NewQuantity(int64(min(count, 1<<62)), resource.BinarySI)
 }
 
-// cpus returns the numbers of assigned and of allocatable CPUs of a NUMA node.
+// cpus returns the numbers of assigned and of allocatable CPUs of a NUMA node. An app container reuses the CPUs of
+// its init containers. CPUs that are reserved by number are the first ones (takeByTopology in
+// pkg/kubelet/cm/cpumanager).
 func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
-	allocatable = len(node.CPUs)
+	reserved := f.Kubelet.ReservedCPUs
+	for _, lower := range f.NUMANodes {
+		if lower.Number < node.Number {
+			reserved -= len(lower.CPUs)
+		}
+	}
+	allocatable = len(node.CPUs) - min(max(reserved, 0), len(node.CPUs))
 	for _, number := range f.Kubelet.ReservedSystemCPUs.Numbers() {
 		if node.CPUs[number] {
 			allocatable--
 		}
 	}
+	assigned := topology.CPUSet{}
 	for _, containers := range f.CPUs.Entries {
 		for _, set := range containers {
 			for _, number := range v1alpha1.Set(set).Numbers() {
 				if node.CPUs[number] {
-					taken++
+					assigned[number] = true
 				}
 			}
 		}
 	}
-	return taken, allocatable
+	return len(assigned), allocatable
 }
 
 // words returns the kubelet's policy and scope, in both the old and the new format; nil if unknown.

@@ -116,7 +116,7 @@ func TestWords(t *testing.T) {
 		{"single-numa-node", "container", "SingleNUMANodeContainerLevel", 2},
 		{"none", "", "None", 2}, {"best-effort", "container", "BestEffort", 2}, {"", "", "", 0},
 	} {
-		f, err := published.Facts("nv-h800-8x8", 1, true, t.TempDir(), published.Restricted)
+		f, err := published.Facts("nv-h800-8x8", 1, true, "", published.Restricted)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestWords(t *testing.T) {
 // TestFingerprint: equal sets of pods have equal fingerprints, and different sets different ones.
 func TestFingerprint(t *testing.T) {
 	of := func(pods facts.Exclusive) map[string]string {
-		f, err := published.Facts("nv-h800-8x8", 1, true, t.TempDir(), v1alpha1.Kubelet{})
+		f, err := published.Facts("nv-h800-8x8", 1, true, "", v1alpha1.Kubelet{})
 		if err != nil {
 			t.Fatal(err)
 		}

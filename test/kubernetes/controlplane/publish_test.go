@@ -64,7 +64,7 @@ func sinksOf(client *apiserver.Client) []*apiserver.Sink {
 
 func factsOf(t *testing.T, machine string) facts.Facts {
 	t.Helper()
-	f, err := published.Facts(machine, 2, true, t.TempDir(), published.Restricted)
+	f, err := published.Facts(machine, 2, true, "", published.Restricted)
 	if err != nil {
 		t.Fatal(err)
 	}

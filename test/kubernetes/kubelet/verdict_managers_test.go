@@ -3,10 +3,8 @@
 package kubelet_test
 
 import (
-	"encoding/json"
+	"errors"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -151,20 +150,14 @@ func setOf[N int | int64](numbers []N) topology.CPUSet {
 
 // managed adds what the CPU manager and the memory manager have written into the kubelet's folder.
 func (n *judgedNode) managed(f *facts.Facts) {
+	var noCPUs, noMemory error
 	if n.world.hasCPUs() {
-		n.read(facts.CPUStateFile, &f.CPUs)
+		f.CPUs, noCPUs = kubelet.ReadCPUState(n.dir)
 	}
 	if n.world.hasMemory() {
-		n.read(facts.MemoryStateFile, &f.Memory)
+		f.Memory, noMemory = kubelet.ReadMemoryState(n.dir)
 	}
-}
-
-func (n *judgedNode) read(file string, into any) {
-	content, err := os.ReadFile(filepath.Join(n.dir, file))
-	if err == nil {
-		err = json.Unmarshal(content, into)
-	}
-	if err != nil {
+	if err := errors.Join(noCPUs, noMemory); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 // TestOfferIsThePlugins: the scheduler "tandem" of the simulation rates a node as the scheduler plugin does
 // (observation.rate in cmd/tandem-scheduler/plugin), here a node whose free devices cannot all be paired.
 func TestOfferIsThePlugins(t *testing.T) {
-	f, err := published.Facts("oci-mi300x-derived", 1, true, t.TempDir(), published.Restricted)
+	f, err := published.Facts("oci-mi300x-derived", 1, true, "", published.Restricted)
 	if err != nil {
 		t.Fatal(err)
 	}
