@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tandem-k8s/tandem/test/mutate/mutation"
 	"github.com/tandem-k8s/tandem/test/overlay"
 )
@@ -83,24 +85,29 @@ func (w *workshop) survey(ctx context.Context, p *program) error {
 	}
 	var mu sync.Mutex
 	var cpu time.Duration
-	err = each(w.jobs, strings.Fields(output), func(name string) error {
-		t, err := w.measure(ctx, p, name)
-		if err != nil && ctx.Err() == nil {
-			t, err = w.measure(ctx, p, name)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			fmt.Fprintf(w.out, "%s: %s is left out, it fails without a mutation: %v\n", p.folder, name, err)
+	jobs, ctx := errgroup.WithContext(ctx)
+	jobs.SetLimit(w.jobs)
+	for name := range strings.FieldsSeq(output) {
+		jobs.Go(func() error {
+			t, err := w.measure(ctx, p, name)
+			if err != nil && ctx.Err() == nil {
+				t, err = w.measure(ctx, p, name)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				fmt.Fprintf(w.out, "%s: %s is left out, it fails without a mutation: %v\n", p.folder, name, err)
+				return nil
+			}
+			p.tests = append(p.tests, t)
+			cpu += t.cpu
 			return nil
-		}
-		p.tests = append(p.tests, t)
-		cpu += t.cpu
-		return nil
-	})
+		})
+	}
+	err = jobs.Wait()
 	slices.SortFunc(p.tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
 	fmt.Fprintf(w.out, "%s: %d tests, %.1f s\n", p.folder, len(p.tests), cpu.Seconds())
 	return err

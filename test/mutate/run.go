@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tandem-k8s/tandem/test/mutate/mutation"
 	"github.com/tandem-k8s/tandem/test/overlay"
 )
@@ -56,7 +58,7 @@ func (o *options) sample(ctx context.Context, out io.Writer, patterns []string) 
 		return nil, err
 	}
 	w := &workshop{
-		scratch: scratch, overlay: argument, jobs: o.jobs, hang: o.hang, out: out,
+		scratch: scratch, overlay: argument, jobs: max(o.jobs, 1), hang: o.hang, out: out,
 		programs: map[string]*program{},
 	}
 	return o.tryAll(ctx, w, sites, chosen)
@@ -111,11 +113,16 @@ func (w *workshop) tryPackage(ctx context.Context, sites []*site, names []string
 	alive := slices.DeleteFunc(slices.Clone(sites), func(s *site) bool {
 		return s.Outcome == dead || s.Function == variables && !slices.Contains(names, s.Package)
 	})
-	return each(w.jobs, alive, func(s *site) error {
-		if err := w.try(ctx, s, names); err != nil || s.Outcome == dead {
-			return err
-		}
-		fmt.Fprintf(w.out, "%s: %s:%d %v\n", s.Outcome, s.File, s.Line, s.identity)
-		return nil
-	})
+	jobs, ctx := errgroup.WithContext(ctx)
+	jobs.SetLimit(w.jobs)
+	for _, s := range alive {
+		jobs.Go(func() error {
+			if err := w.try(ctx, s, names); err != nil || s.Outcome == dead {
+				return err
+			}
+			fmt.Fprintf(w.out, "%s: %s:%d %v\n", s.Outcome, s.File, s.Line, s.identity)
+			return nil
+		})
+	}
+	return jobs.Wait()
 }
