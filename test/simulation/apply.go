@@ -243,14 +243,8 @@ func (s *Simulation) beginCalm(e Event) error {
 	if err := s.endStorm(e); err != nil {
 		return err
 	}
-	for _, name := range s.names() {
-		if s.process(name) == nil {
-			s.trace("%s starts", name)
-			if err := s.begin(name); err != nil {
-				return err
-			}
-			seeds.Sleep(time.Second)
-		}
+	if err := s.beginAbsent(); err != nil {
+		return err
 	}
 	for !s.kubelet.Ready() {
 		s.kubelet.Return()

@@ -81,7 +81,7 @@ func (s *Simulation) damage(served bool, leaves string) error {
 	return nil
 }
 
-// damageFile tears or removes a file, if it is there.
+// damageFile tears or removes a file that is there, or gives the file another version or layout.
 func (s *Simulation) damageFile(damage string) error {
 	how, file, _ := strings.Cut(damage, ":")
 	name := filepath.Join(s.runDir(), file)

@@ -42,11 +42,8 @@ func (s *Simulation) startAgain(tidy func() error) error {
 		return fmt.Errorf("start the machine again: %w", err)
 	}
 	s.boots++
-	for _, name := range s.names() {
-		if err := s.begin(name); err != nil {
-			return err
-		}
-		seeds.Sleep(time.Second) // which one serves would be random
+	if err := s.beginAbsent(); err != nil {
+		return err
 	}
 	return s.restartKubelet(Event{})
 }
@@ -130,12 +127,9 @@ func (s *Simulation) loseHeld() error {
 	return s.anew(gpuProcess)
 }
 
-// hour is a step of the clock.
-const hour = time.Hour
+func (s *Simulation) setClockForth() error { return s.setClock(time.Hour) }
 
-func (s *Simulation) setClockForth() error { return s.setClock(hour) }
-
-func (s *Simulation) setClockBack() error { return s.setClock(-hour) }
+func (s *Simulation) setClockBack() error { return s.setClock(-time.Hour) }
 
 // setClock sets the clock of the machine, by which pods and files have their times. Timers do not change.
 func (s *Simulation) setClock(step time.Duration) error {

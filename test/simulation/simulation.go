@@ -77,13 +77,26 @@ func newSimulation(node *Node, seed uint64) *Simulation {
 
 // boot starts all processes.
 func (s *Simulation) boot() error {
+	if err := s.beginAbsent(); err != nil {
+		return err
+	}
+	return s.sync()
+}
+
+// beginAbsent starts the processes that do not run, one after another: of two at a time a random one would
+// serve.
+func (s *Simulation) beginAbsent() error {
 	for _, name := range s.names() {
+		if s.process(name) != nil {
+			continue
+		}
+		s.trace("%s starts", name)
 		if err := s.begin(name); err != nil {
 			return err
 		}
 		seeds.Sleep(time.Second)
 	}
-	return s.sync()
+	return nil
 }
 
 // whole runs the node's life around its events.
