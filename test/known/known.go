@@ -16,19 +16,22 @@ import (
 	"time"
 )
 
-// variable names the test that a child process runs without its mark. RunVariable identifies the run of the
-// parent process to its children: what one child has built, others need not build again.
-const (
-	variable    = "TANDEM_KNOWN"
-	RunVariable = "TANDEM_KNOWN_RUN"
-)
+// variable names the test that a child process runs without its mark.
+const variable = "TANDEM_KNOWN"
 
+// RunVariable is a variable of the environment with the same value in all child processes of a test process,
+// and without a value elsewhere: the first child can build programs for the others.
+const RunVariable = "TANDEM_KNOWN_RUN"
+
+// run identifies this process.
 var run = fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
 
-// Fault marks the running test as one that fails with a known fault. It comes before the work of the test.
-// The test runs in a child process, where the call returns; here it is skipped with the reason why if it
-// fails there with an output that matches the regular expression breach, and fails otherwise: also if the
-// test fails for another reason than the fault.
+// Fault marks the running test as one that fails with a known fault. The call comes before the work of the
+// test.
+//
+// The test runs in a child process, in which the call returns. In the calling process the test is skipped,
+// with the reason why, if the child process fails and the regular expression breach matches the output.
+// Otherwise the test fails: the fault is mended, or the failure has another reason.
 func Fault(t *testing.T, why, breach string) {
 	t.Helper()
 	if os.Getenv(variable) == t.Name() {
@@ -100,12 +103,20 @@ func runAlone(t *testing.T) (output string, failure error) {
 	return string(out), err
 }
 
+// products is part of the path of each file that tests build. The go command learns of the sources in their
+// place: a product changes with every run.
+const products = "/bin/"
+
 // declare tells the go command which files the child process has read, as if this process had read them: a
-// cached result is then void when one of the files changes.
+// change of one of these files voids a cached result.
 func declare(inputs string) {
 	content, _ := os.ReadFile(inputs) // none if the child has read nothing
 	for line := range strings.Lines(string(content)) {
-		switch kind, name, _ := strings.Cut(strings.TrimSpace(line), " "); kind {
+		kind, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.Contains(name, products) {
+			continue
+		}
+		switch kind {
 		case "open":
 			if file, err := os.Open(name); err == nil {
 				file.Close()
