@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/test/functions"
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
@@ -16,7 +15,6 @@ import (
 func TestPortsOfAFunction(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		fault string
 		ports func(s functions.Sysfs, pf string)
 	}{
 		{name: "with links", ports: func(s functions.Sysfs, pf string) {
@@ -24,14 +22,14 @@ func TestPortsOfAFunction(t *testing.T) {
 			port(s, pf, "ens1f0d1", "1")
 		}},
 		{
-			name: "a netdev without carrier", fault: "a function with one of two links counts as failed",
+			name: "a netdev without carrier",
 			ports: func(s functions.Sysfs, pf string) {
 				port(s, pf, "ens1f0", "1")
 				port(s, pf, "ens1f0d1", "0")
 			},
 		},
 		{
-			name: "an InfiniBand port without link", fault: "an HCA with one of two active ports counts as failed",
+			name: "an InfiniBand port without link",
 			ports: func(s functions.Sysfs, pf string) {
 				ibPort(s, pf, "1", "4: ACTIVE", "5: LinkUp")
 				ibPort(s, pf, "2", "1: DOWN", "3: Disabled")
@@ -39,9 +37,6 @@ func TestPortsOfAFunction(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.fault != "" {
-				known.Fault(t, c.fault, `healthy are \[\] of both; want \[0000:81:00.1 0000:81:00.2\]`)
-			}
 			s := functions.New()
 			s.PF(0x81, "ens1f0", 2, nil)
 			s.PF(0x82, "ens2", 2, nil)

@@ -56,7 +56,7 @@ func newNode(t testing.TB, functions ...string) *node {
 			"net/eth0_1/phys_port_name": "pf0vf1",
 			"net/ib0.8005/flags":        "0x1003", "net/ib0.8005/carrier": "1", "net/ib0.8005/carrier_up_count": "1",
 			"net/ib0.8005/type":                    "32",
-			"infiniband/mlx5_0/ports/1/link_layer": "InfiniBand", "infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
+			"infiniband/mlx5_0/ports/1/link_layer": "Ethernet", "infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
 		})
 		for _, r := range defaultRules {
 			dir := dir + "/infiniband/mlx5_0/ports/1/"
@@ -104,6 +104,15 @@ func (n *node) write(dir string, files map[string]string) {
 func (n *node) set(file, content string) {
 	n.t.Helper()
 	n.write(filepath.Join("bus/pci/devices", pf), map[string]string{file: content})
+}
+
+// infiniband makes the PF's port an InfiniBand port, without an Ethernet netdev.
+func (n *node) infiniband() {
+	n.t.Helper()
+	n.set("infiniband/mlx5_0/ports/1/link_layer", "InfiniBand")
+	if err := os.RemoveAll(filepath.Join(n.root, "bus/pci/devices", pf, "net/eth0")); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 func (n *node) sys() fs.FS { return os.DirFS(n.root) }
@@ -178,6 +187,9 @@ func TestCauses(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, pf)
+			if strings.HasSuffix(c.file, "/state") {
+				n.infiniband()
+			}
 			monitor := newClock(n, Default(), pf)
 			if v := monitor.after(t, 3*time.Minute); v != (Verdict{}) {
 				t.Fatalf("at first %v", v)
@@ -238,6 +250,34 @@ func TestOddName(t *testing.T) {
 	}
 }
 
+// TestSeveralPorts: of several ports of a function the best counts. With a link on one of them the function is
+// degraded, with the port in the reason; without any link it has failed.
+func TestSeveralPorts(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pf)
+	for _, port := range []string{"net/eth0/", "net/eth1/"} {
+		for file, value := range map[string]string{"flags": "0x1003", "carrier": "1", "carrier_up_count": "1"} {
+			n.set(port+file, value)
+		}
+	}
+	monitor := newClock(n, Default(), pf)
+	monitor.after(t, time.Minute)
+	n.set("net/eth1/carrier", "0")
+	want := Verdict{Degraded, "netdev eth1 is without carrier"}
+	if v := monitor.after(t, 5*time.Minute); v != want {
+		t.Errorf("with one of two links %v, want %v", v, want)
+	}
+	n.set("net/eth0/carrier", "0")
+	if v := monitor.after(t, monitor.config.Interval); v.State != Failed {
+		t.Errorf("without a link %v", v)
+	}
+	n.set("net/eth1/carrier", "1")
+	want.Reason = "netdev eth0 is without carrier"
+	if v := monitor.after(t, 2*time.Minute); v != want {
+		t.Errorf("with the other link %v, want %v", v, want)
+	}
+}
+
 // A port that has never had a link is chosen last, but offered; after a restart of the daemon too.
 func TestNeverUp(t *testing.T) {
 	t.Parallel()
@@ -258,6 +298,7 @@ func TestNeverUp(t *testing.T) {
 func TestInfiniBandNeverUp(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pf)
+	n.infiniband()
 	n.set("infiniband/mlx5_0/ports/1/state", "1: DOWN")
 	n.set(counters+"link_downed", "0")
 	want := Verdict{Degraded, "port mlx5_0/1 is DOWN since its creation"}

@@ -13,7 +13,13 @@ type judge struct {
 	config *Config
 	gpu    bool
 	rises  map[limit]*rise
-	causes map[Verdict]time.Time // time until which each cause counts
+	causes map[cause]time.Time // time until which each cause counts
+}
+
+// cause is a verdict with what it is of: another port or counter does not renew it.
+type cause struct {
+	Verdict
+	of string // file of the counter; "" for a port or link, which the reason names
 }
 
 // limit is a rule for one counter file.
@@ -23,28 +29,28 @@ type limit struct {
 }
 
 func newJudge(config *Config, gpu bool) *judge {
-	return &judge{config: config, gpu: gpu, rises: map[limit]*rise{}, causes: map[Verdict]time.Time{}}
+	return &judge{config: config, gpu: gpu, rises: map[limit]*rise{}, causes: map[cause]time.Time{}}
 }
 
 // look adds a sample and returns the verdict.
 func (j *judge) look(s Sample, now time.Time) Verdict {
-	for _, v := range slices.Concat(j.counters(s, now), j.ports(s), j.link(s)) {
-		j.causes[v] = now.Add(j.config.Quiet)
+	for _, c := range slices.Concat(j.counters(s, now), j.ports(s), j.link(s)) {
+		j.causes[c] = now.Add(j.config.Quiet)
 	}
 	var verdict Verdict
-	for v, until := range j.causes {
+	for c, until := range j.causes {
 		switch {
 		case !now.Before(until):
-			delete(j.causes, v)
-		case verdict == Verdict{} || worse(v, verdict) < 0:
-			verdict = v
+			delete(j.causes, c)
+		case verdict == Verdict{} || worse(c.Verdict, verdict) < 0:
+			verdict = c.Verdict
 		}
 	}
 	return verdict
 }
 
 // counters returns the causes by rules. A counter that is absent begins anew when it is there again.
-func (j *judge) counters(s Sample, now time.Time) (causes []Verdict) {
+func (j *judge) counters(s Sample, now time.Time) (causes []cause) {
 	present := map[limit]*rise{}
 	for c, value := range s.Counters {
 		for _, rule := range j.config.Rules {
@@ -56,9 +62,9 @@ func (j *judge) counters(s Sample, now time.Time) (causes []Verdict) {
 			if present[at] == nil {
 				present[at] = &rise{}
 			}
-			cause := Verdict{rule.State, rule.reason()}
-			if present[at].exceeds(rule, value, now) || value == full[c.Name] && j.isKnown(cause) {
-				causes = append(causes, cause)
+			its := cause{Verdict{rule.State, rule.reason()}, c.File}
+			if present[at].exceeds(rule, value, now) || isFull(c.Name, value) && j.isKnown(its) {
+				causes = append(causes, its)
 			}
 		}
 	}
@@ -73,36 +79,50 @@ var full = map[string]uint64{
 	"link_error_recovery": 1<<8 - 1,
 }
 
-// isKnown reports whether a cause of a degraded state counts.
-func (j *judge) isKnown(cause Verdict) bool {
-	_, known := j.causes[cause]
-	return known && cause.State == Degraded
+// isFull reports whether a small counter is at its maximum.
+func isFull(counter string, value uint64) bool {
+	most, isSmall := full[counter]
+	return isSmall && value == most
 }
 
-// ports returns the causes by ports without a link. A port that has never had a link may have no cable: it is
-// chosen last, but offered, because its VFs reach each other.
-func (j *judge) ports(s Sample) (causes []Verdict) {
+// isKnown reports whether a cause of a degraded state counts.
+func (j *judge) isKnown(c cause) bool {
+	_, known := j.causes[c]
+	return known && c.State == Degraded
+}
+
+// ports returns the causes by ports without a link. Of several ports the best counts: the function has failed
+// if none has a link. A port that has never had a link may have no cable: it is chosen last, but offered,
+// because its VFs reach each other.
+func (j *judge) ports(s Sample) (causes []cause) {
+	if !j.config.Port {
+		return nil
+	}
+	lost := Failed
+	if slices.ContainsFunc(s.Ports, func(p Port) bool { return p.Up }) {
+		lost = Degraded
+	}
 	for _, p := range s.Ports {
 		switch {
-		case !j.config.Port || p.Up:
+		case p.Up:
 		case p.WasUp:
-			causes = append(causes, Verdict{Failed, p.text()})
+			causes = append(causes, cause{Verdict: Verdict{lost, p.text()}})
 		default:
-			causes = append(causes, Verdict{Degraded, p.text() + " since its creation"})
+			causes = append(causes, cause{Verdict: Verdict{Degraded, p.text() + " since its creation"}})
 		}
 	}
 	return causes
 }
 
 // link returns the cause by a PCI Express link below what both of its ends allow.
-func (j *judge) link(s Sample) []Verdict {
+func (j *judge) link(s Sample) []cause {
 	switch l := s.Link; {
 	case !j.config.Link || !l.DegradedOf(j.gpu):
 		return nil
 	case l.Narrow():
-		return []Verdict{{Degraded, fmt.Sprintf("PCIe width %d of %d", l.Width, l.MaxWidth)}}
+		return []cause{{Verdict: Verdict{Degraded, fmt.Sprintf("PCIe width %d of %d", l.Width, l.MaxWidth)}}}
 	default:
-		return []Verdict{{Degraded, fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)}}
+		return []cause{{Verdict: Verdict{Degraded, fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)}}}
 	}
 }
 

@@ -4,6 +4,7 @@ package pools
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -117,32 +118,43 @@ func (r *ResourceConfig) fault(f *function) string {
 	}
 }
 
-// noCarrier reads carrier of the netdev of the PF, or of the function itself if it has no PF. The read fails
-// while the netdev is down (Documentation/ABI/testing/ sysfs-class-net), which also means no carrier.
+// noCarrier reads carrier of the netdevs of the PF, or of the function itself if it has no PF; of several
+// ports the best counts. The read fails while a netdev is down (Documentation/ABI/testing/sysfs-class-net),
+// which also means no carrier.
 func noCarrier(f *function) bool {
-	netdev := f.file("net", f.netdev())
-	if name := f.pfName(); name != "" {
-		netdev = f.pfNetdev(name, "")
-	} else if _, has := f.parent(); has || f.netdev() == "" {
-		return false
+	dir, ports := f.file("net"), f.netdevs()
+	if parent, ok := f.parent(); ok {
+		dir, ports = sysfs.File(parent, "", "net"), f.machine.ports(parent)
 	}
-	says := func(file string) string { return sysfs.Text(f.machine.sys, netdev+"/"+file) }
-	return says("carrier") == "0" || says("operstate") == "down"
+	return len(ports) > 0 && !slices.ContainsFunc(ports, func(netdev string) bool {
+		says := func(file string) string { return sysfs.Text(f.machine.sys, path.Join(dir, netdev, file)) }
+		return says("carrier") != "0" && says("operstate") != "down"
+	})
 }
 
-// portDown reads the state of port 1, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband), of the
-// device's own RDMA device or, if a container hides that, of its PF's.
+// portDown reads the state of the ports, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband), of
+// the device's own RDMA devices or, if a container hides these, of its PF's; of several ports the best
+// counts.
 func portDown(f *function) bool {
 	own := f.rdma()
 	dir := f.file("infiniband")
 	if len(own) == 0 {
 		parent, _ := f.parent()
-		d, ok := f.machine.tree.Device(parent)
-		if !ok || len(d.RDMA) == 0 {
-			return false
+		if d, ok := f.machine.tree.Device(parent); ok {
+			own, dir = d.RDMA, sysfs.File(parent, "", "infiniband")
 		}
-		own, dir = d.RDMA, sysfs.File(parent, "", "infiniband")
 	}
-	state := sysfs.Text(f.machine.sys, dir+"/"+own[0]+"/ports/1/state")
-	return state != "" && !strings.HasSuffix(state, ": ACTIVE")
+	down := false
+	for _, name := range own {
+		ports := path.Join(dir, name, "ports")
+		for _, number := range topology.Names(f.machine.sys, ports) {
+			switch state := sysfs.Text(f.machine.sys, path.Join(ports, number, "state")); {
+			case strings.HasSuffix(state, ": ACTIVE"):
+				return false
+			case state != "":
+				down = true
+			}
+		}
+	}
+	return down
 }

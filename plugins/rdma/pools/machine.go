@@ -3,7 +3,6 @@
 package pools
 
 import (
-	"cmp"
 	"io/fs"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
@@ -31,11 +30,24 @@ func (m *machine) pfName(pf topology.Address) string {
 	if ok {
 		return name
 	}
-	if d, ok := m.tree.Device(pf); ok && len(d.Netdevs) > 0 {
-		name = cmp.Or(m.sriov.Uplink(pf), d.Netdevs[0])
+	if ports := m.ports(pf); len(ports) > 0 {
+		name = ports[0]
 	}
 	m.pfNames[pf] = name
 	return name
+}
+
+// ports returns the netdevs of a PF's ports; in switchdev mode, with a netdev for each VF, the uplink
+// representor alone.
+func (m *machine) ports(pf topology.Address) []string {
+	if uplink := m.sriov.Uplink(pf); uplink != "" {
+		return []string{uplink}
+	}
+	d, _ := m.tree.Device(pf)
+	if d == nil {
+		return nil
+	}
+	return d.Netdevs
 }
 
 // vfIndex returns the index of a VF within its PF, -1 for none. The position in the tree's list of VFs is not
