@@ -10,14 +10,11 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // TestNamesOfAPod: a pod with NET_ADMIN renames the netdev or the RDMA device of its VF. The VF keeps the
 // name when it returns to the node, and another container gets the VF.
 func TestNamesOfAPod(t *testing.T) {
-	known.Fault(t, "names that a pod can choose are not checked before messages and variables contain them",
-		"the next container (gets no|lacks|uses)")
 	s := newScene(t, "oci-mi300x-derived", 1,
 		allVFs+`, "tandem": {"pairs": true, "variables": ["NCCL_IB_HCA"]}`)
 	renamed := []struct{ class, name string }{

@@ -75,8 +75,22 @@ func (d *Device) IsNICSwitch() bool { return d.is(mellanox, nicSwitch...) }
 // function is a network controller's, although the function is no NIC.
 func (d *Device) isDMAFunction() bool { return d.is(mellanox, dmaFunction) }
 
-// IsNIC reports whether the function is a network controller, physical or virtual. A DMA function is none.
-func (d *Device) IsNIC() bool { return d.Class.IsNetwork() && !d.isDMAFunction() }
+// IsNIC reports whether the function is a network controller, physical or virtual. A DMA function is none,
+// nor a function that manages NVSwitches.
+func (d *Device) IsNIC() bool {
+	return d.Class.IsNetwork() && !d.isDMAFunction() && !d.ManagesNVSwitches
+}
+
+// mayManageNVSwitches reports whether the function has the IDs of those that manage the NVSwitches of HGX
+// B200 and B300: a PF of a ConnectX with InfiniBand.
+func (d *Device) mayManageNVSwitches() bool {
+	const infiniBand = baseNetwork<<8 | 0x07
+	return d.Class>>8 == infiniBand && !d.IsVF() && len(d.VFs) == 0 && d.is(mellanox, connectX...)
+}
+
+// isNVSwitch reports whether the function is an NVSwitch up to that of Hopper. Later NVSwitches are no PCI
+// functions.
+func (d *Device) isNVSwitch() bool { return d.Vendor == nvidia && d.Class>>8 == baseBridge<<8|0x80 }
 
 // isConnectX reports whether the function is that of a NIC that can be part of a complex: a PF, or in a guest
 // a VF without its PF. The ID of a VF does not tell the NIC.

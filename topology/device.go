@@ -67,8 +67,13 @@ type Device struct {
 	V3      string    // VPD keyword, common to a DMA function and its PFs; "" if unknown (only root reads VPD)
 	PF      Address   // of a VF: its PF (physfn); the zero Address for anything else
 	VFs     []Address // of a PF: its VFs in the order of their index (virtfn0, virtfn1 …)
-	Netdevs []string  // names of its network interfaces in this network namespace, sorted
-	RDMA    []string  // names of its RDMA devices (directory "infiniband"), sorted
+	// names of its network interfaces in this network namespace, sorted; without those that cannot be passed on:
+	// see IsPassable
+	Netdevs []string
+	RDMA    []string // names of its RDMA devices (directory "infiniband"), sorted, likewise
+	// ManagesNVSwitches: the function is the node's access to its NVSwitches and no NIC, although its IDs are
+	// those of a NIC; false if unknown (only root reads VPD)
+	ManagesNVSwitches bool
 
 	rootComplex string    // "pci0000:80"
 	bridges     []Address // from the root port down to the bridge right above

@@ -18,23 +18,6 @@ import (
 // PCIDevices is the kernel's directory of all PCI functions, each a link to its place in the tree.
 const PCIDevices = "bus/pci/devices"
 
-// Names returns the sorted entries of a directory; nil if the directory cannot be read.
-func Names(sys fs.FS, dir string) []string {
-	entries, err := fs.ReadDir(sys, dir)
-	if err != nil {
-		return nil
-	}
-	return namesOf(entries)
-}
-
-func namesOf(entries []fs.DirEntry) []string {
-	names := make([]string, 0, len(entries))
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
-}
-
 // Read reads the PCI tree below a sysfs root: os.DirFS("/sys") on a live node, a recorded machine elsewhere.
 // The file system has to report links (fs.ReadLinkFS). Per function it reads
 //
@@ -43,11 +26,12 @@ func namesOf(entries []fs.DirEntry) []string {
 //	  current_link_speed, current_link_width, max_link_speed, max_link_width
 //	  config                                   of a bridge: its ACS, which takes CAP_SYS_ADMIN; likewise ATS of
 //	                                           ConnectX NICs on a machine with ConnectX switches
-//	  vpd                                      of DMA functions, and of ConnectX NICs on a machine with DMA
-//	                                           functions, which takes root
+//	  vpd                                      of DMA functions, of ConnectX NICs on a machine with DMA
+//	                                           functions, and of functions that may manage NVSwitches, which
+//	                                           takes root
 //	  driver                                   link
 //	  physfn, virtfn<N>                        links, not of a bridge
-//	  net/, infiniband/                        names only, not of a bridge
+//	  net/, virtio<N>/net/, infiniband/        names that can be passed on, not of a bridge
 //	devices/system/node/online                 NUMA nodes
 //
 // (Documentation/ABI/testing/sysfs-bus-pci). An absent file is an unknown value. A function that vanishes
@@ -80,14 +64,18 @@ func Read(sys fs.FS) (*Tree, error) {
 // readDetails reads the facts about NICs that matter only beside certain other functions: the kernel reads
 // both files from the device, which takes time.
 func readDetails(sys fs.FS, devices map[Address]*Device) {
-	withFunctions, withSwitches := false, false
+	withFunctions, withSwitches, withGPUs, withNVSwitches := false, false, false, false
 	for _, d := range devices {
 		withFunctions = withFunctions || d.isDMAFunction()
 		withSwitches = withSwitches || d.IsNICSwitch()
+		withGPUs = withGPUs || d.isNVIDIA()
+		withNVSwitches = withNVSwitches || d.isNVSwitch()
 	}
 	for _, d := range devices {
-		if withFunctions && (d.isDMAFunction() || d.isConnectX()) {
-			d.V3 = readV3(sys, d.Address)
+		if withFunctions && (d.isDMAFunction() || d.isConnectX()) ||
+			withGPUs && !withNVSwitches && d.mayManageNVSwitches() {
+			vpd := readVPD(sys, d.Address)
+			d.V3, d.ManagesNVSwitches = vpd.V3, vpd.ManagesNVSwitches
 		}
 		if withSwitches && d.isConnectX() {
 			c, _ := readCapabilities(sys, d.Address) // unknown if unreadable
@@ -96,15 +84,15 @@ func readDetails(sys fs.FS, devices map[Address]*Device) {
 	}
 }
 
-// readV3 reads the keyword V3 of a function's file vpd, "" if the file is absent, damaged or unreadable.
-func readV3(sys fs.FS, function Address) string {
+// readVPD reads a function's file vpd; no keyword if the file is absent, damaged or unreadable.
+func readVPD(sys fs.FS, function Address) capability.VPD {
 	file, err := sys.Open(path.Join(PCIDevices, function.String(), "vpd"))
 	if err != nil {
-		return ""
+		return capability.VPD{}
 	}
 	defer func() { _ = file.Close() }() // opened for reading
 	vpd, _ := capability.ReadVPD(file)  // unknown if unreadable
-	return vpd.V3
+	return vpd
 }
 
 // errVanished is the error of a function that vanished after it was listed.
@@ -197,8 +185,8 @@ func (r *reader) links(d *Device) {
 	} else {
 		d.VFs = r.virtualFunctions()
 	}
-	d.Netdevs = r.names("net")
-	d.RDMA = r.names("infiniband")
+	d.Netdevs = PassableNames(r.names(netFolder(r.sys, r.dir)))
+	d.RDMA = PassableNames(r.names("infiniband"))
 }
 
 // fail keeps the first error, with the names of file and function.

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/test/functions"
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
@@ -34,8 +32,6 @@ func TestOffered(t *testing.T) {
 	bridges := slices.Concat(functions.Bridges, []string{"0000:75:00.0"})
 	for _, c := range []struct {
 		name   string
-		fault  string   // "" for none
-		now    []string // with the fault
 		sys    functions.Sysfs
 		uplink string // netdev of the default route
 		config string
@@ -43,45 +39,42 @@ func TestOffered(t *testing.T) {
 	}{
 		{name: "NICs", sys: functions.ConnectX7(), config: rdma, want: bridges},
 		{
-			name: "NVSwitch bridges", fault: "functions that manage NVSwitches are offered as NICs", now: bridges,
-			sys: functions.ConnectX7(functions.Bridges...), config: rdma, want: []string{"0000:75:00.0"},
+			name: "NVSwitch bridges",
+			sys:  functions.ConnectX7(functions.Bridges...), config: rdma, want: []string{"0000:75:00.0"},
 		},
 		{
-			name: "NVSwitch bridges, shared", fault: "functions that manage NVSwitches are offered as HCAs",
-			now: replicas(bridges), sys: functions.ConnectX7(functions.Bridges...), config: shared,
+			name: "NVSwitch bridges, shared",
+			sys:  functions.ConnectX7(functions.Bridges...), config: shared,
 			want: []string{"0000:75:00.0::0"},
 		},
 		{name: "NIC of the default route", sys: twoPorts(), uplink: "ens1f0", config: rdma,
 			want: []string{"0000:17:00.1", "0000:29:00.0"}},
 		{
-			name: "VF below a guest's uplink", fault: "the VF below the netdev of the default route is offered",
-			now: allPorts, sys: twoPorts([]string{"eth0", "ens1f0"}), uplink: "eth0", config: rdma,
+			name: "VF below a guest's uplink",
+			sys:  twoPorts([]string{"eth0", "ens1f0"}), uplink: "eth0", config: rdma,
 			want: []string{"0000:17:00.1", "0000:29:00.0"},
 		},
 		{
-			name: "bond of the default route", fault: "the members of the bond of the default route are offered",
-			now: allPorts, sys: twoPorts(bond), uplink: "bond0", config: rdma,
+			name: "bond of the default route",
+			sys:  twoPorts(bond), uplink: "bond0", config: rdma,
 			want: []string{"0000:29:00.0"},
 		},
 		{
-			name: "VLAN above a bond", fault: "the members of a bond below the default route are offered",
-			now: allPorts, sys: twoPorts(bond, []string{"vlan7", "bond0"}), uplink: "vlan7", config: rdma,
+			name: "VLAN above a bond",
+			sys:  twoPorts(bond, []string{"vlan7", "bond0"}), uplink: "vlan7", config: rdma,
 			want: []string{"0000:29:00.0"},
 		},
 		{name: "netdev of the PF", sys: dpu(""), config: pool(`"pfNames": ["uplink0#1-3"]`), want: dpuVFs},
 		{name: "VFs of a DPU by address", sys: dpu("virtio3/"), config: pool(`"rootDevices": ["0000:81:00.0#1-3"]`),
 			want: dpuVFs},
 		{
-			name: "netdev of the PF below a virtio device", fault: "pfNames finds no netdev below a virtio device",
-			sys: dpu("virtio3/"), config: pool(`"pfNames": ["uplink0#1-3"]`), want: dpuVFs,
+			name: "netdev of the PF below a virtio device",
+			sys:  dpu("virtio3/"), config: pool(`"pfNames": ["uplink0#1-3"]`), want: dpuVFs,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.uplink != "" {
 				needNamespaces(t)
-			}
-			if c.fault != "" {
-				known.Fault(t, c.fault, regexp.QuoteMeta(fmt.Sprintf("offers %v; want", c.now)))
 			}
 			n := nodeOf(t, c.sys.FS())
 			n.write(t, "config.json", c.config)

@@ -102,7 +102,9 @@ func network(host grants.Host, d Prepared, vfs map[string]inventory.VF) *resourc
 	}
 	name := slices.Min(names)
 	return &resourceapi.NetworkDeviceData{
-		InterfaceName: name, HardwareAddress: sysfs.Text(host.Sys, vf.File("net", name, "address")),
+		InterfaceName: name,
+		HardwareAddress: sysfs.Text(host.Sys,
+			sysfs.NetFile(host.Sys, vf.Address, vf.Aux, name, "address")),
 	}
 }
 

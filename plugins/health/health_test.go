@@ -250,8 +250,8 @@ func TestOddName(t *testing.T) {
 	}
 }
 
-// TestSeveralPorts: of several ports of a function the best counts. With a link on one of them the function is
-// degraded, with the port in the reason; without any link it has failed.
+// TestSeveralPorts: of several ports of a function the best counts. With a link on one of them the function
+// is degraded, with the port in the reason; without any link it has failed.
 func TestSeveralPorts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, pf)

@@ -61,7 +61,7 @@ func (s *source) read() (sample Sample, whole bool) {
 
 // netdev is a netdev of a function.
 type netdev struct {
-	name                string
+	name, dir           string
 	flags, carrier, ups *file
 }
 

@@ -73,8 +73,9 @@ func (s *source) open(elements ...string) *file {
 const infiniband = "32"
 
 func (s *source) findNetdevs() {
-	for _, name := range s.names("net") {
-		dir := path.Join(s.dir, "net", name)
+	folder := topology.NetFolder(s.sys, s.dir)
+	for _, name := range topology.Names(s.sys, folder) {
+		dir := path.Join(folder, name)
 		if kind, _ := fs.ReadFile(s.sys, dir+"/type"); strings.TrimSpace(string(kind)) == infiniband {
 			continue
 		}
@@ -82,7 +83,7 @@ func (s *source) findNetdevs() {
 			continue
 		}
 		s.netdevs = append(s.netdevs, netdev{
-			name: name, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
+			name: name, dir: dir, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
 			ups: s.open(dir, "carrier_up_count"),
 		})
 	}
@@ -127,7 +128,7 @@ func (s *source) counterNames(counter string, ports []string) (names []string) {
 		return []string{path.Join(s.dir, name)}
 	case counter == "carrier_changes":
 		for _, n := range s.netdevs {
-			names = append(names, path.Join(s.dir, "net", n.name, counter))
+			names = append(names, path.Join(n.dir, counter))
 		}
 	default:
 		for _, dir := range ports {

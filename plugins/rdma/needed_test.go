@@ -22,7 +22,8 @@ func TestNodeNetworkForAMoment(t *testing.T) {
 	s.PF(0x82, "ens2", 2, nil)
 	routes := []string{"ens1"}
 	finder := pools.Finder{
-		Sys: s.FS(), Prefix: "intel.com", Reserved: func() ([]string, error) { return slices.Clone(routes), nil },
+		Sys: s.FS(), Prefix: "intel.com",
+		Routes: func() (pools.Routes, error) { return pools.Routes{Main: slices.Clone(routes)}, nil },
 	}
 	list := resources(`{"resourceName": "a", "selectors": {"vendors": ["15b3"]}}`)
 	vfs, err := FindVFs(finder, config(t, list), Known{File: filepath.Join(t.TempDir(), "vfs.json")}, nil,

@@ -7,58 +7,83 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// DefaultRoutes returns a function that lists the netdevs with an IPv4 default route. The node itself needs
-// these netdevs, so they are never offered (HasDefaultRoute in pkg/utils/utils.go of the stock plugin), and
-// not before a restart of the daemon after the route has gone (VFs.scan). No sysfs file contains routes. They
-// are read from the kernel by netlink, in the network namespace of the process, which must be the node's
-// (hostNetwork: true). For any root other than /sys the function is nil, because the answer would describe
-// another machine.
-func DefaultRoutes(sysfsRoot string) func() ([]string, error) {
+// DefaultRoutes returns a function that lists the netdevs with a default route, IPv4 or IPv6. The node itself
+// needs those of the main table, so they are never offered (HasDefaultRoute in pkg/utils/utils.go of the
+// stock plugin, which reads IPv4 alone), and not before a restart of the daemon after the route has gone
+// (VFs.scan). No sysfs file contains routes. They are read from the kernel by netlink, in the network
+// namespace of the process, which must be the node's (hostNetwork: true). For any root other than /sys the
+// function is nil, because the answer would describe another machine.
+func DefaultRoutes(sysfsRoot string) func() (pools.Routes, error) {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return nil
 	}
 	return defaultRoutes
 }
 
-func defaultRoutes() ([]string, error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
-	if err != nil {
-		return nil, fmt.Errorf("list IPv4 routes: %w", err)
+func defaultRoutes() (routes pools.Routes, err error) {
+	var all []netlink.Route
+	anyTable := &netlink.Route{Table: syscall.RT_TABLE_UNSPEC}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		list, err := netlink.RouteListFiltered(family, anyTable, netlink.RT_FILTER_TABLE)
+		if err != nil && !errors.Is(err, syscall.EAFNOSUPPORT) && !errors.Is(err, syscall.EOPNOTSUPP) {
+			return routes, fmt.Errorf("list routes: %w", err)
+		}
+		all = append(all, list...)
 	}
-	var netdevs []string
-	for _, index := range defaultLinks(routes) {
+	main, other := defaultLinks(all)
+	if routes.Main, err = namesOf(main); err != nil {
+		return routes, err
+	}
+	routes.Other, err = namesOf(other)
+	return routes, err
+}
+
+// namesOf returns the names of links by index, without links that were removed meanwhile.
+func namesOf(links []int) (names []string, err error) {
+	for _, index := range links {
 		link, err := netlink.LinkByIndex(index)
 		if errors.As(err, &netlink.LinkNotFoundError{}) {
-			continue // the link was removed meanwhile
+			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("look up the netdev of a default route: %w", err)
 		}
-		netdevs = append(netdevs, link.Attrs().Name)
+		names = append(names, link.Attrs().Name)
 	}
-	return netdevs, nil
+	return names, nil
 }
 
-// defaultLinks returns the indexes of the links of default routes, unique and ascending.
-func defaultLinks(routes []netlink.Route) []int {
-	var links []int
+// defaultLinks returns the indexes of the links of default routes in the main table, and of those in other
+// tables, each unique and ascending. A route that rejects packets, which the kernel adds for IPv6, is none.
+func defaultLinks(routes []netlink.Route) (main, other []int) {
 	for _, route := range routes {
 		if route.Dst != nil {
 			if ones, _ := route.Dst.Mask.Size(); ones > 0 {
 				continue
 			}
 		}
+		if route.Type != syscall.RTN_UNICAST {
+			continue
+		}
+		links := &other
+		if route.Table == syscall.RT_TABLE_MAIN {
+			links = &main
+		}
 		if route.LinkIndex > 0 {
-			links = append(links, route.LinkIndex)
+			*links = append(*links, route.LinkIndex)
 		}
 		for _, hop := range route.MultiPath {
-			links = append(links, hop.LinkIndex)
+			*links = append(*links, hop.LinkIndex)
 		}
 	}
-	slices.Sort(links)
-	return slices.Compact(links)
+	slices.Sort(main)
+	slices.Sort(other)
+	return slices.Compact(main), slices.Compact(other)
 }

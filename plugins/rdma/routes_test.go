@@ -4,6 +4,7 @@ package rdma
 
 import (
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,14 +14,29 @@ import (
 func TestDefaultLinks(t *testing.T) {
 	_, everything, _ := net.ParseCIDR("0.0.0.0/0")
 	_, subnet, _ := net.ParseCIDR("10.0.0.0/24")
-	got := defaultLinks([]netlink.Route{
-		{Dst: subnet, LinkIndex: 9},
-		{Dst: everything, LinkIndex: 3},
-		{Dst: nil, LinkIndex: 2},
-		{Dst: everything, LinkIndex: 3, Priority: 100},
-		{Dst: everything, MultiPath: []*netlink.NexthopInfo{{LinkIndex: 5}, {LinkIndex: 4}}},
+	_, everything6, _ := net.ParseCIDR("::/0")
+	const main, rail = syscall.RT_TABLE_MAIN, 101
+	routes := []netlink.Route{
+		{Dst: subnet, LinkIndex: 9, Table: main},
+		{Dst: everything, LinkIndex: 3, Table: main},
+		{Dst: nil, LinkIndex: 2, Table: main},
+		{Dst: everything, LinkIndex: 3, Priority: 100, Table: main},
+		{Dst: everything, MultiPath: []*netlink.NexthopInfo{{LinkIndex: 5}, {LinkIndex: 4}}, Table: main},
+		{Dst: everything6, LinkIndex: 6, Table: main},
+		{Dst: everything, LinkIndex: 8, Table: rail},
+		{Dst: everything6, LinkIndex: 8, Table: rail},
+	}
+	for i := range routes {
+		routes[i].Type = syscall.RTN_UNICAST
+	}
+	routes = append(routes, netlink.Route{
+		Dst: everything6, LinkIndex: 1, Table: main, Type: syscall.RTN_UNREACHABLE,
 	})
-	if diff := cmp.Diff([]int{2, 3, 4, 5}, got); diff != "" {
+	gotMain, gotOther := defaultLinks(routes)
+	if diff := cmp.Diff([]int{2, 3, 4, 5, 6}, gotMain); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]int{8}, gotOther); diff != "" {
 		t.Error(diff)
 	}
 }

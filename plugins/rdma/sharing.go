@@ -92,7 +92,11 @@ func sharedHCAs(all []pools.Pool) (devices []pools.Device) {
 // downNetdev returns the first netdev of a device, "" if the netdev is up or there is none.
 func downNetdev(finder pools.Finder, d pools.Device) string {
 	netdevs := finder.Functions().Netdevs(d.Address, d.Aux)
-	if len(netdevs) == 0 || sysfs.Text(finder.Sys, d.File("net", netdevs[0], "operstate")) == "up" {
+	if len(netdevs) == 0 {
+		return ""
+	}
+	state := sysfs.NetFile(finder.Sys, d.Address, d.Aux, netdevs[0], "operstate")
+	if sysfs.Text(finder.Sys, state) == "up" {
 		return ""
 	}
 	return netdevs[0]

@@ -32,9 +32,9 @@ type VFs struct {
 	look   chan struct{} // holds a token if the machine may have changed
 	health *health.Monitor
 
-	memory  *memory
-	needed  map[topology.Address]bool // functions that have carried the node's own network since the start
-	written []byte                    // the current content of the memory file
+	memory   *memory
+	reserved pools.Reservations // for functions that have carried the node's own network since the start
+	written  []byte             // the current content of the memory file
 
 	mu       sync.Mutex
 	found    []pools.Pool // by the last scan without an error
@@ -66,7 +66,7 @@ func FindVFs(
 	known.keep(memory, log)
 	v := &VFs{
 		finder: finder, config: config, known: known, log: log, events: events, look: make(chan struct{}, 1),
-		memory: memory, needed: map[topology.Address]bool{}, pools: map[string]pools.Pool{},
+		memory: memory, reserved: pools.Reservations{}, pools: map[string]pools.Pool{},
 	}
 	for _, warning := range config.Warnings {
 		log.Warn("note on the configuration", "file", config.File, "note", warning)
@@ -103,7 +103,7 @@ func (k Known) keep(memory *memory, log *slog.Logger) {
 // explain logs the devices that selectors rejected.
 func (v *VFs) explain() {
 	f := v.finder
-	f.Known, f.Needed = v.memory.Hidden, v.needed
+	f.Known, f.Reserved = v.memory.Hidden, v.reserved
 	choices, err := f.Explain(v.config)
 	if err != nil {
 		v.log.Warn("devices that selectors reject not determined", "error", err)
@@ -173,17 +173,17 @@ func (v *VFs) latest(name string) (pools.Pool, <-chan struct{}) {
 // has moved.
 func (v *VFs) scan() error {
 	f := v.finder
-	needed, err := f.NodeFunctions()
+	reserved, notes, err := f.FindReservations()
 	if err != nil {
 		return err
 	}
-	maps.Copy(v.needed, needed)
-	f.Known, f.Needed = v.memory.Hidden, v.needed
+	maps.Copy(v.reserved, reserved)
+	f.Known, f.Reserved = v.memory.Hidden, v.reserved
 	found, warnings, err := f.Find(v.config)
 	if err != nil {
 		return err
 	}
-	v.take(found, warnings)
+	v.take(found, append(notes, warnings...))
 	v.save()
 	return nil
 }

@@ -3,8 +3,10 @@
 package capability
 
 import (
+	"cmp"
 	"encoding/binary"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +15,13 @@ import (
 type VPD struct {
 	V3 string // common to a DMA function and its PFs; "" for none
 	SN string // serial number of the board; "" for none
+	// ManagesNVSwitches is the field SMDL=SW_MNG of a vendor's keyword: the function manages NVSwitches (the
+	// start script of NVIDIA's fabric manager looks for the field)
+	ManagesNVSwitches bool
 }
+
+// managesNVSwitches is a field of a vendor's keyword, in which ":" separates fields.
+const managesNVSwitches = "SMDL=SW_MNG"
 
 const (
 	vpdSize     = 32 << 10 // the maximum, addressed by 15 bits
@@ -41,33 +49,44 @@ func findKeywords(content []byte) VPD {
 			break
 		}
 		if tag == vpdReadOnly {
-			return VPD{V3: keyword(content[:length], "V3"), SN: keyword(content[:length], "SN")}
+			return keywords(content[:length])
 		}
 		content = content[length:]
 	}
 	return VPD{}
 }
 
-// keyword returns the value of a keyword in a resource; "" if the keyword is absent, or behind a damaged one.
-func keyword(resource []byte, name string) string {
+// keywords reads the keywords of a resource up to a damaged one; of several with one name the first counts.
+func keywords(resource []byte) (v VPD) {
 	for len(resource) >= vpdKeyword {
-		found, length := string(resource[:2]), int(resource[2])
+		name, length := string(resource[:2]), int(resource[2])
 		resource = resource[vpdKeyword:]
 		if length > len(resource) {
 			break
 		}
-		if found == name {
-			return strings.TrimRight(string(resource[:length]), " \x00")
-		}
+		value := strings.TrimRight(string(resource[:length]), " \x00")
 		resource = resource[length:]
+		switch {
+		case name == "V3":
+			v.V3 = cmp.Or(v.V3, value)
+		case name == "SN":
+			v.SN = cmp.Or(v.SN, value)
+		case name[0] == 'V':
+			fields := strings.Split(value, ":")
+			v.ManagesNVSwitches = v.ManagesNVSwitches || slices.Contains(fields, managesNVSwitches)
+		}
 	}
-	return ""
+	return v
 }
 
 // Bytes returns Vital Product Data with these keywords alone. Values are cut at LongestKeyword.
 func (v VPD) Bytes() []byte {
 	var keywords []byte
-	for _, k := range []struct{ name, value string }{{"SN", v.SN}, {"V3", v.V3}} {
+	board := ""
+	if v.ManagesNVSwitches {
+		board = managesNVSwitches
+	}
+	for _, k := range []struct{ name, value string }{{"SN", v.SN}, {"V3", v.V3}, {"VA", board}} {
 		if k.value != "" {
 			value := k.value[:min(len(k.value), LongestKeyword)]
 			keywords = append(append(keywords, k.name...), byte(len(value)))

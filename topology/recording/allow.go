@@ -17,6 +17,8 @@ var pciPatterns = []string{
 	"net", "net/*",
 	"net/*/type", "net/*/carrier", "net/*/operstate", "net/*/speed", "net/*/phys_port_name",
 	"net/*/phys_switch_id",
+	"virtio*/net/*", "virtio*/net/*/type", "virtio*/net/*/carrier", "virtio*/net/*/operstate",
+	"virtio*/net/*/speed",
 	"infiniband", "infiniband/*",
 	"infiniband/*/ports/*/state", "infiniband/*/ports/*/phys_state", "infiniband/*/ports/*/link_layer",
 	"infiniband/*/ports/*/rate", "infiniband/*/ports/*/pkeys/0",

@@ -18,11 +18,12 @@ import (
 // A machine file has the facts of a function's files config and vpd in words instead of the files' bytes:
 //
 //	config = ACS=0x001d ATS
-//	vpd = V3=1 SN=2
+//	vpd = V3=1 SN=2 NVSwitch
 const (
 	configFile = "config"
 	vpdFile    = "vpd"
-	neither    = "none" // of ACS and ATS
+	neither    = "none"     // of ACS and ATS
+	nvSwitch   = "NVSwitch" // the function manages NVSwitches
 )
 
 func configText(c capability.Config) string {
@@ -43,6 +44,9 @@ func vpdText(v capability.VPD) string {
 	}
 	if v.SN != "" {
 		words = append(words, "SN="+v.SN)
+	}
+	if v.ManagesNVSwitches {
+		words = append(words, nvSwitch)
 	}
 	return strings.Join(words, " ") + "\n"
 }
@@ -67,6 +71,8 @@ func parseVPD(text string) (v capability.VPD) {
 			v.V3 = value
 		case "SN":
 			v.SN = value
+		case nvSwitch:
+			v.ManagesNVSwitches = true
 		}
 	}
 	return v

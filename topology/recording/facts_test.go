@@ -32,6 +32,7 @@ func TestFacts(t *testing.T) {
 		{configFile, "", ""},
 		{vpdFile, "V3=1 SN=2\n", vpd(capability.VPD{V3: "1", SN: "2"})},
 		{vpdFile, "SN=2\n", vpd(capability.VPD{SN: "2"})},
+		{vpdFile, "SN=2 NVSwitch\n", vpd(capability.VPD{SN: "2", ManagesNVSwitches: true})},
 		{vpdFile, "SN=2 V3=1\n", "SN=2 V3=1\n"},
 		{vpdFile, long + "\n", long + "\n"},
 		{vpdFile, "\n", "\n"},

@@ -78,7 +78,7 @@ func (f *Flags) Find(
 ) (*rdma.VFs, error) {
 	finder := pools.Finder{
 		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
-		Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
+		Routes: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
 	}
 	held := func() (map[string][]string, error) {
 		recorded, err := kubelet.ReadCheckpoint(flags.KubeletDir)

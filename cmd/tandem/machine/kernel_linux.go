@@ -10,6 +10,6 @@ import (
 
 // askKernel makes the finder ask the kernel of this node for the facts that no file of sysfs contains.
 func askKernel(finder *pools.Finder, sysfsRoot string) {
-	finder.Reserved, finder.DDP = rdma.DefaultRoutes(sysfsRoot), rdma.DDPProfiles(sysfsRoot)
+	finder.Routes, finder.DDP = rdma.DefaultRoutes(sysfsRoot), rdma.DDPProfiles(sysfsRoot)
 	finder.SRIOV = sysfs.At(sysfsRoot, finder.Sys)
 }

@@ -52,12 +52,15 @@ func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 	n := &Node{
 		Sys: sys, Tree: tree, Parts: map[topology.Address][]gpu.Device{}, vram: map[topology.Address]uint64{},
 	}
+	var managers []string
 	for d := range tree.Devices() {
 		switch {
 		case gpu.Vendor(d) != "":
 			n.GPUs = append(n.GPUs, d)
 		case d.IsNIC() && !d.IsVF():
 			n.NICs = append(n.NICs, d)
+		case d.ManagesNVSwitches:
+			managers = append(managers, d.Address.String())
 		}
 	}
 	if len(n.GPUs) > mostCards || len(n.NICs) > mostCards {
@@ -65,6 +68,10 @@ func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 			s.Name(), len(n.GPUs), len(n.NICs), mostCards)
 	}
 	n.noteUnread()
+	if len(managers) > 0 {
+		const no = "left out, because they manage NVSwitches and are no NICs: "
+		n.Notes = append(n.Notes, no+strings.Join(managers, ", "))
+	}
 	for _, reader := range sysfs.Readers {
 		n.readGPUs(reader)
 	}

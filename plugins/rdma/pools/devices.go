@@ -17,9 +17,9 @@ func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) 
 	var devices []Device
 	for i := range r.Selectors {
 		for _, f := range candidates {
-			if !claimed[f.id()] && r.offers(f) && r.Selectors[i].selects(f) {
+			if s := &r.Selectors[i]; !claimed[f.id()] && r.offers(f, s) && s.selects(f) {
 				claimed[f.id()] = true
-				devices = append(devices, r.device(f, &r.Selectors[i]))
+				devices = append(devices, r.device(f, s))
 			}
 		}
 	}
@@ -38,7 +38,7 @@ func (r *ResourceConfig) share(
 ) (devices []Device, warnings []string) {
 	var hcas []Device
 	for _, f := range candidates {
-		if r.offers(f) && r.Selectors[0].selects(f) {
+		if r.offers(f, &r.Selectors[0]) && r.Selectors[0].selects(f) {
 			hcas = append(hcas, r.hca(f, shared))
 		}
 	}
@@ -73,7 +73,7 @@ func (r *ResourceConfig) hca(f *function, shared map[topology.Address]bool) Devi
 func (r *ResourceConfig) device(f *function, s *Selector) Device {
 	d := Device{
 		ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Aux: f.aux,
-		Fault: r.fault(f), Selector: s, Visible: f.visible(),
+		Fault: r.fault(f, s), Selector: s, Visible: f.visible(),
 	}
 	if r.ExcludeTopology.on(f.machine) {
 		d.NUMA = topology.NUMANode{}
@@ -84,26 +84,32 @@ func (r *ResourceConfig) device(f *function, s *Selector) Device {
 // acceleratorClass is the PCI class of processing accelerators.
 const acceleratorClass = 0x12
 
-// offers reports whether a device has the resource's type. The classes are those of SupportedDevices in
-// pkg/types/types.go of the stock plugin.
-func (r *ResourceConfig) offers(f *function) bool {
-	switch r.DeviceType {
-	case NetDevice:
-		return f.aux == "" && f.IsNIC() && !f.inUse
+// isOf reports whether a device has a type. The classes are those of SupportedDevices in pkg/types/types.go
+// of the stock plugin.
+func (f *function) isOf(t DeviceType) bool {
+	switch t {
 	case AuxNetDevice:
 		return f.aux != ""
 	case Accelerator:
 		return f.aux == "" && f.Class>>16 == acceleratorClass
-	case SharedHCA: // the node and its VFs may use the HCA too
-		return f.aux == "" && f.IsNIC() && len(f.RDMA) > 0
 	default:
-		return false
+		return f.aux == "" && (f.IsNIC() || f.ManagesNVSwitches)
 	}
+}
+
+// offers reports whether a selector of the resource can get a device: the device has the resource's type and
+// is not reserved.
+func (r *ResourceConfig) offers(f *function, s *Selector) bool {
+	return f.isOf(r.DeviceType) && r.reserved(f, s) == "" && (r.DeviceType != SharedHCA || len(f.RDMA) > 0)
 }
 
 // fault returns the reason why a device is unhealthy, "" for a healthy one. Unreadable values count as
 // healthy.
-func (r *ResourceConfig) fault(f *function) string {
+func (r *ResourceConfig) fault(f *function, s *Selector) string {
+	if name := f.unpassableRDMA(); s.IsRDMA && name != "" {
+		const renamed = "its RDMA device has a name that containers cannot be told, %q: rename it (rdma dev set)"
+		return fmt.Sprintf(renamed, name)
+	}
 	switch {
 	case r.DeviceType == SharedHCA && len(topology.Names(f.machine.sys, f.file("infiniband_verbs"))) == 0:
 		return "no uverbs device: load the kernel module ib_uverbs"
@@ -122,9 +128,9 @@ func (r *ResourceConfig) fault(f *function) string {
 // ports the best counts. The read fails while a netdev is down (Documentation/ABI/testing/sysfs-class-net),
 // which also means no carrier.
 func noCarrier(f *function) bool {
-	dir, ports := f.file("net"), f.netdevs()
+	dir, ports := sysfs.NetFile(f.machine.sys, f.Address, f.aux), f.netdevs()
 	if parent, ok := f.parent(); ok {
-		dir, ports = sysfs.File(parent, "", "net"), f.machine.ports(parent)
+		dir, ports = sysfs.NetFile(f.machine.sys, parent, ""), f.machine.ports(parent)
 	}
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(netdev string) bool {
 		says := func(file string) string { return sysfs.Text(f.machine.sys, path.Join(dir, netdev, file)) }

@@ -23,11 +23,10 @@ type Finder struct {
 
 	// Tree reads the PCI tree; nil for topology.Read of Sys.
 	Tree func() (*topology.Tree, error)
-	// Reserved lists the netdevs that the node itself needs; nil for none: see rdma.DefaultRoutes.
-	Reserved func() ([]string, error)
-	// Needed are the functions to exclude because the node itself needs them; nil for those of Reserved: see
-	// NodeFunctions.
-	Needed map[topology.Address]bool
+	// Routes lists the netdevs with a default route; nil for none: see rdma.DefaultRoutes.
+	Routes func() (Routes, error)
+	// Reserved are the reservations for the node's own network; nil for those of Routes: see FindReservations.
+	Reserved Reservations
 	// DDP returns the DDP package of a function or its PF; nil if not available: see rdma.DDPProfiles.
 	DDP func(function, pf topology.Address) string
 
@@ -51,7 +50,7 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	told, err := f.askExporter(c)
 	s.machine.told = told
 	claimed, shared := map[string]bool{}, map[topology.Address]bool{}
-	pools, warnings := make([]Pool, 0, len(c.Resources)), warnMissing(c, candidates)
+	pools, warnings := make([]Pool, 0, len(c.Resources)), slices.Concat(s.notes, warnMissing(c, candidates))
 	if err != nil {
 		warnings = append(warnings, fmt.Sprintf("enableExporterHealthCheck: NICs count as healthy: %v", err))
 	}
@@ -70,6 +69,7 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 			warnings = append(warnings, fewer...)
 		} else {
 			pool.Devices = r.claim(candidates, claimed)
+			warnings = append(warnings, r.warnNamed(candidates, pool)...)
 		}
 		pools = append(pools, pool)
 	}
@@ -80,7 +80,7 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 type survey struct {
 	names      []string // of the resources, in full
 	machine    *machine
-	needed     map[topology.Address]bool // functions that the node itself needs
+	notes      []string // about functions of the node's own network
 	candidates []*function
 }
 
@@ -93,14 +93,15 @@ func (f Finder) survey(c *Config) (*survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	needed := f.Needed
-	if needed == nil {
-		if needed, err = f.NodeFunctions(); err != nil {
+	s := &survey{names: names, machine: f.newMachine(tree)}
+	reserved := f.Reserved
+	if reserved == nil {
+		if reserved, s.notes, err = f.FindReservations(); err != nil {
 			return nil, err
 		}
 	}
-	m := f.newMachine(tree)
-	return &survey{names: names, machine: m, needed: needed, candidates: findCandidates(m, c, needed)}, nil
+	s.candidates = findCandidates(s.machine, c, reserved)
+	return s, nil
 }
 
 // Functions returns the reader of the machine's SR-IOV facts.
@@ -134,9 +135,7 @@ func (f Finder) readTree() (*topology.Tree, error) {
 }
 
 // findCandidates returns the devices that may be in a pool: functions with a driver, and their sub-functions.
-// A network function is in use, and no candidate for netDevice, if it is a PF with VFs or if the node itself
-// needs its netdev.
-func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*function {
+func findCandidates(m *machine, c *Config, reserved Reservations) []*function {
 	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool {
 		return r.DeviceType == AuxNetDevice
 	})
@@ -145,32 +144,16 @@ func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*
 		if d.Driver == "" {
 			continue
 		}
-		candidate := &function{Device: d, machine: m, inUse: needed[d.Address] || m.hasVFs(d)}
+		candidate := &function{Device: d, machine: m, needed: reserved[d.Address.String()], withVFs: m.hasVFs(d)}
 		candidates = append(candidates, candidate)
 		if anySF && d.IsNIC() {
-			candidates = append(candidates, candidate.subfunctions()...)
+			for _, sf := range candidate.subfunctions() {
+				sf.needed = reserved[sf.id()]
+				candidates = append(candidates, sf)
+			}
 		}
 	}
 	return candidates
-}
-
-// NodeFunctions returns the functions of the reserved netdevs. The last address on the path of a netdev is
-// its function, also for indirect children (virtio), which the stock plugin misses and offers.
-func (f Finder) NodeFunctions() (map[topology.Address]bool, error) {
-	needed := map[topology.Address]bool{}
-	if f.Reserved == nil {
-		return needed, nil
-	}
-	reserved, err := f.Reserved()
-	if err != nil {
-		return nil, err
-	}
-	for _, netdev := range reserved {
-		if a, ok := sysfs.Parent(f.Sys, "class/net/"+netdev); ok { // a netdev without a device has none
-			needed[a] = true
-		}
-	}
-	return needed, nil
 }
 
 // names returns the full name of each resource. It checks that they differ, which depends on the default
@@ -196,12 +179,24 @@ func (f Finder) names(c *Config) ([]string, error) {
 	return names, nil
 }
 
+// warnNamed warns of devices that are offered only because a selector names them.
+func (r *ResourceConfig) warnNamed(candidates []*function, pool Pool) (warnings []string) {
+	for _, f := range candidates {
+		why := f.reservation(r.DeviceType).Reason
+		if _, offered := pool.Device(f.id()); offered && why != "" {
+			warnings = append(warnings, fmt.Sprintf("resource %q: pciAddresses: %s is offered because it is named, "+
+				"although %s", r.Name, f.id(), why))
+		}
+	}
+	return warnings
+}
+
 // warnMissing warns of PFs and netdevs in a configuration that the machine does not have.
 func warnMissing(c *Config, candidates []*function) []string {
 	var warnings []string
-	absent := func(r *ResourceConfig, key string, items []vfItem, pf func(*function) string) {
+	absent := func(r *ResourceConfig, s *Selector, key string, items []vfItem, pf func(*function) string) {
 		for _, item := range items {
-			has := func(f *function) bool { return r.offers(f) && strings.EqualFold(item.pf, pf(f)) }
+			has := func(f *function) bool { return r.offers(f, s) && strings.EqualFold(item.pf, pf(f)) }
 			if !slices.ContainsFunc(candidates, has) {
 				warnings = append(warnings, fmt.Sprintf("resource %q: selectors: %s: no %s belongs to the PF %q",
 					r.Name, key, r.DeviceType.devices(), item.pf))
@@ -210,11 +205,12 @@ func warnMissing(c *Config, candidates []*function) []string {
 	}
 	for i := range c.Resources {
 		r := &c.Resources[i]
-		for _, s := range r.Selectors {
-			absent(r, "pfNames", s.PFNames, (*function).pfName)
-			absent(r, "rootDevices", s.RootDevices, pfAddressOf)
+		for k := range r.Selectors {
+			s := &r.Selectors[k]
+			absent(r, s, "pfNames", s.PFNames, (*function).pfName)
+			absent(r, s, "rootDevices", s.RootDevices, pfAddressOf)
 			for _, name := range s.ifNames {
-				has := func(f *function) bool { return r.offers(f) && f.netdev() == name }
+				has := func(f *function) bool { return r.offers(f, s) && f.netdev() == name }
 				if !slices.ContainsFunc(candidates, has) {
 					warnings = append(warnings, fmt.Sprintf("resource %q: ifNames: no HCA has the netdev %q", r.Name, name))
 				}

@@ -77,9 +77,11 @@ func TestNodeNeedsNetdev(t *testing.T) {
 	s.Function("0000:89:00.1", functions.Facts{"driver": "virtio-pci"})
 	s.Symlink("class/net/bond0", "../../devices/virtual/net/bond0")
 	f := Finder{
-		Sys:      s.FS(),
-		Prefix:   "intel.com",
-		Reserved: func() ([]string, error) { return []string{"ens5", "ens1v0", "eth0", "bond0", "gone"}, nil },
+		Sys:    s.FS(),
+		Prefix: "intel.com",
+		Routes: func() (Routes, error) {
+			return Routes{Main: []string{"ens5", "ens1v0", "eth0", "bond0", "gone"}}, nil
+		},
 	}
 	pools, _, err := f.Find(config(t,
 		resources(`{"resourceName": "a", "selectors": {"drivers": ["e1000e", "mlx5_core", "virtio-pci"]}}`)))

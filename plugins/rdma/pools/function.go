@@ -17,7 +17,8 @@ type function struct {
 	*topology.Device
 	machine *machine
 	aux     string // of a sub-function: the name of its auxiliary device, "mlx5_core.sf.4"
-	inUse   bool   // by the node itself, or through its VFs
+	needed  Reservation
+	withVFs bool
 }
 
 // id returns the kubelet's device ID, which CNI plugins use as well (Multus' deviceID).
@@ -55,7 +56,7 @@ func (f *function) pfName() string {
 // pfNetdev names a file of a netdev of the parent.
 func (f *function) pfNetdev(name, file string) string {
 	parent, _ := f.parent()
-	return sysfs.File(parent, "", "net", name, file)
+	return sysfs.NetFile(f.machine.sys, parent, "", name, file)
 }
 
 // number returns the index of a VF within its PF, or the sfnum of a sub-function, else -1.
@@ -145,7 +146,7 @@ var linkTypes = map[string]string{"1": "ether", "32": "infiniband"}
 // that of the PF's netdev.
 func (f *function) linkType() string {
 	if own := f.netdevs(); len(own) > 0 {
-		return linkTypes[sysfs.Text(f.machine.sys, f.file("net", own[0], "type"))]
+		return linkTypes[sysfs.Text(f.machine.sys, sysfs.NetFile(f.machine.sys, f.Address, f.aux, own[0], "type"))]
 	}
 	if before, ok := f.before(); ok && before.LinkType != "" {
 		return before.LinkType
@@ -168,9 +169,20 @@ func (f *function) pKey() string {
 // rdma returns the names of the device's own RDMA devices, sorted.
 func (f *function) rdma() []string {
 	if f.aux != "" {
-		return topology.Names(f.machine.sys, f.file("infiniband"))
+		return topology.RDMADevices(f.machine.sys, f.file())
 	}
 	return f.RDMA
+}
+
+// unpassableRDMA returns the name of an RDMA device that cannot be passed on, "" for none: a container would
+// get the device without its device nodes.
+func (f *function) unpassableRDMA() string {
+	names := topology.Names(f.machine.sys, f.file("infiniband"))
+	i := slices.IndexFunc(names, func(name string) bool { return !topology.IsPassable(name) })
+	if i < 0 {
+		return ""
+	}
+	return names[i]
 }
 
 // auxiliaryRDMA matches the auxiliary device through which a network driver offers RDMA: mlx5_core.rdma.3,
@@ -182,6 +194,6 @@ var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 // For drivers without auxiliary devices the earlier properties count.
 func (f *function) isRDMA() bool {
 	before, _ := f.before()
-	return len(f.rdma()) > 0 || before.RDMA ||
+	return len(f.rdma()) > 0 || before.RDMA || f.unpassableRDMA() != "" ||
 		slices.ContainsFunc(topology.Names(f.machine.sys, f.file()), auxiliaryRDMA.MatchString)
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Reasons other than the conditions of a selector.
@@ -39,7 +37,6 @@ type matcher struct {
 	resource *ResourceConfig
 	name     string
 	selector *Selector
-	needed   map[topology.Address]bool
 	owners   map[string]string // resources of claimed devices
 }
 
@@ -64,8 +61,8 @@ func (b *matcher) failures(f *function) (list []failure) {
 	owner := b.owners[f.id()]
 	fail(f.Driver == "", reasonNoDriver, "it has no driver")
 	fail(f.Driver != "" && shared && len(f.RDMA) == 0, reasonNoRDMA, "it has no RDMA device")
-	fail(b.busy(f) && b.needed[f.Address], reasonInUse, "the node itself needs its netdev")
-	fail(b.busy(f) && !b.needed[f.Address], reasonInUse, "it is a PF that has VFs")
+	reserved := b.resource.reserved(f, b.selector)
+	fail(f.Driver != "" && reserved != "", reasonInUse, reserved)
 	fail(!shared && owner != "", reasonTaken, owner+" has it")
 	for _, c := range conditions {
 		implied := f.Driver == "" && slices.Contains(withoutDriver, c.key) || shared && c.key == "isRdma"
@@ -91,22 +88,9 @@ func some(values []string) string {
 	return strings.Join(values, " or ")
 }
 
-// busy reports whether a function with a driver is no candidate for netDevice.
-func (b *matcher) busy(f *function) bool { return b.resource.DeviceType == NetDevice && f.inUse }
-
-// offered reports whether a device has the resource's type, in use or not, and is not yet in the resource.
+// offered reports whether a device has the resource's type, reserved or not, and is not yet in the resource.
 func (b *matcher) offered(f *function) bool {
-	if b.owners[f.id()] == b.name {
-		return false
-	}
-	switch b.resource.DeviceType {
-	case AuxNetDevice:
-		return f.aux != ""
-	case Accelerator:
-		return f.aux == "" && f.Class>>16 == acceleratorClass
-	default:
-		return f.aux == "" && f.IsNIC()
-	}
+	return b.owners[f.id()] != b.name && f.isOf(b.resource.DeviceType)
 }
 
 // likely reports whether the selector may mean the device. A selector with RDMA does not mean plain NICs; PFs
@@ -116,7 +100,7 @@ func (b *matcher) likely(f *function, failures []failure) bool {
 	switch {
 	case len(failures) == 0, f.aux != "", f.IsVF() && !shared, len(failures) == 1 && b.names(failures[0]):
 		return true
-	case f.Driver == "", b.busy(f) && !b.needed[f.Address]:
+	case f.Driver == "", f.withVFs && b.resource.DeviceType == NetDevice:
 		return false
 	default:
 		return !b.selector.IsRDMA || f.isRDMA()

@@ -57,13 +57,13 @@ func TestParity(t *testing.T) {
 	} {
 		t.Run("sriov/"+c.row, func(t *testing.T) {
 			f := Finder{
-				Sys:      functions.Example().FS(),
-				Prefix:   "intel.com",
-				DDP:      ddp,
-				Reserved: func() ([]string, error) { return nil, nil },
+				Sys:    functions.Example().FS(),
+				Prefix: "intel.com",
+				DDP:    ddp,
+				Routes: func() (Routes, error) { return Routes{}, nil },
 			}
 			if c.row == "excluded-devices" {
-				f.Reserved = func() ([]string, error) { return []string{"ens5"}, nil }
+				f.Routes = func() (Routes, error) { return Routes{Main: []string{"ens5"}}, nil }
 			}
 			pools, _, err := f.Find(config(t, resources(c.list...)))
 			if err != nil {

@@ -47,7 +47,7 @@ func (f Finder) Explain(c *Config) ([]Choice, error) {
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		for k := range r.Selectors {
-			b := matcher{resource: r, name: s.names[i], selector: &r.Selectors[k], needed: s.needed, owners: owners}
+			b := matcher{resource: r, name: s.names[i], selector: &r.Selectors[k], owners: owners}
 			choice := b.judge(all)
 			choice.Selector, choice.Of = k+1, len(r.Selectors)
 			choices = append(choices, choice)

@@ -111,7 +111,8 @@ func TestExplainBrokenVFs(t *testing.T) {
 	s.Remove(functions.Dir("0000:81:00.1") + "/driver")
 	s.Remove(functions.Dir("0000:81:00.1") + "/infiniband")
 	s.Remove(functions.Dir("0000:81:00.2") + "/infiniband")
-	f := Finder{Sys: s.FS(), Prefix: "x", Reserved: func() ([]string, error) { return []string{"ens1v2"}, nil }}
+	f := Finder{Sys: s.FS(), Prefix: "x"}
+	f.Routes = func() (Routes, error) { return Routes{Main: []string{"ens1v2"}}, nil }
 	got := explained(t, f, config(t, resources(
 		`{"resourceName": "a", "selectors": {"isRdma": true, "drivers": ["mlx5_core"], "pfNames": ["ens1"]}}`)))
 	const want = `x/a 1/1: 1, not 7: no driver 1 (1 alone), in use 1 (1 alone), drivers 2, pfNames 4 (2 alone), isRdma 1 (1 alone)

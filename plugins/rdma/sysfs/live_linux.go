@@ -54,7 +54,7 @@ func (l live) Netdevs(a topology.Address, aux string) []string {
 		list, name = sriovnet.GetNetDevicesFromAux, aux
 	}
 	names, err := list(name)
-	return or(names, err, func() []string { return l.Files.Netdevs(a, aux) })
+	return or(topology.PassableNames(names), err, func() []string { return l.Files.Netdevs(a, aux) })
 }
 
 func (live) VFIO(a topology.Address) bool { return sriovnet.IsVfPciVfioBound(a.String()) }

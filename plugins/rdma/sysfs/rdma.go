@@ -10,11 +10,11 @@ import (
 )
 
 // RDMADevices returns the RDMA devices of a function, or of one of its auxiliary devices if aux names one,
-// sorted. In exclusive mode the RDMA device of a VF in a container is hidden from the node. Its character
-// devices are not hidden and name their device: of the classes in drivers/infiniband/core only infiniband has
-// namespaces.
+// sorted, without those whose names cannot be passed on. In exclusive mode the RDMA device of a VF in a
+// container is hidden from the node. Its character devices are not hidden and name their device: of the
+// classes in drivers/infiniband/core only infiniband has namespaces.
 func RDMADevices(sys fs.FS, a topology.Address, aux string) []string {
-	if names := topology.Names(sys, File(a, aux, "infiniband")); len(names) > 0 {
+	if names := topology.RDMADevices(sys, File(a, aux)); len(names) > 0 {
 		return names
 	}
 	var names []string
@@ -24,5 +24,5 @@ func RDMADevices(sys fs.FS, a topology.Address, aux string) []string {
 		}
 	}
 	slices.Sort(names)
-	return names
+	return topology.PassableNames(names)
 }

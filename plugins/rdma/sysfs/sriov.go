@@ -21,7 +21,8 @@ type SRIOV interface {
 	// Representors returns the netdevs that represent the VFs of a PF in switchdev mode, by the address of the
 	// VF; none in any other mode.
 	Representors(pf topology.Address) map[string]string
-	// Netdevs returns the netdevs of a function, or of one of its auxiliary devices if aux names one, sorted.
+	// Netdevs returns the netdevs of a function, or of one of its auxiliary devices if aux names one, sorted;
+	// without those whose names cannot be passed on (topology.IsPassable).
 	Netdevs(a topology.Address, aux string) []string
 	// VFIO reports whether a function is bound to vfio-pci.
 	VFIO(a topology.Address) bool
@@ -78,8 +79,8 @@ func (f Files) Uplink(a topology.Address) string {
 // port returns the first netdev of a PF for which is returns true, given the netdev's folder and
 // phys_port_name.
 func (f Files) port(pf topology.Address, is func(netdev, port string) bool) string {
-	for _, name := range topology.Names(f.Sys, File(pf, "", "net")) {
-		netdev := File(pf, "", "net", name)
+	for _, name := range f.Netdevs(pf, "") {
+		netdev := NetFile(f.Sys, pf, "", name)
 		if is(netdev, Text(f.Sys, netdev+"/phys_port_name")) {
 			return name
 		}
@@ -90,8 +91,8 @@ func (f Files) port(pf topology.Address, is func(netdev, port string) bool) stri
 // Representors implements SRIOV. Of several netdevs for one VF the first counts.
 func (f Files) Representors(pf topology.Address) map[string]string {
 	ports := map[int]string{}
-	for _, name := range slices.Backward(topology.Names(f.Sys, File(pf, "", "net"))) {
-		match := vfPort.FindStringSubmatch(Text(f.Sys, File(pf, "", "net", name, "phys_port_name")))
+	for _, name := range slices.Backward(f.Netdevs(pf, "")) {
+		match := vfPort.FindStringSubmatch(Text(f.Sys, NetFile(f.Sys, pf, "", name, "phys_port_name")))
 		if match == nil {
 			continue
 		}
@@ -113,7 +114,7 @@ func (f Files) Representors(pf topology.Address) map[string]string {
 
 // Netdevs implements SRIOV.
 func (f Files) Netdevs(a topology.Address, aux string) []string {
-	return topology.Names(f.Sys, File(a, aux, "net"))
+	return topology.Netdevs(f.Sys, File(a, aux))
 }
 
 // VFIO implements SRIOV.
@@ -123,7 +124,7 @@ func (f Files) VFIO(a topology.Address) bool {
 
 // DefaultPKey implements SRIOV.
 func (f Files) DefaultPKey(a topology.Address) string {
-	devices := topology.Names(f.Sys, File(a, "", "infiniband"))
+	devices := topology.RDMADevices(f.Sys, File(a, ""))
 	if len(devices) == 0 {
 		return ""
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,8 +33,6 @@ type facts struct {
 	VFIO         bool
 	PKey         string
 }
-
-var subfunction = regexp.MustCompile(`^[^.]+\.sf\.\d+$`)
 
 // ask asks about every function of a tree.
 func ask(t *testing.T, sys fs.FS, s SRIOV) map[string]facts {

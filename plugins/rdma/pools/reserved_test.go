@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/test/functions"
+)
+
+// TestReserved: what is needed for the node's own network, or manages NVSwitches, is offered only if a
+// selector names its address, with a warning; the netdev of the default route itself never is.
+func TestReserved(t *testing.T) {
+	bonded := functions.New()
+	for i, netdev := range []string{"ens1f0", "ens1f1", "ens2"} {
+		address := []string{"0000:17:00.0", "0000:17:00.1", "0000:29:00.0"}[i]
+		bonded.Function(address, functions.Facts{"netdev": netdev})
+	}
+	bonded.Subfunction("0000:29:00.0", "mlx5_core.sf.2", "88", "ens2s88", "")
+	bonded.Symlink("class/net/ens2s88", "../../"+functions.Dir("0000:29:00.0")+"/mlx5_core.sf.2/net/ens2s88")
+	bonded.Upper("bond0", "ens1f0", "ens1f1")
+	bonded.Upper("br-ex", "bond0")
+	const all = `{"resourceName": "a"}`
+	const named = `{"resourceName": "a", "selectors": {"pciAddresses": ["0000:17:00.0", "0000:73:00.0"]}}`
+	const shared = `{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}}`
+	for _, c := range []struct {
+		name     string
+		sys      functions.Sysfs
+		routes   Routes
+		resource string
+		want     []string
+		warning  string // part of the only warning
+	}{
+		{"ports of a bond", bonded, Routes{Main: []string{"bond0"}}, all, []string{"0000:29:00.0"}, ""},
+		{"ports of a bond in a bridge", bonded, Routes{Main: []string{"br-ex"}}, all, []string{"0000:29:00.0"}, ""},
+		{"a named port", bonded, Routes{Main: []string{"bond0"}}, named, []string{"0000:17:00.0"},
+			`"ens1f0" is below "bond0"`},
+		{"a named netdev of the route", bonded, Routes{Main: []string{"ens1f0", "bond0"}}, named, nil, ""},
+		{"a sub-function", bonded, Routes{Main: []string{"ens2s88"}}, shared, nil, ""},
+		{"another sub-function", bonded, Routes{}, shared, []string{"mlx5_core.sf.2"}, ""},
+		{"another table", bonded, Routes{Main: []string{"bond0"}, Other: []string{"ens2"}}, all,
+			[]string{"0000:29:00.0"}, `0000:29:00.0: its netdev "ens2" has a default route`},
+		{"both tables", bonded, Routes{Main: []string{"ens2"}, Other: []string{"ens2"}}, all,
+			[]string{"0000:17:00.0", "0000:17:00.1"}, ""},
+		{"functions that manage NVSwitches", functions.ConnectX7(functions.Bridges...), Routes{}, all,
+			[]string{"0000:75:00.0"}, ""},
+		{"a named one", functions.ConnectX7(functions.Bridges...), Routes{}, named, []string{"0000:73:00.0"},
+			"manages the node's NVSwitches"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := Finder{Sys: c.sys.FS(), Prefix: "x", Routes: func() (Routes, error) { return c.routes, nil }}
+			pools, warnings, err := f.Find(config(t, resources(c.resource)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, ids(pools[0])); diff != "" {
+				t.Error(diff)
+			}
+			text := strings.Join(warnings, "\n")
+			if (text != "") != (c.warning != "") || !strings.Contains(text, c.warning) {
+				t.Errorf("warnings %q; want %q", text, c.warning)
+			}
+		})
+	}
+}
+
+// TestUnpassableNames: a VF whose RDMA device has a name that no container can be told is unhealthy with
+// the reason: its container would get it without device nodes.
+func TestUnpassableNames(t *testing.T) {
+	const vf = "0000:81:00.1"
+	for _, name := range []string{"x,mlx5_0", "mlx\xff", "all:1", "mlx5_*", "^mlx5", "-f", "a b", "a\nb"} {
+		s := functions.New()
+		s.PF(0x81, "ens1", 1, nil)
+		s.Remove(functions.Dir(vf) + "/infiniband")
+		s.Write(functions.Dir(vf)+"/infiniband/"+name+"/node_type", "1: CA")
+		pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`)), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := pools[0].Devices; len(d) != 1 || !strings.Contains(d[0].Fault, "rename it") {
+			t.Errorf("RDMA device %q: %+v", name, d)
+		}
+	}
+}
