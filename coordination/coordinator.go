@@ -58,13 +58,11 @@ func newPolicyReader(c *Config) func() hints.Policy {
 // Without a folder of drop-ins a policy other than restricted counts as unknown, because a drop-in elsewhere
 // may override the file: tandem doctor --drop-in prints such a one.
 func readPolicy(files configuration.Files) (hints.Policy, error) {
-	var file struct {
-		Policy string `json:"topologyManagerPolicy"`
-	}
-	if err := files.Decode(&file); err != nil || file.Policy == "" {
+	settings, err := configuration.Read(files, nil)
+	if err != nil || settings.Origin("topologyManagerPolicy") == "" {
 		return "", err
 	}
-	policy, err := hints.ParsePolicy(file.Policy)
+	policy, err := hints.ParsePolicy(settings.Policy)
 	if files.Dir == "" && policy != hints.Restricted {
 		return "", err
 	}

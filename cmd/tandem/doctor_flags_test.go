@@ -15,7 +15,7 @@ func TestDoctorTakesFlags(t *testing.T) {
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.write("kubelet/config.yaml", kubeletKind+"topologyManagerPolicy: restricted\n"+
 		"memoryManagerPolicy: Static\ncpuManagerPolicy: static\n"+
-		"topologyManagerPolicyOptions: {max-allowable-numa-nodes: no}\n")
+		"topologyManagerPolicyOptions: {max-allowable-numa-nodes: \"no\"}\n")
 	s.write("kubelet/memory_manager_state", `{"policyName":"Static"}`)
 	s.process("7", "kubelet", "--config="+s.path("kubelet/config.yaml"), "--kube-reserved=cpu=2,memory=1Gi",
 		"--system_reserved", "cpu=500m", "--reserved-memory=0:memory=1124Mi;1:memory=1Gi,hugepages-1Gi=2Gi",
@@ -30,7 +30,7 @@ func TestDoctorTakesFlags(t *testing.T) {
 func TestDoctorDoesNotJudgeAmounts(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
-	settings := strings.Replace(healthyKubelet, "reservedSystemCPUs: \"0\"", "kubeReserved: {cpu: 2}", 1)
+	settings := strings.Replace(healthyKubelet, "reservedSystemCPUs: \"0\"", "kubeReserved: {cpu: \"2\"}", 1)
 	s.write("kubelet/config.yaml", settings)
 	s.write("kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"0,2-112,114-223",`+
 		`"entries":{"uid":{"main":"1,113"}},"checksum":1}`)

@@ -262,7 +262,7 @@ func TestClusterDoctorNamesShapes(t *testing.T) {
 		"1 pod requested 5 GPUs and 5 VFs with 16 CPUs: always rejected, even on an empty node",
 		"no scheduler can help", "use tandem-scheduler", "spec.nodeName=gpu-1 lists them",
 		"seen  configz of the kubelet of gpu-1: topologyManagerScope: pod",
-		"fix   in the kubelet's configuration: topologyManagerPolicy: restricted",
+		"fix   in the kubelet's configuration: topologyManagerScope: container",
 		"Containers that request 1+1 to 4+4 with 200 CPUs",
 	} {
 		if !strings.Contains(stdout, want) {

@@ -20,7 +20,6 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -90,7 +89,6 @@ func TestFiles(t *testing.T) {
 
 // TestKeysInAnotherCase: the kubelet ignores keys in another case, and starts with the default.
 func TestKeysInAnotherCase(t *testing.T) {
-	known.Fault(t, "keys of the kubelet's configuration are read in any case", `policies restricted and static`)
 	dir, r, log := node(t, nil)
 	const keys = "topologymanagerpolicy: restricted\nCPUManagerPolicy: static\n"
 	write(t, filepath.Join(dir, "config.yaml"), header+keys)

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"cmp"
 	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/cluster/publish"
@@ -64,6 +63,8 @@ func (f Flags) endpoint() kubelet.Endpoint {
 // files returns the files of the kubelet's configuration.
 func (f Flags) files() configuration.Files {
 	files := f.publishing.config
-	files.Config = cmp.Or(files.Config, filepath.Join(f.KubeletDir, configuration.FileName))
+	if files.Config == "" {
+		files.Config, files.Guessed = filepath.Join(f.KubeletDir, configuration.FileName), true
+	}
 	return files
 }

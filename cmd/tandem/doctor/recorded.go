@@ -5,14 +5,14 @@ package doctor
 import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // recordedFacts returns the facts that a recording has: the hardware, and the request shapes under the policy
 // that Tandem requires.
 func (n Node) recordedFacts() facts {
 	var a access // a recording closes nothing
-	assumed := managers.Facts{Settings: settings.Settings{Policy: managers.Restricted}}
+	assumed := managers.Facts{Settings: configuration.Settings{Policy: managers.Restricted}}
 	return facts{recorded: true, hardware: n.readHardware(&a), shapes: n.readShapes(assumed)}
 }
 

@@ -1,61 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configuration reads files of the kubelet's configuration as the kubelet does.
+// Package configuration reads the kubelet's configuration as the kubelet does: a file, drop-ins and flags,
+// with the origin of each value.
 package configuration
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-	lenient "sigs.k8s.io/yaml"
+	yamlnode "go.yaml.in/yaml/v3"
+	kubejson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 )
-
-// FileName is kubeadm's name of the kubelet's configuration, below the kubelet's folder.
-const FileName = "config.yaml"
-
-// FileError is an error of a file of the configuration.
-type FileError struct {
-	File string
-	Err  error
-}
-
-// Error returns a text with the file once.
-func (e *FileError) Error() string {
-	var path *fs.PathError
-	if errors.As(e.Err, &path) {
-		return fmt.Sprintf("%s: %v", e.File, path.Err) // without the second name
-	}
-	return fmt.Sprintf("%s: %v", e.File, e.Err)
-}
-
-// Unwrap returns the error without the file.
-func (e *FileError) Unwrap() error { return e.Err }
-
-// DropIns returns the files of a folder, "" for none, in the kubelet's order of merging
-// (mergeKubeletConfigurations in cmd/kubelet/app/server.go). The error is a [FileError].
-func DropIns(dir string) ([]string, error) {
-	if dir == "" {
-		return nil, nil
-	}
-	var files []string
-	at := dir
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		at = path
-		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
-			files = append(files, path)
-		}
-		return err
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, &FileError{at, err}
-	}
-	return files, nil
-}
 
 // Kind and Version identify a file of the kubelet's configuration. The kubelet does not start with a file or
 // drop-in without them (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
@@ -64,68 +22,101 @@ const (
 	Version = "kubelet.config.k8s.io/v1beta1"
 )
 
-// checkKind returns an error for a file of another program or of a version with unknown keys.
-func checkKind(top *yaml.Node) error {
-	value := func(key string) string {
-		if node, _ := Lookup(top, key); node != nil && node.Value != "" {
-			return node.Value
-		}
-		return "none"
-	}
-	if kind, version := value("kind"), value("apiVersion"); kind != Kind || version != Version {
-		return fmt.Errorf("it is no %s of %s: its kind is %s, its apiVersion %s", Kind, Version, kind, version)
-	}
-	return nil
+// object is a file of the kubelet's configuration.
+type object struct {
+	top  *yamlnode.Node
+	json []byte
 }
 
-// Decode decodes a KubeletConfiguration and returns the keys of the file. Errors name the line.
-func Decode(content []byte, into any) (keys []string, err error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
-		return nil, err
+// parse reads a file: YAML becomes JSON, in which a number is no text (DecodeKubeletConfiguration in
+// pkg/kubelet/kubeletconfig/util/codec). Of a repeated key the last one counts.
+func parse(content []byte) (o object, err error) {
+	var document yamlnode.Node
+	if err := yamlnode.Unmarshal(content, &document); err != nil {
+		return o, err
 	}
-	top := Mapping(&document)
-	if top == nil {
-		return nil, errors.New("it is no object of keys and values")
+	if document.Kind != yamlnode.DocumentNode || document.Content[0].Kind != yamlnode.MappingNode {
+		return o, errors.New("it is no object of keys and values")
 	}
-	if err := checkKind(top); err != nil {
-		return nil, err
+	o.top = document.Content[0]
+	kind, version := o.value("kind"), o.value("apiVersion")
+	if kind != Kind || version != Version {
+		return o, fmt.Errorf("it is no %s of %s: its kind is %s, its apiVersion %s", Kind, Version, kind, version)
 	}
-	err = lenient.Unmarshal(content, into)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		key, _, _ := strings.Cut(wrong.Field, ".")
-		if _, name := Lookup(top, key); name != nil {
-			return nil, fmt.Errorf("line %d: the value of %s cannot be an %s", name.Line, key, wrong.Value)
+	o.json, err = yaml.YAMLToJSON(content)
+	return o, err
+}
+
+// keys returns the keys of the object's top, with their nodes.
+func (o object) keys() map[string]*yamlnode.Node {
+	keys := map[string]*yamlnode.Node{}
+	for i := 0; i+1 < len(o.top.Content); i += 2 {
+		keys[o.top.Content[i].Value] = o.top.Content[i]
+	}
+	return keys
+}
+
+func (o object) value(key string) string {
+	for i := 0; i+1 < len(o.top.Content); i += 2 {
+		if value := o.top.Content[i+1].Value; o.top.Content[i].Value == key && value != "" {
+			return value
 		}
 	}
+	return "none"
+}
+
+// decode decodes the object: keys in another case are not read, as by the kubelet.
+func (o object) decode(into *Settings) error {
+	return o.wrong(kubejson.UnmarshalCaseSensitivePreserveInts(o.json, into))
+}
+
+// merge merges a drop-in into an object (RFC 7386), and decodes the result. Here the kubelet reads keys in
+// any case: of two that differ in their case the last one in the order of their bytes counts
+// (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
+func (o object) merge(into map[string]any) (merged Settings, err error) {
+	var patch map[string]any
+	if err := json.Unmarshal(o.json, &patch); err != nil {
+		return merged, err
+	}
+	mergePatch(into, patch)
+	content, err := json.Marshal(into)
 	if err != nil {
-		return nil, err
+		return merged, err
 	}
-	for i := 0; i+1 < len(top.Content); i += 2 {
-		keys = append(keys, top.Content[i].Value)
-	}
-	return keys, nil
+	return merged, o.wrong(json.Unmarshal(content, &merged))
 }
 
-// Mapping returns the top of the document, nil if empty.
-func Mapping(document *yaml.Node) *yaml.Node {
-	if document.Kind == yaml.DocumentNode && len(document.Content) == 1 &&
-		document.Content[0].Kind == yaml.MappingNode {
-		return document.Content[0]
+func mergePatch(into, patch map[string]any) {
+	for key, value := range patch {
+		inner, isObject := value.(map[string]any)
+		if value == nil {
+			delete(into, key)
+			continue
+		}
+		if !isObject {
+			into[key] = value
+			continue
+		}
+		outer, hasObject := into[key].(map[string]any)
+		if !hasObject {
+			outer = map[string]any{}
+			into[key] = outer
+		}
+		mergePatch(outer, inner)
 	}
-	return nil
 }
 
-// Lookup returns the value and the name of a key of a YAML object, nil for none.
-func Lookup(object *yaml.Node, key string) (value, name *yaml.Node) {
-	if object == nil {
-		return nil, nil
+// wrong returns the error of a value's type with the key and the line.
+func (o object) wrong(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err
 	}
-	for i := 0; i+1 < len(object.Content); i += 2 {
-		if object.Content[i].Value == key {
-			return object.Content[i+1], object.Content[i]
+	field, _, _ := strings.Cut(wrong.Field, ".")
+	for key, node := range o.keys() {
+		if strings.EqualFold(key, field) {
+			return fmt.Errorf("line %d: the value of %s cannot be of type %s", node.Line, key, wrong.Value)
 		}
 	}
-	return nil, nil
+	return err
 }

@@ -94,7 +94,7 @@ const (
 )
 
 // EarlierDropIn returns remarks about a file of settings that an earlier Tandem wrote, nil for none.
-func EarlierDropIn(at settings.Files) []string {
+func EarlierDropIn(at configuration.Files) []string {
 	file := filepath.Join(at.Dir, earlier)
 	content, err := os.ReadFile(file)
 	if at.Dir == "" || err != nil || !bytes.HasPrefix(content, []byte(madeBy)) {

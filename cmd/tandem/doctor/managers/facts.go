@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
@@ -39,16 +40,16 @@ type Kubelet struct {
 
 // Facts are the kubelet's settings, and the parts of the machine to which they refer.
 type Facts struct {
-	settings.Settings
-	At        settings.Files
+	configuration.Settings
+	At        configuration.Files
 	NUMANodes int
 	CPUs      map[int]topology.CPUSet // by NUMA node
 	Changed   []string                // files of the settings that are younger than the kubelet
 }
 
 // files returns where a process has the settings.
-func (k Kubelet) files(p settings.Process) settings.Files {
-	given := settings.Files{Config: k.Config, Dir: k.ConfigDir}
+func (k Kubelet) files(p settings.Process) configuration.Files {
+	given := configuration.Files{Config: k.Config, Dir: k.ConfigDir}
 	if k.ReadElsewhere != "" && k.Config != "" {
 		given.Name = "configz of the kubelet of " + k.ReadElsewhere
 	}
@@ -58,7 +59,7 @@ func (k Kubelet) files(p settings.Process) settings.Files {
 // Read reads the kubelet's settings.
 func (k Kubelet) Read(p settings.Process) (f Facts, err error) {
 	f.At = k.files(p)
-	if f.Settings, err = settings.Read(f.At, p.Flags); err != nil {
+	if f.Settings, err = configuration.Read(f.At, p.Flags); err != nil {
 		return f, err
 	}
 	if k.Sys != nil {
@@ -79,16 +80,21 @@ func (f Facts) Reserved() (topology.CPUSet, error) {
 		return topology.ParseCPUSet(f.ReservedCPUs)
 	}
 	set, all := topology.CPUSet{}, f.AllCPUs()
-	for n, amount := 0, f.ReservedAmount(); len(set) < amount && len(set) < len(all); n++ {
+	amount, err := f.ReservedAmount()
+	for n := 0; len(set) < amount && len(set) < len(all); n++ {
 		if all[n] {
 			set[n] = true
 		}
 	}
-	return set, nil
+	return set, err
 }
 
-// Reserves reports whether CPUs are reserved, by name or by amount.
-func (f Facts) Reserves() bool { return f.ReservedCPUs != "" || f.ReservedAmount() > 0 }
+// Reserves reports whether CPUs are reserved, by name or by amount. An amount that cannot be read is one for
+// [Refusals].
+func (f Facts) Reserves() bool {
+	amount, err := f.ReservedAmount()
+	return f.ReservedCPUs != "" || amount > 0 || err != nil
+}
 
 // AllCPUs returns every CPU of the node.
 func (f Facts) AllCPUs() topology.CPUSet {

@@ -18,7 +18,7 @@ import (
 // pkg/kubelet/cm).
 func Refusals(f Facts) []finding.Finding {
 	return finding.Judge(f, unknownPolicies, badOptions, manyNodes, reservedWithCgroup, wrongReservedCPUs,
-		noReservedCPUs, noReservedMemory)
+		wrongAmounts, noReservedCPUs, noReservedMemory)
 }
 
 func unknownPolicies(f Facts) (findings []finding.Finding) {
@@ -128,6 +128,19 @@ func wrongReservedCPUs(f Facts) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{wrong}
+}
+
+func wrongAmounts(f Facts) []finding.Finding {
+	_, err := f.ReservedAmount()
+	return finding.When(err != nil, finding.Finding{
+		ID: "reserved-cpus", Severity: finding.Error,
+		Summary: "The kubelet has a reserved amount that is no quantity.",
+		Evidence: []string{
+			f.Says("kubeReserved", fmt.Sprint(f.KubeReserved)), f.Says("systemReserved", fmt.Sprint(f.SystemReserved)),
+		},
+		Why: "The kubelet does not start.",
+		Fix: []string{fmt.Sprint(err)},
+	})
 }
 
 func noReservedCPUs(f Facts) []finding.Finding {

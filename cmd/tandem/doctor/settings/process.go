@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings reads the settings of a node's running kubelet.
+// Package settings finds a node's running kubelet, its flags and the files of its configuration.
 //
 // A process can choose its name and command line. [FindProcess] therefore trusts only a process of root in
 // the namespaces of the node's first process, and only if no second process matches.
@@ -15,12 +15,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // Process is the running kubelet of a node; the zero value means none.
 type Process struct {
 	PID   string
-	Flags Flags
+	Flags configuration.Flags
 	Root  string        // prefix of the process's paths, "" for the same paths
 	Age   time.Duration // time since the start; 0 if unknown
 }
@@ -108,7 +110,7 @@ func readProcess(procRoot, dir string) (Process, error) {
 	}
 	p := Process{
 		PID: filepath.Base(dir), Age: age(procRoot, dir),
-		Flags: parseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")),
+		Flags: configuration.ParseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")),
 	}
 	own, ownErr := os.Readlink(filepath.Join(procRoot, "self", "ns", "mnt"))
 	its, itsErr := os.Readlink(filepath.Join(dir, "ns", "mnt"))

@@ -7,48 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-func TestParseFlags(t *testing.T) {
-	t.Parallel()
-	got := parseFlags([]string{
-		"/usr/bin/kubelet", "--config", "/etc/k.yaml", "--fail-swap-on", "--v=2", "--kube_reserved=cpu=1", "word",
-		"--kube-reserved", "memory=1Gi, cpu=2", "--", "--config=/other",
-	})
-	want := Flags{
-		"config": {"/etc/k.yaml"}, "fail-swap-on": {""}, "v": {"2"},
-		"kube-reserved": {"cpu=1", "memory=1Gi, cpu=2"},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{"cpu": "2", "memory": "1Gi"}, got.pairs("kube-reserved")); diff != "" {
-		t.Errorf("pairs (-want +got):\n%s", diff)
-	}
-	memory := Flags{
-		"m": {"0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi", "x", "n:memory=1Gi"},
-	}.reservedMemory("m")
-	if diff := cmp.Diff([]MemoryReservation{
-		{0, map[string]string{"memory": "1Gi", "hugepages-1Gi": "2Gi"}}, {1, map[string]string{"memory": "2Gi"}},
-	}, memory); diff != "" {
-		t.Errorf("reserved memory (-want +got):\n%s", diff)
-	}
-}
-
-func TestReservedAmount(t *testing.T) {
-	t.Parallel()
-	for want, s := range map[int]Settings{
-		0: {KubeReserved: map[string]string{"memory": "1Gi"}, SystemReserved: map[string]string{"cpu": "many"}},
-		1: {KubeReserved: map[string]string{"cpu": "500m"}, SystemReserved: map[string]string{"cpu": "500m"}},
-		2: {KubeReserved: map[string]string{"cpu": "1001m"}}, 3: {SystemReserved: map[string]string{"cpu": "3"}},
-	} {
-		if got := s.ReservedAmount(); got != want {
-			t.Errorf("%v, %v: %d, want %d", s.KubeReserved, s.SystemReserved, got, want)
-		}
-	}
-}
 
 func TestChangedSince(t *testing.T) {
 	t.Parallel()

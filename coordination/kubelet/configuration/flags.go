@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package settings
+package configuration
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
 // Flags are the kubelet's command line: the values of each flag, in their order.
 type Flags map[string][]string
 
-func parseFlags(args []string) Flags {
+// ParseFlags reads a command line, with the program's name first.
+func ParseFlags(args []string) Flags {
 	flags := Flags{}
 	for i := 1; i < len(args) && args[i] != "--"; i++ {
 		if !strings.HasPrefix(args[i], "-") {
@@ -28,19 +28,24 @@ func parseFlags(args []string) Flags {
 	return flags
 }
 
-// last returns the value of a flag with a single value.
-func (f Flags) last(name string) string {
+// Last returns the value of a flag with a single value: of a repeated flag the last one counts.
+func (f Flags) Last(name string) string {
 	if values := f[name]; len(values) > 0 {
 		return values[len(values)-1]
 	}
 	return ""
 }
 
-// pairs returns the entries of a map flag, "a=1,b=2" (MapStringString in k8s.io/component-base).
-func (f Flags) pairs(name string) map[string]string {
+// pairs returns the entries of a map flag, "a=1,b=2" (MapStringString in k8s.io/component-base); of a flag
+// that does not split its values each value is one entry.
+func (f Flags) pairs(name string, split bool) map[string]string {
 	object := map[string]string{}
-	for _, list := range f[name] {
-		for pair := range strings.SplitSeq(list, ",") {
+	for _, value := range f[name] {
+		list := []string{value}
+		if split {
+			list = strings.Split(value, ",")
+		}
+		for _, pair := range list {
 			if key, value, ok := strings.Cut(pair, "="); ok {
 				object[strings.TrimSpace(key)] = strings.TrimSpace(value)
 			}
@@ -50,15 +55,12 @@ func (f Flags) pairs(name string) map[string]string {
 }
 
 // reservedMemory reads "0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=1Gi" (ReservedMemoryVar in pkg/util/flag).
-func (f Flags) reservedMemory(name string) (list []MemoryReservation) {
+func (f Flags) reservedMemory(name string) (list []any) {
 	for _, value := range f[name] {
 		for part := range strings.SplitSeq(value, ";") {
-			node, limits, ok := strings.Cut(part, ":")
-			number, err := strconv.Atoi(node)
-			if !ok || err != nil {
-				continue
+			if strings.Contains(part, ":") {
+				list = append(list, part)
 			}
-			list = append(list, MemoryReservation{number, Flags{name: {limits}}.pairs(name)})
 		}
 	}
 	return list
@@ -92,9 +94,9 @@ func (s *Settings) override(flags Flags) {
 	for flag := range flags {
 		key := ""
 		if text, ok := texts[flag]; ok {
-			key, *text.value = text.key, flags.last(flag)
+			key, *text.value = text.key, flags.Last(flag)
 		} else if object, ok := objects[flag]; ok {
-			key, *object.value = object.key, flags.pairs(flag)
+			key, *object.value = object.key, flags.pairs(flag, flag != "cpu-manager-policy-options")
 		} else if flag == memory {
 			key, s.ReservedMemory = "reservedMemory", flags.reservedMemory(memory)
 		}
