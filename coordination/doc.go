@@ -59,6 +59,9 @@
 //   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices with holders
 //     remain, unhealthy, as do devices of a disconnected plugin when another plugin of the kind announces,
 //     and devices of an earlier server until their plugin announces.
+//   - withheld devices: own devices that a container has under another resource name, and pods of the
+//     checkpoint that have ended; devices and pods of the checkpoint; withholdPause; the checkpoint, then the
+//     kubelet's list of pods. Without either, those known last.
 //   - own Allocates: the plugins' reports; one a resource, 256 without checkpoint; over with the next
 //     checkpoint; the checkpoint, then List.
 //   - found: the holders at the last question; 4,096 besides the checkpoint's; each question; the kubelet's

@@ -25,6 +25,7 @@ type Member struct {
 	announced *announcement
 	chooser   *chooser
 	client    *membership
+	withheld  *withholder
 	config    *Config
 	log       *slog.Logger
 }
@@ -42,12 +43,10 @@ func (m *Member) Publish(a device.Announcement) {
 // not learn of a new device before, because the kubelet would ask about a device of unknown location.
 func (m *Member) AwaitTaken(ctx context.Context) { m.announced.await(ctx) }
 
-// Withheld returns the devices that must not be assigned, and a channel that is closed after the next change.
-func (m *Member) Withheld() (Holders, <-chan struct{}) {
-	if m.config.Withheld == nil {
-		return nil, nil
-	}
-	return m.config.Withheld.Latest()
+// Withhold returns the devices of the resource, as unhealthy if they must not be assigned now, and a channel
+// that is closed after the next change of this condition.
+func (m *Member) Withhold(devices []device.Device) ([]device.Device, <-chan struct{}) {
+	return m.withheld.withhold(m.announced.resource, m.announced.kind, devices)
 }
 
 // Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, including the mustInclude

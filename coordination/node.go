@@ -28,6 +28,7 @@ type Node struct {
 	membership *membership
 	election   *election
 	handouts   map[device.Kind]handoutReader
+	withheld   *withholder
 }
 
 // New prepares the run directory, reads the PCI tree and creates a client; New starts nothing. The error for
@@ -62,6 +63,7 @@ func New(config Config) (*Node, error) {
 	if n.election.sources, err = n.election.openSources(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+	n.withheld = newWithholder(&n.config, n.election.sources.Pods)
 	return n, nil
 }
 
@@ -73,6 +75,7 @@ func (n *Node) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { n.election.run(ctx) })
 	parts.Go(func() { n.membership.run(ctx) })
+	parts.Go(func() { n.withheld.run(ctx) })
 	if n.config.Unsound != nil {
 		parts.Go(func() { n.election.tellUnsound(ctx) })
 	}
@@ -90,7 +93,7 @@ func (n *Node) Member(resource string, kind device.Kind) *Member {
 	handouts := newHandouts(log, n.config.Disk, n.config.RunDir, kind, n.handouts[kind.Other()])
 	return &Member{
 		announced: announced, chooser: &chooser{announced, handouts, n.machine}, client: n.membership,
-		config: &n.config, log: log,
+		withheld: n.withheld, config: &n.config, log: log,
 	}
 }
 

@@ -6,15 +6,11 @@ import (
 	"testing"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // TestRenamedResource: a container holds a device, and the plugin starts with a configuration that offers
 // the device under another resource name. The kubelet counts devices by resource name.
 func TestRenamedResource(t *testing.T) {
-	known.Fault(t, "devices are compared by resource name, so that two containers get a renamed device",
-		"is healthy as|is given to a second container")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	for _, c := range []struct {
 		daemon, before, after string

@@ -22,7 +22,8 @@ func TestUnitOfID(t *testing.T) {
 func TestExcludes(t *testing.T) {
 	t.Parallel()
 	function := Address{Bus: 0x81}
-	whole, part, replica := NewUnit(function, "", false), NewUnit(function, "7-0", false), NewUnit(function, "", true)
+	whole, part := NewUnit(function, "", false), NewUnit(function, "7-0", false)
+	replica := NewUnit(function, "", true)
 	for _, c := range []struct {
 		a, b Unit
 		want bool

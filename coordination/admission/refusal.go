@@ -78,14 +78,16 @@ func (r *reader) findElsewhere(
 		return refusal{}
 	}
 	return refusal{
-		fmt.Sprintf("refuse %s %s: another container has it as %s; create this pod again and it gets another device",
-			name, id, held.Resource), []string{ownerName(held.Holder)},
+		fmt.Sprintf("refuse %s %s: another container has it as %s; create this pod again and it gets another "+
+			"device", name, id, held.Resource), []string{ownerName(held.Holder)},
 	}
 }
 
 // elsewhere returns the first of several devices with a holder under another resource name, by an
 // observation. Allocates that the checkpoint lacks prove nothing: the kubelet may have rejected their pod.
-func (s *state) elsewhere(o *observation, name string, ids []string) (held holders.Held, id string, found bool) {
+func (s *state) elsewhere(
+	o *observation, name string, ids []string,
+) (held holders.Held, id string, found bool) {
 	sources := o.sources(s, asking.Question{})
 	sources.Allocates = nil
 	all, _ := holders.Find(sources)

@@ -66,7 +66,7 @@ func TestComplete(t *testing.T) {
 	if got := (Device{ID: "amdgpu_xcp_3", Unit: unit}).Complete().Unit; got != unit {
 		t.Errorf("announced is %v, and it counts as %v", unit, got)
 	}
-	if got := (Device{ID: "0000:0c:00.1"}).Complete().Unit; got != (topology.Unit{Name: "0000:0c:00.1", Shared: false}) {
+	if got := (Device{ID: "0000:0c:00.1"}).Complete().Unit; got != (topology.Unit{Name: "0000:0c:00.1"}) {
 		t.Errorf("without an announced unit it is %v", got)
 	}
 }

@@ -34,21 +34,18 @@ func (p *Plugin) Name() string { return p.name }
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	for {
 		devices, links, changed := p.gpus.latest(p.name)
-		withheld, freed := p.member.Withheld()
-		announcement := device.Announcement{Links: links}
-		list := make([]deviceplugin.Device, 0, len(devices))
+		present := make([]device.Device, 0, len(devices))
 		for _, d := range devices {
-			if d.Gone {
-				continue // the kubelet's list keeps the device as long as needed
+			if !d.Gone { // the kubelet's list keeps the device as long as needed
+				present = append(present, d.Announced())
 			}
-			one := d.Announced()
-			if withheld.Has(d.ID) {
-				one = one.Withhold()
-			}
-			announcement.Devices = append(announcement.Devices, one)
-			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: one.Healthy, Nodes: d.NUMA.Numbers()})
 		}
-		p.member.Publish(announcement)
+		present, freed := p.member.Withhold(present)
+		list := make([]deviceplugin.Device, 0, len(present))
+		for _, d := range present {
+			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: d.NUMA.Numbers()})
+		}
+		p.member.Publish(device.Announcement{Devices: present, Links: links})
 		p.member.AwaitTaken(ctx)
 		publish(list)
 		select {

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -43,7 +42,7 @@ func (r *recorder) Publish(a device.Announcement) { r.published <- a }
 
 func (r *recorder) AwaitTaken(context.Context) { r.awaited.Add(1) }
 
-func (r *recorder) Withheld() (coordination.Holders, <-chan struct{}) { return nil, nil }
+func (r *recorder) Withhold(all []device.Device) ([]device.Device, <-chan struct{}) { return all, nil }
 
 func (r *recorder) Prefer(_ context.Context, available, mustInclude []string, size int) []string {
 	return r.Alone(available, mustInclude, size)

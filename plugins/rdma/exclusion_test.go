@@ -36,7 +36,8 @@ func TestAutoIsDecidedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		pool, _ := vfs.latest("intel.com/a")
-		announced, listed := list(pool, nil)
+		announced := present(pool)
+		listed := forKubelet(announced)
 		_, hints := announced[0].NUMA.Number()
 		if hints != step.hints || len(listed[0].Nodes) > 0 != step.hints {
 			t.Errorf("NUMA nodes %s: announced %v, listed %v", step.online, announced, listed)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -24,10 +23,10 @@ func TestWithheldHasNotFailed(t *testing.T) {
 		{ID: "degraded", Degraded: "slow", Selector: &pools.Selector{}},
 		{ID: "failed", Fault: "down", Selector: &pools.Selector{}},
 	}}
-	announced, listed := list(pool, coordination.Holders{coordination.Every: "unknown"})
 	for i, want := range []string{"", device.Failed} {
-		if got := device.Health(announced[i].Encode()); got != want || listed[i].Healthy {
-			t.Errorf("%s is %q, healthy %t", announced[i].ID, got, listed[i].Healthy)
+		d := present(pool)[i].Withhold()
+		if got := device.Health(d.Encode()); got != want || forKubelet([]device.Device{d})[0].Healthy {
+			t.Errorf("%s is %q, healthy %t", d.ID, got, d.Healthy)
 		}
 	}
 }

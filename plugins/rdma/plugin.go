@@ -23,7 +23,7 @@ import (
 // Member is the part of *coordination.Member that a pool uses.
 type Member interface {
 	Publish(device.Announcement)
-	Withheld() (coordination.Holders, <-chan struct{})
+	Withhold([]device.Device) ([]device.Device, <-chan struct{})
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Alone(available, mustInclude []string, size int) []string
@@ -76,13 +76,14 @@ func (p *Plugin) newest() pools.Pool {
 func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) {
 	for {
 		pool, changed := p.vfs.latest(p.name)
-		withheld, freed := p.member.Withheld()
+		var freed <-chan struct{}
 		if len(pool.Devices) > 0 {
 			p.prepare(pool)
-			announced, listed := list(pool, withheld)
+			var announced []device.Device
+			announced, freed = p.member.Withhold(present(pool))
 			p.member.Publish(device.Announcement{Devices: announced})
 			p.member.AwaitTaken(ctx)
-			publish(listed)
+			publish(forKubelet(announced))
 		}
 		select {
 		case <-changed:
@@ -93,23 +94,23 @@ func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) 
 	}
 }
 
-// list returns the devices of a pool. A device that is no longer found stays in the kubelet's list as long as
-// the kubelet needs it. Withheld devices are unhealthy, because they cannot be assigned now.
-func list(pool pools.Pool, withheld coordination.Holders) (
-	announced []device.Device, listed []deviceplugin.Device,
-) {
+// present returns the devices of a pool for the coordination. A device that is no longer found stays in the
+// kubelet's list as long as the kubelet needs it.
+func present(pool pools.Pool) (announced []device.Device) {
 	for _, d := range pool.Devices {
-		if d.Missing() {
-			continue
+		if !d.Missing() {
+			announced = append(announced, Announced(d))
 		}
-		one := Announced(d)
-		if withheld.Has(d.ID) {
-			one = one.Withhold()
-		}
-		announced = append(announced, one)
-		listed = append(listed, deviceplugin.Device{ID: d.ID, Healthy: one.Healthy, Nodes: d.NUMA.Numbers()})
 	}
-	return announced, listed
+	return announced
+}
+
+// forKubelet returns devices for the kubelet.
+func forKubelet(devices []device.Device) (list []deviceplugin.Device) {
+	for _, d := range devices {
+		list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: d.NUMA.Numbers()})
+	}
+	return list
 }
 
 // Announced returns a device for the coordination.
@@ -122,21 +123,21 @@ func Announced(d pools.Device) device.Device {
 
 // Prefer asks the coordinator.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	return p.present(available, mustInclude, func(available []string) []string {
+	return p.choosePresent(available, mustInclude, func(available []string) []string {
 		return p.member.Prefer(ctx, available, mustInclude, size)
 	})
 }
 
 // Alone chooses without the coordinator.
 func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
-	return p.present(available, mustInclude, func(available []string) []string {
+	return p.choosePresent(available, mustInclude, func(available []string) []string {
 		return p.member.Alone(available, mustInclude, size)
 	})
 }
 
-// present chooses devices. If the choice contains a device that has vanished and that the kubelet still
-// lists, present chooses again without such devices.
-func (p *Plugin) present(available, mustInclude []string, choose func(available []string) []string) []string {
+// choosePresent chooses devices. If the choice contains a device that has vanished and that the kubelet still
+// lists, choosePresent chooses again without such devices.
+func (p *Plugin) choosePresent(available, mustInclude []string, choose func(available []string) []string) []string {
 	chosen := choose(available)
 	if len(p.vanished(chosen, mustInclude)) == 0 {
 		return chosen

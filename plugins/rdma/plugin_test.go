@@ -85,8 +85,9 @@ func TestWatchPublishesTwice(t *testing.T) {
 	}
 	announced := []device.Device{
 		{ID: "0000:81:00.1", Address: topology.Address{Bus: 0x81, Function: 1}, NUMA: topology.Node(1),
-			Healthy: true},
-		{ID: "0000:82:00.1", Address: topology.Address{Bus: 0x82, Function: 1}, Healthy: true},
+			Healthy: true, Unit: topology.Unit{Name: "0000:81:00.1"}},
+		{ID: "0000:82:00.1", Address: topology.Address{Bus: 0x82, Function: 1}, Healthy: true,
+			Unit: topology.Unit{Name: "0000:82:00.1"}},
 	}
 	same := cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })
 	if diff := cmp.Diff(announced, (<-member.published).Devices, same); diff != "" {

@@ -124,14 +124,19 @@ func (s *Simulation) checkStatus() error {
 	return nil
 }
 
-// differences returns the differences between the coordinator's holders and the kubelet's, for people.
+// differences returns the differences between the coordinator's holders and the kubelet's, for people. A VF
+// is the same device under each of its names.
 func (s *Simulation) differences() (all []string) {
 	server := s.server()
 	if server == nil {
 		return nil
 	}
 	for _, r := range server.member.Resources() {
-		holders := s.kubelet.Holders(r.GetName())
+		name := r.GetName()
+		if name == otherVFs { // as which the kubelet gives none
+			name = model.VFs
+		}
+		holders := s.kubelet.Holders(name)
 		for _, d := range r.GetDevices() {
 			id, pod := d.GetDevice().GetId(), holders[d.GetDevice().GetId()]
 			switch {

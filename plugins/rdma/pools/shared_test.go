@@ -224,7 +224,7 @@ func TestSharedOnRecordedMachines(t *testing.T) {
 	}
 }
 
-// The unit of a device is the function or the sub-function, whatever the resource and the number of a replica.
+// The unit of a device is the function or the sub-function, whatever the number of a replica.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	pf, vf := topology.Address{Bus: 0xc}, topology.Address{Bus: 0xc, Function: 1}

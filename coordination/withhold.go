@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/changes"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/resources"
+)
+
+// withholdPause is the interval between two reads of the kubelet's checkpoint.
+const withholdPause = 5 * time.Second
+
+// withholder finds the devices of this plugin that must not be assigned now: devices of claims, and devices
+// that a container has under another resource name, which the kubelet would assign a second time. For the
+// kubelet they are unhealthy meanwhile. While the checkpoint or the pods are unknown, the last known holders
+// stay.
+type withholder struct {
+	claims   Withheld // nil for none
+	recorded func() (kubelet.Checkpoint, error)
+	pods     func(context.Context) (intent.Answer, bool)
+	log      *slog.Logger
+
+	looking sync.Mutex // held during a look, which reads
+	ended   map[string]bool
+	seen    kubelet.Identity // of the checkpoint at the last look
+	failure string           // of the last look, so that an error is logged once
+
+	mu      sync.Mutex
+	offered resources.Set             // of this plugin
+	held    map[heldDevice]heldDevice // to the device that the holder got
+	changed changes.Signal
+}
+
+// heldDevice is a device of a resource.
+type heldDevice struct{ resource, id string }
+
+// newWithholder returns a withholder that has read nothing.
+func newWithholder(c *Config, pods func(context.Context) (intent.Answer, bool)) *withholder {
+	return &withholder{
+		claims: c.Withheld, pods: pods, log: c.Log, ended: map[string]bool{}, offered: resources.Set{},
+		recorded: bounded.Read(c.Log, bounded.File, kubelet.NewCheckpointReader(c.KubeletDir).Read),
+	}
+}
+
+// withhold returns the devices of a resource, as unhealthy if they must not be assigned now, and a channel
+// that is closed after the next change of this condition.
+func (w *withholder) withhold(
+	resource string, kind device.Kind, devices []device.Device,
+) (all []device.Device, changed <-chan struct{}) {
+	w.mu.Lock()
+	changed = w.changed.Next()
+	w.offered = maps.Clone(w.offered)
+	w.offered[resource] = resources.New(resource, kind, devices)
+	w.mu.Unlock()
+	w.look(true)
+	var claims Holders
+	if w.claims != nil {
+		claims, _ = w.claims.Latest()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range devices {
+		if _, held := w.held[heldDevice{resource, d.ID}]; held || claims.Has(d.ID) {
+			d = d.Withhold()
+		}
+		all = append(all, d)
+	}
+	return all, changed
+}
+
+// run looks for changes until ctx is done.
+func (w *withholder) run(ctx context.Context) {
+	tick := time.NewTicker(withholdPause)
+	defer tick.Stop()
+	var freed <-chan struct{}
+	if w.claims != nil {
+		_, freed = w.claims.Latest()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.look(false)
+		case <-freed:
+			_, freed = w.claims.Latest()
+			w.mu.Lock()
+			w.changed.Raise()
+			w.mu.Unlock()
+		}
+	}
+}
+
+// look reads the kubelet's checkpoint and, if a device has a holder under another name, the node's pods.
+// Unless the offer is new, an unchanged checkpoint without such a device needs no further look.
+func (w *withholder) look(offerIsNew bool) {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	recorded, err := w.recorded()
+	if err != nil {
+		w.complain(err)
+		return
+	}
+	w.failure = ""
+	w.mu.Lock()
+	offered, before := w.offered, w.held
+	w.mu.Unlock()
+	if !offerIsNew && len(before) == 0 && recorded.Identity == w.seen {
+		return
+	}
+	w.seen = recorded.Identity
+	found, _ := holders.Find(holders.Sources{Recorded: &recorded})
+	held := heldElsewhere(w.alive(found), offered)
+	if len(held) > 0 {
+		w.readEnds(found)
+		held = heldElsewhere(w.alive(found), offered)
+	}
+	if maps.Equal(held, before) {
+		return
+	}
+	for d, as := range held {
+		if before[d] != as {
+			w.log.Warn("withholding a device that a container has under another name", "resource", d.resource,
+				"device", d.id, "as", as.resource+" "+as.id)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = held
+	w.changed.Raise()
+}
+
+// complain logs an error once. A missing checkpoint is that of a kubelet without devices so far.
+func (w *withholder) complain(err error) {
+	if err.Error() != w.failure && !errors.Is(err, fs.ErrNotExist) {
+		w.log.Warn("kubelet's device checkpoint not read; devices that containers have under another name are "+
+			"those known last", "error", err)
+	}
+	w.failure = err.Error()
+}
+
+// alive returns the holders except those of pods that have ended.
+func (w *withholder) alive(found holders.Holders) (alive holders.Holders) {
+	for _, h := range found {
+		if !w.ended[h.UID] {
+			alive = append(alive, h)
+		}
+	}
+	return alive
+}
+
+// readEndsTimeout is the time for the answer of a source that may not be connected yet.
+const readEndsTimeout = time.Second
+
+// readEnds reads which pods of the checkpoint have ended, by the kubelet's own list. A UID never returns.
+func (w *withholder) readEnds(found holders.Holders) {
+	ctx, cancel := context.WithTimeout(context.Background(), readEndsTimeout)
+	defer cancel()
+	answer, known := w.pods(ctx)
+	if !known {
+		return
+	}
+	living := map[string]bool{}
+	for _, pod := range answer.Pods {
+		living[pod.UID] = true
+	}
+	w.ended = map[string]bool{}
+	for _, h := range found {
+		w.ended[h.UID] = !living[h.UID]
+	}
+}
+
+// heldElsewhere returns the offered devices with a holder under another name.
+func heldElsewhere(found holders.Holders, offered resources.Set) map[heldDevice]heldDevice {
+	held := map[heldDevice]heldDevice{}
+	units := found.ByUnit(offered.UnitOf)
+	for _, r := range offered {
+		for id := range r.Devices {
+			if other, elsewhere := units.Elsewhere(r.Name, id); elsewhere {
+				held[heldDevice{r.Name, id}] = heldDevice{other.Resource, other.ID}
+			}
+		}
+	}
+	return held
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+const heldVF, freeVF = "0000:0c:00.1", "0000:0c:00.2"
+
+// withholding is a withholder with a checkpoint, whose pod holds heldVF as "old/vf".
+type withholding struct {
+	*withholder
+	t       *testing.T
+	dir     string // of the kubelet
+	damage  error  // of the checkpoint
+	pods    []intent.Pod
+	unknown bool // the pods
+}
+
+func newWithholding(t *testing.T) *withholding {
+	t.Helper()
+	w := &withholding{t: t, dir: t.TempDir(), pods: []intent.Pod{{UID: "holder"}}}
+	w.give(heldVF)
+	config := &Config{KubeletDir: w.dir, Log: slog.New(slog.DiscardHandler)}
+	w.withholder = newWithholder(config, func(context.Context) (intent.Answer, bool) {
+		return intent.Answer{Source: intent.PodsAPI, Pods: w.pods}, !w.unknown
+	})
+	read := w.withholder.recorded
+	w.withholder.recorded = func() (kubelet.Checkpoint, error) {
+		if w.damage != nil {
+			return kubelet.Checkpoint{}, w.damage
+		}
+		return read()
+	}
+	return w
+}
+
+// give writes a checkpoint in which the pod has these devices.
+func (w *withholding) give(ids ...string) {
+	w.t.Helper()
+	if err := kubelet.WriteCheckpoint(w.dir, []kubelet.Allocation{{
+		PodUID: "holder", Container: "main", Resource: "old/vf", Devices: map[string][]string{"-1": ids},
+	}}, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// healthy returns the VFs that are healthy as a resource.
+func (w *withholding) healthy(resource string) (healthy []string) {
+	all, _ := w.withhold(resource, device.VF, []device.Device{
+		{ID: heldVF, Healthy: true}, {ID: freeVF, Healthy: true},
+	})
+	for _, d := range all {
+		if d.Healthy {
+			healthy = append(healthy, d.ID)
+		}
+	}
+	return healthy
+}
+
+// A device that a container has under another name is withheld until the container has ended. While
+// checkpoint or pods are unknown, the last known holders stay.
+func TestWithhold(t *testing.T) {
+	t.Parallel()
+	all, free := []string{heldVF, freeVF}, []string{freeVF}
+	for _, c := range []struct {
+		name     string
+		resource string
+		change   func(w *withholding)
+		want     []string
+	}{
+		{"the same name", "old/vf", func(*withholding) {}, all},
+		{"another name", "new/vf", func(*withholding) {}, free},
+		{"the pod has ended", "new/vf", func(w *withholding) { w.pods = nil }, all},
+		{"the checkpoint lacks it", "new/vf", func(w *withholding) { w.give() }, all},
+		{"the pods are unknown", "new/vf", func(w *withholding) { w.pods, w.unknown = nil, true }, free},
+		{"the checkpoint is unknown", "new/vf", func(w *withholding) { w.damage = errors.New("damaged") }, free},
+		{"the pod had ended before the pods are unknown", "new/vf", func(w *withholding) {
+			w.pods = nil
+			w.healthy("new/vf")
+			w.unknown = true
+		}, all},
+	} {
+		w := newWithholding(t)
+		w.healthy(c.resource)
+		c.change(w)
+		if got := w.healthy(c.resource); !slices.Equal(got, c.want) {
+			t.Errorf("%s: healthy are %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// The plugin learns of a change: of the end of the pod although the checkpoint stays the same, and of a new
+// holder.
+func TestWithholdChanges(t *testing.T) {
+	for name, change := range map[string]func(w *withholding){
+		"the pod ends":  func(w *withholding) { w.pods = nil },
+		"another holds": func(w *withholding) { w.give(freeVF) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWithholding(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				_, changed := w.withhold("new/vf", device.VF, []device.Device{{ID: heldVF, Healthy: true}})
+				go w.run(ctx)
+				change(w)
+				<-changed
+			})
+		})
+	}
+}
