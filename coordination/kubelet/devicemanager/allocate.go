@@ -2,7 +2,11 @@
 
 package devicemanager
 
-import "github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+)
 
 // Question is a GetPreferredAllocation of the kubelet. AvailableDeviceIDs are Must and Free.
 type Question struct {
@@ -60,8 +64,11 @@ func (a *Admission) allocate(container int, request Request, nodes hints.Mask, g
 	}
 	free.Exclude(aligned)
 	q := Question{request.Resource, got, free, request.Count, given, nodes}
-	unaligned := r.Aligned(free, ^hints.Mask(0))
-	return a.fill(got, request.Count, a.prefer(container, q), unaligned, free)
+	rest := []Set{a.prefer(container, q), free}
+	if nodes != 0 { // devices on other nodes before devices without a node (filterByAffinity)
+		rest = slices.Insert(rest, 1, r.Aligned(free, ^hints.Mask(0)))
+	}
+	return a.fill(got, request.Count, rest...)
 }
 
 func (a *Admission) prefer(container int, q Question) Set {

@@ -69,7 +69,7 @@ func (n *need) prefers(m Mask) bool {
 	return m.Count() == n.width && m&^n.nodes == 0 && n.met(m)
 }
 
-func (n *need) met(m Mask) bool { return n.Free.On(m) >= n.Count && n.Reused.On(n.nodes&^m) == 0 }
+func (n *need) met(m Mask) bool { return n.Free.On(m) >= n.Count && n.Reused.On(^m) == 0 }
 
 // meet returns the distinct intersections of a set of each list, or the second list if the first is nil.
 func meet(sets, others []Mask) []Mask {

@@ -12,6 +12,7 @@
 package hints
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -116,14 +117,15 @@ func (r Rule) needs(demands []Demand, lists ...List) []need {
 }
 
 // need returns the Topology Manager's view of a demand, not yet measured, and false for a demand without
-// influence.
+// influence. Devices on nodes of the machine decide which nodes the kubelet tries; without such devices it
+// tries all nodes of the machine (generateDeviceTopologyHints).
 func (r Rule) need(d Demand) (need, bool) {
 	nodes := d.All.nodes()
 	if nodes == 0 || d.Count == 0 && !d.Named {
 		return need{}, false
 	}
 	if r.Machine != 0 {
-		nodes &= r.Machine
+		nodes = cmp.Or(nodes&r.Machine, r.Machine)
 	}
 	return need{Demand: d, nodes: nodes}, true
 }

@@ -23,7 +23,6 @@ type comparison struct {
 	real   *real
 	judge  *judge
 	seen   map[string]int
-	strict bool // known faults are differences too
 }
 
 func newComparison(t *testing.T, w *world, random *rand.Rand) *comparison {
@@ -98,10 +97,9 @@ func (c *comparison) compare(pod *v1.Pod, answer func(a *allocation) []string) {
 	})
 	c.count(pod, rejection)
 	containers, isAdmitted := c.judge.admit(pod)
-	c.report("test/model", pod, c.difference(pod, rejection, containers, isAdmitted), "")
-	fault := c.knownFault(pod)
+	c.report("test/model", pod, c.difference(pod, rejection, containers, isAdmitted))
 	containers, isAdmitted = r.managed(pod, held)
-	c.report("devicemanager", pod, c.difference(pod, rejection, containers, isAdmitted), fault)
+	c.report("devicemanager", pod, c.difference(pod, rejection, containers, isAdmitted))
 	if told.Chance || answer != nil {
 		c.seen[unforetold]++
 		return
@@ -110,16 +108,12 @@ func (c *comparison) compare(pod *v1.Pod, answer func(a *allocation) []string) {
 	for i := range planned {
 		planned[i] = planned[i].withQuestions(r.containers[i])
 	}
-	c.report("verdict", pod, c.difference(pod, rejection, planned, told.Admitted), fault)
+	c.report("verdict", pod, c.difference(pod, rejection, planned, told.Admitted))
 }
 
-// report fails the test for a difference, unless a known fault explains it.
-func (c *comparison) report(model string, pod *v1.Pod, difference, fault string) {
-	switch {
-	case difference == "":
-	case fault != "" && !c.strict:
-		c.seen[fault]++
-	default:
+// report fails the test for a difference.
+func (c *comparison) report(model string, pod *v1.Pod, difference string) {
+	if difference != "" {
 		c.t.Fatalf("%s on %v\n%s, seed %d:%s\n%s", model, c.real.world, pod.Name, *seed, describe(pod), difference)
 	}
 }

@@ -60,17 +60,14 @@ func TestModelsAreTheKubelet(t *testing.T) {
 
 // Conditions that are counted.
 const (
-	admitted      = "admitted"
-	misaligned    = "refused by the Topology Manager"
-	short         = "refused for devices"
-	asked         = "a plugin asked"
-	completed     = "a plugin asked to complete devices"
-	notAsked      = "no plugin asked"
-	filledUp      = "an answer filled up"
-	inherited     = "devices of an init container reused"
-	foretold      = "a verdict compared"
-	unforetold    = "a verdict not compared"
-	partlyPlaced  = "known: a short answer without affinity, about devices of which some have a NUMA node"
-	leftElsewhere = "known: a device of an init container on a NUMA node that the kubelet does not know"
-	elsewhere     = "known: a request for none of devices on NUMA nodes that the kubelet does not know"
+	admitted   = "admitted"
+	misaligned = "refused by the Topology Manager"
+	short      = "refused for devices"
+	asked      = "a plugin asked"
+	completed  = "a plugin asked to complete devices"
+	notAsked   = "no plugin asked"
+	filledUp   = "an answer filled up"
+	inherited  = "devices of an init container reused"
+	foretold   = "a verdict compared"
+	unforetold = "a verdict not compared"
 )
