@@ -96,7 +96,7 @@ func (s *nodeServer) take(t *testing.T, kind byte, message []byte) {
 	case 0:
 		m := new(api.Announcement)
 		if proto.Unmarshal(message, m) == nil {
-			_ = s.announce(m, false)
+			_ = s.announce(&joined{}, m)
 		}
 	case 1:
 		m := new(api.PreferRequest)

@@ -5,6 +5,7 @@ package coordination
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -167,20 +168,32 @@ func TestTheOtherPluginTakesOver(t *testing.T) {
 	}
 }
 
-// A rolling update with surge: the new plugin has joined when the old one goes, and the resource is still
-// connected.
-func TestResourceIsGoneWithItsLastPlugin(t *testing.T) {
+// A rolling update with surge: the new plugin has joined when the old one goes. What the new one has announced
+// counts, also if the old one announces later, and the resource is gone with the last plugin only.
+func TestResourceIsOfItsNewestPlugin(t *testing.T) {
 	var p peers
-	var gone []string
-	both := []*joined{p.join(t.Context()), p.join(t.Context())}
-	for _, j := range both {
-		p.announced(j, &api.Announcement{Resource: gpus})
+	var got []string
+	count := func(j *joined, m *api.Announcement) error {
+		got = append(got, fmt.Sprintf("%d of plugin %d", len(m.GetDevices()), slices.Index(p.all, j)))
+		return nil
 	}
-	for i, want := range []int{0, 1} {
-		p.leave(both[i], func(resource string) { gone = append(gone, resource) })
-		if len(gone) != want {
-			t.Errorf("after %d of two plugins: gone %v", i+1, gone)
+	again := func(j *joined, m *api.Announcement) { _ = count(j, m) }
+	gone := func(resource string) { got = append(got, resource+" is gone") }
+	first, second, third := p.join(t.Context()), p.join(t.Context()), p.join(t.Context())
+	devices := 0
+	for _, j := range []*joined{first, second, first, third} {
+		devices++
+		m := &api.Announcement{Resource: gpus, Devices: make([]*api.Device, devices)}
+		if err := p.announce(j, m, count); err != nil {
+			t.Fatal(err)
 		}
+	}
+	for _, j := range []*joined{third, first, second} {
+		p.leave(j, again, gone)
+	}
+	want := []string{"1 of plugin 0", "2 of plugin 1", "4 of plugin 2", "2 of plugin 1", gpus + " is gone"}
+	if !slices.Equal(got, want) {
+		t.Errorf("counted: %q, want %q", got, want)
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 		return err
 	}
 	p := s.peers.join(stream.Context())
-	defer s.peers.leave(p, s.coordinator.Leave)
+	defer s.peers.leave(p, s.reannounce, s.coordinator.Leave)
 	for {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -85,8 +85,7 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 		if err := protocol.admits(client); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())
 		}
-		s.peers.announced(p, message)
-		if err := s.announce(message, p.pid == int64(os.Getpid())); err != nil {
+		if err := s.peers.announce(p, message, s.announce); err != nil {
 			return err
 		}
 		if err := stream.Send(welcome); err != nil {
@@ -95,8 +94,15 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 	}
 }
 
-// announce accepts an announcement of this process's plugin or of another process.
-func (s *nodeServer) announce(m *api.Announcement, own bool) error {
+// reannounce accepts an announcement that was accepted before.
+func (s *nodeServer) reannounce(p *joined, m *api.Announcement) {
+	if err := s.announce(p, m); err != nil {
+		s.log.Warn("devices of the remaining plugin are not used", "resource", m.GetResource(), "error", err)
+	}
+}
+
+// announce accepts an announcement of a plugin, of this process or another one.
+func (s *nodeServer) announce(p *joined, m *api.Announcement) error {
 	if err := checkAnnouncement(m); err != nil {
 		return err
 	}
@@ -104,7 +110,7 @@ func (s *nodeServer) announce(m *api.Announcement, own bool) error {
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	announcement.Own = own
+	announcement.Own = p.pid == int64(os.Getpid())
 	if err := s.coordinator.Announce(m.GetResource(), device.Kind(m.GetKind()), announcement); err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
