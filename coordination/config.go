@@ -111,4 +111,6 @@ type Announced interface {
 	// Enforcement returns the state of the enforcement of annotations, and a channel that is closed after the
 	// next change.
 	Enforcement() (intent.Enforcement, <-chan struct{})
+	// Policy returns the policy for annotations of pods.
+	Policy() intent.Policy
 }

@@ -31,7 +31,7 @@ func (t *term) begin(ctx, writing context.Context, checked func()) {
 	t.start(&t.others, func() error { return t.config.Socket.AwaitReplaced(ctx, checked) })
 	t.start(&t.others, func() error { t.sources.Run(ctx); return nil })
 	if t.config.Publisher != nil {
-		t.others.Go(func() { publishNode(ctx, t.config, published{t.coordinator, t.sources}) })
+		t.others.Go(func() { publishNode(ctx, t.config, published{t.coordinator, t.sources, t.config.Intent.Policy}) })
 	}
 	t.start(&t.saving, func() error { return t.coordinator.Save(writing) })
 }
@@ -102,7 +102,11 @@ func awaitEnd(work *sync.WaitGroup, limit time.Duration, then func()) {
 type published struct {
 	*admission.Coordinator
 	*intent.Sources
+	policy intent.Policy
 }
+
+// Policy returns the policy for annotations of pods.
+func (p published) Policy() intent.Policy { return p.policy }
 
 // publishPause is the pause before a failed publisher starts again.
 const publishPause = time.Minute

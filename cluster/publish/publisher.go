@@ -98,13 +98,14 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	defer tick.Stop()
 	check := time.NewTimer(untilRecheck())
 	defer check.Stop()
+	p.heard(Started)       // another plugin may have published meanwhile, and the kubelet have been started
 	p.collect(ctx, events) // when another plugin served before, all have to announce again
 	for ctx.Err() == nil {
 		announced, changed := plugins.Announced()
 		enforcement, otherwise := plugins.Enforcement()
 		if len(announced.Resources) > 0 { // no resources yet means unknown, not none
 			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced))
-			read.Enforced = enforcement.Enforced()
+			read.Enforced, read.Alignment = enforcement.Enforced(), plugins.Policy().Publish()
 			newest.put(read)
 			p.notes.put(failure, "")
 			p.noteStale(read.Stale)

@@ -22,6 +22,8 @@ type broken struct{}
 
 func (broken) Announced() (admission.Announced, <-chan struct{}) { panic("index out of range") }
 
+func (broken) Policy() intent.Policy { return intent.Policy{} }
+
 func (broken) Enforcement() (intent.Enforcement, <-chan struct{}) {
 	return intent.Enforcement{}, nil
 }
@@ -105,13 +107,18 @@ func TestUnknownIsNotPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
 		defer cancel()
+		times := 0
+		log := slog.New(slog.DiscardHandler)
 		p := New(Config{
-			Sinks: []Sink{unused{}}, Log: slog.New(slog.DiscardHandler),
+			Reader: facts.NewReader(facts.Config{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
 			Watch:     func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
 			Published: func(string, error) { t.Error("written") },
 		})
 		if err := p.Publish(ctx, starting{}); err != nil {
 			t.Error(err)
+		}
+		if times != 1 {
+			t.Errorf("what another plugin may have published is read again %d times, want once", times)
 		}
 	})
 }

@@ -25,6 +25,7 @@ const (
 	MaxCPUs        = 1 << 13 // NR_CPUS of the kernel
 	MaxLinks       = 1 << 11
 	MaxOptions     = 32
+	MaxNamespaces  = 1 << 16 // bytes of their names
 	MaxPods        = 1 << 12 // pods with holdings, including ended ones
 	MaxContainers  = 1 << 12 // of all these pods together
 	MaxMemoryKinds = 16
@@ -67,7 +68,8 @@ func (s *Spec) validateKubelet() error {
 	k := &s.Kubelet
 	options := max(len(k.TopologyManagerPolicyOptions), len(k.CPUManagerPolicyOptions))
 	return errors.Join(atMost("policy options", options, MaxOptions),
-		within("reserved CPUs", k.ReservedCPUs, MaxCPUs))
+		within("reserved CPUs", k.ReservedCPUs, MaxCPUs),
+		atMost("bytes of namespaces", len(s.Alignment.OptOut), MaxNamespaces))
 }
 
 // extendedResource matches resource names that a device plugin can announce (IsExtendedResourceName of

@@ -2,7 +2,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+)
 
 // NodeTopology is the publication of one node, with the name of the node.
 type NodeTopology struct {
@@ -22,34 +26,20 @@ type NodeTopologyList struct {
 
 // Spec is the complete input of the kubelet's admissions, and of a container's pairs.
 type Spec struct {
-	Kubelet   Kubelet    `json:"kubelet"`
-	Resources []Resource `json:"resources"`           // by name, ascending
-	Switches  []Switch   `json:"switches,omitempty"`  // by path, ascending
-	NUMANodes []NUMANode `json:"numaNodes,omitempty"` // of the machine, by number, ascending
-	Links     []Link     `json:"links,omitempty"`     // between GPUs; empty if all links are equal
-	Held      []Held     `json:"held,omitempty"`      // by UID, ascending
+	Kubelet   Kubelet         `json:"kubelet"`
+	Alignment model.Alignment `json:"alignment,omitzero"`
+	Resources []Resource      `json:"resources"`           // by name, ascending
+	Switches  []Switch        `json:"switches,omitempty"`  // by path, ascending
+	NUMANodes []NUMANode      `json:"numaNodes,omitempty"` // of the machine, by number, ascending
+	Links     []Link          `json:"links,omitempty"`     // between GPUs; empty if all links are equal
+	Held      []Held          `json:"held,omitempty"`      // by UID, ascending
 	// MemoryReserved lists the NUMA nodes with assigned memory, by number, ascending.
 	MemoryReserved []MemoryReserved `json:"memoryReserved,omitempty"`
 	Summary        Summary          `json:"summary"`
 }
 
-// Kubelet is how the kubelet of the node admits pods: fields of its configuration
-// (k8s.io/kubelet/config/v1beta1), under their own names.
-type Kubelet struct {
-	// TopologyManagerPolicy is empty if it could not be read; refusals then cannot be predicted.
-	TopologyManagerPolicy        string            `json:"topologyManagerPolicy,omitempty"`
-	TopologyManagerScope         string            `json:"topologyManagerScope,omitempty"`
-	TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions,omitempty"`
-	CPUManagerPolicy             string            `json:"cpuManagerPolicy,omitempty"`
-	CPUManagerPolicyOptions      map[string]string `json:"cpuManagerPolicyOptions,omitempty"`
-	ReservedSystemCPUs           Set               `json:"reservedSystemCPUs,omitempty"`
-	// ReservedCPUs is the number of CPUs that the static policy reserves (of kubeReserved and systemReserved,
-	// rounded up) if ReservedSystemCPUs is empty.
-	ReservedCPUs        int    `json:"reservedCPUs,omitempty"`
-	MemoryManagerPolicy string `json:"memoryManagerPolicy,omitempty"`
-	// Version is the kubelet's version, "v1.37.1"; empty if unknown.
-	Version string `json:"version,omitempty"`
-}
+// Kubelet is how the kubelet of the node admits pods.
+type Kubelet = model.Kubelet
 
 // Set is a set of numbers as the kernel prints lists of CPUs: "0-3,8". Empty is none.
 type Set string

@@ -53,7 +53,7 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 	}
 	taken := t.Taken.Difference(t.Reusable)
 	view := preference.View{
-		Node: t.Node, Links: t.node.links, Policy: t.Kubelet.Rule.Policy,
+		Node: t.Node, Links: t.node.links, Rule: t.Kubelet.Rule,
 		Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
 		Allocated: q.Allocated, Left: t.Reusable,
 	}
@@ -126,10 +126,18 @@ func (t *trial) misaligned(devices devicemanager.Set) error {
 		t.Node.Devices(devices.Intersection(t.Node.OfKind[devicemanager.GPU])),
 		t.Node.Devices(devices.Intersection(t.Node.OfKind[devicemanager.VF])))
 	if together := placement.Together(pairs); together < len(pairs) {
-		return errMisaligned{fmt.Errorf("only %d of %d pairs can be on one switch and the pod has "+
-			"annotation %s: %s", together, len(pairs), intent.AlignmentKey, intent.Required)}
+		return errMisaligned{fmt.Errorf("only %d of %d pairs can be on one switch and %s", together, len(pairs),
+			t.requirement())}
 	}
 	return nil
+}
+
+// requirement returns the origin of the requirement: the pod, or the administrator.
+func (t *trial) requirement() string {
+	if _, annotated := t.requests.pod.Annotations[intent.AlignmentKey]; annotated {
+		return fmt.Sprintf("the pod has annotation %s: %s", intent.AlignmentKey, intent.Required)
+	}
+	return fmt.Sprintf("the node's plugins ask that of every pod (--alignment=%s)", intent.Required)
 }
 
 // required reports whether Tandem rejects a pod that the kubelet would admit.

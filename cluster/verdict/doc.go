@@ -13,6 +13,6 @@
 // choices ([Verdict.Chance]); a container that the coordinator cannot identify; and, for VFs without hints,
 // scope pod or a static memory manager. The coordinator predicts NUMA nodes as under scope container, and
 // ignores memory. The package ignores shared devices (time slicing), devices that a scheduler chose
-// (annotation tandem.dev/devices), resources of other plugins, and the daemons' flag --alignment, which the
-// object does not contain.
+// (annotation tandem.dev/devices), and resources of other plugins. A required alignment counts also on a node
+// that reads no annotations: there the pod's pairs would be on one switch by chance alone.
 package verdict

@@ -3,14 +3,13 @@
 package verdict
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
@@ -18,13 +17,14 @@ import (
 // Node is a published object, prepared for verdicts. A Node never changes and may be shared.
 type Node struct {
 	*shape
-	name     string
-	kubelet  devicemanager.Kubelet
-	unknown  error // why the Topology Manager is ignored; nil if it is not
-	healthy  devicemanager.Set
-	held     []podDevices
-	object   []v1alpha1.Held
-	managers Managers
+	name      string
+	kubelet   devicemanager.Kubelet
+	alignment intent.Policy
+	unknown   error // why the Topology Manager is ignored; nil if it is not
+	healthy   devicemanager.Set
+	held      []podDevices
+	object    []v1alpha1.Held
+	managers  Managers
 }
 
 // podDevices are the devices that a pod holds.
@@ -40,12 +40,6 @@ type containerDevices struct {
 	devices devicemanager.Set
 	nodes   hints.Mask
 }
-
-// Scopes of the Topology Manager (pkg/kubelet/cm/topologymanager/scope.go).
-const (
-	scopeContainer = "container"
-	scopePod       = "pod"
-)
 
 // New reads a published object. If managers is nil, verdicts ignore CPUs and memory. New returns an error if
 // the object contradicts itself.
@@ -67,25 +61,28 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	found, err := s.shape(spec)
+	published, err := v1alpha1.FromSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.shape(spec, published)
 	if err != nil {
 		return nil, err
 	}
 	n := &Node{
 		shape: found, name: topology.Name, object: spec.Held, managers: managers, healthy: found.devices.NewSet(),
 	}
-	for i := range found.devices.Resources {
-		r := &found.devices.Resources[i]
-		unhealthy, err := spec.Resources[i].Unhealthy.Ranges(r.Count)
-		if err != nil {
-			return nil, fmt.Errorf("read unhealthy devices of %s: %w", r.Name, err)
-		}
-		n.healthy.Include(r.All)
-		for _, u := range unhealthy {
-			n.healthy.DeleteRange(r.First+u.First, r.First+u.Last)
+	for i, r := range published.Resources {
+		for number, d := range r.Devices {
+			if d.Healthy {
+				n.healthy.Insert(found.devices.Resources[i].First + number)
+			}
 		}
 	}
-	if n.kubelet, n.unknown = newKubelet(spec); n.unknown != nil {
+	if n.alignment, err = intent.PublishedPolicy(published.Alignment); err != nil {
+		return nil, err
+	}
+	if n.kubelet, n.unknown = published.Kubelet.TopologyManager(published.NUMANodes); n.unknown != nil {
 		n.kubelet = devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.None}}
 	}
 	for _, h := range spec.Held {
@@ -125,67 +122,6 @@ func (n *Node) readHeld(h v1alpha1.Held) (podDevices, error) {
 
 // Unknown returns the reason why the node's Topology Manager is ignored and rejects nothing, otherwise nil.
 func (n *Node) Unknown() error { return n.unknown }
-
-// newKubelet reads the kubelet's configuration. It returns an error if the configuration is unknown or not
-// understood, such as a policy of a newer kubelet.
-func newKubelet(spec *v1alpha1.Spec) (k devicemanager.Kubelet, err error) {
-	rule := &k.Rule
-	if spec.Kubelet.TopologyManagerPolicy == "" {
-		return k, errors.New("the policy of the kubelet's Topology Manager is not known")
-	}
-	if rule.Policy, err = hints.ParsePolicy(spec.Kubelet.TopologyManagerPolicy); err != nil {
-		return k, err
-	}
-	switch scope := spec.Kubelet.TopologyManagerScope; scope {
-	case "", scopeContainer:
-	case scopePod:
-		k.ScopePod = true
-	default:
-		return k, fmt.Errorf("parse scope %q: want %s or %s", scope, scopeContainer, scopePod)
-	}
-	most := 0
-	for _, node := range spec.NUMANodes {
-		rule.Machine |= 1 << node.Number
-		most = max(most, node.Number)
-	}
-	return k, readOptions(rule, spec, most)
-}
-
-// readOptions reads the options of the policy (policy_options.go of the Topology Manager).
-func readOptions(rule *hints.Rule, spec *v1alpha1.Spec, most int) error {
-	for name, value := range spec.Kubelet.TopologyManagerPolicyOptions {
-		var err error
-		switch name {
-		case "prefer-closest-numa-nodes":
-			var closest bool
-			if closest, err = strconv.ParseBool(value); closest {
-				rule.Distances = distances(spec.NUMANodes, most)
-			}
-		case "max-allowable-numa-nodes":
-			rule.MaxNodes, err = strconv.Atoi(value)
-		default:
-			err = errors.New("it is not known")
-		}
-		if err != nil {
-			return fmt.Errorf("read policy option %.64q: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// distances returns the distances between nodes by number.
-func distances(nodes []v1alpha1.NUMANode, most int) [][]int {
-	by := make([][]int, most+1)
-	for _, a := range nodes {
-		by[a.Number] = make([]int, most+1)
-		for i, b := range nodes {
-			if i < len(a.Distances) {
-				by[a.Number][b.Number] = a.Distances[i]
-			}
-		}
-	}
-	return by
-}
 
 // Devices returns the number of devices of the node.
 func (n *Node) Devices() int {

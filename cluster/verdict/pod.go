@@ -39,8 +39,7 @@ func (n *Node) Concerns(pod *v1.Pod) bool {
 // read reads a pod.
 func (n *Node) read(pod *v1.Pod) *podRequests {
 	count := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
-	// unknown values count as required
-	alignment, _ := intent.AnnotatedAlignment(pod.Annotations[intent.AlignmentKey])
+	alignment, _ := n.alignment.AlignmentOf(pod.Namespace, pod.Annotations) // unknown values count as required
 	w := &podRequests{
 		pod: pod, required: alignment == intent.Required,
 		containers: make([]*v1.Container, 0, count), requests: make([]devicemanager.Container, 0, count),

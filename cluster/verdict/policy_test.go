@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // TestRailsUnderBestEffort: under best-effort a container with GPUs of two NUMA nodes gets a VF of each of
@@ -81,9 +82,53 @@ func TestKubeletSettings(t *testing.T) {
 		if c.option != "" {
 			spec.Kubelet.TopologyManagerPolicyOptions = map[string]string{c.option: c.value}
 		}
-		got, err := newKubelet(spec)
+		node, err := v1alpha1.FromSpec(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := node.Kubelet.TopologyManager(node.NUMANodes)
 		if (err != nil) != c.wrong || !c.wrong && !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
+	}
+}
+
+// TestAlignmentOfTheNode: a node whose plugins require alignment of every pod admits no pod with pairs apart,
+// except of a namespace that may opt out, and does.
+func TestAlignmentOfTheNode(t *testing.T) {
+	for _, c := range []struct {
+		name, namespace, annotation string
+		alignment                   model.Alignment
+		admitted                    bool
+	}{
+		{name: "control: no rule", admitted: true},
+		{name: "control: the pod asks for it", annotation: "required"},
+		{name: "required", alignment: model.Alignment{Required: true}},
+		{name: "may not opt out", annotation: "preferred", alignment: model.Alignment{Required: true}},
+		{
+			name: "opts out", annotation: "preferred", admitted: true, namespace: "team",
+			alignment: model.Alignment{Required: true, OptOut: "other,team"},
+		},
+		{name: "may opt out", namespace: "team", alignment: model.Alignment{Required: true, OptOut: "all"}},
+	} {
+		topology := server(1, true)
+		topology.Spec.Alignment = c.alignment
+		topology.Spec.Held = []v1alpha1.Held{{UID: "others", Containers: []v1alpha1.Container{{
+			Name: "app", Devices: map[string]v1alpha1.Set{gpus: "1-7", vfs: "0"}, // GPU 0 and VFs 1-7 are free
+		}}}}
+		pod := asking("pod", 1, 1)
+		pod.Namespace = c.namespace
+		if c.annotation != "" {
+			pod.Annotations = map[string]string{"tandem.dev/alignment": c.annotation}
+		}
+		v := newNode(t, topology).State(func(types.UID) bool { return true }).Ask(pod)
+		if v.Admitted != c.admitted || v.Required == c.admitted {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+	topology := server(1, true)
+	topology.Spec.Alignment.OptOut = "team,,other"
+	if _, err := New(topology, nil); err == nil {
+		t.Error("a malformed list of namespaces is no error")
 	}
 }

@@ -5,16 +5,14 @@ package verdict
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"slices"
-	"strconv"
 	"sync"
 	"weak"
 
 	"github.com/tandem-k8s/tandem/cluster/machine"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -36,9 +34,9 @@ type Shapes struct {
 }
 
 // shape returns the shape of a node, if possible a known one.
-func (s *Shapes) shape(spec *v1alpha1.Spec) (*shape, error) {
+func (s *Shapes) shape(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
 	if s == nil {
-		return newShape(spec)
+		return newShape(spec, node)
 	}
 	key, err := shapeKey(spec)
 	if err != nil {
@@ -50,7 +48,7 @@ func (s *Shapes) shape(spec *v1alpha1.Spec) (*shape, error) {
 	if known != nil {
 		return known, nil
 	}
-	made, err := newShape(spec)
+	made, err := newShape(spec, node)
 	if err != nil {
 		return nil, err
 	}
@@ -81,57 +79,22 @@ func shapeKey(spec *v1alpha1.Spec) (key [sha256.Size]byte, err error) {
 	return sha256.Sum256(text), err
 }
 
-func newShape(spec *v1alpha1.Spec) (*shape, error) {
+func newShape(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
 	m, err := machine.New(spec)
 	if err != nil {
 		return nil, err
 	}
 	var announced []devicemanager.Announcement
-	for i := range spec.Resources {
-		a, err := announcement(&spec.Resources[i])
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", spec.Resources[i].Name, err)
-		}
-		for n, d := range m.Devices[i] {
-			a.Devices[n].Device = d
+	for i, r := range node.Resources {
+		a := devicemanager.Announcement{Name: r.Name, Kind: r.Kind}
+		for n, d := range r.Devices {
+			a.Devices = append(a.Devices, devicemanager.Device{Device: m.Devices[i][n], NUMA: d.NUMA})
 		}
 		announced = append(announced, a)
 	}
 	s := &shape{devices: devicemanager.New(announced), tree: m.Tree, links: m.Links}
 	s.switches = s.bridge(spec, m)
 	return s, nil
-}
-
-// announcement returns the device list of a resource's plugin, without the places of the devices.
-func announcement(r *v1alpha1.Resource) (devicemanager.Announcement, error) {
-	a := devicemanager.Announcement{Name: r.Name, Devices: make([]devicemanager.Device, r.Devices)}
-	switch r.Kind {
-	case v1alpha1.GPU:
-		a.Kind = devicemanager.GPU
-	case v1alpha1.VF:
-		a.Kind = devicemanager.VF
-	default:
-		return a, fmt.Errorf("kind %q: want %s or %s", r.Kind, v1alpha1.GPU, v1alpha1.VF)
-	}
-	for _, text := range slices.Sorted(maps.Keys(r.Hints)) {
-		node, err := strconv.Atoi(text)
-		if err != nil || node < 0 || node > 63 {
-			return a, fmt.Errorf("hint of NUMA node %q: want a number from 0 to 63", text)
-		}
-		ranges, err := r.Hints[text].Ranges(r.Devices)
-		if err != nil {
-			return a, fmt.Errorf("read devices of NUMA node %d: %w", node, err)
-		}
-		for _, there := range ranges {
-			for n := there.First; n <= there.Last; n++ {
-				if other, known := a.Devices[n].NUMA.Number(); known {
-					return a, fmt.Errorf("device %d is on NUMA nodes %d and %d", n, other, node)
-				}
-				a.Devices[n].NUMA = topology.Node(node)
-			}
-		}
-	}
-	return a, nil
 }
 
 // bridge returns the switches with same-switch pairs.

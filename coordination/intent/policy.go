@@ -3,10 +3,13 @@
 package intent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Alignment is the requirement on the pairs of a container: preferably or necessarily on one switch each.
@@ -39,6 +42,29 @@ type Policy struct {
 	OptOut    Namespaces // whose pods may choose Preferred if Alignment is Required
 }
 
+// Publish returns the policy for alignment as the node publishes it.
+func (p Policy) Publish() model.Alignment {
+	a := model.Alignment{Required: p.Alignment == Required}
+	if text, err := p.OptOut.MarshalText(); err == nil && string(text) != none {
+		a.OptOut = string(text)
+	}
+	return a
+}
+
+// PublishedPolicy returns the policy for alignment of a node that publishes it.
+func PublishedPolicy(a model.Alignment) (p Policy, err error) {
+	if a.Required {
+		p.Alignment = Required
+	}
+	if err := p.OptOut.UnmarshalText([]byte(cmp.Or(a.OptOut, none))); err != nil {
+		return p, fmt.Errorf("read namespaces %.64q of the alignment: %w", a.OptOut, err)
+	}
+	return p, nil
+}
+
+// none is the text of an empty set of namespaces.
+const none = "none"
+
 // Namespaces is a set of namespaces, or all. The zero value is empty.
 type Namespaces struct {
 	all   bool
@@ -57,7 +83,7 @@ func (n Namespaces) MarshalText() ([]byte, error) {
 	case n.all:
 		return []byte("all"), nil
 	case len(n.names) == 0:
-		return []byte("none"), nil
+		return []byte(none), nil
 	default:
 		return []byte(strings.Join(n.names, ",")), nil
 	}
@@ -69,11 +95,11 @@ func (n *Namespaces) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "all":
 		read = AllNamespaces
-	case "none":
+	case none:
 	default:
 		for name := range strings.SplitSeq(string(text), ",") {
 			name = strings.TrimSpace(name)
-			if name == "" || name == "all" || name == "none" {
+			if name == "" || name == "all" || name == none {
 				return errors.New("want all, none, or names of namespaces with commas between")
 			}
 			read.names = append(read.names, name)

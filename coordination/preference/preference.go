@@ -6,7 +6,6 @@
 package preference
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
@@ -19,7 +18,7 @@ import (
 type View struct {
 	Node      *devicemanager.Node
 	Links     []topology.Link
-	Policy    hints.Policy      // of the Topology Manager; "", for an unknown policy, counts as restricted
+	Rule      hints.Rule        // of the Topology Manager; the documented one where it is unknown
 	Free      devicemanager.Set // healthy, and held by no container
 	Taken     devicemanager.Set // held by other containers
 	Allocated devicemanager.Set // held by the container
@@ -89,24 +88,24 @@ func (v *View) held(r devicemanager.Request) devicemanager.Set {
 // nodes returns the NUMA nodes of the container's devices: the nodes of the offered devices or, for devices
 // without NUMA node (excludeTopology), the nodes that the policy chooses for this container alone. If no
 // nodes have both devices and CPUs, nodes ignores the CPUs. It returns false if the policy rejects the
-// container, and all nodes where the kubelet's nodes are not predicted, because more than hints.MaxNodes have
-// devices.
+// container, and all nodes where the kubelet's nodes are not predicted, because more have devices than the
+// Topology Manager supports.
 func (v *View) nodes(
 	q *devicemanager.Question, requests devicemanager.Requests, cpus *hints.Demand,
 ) (nodes hints.Mask, admitted bool) {
 	if nodes = v.Node.NUMANodes(q.Available()); nodes != 0 {
 		return nodes, true
 	}
-	demands, policy := v.Demands(requests), cmp.Or(v.Policy, hints.Restricted)
-	if (hints.Rule{Policy: policy}).TooMany(demands...) {
+	demands := v.Demands(requests)
+	if v.Rule.TooMany(demands...) {
 		return 0, true
 	}
 	if cpus != nil {
-		if nodes, admitted = policy.Nodes(append(slices.Clip(demands), *cpus)...); admitted {
+		if nodes, admitted = v.Rule.Nodes(append(slices.Clip(demands), *cpus)); admitted {
 			return nodes, true
 		}
 	}
-	return policy.Nodes(demands...)
+	return v.Rule.Nodes(demands)
 }
 
 // Demands returns the requests of a container in the form of the kubelet's Topology Manager.

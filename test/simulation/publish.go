@@ -165,8 +165,8 @@ func (s *Simulation) checkVerdict(p *model.Pod, told *verdict.Verdict, admitted 
 	if told.Required && s.options.Source == "" {
 		return // the scheduler reads the annotation, and without a source the coordinator does not
 	}
-	if s.options.Required && (p.Alignment != intent.Required || s.options.Source == "") {
-		return // the object does not have the node's --alignment, and pairs without a source are inferred
+	if s.options.Required && s.options.Source == "" {
+		return // pairs without a source are inferred
 	}
 	policy, _ := s.options.manager()
 	if p.Alignment == intent.Required && policy == topologymanager.BestEffort {

@@ -93,6 +93,9 @@ func (n *node) Announced() (admission.Announced, <-chan struct{}) {
 	return admission.Announced{Tree: n.tree, Resources: n.set.All()}, n.changed
 }
 
+// Policy is that of the plugins' defaults.
+func (n *node) Policy() intent.Policy { return intent.Policy{} }
+
 // Enforcement implements coordination.Announced.
 func (n *node) Enforcement() (intent.Enforcement, <-chan struct{}) {
 	n.mu.Lock()

@@ -7,9 +7,9 @@ package facts
 import (
 	"errors"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -21,8 +21,9 @@ type Facts struct {
 	Tree      *topology.Tree
 	Resources []Resource // by name, ascending
 	NUMANodes []NUMANode // by number, ascending
-	Kubelet   v1alpha1.Kubelet
+	Kubelet   model.Kubelet
 	Enforced  bool // the annotations of pods are
+	Alignment model.Alignment
 
 	Devices   []Held              // containers in the kubelet's device checkpoint
 	Gone      Gone                // pods in the checkpoint that no longer hold anything

@@ -12,9 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -38,11 +38,11 @@ type Config struct {
 type Reader struct {
 	config     Config
 	assigned   assignments
-	kubelet    *v1alpha1.Kubelet // of the running kubelet; nil if unknown
-	stale      bool              // the configuration must be read again
-	tree       *topology.Tree    // the tree of the NUMA nodes; nil if they must be read again
+	kubelet    *model.Kubelet // of the running kubelet; nil if unknown
+	stale      bool           // the configuration must be read again
+	tree       *topology.Tree // the tree of the NUMA nodes; nil if they must be read again
 	numa       []NUMANode
-	before     v1alpha1.Kubelet  // the last configuration
+	before     model.Kubelet     // the last configuration
 	complaints map[string]string // current errors by subject, so that each is logged once
 }
 
@@ -104,15 +104,13 @@ func (r *Reader) numaNodes(tree *topology.Tree) []NUMANode {
 // configuration returns the kubelet's configuration. It reads the configuration once per start of the
 // kubelet, after each Recheck, and until a read succeeds. The kubelet's own answer stays valid until a
 // restart or another answer.
-func (r *Reader) configuration(ctx context.Context) v1alpha1.Kubelet {
+func (r *Reader) configuration(ctx context.Context) model.Kubelet {
 	if r.kubelet != nil && !r.stale {
 		return *r.kubelet
 	}
-	read, err := read(r.config.Files)
+	read, err := newKubelet(configuration.Read(r.config.Files, nil)) // without the kubelet's flags
 	if r.config.Configz != nil {
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
-		defer cancel()
-		switch told, refused := ask(ctx, r.config.Configz); {
+		switch told, refused := r.askKubelet(ctx); {
 		case refused == nil:
 			read, err = told, nil
 		case err != nil:
@@ -130,6 +128,24 @@ func (r *Reader) configuration(ctx context.Context) v1alpha1.Kubelet {
 	}
 	r.kubelet, r.before, r.stale = &read, read, false
 	return read
+}
+
+// askKubelet asks the kubelet for its configuration.
+func (r *Reader) askKubelet(ctx context.Context) (model.Kubelet, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	body, err := r.config.Configz(ctx)
+	if err != nil {
+		return model.Kubelet{}, err
+	}
+	return newKubelet(configuration.Parse(body))
+}
+
+func newKubelet(s configuration.Settings, err error) (model.Kubelet, error) {
+	if err != nil {
+		return model.Kubelet{}, err
+	}
+	return model.NewKubelet(s)
 }
 
 // works reports whether err is nil, and logs a new error.

@@ -14,28 +14,17 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
-	var unhealthy []int
-	hints := set{}
+// addFunctions adds the physical functions of a resource's devices.
+func addFunctions(published *v1alpha1.Resource, tree *topology.Tree, r facts.Resource) {
 	functions := map[topology.Address][]int{}
 	last := map[topology.Address]bool{} // by the health of a device
 	for number, d := range r.Devices {
-		if !d.Healthy {
-			unhealthy = append(unhealthy, number)
-		}
-		if node, known := d.NUMA.Number(); known {
-			hints.add(strconv.Itoa(node), number)
-		}
 		function := d.Address
 		if found, ok := tree.Device(function); ok {
 			function = found.Function()
 		}
 		functions[function] = append(functions[function], number)
 		last[function] = last[function] || d.Degraded
-	}
-	published := v1alpha1.Resource{
-		Name: r.Name, Kind: v1alpha1.Kind(r.Kind), Devices: len(r.Devices), Unhealthy: v1alpha1.SetOf(unhealthy...),
-		Hints: hints.sets(),
 	}
 	var degraded []int
 	for i, function := range slices.SortedFunc(maps.Keys(functions), topology.Address.Compare) {
@@ -50,7 +39,6 @@ func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 	if len(functions) == len(r.Devices) {
 		published.Functions = nil
 	}
-	return published
 }
 
 // places returns all devices with their addresses.

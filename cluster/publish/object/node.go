@@ -14,32 +14,25 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// numaNodes returns the machine's NUMA nodes, with CPUs and memory if the kubelet's managers assign them
-// exclusively.
-func numaNodes(f facts.Facts) []v1alpha1.NUMANode {
-	var all []v1alpha1.NUMANode
-	for _, n := range f.NUMANodes {
-		node := v1alpha1.NUMANode{Number: n.Number, Distances: n.Distances}
-		if f.HasCPUs() {
-			node.CPUs = v1alpha1.Set(n.CPUs.String())
-			for _, core := range n.Cores {
-				node.Cores = append(node.Cores, v1alpha1.Set(core.String()))
-			}
-			if n.Socket >= 0 && n.Socket != n.Number {
-				node.Socket = new(n.Socket)
-			}
+// addManaged adds the CPUs and memory of a NUMA node if the kubelet's managers assign them exclusively.
+func addManaged(node *v1alpha1.NUMANode, f facts.Facts, n facts.NUMANode) {
+	if f.HasCPUs() {
+		node.CPUs = v1alpha1.Set(n.CPUs.String())
+		for _, core := range n.Cores {
+			node.Cores = append(node.Cores, v1alpha1.Set(core.String()))
 		}
-		if machine := f.Memory.Machine[strconv.Itoa(n.Number)]; f.HasMemory() && len(machine.Memory) > 0 {
-			node.Memory = map[string]v1alpha1.Memory{}
-			for kind, m := range machine.Memory {
-				node.Memory[kind] = v1alpha1.Memory{
-					Total: m.Total, SystemReserved: m.SystemReserved, Allocatable: m.Allocatable,
-				}
-			}
+		if n.Socket >= 0 && n.Socket != n.Number {
+			node.Socket = new(n.Socket)
 		}
-		all = append(all, node)
 	}
-	return all
+	if machine := f.Memory.Machine[strconv.Itoa(n.Number)]; f.HasMemory() && len(machine.Memory) > 0 {
+		node.Memory = map[string]v1alpha1.Memory{}
+		for kind, m := range machine.Memory {
+			node.Memory[kind] = v1alpha1.Memory{
+				Total: m.Total, SystemReserved: m.SystemReserved, Allocatable: m.Allocatable,
+			}
+		}
+	}
 }
 
 // memoryReserved returns the memory of NUMA nodes that containers hold.

@@ -11,22 +11,45 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Build returns the specification of a node's NodeTopology. Equal facts give equal results, in any order of
 // their lists.
 func Build(f facts.Facts) v1alpha1.Spec {
 	numbers := number(f.Resources)
-	spec := v1alpha1.Spec{Kubelet: f.Kubelet, Resources: []v1alpha1.Resource{}}
-	for _, r := range numbers.resources {
-		spec.Resources = append(spec.Resources, resource(f.Tree, r))
+	spec := v1alpha1.ToSpec(node(f, numbers))
+	for i, r := range numbers.resources {
+		addFunctions(&spec.Resources[i], f.Tree, r)
 	}
 	spec.Switches = machine.Switches(f.Tree, places(numbers.resources))
-	spec.NUMANodes = numaNodes(f)
+	for i, n := range f.NUMANodes {
+		addManaged(&spec.NUMANodes[i], f, n)
+	}
 	spec.Links = links(numbers.resources)
 	spec.Held, spec.MemoryReserved = held(f, numbers), memoryReserved(f)
 	spec.Summary = summary(spec, f.Gone)
 	return spec
+}
+
+// node returns the model of the node.
+func node(f facts.Facts, n numbered) *model.Node {
+	m := &model.Node{Kubelet: f.Kubelet, Alignment: f.Alignment}
+	for _, numa := range f.NUMANodes {
+		m.NUMANodes = append(m.NUMANodes, model.NUMANode{Number: numa.Number, Distances: numa.Distances})
+	}
+	for _, r := range n.resources {
+		modelled := model.Resource{Name: r.Name, Kind: devicemanager.GPU}
+		if r.Kind == device.VF {
+			modelled.Kind = devicemanager.VF
+		}
+		for _, d := range r.Devices {
+			modelled.Devices = append(modelled.Devices, model.Device{NUMA: d.NUMA, Healthy: d.Healthy})
+		}
+		m.Resources = append(m.Resources, modelled)
+	}
+	return m
 }
 
 // numbered are the devices with their numbers.

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/publish/object"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -199,7 +200,7 @@ func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
 		}
 	}
 	allocatable = len(node.CPUs) - min(max(reserved, 0), len(node.CPUs))
-	for _, number := range f.Kubelet.ReservedSystemCPUs.Numbers() {
+	for _, number := range v1alpha1.Set(f.Kubelet.ReservedSystemCPUs).Numbers() {
 		if node.CPUs[number] {
 			allocatable--
 		}
@@ -218,7 +219,7 @@ func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
 }
 
 // words returns the kubelet's policy and scope, in both the old and the new format; nil if unknown.
-func words(k v1alpha1.Kubelet) ([]string, []Attribute) {
+func words(k model.Kubelet) ([]string, []Attribute) {
 	if k.TopologyManagerPolicy == "" {
 		return nil, nil
 	}

@@ -50,7 +50,7 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 	}
 	m.cpus.NumSockets, m.cpus.NumUncoreCache = len(sockets), len(sockets)
 	m.options, m.keeps = spec.Kubelet.CPUManagerPolicyOptions, spec.Kubelet.ReservedCPUs
-	kept, err := spec.Kubelet.ReservedSystemCPUs.List(v1alpha1.MaxCPUs)
+	kept, err := v1alpha1.Set(spec.Kubelet.ReservedSystemCPUs).List(v1alpha1.MaxCPUs)
 	if err != nil {
 		return fmt.Errorf("read reserved CPUs: %w", err)
 	}

@@ -210,7 +210,7 @@ func newKubelet(t *testing.T, random *rand.Rand) *kubelet {
 	}}
 	nodes, perSocket, threads := 1+random.IntN(4), 1+random.IntN(2), 1+random.IntN(2)
 	if threads == 2 {
-		spec.Kubelet.ReservedSystemCPUs = v1alpha1.Set(fmt.Sprint("0,", nodes*4))
+		spec.Kubelet.ReservedSystemCPUs = fmt.Sprint("0,", nodes*4)
 	}
 	machine := &cadvisor.MachineInfo{
 		NumSockets: (nodes + perSocket - 1) / perSocket, NumCores: nodes * 4 * threads,
@@ -256,7 +256,7 @@ func (k *kubelet) start(machine *cadvisor.MachineInfo) {
 	must(err)
 	found, err := topology.Discover(quiet, machine)
 	must(err)
-	reserved, err := cpuset.Parse(string(config.ReservedSystemCPUs))
+	reserved, err := cpuset.Parse(config.ReservedSystemCPUs)
 	must(err)
 	k.cpus.state = cpus.NewMemoryState(quiet)
 	k.cpus.Policy, err = cpumanager.NewStaticPolicy(quiet, found, reserved.Size(), reserved, k.manager,

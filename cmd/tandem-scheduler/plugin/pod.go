@@ -28,6 +28,7 @@ func asks(pod *v1.Pod, resource string) bool {
 
 // requestFields are the fields of a pod on which a verdict depends. Equal fields result in equal verdicts.
 type requestFields struct {
+	Namespace  string                             `json:"namespace"` // decides who may opt out of an alignment
 	Alignment  string                             `json:"alignment,omitempty"`
 	Resources  *v1.ResourceRequirements           `json:"resources,omitempty"`
 	Claims     *v1.PodExtendedResourceClaimStatus `json:"claims,omitempty"`
@@ -51,7 +52,7 @@ func (r request) Clone() fwk.StateData { return r }
 // hashRequest returns the request of a pod.
 func hashRequest(pod *v1.Pod) (request, error) {
 	w := requestFields{
-		Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,
+		Namespace: pod.Namespace, Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,
 		Claims: pod.Status.ExtendedResourceClaimStatus, Init: len(pod.Spec.InitContainers),
 		Overhead: pod.Spec.Overhead,
 	}

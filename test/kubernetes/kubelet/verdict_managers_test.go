@@ -34,7 +34,7 @@ func (w *judgedWorld) manage(random *rand.Rand) {
 		w.kubelet.CPUManagerPolicyOptions = w.cpuOptions(random)
 		w.kubelet.ReservedSystemCPUs = "0"
 		if random.IntN(2) == 0 {
-			w.kubelet.ReservedSystemCPUs = v1alpha1.SetOf(w.numa[0].Cores[0]...)
+			w.kubelet.ReservedSystemCPUs = string(v1alpha1.SetOf(w.numa[0].Cores[0]...))
 		}
 	}
 	if random.IntN(3) > 0 {
@@ -98,7 +98,7 @@ func (w *judgedWorld) options() node.Options {
 	o := node.Options{
 		NUMA: w.numa, Policy: w.kubelet.TopologyManagerPolicy, Scope: w.kubelet.TopologyManagerScope,
 		PolicyOptions: w.kubelet.TopologyManagerPolicyOptions,
-		ReservedCPUs:  string(w.kubelet.ReservedSystemCPUs), CPUOptions: w.kubelet.CPUManagerPolicyOptions,
+		ReservedCPUs:  w.kubelet.ReservedSystemCPUs, CPUOptions: w.kubelet.CPUManagerPolicyOptions,
 	}
 	if w.hasMemory() {
 		o.ReservedMemory = reservedMemory
