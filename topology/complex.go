@@ -125,6 +125,28 @@ type finder struct {
 	complexes
 	devices map[Address]*Device
 	order   []Address
+	gpus    map[Address][]Address // by bridge: the GPUs below, in ascending order
+	// the functions with a keyword V3, by the keyword; "" for unknown, all in ascending order
+	functions, nics, moved map[string][]*Device
+}
+
+// sort sorts the functions that addDMA looks for.
+func (f *finder) sort() {
+	for _, a := range f.order {
+		d := f.devices[a]
+		switch {
+		case d.isNVIDIA():
+			for _, bridge := range d.bridges {
+				f.gpus[bridge] = append(f.gpus[bridge], a)
+			}
+		case d.isDMAFunction():
+			f.functions[d.V3] = append(f.functions[d.V3], d)
+		case d.mayHaveFunction():
+			f.nics[d.V3] = append(f.nics[d.V3], d)
+		case d.isConnectX():
+			f.moved[d.V3] = append(f.moved[d.V3], d)
+		}
+	}
 }
 
 // findComplexes returns the complexes of functions. A GPU of a DMA function is below a switch, so a machine
@@ -132,7 +154,10 @@ type finder struct {
 func findComplexes(devices map[Address]*Device, order []Address) complexes {
 	f := finder{
 		complexes: complexes{dma: map[Address]Address{}, c2c: map[Address]int{}}, devices: devices, order: order,
+		gpus: map[Address][]Address{}, functions: map[string][]*Device{}, nics: map[string][]*Device{},
+		moved: map[string][]*Device{},
 	}
+	f.sort()
 	for _, function := range f.list((*Device).isDMAFunction) {
 		f.addDMA(function)
 	}
@@ -168,7 +193,7 @@ func addresses(devices []*Device) (all []Address) {
 func (f *finder) besideGPU(function *Device) (at Address, gpus []Address) {
 	for i := len(function.bridges) - 1; i > 0 && len(gpus) == 0; i-- {
 		at = function.bridges[i]
-		gpus = addresses(f.list(func(d *Device) bool { return d.isNVIDIA() && slices.Contains(d.bridges, at) }))
+		gpus = slices.Clone(f.gpus[at])
 	}
 	return at, gpus
 }
@@ -179,26 +204,28 @@ func (f *finder) addDMA(function *Device) {
 	c.Switch, c.GPUs = f.besideGPU(function)
 	v3 := function.V3
 	if v3 != "" {
-		c.NICs = addresses(f.list(func(d *Device) bool { return d.mayHaveFunction() && d.V3 == v3 }))
+		c.NICs = addresses(f.nics[v3])
 	}
-	other := func(d *Device) bool { return d != function && d.isDMAFunction() && d.V3 == v3 }
-	moved := func(d *Device) bool { return d.moved && d.isConnectX() && d.V3 == v3 }
+	same, moved, unread := f.functions[v3], f.moved[v3], f.nics[""]
 	switch {
 	case len(c.GPUs) == 0:
 		c.Fault = fmt.Sprintf("no GPU is below the switch of DMA function %s", function.Address)
 	case v3 == "":
-		c.Unread = len(f.list((*Device).mayHaveFunction)) > 0
+		c.Unread = len(f.nics) > 0
 		c.Fault = fmt.Sprintf("keyword V3 in the vpd file of DMA function %s is unknown: the file is "+
 			"absent, damaged or readable only by root", function.Address)
-	case len(f.list(other)) > 0:
-		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address,
-			f.list(other)[0].Address)
-	case len(c.NICs) == 0 && len(f.list(moved)) > 0:
+	case len(same) > 1:
+		other := same[0]
+		if other == function {
+			other = same[1]
+		}
+		c.Fault = fmt.Sprintf("DMA functions %s and %s have the same V3", function.Address, other.Address)
+	case len(c.NICs) == 0 && len(moved) > 0:
 		c.Fault = fmt.Sprintf("the place of NIC %s is given, and counts instead of DMA function %s",
-			f.list(moved)[0].Address, function.Address)
+			moved[0].Address, function.Address)
 	case len(c.NICs) == 0:
 		c.Fault = fmt.Sprintf("no ConnectX NIC has the V3 of DMA function %s", function.Address)
-		if unread := f.list(func(d *Device) bool { return d.mayHaveFunction() && d.V3 == "" }); len(unread) > 0 {
+		if len(unread) > 0 {
 			c.Unread = true
 			c.Fault += fmt.Sprintf("; keyword V3 in the vpd file of %s is unknown", unread[0].Address)
 		}
@@ -207,9 +234,7 @@ func (f *finder) addDMA(function *Device) {
 		for _, nic := range c.NICs {
 			f.dma[nic] = function.Address
 		}
-		c.Unread = len(f.list(func(d *Device) bool {
-			return d.mayHaveFunction() && d.V3 == "" && c.hasCardOf(d)
-		})) > 0
+		c.Unread = slices.ContainsFunc(unread, c.hasCardOf)
 	}
 	f.all = append(f.all, c)
 }

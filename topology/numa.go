@@ -99,8 +99,10 @@ func readNodes(sys fs.FS) ([]int, error) {
 }
 
 // parseList reads numbers up to most in the kernel's list format, "0-3,8"
-// (Documentation/admin-guide/cputopology.rst), and reports whether the format is correct.
+// (Documentation/admin-guide/cputopology.rst), each once and in ascending order, and reports whether the
+// format is correct. The time is linear in the text, whatever its ranges.
 func parseList(s string, most int) (list []int, ok bool) {
+	begun := map[int]int{} // by number: ranges that begin there, less those that have ended before
 	for part := range strings.SplitSeq(s, ",") {
 		first, last, isRange := strings.Cut(part, "-")
 		low, err := strconv.Atoi(first)
@@ -111,7 +113,11 @@ func parseList(s string, most int) (list []int, ok bool) {
 		if err != nil || low < 0 || high < low || high > most {
 			return nil, false
 		}
-		for n := low; n <= high; n++ {
+		begun[low]++
+		begun[high+1]--
+	}
+	for n, ranges := 0, 0; n <= most; n++ {
+		if ranges += begun[n]; ranges > 0 {
 			list = append(list, n)
 		}
 	}

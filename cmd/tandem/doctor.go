@@ -253,7 +253,7 @@ func (x *examiner) read(ctx context.Context) error {
 		return err
 	}
 	x.node.GPUs = n.GPUDevices()
-	if x.refused == nil {
+	if x.refused.String() == "" {
 		x.node.Refused = doctor.AskRefused(ctx, x.node.KubeletDir)
 	} else {
 		x.node.Refused = doctor.CountedRefused(x.refused, x.node.ReadElsewhere)

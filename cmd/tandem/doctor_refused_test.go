@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // TestDoctorCannotCountRefusedPods: if the kubelet refuses pods, but no source lists them, doctor says so in
@@ -88,7 +87,6 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 // tenants choose: six times the pods take six times the CPU time, or less.
 func TestDoctorCountsRefusedShapes(t *testing.T) {
 	t.Parallel()
-	known.Fault(t, "the requests of each refused pod are compared with all others", `the time is not linear`)
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	const pods = 250
 	once, more := s.timeOfRefused(pods), s.timeOfRefused(6*pods)

@@ -51,18 +51,17 @@ func (s *simulate) runCluster(cmd *cobra.Command) error {
 // cluster returns the configuration of a cluster without its node.
 func (s *simulate) cluster() (cluster.Config, error) {
 	c := &s.config
-	if len(c.Ways) != 1 {
-		return cluster.Config{}, fmt.Errorf("--nodes wants one way of choosing devices in --ways, not %d",
-			len(c.Ways))
-	}
 	schedulers, err := cluster.FindSchedulers(s.schedulers)
 	config := cluster.Config{
 		Nodes: s.nodes, Rules: world.Rules{Policy: c.Policy, ExcludeTopology: c.ExcludeTopology}, Mix: c.Mix,
 		Loads: c.Loads, Burst: s.burst, GPUFirst: c.GPUFirst, Choose: c.Ways[0].Prefer, Schedulers: schedulers,
 		Seed: c.Seed, Seeds: c.Seeds, Warmup: c.Warmup, Arrivals: c.Arrivals,
 	}
-	if err != nil {
-		return config, err
+	if err == nil {
+		err = config.Check()
 	}
-	return config, config.Check()
+	if err == nil && len(c.Ways) != 1 {
+		err = fmt.Errorf("--nodes wants one way of choosing devices in --ways, not %d", len(c.Ways))
+	}
+	return config, err
 }

@@ -85,7 +85,7 @@ func (c *Cluster) refused(ctx context.Context, node string) (refused doctor.Refu
 	var pods corev1.PodList
 	err = c.server.Get().Resource("pods").Param("fieldSelector", selector.String()).Do(ctx).Into(&pods)
 	if err != nil {
-		return nil, fmt.Errorf("list failed pods of %s: %w", node, err)
+		return refused, fmt.Errorf("list failed pods of %s: %w", node, err)
 	}
 	for i := range pods.Items {
 		if doctor.IsRefused(&pods.Items[i]) {

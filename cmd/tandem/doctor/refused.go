@@ -84,7 +84,7 @@ func (n Node) readRefused(k managers.Facts) refusedFacts {
 		Rule: empty.rule(), ScopePod: k.Scope == "pod",
 	})
 	cpus := func(count int) hints.List { return empty.rule().Hints(empty.cpuDemand(count)) }
-	for _, group := range n.Refused.Pods {
+	for _, group := range n.Refused.Pods.groups {
 		shape, known := n.Plugins.shapeOf(group.Containers)
 		if !known {
 			f.unknown += group.Number

@@ -17,7 +17,10 @@ import (
 )
 
 // RefusedPods are refused pods, grouped by their requests. RefusedPods is a flag (pflag.Value).
-type RefusedPods []RefusedGroup
+type RefusedPods struct {
+	groups []RefusedGroup
+	index  map[string]int // of groups, by their requests
+}
 
 // RefusedGroup is a number of refused pods with the same requests.
 type RefusedGroup struct {
@@ -41,18 +44,21 @@ func (r *RefusedPods) Add(pod *corev1.Pod) {
 }
 
 func (r *RefusedPods) add(group RefusedGroup) {
-	for i := range *r {
-		if (*r)[i].requests() == group.requests() {
-			(*r)[i].Number += group.Number
-			return
-		}
+	requests := group.requests()
+	if i, known := r.index[requests]; known {
+		r.groups[i].Number += group.Number
+		return
 	}
-	*r = append(*r, group)
+	if r.index == nil {
+		r.index = map[string]int{}
+	}
+	r.index[requests] = len(r.groups)
+	r.groups = append(r.groups, group)
 }
 
 // Number returns the number of pods.
 func (r RefusedPods) Number() (number int) {
-	for _, group := range r {
+	for _, group := range r.groups {
 		number += group.Number
 	}
 	return number
@@ -63,7 +69,7 @@ const mostGroups = 16
 
 // Flags returns the pods as values of the flag, at least one value. Requests of rare groups are left out.
 func (r RefusedPods) Flags() []string {
-	sorted := slices.SortedStableFunc(slices.Values(r), func(a, b RefusedGroup) int {
+	sorted := slices.SortedStableFunc(slices.Values(r.groups), func(a, b RefusedGroup) int {
 		return b.Number - a.Number
 	})
 	values, rest := []string{}, 0
@@ -104,7 +110,7 @@ func (g RefusedGroup) requests() string {
 
 // String implements pflag.Value.
 func (r *RefusedPods) String() string {
-	if len(*r) == 0 {
+	if len(r.groups) == 0 {
 		return ""
 	}
 	return strings.Join(r.Flags(), " ")

@@ -71,7 +71,7 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		})
 		var pods RefusedPods
 		pods.Add(pod)
-		n.Refused.Pods = nil
+		n.Refused.Pods = RefusedPods{}
 		if err := n.Refused.Pods.Set(pods.Flags()[0]); err != nil { // as kubectl tandem doctor hands pods over
 			t.Fatal(err)
 		}

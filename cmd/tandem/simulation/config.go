@@ -34,8 +34,6 @@ func (c *Config) Check() error {
 	switch {
 	case len(c.Ways) == 0 || len(c.Mix) == 0 || len(c.Loads) == 0:
 		return errors.New("simulate: want at least one load, one request and one way of choosing")
-	case c.Seeds < 1 || c.Arrivals < 1 || c.Warmup < 0:
-		return errors.New("simulate: want at least one seed and one arrival")
 	case !(c.GPUFirst >= 0 && c.GPUFirst <= 1): // NaN is neither
 		return fmt.Errorf("simulate: probability %g is not between 0 and 1", c.GPUFirst)
 	}
@@ -44,5 +42,5 @@ func (c *Config) Check() error {
 			return fmt.Errorf("simulate: load %g is not between 0 and 100 percent", load)
 		}
 	}
-	return nil
+	return world.CheckNumbers(c.Seeds, c.Arrivals, c.Warmup, 1)
 }

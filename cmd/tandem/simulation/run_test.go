@@ -194,7 +194,7 @@ func TestWrongConfigurations(t *testing.T) {
 		{func(c *Config) { c.Loads = []float64{100} }, "load 100"},
 		{func(c *Config) { c.Loads = []float64{math.NaN()} }, "load NaN"},
 		{func(c *Config) { c.Loads = nil }, "at least one load"},
-		{func(c *Config) { c.Seeds = 0 }, "at least one seed"},
+		{func(c *Config) { c.Seeds = 0 }, "seeds 0: want 1 to 10000"},
 		{func(c *Config) { c.GPUFirst = 2 }, "probability 2"},
 		{func(c *Config) { c.Node = nil }, "no node"},
 		{func(c *Config) { c.Mix = mixOf(t, "0+1") }, "never allocates"},

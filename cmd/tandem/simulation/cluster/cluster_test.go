@@ -138,7 +138,7 @@ func TestCheck(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"1 to 5000 nodes":   func(c *Config) { c.Nodes = 5001 },
 		"one scheduler":     func(c *Config) { c.Schedulers = nil },
-		"bursts of one":     func(c *Config) { c.Burst = 0 },
+		"burst 0: want 1":   func(c *Config) { c.Burst = 0 },
 		"0 and 100 percent": func(c *Config) { c.Loads = []float64{100} },
 		"asks for GPUs":     func(c *Config) { c.Mix = world.Mix{{Request: world.Request{VFs: 1}, Weight: 1}} },
 		"no node":           func(c *Config) { c.Node = nil },

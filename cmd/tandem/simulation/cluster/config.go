@@ -40,15 +40,13 @@ func (c *Config) Check() error {
 		return fmt.Errorf("simulate: want 1 to 5000 nodes, not %d", c.Nodes)
 	case len(c.Schedulers) == 0 || len(c.Mix) == 0 || len(c.Loads) == 0:
 		return errors.New("simulate: want at least one load, one request and one scheduler")
-	case c.Seeds < 1 || c.Arrivals < 1 || c.Warmup < 0 || c.Burst < 1:
-		return errors.New("simulate: want at least one seed, one arrival and bursts of one")
 	}
 	for _, load := range c.Loads {
 		if !(load > 0 && load < 100) {
 			return fmt.Errorf("simulate: load %g is not between 0 and 100 percent", load)
 		}
 	}
-	return nil
+	return world.CheckNumbers(c.Seeds, c.Arrivals, c.Warmup, c.Burst)
 }
 
 // rate returns the arrivals of pods per hour for a load in percent, or an error if the mix requests no GPUs.
