@@ -145,7 +145,9 @@ func (w *viewer) update() {
 	if last.State.Pool.Devices != nil && last.equal(now) {
 		return
 	}
-	v := newView(w.machine, now, pool.Options{VFsPerPF: w.config.VFsPerPF, PairsAsVFs: w.config.PairsAsVFs})
+	v := newView(w.machine, now, pool.Options{
+		VFsPerPF: w.config.VFsPerPF, PairsAsVFs: w.config.PairsAsVFs, FailedLater: last.failedLater(w.machine),
+	})
 	w.logNotes(v.notes())
 	w.newest.set(v)
 }

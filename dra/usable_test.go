@@ -12,7 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/pool"
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/podsapi"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -69,9 +68,6 @@ func TestUnusableVFs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c.unhealthy+c.held > 0 {
-				known.Fault(t, "a VF is chosen for a pair before it is known to be usable", "pairs can be allocated")
-			}
 			server, n := newCluster(t, "v1.37.1", c.off...), newWatchedNode(t, 4)
 			var held []string
 			for _, vfs := range n.vfs() {

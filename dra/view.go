@@ -22,6 +22,7 @@ type view struct {
 	// others contains unpublished devices, by name: devices for other features of the cluster, devices that are
 	// omitted because the cluster lacks taints, and VFs of pairs as devices of their own.
 	others map[string]pool.Device
+	failed map[string]bool // IDs of VFs that have become unhealthy since they were published
 }
 
 // observation is the input of a view, except for the machine.
@@ -48,7 +49,7 @@ func newView(machine inventory.Machine, o observation, options pool.Options) *vi
 	options.Counters, options.Taints = o.Gates.Counters, o.Gates.Taints
 	options.Bound, options.InUse = o.Bound, o.inUse
 	v := &view{
-		observation: o, others: pool.SingleVFs(machine),
+		observation: o, others: pool.SingleVFs(machine), failed: options.FailedLater,
 		State: claims.State{Machine: machine, Pool: pool.Build(machine, options), Unread: o.unread},
 	}
 	options.Taints = true
@@ -57,6 +58,23 @@ func newView(machine inventory.Machine, o observation, options pool.Options) *vi
 		maps.Copy(v.others, pool.Build(machine, options).Devices)
 	}
 	return v
+}
+
+// failedLater returns the VFs of a machine that have become unhealthy since they were published, by ID.
+func (v *view) failedLater(machine inventory.Machine) map[string]bool {
+	if !v.isKnown() {
+		return nil
+	}
+	wasSound, later := map[string]bool{}, map[string]bool{}
+	for _, vf := range v.State.Machine.VFs {
+		wasSound[vf.ID] = vf.Failure() == "" || v.failed[vf.ID]
+	}
+	for _, vf := range machine.VFs {
+		if vf.Failure() != "" && wasSound[vf.ID] {
+			later[vf.ID] = true
+		}
+	}
+	return later
 }
 
 // isKnown reports whether a view can be published.

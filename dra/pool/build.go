@@ -21,6 +21,7 @@ type builder struct {
 	others  []*inventory.VF // VFs that cannot be paired with a GPU
 	vfs     map[string]*inventory.VF
 	inUse   map[string]bool // IDs of the VFs of claims
+	unfit   map[string]bool // IDs of VFs that usable VFs precede
 	units   [][]item
 	notes   []string
 }
@@ -83,19 +84,21 @@ func namedPair(gpu *inventory.GPU, vf *inventory.VF) item {
 func newBuilder(machine inventory.Machine, options Options) *builder {
 	b := &builder{
 		machine: machine, options: options, vfs: map[string]*inventory.VF{}, inUse: map[string]bool{},
-		notes: slices.Clone(machine.Notes),
+		unfit: map[string]bool{}, notes: slices.Clone(machine.Notes),
 	}
 	for _, id := range options.Bound {
 		b.inUse[id] = true
 	}
 	for i := range machine.VFs {
-		b.vfs[machine.VFs[i].ID] = &machine.VFs[i]
+		vf := &machine.VFs[i]
+		b.vfs[vf.ID] = vf
+		b.unfit[vf.ID] = vf.Unusable() != "" && (vf.Held != "" || !options.FailedLater[vf.ID])
 	}
 	b.noteLongNames()
 	b.groups, b.others = groups(&b.machine, b.published())
 	bound := b.bound()
 	for _, g := range b.groups {
-		g.match(machine.Links, bound, b.inUse)
+		g.match(machine.Links, bound, b.inUse, b.unfit)
 	}
 	return b
 }
@@ -118,24 +121,29 @@ func (b *builder) noteLongNames() {
 	}
 }
 
-// published returns the VFs within the limit, and VFs of claims.
+// published returns the VFs within the limit, usable ones first, and VFs of claims.
 func (b *builder) published() []*inventory.VF {
 	all := make([]*inventory.VF, 0, len(b.vfs))
 	for i := range b.machine.VFs {
 		all = append(all, &b.machine.VFs[i])
 	}
-	slices.SortStableFunc(all, func(v, w *inventory.VF) int {
+	byIndex := func(v, w *inventory.VF) int {
 		return cmp.Or(v.Function().Compare(w.Function()), cmp.Compare(v.Index, w.Index))
-	})
+	}
+	slices.SortStableFunc(all, byIndex)
 	if b.options.VFsPerPF <= 0 {
 		return all
 	}
 	perPF := map[string]int{}
-	kept := slices.DeleteFunc(slices.Clone(all), func(v *inventory.VF) bool {
+	isUnfit := func(v *inventory.VF) bool { return b.unfit[v.ID] }
+	usableFirst := append(slices.DeleteFunc(slices.Clone(all), isUnfit),
+		slices.DeleteFunc(slices.Clone(all), func(v *inventory.VF) bool { return !isUnfit(v) })...)
+	kept := slices.DeleteFunc(usableFirst, func(v *inventory.VF) bool {
 		pf := v.Function().String()
 		perPF[pf]++
 		return perPF[pf] > b.options.VFsPerPF && !b.inUse[v.ID]
 	})
+	slices.SortStableFunc(kept, byIndex)
 	if left := len(all) - len(kept); left > 0 {
 		b.note("%d of %d VFs are published, %d of a PF at the most", len(kept), len(all), b.options.VFsPerPF)
 	}

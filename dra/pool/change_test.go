@@ -44,7 +44,9 @@ func TestAFaultChangesOneSlice(t *testing.T) {
 			m := machine
 			m.VFs = slices.Clone(m.VFs)
 			m.VFs[i].Fault = "the PF has no carrier"
-			changed(m.VFs[i].ID, pool.Build(m, options))
+			later := options
+			later.FailedLater = map[string]bool{m.VFs[i].ID: true}
+			changed(m.VFs[i].ID, pool.Build(m, later))
 		}
 	})
 }

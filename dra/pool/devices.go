@@ -101,7 +101,7 @@ func (b *builder) spread(g *group, bound map[string]*inventory.VF) {
 		return gpu.Held != "" || !holders[vf] || bound[gpu.ID] == vf
 	})
 	vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *inventory.VF) bool {
-		return partners[vf] || vf.Held != "" || b.isOfOthers(vf, nil)
+		return partners[vf] || b.unfit[vf.ID] || b.isOfOthers(vf, nil)
 	})
 	n := min(len(gpus), len(vfs))
 	g.take(g.pairs(gpus[:n], vfs, n, b.machine.Links))

@@ -83,12 +83,19 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 }
 
 // match assigns a partner to every GPU; bound contains the VFs of claims. If there are enough VFs each GPU
-// gets its own: bound VFs stay, a free GPU gets a free VF, and for a GPU that is not free a reserved VF is
-// kept.
-func (g *group) match(links []topology.Link, bound map[string]*inventory.VF, inUse map[string]bool) {
+// gets its own: bound VFs stay, a free GPU gets a free and usable VF, and for a GPU that is not free a reserved
+// VF is kept.
+func (g *group) match(
+	links []topology.Link, bound map[string]*inventory.VF, inUse, unfit map[string]bool,
+) {
 	g.partner = map[*inventory.GPU]*inventory.VF{}
+	isUsable := func(vf *inventory.VF) bool { return !unfit[vf.ID] }
 	if !g.strict() {
-		g.take(g.pairs(g.gpus, g.vfs, len(g.vfs), links))
+		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *inventory.VF) bool { return !isUsable(vf) })
+		if len(vfs) == 0 {
+			vfs = g.vfs
+		}
+		g.take(g.pairs(g.gpus, vfs, len(vfs), links))
 	}
 	taken := map[*inventory.VF]bool{}
 	for _, gpu := range g.gpus {
@@ -101,8 +108,8 @@ func (g *group) match(links []topology.Link, bound map[string]*inventory.VF, inU
 		return
 	}
 	own := g.pairs(g.gpus, g.vfs, len(g.gpus), links)
-	g.reserve(own)
-	isFree := func(vf *inventory.VF) bool { return vf.Held == "" && !inUse[vf.ID] }
+	g.reserve(own, isUsable)
+	isFree := func(vf *inventory.VF) bool { return isUsable(vf) && !inUse[vf.ID] }
 	isReserved := func(vf *inventory.VF) bool { return isFree(vf) && slices.Contains(g.reserved, vf) }
 	for _, p := range own {
 		if p.gpu.Held == "" && g.partner[p.gpu] == nil && !taken[p.vf] && isFree(p.vf) {
@@ -132,12 +139,13 @@ func (g *group) match(links []topology.Link, bound map[string]*inventory.VF, inU
 }
 
 // reserve selects the VFs that are kept for the GPUs, as many as can be paired: the VFs of their own pairs,
-// and others in place of VFs that device plugins hold. Holders without a claim can only disappear, so a VF
-// that was not reserved before becomes reserved only if it was held. A VF that was published alone, which a
-// claim may have been allocated meanwhile, therefore never becomes part of a pair.
-func (g *group) reserve(own []pair) {
+// and others in place of VFs that device plugins hold, or that were unhealthy from the start. Holders without
+// a claim can only disappear, so a VF that was not reserved before becomes reserved only if it was not usable.
+// A VF that was published alone, which a claim may have been allocated meanwhile, therefore never becomes part
+// of a pair.
+func (g *group) reserve(own []pair, isUsable func(*inventory.VF) bool) {
 	for _, p := range own {
-		if p.vf.Held == "" {
+		if isUsable(p.vf) {
 			g.reserved = append(g.reserved, p.vf)
 		}
 	}
@@ -145,7 +153,7 @@ func (g *group) reserve(own []pair) {
 		return slices.ContainsFunc(own, func(p pair) bool { return p.vf == vf })
 	}
 	for _, vf := range byRail(g.vfs) {
-		if len(g.reserved) < len(own) && vf.Held == "" && !isOwn(vf) {
+		if len(g.reserved) < len(own) && isUsable(vf) && !isOwn(vf) {
 			g.reserved = append(g.reserved, vf)
 		}
 	}

@@ -42,7 +42,7 @@ const DefaultVFsPerPF = 8
 type Options struct {
 	Counters bool // devices can share counters: PartitionableDevices, in Kubernetes 1.36 and later
 	Taints   bool // devices can have taints (DeviceTaints, 1.36); otherwise such devices are omitted
-	VFsPerPF int  // maximum number of VFs of a PF, those with the lowest indexes; 0 for all
+	VFsPerPF int  // maximum number of VFs of a PF: usable ones first, with the lowest indexes; 0 for all
 	// PairsAsVFs publishes the VFs of pairs with the VF's resource name for Multus, so that networks of the
 	// device plugins need no change. Pods can then request pairs only by claims and not by PairResource,
 	// because Multus requires the requested name.
@@ -55,6 +55,10 @@ type Options struct {
 	// such a device is published, the scheduler avoids conflicting devices; if it is not published, devices
 	// with the same GPU or VF have a taint.
 	InUse map[string]string
+	// FailedLater contains the IDs of VFs that have become unhealthy since they were published. They stay in
+	// their pairs, which get a taint: another VF, which a claim may have been allocated by itself, moves into no
+	// pair, and only one slice changes. Other unhealthy VFs do not take the place of usable ones.
+	FailedLater map[string]bool
 }
 
 // Type is the type of a pool device.
