@@ -44,24 +44,27 @@ func (s *claimService) PrepareResourceClaims(
 		return nil, err
 	}
 	state := s.viewer.newest.get().stateFor(list)
-	answers := s.preparer.Prepare(ctx, state, list)
+	results := s.preparer.Prepare(ctx, state, list)
+	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(results))
 	took, failed := time.Since(began), 0
 	for _, claim := range list {
-		err := answers[claim.UID].Err
+		result := results[claim.UID]
+		answers[claim.UID] = result.PrepareResult
+		err := result.Err
 		s.owners.asked(claim, began, took, err)
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
 		if err != nil {
 			failed++
 			log.Warn("claim not prepared", "error", err)
 		} else {
-			log.Info("prepared", "devices", deviceNames(answers[claim.UID].Devices))
+			log.Info("prepared", "devices", deviceNames(result.Devices))
+			s.writeStatus(state, claim, result.Claim)
 		}
 	}
 	s.observe(Prepare, took, len(list), failed)
 	if failed > 0 {
 		s.refused.send()
 	}
-	s.writeStatus(state, list)
 	s.viewer.changed.send() // devices of claims stay published
 	return answers, nil
 }
@@ -86,20 +89,11 @@ func deviceNames(devices []kubeletplugin.Device) []string {
 	return names
 }
 
-// writeStatus queues the devices of prepared claims for the claims' status. The kubelet's answer does not
-// wait for the API server.
-func (s *claimService) writeStatus(state claims.State, list []*resourceapi.ResourceClaim) {
-	prepared, err := s.preparer.Prepared()
-	s.complaints.report("statuses of claims lack their devices", err)
-	if err != nil {
-		return
-	}
-	for _, claim := range list {
-		for _, c := range prepared {
-			if c.UID == claim.UID && len(c.Devices) > 0 {
-				s.statuses.write(claim, s.preparer.Status(state, c, metav1.Now()))
-			}
-		}
+// writeStatus queues the devices of a prepared claim for the claim's status. The kubelet's answer does not wait
+// for the API server.
+func (s *claimService) writeStatus(state claims.State, claim *resourceapi.ResourceClaim, c claims.Claim) {
+	if len(c.Devices) > 0 {
+		s.statuses.write(claim, s.preparer.Status(state, c, metav1.Now()))
 	}
 }
 
@@ -108,7 +102,7 @@ func (s *claimService) writeStatus(state claims.State, list []*resourceapi.Resou
 // the netdevs from before CNI plugins took them.
 func (s *claimService) completeStatus(claim *resourceapi.ResourceClaim, c claims.Claim) {
 	if lacks(claim, c) {
-		s.statuses.write(claim, s.preparer.Status(s.viewer.newest.get().State, c, metav1.Now()))
+		s.writeStatus(s.viewer.newest.get().State, claim, c)
 	}
 }
 

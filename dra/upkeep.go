@@ -67,9 +67,6 @@ func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause tim
 	pause = claimsPauseOf(o.service.config.NodeName)
 	since := map[types.UID]time.Time{}
 	for _, c := range prepared {
-		if c.Name == "" { // only the UID is known
-			continue
-		}
 		claim, err := o.client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && claim.UID == c.UID:

@@ -13,29 +13,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/dra/claims/held"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
 func TestCheckpointRoundTrip(t *testing.T) {
-	dir := t.TempDir()
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claims := []Claim{
-		{UID: "b", Namespace: "team", Name: "b", Devices: []Prepared{
+		{UID: "b", Namespace: "team", Name: "b", Required: true, Devices: []Prepared{
 			{Request: "vfs", Pool: "node", Device: "vf-0c-00-2", VFs: []string{"<0000:0c:00.1>"},
 				Token: "0000:0c:00.2", Group: "b-vfs", CDI: []string{"tandem.dev/claim=b-vfs"}},
 			{Request: "gpus", Pool: "node", Device: "gpu-11-00-0", GPUs: []string{"0000:11:00.0"},
 				With: "0000:0c:00.1", Admin: true, Group: "b-vfs"},
 		}},
-		{UID: "a", Namespace: "team", Name: "a"},
+		{UID: "a", Namespace: "team", Name: "a", Devices: []Prepared{{Device: "gpu-2f-00-0"}}},
 	}
-	content, err := encodeCheckpoint(claims)
-	if err != nil {
+	if err := os.MkdirAll(n.Dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := (file.Disk{}).ReplaceDurably(filepath.Join(dir, FileName), content, 0o600); err != nil {
+	if err := n.store.save(claims); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readCheckpoint(dir)
+	got, err := n.Prepared()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +43,10 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
-// A checkpoint that cannot be read is set aside, with one sentence. Claims that are prepared keep their files
-// until they end, also when the process starts again, and what they have nobody else can get.
-func TestDamagedCheckpoint(t *testing.T) {
+// TestUnknownCheckpoint: while a checkpoint cannot be read, or is missing although claims have CDI specs,
+// nothing is prepared, with the remedy, and the file stays as it is. Claims keep their files until they end,
+// and a checkpoint that comes back counts.
+func TestUnknownCheckpoint(t *testing.T) {
 	for name, damage := range map[string]func(string) string{
 		"cut short": func(text string) string { return text[:len(text)/2] },
 		"empty":     func(string) string { return "" },
@@ -54,64 +54,94 @@ func TestDamagedCheckpoint(t *testing.T) {
 			return strings.Replace(text, `"version":1`, `"version":7`, 1)
 		},
 		"changed": func(text string) string { return strings.Replace(text, "train", "brain", 1) },
+		"missing": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-			train := n.need("train", want{"pairs", pool.Pair, 2})
+			train, other := n.need("train", want{"pairs", pool.Pair, 2}), n.need("other", want{"pairs", pool.Pair, 2})
 			n.ready(train)
 			file := filepath.Join(n.Dir, FileName)
 			content, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			damaged := damage(string(content))
-			if err := os.WriteFile(file, []byte(damaged), 0o600); err != nil {
+			var damaged []byte
+			if damage != nil {
+				damaged = []byte(damage(string(content)))
+				err = os.WriteFile(file, damaged, 0o600)
+			} else {
+				err = os.Remove(file)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := n.Prepared(); !errors.Is(err, errUnreadable) || !strings.Contains(err.Error(), file) {
+			n.Preparer = New(n.Options) // which has not known the claims
+			if _, err := n.Prepared(); !errors.Is(err, held.ErrUnknown) || !strings.Contains(err.Error(), file) {
 				t.Errorf("error %v", err)
 			}
 			for range 2 {
-				n.restored()
+				if err := n.Restore(t.Context(), n.state); !errors.Is(err, held.ErrUnknown) {
+					t.Errorf("restored: %v", err)
+				}
+				for _, claim := range list(train, other) {
+					err := n.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err
+					if err == nil || !strings.Contains(err.Error(), "then delete the file") {
+						t.Errorf("prepared %s: %v", claim.Name, err)
+					}
+				}
 				n.spec(train)
 			}
-			if said := strings.Count(n.log.String(), "replaced the checkpoint of claims"); said != 1 {
-				t.Errorf("said %d times: %s", said, n.log)
+			if after, _ := os.ReadFile(file); string(after) != string(damaged) {
+				t.Errorf("the file is %q, was %q", after, damaged)
 			}
-			bad, err := os.ReadFile(filepath.Join(n.Dir, BadName))
-			if err != nil || string(bad) != damaged {
-				t.Errorf("set aside %q, %v", bad, err)
+			if err := os.WriteFile(file, content, 0o600); err != nil {
+				t.Fatal(err)
 			}
-			other := n.need("other", want{"pairs", pool.Pair, 2})
+			n.ready(train)
 			n.ready(other)
-			if again := n.ready(train); len(again) != 2 {
-				t.Errorf("prepared again: %v", again)
-			}
 			n.check(train, other)
-			for _, claim := range list(train, other) {
-				if err := n.end(claim); err != nil {
-					t.Fatal(err)
-				}
-			}
-			n.check()
 		})
 	}
+}
+
+// TestEndOfUnknownClaims: pods can end while the record of claims cannot be read; without the file and the
+// pods everything begins anew.
+func TestEndOfUnknownClaims(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	train := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(train)
+	file := filepath.Join(n.Dir, FileName)
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.end(train); err != nil {
+		t.Fatal(err)
+	}
+	if exists(n.files.specPath(train.UID)) {
+		t.Error("the CDI spec is left")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.Preparer = New(n.Options)
+	other := n.need("other", want{"pairs", pool.Pair, 2})
+	n.ready(other)
+	n.restored()
+	n.check(other)
 }
 
 // Keys of a later version are passed over.
 func TestUnknownKeysOfTheCheckpoint(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claims := []Claim{{UID: "a"}}
-	content, err := encodeCheckpoint(claims)
+	n.ready(n.need("train", want{"pairs", pool.Pair, 2}))
+	file := filepath.Join(n.Dir, FileName)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Replace(string(content), `{"version"`, `{"writer":"later","version"`, 1)
-	if err := os.MkdirAll(n.Dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(n.Dir, FileName), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := n.Prepared(); err != nil || len(got) != 1 {

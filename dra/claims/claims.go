@@ -62,7 +62,7 @@ type Claim struct {
 	UID       types.UID  `json:"uid"`
 	Namespace string     `json:"namespace"`
 	Name      string     `json:"name"`
-	Devices   []Prepared `json:"devices"` // none if only the claim's CDI spec is known
+	Devices   []Prepared `json:"devices"`
 	Pods      []Pod      `json:"pods,omitempty"`
 	// Required means that the claim or its class requires alignment: of all its containers, also of later ones.
 	Required bool `json:"required,omitempty"`

@@ -166,8 +166,7 @@ func (f *claimFiles) tidySpecs(known []Claim) error {
 	return errors.Join(problems...)
 }
 
-// tidyPairs removes the pairs files of claims that are not prepared. It keeps all pairs files of claims of
-// which only the CDI spec is known.
+// tidyPairs removes the pairs files of claims that are not prepared.
 func (f *claimFiles) tidyPairs(known []Claim) error {
 	entries, err := os.ReadDir(f.pairsDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,11 +178,7 @@ func (f *claimFiles) tidyPairs(known []Claim) error {
 	var problems []error
 	for _, entry := range entries {
 		group := strings.TrimSuffix(entry.Name(), ".json")
-		its := func(c Claim) bool {
-			return len(inGroup([]Claim{c}, group)) > 0 ||
-				len(c.Devices) == 0 && strings.HasPrefix(group, string(c.UID)+"-")
-		}
-		if !slices.ContainsFunc(known, its) {
+		if len(inGroup(known, group)) == 0 {
 			problems = append(problems, f.disk.Remove(filepath.Join(f.pairsDir, entry.Name())))
 		}
 	}

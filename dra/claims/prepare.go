@@ -12,27 +12,35 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/tandem-k8s/tandem/dra/claims/held"
 )
+
+// Result is the result of preparing a claim: the answer to the kubelet, and the prepared claim.
+type Result struct {
+	kubeletplugin.PrepareResult
+	Claim Claim
+}
 
 // Prepare prepares the claims of a pod: of the claims that are not prepared yet, all or none, because the pod
 // needs all of them. A repeated call for a claim returns the same answer.
 func (p *Preparer) Prepare(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
-) map[types.UID]kubeletplugin.PrepareResult {
-	known, _ := readCheckpoint(p.Dir) // after an error the pods are read, and prepare returns the error
+) map[types.UID]Result {
+	known, _ := p.Prepared() // after an error the pods are read, and prepare returns the error
 	var prepared []Claim
 	pods, err := findPods(ctx, p.Pod, state, known, claims)
 	if err == nil {
 		prepared, err = p.prepare(ctx, state, claims, pods)
 	}
-	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
+	results := make(map[types.UID]Result, len(claims))
 	for _, claim := range claims {
-		answers[claim.UID] = kubeletplugin.PrepareResult{Err: err}
+		results[claim.UID] = Result{PrepareResult: kubeletplugin.PrepareResult{Err: err}}
 	}
 	for _, c := range prepared {
-		answers[c.UID] = kubeletplugin.PrepareResult{Devices: c.answer()}
+		results[c.UID] = Result{kubeletplugin.PrepareResult{Devices: c.answer()}, c}
 	}
-	return answers
+	return results
 }
 
 // prepare prepares the claims of a pod. With an error it returns the claims that are prepared nevertheless.
@@ -157,7 +165,8 @@ func (p *Preparer) Unprepare(
 }
 
 // unprepare unprepares claims, under the lock. It returns the claims that were prepared, and the remaining
-// claims.
+// claims. While the claims of the node are unknown it removes the CDI specs, so that pods can end: nothing is
+// prepared meanwhile.
 func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, left []Claim, err error) {
 	release, err := lock(p.Dir)
 	if err != nil {
@@ -165,11 +174,15 @@ func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, lef
 	}
 	defer release()
 	known, err := p.store.read()
-	if err != nil {
-		return nil, nil, err
-	}
 	for _, claim := range claims {
 		gone = append(gone, find(known, claim.UID))
+	}
+	switch {
+	case errors.Is(err, held.ErrUnknown):
+		p.Log.Error("unpreparing claims without their record", "claims", len(gone), "error", err)
+		return gone, nil, p.files.remove(gone, nil)
+	case err != nil:
+		return nil, nil, err
 	}
 	left, err = p.forget(known, gone)
 	return gone, left, err

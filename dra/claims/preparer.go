@@ -55,14 +55,17 @@ func New(options Options) *Preparer {
 }
 
 // Prepared returns the prepared claims, by namespace and name.
-func (p *Preparer) Prepared() ([]Claim, error) { return readCheckpoint(p.Dir) }
+func (p *Preparer) Prepared() ([]Claim, error) {
+	_, known, err := p.store.load()
+	return known, err
+}
 
 // Bound returns the devices of prepared claims, in the form of pool.Options:
 //   - the actual VFs, by device of the pool: for a pair its VF, for a VF the assigned VF, and for a single
 //     GPU the reserved VF that was assigned for a token;
 //   - the devices of the pool through which claims have GPUs and VFs, by ID of the GPU or VF.
 func (p *Preparer) Bound() (bound, inUse map[string]string, err error) {
-	claims, err := readCheckpoint(p.Dir)
+	claims, err := p.Prepared()
 	if err != nil {
 		return nil, nil, err
 	}

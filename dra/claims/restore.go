@@ -43,18 +43,13 @@ func (p *Preparer) repairClaims(ctx context.Context, state State) error {
 	if err != nil {
 		return err
 	}
-	if known, err = p.store.dropEmpty(known); err != nil {
-		return err
-	}
 	m := p.newComposition(newNodeIndex(state), known)
 	var problems []error
 	for _, c := range known {
 		if ctx.Err() != nil {
 			return fmt.Errorf("restore files of prepared claims: %w", ctx.Err())
 		}
-		if len(c.Devices) > 0 {
-			problems = append(problems, m.restore(c))
-		}
+		problems = append(problems, m.restore(c))
 	}
 	return errors.Join(append(problems, p.files.tidySpecs(known), p.files.tidyPairs(known))...)
 }

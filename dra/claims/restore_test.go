@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/dra/claims/held"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/test/disk"
 )
@@ -143,54 +144,36 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 	}
 }
 
-// Whichever write fails while a damaged checkpoint is replaced, and whenever the process dies, running claims
-// keep their files.
-func TestEveryWriteOfADamagedCheckpoint(t *testing.T) {
-	for _, fault := range disk.Faults {
-		for step, more := 1, true; more; step++ {
-			n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
-			train := n.need("train", want{"pairs", pool.Pair, 2})
-			n.ready(train)
-			file := filepath.Join(n.Dir, FileName)
-			if err := os.WriteFile(file, []byte(`{"version":1,`), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var err error
-			struck := n.disk.During(step, fault, func() { err = n.Restore(t.Context(), n.state) })
-			more = struck != disk.Nothing
-			if more && !struck.Kills() && err == nil {
-				t.Errorf("step %d %v: no error", step, fault)
-			}
-			n.spec(train)
-			for range 2 {
-				n.restored()
-				n.check(train)
-			}
-			if bad, err := os.ReadFile(filepath.Join(n.Dir, BadName)); err != nil || string(bad) != `{"version":1,` {
-				t.Errorf("copy %q, %v", bad, err)
-			}
-		}
-	}
-}
-
-// A checkpoint that is gone is not an empty one.
+// TestLostCheckpoint: a checkpoint that is gone is not an empty one; the process that has written it writes it
+// again, unless another process has prepared a claim since.
 func TestLostCheckpoint(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	train := n.need("train", want{"pairs", pool.Pair, 2})
+	train, other := n.need("train", want{"pairs", pool.Pair, 2}), n.need("other", want{"pairs", pool.Pair, 1})
 	n.ready(train)
-	if err := os.Remove(filepath.Join(n.Dir, FileName)); err != nil {
+	file := filepath.Join(n.Dir, FileName)
+	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	other := n.need("other", want{"pairs", pool.Pair, 1})
 	n.ready(other)
 	n.restored()
-	n.spec(train)
-	if said := strings.Count(n.log.String(), "replaced the checkpoint of claims"); said != 1 {
+	n.check(train, other)
+	if said := strings.Count(n.log.String(), "the record of claims is gone"); said != 1 {
 		t.Errorf("said %d times: %s", said, n.log)
 	}
-	n.boot() // now nothing is left of it
-	n.restored()
-	n.check(other)
+	second, third := New(n.Options), n.need("third", want{"pairs", pool.Pair, 1})
+	if err := second.Prepare(t.Context(), n.state, list(third))[third.UID].Err; err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Restore(t.Context(), n.state); !errors.Is(err, held.ErrUnknown) {
+		t.Errorf("restored by a process that does not know all claims: %v", err)
+	}
+	if err := second.Restore(t.Context(), n.state); err != nil {
+		t.Error(err)
+	}
+	n.check(train, other, third)
 }
 
 // A repair waits for nobody.

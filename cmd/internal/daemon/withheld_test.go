@@ -92,7 +92,7 @@ func TestWithheldUnknown(t *testing.T) {
 	for name, content := range map[string]string{
 		"damaged":         "{",
 		"a newer version": `{"version":2,"checksum":0,"claims":[]}`,
-		// the DRA driver writes such a claim in place of a damaged file
+		// an earlier version of the DRA driver wrote such a claim in place of a damaged file
 		"an adopted claim": fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
 			crc32.ChecksumIEEE(adopted), adopted),
 	} {

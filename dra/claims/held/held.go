@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package held reads the devices of prepared claims, for programs that need no other part of DRA: the device
-// plugins of a node that has migrated back. It does not depend on Kubernetes' API.
+// Package held has the format of the file of prepared claims, and reads the devices of claims for programs
+// that need no other part of DRA: the device plugins of a node that has migrated back. It does not depend on
+// Kubernetes' API.
 package held
 
 import (
@@ -12,20 +13,80 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
 )
 
 // FileName is the checkpoint of claims in the DRA driver's directory; package claims writes it.
 const FileName = "claims.json"
 
-// version is the version of the format.
+// version is the version of the format. Keys may be added: readers ignore unknown keys.
 const version = 1
+
+// checkpoint is the content of the file.
+type checkpoint struct {
+	Version  int             `json:"version"`
+	Checksum uint32          `json:"checksum"` // CRC-32 (IEEE) of the encoded claims
+	Claims   json.RawMessage `json:"claims"`
+}
+
+// ErrUnknown means that the devices of claims are not known: the file is damaged, or of another version.
+var ErrUnknown = errors.New("the devices of claims are not known")
+
+// Encode returns the content of the file for claims.
+func Encode[Claim any](claims []Claim) ([]byte, error) {
+	list, err := json.Marshal(claims)
+	if err != nil {
+		return nil, fmt.Errorf("encode prepared claims: %w", err)
+	}
+	content, err := json.Marshal(checkpoint{version, crc32.ChecksumIEEE(list), list})
+	if err != nil {
+		return nil, fmt.Errorf("encode prepared claims: %w", err)
+	}
+	return append(content, '\n'), nil
+}
+
+// Decode returns the claims of a file with this name. An error is an ErrUnknown.
+func Decode[Claim any](name string, content []byte) (claims []Claim, err error) {
+	read, err := file.Decode[checkpoint](content, file.Layout{Version: version, Keys: []string{"checksum", "claims"}})
+	if sum := crc32.ChecksumIEEE(read.Claims); err == nil && sum != read.Checksum {
+		err = fmt.Errorf("its checksum is %d and should be %d", read.Checksum, sum)
+	}
+	if err == nil {
+		err = checkDevices(read.Claims)
+	}
+	if err == nil {
+		err = json.Unmarshal(read.Claims, &claims)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w: %w", name, ErrUnknown, err)
+	}
+	return claims, nil
+}
+
+// checkDevices returns an error if a claim has no devices. An earlier version wrote such claims in place of a
+// damaged file.
+func checkDevices(encoded json.RawMessage) error {
+	var claims []struct {
+		UID     string
+		Devices []json.RawMessage
+	}
+	if err := json.Unmarshal(encoded, &claims); err != nil {
+		return err
+	}
+	for _, c := range claims {
+		if len(c.Devices) == 0 {
+			return fmt.Errorf("the claim with UID %s has none", c.UID)
+		}
+	}
+	return nil
+}
 
 // claim contains the required fields of a prepared claim.
 type claim struct {
-	UID       string
 	Namespace string
 	Name      string
-	Devices   []struct { // none if only the claim's CDI spec is known
+	Devices   []struct {
 		GPUs, VFs []string
 		Token     string
 		Admin     bool // admin access: it holds nothing
@@ -44,29 +105,12 @@ func Read(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read prepared claims: %w", err)
 	}
-	var file struct {
-		Version  int
-		Checksum uint32
-		Claims   json.RawMessage
-	}
-	var claims []claim
-	if err = json.Unmarshal(content, &file); err == nil {
-		err = json.Unmarshal(file.Claims, &claims)
-	}
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	case file.Version != version:
-		return nil, fmt.Errorf("read %s: it has version %d, want %d", name, file.Version, version)
-	case crc32.ChecksumIEEE(file.Claims) != file.Checksum:
-		return nil, fmt.Errorf("read %s: its checksum is wrong", name)
+	claims, err := Decode[claim](name, content)
+	if err != nil {
+		return nil, err
 	}
 	holders := map[string]string{}
 	for _, c := range claims {
-		if len(c.Devices) == 0 {
-			return nil, fmt.Errorf("read %s: the devices of the claim with UID %s are not known, because an earlier "+
-				"file was damaged or lost", name, c.UID)
-		}
 		for _, d := range c.Devices {
 			if d.Admin {
 				continue

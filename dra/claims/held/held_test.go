@@ -21,9 +21,9 @@ func TestRead(t *testing.T) {
 	const adopted = `[{"uid":"uid-1","namespace":"","name":"","devices":null}]`
 	for content, want := range map[string]string{
 		`{"version":1,`:                           "unexpected end",
-		`{"version":2,"checksum":0,"claims":[]}`:  "version 2",
+		`{"version":2,"checksum":0,"claims":[]}`:  "newer version",
 		`{"version":1,"checksum":99,"claims":[]}`: "checksum",
-		// as the DRA driver writes it in place of a damaged file
+		// as an earlier version of the DRA driver wrote it in place of a damaged file
 		fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
 			crc32.ChecksumIEEE([]byte(adopted)), adopted): "UID uid-1",
 	} {
