@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -79,7 +81,11 @@ func TestUnreadRecord(t *testing.T) {
 		{"it is damaged", func() error {
 			return errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, []byte("{"), 0o600))
 		}, false, ""},
-		{"there is none", func() error { return os.Remove(file) }, true, ""},
+		{"there is none, and the kubelet has just started", func() error { return os.Remove(file) }, false, ""},
+		{"there is none, and no pod has devices", func() error {
+			m.change(func() { m.listed = []*podresources.PodResources{{Namespace: "kube-system", Name: "tandem-dra"}} })
+			return nil
+		}, true, ""},
 		{"it is there", func() error {
 			m.record(map[string]string{"1": "a"})
 			return nil
@@ -99,6 +105,42 @@ func TestUnreadRecord(t *testing.T) {
 			t.Errorf("%s: known %v, %v, held by %q", step.what, v.isKnown(), v.State.Unread, held)
 		}
 	}
+}
+
+// TestLostRecord: without a readable checkpoint, from the start, the kubelet's list of pods names the holders.
+func TestLostRecord(t *testing.T) {
+	for name, content := range map[string]string{"none": "", "of another layout": "{}"} {
+		t.Run(name, func(t *testing.T) {
+			m := newMigrating(t)
+			if file := kubelet.CheckpointPath(m.config.KubeletDir); content != "" {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750),
+					os.WriteFile(file, []byte(content), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.change(func() {
+				m.listed = []*podresources.PodResources{
+					{Namespace: "kube-system", Name: "tandem-dra"}, shown("old-0", "a"),
+				}
+			})
+			m.holds("while the pod runs", "a by team/old-0")
+			m.change(func() { m.listed = nil })
+			m.holds("in a kubelet that starts", "a by team/old-0")
+			m.change(func() {
+				m.listed = []*podresources.PodResources{{Namespace: "kube-system", Name: "tandem-dra"}}
+			})
+			m.holds("after the end of the pod")
+		})
+	}
+}
+
+// TestHeldUnit: a pod holds a GPU by the PCI address, as plugins for virtual machines call it, whatever the
+// node calls the GPU.
+func TestHeldUnit(t *testing.T) {
+	m := newMigrating(t)
+	m.machine.GPUs[0].Card = topology.Address{Bus: 0x81}
+	m.record(map[string]string{"1": "0000:81:00.0"})
+	m.holds("under another name", "a by UID 1")
 }
 
 // growing has one more GPU each time that it is asked, up to two.

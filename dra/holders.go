@@ -3,18 +3,19 @@
 package dra
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // holdersPause is the interval between looks at the kubelet's device checkpoint.
@@ -30,8 +31,9 @@ type holderView struct {
 	complaints *complaints
 	recorded   *recordedPods // belongs to the goroutine that calls update
 
-	// by device ID, for people; nil before the first successful read. It includes devices that the node lacks at
-	// the moment, because a device can appear between two reads.
+	last *kubelet.Checkpoint // last read checkpoint; nil before the first read
+	// by name of the device's unit and by device ID, for people; nil before the first successful read. It includes
+	// devices that the node lacks at the moment, because a device can appear between two reads.
 	holders *latest[map[string]string]
 }
 
@@ -53,20 +55,14 @@ func newHolderView(config Config, complaints *complaints) *holderView {
 var errUnrecorded = errors.New("it is not known which devices pods have from device plugins: the kubelet's " +
 	"device checkpoint cannot be read")
 
-// update reads the holders of all devices in the checkpoint, and the ends of pods with a machine's devices.
-// It reports whether the holders have changed.
+// update reads the holders of all devices, and the ends of pods with a machine's devices. It reports whether
+// the holders have changed.
 func (h *holderView) update(ctx context.Context, machine inventory.Machine) (changed bool) {
-	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
-	if errors.Is(err, fs.ErrNotExist) && len(h.holders.get()) == 0 {
-		err = nil // a kubelet without device plugins writes no checkpoint
-	}
-	h.complaints.report("device checkpoint of the kubelet not read; using the last known holders", err)
+	sources, err := h.read(ctx, machine)
 	if err != nil {
 		return false
 	}
-	err = h.recorded.update(ctx, recorded, podsWith(recorded, deviceIDs(machine)))
-	h.complaints.report("pods of the node not read; using the last known pods", err)
-	found, _ := holders.Find(holders.Sources{Recorded: &recorded, Pods: h.recorded.living()})
+	found, _ := holders.Find(sources)
 	before, held := h.holders.get(), heldBy(found)
 	if before != nil && maps.Equal(held, before) {
 		return false
@@ -76,13 +72,54 @@ func (h *holderView) update(ctx context.Context, machine inventory.Machine) (cha
 	return !maps.Equal(held, before)
 }
 
+// read returns the sources of holders: the checkpoint, or the last one if it cannot be read. Without one the
+// kubelet's list is the source: a checkpoint that cannot be read does not mean that no pod has devices.
+func (h *holderView) read(ctx context.Context, machine inventory.Machine) (holders.Sources, error) {
+	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
+	if err == nil {
+		h.last = &recorded
+	}
+	isMissing := errors.Is(err, fs.ErrNotExist)
+	if isMissing && h.last == nil {
+		err = nil // a kubelet without device plugins writes no checkpoint
+	}
+	h.complaints.report("device checkpoint of the kubelet not read; using the last known holders", err)
+	if h.last == nil {
+		view, err := h.list(ctx)
+		switch {
+		case isMissing && errors.Is(err, fs.ErrNotExist), err == nil && isMissing && len(view.Containers) == 0:
+			h.last = &kubelet.Checkpoint{} // no pod has devices
+		case err != nil:
+			h.complaints.report("pods of the node not read; using the last known pods", err)
+			return holders.Sources{}, err
+		default:
+			return holders.Sources{View: &view}, nil
+		}
+	}
+	err = h.recorded.update(ctx, *h.last, podsWith(*h.last, names(machine)))
+	h.complaints.report("pods of the node not read; using the last known pods", err)
+	return holders.Sources{Recorded: h.last, Pods: h.recorded.living()}, nil
+}
+
+// list returns the pods of the kubelet with their devices. It returns an error for a list without any pod: the
+// kubelet has just started, as the driver's own pod is missing.
+func (h *holderView) list(ctx context.Context) (kubelet.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, recordedLimit)
+	defer cancel()
+	view, err := h.recorded.kubelet.List(ctx)
+	if err == nil && len(view.Pods) == 0 {
+		err = errors.New("list pods of the kubelet: the driver's own pod is not among them")
+	}
+	return view, err
+}
+
 // podsWith returns the UIDs of pods with devices of the node in the checkpoint, under any resource name:
 // another vendor's plugin may have assigned the devices.
 func podsWith(recorded kubelet.Checkpoint, known map[string]bool) map[string]bool {
 	pods := map[string]bool{}
 	for container, devices := range recorded.Containers() {
 		for _, ids := range devices {
-			if slices.ContainsFunc(ids, func(id string) bool { return known[original(id)] }) {
+			if slices.ContainsFunc(ids, func(id string) bool { return known[topology.UnitOfID(id).Name] }) {
 				pods[podOf(container)] = true
 			}
 		}
@@ -100,29 +137,24 @@ func heldBy(found holders.Holders) map[string]string {
 		}
 		for _, ids := range h.Devices {
 			for _, id := range ids {
-				held[original(id)] = who + ", by a device plugin"
+				held[topology.UnitOfID(id).Name] = who + ", by a device plugin"
 			}
 		}
 	}
 	return held
 }
 
-// original returns the device ID of a replica; other IDs remain as they are.
-func original(id string) string {
-	id, _, _ = strings.Cut(id, "::")
-	return id
-}
-
-// deviceIDs returns the IDs of a machine's devices.
-func deviceIDs(machine inventory.Machine) map[string]bool {
-	ids := map[string]bool{}
+// names returns the names by which device plugins can have given a machine's devices to pods: the IDs of the
+// devices, and the names of their units, such as the PCI address of a GPU with another ID.
+func names(machine inventory.Machine) map[string]bool {
+	all := map[string]bool{}
 	for _, g := range machine.GPUs {
-		ids[g.ID] = true
+		all[g.ID], all[g.Unit().Name] = true, true
 	}
 	for _, vf := range machine.VFs {
-		ids[vf.ID] = true
+		all[vf.ID], all[vf.Unit().Name] = true, true
 	}
-	return ids
+	return all
 }
 
 // withHolders returns a machine with the holders of its devices.
@@ -132,10 +164,12 @@ func withHolders(machine inventory.Machine, holders map[string]string) inventory
 	}
 	machine.GPUs, machine.VFs = slices.Clone(machine.GPUs), slices.Clone(machine.VFs)
 	for i := range machine.GPUs {
-		machine.GPUs[i].Held = holders[machine.GPUs[i].ID]
+		g := &machine.GPUs[i]
+		g.Held = cmp.Or(holders[g.ID], holders[g.Unit().Name])
 	}
 	for i := range machine.VFs {
-		machine.VFs[i].Held = holders[machine.VFs[i].ID]
+		vf := &machine.VFs[i]
+		vf.Held = cmp.Or(holders[vf.ID], holders[vf.Unit().Name])
 	}
 	return machine
 }

@@ -4,6 +4,8 @@ package dra
 
 import (
 	"context"
+	"fmt"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,8 +29,11 @@ func (s kubeletSockets) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return kubelet.ListPods(ctx, s.dir)
 }
 
-// List asks PodResources.
+// List asks PodResources. Without a socket, of which a kubelet leaves the file, the error is fs.ErrNotExist.
 func (s kubeletSockets) List(ctx context.Context) (kubelet.View, error) {
+	if _, err := os.Stat(kubelet.PodResourcesSocket(s.dir)); err != nil {
+		return kubelet.View{}, fmt.Errorf("list pods of the kubelet: %w", err)
+	}
 	resources, err := kubelet.NewPodResources(s.dir)
 	if err != nil {
 		return kubelet.View{}, err

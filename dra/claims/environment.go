@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -178,17 +178,14 @@ func (m *composition) addVFs(e *environment, name string, ids []string) (*grants
 // idIn returns the ID of a VF in a pool; for a shared HCA, the ID of a replica.
 func idIn(pool pools.Pool, id string) (string, bool) {
 	i := slices.IndexFunc(pool.Devices, func(d pools.Device) bool {
-		return d.ID == id || strings.HasPrefix(d.ID, id+replicaMark)
+		original, _ := topology.CutReplica(d.ID)
+		return original == id
 	})
 	if i < 0 {
 		return "", false
 	}
 	return pool.Devices[i].ID, true
 }
-
-// replicaMark separates the ID of a device from the number of a replica; package inventory omits both mark
-// and number.
-const replicaMark = "::"
 
 // tell adds the description of pairs that resources request.
 func (m *composition) tell(e *environment, tellers []*grants.Pairs, choice placement.Choice) error {

@@ -19,7 +19,7 @@ func (b *builder) addGPUs() {
 	hives := hives(b.Links)
 	for _, resource := range slices.Sorted(maps.Keys(b.GPUs)) {
 		for _, d := range b.GPUs[resource] {
-			id, replica := physical(d.ID)
+			id, replica := topology.CutReplica(d.ID)
 			if replica {
 				const once = "%s: its GPUs are handed out once each: a claim does not share a GPU by time"
 				b.note(fmt.Sprintf(once, resource))

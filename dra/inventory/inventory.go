@@ -6,7 +6,6 @@ package inventory
 import (
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -79,10 +78,3 @@ type builder struct {
 }
 
 func (b *builder) note(sentence string) { b.notes = append(b.notes, sentence) }
-
-// physical returns the ID of the device of a replica, or the ID itself: both vendors and the pools append the
-// number of a replica after two colons.
-func physical(id string) (original string, replica bool) {
-	original, _, replica = strings.Cut(id, "::")
-	return original, replica
-}

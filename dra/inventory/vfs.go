@@ -27,7 +27,7 @@ func (b *builder) addVFs() {
 }
 
 func (b *builder) addVF(pool string, d pools.Device, owner map[string]string) {
-	id, replica := physical(d.ID)
+	id, replica := topology.CutReplica(d.ID)
 	if replica {
 		b.note(fmt.Sprintf("%s: its HCAs are handed out once each: a claim does not share an HCA", pool))
 	}
