@@ -106,13 +106,14 @@ const temporaries = ".tandem-"
 const Abandoned = time.Minute
 
 // RemoveTemporaries removes temporary files of killed processes from a directory: those of an age, which is
-// Abandoned if other processes write to the directory.
+// Abandoned if other processes write to the directory. A file from the future is as old as it is early: the
+// clock was set back after the write.
 func (d Disk) RemoveTemporaries(dir string, age time.Duration) error {
 	names, err := fs.Glob(os.DirFS(dir), temporaries+"*")
 	problems := []error{err}
 	for _, name := range names {
 		name = filepath.Join(dir, name)
-		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) >= age {
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()).Abs() >= age {
 			problems = append(problems, d.Remove(name))
 		}
 	}

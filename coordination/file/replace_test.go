@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 func TestReplace(t *testing.T) {
@@ -56,5 +57,26 @@ func TestRemoveTemporaries(t *testing.T) {
 	}
 	if err := (Disk{}).RemoveTemporaries(filepath.Join(dir, "none"), 0); err != nil {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// TestTemporariesOfTheFuture: after the clock was set back, a temporary file is abandoned as well; one that
+// may be written at this moment stays.
+func TestTemporariesOfTheFuture(t *testing.T) {
+	dir := t.TempDir()
+	for name, early := range map[string]time.Duration{".tandem-later": time.Hour, ".tandem-now": time.Second} {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if at := time.Now().Add(early); os.Chtimes(name, at, at) != nil {
+			t.Fatal(name)
+		}
+	}
+	if err := (Disk{}).RemoveTemporaries(dir, Abandoned); err != nil {
+		t.Fatal(err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 || entries[0].Name() != ".tandem-now" {
+		t.Errorf("left: %v", entries)
 	}
 }
