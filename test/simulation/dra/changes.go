@@ -28,10 +28,8 @@ func (s *Simulation) turn() error {
 	s.trace("the node drains: %t", drains)
 	waiting := s.arrive(s.random) // not prepared by the processes before
 	s.bury()
-	for len(s.processes) > 0 {
-		if err := s.finish(s.processes[0]); err != nil {
-			return err
-		}
+	if err := s.finishAll(s.finish); err != nil {
+		return err
 	}
 	if err := s.begin(); err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,6 @@ import (
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/pool"
-	"github.com/tandem-k8s/tandem/test/disk"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -36,57 +34,13 @@ type condition struct {
 var conditions = []condition{
 	{seeds.Condition{Name: "the clock is set back"}, (*Simulation).setClockBack},
 	{seeds.Condition{Name: "the machine starts again"}, (*Simulation).startAgain},
-	{seeds.Condition{Name: "the kubelet lists no pod yet", Within: 3}, (*Simulation).listNoPod},
-	{
-		seeds.Condition{
-			Name: "the clock is set back after an unfinished write", Breaks: leftFile,
-			Known: "a temporary file of the future counts as one that is being written",
-		},
-		(*Simulation).leaveLaterFile,
-	},
-	{
-		seeds.Condition{
-			Name: "claims.json is of a newer version", Breaks: overwritten,
-			Known: "a file of a newer version counts as damaged, and is overwritten",
-		},
-		(*Simulation).meetNewerClaims,
-	},
-	{
-		seeds.Condition{
-			Name: "claims.json is lost", Breaks: notKept,
-			Known: "claims that are adopted from CDI specs hold no devices",
-		},
-		(*Simulation).loseClaims,
-	},
-	{
-		seeds.Condition{
-			Name: "the kubelet's checkpoint has another layout", Breaks: twoOwners,
-			Known: "a checkpoint without its keys counts as one without devices",
-		},
-		(*Simulation).changeLayout,
-	},
-	{
-		seeds.Condition{
-			Name: "the kubelet's checkpoint is removed", Breaks: twoOwners,
-			Known: "a missing checkpoint counts as one without devices",
-		},
-		(*Simulation).removeCheckpoint,
-	},
-	{
-		seeds.Condition{
-			Name: "a later pod uses a shared claim beside its own", Breaks: twoValues,
-			Known: "environments of claims are compared within one call alone",
-		},
-		(*Simulation).shareLater,
-	},
-}
-
-// conditionsOf returns the conditions without their effects.
-func conditionsOf() (all []seeds.Condition) {
-	for _, c := range conditions {
-		all = append(all, c.Condition)
-	}
-	return all
+	{seeds.Condition{Name: "the kubelet lists no pod yet"}, (*Simulation).listNoPod},
+	{seeds.Condition{Name: "the clock is set back after an unfinished write"}, (*Simulation).leaveLaterFile},
+	{seeds.Condition{Name: "claims.json is of a newer version"}, (*Simulation).meetNewerClaims},
+	{seeds.Condition{Name: "claims.json is lost"}, (*Simulation).loseClaims},
+	{seeds.Condition{Name: "the kubelet's checkpoint has another layout"}, spoil(emptyObject)},
+	{seeds.Condition{Name: "the kubelet's checkpoint is removed"}, spoil(os.Remove)},
+	{seeds.Condition{Name: "a later pod uses a shared claim beside its own"}, (*Simulation).shareLater},
 }
 
 // deal returns the condition of the next storm: the only one of the options, or each in turn.
@@ -113,14 +67,10 @@ func (s *Simulation) meet(c *condition) error {
 	return err
 }
 
-// setClockBack makes all files of the driver an hour newer than the clock, but for unfinished ones
-// (leaveLaterFile).
+// setClockBack makes all files of the driver an hour newer than the clock.
 func (s *Simulation) setClockBack() (bool, error) {
 	for _, dir := range []string{dra.PluginDir(s.kubeletDir()), s.cdiDir(), s.pairsDir(), s.runDir()} {
 		touch(dir, time.Now().Add(time.Hour))
-		for _, name := range disk.Leftovers(dir) {
-			stamp(name)
-		}
 	}
 	return true, nil
 }
@@ -138,22 +88,13 @@ func (s *Simulation) leaveLaterFile() (bool, error) {
 // startAgain starts the machine again in order: the folders in memory are empty, and all claims are prepared
 // again.
 func (s *Simulation) startAgain() (bool, error) {
-	for len(s.processes) > 0 {
-		if err := s.finish(s.processes[0]); err != nil {
-			return false, err
-		}
+	if err := s.finishAll(s.finish); err != nil {
+		return false, err
 	}
-	s.bury()
 	s.disk.Settle()
 	if err := s.losePower(); err != nil {
 		return false, err
 	}
-	for _, p := range s.pods {
-		for _, c := range p.claims {
-			c.restored = false
-		}
-	}
-	s.restartKubelet()
 	return true, s.begin()
 }
 
@@ -178,12 +119,9 @@ var versionKey = regexp.MustCompile(`"version":\d+`)
 // meetNewerClaims starts the driver with the claims of a newer version, which then comes back.
 func (s *Simulation) meetNewerClaims() (bool, error) {
 	name := filepath.Join(dra.PluginDir(s.kubeletDir()), claims.FileName)
-	for len(s.processes) > 0 {
-		if err := s.finish(s.processes[0]); err != nil {
-			return false, err
-		}
+	if err := s.finishAll(s.finish); err != nil {
+		return false, err
 	}
-	s.bury()
 	s.disk.Settle()
 	content, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -200,10 +138,8 @@ func (s *Simulation) meetNewerClaims() (bool, error) {
 		return false, err
 	}
 	seeds.Sleep(repairing)
-	for len(s.processes) > 0 {
-		if err := s.finish(s.processes[0]); err != nil {
-			return false, err
-		}
+	if err := s.finishAll(s.finish); err != nil {
+		return false, err
 	}
 	if is, err := os.ReadFile(name); !bytes.Equal(is, newer) {
 		s.wrong(overwritten, "%.60q, %v", is, err)
@@ -215,9 +151,9 @@ func (s *Simulation) meetNewerClaims() (bool, error) {
 	return true, s.begin()
 }
 
-// loseClaims removes the record of prepared claims: somebody tidies up.
+// loseClaims removes the record of prepared claims: somebody tidies up. A driver that runs writes it again.
 func (s *Simulation) loseClaims() (bool, error) {
-	if len(s.held()) == 0 {
+	if len(s.held()) == 0 || s.driver() == nil {
 		return false, nil
 	}
 	s.disk.Settle()
@@ -228,25 +164,23 @@ func (s *Simulation) loseClaims() (bool, error) {
 	return true, nil
 }
 
-// changeLayout replaces the kubelet's checkpoint by one without the keys of this version.
-func (s *Simulation) changeLayout() (bool, error) {
-	if len(s.old.holders()) == 0 {
-		return false, nil
+// spoil changes the kubelet's checkpoint while pods have devices from device plugins.
+func spoil(change func(name string) error) func(*Simulation) (bool, error) {
+	return func(s *Simulation) (bool, error) {
+		if len(s.old.holders()) == 0 {
+			return false, nil
+		}
+		err := change(kubelet.CheckpointPath(s.kubeletDir()))
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		seeds.Sleep(look)
+		return true, err
 	}
-	err := os.WriteFile(kubelet.CheckpointPath(s.kubeletDir()), []byte("{}"), 0o600)
-	seeds.Sleep(look)
-	return true, err
 }
 
-// removeCheckpoint removes the kubelet's checkpoint.
-func (s *Simulation) removeCheckpoint() (bool, error) {
-	if len(s.old.holders()) == 0 {
-		return false, nil
-	}
-	err := os.Remove(kubelet.CheckpointPath(s.kubeletDir()))
-	seeds.Sleep(look)
-	return true, err
-}
+// emptyObject replaces a file by one without the keys of this version.
+func emptyObject(name string) error { return os.WriteFile(name, []byte("{}"), 0o600) }
 
 // shareLater lets a pod arrive that uses a claim of another pod, which is prepared, beside a claim of its
 // own, in one container. The driver refuses the pod where both claims have VFs.
@@ -277,40 +211,4 @@ func (s *Simulation) shareLater() (bool, error) {
 	s.checkAlways()
 	s.end(p)
 	return true, nil
-}
-
-// checkValues: the CDI devices of a container agree on the values of variables: the runtime keeps one value.
-func (s *Simulation) checkValues(p *pod) {
-	for i, part := range p.parts() {
-		values := map[string]string{}
-		for _, share := range part {
-			for _, name := range share.cdi {
-				for variable, value := range s.environment(p, name) {
-					if other, set := values[variable]; set && other != value {
-						s.wrong(twoValues, "container %d of %s has %s=%s and %s", i, p, variable, other, value)
-					}
-					values[variable] = value
-				}
-			}
-		}
-	}
-}
-
-// environment returns the variables of a CDI device of a pod.
-func (s *Simulation) environment(p *pod, name string) map[string]string {
-	values := map[string]string{}
-	for _, c := range p.claims {
-		spec, err := s.spec(c)
-		if err != nil {
-			continue // checkFiles
-		}
-		for _, device := range spec.Devices {
-			for _, text := range device.ContainerEdits.Env {
-				if variable, value, _ := strings.Cut(text, "="); cdiKind+"="+device.Name == name {
-					values[variable] = value
-				}
-			}
-		}
-	}
-	return values
 }

@@ -29,7 +29,7 @@ func (n *Node) specPath(c *claim) string {
 // checkFiles: the CDI spec of a claim has the CDI devices of the answer, and each names the devices of its
 // containers.
 func (s *Simulation) checkFiles(c *claim) {
-	named, err := s.read(c)
+	named, _, err := s.read(c)
 	if err != nil {
 		s.wrong(wrongFiles, "%s: %v", c, err)
 		return
@@ -50,32 +50,45 @@ func (s *Simulation) checkFiles(c *claim) {
 }
 
 // checkShares: each container of a pod has what its requests allocate, by the CDI specs that the kubelet
-// passes to the runtime for the container. A VF may be another one than the allocated one.
+// passes to the runtime for the container. A VF may be another one than the allocated one. The CDI devices of
+// a container agree on the values of variables: the runtime keeps one value.
 func (s *Simulation) checkShares(p *pod) {
-	named := map[string][]string{}
+	named, environments := map[string][]string{}, map[string][]string{} // by CDI device
+	isWhole := true
 	for _, c := range p.claims {
+		its, variables, err := s.read(c)
 		if !c.holds() || !c.prepared || !c.restored {
-			return
-		}
-		its, err := s.read(c)
-		if err != nil {
+			isWhole = false
+		} else if err != nil {
 			s.wrong(wrongFiles, "%s: %v", c, err)
-			return
+			isWhole = false
 		}
 		maps.Copy(named, its)
+		maps.Copy(environments, variables)
 	}
 	for i, part := range p.parts() {
-		got, gpus, vfs := map[string]bool{}, map[string]bool{}, 0
+		got, gpus, values, vfs := map[string]bool{}, map[string]bool{}, map[string]string{}, 0
 		for _, share := range part {
 			for _, name := range share.cdi {
-				for _, id := range named[strings.TrimPrefix(name, cdiKind+"=")] {
+				device := strings.TrimPrefix(name, cdiKind+"=")
+				for _, id := range named[device] {
 					got[id] = true
+				}
+				for _, text := range environments[device] {
+					variable, value, _ := strings.Cut(text, "=")
+					if other, set := values[variable]; set && other != value {
+						s.wrong(twoValues, "container %d of %s has %s=%s and %s", i, p, variable, other, value)
+					}
+					values[variable] = value
 				}
 			}
 			for _, id := range share.gpus {
 				gpus[id] = true
 			}
 			vfs += share.vfs
+		}
+		if !isWhole {
+			continue
 		}
 		for id := range gpus {
 			if !got[id] {
@@ -112,13 +125,17 @@ func devicesOf(known []claims.Claim, cdi string) []string {
 	return slices.Sorted(maps.Keys(devices))
 }
 
-// read returns the GPUs and VFs that the CDI spec of a claim names, by CDI device.
-func (s *Simulation) read(c *claim) (map[string][]string, error) {
-	spec, err := s.spec(c)
+// read returns the GPUs and VFs that the CDI spec of a claim names, and the variables, by CDI device.
+func (s *Simulation) read(c *claim) (named, variables map[string][]string, err error) {
+	content, err := os.ReadFile(s.specPath(c))
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("read the CDI spec: %w", err)
 	}
-	named := map[string][]string{}
+	var spec specs.Spec
+	if err := json.Unmarshal(content, &spec); err != nil {
+		return nil, nil, fmt.Errorf("decode the CDI spec: %w", err)
+	}
+	named, variables = map[string][]string{}, map[string][]string{}
 	for _, device := range spec.Devices {
 		var ids []string
 		for _, variable := range device.ContainerEdits.Env {
@@ -128,24 +145,12 @@ func (s *Simulation) read(c *claim) (map[string][]string, error) {
 			}
 		}
 		slices.Sort(ids)
-		named[device.Name] = ids
+		named[device.Name], variables[device.Name] = ids, device.ContainerEdits.Env
 		for _, mount := range device.ContainerEdits.Mounts {
-			if _, err := os.Stat(mount.HostPath); err != nil {
-				return nil, fmt.Errorf("mount of CDI device %s: %w", device.Name, err)
+			if _, missing := os.Stat(mount.HostPath); missing != nil {
+				err = fmt.Errorf("mount of CDI device %s: %w", device.Name, missing)
 			}
 		}
 	}
-	return named, nil
-}
-
-// spec returns the CDI spec of a claim.
-func (n *Node) spec(c *claim) (spec specs.Spec, err error) {
-	content, err := os.ReadFile(n.specPath(c))
-	if err != nil {
-		return spec, fmt.Errorf("read the CDI spec: %w", err)
-	}
-	if err := json.Unmarshal(content, &spec); err != nil {
-		return spec, fmt.Errorf("decode the CDI spec: %w", err)
-	}
-	return spec, nil
+	return named, variables, err
 }

@@ -107,7 +107,6 @@ func (s *Simulation) checkAlways() {
 	}
 	for _, p := range s.pods {
 		s.checkShares(p)
-		s.checkValues(p)
 	}
 	if changed := s.foreign.changed(s.server); changed != "" {
 		s.wrong(foreignChanged, "%s", changed)

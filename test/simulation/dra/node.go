@@ -30,7 +30,7 @@ type Options struct {
 	PodsAPI  bool // the kubelet has the Pods API
 	Migrated bool // pods have devices from device plugins, at the beginning
 
-	Condition string // of every storm; "" for each in turn, except those with a known fault
+	Condition string // of every storm; "" for each in turn
 }
 
 const (
@@ -188,16 +188,21 @@ func (n *Node) losePower() error {
 	return n.foreign.restore()
 }
 
-// stop ends all processes.
-func (n *Node) stop() error {
-	n.server.heal()
+// finishAll ends all processes in order, by the given function.
+func (n *Node) finishAll(finish func(*process) error) error {
 	for len(n.processes) > 0 {
-		if err := n.finish(n.processes[0]); err != nil {
+		if err := finish(n.processes[0]); err != nil {
 			return err
 		}
 	}
 	n.bury()
 	return nil
+}
+
+// stop ends all processes.
+func (n *Node) stop() error {
+	n.server.heal()
+	return n.finishAll(n.finish)
 }
 
 // newest returns the newest process that runs, nil for none.

@@ -230,13 +230,18 @@ func (s *Simulation) changeHardware() error {
 	return err
 }
 
-// losePowerSometimes ends and starts the machine: all claims are prepared again.
+// losePowerSometimes ends and starts the machine in a storm.
 func (s *Simulation) losePowerSometimes() error {
 	if !s.strikes(chanceOfPower) {
 		return nil
 	}
 	s.note("the machine loses power")
-	if err := s.losePower(); err != nil {
+	return s.losePower()
+}
+
+// losePower ends and starts the machine, and the kubelet: all claims are prepared again.
+func (s *Simulation) losePower() error {
+	if err := s.Node.losePower(); err != nil {
 		return err
 	}
 	for _, p := range s.pods {
