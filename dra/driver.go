@@ -151,6 +151,7 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found s
 	})
 	background(d.viewer.watchHolders)
 	background(newOrphanCollector(d.config.Client, d.service).run)
+	background(d.files.run)
 	if d.config.GPUs != nil {
 		g.Go(func() error { return d.config.GPUs.Run(ctx) })
 	}
@@ -158,7 +159,6 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found s
 		g.Go(func() error { return d.config.VFs.Run(ctx) })
 	}
 	if !d.config.Drain { // a draining driver does not scan devices
-		background(d.files.run)
 		background(func(ctx context.Context) {
 			coordination.Tell(ctx, d.config.RunDir, d.config.Socket, d.teller, d.config.Log)
 		})
