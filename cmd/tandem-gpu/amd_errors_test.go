@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/test/amdsmi"
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
@@ -43,7 +42,6 @@ func (f fatal) increase(t *testing.T) {
 // TestMemoryErrorLasts: a GPU with a memory error stays unhealthy until the next check, also if another GPU
 // becomes unhealthy before.
 func TestMemoryErrorLasts(t *testing.T) {
-	known.Fault(t, "a discovery because of another GPU takes a memory error for over", "memory error was over")
 	flags := layout(t, "oci-mi300x-derived")
 	description, err := amdsmi.Describe(os.DirFS(flags.SysfsRoot))
 	if err != nil {

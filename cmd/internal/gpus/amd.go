@@ -70,7 +70,8 @@ func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
 	}
 	backend.Consult(name, library)
 	if f.Pulse > 0 {
-		backend.Heed(name+"'s count of uncorrectable memory errors", library.Errors())
+		const slack = 10 // a check can be early by this part of the pulse
+		backend.Heed(name+"'s count of uncorrectable memory errors", library.Errors(f.Pulse-f.Pulse/slack))
 	}
 }
 

@@ -30,14 +30,14 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	defer specs.Wait()
 	defer stop() // after a panic too
 	specs.Go(func() { b.keepSpecs(ctx, changed) })
+	listen := b.listen
 	if b.config.Xids.Off() {
-		<-ctx.Done()
-		return nil
+		listen = b.idle
 	}
 	pause := firstPause
 	for ctx.Err() == nil {
 		began := time.Now()
-		if b.listen(ctx, changed) {
+		if listen(ctx, changed) {
 			continue
 		}
 		if time.Since(began) > 2*waitLimit {
@@ -60,7 +60,7 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 }
 
 // listen handles events until a restart is necessary, because the set of responsive GPUs changed or some GPUs
-// could not be watched. It returns false if the wait failed.
+// could not be watched. It returns false if the wait failed, or NVML did not answer at the last discovery.
 func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	cards := b.health.cards()
 	set, deaf, err := b.lib.events(cards)
@@ -74,6 +74,9 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	changed() // earlier changes had no event
 	looked := time.Now()
 	for ctx.Err() == nil && sameCards(cards, b.health.cards()) {
+		if b.health.isSilent() {
+			return false
+		}
 		e, err := set.wait(min(waitLimit, b.machine.Recheck))
 		switch {
 		case errors.Is(err, errNoEvent):
@@ -92,6 +95,25 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 		}
 	}
 	return true
+}
+
+// idle takes the place of listen without health checks: GPUs that do not answer are looked at again all the
+// same.
+func (b *Backend) idle(ctx context.Context, changed func()) bool {
+	ticker := time.NewTicker(min(waitLimit, b.machine.Recheck))
+	defer ticker.Stop()
+	for looked := time.Now(); !b.health.isSilent(); {
+		select {
+		case <-ctx.Done():
+			return true
+		case <-ticker.C:
+		}
+		if time.Since(looked) >= b.machine.Recheck && b.health.ailing() {
+			looked = time.Now()
+			changed()
+		}
+	}
+	return false
 }
 
 // drain handles the remaining events of a set before the set is freed.

@@ -24,14 +24,22 @@ type mark struct {
 type watched struct {
 	mu     sync.Mutex
 	known  []card
+	silent bool            // NVML did not answer at the last discovery
 	broken map[string]mark // by the UUID of a GPU or MIG device; made with the first mark
 }
 
-// remember keeps the last answers of the GPUs; nil if NVML does not answer.
-func (w *watched) remember(cards []card) {
+// remember keeps the answers of the GPUs at the last discovery, or that NVML did not answer.
+func (w *watched) remember(cards []card, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.known = cards
+	w.known, w.silent = cards, err != nil
+}
+
+// isSilent reports whether NVML did not answer at the last discovery.
+func (w *watched) isSilent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.silent
 }
 
 // cards returns the last answers of the GPUs.

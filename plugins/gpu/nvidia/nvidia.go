@@ -91,7 +91,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		return gpu.Inventory{}, fmt.Errorf("read NVML: %w", err)
 	}
 	if err != nil {
-		b.health.remember(nil)
+		b.health.remember(nil, err)
 		return gpu.Inventory{
 			Partial: true,
 			Notes:   []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)},
@@ -114,7 +114,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		inventory.Notes = append(inventory.Notes, err.Error())
 	}
 	b.read = true
-	b.health.remember(cards)
+	b.health.remember(cards, nil)
 	return inventory, nil
 }
 

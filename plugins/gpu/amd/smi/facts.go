@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/topology"
@@ -79,21 +80,58 @@ func (l *Library) cards() (map[topology.Address]handle, error) {
 	return cards, nil
 }
 
-// Errors returns a source of health: a card is unhealthy if its uncorrectable errors have increased since the
-// last query.
-func (l *Library) Errors() amd.Health {
-	var before map[topology.Address]uint64
+// cardErrors are the uncorrectable errors of a card.
+type cardErrors struct {
+	count uint64
+	since time.Time // of the last increase; zero for none
+}
+
+// after returns the errors after a query. A decreased count is that of a driver that was loaded again.
+func (e cardErrors) after(count uint64, now time.Time) cardErrors {
+	switch {
+	case count < e.count:
+		return cardErrors{count: count}
+	case count > e.count:
+		return cardErrors{count, now}
+	default:
+		return e
+	}
+}
+
+// Errors returns a source of health: a card is unhealthy for some time after an increase of its uncorrectable
+// errors, however often the source is queried, and while the library does not answer.
+func (l *Library) Errors(lasting time.Duration) amd.Health {
+	known := map[topology.Address]cardErrors{}
 	return func(ctx context.Context) (map[string]bool, error) {
-		now, err := l.Uncorrectable(ctx)
-		if err != nil {
+		counts, err := l.Uncorrectable(ctx)
+		now := time.Now()
+		if err == nil {
+			known = update(known, counts, now)
+		}
+		health, anyFault := map[string]bool{}, false
+		for address, e := range known {
+			fault := !e.since.IsZero() && (e.since.Equal(now) || now.Sub(e.since) < lasting)
+			health[address.String()] = !fault
+			anyFault = anyFault || fault
+		}
+		if err != nil && !anyFault {
 			return nil, fmt.Errorf("count memory errors: %w", err)
 		}
-		health := map[string]bool{}
-		for address, count := range now {
-			was, known := before[address]
-			health[address.String()] = !known || count <= was
-		}
-		before = now
 		return health, nil
 	}
+}
+
+// update returns the errors of the cards after a query. The first count of a card is no increase.
+func update(
+	known map[topology.Address]cardErrors, counts map[topology.Address]uint64, now time.Time,
+) map[topology.Address]cardErrors {
+	updated := make(map[topology.Address]cardErrors, len(counts))
+	for address, count := range counts {
+		before, wasKnown := known[address]
+		if !wasKnown {
+			before.count = count
+		}
+		updated[address] = before.after(count, now)
+	}
+	return updated
 }

@@ -158,7 +158,7 @@ func TestMemoryErrors(t *testing.T) {
 	const description = "processor 0 4352 0 COUNT\nprocessor 1 12032 0 7\n"
 	say := func(count string) string { return strings.ReplaceAll(description, "COUNT", count) }
 	library, path := open(t, say("3"))
-	health := library.Errors()
+	health := library.Errors(0)
 	for _, step := range []struct {
 		count   string
 		healthy bool
@@ -175,6 +175,27 @@ func TestMemoryErrors(t *testing.T) {
 	amdsmi.Say(t, path, say("0")+"status amdsmi_get_gpu_total_ecc_count 2\n")
 	if got, err := health(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("without ECC: %v, %v", got, err)
+	}
+}
+
+// TestMemoryErrorsLast: an error lasts whatever queries follow, also without an answer, until the driver is
+// loaded again.
+func TestMemoryErrorsLast(t *testing.T) {
+	const description = "processor 0 4352 0 COUNT\n"
+	say := func(count string) string { return strings.ReplaceAll(description, "COUNT", count) }
+	library, path := open(t, say("3"))
+	health := library.Errors(time.Hour)
+	for _, step := range []struct {
+		says    string
+		healthy bool
+	}{
+		{say("3"), true}, {say("4"), false}, {say("4"), false}, {"status amdsmi_get_socket_handles 2\n", false},
+		{say("4"), false}, {say("0"), true},
+	} {
+		amdsmi.Say(t, path, step.says)
+		if got, err := health(t.Context()); err != nil || got["0000:11:00.0"] != step.healthy {
+			t.Errorf("%q: %v, %v; want healthy %t", step.says, got, err, step.healthy)
+		}
 	}
 }
 
