@@ -85,14 +85,6 @@ func TestOffered(t *testing.T) {
 	}
 }
 
-// replicas returns the IDs of shared HCAs of which each is offered once.
-func replicas(addresses []string) (ids []string) {
-	for _, address := range addresses {
-		ids = append(ids, address+"::0")
-	}
-	return ids
-}
-
 var allPorts = []string{"0000:17:00.0", "0000:17:00.1", "0000:29:00.0"}
 
 var bond = []string{"bond0", "ens1f0", "ens1f1"}

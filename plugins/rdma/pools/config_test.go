@@ -148,7 +148,7 @@ func TestConfigWarnings(t *testing.T) {
 			[]string{`resource "a": selectors: linkTypes should have a single value`}},
 		{"vdpaType", resources(`{"resourceName": "a", "selectors": {"vdpaType": "kernel"}}`),
 			[]string{
-				`resource "a": selectors: vdpaType "kernel" is unknown, want virtio or vhost: no device is selected`,
+				`resource "a": selectors: vdpaType: no device can have the value "kernel": want virtio or vhost`,
 			}},
 		{"addresses of sub-functions",
 			resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.0"]}}`),

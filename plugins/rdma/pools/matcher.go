@@ -29,6 +29,12 @@ var reasons = func() []string {
 	return keys
 }()
 
+// isCondition reports whether a reason is a condition of a selector.
+func isCondition(key string) bool {
+	has := func(c condition) bool { return c.key == key }
+	return key == sharedDevices || slices.ContainsFunc(conditions, has)
+}
+
 // sharedDevices is the name of the condition devices in configList.
 const sharedDevices = "deviceIDs"
 

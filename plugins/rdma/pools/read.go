@@ -11,8 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 // ReadConfig reads a configuration file with the semantics of encoding/json, like the stock plugin: keys
@@ -171,19 +169,17 @@ func selectorWarnings(t DeviceType, selectors []Selector, raw json.RawMessage) (
 		}
 	}
 	for i := range selectors {
-		warnings = append(warnings, selectors[i].warnings()...)
+		warnings = append(warnings, selectors[i].warnings("devices")...)
 	}
 	return warnings
 }
 
-func (s *Selector) warnings() []string {
-	warnings := slices.Concat(problems("pfNames", s.PFNames), problems("rootDevices", s.RootDevices))
+// warnings returns what is odd in a selector; products is the key of the device numbers.
+func (s *Selector) warnings(products string) []string {
+	warnings := slices.Concat(problems("pfNames", s.PFNames), problems("rootDevices", s.RootDevices),
+		s.impossible(products))
 	if len(s.LinkTypes) > 1 {
 		warnings = append(warnings, "linkTypes should have a single value")
-	}
-	if _, ok := sysfs.VDPADrivers[s.VDPAType]; s.VDPAType != "" && !ok {
-		const unknown = "vdpaType %q is unknown, want virtio or vhost: no device is selected"
-		warnings = append(warnings, fmt.Sprintf(unknown, s.VDPAType))
 	}
 	return warnings
 }

@@ -150,5 +150,6 @@ func (s *sharedResource) selector(c *Config, name string) (Selector, error) {
 		Vendors: keys.Vendors, Devices: keys.DeviceIDs, Drivers: keys.Drivers,
 	}
 	selector.LinkTypes, selector.ifNames, selector.IsRDMA = keys.LinkTypes, keys.IfNames, true
+	c.warnAll(name+": selectors: ", selector.warnings(sharedDevices))
 	return selector, nil
 }

@@ -18,7 +18,9 @@ type Choice struct {
 	Selected int
 	Rejected int
 	Reasons  []Reason // in the order of the checks
-	Nearest  []Miss   // devices that failed a single condition, one per condition, the most telling first
+	// Nearest are the devices that failed a single condition, one per condition, the most telling first; without
+	// one, the first device that failed the fewest conditions.
+	Nearest []Miss
 }
 
 // Reason is a condition that devices do not fulfil.
@@ -28,11 +30,11 @@ type Reason struct {
 	Alone int    // of those, without another reason
 }
 
-// Miss is a device that was rejected for a single reason.
+// Miss is a device that was rejected.
 type Miss struct {
 	Device string // ID, of a shared HCA its address
-	Why    string // "pfNames: want ens1#0-3, it has ens1#4"
-	More   int    // further devices that were rejected for the same single reason
+	Why    string // all reasons, "pfNames: want ens1#0-3, it has ens1#4; drivers: want ice, it has iavf"
+	More   int    // further devices that were rejected for the same reasons
 }
 
 // Explain returns the result of each selector of a configuration, in order. Its errors are those of Find.
@@ -66,6 +68,19 @@ func (s *survey) unbound() (list []*function) {
 	return list
 }
 
+// rejection is a rejected device with all reasons.
+type rejection struct {
+	function *function
+	failures []failure
+}
+
+func (r rejection) keys() (keys []string) {
+	for _, f := range r.failures {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
 // tally counts the devices that were rejected for one reason.
 type tally struct {
 	Reason
@@ -75,26 +90,72 @@ type tally struct {
 
 func (b *matcher) judge(all []*function) Choice {
 	choice := Choice{Resource: b.name}
-	tallies := map[string]*tally{}
+	var rejected, describedPFs []rejection
 	for _, f := range all {
 		failures := b.failures(f)
 		switch {
-		case !b.offered(f) || !b.likely(f, failures):
+		case !b.offered(f):
 		case len(failures) == 0:
 			choice.Selected++
 			b.take(f)
-		default:
-			choice.Rejected++
-			for _, failed := range failures {
-				if tallies[failed.key] == nil {
-					tallies[failed.key] = &tally{Reason: Reason{Key: failed.key}}
-				}
-				tallies[failed.key].count(f.id(), failed.why, len(failures) == 1, b.mostly(f))
-			}
+		case b.likely(f, failures):
+			rejected = append(rejected, rejection{f, failures})
+		case f.Driver != "" && len(failures) == 1 && failures[0].key == reasonInUse:
+			describedPFs = append(describedPFs, rejection{f, failures})
 		}
 	}
-	choice.conclude(tallies)
+	meetsAll := func(r rejection) bool { return !slices.ContainsFunc(r.keys(), isCondition) }
+	if choice.Selected == 0 && !slices.ContainsFunc(rejected, meetsAll) { // it describes the PFs, not their VFs
+		rejected = append(rejected, describedPFs...)
+	}
+	choice.Rejected = len(rejected)
+	choice.conclude(b.tally(rejected))
+	if nearest, some := b.nearest(rejected); some && len(choice.Nearest) == 0 {
+		choice.Nearest = []Miss{nearest}
+	}
 	return choice
+}
+
+// tally counts rejected devices by reason.
+func (b *matcher) tally(rejected []rejection) map[string]*tally {
+	tallies := map[string]*tally{}
+	for _, r := range rejected {
+		for _, failed := range r.failures {
+			if tallies[failed.key] == nil {
+				tallies[failed.key] = &tally{Reason: Reason{Key: failed.key}}
+			}
+			tallies[failed.key].count(r.function.id(), failed.why, len(r.failures) == 1, b.mostly(r.function))
+		}
+	}
+	return tallies
+}
+
+// nearest returns the device with the fewest reasons, preferably of the resource's usual kind; false without
+// rejected devices.
+func (b *matcher) nearest(rejected []rejection) (Miss, bool) {
+	if len(rejected) == 0 {
+		return Miss{}, false
+	}
+	unusual := func(r rejection) int {
+		if b.mostly(r.function) {
+			return 0
+		}
+		return 1
+	}
+	best := slices.MinFunc(rejected, func(x, y rejection) int {
+		return cmp.Or(cmp.Compare(len(x.failures), len(y.failures)), cmp.Compare(unusual(x), unusual(y)))
+	})
+	var why []string
+	for _, failed := range best.failures {
+		why = append(why, failed.why)
+	}
+	miss := Miss{Device: best.function.id(), Why: strings.Join(why, "; "), More: -1}
+	for _, r := range rejected {
+		if slices.Equal(r.keys(), best.keys()) {
+			miss.More++
+		}
+	}
+	return miss, true
 }
 
 // count records a rejected device. The nearest miss is the first device, preferably of the resource's usual

@@ -40,6 +40,17 @@ func TestExplain(t *testing.T) {
 	}{
 		{"all", resources(`{"resourceName": "a"}`), `x/a 1/1: 9, not 0
 `},
+		{"two values are wrong",
+			resources(`{"resourceName": "a", "selectors": {"devices": ["1017"], "drivers": ["mlx5_ib"]}}`),
+			`x/a 1/1: 0, not 9: devices 9, drivers 9
+  0000:81:00.1: devices: want 1017, it has 101e; drivers: want mlx5_ib, it has mlx5_core (and 8 more)
+`},
+		{"a PF is described",
+			resources(`{"resourceName": "a", "selectors": {"devices": ["1021"], "drivers": ["mlx5_core"]}}`),
+			`x/a 1/1: 0, not 10: in use 1 (1 alone), devices 9 (6 alone), drivers 3
+  0000:81:00.1: devices: want 1021, it has 101e (and 5 more)
+  0000:81:00.0: it is a PF that has VFs
+`},
 		{"one value is wrong", resources(`{"resourceName": "a", "selectors": {"vendors": ["0x8086"], "drivers": ["ice"]}}`),
 			`x/a 1/1: 0, not 9: vendors 9 (2 alone), drivers 7
   0000:82:00.1: vendors: want 0x8086, it has 8086 (and 1 more)
@@ -147,7 +158,7 @@ func TestExplainAgrees(t *testing.T) {
 			selected := map[string]int{}
 			for _, choice := range choices {
 				selected[choice.Resource] += choice.Selected
-				if alone := len(choice.Nearest) > 0; alone != strings.Contains(choice.Summary(), "alone") {
+				if near := len(choice.Nearest) > 0; near != (choice.Rejected > 0) {
 					t.Errorf("%s: nearest miss %v of %s", choice.Resource, choice.Nearest, choice.Summary())
 				}
 			}
