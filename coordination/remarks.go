@@ -71,13 +71,14 @@ func (r remarks) violations(ctx context.Context, resources []*api.Resource) []st
 	if !ok {
 		return nil
 	}
-	required := map[kubelet.Pod]bool{}
-	for _, pod := range answer.Pods {
-		required[pod.Pod] = cmp.Or(pod.Alignment, r.config.Intent.Policy.Alignment) == intent.Required
-	}
 	var notes []string
 	for _, c := range far {
-		if owner := c.Owner; required[kubelet.Pod{Namespace: owner.GetNamespace(), Name: owner.GetPod()}] {
+		owner := c.Owner
+		i := slices.IndexFunc(answer.Pods, func(pod intent.Pod) bool {
+			return pod.UID == owner.GetUid() || owner.GetUid() == "" &&
+				pod.Pod == kubelet.Pod{Namespace: owner.GetNamespace(), Name: owner.GetPod()}
+		})
+		if i >= 0 && cmp.Or(answer.Pods[i].Alignment, r.config.Intent.Policy.Alignment) == intent.Required {
 			notes = append(notes, fmt.Sprintf("container %s/%s/%s runs with pairs on different switches although "+
 				"alignment is required: no source was available at its admission; delete the pod to repeat the admission",
 				owner.GetNamespace(), owner.GetPod(), owner.GetContainer()))

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -142,7 +143,7 @@ func (s *nodeServer) Allocated(ctx context.Context, q *api.AllocatedRequest) (*a
 	}
 	answer := &api.AllocatedResponse{Devices: taken.Order, Refusal: taken.Refusal}
 	if to := taken.Container; to != nil {
-		answer.Container = &api.Owner{Namespace: to.Pod.Namespace, Pod: to.Pod.Name, Container: to.Name}
+		answer.Container = history.Owner(*to, "")
 	}
 	return answer, nil
 }

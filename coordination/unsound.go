@@ -3,6 +3,7 @@
 package coordination
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (e *election) unsound(ctx context.Context, resources []*api.Resource) (know
 // UnsoundOf returns the unsound devices whose owner is a pod with a known UID.
 func UnsoundOf(resources []*api.Resource, uids map[kubelet.Pod]string) (known []Unsound) {
 	for _, u := range unsoundOf(resources) {
-		if u.UID = uids[u.Pod]; u.UID != "" {
+		if u.UID = cmp.Or(u.UID, uids[u.Pod]); u.UID != "" {
 			known = append(known, u)
 		}
 	}
@@ -98,7 +99,7 @@ func unsoundOf(resources []*api.Resource) (list []Unsound) {
 					Pod:  kubelet.Pod{Namespace: owner.GetNamespace(), Name: owner.GetPod()},
 					Name: owner.GetContainer(),
 				},
-				Resource: r.GetName(), Device: d.GetDevice().GetId(), Health: health,
+				UID: owner.GetUid(), Resource: r.GetName(), Device: d.GetDevice().GetId(), Health: health,
 				Reason: d.GetDevice().GetReason(),
 			})
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // decided answers with decisions.
@@ -37,27 +36,24 @@ func TestExplainOfOneName(t *testing.T) {
 		return d
 	}
 	for _, c := range []struct {
-		name, fault string
-		others      []*api.Decision // after that for the pod in namespace a
-		deleted     bool
+		name    string
+		others  []*api.Decision // after that for the pod in namespace a
+		deleted bool
 	}{
 		{name: "alone"},
 		{name: "another namespace", others: []*api.Decision{decision("b", "")}},
 		{name: "created again", others: []*api.Decision{decision("a", "")}, deleted: true},
 		{
-			name: "created again in another namespace", fault: "pods of one name in two namespaces count as one pod",
+			name:   "created again in another namespace",
 			others: []*api.Decision{decision("b", ""), decision("b", "")},
 		},
 		{
-			name: "refused in another namespace", fault: "pods of one name in two namespaces count as one pod",
+			name:   "refused in another namespace",
 			others: []*api.Decision{decision("b", "alignment"), decision("b", "")},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if c.fault != "" {
-				known.Fault(t, c.fault, `a/train-0/main is of a deleted pod: true; want false`)
-			}
 			run := filepath.Join(t.TempDir(), "run")
 			serveAs(t, run, decided{decisions: append([]*api.Decision{decision("a", "")}, c.others...)})
 			var told coordinator.Decisions

@@ -38,7 +38,7 @@ func theCluster(t *testing.T) *podServer {
 	gpus, vfs := used.GetResources()[0].GetDevices(), used.GetResources()[1].GetDevices()
 	give("team/train-0/worker", gpus[0], gpus[1], vfs[0], vfs[2]) // one pair is on two switches
 	serveAs(t, filepath.Join(root, "run"), recordedNode{answer: used})
-	serveKubelet(t, filepath.Join(root, "kubelet"), []string{"amd.com/gpu", "tandem.dev/rdma_vf"})
+	serveKubelet(t, filepath.Join(root, "kubelet"), used, []string{"amd.com/gpu", "tandem.dev/rdma_vf"})
 	runDir, kubeletDir := filepath.Join(root, "run"), filepath.Join(root, "kubelet")
 	flags := []string{"--run-dir=" + runDir, "--kubelet-dir=" + kubeletDir}
 	s.add("kube-system/tandem-gpu-b", "tandem-gpu", "gpu-1", itself(t), flags...)

@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,7 +141,7 @@ func TestStatusOfMachines(t *testing.T) {
 			root := t.TempDir()
 			serveAs(t, filepath.Join(root, "run"), recordedNode{answer: answer})
 			kubeletDir := filepath.Join(root, "kubelet")
-			serveKubelet(t, kubeletDir, strings.Fields(c.kubelet))
+			serveKubelet(t, kubeletDir, answer, strings.Fields(c.kubelet))
 			ask := []string{"status", "--run-dir", filepath.Join(root, "run"), "--kubelet-dir", kubeletDir}
 			for file, format := range map[string]string{"": "table", "-wide": "wide"} {
 				shown := strings.ReplaceAll(succeed(t, append(ask, "-o", format)...), root, "ROOT")
@@ -173,13 +175,12 @@ func (a allocatable) GetAllocatableResources(
 	return answer, nil
 }
 
-// serveKubelet creates a kubelet's folder, and a kubelet with a device of each registered resource, or none.
-func serveKubelet(t *testing.T, dir string, resources []string) {
+// serveKubelet creates a kubelet's folder, and a kubelet with the devices of each registered resource, or
+// none.
+func serveKubelet(t *testing.T, dir string, answer *api.StatusResponse, resources []string) {
 	t.Helper()
-	devices := map[string][]string{}
-	for _, name := range resources {
-		devices[name] = []string{"one"}
-	}
+	devices := idsOf(answer)
+	maps.DeleteFunc(devices, func(name string, _ []string) bool { return !slices.Contains(resources, name) })
 	if len(resources) > 0 {
 		servePodResources(t, dir, allocatable{devices: devices})
 	} else if err := os.MkdirAll(filepath.Join(dir, "pod-resources"), 0o755); err != nil {

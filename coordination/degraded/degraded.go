@@ -39,25 +39,43 @@ func Containers(resources []*api.Resource) []Container {
 // holding holds the devices of a container.
 type holding struct {
 	owner    *api.Owner
+	units    map[string]bool
 	switches map[string]*counts
+}
+
+// container identifies a container: by the UID of its pod or, if unknown, by the pod's name.
+type container struct{ uid, pod, name string }
+
+// containerOf returns the container of a device's owner.
+func containerOf(o *api.Owner) container {
+	if o.GetUid() != "" {
+		return container{uid: o.GetUid(), name: o.GetContainer()}
+	}
+	return container{pod: o.GetNamespace() + "/" + o.GetPod(), name: o.GetContainer()}
 }
 
 // counts holds the numbers of devices of one switch.
 type counts struct{ gpus, vfs int }
 
-func holdings(resources []*api.Resource) map[[3]string]*holding {
-	held := map[[3]string]*holding{}
+// holdings returns the devices of all containers. A unit that two resources have counts once; replicas count
+// each.
+func holdings(resources []*api.Resource) map[container]*holding {
+	held := map[container]*holding{}
 	for _, r := range resources {
 		for _, d := range r.GetDevices() {
 			owner := d.GetOwner()
 			if owner == nil {
 				continue
 			}
-			name := [3]string{owner.GetNamespace(), owner.GetPod(), owner.GetContainer()}
-			if held[name] == nil {
-				held[name] = &holding{owner, map[string]*counts{}}
+			of := containerOf(owner)
+			if held[of] == nil {
+				held[of] = &holding{owner, map[string]bool{}, map[string]*counts{}}
 			}
-			held[name].add(device.Kind(r.GetKind()), d.GetSwitch())
+			unit := d.GetDevice().GetUnit()
+			if unit == "" || d.GetDevice().GetShared() || !held[of].units[unit] {
+				held[of].units[unit] = true
+				held[of].add(device.Kind(r.GetKind()), d.GetSwitch())
+			}
 		}
 	}
 	return held

@@ -71,3 +71,25 @@ func TestContainersOfAPod(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// A VF that two resources have, before and after a change of names, counts once; replicas count each. Pods of
+// one name are told apart by their UIDs.
+func TestUnitsCountOnce(t *testing.T) {
+	t.Parallel()
+	unit := func(r *api.Resource, unit string, shared bool) *api.Resource {
+		for _, d := range r.GetDevices() {
+			d.Device = &api.Device{Unit: unit, Shared: shared}
+		}
+		return r
+	}
+	who, later := owned("worker"), owned("worker")
+	who.Uid, later.Uid = "1", "2"
+	got := Containers([]*api.Resource{
+		unit(on("gpu", who, a, a), "gpu", true), unit(on("vf", who, b), "vf", false),
+		unit(on("vf", who, b), "vf", false),
+		on("gpu", later, a), on("vf", later, a),
+	})
+	if diff := cmp.Diff([]Container{{who, 2, 1, 2}}, got, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

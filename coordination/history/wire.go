@@ -21,7 +21,7 @@ import (
 func (e *Decision) Encode() *api.Decision {
 	m := proto.CloneOf(e.message())
 	if e.Container != nil {
-		m.Container = Owner(*e.Container)
+		m.Container = Owner(*e.Container, e.PodUID)
 	}
 	m.PodUid, m.Allocated, m.Refusal, m.Held = e.PodUID, e.Allocated, e.Refusal, e.Held
 	if !e.AllocatedAt.IsZero() {
@@ -65,9 +65,9 @@ func (e *Decision) encode(results bool) *api.Decision {
 	return m
 }
 
-// Owner converts a container to its wire format.
-func Owner(c kubelet.Container) *api.Owner {
-	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name}
+// Owner converts a container to its wire format; an empty UID means unknown.
+func Owner(c kubelet.Container, uid string) *api.Owner {
+	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name, Uid: uid}
 }
 
 // Saved is the file format of a decision.

@@ -137,7 +137,9 @@ func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
 
 // choosePresent chooses devices. If the choice contains a device that has vanished and that the kubelet still
 // lists, choosePresent chooses again without such devices.
-func (p *Plugin) choosePresent(available, mustInclude []string, choose func(available []string) []string) []string {
+func (p *Plugin) choosePresent(
+	available, mustInclude []string, choose func(available []string) []string,
+) []string {
 	chosen := choose(available)
 	if len(p.vanished(chosen, mustInclude)) == 0 {
 		return chosen

@@ -90,7 +90,8 @@ func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, erro
 	return s, nil
 }
 
-// AskKubelet adds the kubelet's state and the resources known to the kubelet. The time limit is a second. The
+// AskKubelet adds the kubelet's state and the resources whose devices the kubelet has: another plugin may have
+// registered the name of a resource. The time limit is a second. The
 // question frees no device.
 func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
@@ -102,9 +103,10 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	}
 	for i := range s.Resources {
 		r := &s.Resources[i]
-		registered := len(devices[r.Name]) > 0
+		has := devices[r.Name]
+		registered := slices.ContainsFunc(r.Devices, func(d Device) bool { return slices.Contains(has, d.ID) })
 		healthy := slices.ContainsFunc(r.Devices, Device.IsHealthy)
-		if registered || healthy { // the kubelet lists only healthy devices
+		if len(has) > 0 || healthy { // the kubelet lists only healthy devices
 			r.Registered = &registered
 		}
 	}

@@ -53,7 +53,7 @@ func TestAskKubelet(t *testing.T) {
 			dir := t.TempDir()
 			c.kubelet(t, filepath.Join(dir, "pod-resources", "kubelet.sock"))
 			s := Status{Resources: []Resource{
-				{Name: "amd.com/gpu", Devices: []Device{{State: free}}},
+				{Name: "amd.com/gpu", Devices: []Device{{ID: "a", State: free}}},
 				{Name: "tandem.dev/vf", Devices: []Device{{State: unhealthy}, {State: allocated}}},
 				{Name: "tandem.dev/ill", Devices: []Device{{State: unhealthy}}}, // the kubelet would not tell
 			}}
