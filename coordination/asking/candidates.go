@@ -19,16 +19,15 @@ func (e *Evidence) candidates(q Question) []Asker {
 		if !e.mayBeInAdmission(pod, q) {
 			continue
 		}
-		next := 0
-		for i := range pod.Containers {
-			if len(e.devicesOf(e.asker(pod, i))) > 0 {
+		next, held := 0, e.heldIn(pod)
+		for i, c := range pod.Containers {
+			if len(held[c.Name]) > 0 {
 				next = i
 			}
 		}
-		for i := next; i < len(pod.Containers); i++ {
-			a := e.asker(pod, i)
-			if a.Requests[q.Resource] == q.Size && len(e.devicesOf(a)[q.Resource]) == 0 {
-				found = append(found, *a)
+		for i, c := range pod.Containers[next:] {
+			if c.Requests[q.Resource] == q.Size && len(held[c.Name][q.Resource]) == 0 {
+				found = append(found, *e.asker(pod, next+i))
 				break
 			}
 		}
@@ -84,9 +83,12 @@ func (e *Evidence) mayBeAnother(q Question) bool {
 		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
 	}
 	for _, pod := range e.Answer.Pods {
-		for i, c := range pod.Containers {
-			if pod.Started && c.Role != intent.Init && c.Requests[q.Resource] == q.Size &&
-				len(e.devicesOf(e.asker(pod, i))[q.Resource]) == 0 {
+		if !pod.Started {
+			continue
+		}
+		held := e.heldIn(pod)
+		for _, c := range pod.Containers {
+			if c.Role != intent.Init && c.Requests[q.Resource] == q.Size && len(held[c.Name][q.Resource]) == 0 {
 				return true
 			}
 		}

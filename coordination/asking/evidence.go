@@ -35,13 +35,25 @@ func (e *Evidence) open() *Asker {
 	return e.Newest.Asker
 }
 
-// devicesOf returns the devices of an asker.
-func (e *Evidence) devicesOf(a *Asker) kubelet.Devices {
-	devices := heldBy(a, e.Holders, e.Resources)
-	if e.Newest != nil && e.Newest.Asker.Is(a) {
-		maps.Copy(devices, e.Newest.Devices)
+// heldIn returns the devices of our resources that the containers of a pod hold, by container. It looks at
+// each holder once: a pod can have thousands of containers.
+func (e *Evidence) heldIn(pod intent.Pod) map[string]kubelet.Devices {
+	held := map[string]kubelet.Devices{}
+	add := func(name string, devices kubelet.Devices) {
+		if held[name] == nil {
+			held[name] = kubelet.Devices{}
+		}
+		maps.Copy(held[name], devices)
 	}
-	return devices
+	for _, h := range e.Holders {
+		if h.UID == pod.UID || h.UID == "" && h.Pod == pod.Pod {
+			add(h.Name, e.Resources.Only(h.Devices))
+		}
+	}
+	if n := e.Newest; n != nil && n.Asker != nil && n.Asker.UID == pod.UID && n.Asker.Pod == pod.Pod {
+		add(n.Asker.Name, n.Devices)
+	}
+	return held
 }
 
 // heldBy returns the devices of our resources held by an asker.
@@ -61,8 +73,11 @@ func inheritedBy(a *Asker, all holders.Holders, set resources.Set) kubelet.Devic
 	left := kubelet.Devices{}
 	add := func(init bool, change func(have, ids []string) []string) {
 		for _, h := range all {
+			if h.UID != a.UID {
+				continue
+			}
 			i := slices.Index(a.Before, h.Name)
-			if h.UID != a.UID || i < 0 && h.Name != a.Name || (i >= 0 && a.BeforeInit[i]) != init {
+			if i < 0 && h.Name != a.Name || (i >= 0 && a.BeforeInit[i]) != init {
 				continue
 			}
 			for name, ids := range set.Only(h.Devices) {
