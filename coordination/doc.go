@@ -55,6 +55,8 @@
 //   - membership.returned: ended Allocates; maxCalls; each join; open for at most a second.
 //   - membership.foreign, joined: the stream; one; each attempt to join; the server.
 //   - intent's failure and pause of a source: the last answer; a minute; the next answer; the source.
+//   - intent's pods: what is kept of the last list's pods, by their content; 131,072 containers and requests;
+//     each list; a pod with another content is decoded.
 //   - kubelet.CheckpointReader: device checkpoint; one file; changes of the content; the file.
 //   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices with holders
 //     remain, unhealthy, as do devices of a disconnected plugin when another plugin of the kind announces,

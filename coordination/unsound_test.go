@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -19,7 +20,9 @@ import (
 // The unsound devices of containers are those with a reason whose pod a source knows.
 func TestUnsound(t *testing.T) {
 	dir := t.TempDir()
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-1"}}
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-1"}, Spec: wanting("tandem.dev/vf"),
+	}
 	stop, err := podsapi.Serve(dir, func() []corev1.Pod { return []corev1.Pod{pod} })
 	if err != nil {
 		t.Fatal(err)
@@ -64,4 +67,12 @@ func TestUnsound(t *testing.T) {
 	if got, known := e.unsound(t.Context(), resources); known {
 		t.Errorf("without a source %v", got)
 	}
+}
+
+// wanting is a pod's specification with one device of a resource.
+func wanting(name corev1.ResourceName) corev1.PodSpec {
+	one := corev1.ResourceList{name: resource.MustParse("1")}
+	return corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "worker", Resources: corev1.ResourceRequirements{Limits: one, Requests: one},
+	}}}
 }

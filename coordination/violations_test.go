@@ -20,7 +20,7 @@ import (
 func TestViolations(t *testing.T) {
 	for text, want := range map[string]bool{"required": true, "requird": true, "preferred": false, "": false} {
 		dir := t.TempDir()
-		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		pod := corev1.Pod{Spec: wanting("amd.com/gpu"), ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "train", Annotations: map[string]string{intent.AlignmentKey: text},
 		}}
 		stop, err := podsapi.Serve(dir, func() []corev1.Pod { return []corev1.Pod{pod} })

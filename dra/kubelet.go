@@ -14,7 +14,7 @@ import (
 
 // Kubelet tells the pods of the node, and the devices that they have from device plugins.
 type Kubelet interface {
-	// Pods returns all pods, or kubelet.ErrNoPodsAPI without a Pods API.
+	// Pods returns all pods without their specs, or kubelet.ErrNoPodsAPI without a Pods API.
 	Pods(ctx context.Context) ([]corev1.Pod, error)
 	// List and Get are calls of PodResources; see kubelet.PodResources.
 	List(ctx context.Context) (kubelet.View, error)
@@ -26,7 +26,11 @@ type kubeletSockets struct{ dir string }
 
 // Pods asks the Pods API.
 func (s kubeletSockets) Pods(ctx context.Context) ([]corev1.Pod, error) {
-	return kubelet.ListPods(ctx, s.dir)
+	var all []corev1.Pod
+	err := kubelet.ListPods(ctx, s.dir, func(pod *corev1.Pod) {
+		all = append(all, corev1.Pod{ObjectMeta: pod.ObjectMeta, Status: pod.Status})
+	})
+	return all, err
 }
 
 // List asks PodResources. Without a socket, of which a kubelet leaves the file, the error is fs.ErrNotExist.

@@ -76,7 +76,10 @@ func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, 
 
 // adopt applies the kubelet's list of pods. It rejects a list without the driver's own pod.
 func (r *recordedPods) adopt(listed []corev1.Pod) error {
-	living := holders.OfKubelet(listed)
+	living := holders.OfKubelet()
+	for i := range listed {
+		living.Add(&listed[i])
+	}
 	if _, own := living.Names[r.ownUID]; r.ownUID != "" && !own {
 		return errors.New("list pods of the kubelet: the driver's own pod is not among them")
 	}

@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
-// TestSourceAfterAnOutage: the kubelet is away for two seconds, and then admits pods. The longer the
-// outage, the longer its Pods API is not asked.
+// TestSourceAfterAnOutage: the kubelet is away for two seconds, and then admits pods. The first question finds
+// its Pods API again.
 func TestSourceAfterAnOutage(t *testing.T) {
-	known.Fault(t, "a source that failed is not asked for a pause that grows with the outage",
-		"not enforced after the outage")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	s.begin(t)
 	admit := func(when string) func(attempt int) string { // a pod with a VF of another switch

@@ -73,16 +73,15 @@ type Pods struct {
 	All bool
 }
 
-// OfKubelet returns the living pods of the kubelet's own list. The list must be read after the checkpoint, to
+// OfKubelet returns no pods of the kubelet's own list yet. The list must be read after the checkpoint, to
 // contain all living pods of the checkpoint.
-func OfKubelet(list []corev1.Pod) *Pods {
-	pods := &Pods{Names: map[string]kubelet.Pod{}, All: true}
-	for i := range list {
-		if pod := &list[i]; !kubelet.HasEnded(pod) {
-			pods.Names[string(pod.UID)] = kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
-		}
+func OfKubelet() *Pods { return &Pods{Names: map[string]kubelet.Pod{}, All: true} }
+
+// Add adds a pod of the list, unless the pod has ended.
+func (p *Pods) Add(pod *corev1.Pod) {
+	if !kubelet.HasEnded(pod) {
+		p.Names[string(pod.UID)] = kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
 	}
-	return pods
 }
 
 // Offer is the kubelet's offer of devices of a resource.

@@ -41,6 +41,15 @@ var choosers = []struct {
 	{"scheduling.koordinator.sh/device-allocated", koordinator},
 }
 
+// annotationKeys are the keys of all annotations that are read.
+var annotationKeys = func() []string {
+	keys := []string{AlignmentKey}
+	for _, chooser := range choosers {
+		keys = append(keys, chooser.key)
+	}
+	return keys
+}()
+
 // Limits of a pod's annotations. A node has some hundred devices; the API server allows 256 KiB of
 // annotations.
 const (

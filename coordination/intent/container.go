@@ -4,7 +4,6 @@ package intent
 
 import (
 	"iter"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,10 +53,13 @@ func Containers(p *corev1.Pod) iter.Seq2[*corev1.Container, Role] {
 // ContainersOf returns the containers of a pod with their requests, in the kubelet's order of allocation.
 func ContainersOf(p *corev1.Pod) []Container {
 	var containers []Container
+	isGuaranteed := guaranteed(p)
 	for c, role := range Containers(p) {
-		containers = append(containers, Container{
-			Name: c.Name, Role: role, Requests: requests(p, c), CPUs: exclusive(p, c),
-		})
+		container := Container{Name: c.Name, Role: role, Requests: requests(p, c)}
+		if isGuaranteed {
+			container.CPUs = exclusive(c)
+		}
+		containers = append(containers, container)
 	}
 	return containers
 }
@@ -77,10 +79,13 @@ func Limits(p *corev1.Pod, c *corev1.Container) iter.Seq2[string, resource.Quant
 
 // requests returns the limits of a container that device plugins fulfil.
 func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
-	wanted := map[string]int{}
+	var wanted map[string]int
 	for name, quantity := range Limits(p, c) {
 		if strings.Contains(name, "/") {
 			if n := quantity.Value(); n > 0 && n <= maxRequest {
+				if wanted == nil {
+					wanted = map[string]int{}
+				}
 				wanted[name] = int(n)
 			}
 		}
@@ -88,11 +93,11 @@ func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
 	return wanted
 }
 
-// exclusive returns the number of a container's exclusive CPUs under the kubelet's static CPU policy: whole
-// CPUs of a pod of class Guaranteed (guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go).
-func exclusive(p *corev1.Pod, c *corev1.Container) int {
+// exclusive returns the number of exclusive CPUs of a container in a pod of class Guaranteed under the
+// kubelet's static CPU policy: whole CPUs (guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go).
+func exclusive(c *corev1.Container) int {
 	cpus := c.Resources.Requests.Cpu()
-	if !guaranteed(p) || cpus.MilliValue()%1000 != 0 || cpus.Value() > maxRequest {
+	if cpus.MilliValue()%1000 != 0 || cpus.Value() > maxRequest {
 		return 0
 	}
 	return int(cpus.Value())
@@ -102,7 +107,7 @@ func exclusive(p *corev1.Pod, c *corev1.Container) int {
 // memory of the limits (ComputePodQOS in pkg/apis/core/v1/helper/qos). A pod with resources as a whole is
 // never Guaranteed here.
 func guaranteed(p *corev1.Pod) bool {
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+	for c := range Containers(p) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			limit, request := c.Resources.Limits[name], c.Resources.Requests[name]
 			if limit.IsZero() || limit.Cmp(request) != 0 {

@@ -21,11 +21,14 @@
 //
 // Without any source the order and the time of the questions remain ([Inference]).
 //
-// The default sources, pods-api and podresources, cost nothing and need no permission. After a failure a
-// source is skipped for a pause, longer each time ([Sources.Pods]), and the next best source answers. Every
-// decision names the source.
+// The default sources, pods-api and podresources, cost nothing and need no permission. After a failure that
+// has cost time a source is skipped for a pause, longer each time ([Sources.Pods]), and the next best source
+// answers. Every decision names the source.
 //
-// # Kubernetes' types stay here
+// # Sizes
 //
-// Pods are reduced to the relevant fields ([Pod]) immediately.
+// A pod's author decides on the size of the list. Each pod is reduced at once to the containers that request
+// devices ([Pod]); a pod that has not changed since the last list is not decoded again. One list is read at a
+// time. Of a list that is larger than kubelet.MaxPods, or has more requests than can be kept, nothing is known:
+// the [Enforcement] says so.
 package intent

@@ -18,7 +18,8 @@ type Pod struct {
 	UID     string
 	Created time.Time
 	Started bool // the kubelet has admitted and started the pod
-	// Containers are in the kubelet's order of allocation: first init containers, including sidecars.
+	// Containers are those that request devices, in the kubelet's order of allocation: first init containers,
+	// including sidecars.
 	Containers []Container
 	Alignment  Alignment // "" if equal to the policy's, or not annotated
 	Chosen     []string  // a scheduler's choice of devices: PCI addresses or device IDs, in order
@@ -30,17 +31,7 @@ func (p Pod) Of(index int) kubelet.Container {
 	return kubelet.Container{Pod: p.Pod, Name: p.Containers[index].Name}
 }
 
-// newPods returns pods without ended pods, whose devices are free.
-func newPods(list []corev1.Pod, policy Policy) []Pod {
-	var pods []Pod
-	for i := range list {
-		if !kubelet.HasEnded(&list[i]) {
-			pods = append(pods, newPod(&list[i], policy))
-		}
-	}
-	return pods
-}
-
+// newPod returns a pod with the containers that request devices.
 func newPod(p *corev1.Pod, policy Policy) Pod {
 	pod := Pod{
 		Pod:     kubelet.Pod{Namespace: p.Namespace, Name: p.Name},
@@ -48,7 +39,7 @@ func newPod(p *corev1.Pod, policy Policy) Pod {
 		Created: p.CreationTimestamp.Time,
 		Started: p.Status.StartTime != nil || p.Status.Phase == corev1.PodRunning ||
 			len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0,
-		Containers: ContainersOf(p),
+		Containers: slices.DeleteFunc(ContainersOf(p), func(c Container) bool { return len(c.Requests) == 0 }),
 	}
 	annotated := readAnnotations(p.Namespace, p.Annotations, policy)
 	pod.Alignment, pod.Chosen, pod.Remarks = annotated.alignment, annotated.chosen, annotated.remarks
@@ -70,27 +61,23 @@ type Rejected struct {
 	Resources []string // requested extended resources, sorted
 }
 
-// rejectedPods returns the recently rejected pods of a list.
-func rejectedPods(list []corev1.Pod, now time.Time) []Rejected {
-	var rejected []Rejected
-	for i := range list {
-		p := &list[i]
-		started := p.Status.StartTime // set by the kubelet at the rejection
-		if p.Status.Phase != corev1.PodFailed || p.Status.Reason != topologyAffinity || started == nil ||
-			now.Sub(started.Time) > rejectedFor {
-			continue
-		}
-		wanted := map[string]bool{}
-		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-			for name := range requests(p, &c) {
-				wanted[name] = true
-			}
-		}
-		if len(wanted) > 0 {
-			rejected = append(rejected, Rejected{
-				kubelet.Pod{Namespace: p.Namespace, Name: p.Name}, string(p.UID), slices.Sorted(maps.Keys(wanted)),
-			})
+// rejectedPod returns a pod that the kubelet's Topology Manager has rejected, and the time of the rejection,
+// nil for another pod.
+func rejectedPod(p *corev1.Pod) (*Rejected, time.Time) {
+	started := p.Status.StartTime // set by the kubelet at the rejection
+	if p.Status.Phase != corev1.PodFailed || p.Status.Reason != topologyAffinity || started == nil {
+		return nil, time.Time{}
+	}
+	wanted := map[string]bool{}
+	for c := range Containers(p) {
+		for name := range requests(p, c) {
+			wanted[name] = true
 		}
 	}
-	return rejected
+	if len(wanted) == 0 {
+		return nil, time.Time{}
+	}
+	return &Rejected{
+		kubelet.Pod{Namespace: p.Namespace, Name: p.Name}, string(p.UID), slices.Sorted(maps.Keys(wanted)),
+	}, started.Time
 }

@@ -43,6 +43,16 @@ func recorded(t testing.TB) []corev1.Pod {
 	return list.Items
 }
 
+// newPods returns what is kept of living pods.
+func newPods(list []corev1.Pod, policy Policy) (pods []Pod) {
+	for i := range list {
+		if kept := reduce(&list[i], policy); kept.pod != nil {
+			pods = append(pods, *kept.pod)
+		}
+	}
+	return pods
+}
+
 func TestPods(t *testing.T) {
 	t.Parallel()
 	list := recorded(t)
@@ -75,7 +85,7 @@ func TestPods(t *testing.T) {
 	if diff := cmp.Diff(want, newPods(list, Policy{Choose: AllNamespaces})); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
 	}
-	if got := newPod(&claimed, Policy{}).Containers[0].Requests; len(got) != 0 {
+	if got := newPod(&claimed, Policy{}).Containers; len(got) != 0 {
 		t.Errorf("a ResourceClaim fulfils it, no device plugin: %v", got)
 	}
 	if c := want[0].Of(2); c.String() != "team/train-0/worker" {
@@ -112,7 +122,7 @@ func TestExclusiveCPUs(t *testing.T) {
 		for _, r := range c.containers {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: r})
 		}
-		for i, container := range newPod(pod, Policy{}).Containers {
+		for i, container := range ContainersOf(pod) {
 			if container.CPUs != c.want[i] {
 				t.Errorf("%s: container %d has %d CPUs alone, want %d", name, i, container.CPUs, c.want[i])
 			}
@@ -352,8 +362,9 @@ func TestEvictedPodThatStops(t *testing.T) {
 		"ephemeral container": {EphemeralContainerStatuses: []corev1.ContainerStatus{running}},
 	} {
 		status.Phase = corev1.PodFailed
-		if got := newPods([]corev1.Pod{{Status: status}}, Policy{}); len(got) != 1 {
-			t.Errorf("%s runs: %d living pods", name, len(got))
+		pod := recorded(t)[0]
+		if pod.Status = status; len(newPods([]corev1.Pod{pod}, Policy{})) != 1 {
+			t.Errorf("%s runs, and the pod has ended", name)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
@@ -65,14 +65,12 @@ func (c *Choice) UnmarshalText(text []byte) error {
 }
 
 // Pauses after a failure of a source: first firstPause, then twice as long after each further failure. A
-// source that was slow once answers for the next pod.
+// source that was slow once answers for the next pod. Questions wait for the end of a pause only if the failure
+// was costly.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = time.Minute
 )
-
-// maxAsking is the maximum number of open questions to a source: one of each plugin, and abandoned ones.
-const maxAsking = 4
 
 // source is a source with the results of the last questions.
 type source struct {
@@ -80,23 +78,30 @@ type source struct {
 	log  *slog.Logger
 	pods func(context.Context) ([]Pod, error)
 
-	asking   atomic.Int32 // open questions
+	open     context.Context // until the source is closed
+	turn     bounded.Turn    // one list at a time
 	mu       sync.Mutex
 	answered bool          // with or without an error
 	failure  error         // of the last question; nil for none
 	pause    time.Duration // 0 without a failure
 	retry    time.Time
+	costly   bool // the failure takes the time of questions before retry
 }
 
 // enoughTime is the time in which a working source answers. A source without an answer in less time has not
 // failed: the caller had no time left.
 const enoughTime = 10 * time.Millisecond
 
-// errHurried is the failure of a question with less than enoughTime.
-var errHurried = errors.New("no answer in the short time that the caller had left")
+var (
+	// errHurried is the failure of a question with less than enoughTime.
+	errHurried = errors.New("no answer in the short time that the caller had left")
+	// errLate is the failure of a source without an answer in its share of the time.
+	errLate = errors.New("no answer in time")
+)
 
-// ask calls the source with one of several shares of the remaining time. A source that exceeds the deadline,
-// because a disk hangs, is abandoned; maxAsking limits further calls until the source returns.
+// ask calls the source with one of several shares of the remaining time. A list that exceeds the share is
+// read to its end, for at most lookTimeout or until the source is closed, while later questions wait: the
+// pods in it are not decoded again, and its end ends the pause of the source.
 func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 	hurried := false
 	if deadline, ok := ctx.Deadline(); ok {
@@ -106,40 +111,32 @@ func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 		ctx, cancel = context.WithTimeout(ctx, share)
 		defer cancel()
 	}
-	if s.asking.Add(1) > maxAsking {
-		s.asking.Add(-1)
-		return nil, errors.New("earlier questions have no answer yet")
-	}
-	type result struct {
-		pods []Pod
-		err  error
-	}
-	results := make(chan result, 1)
-	go func() {
-		defer s.asking.Add(-1)
-		var r result
-		r.err = survive.Do(s.log, func() (err error) {
-			r.pods, err = s.pods(ctx)
+	pods, err := bounded.Wait(ctx, bounded.Go(ctx, s.turn, func() (pods []Pod, err error) {
+		reading, cancel := context.WithTimeout(s.open, lookTimeout)
+		defer cancel()
+		err = survive.Do(s.log, func() (err error) {
+			pods, err = s.pods(reading)
 			return err
 		})
-		results <- r
-	}()
-	var r result
-	select {
-	case r = <-results:
-	case <-ctx.Done():
-		r.err = ctx.Err()
+		if err == nil && ctx.Err() != nil {
+			s.note(nil)
+		}
+		return pods, err
+	}))
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return pods, err
+	case hurried:
+		return nil, errHurried
+	default:
+		return nil, fmt.Errorf("%w: %w", errLate, err)
 	}
-	if hurried && errors.Is(r.err, context.DeadlineExceeded) {
-		r.err = errHurried
-	}
-	return r.pods, r.err
 }
 
 func (s *source) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !time.Now().Before(s.retry)
+	return !s.costly || !time.Now().Before(s.retry)
 }
 
 // untilRetry returns the time until the next call of a failed source.
@@ -157,6 +154,7 @@ func (s *source) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered, s.failure = true, err
+	s.costly = errors.Is(err, errLate) || errors.Is(err, kubelet.ErrTooLarge) || survive.Panicked(err)
 	switch {
 	case err == nil && s.pause > 0:
 		s.log.Info("source of intent available again", "source", s.name)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -44,7 +45,8 @@ type Sources struct {
 	enforcement enforcement
 }
 
-// Answer is the answer of the best available source: all living pods of this node.
+// Answer is the answer of the best available source: all living pods of this node with containers that request
+// devices, and these containers.
 type Answer struct {
 	Source Source
 	Pods   []Pod
@@ -73,13 +75,13 @@ func (s *Sources) open(name Source, config Config) error {
 		if err != nil {
 			return err
 		}
-		s.add(name, config.Log, reduced(api.Pods, config), api.Close)
+		s.add(name, config.Log, listed(api.Pods, config), api.Close)
 	case Kubelet:
 		if config.Kubelet.Address == "" {
 			return errors.New("the node's address is not known; set --kubelet-address, or NODE_IP from status.hostIP")
 		}
 		https := kubelet.NewHTTPS(config.Kubelet)
-		s.add(name, config.Log, reduced(https.Pods, config), https.Close)
+		s.add(name, config.Log, listed(https.Pods, config), https.Close)
 	case former:
 		config.Log.Warn("--intent: " + string(former) + " is no source of pod requests any more; name " +
 			string(Kubelet) + " instead, with the right to get nodes/pods")
@@ -90,18 +92,17 @@ func (s *Sources) open(name Source, config Config) error {
 func (s *Sources) add(
 	name Source, log *slog.Logger, pods func(context.Context) ([]Pod, error), closer func() error,
 ) {
-	s.sources = append(s.sources, &source{name: name, log: log, pods: pods})
-	s.closers = append(s.closers, closer)
+	open, end := context.WithCancel(context.Background())
+	s.sources = append(s.sources, &source{
+		name: name, log: log, pods: pods, open: open, turn: make(bounded.Turn, 1),
+	})
+	s.closers = append(s.closers, func() error { end(); return closer() })
 }
 
-func reduced(list Reader, config Config) func(context.Context) ([]Pod, error) {
-	return func(ctx context.Context) ([]Pod, error) {
-		pods, err := list(ctx)
-		if err == nil && config.Rejected != nil {
-			config.Rejected(rejectedPods(pods, time.Now()))
-		}
-		return newPods(pods, config.Policy), err
-	}
+// listed returns a source's function for the kubelet's list of pods.
+func listed(list lister, config Config) func(context.Context) ([]Pod, error) {
+	r := &reducer{config: config}
+	return func(ctx context.Context) ([]Pod, error) { return r.read(ctx, list) }
 }
 
 // Run maintains the Enforcement between questions until ctx is done. Run asks immediately, so that the first
@@ -154,8 +155,9 @@ func (s *Sources) Close() error {
 }
 
 // Pods asks the best available source, and returns false if all fail or none is configured. The sources have
-// equal shares of the remaining time of ctx, so that a hanging source leaves time for the next source. After
-// a failure a source is skipped for a pause, at no cost of time.
+// equal shares of the remaining time of ctx, so that a hanging source leaves time for the next source. A source
+// whose failure took its time is skipped for a pause. One that failed at once, because the kubelet is not
+// there, costs a question nothing, and answers the first one after the kubelet's return.
 func (s *Sources) Pods(ctx context.Context) (Answer, bool) {
 	for i, source := range s.sources {
 		if !source.ready() {

@@ -18,6 +18,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
 // flaky is a source that can fail and hang.
@@ -60,9 +65,10 @@ func (f *flaky) fail(err error) {
 func among(best, next *flaky) (*Sources, *bytes.Buffer) {
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, nil))
-	return &Sources{
-		sources: []*source{{name: PodsAPI, log: log, pods: best.pods}, {name: Kubelet, log: log, pods: next.pods}},
-	}, &lines
+	s, closer := &Sources{}, func() error { return nil }
+	s.add(PodsAPI, log, best.pods, closer)
+	s.add(Kubelet, log, next.pods, closer)
+	return s, &lines
 }
 
 // within asks as the coordinator does, and says how long it took.
@@ -91,17 +97,22 @@ func TestTheBestSourceThatWorks(t *testing.T) {
 				t.Errorf("asked %s", got)
 			}
 		}
-		if best.asked != 2 {
-			t.Errorf("a source that fails was asked %d times", best.asked-1)
-		}
-		best.err = nil
-		<-time.After(firstPause)
+		best.err = nil // the kubelet is back
 		if got, _ := within(t, s, time.Second); got != PodsAPI {
-			t.Errorf("after the pause %s", got)
+			t.Errorf("after an outage %s", got)
 		}
 		text := lines.String()
 		if n := strings.Count(text, "\n"); n != 2 || !strings.Contains(text, "available again") {
 			t.Errorf("log:\n%s", lines)
+		}
+		best.err, best.asked = kubelet.ErrTooLarge, 0
+		for range 3 {
+			if got, _ := within(t, s, time.Second); got != Kubelet {
+				t.Errorf("asked %s", got)
+			}
+		}
+		if best.asked != 1 {
+			t.Errorf("a source that fails at a cost was asked %d times", best.asked)
 		}
 	})
 }
@@ -195,7 +206,7 @@ func TestNothingIsEnforcedWithoutSource(t *testing.T) {
 
 func TestPausesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		best, next := &flaky{err: errors.New("no")}, &flaky{err: errors.New("no")}
+		best, next := &flaky{err: kubelet.ErrTooLarge}, &flaky{err: kubelet.ErrTooLarge}
 		s, lines := among(best, next)
 		begun := time.Now()
 		var asked []time.Duration
@@ -224,6 +235,7 @@ func TestASourceThatHangsLeavesTimeToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		best, next := &flaky{hangs: true}, &flaky{}
 		s, _ := among(best, next)
+		defer s.Close()
 		if got, took := within(t, s, 50*time.Millisecond); got != Kubelet || took != 25*time.Millisecond {
 			t.Errorf("%s after %v", got, took)
 		}
@@ -263,7 +275,7 @@ func TestAQuestionGivenUpTellsNothing(t *testing.T) {
 		if _, ok := s.Pods(ctx); ok || lines.Len() > 0 {
 			t.Errorf("answered a question that was given up; log %q", lines)
 		}
-		synctest.Wait() // the question is read no more
+		<-time.After(lookTimeout) // the list is read no more
 		best.hangs = false
 		if got, _ := within(t, s, time.Second); got != PodsAPI {
 			t.Errorf("then asked %s", got)
@@ -357,4 +369,71 @@ func clusterCA(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
+}
+
+// encoded are pods as the kubelet sends them.
+func encoded(t *testing.T, pods ...corev1.Pod) lister {
+	t.Helper()
+	dir := t.TempDir()
+	stop, err := podsapi.Serve(dir, func() []corev1.Pod { return pods })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	api, err := kubelet.NewPodsAPI(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	return api.Pods
+}
+
+// A pod that has not changed is not decoded again, and what was kept of a pod that is gone is forgotten.
+func TestUnchangedPodsAreKept(t *testing.T) {
+	all := recorded(t)
+	r := &reducer{}
+	read := func(pods ...corev1.Pod) {
+		t.Helper()
+		got, err := r.read(t.Context(), encoded(t, pods...))
+		if diff := cmp.Diff(newPods(pods, Policy{}), got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+		if len(r.known) != len(pods) {
+			t.Errorf("%d pods are kept of %d", len(r.known), len(pods))
+		}
+	}
+	read(all...)
+	for _, kept := range r.known {
+		if kept.pod != nil {
+			kept.pod.Created = time.Time{}
+		}
+	}
+	got, err := r.read(t.Context(), encoded(t, all...))
+	if err != nil || !got[0].Created.IsZero() {
+		t.Errorf("decoded again: %v, %v", got, err)
+	}
+	r.known = nil
+	read(all...)
+	all[0].Annotations = map[string]string{AlignmentKey: "preferred"}
+	read(all[0])
+}
+
+// What is kept of all pods is bounded: above it the source is unknown, and says so.
+func TestTooManyRequests(t *testing.T) {
+	pod := recorded(t)[0]
+	pod.Spec.Containers = slices.Repeat(pod.Spec.Containers, 1<<14)
+	s, err := Open(Config{
+		Choice: Choice{Kubelet}, Log: slog.New(slog.DiscardHandler), Readers: map[Source]Reader{
+			Kubelet: func(context.Context) ([]corev1.Pod, error) { return slices.Repeat([]corev1.Pod{pod}, 8), nil },
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.Pods(t.Context()); ok {
+		t.Error("the pods are known")
+	}
+	if now, _ := s.Enforcement(); now.Enforced() || !strings.Contains(now.Why, "too large") {
+		t.Errorf("%+v", now)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,12 +16,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 )
-
-// maxMessage limits the size of an answer: a node with 250 pods and a thousand devices needs far less (the
-// kubelet's own clients use 16 MiB, pkg/kubelet/apis/podresources/constants.go).
-const maxMessage = 16 << 20
 
 // reconnect limits the reconnect pause after a kubelet restart; gRPC's default grows to two minutes.
 var reconnect = backoff.Config{
@@ -42,7 +41,7 @@ func dial(socket string) (*connection, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxPods)))
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", socket, err)
 	}
@@ -63,22 +62,22 @@ func (c *connection) life() string {
 	return life
 }
 
-// maxRepeats limits the repeated calls to a serving kubelet before gRPC is connected.
+// maxRepeats limits the repeated calls to a serving kubelet.
 const maxRepeats = 3
 
-// patiently calls the kubelet and repeats the call after a rejection by the kubelet's rate limiter, until ctx
-// is done. A failed call with the result of an earlier attempt to connect is repeated if the kubelet serves.
+// rateLimit is the message of the kubelet's rate limiter (pkg/kubelet/apis/grpc/ratelimit.go). gRPC itself
+// uses the limiter's code for answers that are too long, and a repeated call has the same one.
+const rateLimit = "rejected by rate limit"
+
+// patiently calls the kubelet and repeats the call after a rejection by the kubelet's rate limiter. A failed
+// call with the result of an earlier attempt to connect is repeated if the kubelet serves.
 func patiently[T any](ctx context.Context, conn *connection, ask func() (T, error)) (T, error) {
-	for repeats := 0; ; {
+	for repeats := 0; ; repeats++ {
 		conn.reach(ctx)
 		answer, err := ask()
-		switch status.Code(err) {
-		case codes.ResourceExhausted:
-		case codes.Unavailable:
-			if repeats++; repeats > maxRepeats || !conn.serves(ctx) {
-				return answer, err
-			}
-		default:
+		limited := status.Code(err) == codes.ResourceExhausted && status.Convert(err).Message() == rateLimit
+		early := status.Code(err) == codes.Unavailable
+		if repeats == maxRepeats || !limited && !early || early && !conn.serves(ctx) {
 			return answer, err
 		}
 		select {
@@ -87,6 +86,41 @@ func patiently[T any](ctx context.Context, conn *connection, ask func() (T, erro
 		case <-time.After(refill):
 		}
 	}
+}
+
+// split makes a call, and calls each with every pod of the answer (splitMessage), which is not decoded: what
+// a pod's author has put into it decides on the memory that this takes.
+func (c *connection) split(
+	ctx context.Context, method string, question any, each func(pod []byte) error,
+) error {
+	answer, err := patiently(ctx, c, func() (answer mem.BufferSlice, err error) {
+		err = c.Invoke(ctx, method, question, &answer, grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))
+		return answer, err
+	})
+	if status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max") {
+		return errTooLarge("the list", MaxPods) // the error of gRPC
+	}
+	if err != nil {
+		return err
+	}
+	defer answer.Free()
+	reader := answer.Reader()
+	defer reader.Close()
+	return splitMessage(reader, each)
+}
+
+// rawCodec is gRPC's codec, and leaves an answer as gRPC has received it.
+type rawCodec struct{ encoding.CodecV2 }
+
+// Unmarshal keeps the data in a *mem.BufferSlice, whose owner frees it.
+func (rawCodec) Unmarshal(data mem.BufferSlice, into any) error {
+	kept, ok := into.(*mem.BufferSlice)
+	if !ok {
+		return fmt.Errorf("keep an answer in %T", into)
+	}
+	data.Ref()
+	*kept = data
+	return nil
 }
 
 // reach ends the pause after a failed attempt to connect as soon as the kubelet serves again, maybe to admit

@@ -5,7 +5,7 @@ package kubelet
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,8 +13,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // port is the kubelet's default port (KubeletConfiguration, port).
@@ -44,65 +42,63 @@ func (h *HTTPS) Close() error {
 	return nil
 }
 
-// Pods returns all pods of the kubelet, including ended pods: GET /pods. The account needs the right
-// nodes/pods (get), before Kubernetes 1.33 nodes/proxy. The result matches the Pods API, except that the
-// phase of a pod comes from the API server and is older (GetPods in pkg/kubelet/kubelet_getters.go).
-func (h *HTTPS) Pods(ctx context.Context) ([]corev1.Pod, error) {
-	body, err := h.get(ctx, "/pods", "nodes/pods")
-	if err != nil {
-		return nil, err
-	}
-	var list corev1.PodList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("parse the pods of %s: %w", h.url, err)
-	}
-	return list.Items, nil
+// Pods calls each with every pod of the kubelet, including ended pods: GET /pods. A pod is valid during the
+// call. The account needs the right nodes/pods (get), before Kubernetes 1.33 nodes/proxy. The result matches
+// the Pods API, except that the phase of a pod comes from the API server and is older (GetPods in
+// pkg/kubelet/kubelet_getters.go).
+func (h *HTTPS) Pods(ctx context.Context, each func(EncodedPod) error) error {
+	return h.get(ctx, "/pods", "nodes/pods", func(body io.ReadCloser) error {
+		err := splitList(http.MaxBytesReader(nil, body, MaxPods), each)
+		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
+			return errTooLarge("the list", MaxPods)
+		}
+		return err
+	})
 }
 
 // Configz returns the kubelet's active configuration as JSON (pkg/kubelet/server/server.go): GET /configz.
 // The account needs the right nodes/configz (get), before Kubernetes 1.33 nodes/proxy.
-func (h *HTTPS) Configz(ctx context.Context) ([]byte, error) {
-	return h.get(ctx, "/configz", "nodes/configz")
+func (h *HTTPS) Configz(ctx context.Context) (configuration []byte, err error) {
+	err = h.get(ctx, "/configz", "nodes/configz", func(body io.ReadCloser) (err error) {
+		configuration, err = io.ReadAll(http.MaxBytesReader(nil, body, maxPod))
+		return err
+	})
+	return configuration, err
 }
 
-// get requests a path; right is the required permission of the account.
-func (h *HTTPS) get(ctx context.Context, path, right string) ([]byte, error) {
-	body, err := h.request(ctx, h.url+path, right)
-	if err != nil {
+// get requests a path and reads the answer; right is the required permission of the account.
+func (h *HTTPS) get(ctx context.Context, path, right string, read func(io.ReadCloser) error) error {
+	if err := h.request(ctx, h.url+path, right, read); err != nil {
 		h.forget()
-		return nil, fmt.Errorf("get %s: %w", h.url+path, err)
+		return fmt.Errorf("get %s: %w", h.url+path, err)
 	}
-	return body, nil
+	return nil
 }
 
-func (h *HTTPS) request(ctx context.Context, url, right string) ([]byte, error) {
+func (h *HTTPS) request(ctx context.Context, url, right string, read func(io.ReadCloser) error) error {
 	client, err := h.connect()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	token, err := os.ReadFile(h.endpoint.Token)
 	if err != nil {
-		return nil, fmt.Errorf("read the service account's token: %w", err)
+		return fmt.Errorf("read the service account's token: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+string(bytes.TrimSpace(token)))
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s; the account needs the right to get %s, or nodes/proxy before Kubernetes 1.33",
+		return fmt.Errorf("%s; the account needs the right to get %s, or nodes/proxy before Kubernetes 1.33",
 			response.Status, right)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
-	if len(body) > maxMessage {
-		return nil, fmt.Errorf("answer is larger than %d bytes", maxMessage)
-	}
-	return body, err
+	return read(response.Body)
 }
 
 // connect returns the client, which trusts only the kubelet of this node (trust).

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -90,7 +91,20 @@ func askPodsAPI(t *testing.T, ctx context.Context, kubeletDir string) ([]corev1.
 		t.Fatal(err)
 	}
 	defer client.Close()
-	return client.Pods(ctx)
+	return collect(ctx, client)
+}
+
+// collect returns all pods, decoded.
+func collect(ctx context.Context, client interface {
+	Pods(ctx context.Context, each func(EncodedPod) error) error
+}) (all []corev1.Pod, err error) {
+	var pod corev1.Pod // used again, as by every reader
+	err = client.Pods(ctx, func(e EncodedPod) error {
+		err := e.Decode(&pod)
+		all = append(all, *pod.DeepCopy())
+		return err
+	})
+	return all, err
 }
 
 func TestPodsAPI(t *testing.T) {
@@ -169,25 +183,30 @@ func TestHTTPS(t *testing.T) {
 	write(t, endpoint.Token, []byte("first\n"))
 	client := NewHTTPS(endpoint)
 	defer client.Close()
-	got, err := client.Pods(t.Context())
+	got, err := collect(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantPods(t, got)
 
 	s.token = "second"
-	if _, err := client.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "nodes/pods") {
+	if _, err := collect(t.Context(), client); err == nil || !strings.Contains(err.Error(), "nodes/pods") {
 		t.Errorf("without the right: %v", err)
 	}
 	write(t, endpoint.Token, []byte("second"))
-	if got, err = client.Pods(t.Context()); err != nil {
+	if got, err = collect(t.Context(), client); err != nil {
 		t.Errorf("with a renewed token: %v", err)
 	}
 	wantPods(t, got)
 
-	s.answer = []byte(strings.Repeat(" ", maxMessage+1))
-	if _, err := client.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "larger") {
-		t.Errorf("an answer without end: %v", err)
+	for what, answer := range map[string]string{
+		"an answer without end": strings.Repeat(" ", MaxPods+1),
+		"a pod without end":     `{"items":[{"a":"` + strings.Repeat(`\"`, maxPod/2),
+	} {
+		s.answer = []byte(answer)
+		if _, err := collect(t.Context(), client); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 
@@ -208,7 +227,7 @@ func TestHTTPSTrustsNobodyElse(t *testing.T) {
 		"no token":                   {Address: address, Name: "example.com", Token: token + "none", CA: s.ca},
 	} {
 		client := NewHTTPS(endpoint)
-		if _, err := client.Pods(t.Context()); err == nil {
+		if _, err := collect(t.Context(), client); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		client.Close()
@@ -237,7 +256,7 @@ func TestHTTPSKnowsTheKubeletsOwnCertificate(t *testing.T) {
 		client := NewHTTPS(Endpoint{
 			Address: s.server.Listener.Addr().String(), Name: "node-1", Token: token, CA: another, Certificate: tc.own,
 		})
-		pods, err := client.Pods(t.Context())
+		pods, err := collect(t.Context(), client)
 		switch {
 		case tc.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -72,13 +73,20 @@ func (p *PodResources) Close() error { return p.conn.Close() }
 // done. Must be called only inside a GetPreferredAllocation with an empty must-include: see the package
 // comment.
 func (p *PodResources) List(ctx context.Context) (View, error) {
-	answer, err := patiently(ctx, p.conn, func() (*podresources.ListPodResourcesResponse, error) {
-		return p.client.List(ctx, &podresources.ListPodResourcesRequest{})
-	})
+	view, err := p.view(ctx, podresources.PodResourcesLister_List_FullMethodName,
+		&podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return View{}, fmt.Errorf("list PodResources: %w", err)
 	}
-	view := newView(answer.GetPodResources()...)
+	return view, nil
+}
+
+// view returns the pods in the answer to a call.
+func (p *PodResources) view(ctx context.Context, method string, question any) (View, error) {
+	view := View{Containers: map[Container]Devices{}, Exclusive: topology.CPUSet{}}
+	if err := p.conn.split(ctx, method, question, view.add); err != nil {
+		return View{}, err
+	}
 	view.Life = p.conn.life()
 	return view, nil
 }
@@ -87,15 +95,10 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 // List, Get releases nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before 1.34
 // without the feature gate KubeletPodResourcesGet return an error.
 func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
-	answer, err := patiently(ctx, p.conn, func() (*podresources.GetPodResourcesResponse, error) {
-		return p.client.Get(ctx, &podresources.GetPodResourcesRequest{
-			PodNamespace: pod.Namespace, PodName: pod.Name,
-		})
-	})
+	view, err := p.view(ctx, podresources.PodResourcesLister_Get_FullMethodName,
+		&podresources.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name})
 	switch {
 	case err == nil:
-		view := newView(answer.GetPodResources())
-		view.Life = p.conn.life()
 		return view, nil
 	case notFound(err):
 		return View{}, nil
@@ -150,21 +153,85 @@ func addCPUs(set topology.CPUSet, ids []int64) {
 	}
 }
 
-func newView(pods ...*podresources.PodResources) View {
-	view := View{Containers: map[Container]Devices{}, Exclusive: topology.CPUSet{}}
-	for _, p := range pods {
-		pod := Pod{Namespace: p.GetNamespace(), Name: p.GetName()}
-		view.Pods = append(view.Pods, pod)
-		for _, c := range p.GetContainers() {
-			devices := Devices{}
-			for _, d := range c.GetDevices() {
-				devices[d.GetResourceName()] = append(devices[d.GetResourceName()], d.GetDeviceIds()...)
+// maxIdle limits the containers without devices of a pod, of which only the names are of use.
+const maxIdle = 256
+
+// add adds a pod, encoded as PodResources of the kubelet's API. The numbers of the fields are those of
+// api.proto in k8s.io/kubelet/pkg/apis/podresources/v1.
+func (v *View) add(message []byte) error {
+	var pod Pod
+	var containers [][]byte
+	err := eachField(message, func(field protowire.Number, value []byte) error {
+		switch field {
+		case 1:
+			pod.Name = string(value)
+		case 2:
+			pod.Namespace = string(value)
+		case 3:
+			containers = append(containers, value)
+		}
+		return nil
+	})
+	v.Pods = append(v.Pods, pod)
+	idle := 0
+	for _, c := range containers {
+		if err != nil {
+			break
+		}
+		var name []byte
+		devices := Devices{}
+		err = eachField(c, func(field protowire.Number, value []byte) error {
+			switch field {
+			case 1:
+				name = value
+			case 2:
+				return devices.add(value)
+			case 3:
+				return v.addCPUs(value)
 			}
-			view.Containers[Container{Pod: pod, Name: c.GetName()}] = devices
-			addCPUs(view.Exclusive, c.GetCpuIds())
+			return nil
+		})
+		if len(devices) == 0 {
+			idle++
+		}
+		if len(devices) > 0 || idle <= maxIdle {
+			v.Containers[Container{Pod: pod, Name: string(name)}] = devices
 		}
 	}
-	return view
+	if err != nil {
+		return fmt.Errorf("decode the devices of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// add adds devices of a resource, encoded as ContainerDevices.
+func (d Devices) add(message []byte) error {
+	var resource string
+	var ids []string
+	err := eachField(message, func(field protowire.Number, value []byte) error {
+		switch field {
+		case 1:
+			resource = string(value)
+		case 2:
+			ids = append(ids, string(value))
+		}
+		return nil
+	})
+	d[resource] = append(d[resource], ids...)
+	return err
+}
+
+// addCPUs adds the numbers of exclusive CPUs.
+func (v *View) addCPUs(packed []byte) error {
+	for len(packed) > 0 {
+		cpu, n := protowire.ConsumeVarint(packed)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		v.Exclusive[int(cpu)] = true
+		packed = packed[n:]
+	}
+	return nil
 }
 
 // Shows reports whether a view has a container with a device. A nil view has none.

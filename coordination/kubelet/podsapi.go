@@ -56,36 +56,37 @@ func (p *PodsAPI) Close() error {
 	return failed
 }
 
-// Pods returns all pods of the kubelet, including ended pods, and repeats rejected calls of the kubelet's
-// rate limiter until ctx is done.
-func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
+// Pods calls each with every pod of the kubelet, including ended pods. A pod is valid during the call.
+func (p *PodsAPI) Pods(ctx context.Context, each func(EncodedPod) error) error {
 	conn, err := p.served()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	answer, err := patiently(ctx, conn, func() (*pods.ListPodsResponse, error) {
-		return pods.NewPodsClient(conn).ListPods(ctx, &pods.ListPodsRequest{})
+	err = conn.split(ctx, pods.Pods_ListPods_FullMethodName, &pods.ListPodsRequest{}, func(pod []byte) error {
+		return each(EncodedPod{content: pod})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list pods of the Pods API: %w", err)
+		return fmt.Errorf("list pods of the Pods API: %w", err)
 	}
-	list := make([]corev1.Pod, len(answer.GetPods()))
-	for i, encoded := range answer.GetPods() {
-		if err := list[i].Unmarshal(encoded); err != nil {
-			return nil, fmt.Errorf("decode pod of the Pods API: %w", err)
-		}
-	}
-	return list, nil
+	return nil
 }
 
-// ListPods makes one call, over a new connection.
-func ListPods(ctx context.Context, kubeletDir string) ([]corev1.Pod, error) {
+// ListPods calls each with every pod of the kubelet, over a new connection. A pod has the fields that
+// EncodedPod.Decode names, and is valid during the call.
+func ListPods(ctx context.Context, kubeletDir string, each func(*corev1.Pod)) error {
 	api, err := NewPodsAPI(kubeletDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer api.Close()
-	return api.Pods(ctx)
+	var pod corev1.Pod
+	return api.Pods(ctx, func(e EncodedPod) error {
+		err := e.Decode(&pod)
+		if err == nil {
+			each(&pod)
+		}
+		return err
+	})
 }
 
 // served returns the connection to the first existing socket. A kubelet without a Pods API costs one stat

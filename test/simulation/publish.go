@@ -87,7 +87,7 @@ func (p *process) publisher() coordination.Publisher {
 	n := p.node
 	return publish.New(publish.Config{
 		Reader: facts.NewReader(facts.Config{
-			Sys: n.hardware, KubeletDir: n.kubeletDir(), Configz: n.configz, Pods: n.records.pods, Log: p.log,
+			Sys: n.hardware, KubeletDir: n.kubeletDir(), Configz: n.configz, Pods: n.records.each, Log: p.log,
 		}),
 		Sinks: []publish.Sink{&n.board}, Watch: n.board.watch, Published: func(string, error) {}, Log: p.log,
 	})

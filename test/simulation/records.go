@@ -104,6 +104,15 @@ func (r *records) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
+// each calls see with every pod.
+func (r *records) each(ctx context.Context, see func(*corev1.Pod)) error {
+	pods, err := r.pods(ctx)
+	for i := range pods {
+		see(&pods[i])
+	}
+	return err
+}
+
 // heal ends all faults.
 func (r *records) heal() {
 	r.mu.Lock()

@@ -150,7 +150,7 @@ func (n *node) judge(t testing.TB, pods []corev1.Pod) {
 		t.Fatalf("without a tenant: %v", err)
 	}
 	n.change(func() { n.tenant = pods })
-	if err := n.becomesRight(t, attempts); err != nil {
+	if err := n.becomesRight(t, 10*attempts); err != nil {
 		t.Errorf("beside a tenant's pods: %v", err)
 	}
 }

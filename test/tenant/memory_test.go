@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/test/known"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/tenant"
 )
 
@@ -15,7 +15,6 @@ func TestMemory(t *testing.T) {
 	if raced {
 		t.Skip("the race detector slows the kubelet of this test, which then answers too late")
 	}
-	known.Fault(t, "a tenant's size: whole pods are decoded, several times at once", "the daemon takes")
 	n := start(t, podsAPI, unchanged, vfProgram)
 	pods := tenant.Pods(11, tenant.Object, tenant.Containers)
 	n.change(func() { n.tenant = pods })
@@ -42,14 +41,12 @@ func (d *daemon) isBelow(t *testing.T, half int) {
 // TestRepeatedCalls: an answer of the kubelet that is too long is the same a moment later: the daemon does
 // not ask for it again and again.
 func TestRepeatedCalls(t *testing.T) {
-	known.Fault(t, "a fault of an answer is taken for another one: gRPC's limit for the kubelet's rate limiter",
-		"asked the kubelet more than")
 	const (
 		period = 3 * time.Second
 		most   = 8 // with pauses of 0.1, 0.2, 0.4 s and so on, and a question
 	)
 	n := start(t, podsAPI, unchanged, vfProgram)
-	pods := tenant.Pods(12, tenant.Object, tenant.Text)
+	pods := tenant.Pods(kubelet.MaxPods/tenant.Object+2, tenant.Object, tenant.Text)
 	calls := make(chan struct{}, 2*most)
 	n.change(func() { n.tenant, n.calls = pods, calls })
 	n.question(t)

@@ -40,7 +40,7 @@ type attempt struct {
 }
 
 // read reads the assignments, with the kubelet's list of pods, and adds them to facts.
-func (a *assignments) read(kubeletDir string, list func() ([]corev1.Pod, bool), f *Facts) (all []attempt) {
+func (a *assignments) read(kubeletDir string, list podLister, f *Facts) (all []attempt) {
 	devices, err := a.readDevices(kubeletDir, list)
 	known, tried := keep(&a.devices, checkpointSubject, devices, err)
 	f.Devices, f.Gone, f.Exclusive = known.devices, known.gone, known.exclusive
@@ -68,17 +68,21 @@ func keep[T any](last *kubelet.Reading[T], subject string, read T, err error) (T
 }
 
 // readDevices reads the devices of pods.
-func (a *assignments) readDevices(
-	kubeletDir string, list func() ([]corev1.Pod, bool),
-) (read deviceHolders, err error) {
+func (a *assignments) readDevices(kubeletDir string, list podLister) (read deviceHolders, err error) {
 	recorded, err := a.checkpoint.Read()
 	if err != nil {
 		return read, fmt.Errorf("%s: %w", kubelet.CheckpointPath(kubeletDir), err)
 	}
 	read.devices = held(recorded)
-	var living *holders.Pods
-	if pods, told := list(); told { // after the checkpoint
-		living, read.exclusive = holders.OfKubelet(pods), exclusive(pods)
+	living, exclusive := holders.OfKubelet(), Exclusive{}
+	told := list(func(pod *corev1.Pod) { // after the checkpoint
+		living.Add(pod)
+		exclusive.add(pod)
+	})
+	if told {
+		read.exclusive = exclusive
+	} else {
+		living = nil
 	}
 	read.gone = gone(recorded, living)
 	return read, nil

@@ -38,15 +38,14 @@ func gone(checkpoint kubelet.Checkpoint, pods *holders.Pods) Gone {
 	return gone
 }
 
-func exclusive(pods []corev1.Pod) Exclusive {
-	list := Exclusive{}
-	for i := range pods {
-		p := &pods[i]
-		if phase := p.Status.Phase; phase != "" && phase != corev1.PodPending && asksExclusive(p) {
-			list = append(list, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
-		}
+// podLister calls each with every pod of the kubelet, and returns false if the kubelet does not list pods.
+type podLister func(each func(*corev1.Pod)) (told bool)
+
+// add adds a pod of the kubelet's list, if the pod requests exclusive resources.
+func (e *Exclusive) add(p *corev1.Pod) {
+	if phase := p.Status.Phase; phase != "" && phase != corev1.PodPending && asksExclusive(p) {
+		*e = append(*e, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 	}
-	return list
 }
 
 // asksExclusive reports whether a container of a pod asks for devices or, in a pod of class Guaranteed, for

@@ -21,6 +21,14 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// tell calls each with every pod.
+func tell(pods []corev1.Pod, err error, each func(*corev1.Pod)) error {
+	for i := range pods {
+		each(&pods[i])
+	}
+	return err
+}
+
 // TestGone: a pod of the checkpoint holds nothing if the kubelet lists it as ended, or no longer, and none of
 // its containers runs. Without the kubelet's list no pod is gone.
 func TestGone(t *testing.T) {
@@ -33,7 +41,7 @@ func TestGone(t *testing.T) {
 	var listErr error
 	r := facts.NewReader(facts.Config{
 		Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
-		Pods: func(context.Context) ([]corev1.Pod, error) { return list, listErr },
+		Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(list, listErr, each) },
 	})
 	var given []published.Entry
 	running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
@@ -106,7 +114,7 @@ func TestExclusive(t *testing.T) {
 	read := func(pods []corev1.Pod, err error) []string {
 		r := facts.NewReader(facts.Config{
 			Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
-			Pods: func(context.Context) ([]corev1.Pod, error) { return pods, err },
+			Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(pods, err, each) },
 		})
 		var names []string
 		exclusive := r.Read(t.Context(), tree, nil).Exclusive

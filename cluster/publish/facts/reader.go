@@ -30,7 +30,7 @@ type Config struct {
 	Configz func(context.Context) ([]byte, error)
 	// Pods requests the kubelet's pods; nil if not available. It returns an error while the kubelet does not
 	// know all of them.
-	Pods func(context.Context) ([]corev1.Pod, error)
+	Pods func(ctx context.Context, each func(*corev1.Pod)) error
 	Log  *slog.Logger
 }
 
@@ -67,7 +67,7 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 		Tree: tree, Resources: resources, NUMANodes: r.numaNodes(tree),
 		Kubelet: r.configuration(ctx),
 	}
-	list := func() ([]corev1.Pod, bool) { return r.pods(ctx) }
+	list := func(each func(*corev1.Pod)) bool { return r.pods(ctx, each) }
 	for _, a := range r.assigned.read(r.config.KubeletDir, list, &f) {
 		switch {
 		case r.works(a.subject, a.err):
@@ -80,16 +80,15 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 	return f
 }
 
-// pods requests the kubelet's pods, which include all running pods of an earlier checkpoint. It returns false
-// if the kubelet does not list pods, which is no error: kubelets before 1.37 cannot.
-func (r *Reader) pods(ctx context.Context) (pods []corev1.Pod, told bool) {
+// pods calls each with the kubelet's pods, which include all running pods of an earlier checkpoint. It
+// returns false if the kubelet does not list pods, which is no error: kubelets before 1.37 cannot.
+func (r *Reader) pods(ctx context.Context, each func(*corev1.Pod)) (told bool) {
 	if r.config.Pods == nil {
-		return nil, false
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	pods, err := r.config.Pods(ctx)
-	return pods, err == nil
+	return r.config.Pods(ctx, each) == nil
 }
 
 // numaNodes returns the machine's NUMA nodes. It reads them, two files per CPU, once per tree and per start

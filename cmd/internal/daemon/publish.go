@@ -43,7 +43,9 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 		return nil, err
 	}
 	read := facts.Config{Sys: sys, KubeletDir: f.KubeletDir, Files: f.files(), Log: log}
-	read.Pods = func(ctx context.Context) ([]corev1.Pod, error) { return kubelet.ListPods(ctx, f.KubeletDir) }
+	read.Pods = func(ctx context.Context, each func(*corev1.Pod)) error {
+		return kubelet.ListPods(ctx, f.KubeletDir, each)
+	}
 	if f.Kubelet.Address != "" {
 		read.Configz = kubelet.NewHTTPS(f.endpoint()).Configz
 	}

@@ -42,16 +42,15 @@ func IsRefused(p *corev1.Pod) bool {
 func AskRefused(ctx context.Context, kubeletDir string) Refused {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
-	pods, err := kubelet.ListPods(ctx, kubeletDir)
+	var r Refused
+	err := kubelet.ListPods(ctx, kubeletDir, func(pod *corev1.Pod) {
+		if IsRefused(pod) {
+			r.Seen = append(r.Seen, pod.Namespace+"/"+pod.Name)
+			r.Pods.Add(pod)
+		}
+	})
 	if err != nil {
 		return Refused{Unknown: err.Error()}
-	}
-	var r Refused
-	for i := range pods {
-		if IsRefused(&pods[i]) {
-			r.Seen = append(r.Seen, pods[i].Namespace+"/"+pods[i].Name)
-			r.Pods.Add(&pods[i])
-		}
 	}
 	slices.Sort(r.Seen)
 	return r

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
@@ -229,7 +230,8 @@ func (n *node) checkServed(held records.Devices) {
 	if err != nil || len(all[resource("gpu")]) != 4 || len(all[resource("vf")]) != 3 {
 		n.t.Errorf("allocatable: %v, %v", all, err)
 	}
-	pods, err := records.ListPods(n.t.Context(), n.dir)
+	var pods []*corev1.Pod
+	err = records.ListPods(n.t.Context(), n.dir, func(pod *corev1.Pod) { pods = append(pods, pod.DeepCopy()) })
 	if err != nil || len(pods) != 1 || pods[0].Name != "a" ||
 		pods[0].Spec.Containers[0].Resources.Limits.Name("x.y/gpu", "").Value() != 1 {
 		n.t.Errorf("Pods API: %v, %v", pods, err)
