@@ -24,8 +24,6 @@ const allVFs = `"selectors": {"vendors": ["15b3"], "isRdma": true}`
 // TestAllocateAfterLostQuestion: the kubelet asks for the devices of pod a, rejects the pod without an
 // Allocate that reaches the coordinator, and allocates devices for pod b without a question.
 func TestAllocateAfterLostQuestion(t *testing.T) {
-	known.Fault(t, "an admission that the kubelet gave up stays open: the next Allocate is taken for it",
-		`explain a\S+: \[\S+\], want \[\]`)
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	s.begin(t)
 	holder := running("holder", map[string]string{vfs: "8"})

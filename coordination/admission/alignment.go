@@ -23,8 +23,8 @@ func findMisalignment(b *books, g grant, alignment intent.Alignment) refusal {
 		return refusal{}
 	}
 	pairs := pairsOf(b, g.container, g.isSure())
-	if p := g.plan; pairs == nil && p != nil && p.choice != nil && !p.predicted && p.container.Asker != nil &&
-		p.container.Asker.Exact {
+	if p := g.plan; pairs == nil && p != nil && p.choice != nil && !p.predicted && g.container.Asker != nil &&
+		g.container.Asker.Exact {
 		pairs = p.choice.Pairs
 	}
 	apart := slices.IndexFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.Direct() })

@@ -13,7 +13,7 @@ import (
 // passed the devices to the container. The error is errClosed if nothing was recorded.
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
 	defer c.store.Touch()
-	var o observation
+	o := observation{asked: c.now()}
 	o.checkpoint, o.checkpointErr = c.Recorded()
 	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all reads together
 	defer cancel()
@@ -28,7 +28,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 			tx.error("a container has a device that it should have been refused: the coordinator was late",
 				"reason", double.full())
 		} else if double.said != "" {
-			if n := tx.last.container; o.progress(tx.state) == asking.Open && n.Lacks(name) {
+			if n := tx.open.allocated(); o.progress(tx.state) == asking.Open && n.Lacks(name) {
 				tx.release(n) // the refused container
 			}
 			taken = tx.refuse(nil, name, ids, RefusedDouble, double)

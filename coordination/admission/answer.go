@@ -26,7 +26,7 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 	var container asking.Container
 	var known asking.Knowledge
 	if p := o.foreseenPlan(tx.state, q); p != nil {
-		choice, container, known = p.choice, *tx.last.container, secondHalf(tx.last.container)
+		choice, container, known = p.choice, *tx.open.container, secondHalf(tx.open.container)
 	} else {
 		evidence := tx.fold(q, o)
 		container, known = evidence.IdentifyContainer(q)
@@ -49,7 +49,7 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 		chosen.Reason += placement.Named("failed", b.failed())
 		choice = &chosen
 	}
-	p := tx.makePlan(choice, q, container, o)
+	p := tx.makePlan(choice, q, &container, o)
 	kind := tx.resources[q.Resource].Kind
 	tx.observe(func(to DecisionObserver) { to.QuestionAnswered(known.Source) })
 	tx.decision = &history.Decision{
@@ -67,15 +67,13 @@ func (o *observation) foreseenPlan(s *state, q asking.Question) *plan {
 	if o.view != nil || o.answer != nil || o.progress(s) != asking.Open || !s.foresees(q, o.asked) {
 		return nil
 	}
-	return s.plan
+	return s.open.plan
 }
 
 // fold updates the state from an observation, holders included, and returns the evidence for the asker.
 func (tx *transaction) fold(q asking.Question, o observation) *asking.Evidence {
 	e := o.evidence(tx.state)
-	if e.Abandoned() {
-		tx.abandon(e)
-	}
+	tx.endRejected(e, false)
 	if !e.Recorded && e.View != nil { // List shows the devices of all containers before the latest
 		tx.allocates = slices.DeleteFunc(slices.Clone(tx.allocates), func(a holders.Allocate) bool {
 			return e.Newest == nil || !device.SameSet(a.IDs, e.Newest.Devices[a.Resource])
@@ -88,14 +86,6 @@ func (tx *transaction) fold(q asking.Question, o observation) *asking.Evidence {
 	return e
 }
 
-// abandon ends the container of the latest Allocate: the kubelet has rejected its pod and frees the devices.
-func (tx *transaction) abandon(e *asking.Evidence) {
-	tx.release(tx.last.container)
-	tx.endPlan(Dropped)
-	tx.last.refused = true
-	e.Progress, e.Newest = asking.Complete, nil
-}
-
 // warnHeld reports offered devices with a different holder.
 func (tx *transaction) warnHeld(b *books, q asking.Question, o offer) {
 	for _, id := range o.held {
@@ -104,13 +94,13 @@ func (tx *transaction) warnHeld(b *books, q asking.Question, o offer) {
 	}
 }
 
-// makePlan makes a choice the current plan.
+// makePlan makes a choice the plan for the container of a question.
 func (tx *transaction) makePlan(
-	choice *placement.Choice, q asking.Question, container asking.Container, o observation,
+	choice *placement.Choice, q asking.Question, container *asking.Container, o observation,
 ) *plan {
-	p := newPlan(choice, tx.resources, q, container)
+	p := newPlan(choice, tx.resources, q, *container)
 	p.predicted = o.policy == "" && len(tx.resources.Nodes(q.Resource, q.Available)) == 0
-	p.after, p.expires = tx.sequence, tx.now().Add(planTTL)
-	tx.replacePlan(p, q.Resource)
+	p.expires = tx.now().Add(planTTL)
+	tx.ask(container, p, q.Resource, o.checkpoint.Identity)
 	return p
 }

@@ -223,7 +223,7 @@ func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 	a.take(pod.Pod, gpus, onNode)
 	_, why := a.ask(vfs, 0, 2)
 	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf; kubelet asked for ")
-	if to := a.coordinator.current().last.container; to.Name() != "team/all/c" {
+	if to := a.coordinator.current().open.container; to.Name() != "team/all/c" {
 		t.Errorf("held by %s", to.Name())
 	}
 }
@@ -280,7 +280,7 @@ func TestDevicesTakenOverWithoutAQuestion(t *testing.T) {
 			if !a.admit(pod, c.name, c.wish) {
 				t.Fatalf("%s is not admitted", c.name)
 			}
-			to := a.coordinator.current().last.container
+			to := a.coordinator.current().open.container
 			if to.Name() != "team/pod/"+c.name || to.Lacks(gpus) || to.Lacks(vfs) {
 				t.Errorf("seed %d: %s holds %v, want both halves for %s", seed, to.Name(), to.Devices, c.name)
 			}

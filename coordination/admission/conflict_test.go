@@ -28,7 +28,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 			false},
 		"the kubelet is silent": {func(a *admission, _ kubelet.Pod) { a.away = true }, false},
 		"the kubelet restarted": {func(a *admission, _ kubelet.Pod) {
-			a.coordinator.current().last.recorded = kubelet.Identity{}
+			a.coordinator.current().open.recorded = kubelet.Identity{}
 		}, true},
 		"no look came before it": {func(a *admission, _ kubelet.Pod) { a.forgetOwners() }, true},
 	} {
@@ -45,7 +45,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 				t.Fatal("not admitted")
 			}
 			tc.between(a, first)
-			before := a.coordinator.current().sequence
+			before := a.coordinator.current().version
 			order, refusal := a.allocated(vfs, taken[:1])
 			if tc.refused {
 				if want := "refuse nvidia.com/vf " + taken[0] +
@@ -53,7 +53,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 					order != nil {
 					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
 				}
-				if a.coordinator.current().sequence != before {
+				if a.coordinator.current().version != before {
 					t.Error("what was refused counts as given")
 				}
 			} else if refusal != "" || len(order) != 1 {

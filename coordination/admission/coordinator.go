@@ -107,5 +107,5 @@ func (c *Coordinator) publish(tx *transaction) bool {
 		return true
 	}
 	all := func() []pairs.Device { return pairedDevices(tx.state, c.current()) }
-	return c.pairs.Complete(tx.last.files, tx.last.vfs, tx.tree, all)
+	return c.pairs.Complete(tx.open.files, tx.open.vfs, tx.tree, all)
 }

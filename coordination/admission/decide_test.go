@@ -156,11 +156,11 @@ func (d *disorder) check(seed uint64) {
 func snapshot(t *testing.T, s *state) string {
 	t.Helper()
 	all := []any{
-		s.version, s.sequence, s.resources.Save(), s.allocates, s.found,
-		saveContainer(s.last.container), s.last.devices, s.last.files,
+		s.version, s.resources.Save(), s.allocates, s.found,
+		saveContainer(s.open.container), s.open.devices, s.open.files,
 	}
-	if s.plan != nil {
-		all = append(all, s.plan.devices, s.plan.promised)
+	if s.open.plan != nil {
+		all = append(all, s.open.plan.devices, s.open.plan.promised)
 	}
 	content, err := json.Marshal(all)
 	if err != nil {
@@ -183,14 +183,15 @@ func TestDecisionWorksOnACopy(t *testing.T) {
 			for _, r := range tx.resources.All() {
 				tx.resources = tx.resources.Leave(r.Name)
 			}
-			tx.release(tx.last.container)
+			tx.release(tx.open.container)
 			tx.recordAllocate(&asking.Container{}, holders.Allocate{Resource: gpus, IDs: []string{"x"}})
-			if tx.plan != nil {
-				clear(tx.plan.devices)
-				clear(tx.plan.promised)
+			if tx.open.plan != nil {
+				clear(tx.open.plan.devices)
+				clear(tx.open.plan.promised)
 			}
-			clear(tx.last.devices)
-			tx.plan, tx.last, tx.known = nil, lastAllocation{}, nil
+			clear(tx.open.devices)
+			tx.open.plan, tx.open.files = nil, nil
+			tx.open, tx.known = nil, nil
 			return failure
 		})
 		if !errors.Is(err, failure) || a.coordinator.current() != before {

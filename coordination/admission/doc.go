@@ -26,9 +26,10 @@
 // (request.go, numa.go, chosen.go).
 //
 // The state (state.go) has no copy of the kubelet's records, only: announced devices, own Allocates missing
-// in the kubelet's records so far, names of pods, the last List, the plan for the container in admission, and
-// the container of the latest Allocate. Plan and latest container often match, but the kubelet can ask for
-// the next container first.
+// in the kubelet's records so far, names of pods, the last List, and the
+// open admission (open.go): the container of the latest call, with the plan for its further devices. The
+// kubelet admits containers one after another, so that a call for another container ends the admission, as
+// does a pod that the kubelet no longer has.
 //
 // A plan reserves the second half of a container (plan.go). The next question replaces the plan, since the
 // kubelet admits containers serially; an unused plan expires.

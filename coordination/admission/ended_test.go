@@ -239,7 +239,7 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, now := a.coordinator.current().plan, a.coordinator.current().books()
+	plan, now := a.coordinator.current().open.plan, a.coordinator.current().books()
 	if slices.Contains(plan.devices[vfs], own) || now.isFree(vfs, own) {
 		t.Errorf("VF %s counts as free, %v are planned: %s", own, plan.devices[vfs], why)
 	}

@@ -64,7 +64,7 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 				t.Errorf("%q: %d looks at the first half, want %d", source, looks.Load(), want.looks)
 			}
 			a.take(pod, order[0], ids)
-			planned := slices.Clone(a.coordinator.current().plan.devices[order[1]])
+			planned := slices.Clone(a.coordinator.current().open.plan.devices[order[1]])
 			ids, why := a.ask(order[1], 1, 2)
 			before := looks.Load()
 			for _, r := range a.coordinator.Status(t.Context()).GetResources() {
@@ -138,7 +138,7 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 			return 2
 		},
 		"the plan is not offered": func(a *admission, _ kubelet.Pod) int {
-			a.withdraw(a.coordinator.current().plan.devices[vfs][0])
+			a.withdraw(a.coordinator.current().open.plan.devices[vfs][0])
 			return 2
 		},
 		"no checkpoint": func(a *admission, _ kubelet.Pod) int {
@@ -151,7 +151,7 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 			return 2
 		},
 		"PodResources was away": func(a *admission, _ kubelet.Pod) int {
-			a.coordinator.current().last.container.Looked = false
+			a.coordinator.current().open.container.Looked = false
 			return 2
 		},
 		"one of several pods": func(a *admission, pod kubelet.Pod) int {
@@ -214,7 +214,7 @@ func (a *admission) hold(id string) {
 
 // mayBe leaves open which of several pods got the newest Allocate.
 func (a *admission) mayBe(pods ...kubelet.Pod) {
-	a.coordinator.current().last.container.Pods = pods
+	a.coordinator.current().open.container.Pods = pods
 }
 
 // A pod that is deleted and created anew under its name holds nothing of what it had before, also where

@@ -51,7 +51,7 @@ func TestGivenUpAmidAContainer(t *testing.T) {
 			if refusal := a.take(next.Pod, vfs, chosen); refusal != "" {
 				t.Error(refusal)
 			}
-			if to := a.coordinator.current().last.container; !to.Lacks(gpus) {
+			if to := a.coordinator.current().open.container; !to.Lacks(gpus) {
 				t.Errorf("%s has GPUs too: %v", to.Name(), to.Devices)
 			}
 			for _, id := range given {

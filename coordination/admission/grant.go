@@ -14,10 +14,10 @@ import (
 type grant struct {
 	name      string
 	ids       []string
-	progress  asking.Progress   // of the container of the Allocate before
-	before    *asking.Container // of the Allocate before; nil for none
-	plan      *plan             // fulfilled by the Allocate, nil for none
-	planned   []string          // the IDs in the order of the plan
+	progress  asking.Progress // of the open admission before
+	asked     bool            // the kubelet asked for the devices
+	plan      *plan           // fulfilled by the Allocate, nil for none
+	planned   []string        // the IDs in the order of the plan
 	container *asking.Container
 }
 
@@ -26,7 +26,7 @@ type grant struct {
 func (g grant) isSure() bool { return g.progress == asking.Open || g.isShown() }
 
 // isShown reports whether PodResources showed the container's devices at the question for the rest.
-func (g grant) isShown() bool { return g.plan != nil && g.plan.container.Shown }
+func (g grant) isShown() bool { return g.plan != nil && g.container.Shown }
 
 // isGuess reports whether the kubelet may have rejected the pod of the first half, without evidence.
 func (g grant) isGuess() bool {
@@ -49,22 +49,22 @@ func (g grant) reason() string {
 	return g.plan.choice.Reason
 }
 
-// take records an Allocate for its most likely container. Gone reports that the container of the plan is
-// gone.
+// take records an Allocate for its most likely container, which becomes the open one. Gone reports that the
+// kubelet has rejected the container of the open admission.
 func (tx *transaction) take(o observation, name string, ids []string, gone bool) grant {
 	e := o.evidence(tx.state)
-	e.View, e.Partial, e.Recent = o.view, true, tx.isRecent(tx.now())
 	if o.answer != nil {
 		found := holders.Look(o.sources(tx.state, asking.Question{}))
 		e.Holders, tx.known = found.Holders, found.Known
 	}
-	if gone || o.view == nil && e.Abandoned() { // a view shows only some of the pods
-		tx.abandon(e)
+	if !tx.open.proves(name, ids, o.asked) {
+		tx.endRejected(e, gone)
 	}
-	g := grant{name: name, ids: ids, progress: e.Progress, before: e.Newest}
+	g := grant{name: name, ids: ids, progress: e.Progress}
 	tx.fulfilPlan(name, ids)
-	if p := tx.livePlan(); p != nil && tx.sequence > p.after && e.Progress == asking.Complete {
-		tx.endPlan(Dropped) // the container did not request the rest
+	g.asked = tx.isAsked(name, ids)
+	if tx.open.allocated() != nil && e.Progress == asking.Complete && !g.asked {
+		tx.end() // the container did not request the rest
 	}
 	anew := false
 	if p := tx.livePlan(); p != nil {
@@ -77,35 +77,46 @@ func (tx *transaction) take(o observation, name string, ids []string, gone bool)
 	if g.container.ID == 0 {
 		g.container.ID = tx.nextID()
 	}
-	if p := tx.livePlan(); p != nil {
-		delete(p.devices, name) // fulfilled, or overruled
-	}
 	tx.version++
-	tx.sequence++
 	tx.recordAllocate(g.container, holders.Allocate{
 		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.checkpoint.Identity,
 	})
-	tx.last.at, tx.last.foreseen, tx.last.refused = tx.now(), g.plan != nil, false
-	tx.last.recorded = o.checkpoint.Identity
+	if tx.open != nil && tx.open.container.ID != g.container.ID {
+		tx.endPlan(Dropped)
+		g.asked = false
+	}
+	if p := tx.livePlan(); p != nil {
+		delete(p.devices, name) // fulfilled, or overruled
+	}
+	tx.open = tx.open.of(g.container)
+	tx.open.at, tx.open.foreseen, tx.open.recorded = tx.now(), g.plan != nil, o.checkpoint.Identity
 	return g
 }
 
+// isAsked reports whether the latest question was for as many devices of a resource, and has had no Allocate.
+func (tx *transaction) isAsked(name string, ids []string) bool {
+	p := tx.livePlan()
+	return p != nil && p.resource == name && len(p.devices[name]) == len(ids)
+}
+
 // recipientOf returns the container of an Allocate, the devices included: the container of the fulfilled
-// plan; else the container identified by a request source; else the container of the Allocate before, unless
+// plan; else the container identified by a request source; else the container of the open admission, unless
 // complete; else a new container, with ID 0.
 func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
 	c := asking.Container{Unasked: true}
-	n := s.last.container
+	n := e.Newest
 	switch found := e.IdentifyRecipient(asking.Question{Resource: g.name, Size: len(g.ids)}); {
 	case g.plan != nil:
-		if c = g.plan.container; n != nil && n.ID == c.ID {
-			c.Devices = n.Devices // the second half was allocated since
-		}
+		c = *s.open.container
 	case found != nil:
-		if c = e.ContainerOf(found, g.name); c.ID == 0 {
+		if c = e.ContainerOf(found, g.name); c.ID == 0 && s.open != nil && s.open.container.Asker.Is(found) {
+			c.ID = s.open.container.ID
+		} else if c.ID == 0 {
 			c.Unasked = true
 		}
-	case n == nil || e.Newest == nil || n.Owner != nil:
+	case g.asked:
+		c = *s.open.container
+	case n == nil || n.Owner != nil:
 	case e.Progress == asking.Open && n.Lacks(g.name) && s.resources.SameNodes(n.Devices, g.name, g.ids):
 		c = *n
 		c.Guessed = c.Guessed || c.Asker == nil && !c.Looked

@@ -202,9 +202,10 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := a.coordinator.current()
-		if slices.Contains(chosen, gpu) || slices.Contains(s.plan.devices[vfs], vf) || s.books().isFree(vfs, vf) {
+		if slices.Contains(chosen, gpu) || slices.Contains(s.open.plan.devices[vfs], vf) ||
+			s.books().isFree(vfs, vf) {
 			t.Errorf("source %q: %v chosen and %v planned beside %s, which has %s and %s: %s", source, chosen,
-				s.plan.devices, newest.Name, gpu, vf, why)
+				s.open.plan.devices, newest.Name, gpu, vf, why)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // observation is the input of a decision, as read from the kubelet and the request sources.
 type observation struct {
-	asked         time.Time // time of the question
+	asked         time.Time // time of the call
 	checkpoint    kubelet.Checkpoint
 	checkpointErr error
 	view          *kubelet.View  // nil if PodResources was unreadable, or unsafe to read
@@ -47,17 +47,17 @@ func (o *observation) sources(before *state, q asking.Question) holders.Sources 
 	return sources
 }
 
-// progress returns the kubelet's progress with the container of the latest Allocate.
+// progress returns the kubelet's progress with the open admission.
 func (o *observation) progress(s *state) asking.Progress {
-	return s.last.progress(o.checkpoint, o.checkpointErr)
+	return s.open.progress(o.checkpoint, o.checkpointErr)
 }
 
 // evidence returns the input for package asking.
 func (o *observation) evidence(s *state) *asking.Evidence {
 	return &asking.Evidence{
-		Resources: s.resources, Holders: s.found, Newest: s.last.container.In(o.list()),
+		Resources: s.resources, Holders: s.found, Newest: s.open.allocated().In(o.list()),
 		Recorded: o.checkpointErr == nil && o.checkpoint.Identity != kubelet.Identity{},
-		Progress: o.progress(s), Recent: s.isRecent(o.asked),
+		Progress: o.progress(s), Recent: s.open.isRecent(o.asked), Late: s.open.isLate(o.asked),
 		View: o.list(), Answer: o.answer, Listing: s.listing,
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 // orderDevices returns the allocated devices of a resource in pair order: the i-th GPU pairs with the i-th
 // VF. GPUs are ordered by address, like the vendors' runtimes; VFs by their GPUs. After a question, the plan
-// has the order. Without a question, the GPUs are the devices of the container before, or the nearest GPUs:
-// the kubelet most likely allocates them next.
-func orderDevices(b *books, g grant, before *asking.Container) []string {
+// has the order. Without a question, the GPUs are the container's, or the nearest GPUs: the kubelet most
+// likely allocates them next.
+func orderDevices(b *books, g grant) []string {
 	r, ids := b.resources[g.name], g.ids
 	switch {
 	case r == nil:
@@ -27,7 +27,7 @@ func orderDevices(b *books, g grant, before *asking.Container) []string {
 	request := placement.Request{GPUs: []placement.Half{taken}}
 	if r.Kind == device.VF {
 		request = placement.Request{
-			GPUs: []placement.Half{gpusBeside(b, r, ids, g.container, before)}, VFs: []placement.Half{taken},
+			GPUs: []placement.Half{gpusBeside(b, r, ids, g.container)}, VFs: []placement.Half{taken},
 		}
 	}
 	choice, err := placement.Choose(b.tree, request)
@@ -46,14 +46,8 @@ func orderDevices(b *books, g grant, before *asking.Container) []string {
 // gpusBeside returns the most likely GPUs for VFs allocated without a question: known GPUs of the container,
 // then free GPUs on the NUMA nodes of the VFs, then held GPUs there. The kubelet was not read just now,
 // therefore devices of an ended container can still count as held.
-func gpusBeside(
-	b *books, r *resources.Resource, ids []string, c, before *asking.Container,
-) placement.Half {
-	held := b.resources.Held(c.Devices, device.GPU)
-	if len(held) == 0 && before != nil {
-		held = b.resources.Held(before.Devices, device.GPU)
-	}
-	half := device.All(held)
+func gpusBeside(b *books, r *resources.Resource, ids []string, c *asking.Container) placement.Half {
+	half := device.All(b.resources.Held(c.Devices, device.GPU))
 	free, taken := b.onNodes(device.GPU, b.resources.Nodes(r.Name, ids))
 	if len(half.Held)+len(free) < len(ids) {
 		half.Held, free = append(half.Held, free...), taken

@@ -4,12 +4,10 @@ package admission
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // Pair returns the serving VF for each GPU of the node, and takes charge of a pairs file. Returns false if
@@ -18,10 +16,10 @@ func (c *Coordinator) Pair(
 	name string, ids []string, file string, vfs []pairs.VF,
 ) (served []pairs.Served, written bool) {
 	tx, err := c.commit(func(tx *transaction) error {
-		if !device.SameSet(tx.last.devices[name], ids) {
+		if tx.open == nil || !device.SameSet(tx.open.devices[name], ids) {
 			return nil
 		}
-		tx.paired = c.pairs.Has(file) && tx.last.keepFile(file, vfs)
+		tx.paired = c.pairs.Has(file) && tx.open.keepFile(file, vfs)
 		served = serve(tx.books(), name, ids, gpusOf(tx.state, name, ids, tx.now()))
 		return nil
 	})
@@ -29,19 +27,6 @@ func (c *Coordinator) Pair(
 		return nil, false // the server has ended
 	}
 	return served, c.publish(tx) && tx.paired
-}
-
-// keepFile adds a requested pairs file with its VFs, once. Returns false if the container has a file for each
-// of as many resources as a node can have.
-func (l *lastAllocation) keepFile(file string, vfs []pairs.VF) bool {
-	if slices.Contains(l.files, file) {
-		return true
-	}
-	if len(l.files) >= resources.MaxResources {
-		return false
-	}
-	l.files, l.vfs = append(l.files, file), append(l.vfs, vfs...)
-	return true
 }
 
 // tidyPause is the interval of checks for files of ended containers.

@@ -50,21 +50,21 @@ func serve(b *books, name string, ids []string, gpus placement.Half) []pairs.Ser
 // gpusOf returns the GPUs of the container of just allocated VFs: allocated GPUs, planned GPUs, or the GPUs
 // nearest to the VFs.
 func gpusOf(s *state, name string, ids []string, now time.Time) placement.Half {
-	gpus := s.resources.Held(s.last.devices, device.GPU)
-	if p := s.plan.live(now); p != nil && len(gpus) == 0 {
+	gpus := s.resources.Held(s.open.devices, device.GPU)
+	if p := s.open.live(now); p != nil && len(gpus) == 0 {
 		gpus = s.resources.Held(p.devices, device.GPU)
 	}
 	if r := s.resources[name]; r != nil && len(gpus) == 0 {
-		return gpusBeside(s.books(), r, ids, s.last.container, s.last.before)
+		return gpusBeside(s.books(), r, ids, s.open.container)
 	}
 	return device.All(gpus)
 }
 
-// pairedDevices returns the devices of the latest container of a state, with later devices if the container
-// is still the latest in the current state.
+// pairedDevices returns the devices of the open admission of a state, with later devices if the admission is
+// still open in the current state.
 func pairedDevices(s, current *state) []pairs.Device {
-	if slices.Equal(current.last.files, s.last.files) {
+	if current.open != nil && slices.Equal(current.open.files, s.open.files) {
 		s = current
 	}
-	return s.resources.Paired(s.last.devices)
+	return s.resources.Paired(s.open.devices)
 }

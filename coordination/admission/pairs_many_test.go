@@ -35,7 +35,7 @@ func TestPairsFilesOfContainerAreBounded(t *testing.T) {
 			}
 		}
 	}
-	last := c.current().last
+	last := c.current().open
 	if len(last.files) != resources.MaxResources || len(last.vfs) != resources.MaxResources {
 		t.Errorf("%d files and %d VFs are remembered, want %d each", len(last.files), len(last.vfs),
 			resources.MaxResources)

@@ -305,7 +305,7 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	a.allocated(vfs, []string{vf.ID})
 	slow := c.current().clone()
-	slow.last.files = []string{filepath.Join(t.TempDir(), "pairs.json")}
+	slow.open.files = []string{filepath.Join(t.TempDir(), "pairs.json")}
 	c.state.Store(slow)
 	if got := pairedDevices(slow, c.current()); len(got) != 1 || got[0].ID != vf.ID {
 		t.Errorf("the container has %v, want the VF", got)

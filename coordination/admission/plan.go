@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -23,10 +24,9 @@ type plan struct {
 	devices   map[string][]string // by resource, in the order of the pairs
 	resource  string              // of the answered question
 	anew      bool                // the question had no devices of an init container to include
-	container asking.Container    // with its devices so far
 	choice    *placement.Choice   // origin of all devices
 	predicted bool                // the NUMA nodes are a prediction
-	after     int                 // sequence number of the last Allocate before the plan
+	chosen    bool                // of more on the same NUMA nodes: the kubelet takes these only as the answer
 	expires   time.Time
 
 	// the reservation of the container's first question, for statistics: the plan of the next question replaces
@@ -40,11 +40,10 @@ func newPlan(
 	choice *placement.Choice, set resources.Set, q asking.Question, container asking.Container,
 ) *plan {
 	p := &plan{
-		devices:   map[string][]string{},
-		resource:  q.Resource,
-		anew:      len(q.MustInclude) == 0,
-		container: container,
-		choice:    choice,
+		devices:  map[string][]string{},
+		resource: q.Resource,
+		anew:     len(q.MustInclude) == 0,
+		choice:   choice,
 	}
 	offered := map[string]bool{}
 	for _, id := range slices.Concat(q.Available, q.MustInclude) {
@@ -63,14 +62,10 @@ func newPlan(
 		isNew := func(id string) bool { return !container.Has(name, id) }
 		return name != q.Resource && !slices.ContainsFunc(ids, isNew)
 	})
-	return p
-}
-
-// live returns the plan, nil if expired.
-func (p *plan) live(now time.Time) *plan {
-	if p == nil || !now.Before(p.expires) {
-		return nil
-	}
+	answer := p.devices[q.Resource]
+	isAnswer := func(id string) bool { return slices.Contains(answer, id) }
+	rest := slices.DeleteFunc(slices.Clone(q.Available), isAnswer)
+	p.chosen = len(rest) > 0 && set.SameNodes(kubelet.Devices{q.Resource: answer}, q.Resource, rest)
 	return p
 }
 

@@ -100,7 +100,7 @@ func (s *state) suspectedPods(sources holders.Sources, q asking.Question, all bo
 	}
 	for _, h := range found {
 		of := []kubelet.Pod{h.Pod}
-		if n := s.last.container; h.Pod == (kubelet.Pod{}) && n != nil && n.HasAny(h.Devices) {
+		if n := s.open.allocated(); h.Pod == (kubelet.Pod{}) && n != nil && n.HasAny(h.Devices) {
 			of = n.Pods
 		}
 		offered := func(id string) bool {

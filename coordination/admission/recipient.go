@@ -9,20 +9,17 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// readRecipient adds requests of the node's pods to an observation of an Allocate if no plan names the
-// recipient: the kubelet did not ask, or disregarded the answer. A plan names the recipient directly after
-// the plan's question or the Allocate before; later, the kubelet may have rejected the container of the plan,
-// and gone is whether the kubelet reports no such pod. PodResources List is never read here.
+// readRecipient adds requests of the node's pods to an observation of an Allocate, unless the open admission
+// proves the recipient. Otherwise the kubelet may have rejected the container of the open admission, and gone
+// is whether the kubelet reports no such pod. PodResources List is never read here.
 func (r *reader) readRecipient(
 	ctx context.Context, s *state, now time.Time, name string, ids []string, o *observation,
-) bool {
-	p := s.plan.live(now)
-	kept := p.keeps(name, ids)
-	if kept && (p.resource == name || s.isRecent(now)) {
+) (gone bool) {
+	if s.open.proves(name, ids, now) {
 		return false
 	}
 	o.answer = r.readRequests(ctx)
-	return kept && o.answer == nil && r.areGone(ctx, p.container.Pods)
+	return o.answer == nil && s.open != nil && r.areGone(ctx, s.open.container.Pods)
 }
 
 // areGone reports whether the kubelet reports none of several pods.

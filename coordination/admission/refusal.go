@@ -110,6 +110,7 @@ type suspect struct {
 // different devices proves nothing: the plan can belong to the pod before, and be fulfilled.
 func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 	var found []suspect
+	open := s.open.allocated()
 	add := func(pod kubelet.Pod, owner bool) {
 		if i := slices.IndexFunc(found, func(s suspect) bool { return s.pod == pod }); i >= 0 {
 			found[i].owner = found[i].owner || owner
@@ -122,14 +123,14 @@ func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 		case h == nil:
 		case h.Pod != (kubelet.Pod{}):
 			add(h.Pod, true)
-		case s.last.container != nil && s.last.container.HasAny(kubelet.Devices{name: {id}}):
-			for _, pod := range s.last.container.Pods {
+		case open != nil && open.HasAny(kubelet.Devices{name: {id}}):
+			for _, pod := range open.Pods {
 				add(pod, false)
 			}
 		}
 	}
-	if p := s.plan.live(now); p.keeps(name, ids) && p.container.Owner != nil {
-		found = slices.DeleteFunc(found, func(s suspect) bool { return s.pod == p.container.Owner.Pod })
+	if s.open.live(now).keeps(name, ids) && s.open.container.Owner != nil {
+		found = slices.DeleteFunc(found, func(f suspect) bool { return f.pod == s.open.container.Owner.Pod })
 	}
 	return found
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 )
 
@@ -51,13 +50,14 @@ func TestTooManyAllocatesAreNotRestored(t *testing.T) {
 func TestRefusalOutlivesAServer(t *testing.T) {
 	t.Parallel()
 	before, after := emptyServer(), emptyServer()
-	before.current().last = lastAllocation{container: &asking.Container{}, refused: true}
 	before.current().allocates = []holders.Allocate{{Resource: gpus, IDs: []string{"gpu"}}}
-	if err := after.restore(before.save(), slog.New(slog.DiscardHandler)); err != nil {
+	saved := before.save()
+	saved.Open = &savedContainer{Refused: true} // by an earlier version
+	if err := after.restore(saved, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	if s := after.current(); !s.last.refused || len(s.allocates) != 1 {
-		t.Errorf("refused %v, Allocates %v", s.last.refused, s.allocates)
+	if s := after.current(); s.open != nil || len(s.allocates) != 1 {
+		t.Errorf("open: %+v, Allocates %v", s.open, s.allocates)
 	}
 }
 

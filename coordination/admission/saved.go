@@ -49,9 +49,9 @@ type savedContainer struct {
 	Looked   bool               `json:"looked,omitempty"`
 	Guessed  bool               `json:"guessed,omitempty"`
 	Shown    bool               `json:"shown,omitempty"`
-	Refused  bool               `json:"refused,omitempty"`
-	Files    []string           `json:"files,omitempty"` // requested pairs files
-	VFs      []pairs.VF         `json:"vfs,omitempty"`   // content of the files
+	Refused  bool               `json:"refused,omitempty"` // by an earlier version: the admission is not open
+	Files    []string           `json:"files,omitempty"`   // requested pairs files
+	VFs      []pairs.VF         `json:"vfs,omitempty"`     // content of the files
 }
 
 // savedPlan is the plan for the container in admission.
@@ -78,16 +78,14 @@ const maxPods = 64
 func (c *committedState) save() savedState {
 	s := c.current()
 	k := savedState{
-		Resources: s.resources.Save(), Allocates: s.allocates, Open: saveContainer(s.last.container),
+		Resources: s.resources.Save(), Allocates: s.allocates, Open: saveContainer(s.open.allocated()),
 		Known: s.known, Seen: saveListing(s.listing),
 	}
 	if k.Open != nil {
-		k.Open.Recorded, k.Open.Refused = s.last.recorded, s.last.refused
-		k.Open.Files, k.Open.VFs = s.last.files, s.last.vfs
+		k.Open.Recorded, k.Open.Files, k.Open.VFs = s.open.recorded, s.open.files, s.open.vfs
 	}
-	if p := s.plan.live(c.now()); p != nil {
-		follows := s.last.container != nil && p.container.ID == s.last.container.ID
-		k.Plan = &savedPlan{p.devices, p.resource, saveContainer(&p.container), follows, p.expires}
+	if p := s.open.live(c.now()); p != nil {
+		k.Plan = &savedPlan{p.devices, p.resource, saveContainer(s.open.container), k.Open != nil, p.expires}
 	}
 	var living []history.Decision
 	c.locked(func() { living = c.history.OfRunning() })
@@ -152,19 +150,9 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	next := c.current().clone()
 	next.resources, next.allocates = set, k.Allocates
 	next.hold(nil)
-	if k.Open != nil {
-		next.ids, next.sequence = 1, 1
-		next.last = lastAllocation{
-			container: k.Open.restore(), recorded: k.Open.Recorded, refused: k.Open.Refused,
-			files: k.Open.Files, vfs: k.Open.VFs,
-		}
-		next.last.container.ID = 1
-		next.last.devices = maps.Clone(k.Open.Devices)
-	}
-	next.plan = k.Plan.restore(c.now())
+	next.open, next.ids = k.restoreOpen(c.now()), 1
 	next.known = k.Known
 	next.listing = k.Seen.restore()
-	next.ids = 2
 	c.state.Store(next)
 	if err := c.history.Restore(k.Decisions); err != nil {
 		log.Warn("history of decisions not restored", "error", err)
@@ -181,6 +169,29 @@ func (k savedListing) restore() asking.Listing {
 	return listing
 }
 
+// restoreOpen returns the open admission, nil for none.
+func (k savedState) restoreOpen(now time.Time) *openAdmission {
+	var open *openAdmission
+	if k.Open != nil && !k.Open.Refused {
+		open = &openAdmission{
+			container: k.Open.restore(), recorded: k.Open.Recorded, files: k.Open.Files, vfs: k.Open.VFs,
+			devices: maps.Clone(k.Open.Devices),
+		}
+	}
+	if p := k.Plan.restore(now); p != nil {
+		if open == nil || !k.Plan.Follows {
+			open = &openAdmission{container: &asking.Container{}, devices: kubelet.Devices{}}
+		}
+		devices := open.container.Devices
+		open.container, open.plan = k.Plan.Container.restore(), p
+		open.container.Devices = devices
+	}
+	if open != nil {
+		open.container.ID = 1
+	}
+	return open
+}
+
 // restore returns the plan, nil if expired, or if its lifetime exceeds planTTL: the clock was changed.
 func (k *savedPlan) restore(now time.Time) *plan {
 	if k == nil || k.Container == nil {
@@ -189,12 +200,7 @@ func (k *savedPlan) restore(now time.Time) *plan {
 	if left := k.Expires.Sub(now); left <= 0 || left > planTTL {
 		return nil
 	}
-	p := &plan{devices: k.Devices, resource: k.Asked, container: *k.Container.restore(), expires: k.Expires}
-	if p.container.ID = 2; k.Follows {
-		p.container.ID = 1
-	}
-	p.after = 1
-	return p
+	return &plan{devices: k.Devices, resource: k.Asked, expires: k.Expires}
 }
 
 // restoreHolders reads the holders from the kubelet's checkpoint alone, for a starting server.

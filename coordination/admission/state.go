@@ -4,7 +4,6 @@ package admission
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -22,7 +20,6 @@ import (
 // the commit makes the copy the next state.
 type state struct {
 	version   int // incremented by every Allocate; the observations of a question belong to a version
-	sequence  int // of Allocates
 	ids       int // highest ID of a container in admission
 	tree      *topology.Tree
 	resources resources.Set
@@ -33,24 +30,7 @@ type state struct {
 	found     holders.Holders          // by the last question, with later Allocates
 	books     func() *books            // of tree, resources and found
 
-	plan *plan // for the container in admission; nil for none
-	last lastAllocation
-}
-
-// lastAllocation is the container of the latest Allocate, with all its devices. A pairs file is requested
-// with the VFs and complete with the GPUs, in either order: the report of the last half writes the file
-// before the kubelet gets its answer, and therefore before the container starts.
-type lastAllocation struct {
-	container *asking.Container // nil for none
-	before    *asking.Container // the container before, if the GPUs of both may form pairs (orderDevices)
-	devices   kubelet.Devices   // in the container's order
-	files     []string          // requested pairs files
-	vfs       []pairs.VF        // content of the files
-
-	at       time.Time
-	recorded kubelet.Identity // of the kubelet's checkpoint at the Allocate; zero if unreadable
-	foreseen bool             // fulfilled a plan, which proves the container's pods
-	refused  bool             // the container was refused: no Allocate follows
+	open *openAdmission // nil for none
 }
 
 // newState returns a state with a PCI tree and no devices.
@@ -60,36 +40,13 @@ func newState(tree *topology.Tree) *state {
 	return s
 }
 
-// progress returns the kubelet's progress with the container, by the checkpoint as read now.
-func (l *lastAllocation) progress(now kubelet.Checkpoint, err error) asking.Progress {
-	switch {
-	case l.refused:
-		return asking.Complete
-	case err != nil || now.Identity == kubelet.Identity{}:
-		return asking.Unknown
-	case l.container == nil:
-		return asking.Complete
-	case l.recorded == kubelet.Identity{}:
-		return asking.Unknown
-	case l.recorded == now.Identity:
-		return asking.Open
-	default:
-		return asking.Complete
-	}
-}
-
 // clone returns a copy for a decision.
 func (s *state) clone() *state {
 	next := *s
-	next.plan = s.plan.clone()
+	next.open = s.open.clone()
 	next.allocates, next.found = slices.Clip(s.allocates), slices.Clip(s.found)
-	next.last.devices, next.last.vfs = maps.Clone(s.last.devices), slices.Clone(s.last.vfs)
-	next.last.files = slices.Clone(s.last.files)
 	return &next
 }
-
-// isRecent reports whether a question came soon enough after the latest Allocate for the same container.
-func (s *state) isRecent(asked time.Time) bool { return asked.Sub(s.last.at) < asking.FollowWindow }
 
 // hold replaces the known holders.
 func (s *state) hold(found holders.Holders) {
@@ -132,11 +89,9 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 	if asker := c.Asker; asker != nil && asker.Exact {
 		a.UID, a.Pod, a.Name = asker.UID, asker.Pod, asker.Name
 	}
-	before := s.last.container
-	failed := before != nil && before.ID != c.ID && s.last.recorded == a.Recorded
 	over := func(earlier holders.Allocate) bool {
 		return a.Recorded != kubelet.Identity{} && (earlier.Recorded != a.Recorded ||
-			earlier.Resource == a.Resource || failed && device.SameSet(earlier.IDs, before.Devices[earlier.Resource]))
+			earlier.Resource == a.Resource || !device.SameSet(earlier.IDs, c.Devices[earlier.Resource]))
 	}
 	all := append(slices.DeleteFunc(slices.Clone(s.allocates), over), a)
 	s.allocates = all[max(0, len(all)-maxAllocates):]
@@ -146,6 +101,7 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 	} else if c.Identified() {
 		h.Pod = c.Pods[0]
 	}
+	before := s.open.allocated()
 	found := slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
 		return h.Open && before != nil && before.ID == c.ID && before.HasAny(h.Devices)
 	})
@@ -156,9 +112,9 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 // foresees reports whether a question is for all remaining devices of the plan, directly after an Allocate of
 // the rest. The input of the plan is known to be right: PodResources was read, and a single pod remains.
 func (s *state) foresees(q asking.Question, asked time.Time) bool {
-	p, c := s.plan.live(asked), s.last.container
-	if p == nil || p.choice == nil || c == nil || !s.last.foreseen || p.after != s.sequence-1 ||
-		!s.isRecent(asked) || !c.Looked || !c.Identified() {
+	p, c := s.open.live(asked), s.open.allocated()
+	if p == nil || p.choice == nil || c == nil || !s.open.foreseen || !s.open.isRecent(asked) || !c.Looked ||
+		!c.Identified() {
 		return false
 	}
 	planned := p.devices[q.Resource]

@@ -23,22 +23,24 @@ func TestForesees(t *testing.T) {
 		want   bool
 	}{
 		"as planned":               {func(*state) {}, true},
-		"another Allocate since":   {func(s *state) { s.sequence++ }, false},
-		"the plan has expired":     {func(s *state) { s.plan.expires = now }, false},
-		"long after the Allocate":  {func(s *state) { s.last.at = now.Add(-asking.FollowWindow) }, false},
-		"another number":           {func(s *state) { s.plan.devices[vfs] = []string{"v1", "v2"} }, false},
-		"a planned device is gone": {func(s *state) { s.plan.devices[vfs] = []string{"v3"} }, false},
+		"another Allocate since":   {func(s *state) { s.open.foreseen = false }, false},
+		"the plan has expired":     {func(s *state) { s.open.plan.expires = now }, false},
+		"long after the Allocate":  {func(s *state) { s.open.at = now.Add(-asking.FollowWindow) }, false},
+		"another number":           {func(s *state) { s.open.plan.devices[vfs] = []string{"v1", "v2"} }, false},
+		"a planned device is gone": {func(s *state) { s.open.plan.devices[vfs] = []string{"v3"} }, false},
 		"an offered device is held": {func(s *state) {
 			s.hold(holders.Holders{{Devices: kubelet.Devices{vfs: {"v2"}}}})
 		}, false},
 	} {
 		s := newState(nil)
-		s.sequence = 1
-		s.plan = &plan{
-			devices: map[string][]string{vfs: {"v1"}}, choice: &placement.Choice{}, expires: now.Add(planTTL),
-		}
-		s.last = lastAllocation{
-			container: &asking.Container{Looked: true, Owner: &kubelet.Container{}}, at: now, foreseen: true,
+		s.open = &openAdmission{
+			container: &asking.Container{
+				Looked: true, Owner: &kubelet.Container{}, Devices: kubelet.Devices{gpus: {"g1"}},
+			},
+			plan: &plan{
+				devices: map[string][]string{vfs: {"v1"}}, choice: &placement.Choice{}, expires: now.Add(planTTL),
+			},
+			at: now, foreseen: true,
 		}
 		c.change(s)
 		if got := s.foresees(q, now); got != c.want {
@@ -52,11 +54,12 @@ func TestForesees(t *testing.T) {
 func TestRefusedContainerIsComplete(t *testing.T) {
 	t.Parallel()
 	c := emptyServer()
+	c.current().open = &openAdmission{container: &asking.Container{Devices: kubelet.Devices{gpus: {"gpu"}}}}
 	_, err := c.commit(func(tx *transaction) error {
 		tx.refuse(nil, gpus, []string{"gpu"}, RefusedDouble, refusal{said: "another pod has the device"})
 		return nil
 	})
-	progress := c.current().last.progress(kubelet.Checkpoint{}, nil)
+	progress := c.current().open.progress(kubelet.Checkpoint{}, nil)
 	if progress != asking.Complete || err != nil {
 		t.Errorf("progress %v, %v", progress, err)
 	}

@@ -34,7 +34,7 @@ func newStatus(s *state, now time.Time, known survey) *api.StatusResponse {
 	for _, r := range s.resources.All() {
 		answer.Resources = append(answer.Resources, resourceStatus(r, b, known))
 	}
-	if p := s.plan.live(now); p != nil {
+	if p := s.open.live(now); p != nil {
 		answer.Plan = &api.Plan{Devices: map[string]*api.DeviceList{}, ExpiresUnixNano: p.expires.UnixNano()}
 		for name, ids := range p.devices {
 			answer.Plan.Devices[name] = &api.DeviceList{Ids: slices.Clone(ids)}

@@ -114,7 +114,7 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 	if sources.Pods != nil {
 		sources.Pods.All = false // ended pods are wanted too
 	}
-	if n := s.last.container; n != nil && answer == nil { // the checkpoint has only the UID of the latest pod
+	if n := s.open.allocated(); n != nil && answer == nil { // the checkpoint has only the UID of the latest pod
 		pods := n.Pods[:min(len(n.Pods), maxSuspects)]
 		if n.Owner != nil {
 			pods = []kubelet.Pod{n.Owner.Pod}

@@ -23,9 +23,11 @@ func TestPlanClearsItsOwnPodAlone(t *testing.T) {
 			{Pod: own, Name: "init", Devices: kubelet.Devices{gpus: {"g1"}}},
 			{Pod: other, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
 		})
-		s.plan = &plan{
-			devices: map[string][]string{gpus: {"g1", planned}}, expires: now.Add(time.Second),
-			container: asking.Container{Owner: &kubelet.Container{Pod: own, Name: "c"}},
+		s.open = &openAdmission{
+			container: &asking.Container{Owner: &kubelet.Container{Pod: own, Name: "c"}},
+			plan: &plan{
+				devices: map[string][]string{gpus: {"g1", planned}}, expires: now.Add(time.Second),
+			},
 		}
 		found := s.suspects(gpus, []string{"g1", "g2"}, now)
 		if len(found) != len(want) {
@@ -52,7 +54,9 @@ func TestSuspectsOfSeveralDevices(t *testing.T) {
 	s.hold(holders.Holders{
 		{Devices: kubelet.Devices{gpus: {"g1"}}}, {Pod: owner, Name: "c", Devices: kubelet.Devices{gpus: {"g2"}}},
 	})
-	s.last.container = &asking.Container{Pods: pods, Devices: kubelet.Devices{gpus: {"g1"}}}
+	s.open = &openAdmission{
+		container: &asking.Container{Pods: pods, Devices: kubelet.Devices{gpus: {"g1"}}},
+	}
 	found := s.suspects(gpus, []string{"g1", "g2"}, now)
 	if len(found) != maxSuspects || found[0] != (suspect{owner, true}) || found[1] != (suspect{pods[1], false}) {
 		t.Errorf("got %v", found)

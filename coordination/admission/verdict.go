@@ -22,46 +22,24 @@ type Taken struct {
 
 // accept records a grant and returns its devices in the container's order.
 func (tx *transaction) accept(g grant) (order []string) {
-	before := g.before
-	if g.plan != nil || before == nil || !before.Lacks(g.name) ||
-		!tx.resources.SameNodes(before.Devices, g.name, g.ids) {
-		before = nil
-	}
-	order = orderDevices(tx.books(), g, before)
+	order = orderDevices(tx.books(), g)
 	tx.handover = &history.Allocation{
 		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.name, IDs: order,
+		Asked: g.asked,
 	}
-	tx.last.keepHalves(g)
-	tx.last.container, tx.last.before, tx.last.devices[g.name] = g.container, before, order
+	tx.open.devices[g.name] = order
 	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU {
-		tx.paired = len(tx.last.files) > 0
+		tx.paired = len(tx.open.files) > 0
 	}
 	tx.reportGranted(g)
 	return order
-}
-
-// keepHalves keeps the devices that the container of a grant has from earlier Allocates, with the pairs files
-// requested for these devices. Devices of a rejected container that only seemed to be the other half are
-// dropped, also if the files have them.
-func (l *lastAllocation) keepHalves(g grant) {
-	again := l.container != nil && l.container.ID == g.container.ID && len(l.devices[g.name]) > 0
-	kept := kubelet.Devices{}
-	for name, ids := range l.devices {
-		if !again && name != g.name && device.SameSet(g.container.Devices[name], ids) {
-			kept[name] = ids
-		}
-	}
-	if l.devices = kept; len(kept) == 0 {
-		l.files, l.vfs = nil, nil
-	}
 }
 
 // refuse records a refusal: the kubelet rejects the container, and no Allocate follows. C is nil if unknown.
 func (tx *transaction) refuse(
 	c *asking.Container, name string, ids []string, outcome Outcome, why refusal,
 ) (taken Taken) {
-	tx.endPlan(Dropped)
-	tx.last.refused = true
+	tx.end()
 	refused := &history.Allocation{At: tx.now(), Resource: name, IDs: ids, Refusal: why.full()}
 	if c != nil {
 		refused.Container, refused.PodUID = c.Likely(), c.PodUID()

@@ -21,8 +21,8 @@ type Evidence struct {
 	Progress  Progress   // of Newest
 	// the question came so soon after the latest Allocate as to be the same container's
 	Recent  bool
+	Late    bool           // the call came too late for that
 	View    *kubelet.View  // of PodResources; nil if not read
-	Partial bool           // View shows only some of the pods
 	Answer  *intent.Answer // nil without a request source
 	Listing Listing        // before View
 }

@@ -97,9 +97,7 @@ func (e *Evidence) likeliest(q Question, candidates []Asker) *Asker {
 		return nil
 	}
 	var arrived []kubelet.Pod
-	if e.View != nil && e.Partial {
-		arrived = e.Listing.Arrived
-	} else if e.View != nil {
+	if e.View != nil {
 		arrived = e.Listing.With(e.View).Arrived
 	}
 	open := e.open()

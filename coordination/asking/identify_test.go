@@ -73,8 +73,9 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				Holders: holders.Holders{
 					{UID: started.UID, Pod: started.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"its own"}}},
 				},
-				Listing: Listing{Arrived: tc.arrived}, View: tc.view, Partial: true,
-				Answer: &intent.Answer{Source: tc.source, Pods: tc.pods},
+				Listing: Listing{Arrived: tc.arrived, Pods: map[kubelet.Pod]bool{old.Pod: true, young.Pod: true}},
+				View:    tc.view,
+				Answer:  &intent.Answer{Source: tc.source, Pods: tc.pods},
 			}
 			got := e.IdentifyRecipient(Question{Resource: gpus, Size: 1})
 			switch {

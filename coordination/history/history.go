@@ -97,17 +97,17 @@ type Allocation struct {
 	Resource  string
 	IDs       []string // in the order for the container
 	Refusal   string   // "" for none
+	Asked     bool     // the Allocate follows the latest GetPreferredAllocation
 }
 
-// RecordAllocation records an Allocate in the decision of the preceding GetPreferredAllocation for as many
-// devices of the resource, otherwise in a new decision.
+// RecordAllocation records an Allocate in the decision of the GetPreferredAllocation that it follows,
+// otherwise in a new decision.
 func (d *Log) RecordAllocation(a Allocation) {
 	var e *Decision
 	if n := len(d.entries); n > 0 {
 		e = d.entries[n-1]
 	}
-	if e == nil || !e.HasQuestion || !e.AllocatedAt.IsZero() || e.Resource != a.Resource ||
-		e.Size != len(a.IDs) {
+	if e == nil || !a.Asked {
 		e = &Decision{At: a.At, Resource: a.Resource, Size: len(a.IDs)}
 		d.Add(e)
 	}

@@ -85,11 +85,10 @@ func named(name string, ready func(*Simulation) bool, meet func(*Simulation) err
 	return condition{Condition: seeds.Condition{Name: name}, ready: ready, meet: meet}
 }
 
-// brief returns a condition of one admission. Without a source of requests, GPUs of a refused pod are taken
-// for the next one's: scripts in testdata have that known fault.
+// brief returns a condition of one admission.
 func brief(name string, meet func(*Simulation) error) condition {
 	return condition{
-		Condition: seeds.Condition{Name: name}, ready: settledWithSource, meet: meet, brief: true,
+		Condition: seeds.Condition{Name: name}, ready: (*Simulation).settled, meet: meet, brief: true,
 	}
 }
 
@@ -158,8 +157,6 @@ func (s *Simulation) undoConditions() error {
 }
 
 func always(*Simulation) bool { return true }
-
-func settledWithSource(s *Simulation) bool { return s.settled() && s.options.Source != "" }
 
 func hasPods(s *Simulation) bool { return len(s.kubelet.Pods()) > 1 }
 

@@ -9,17 +9,13 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Abandoned reports whether the kubelet has rejected the pod of the latest Allocate amid a container. The
-// kubelet then leaves its checkpoint unwritten, and the checkpoint keeps showing unfinished allocation.
-// PodResources and all request sources show a pod in admission.
-func (e *Evidence) Abandoned() bool {
-	c := e.Newest
+// IsGone reports whether the kubelet has rejected the pod of a container in admission. The kubelet then
+// leaves its checkpoint unwritten, and the checkpoint keeps showing unfinished allocation. PodResources and
+// all request sources show a pod in admission.
+func (e *Evidence) IsGone(c *Container) bool {
 	switch {
-	case c == nil || e.Progress == Complete:
-		return false
 	case c.Asker == nil:
-		return e.View != nil && (e.Progress == Unknown && c.Owner == nil && c.Pods == nil && !e.Recent ||
-			isGone(c, *e.View, e.Listing.arrivals(*e.View)))
+		return e.View != nil && isGone(c, *e.View, e.Listing.arrivals(*e.View))
 	case e.Answer != nil:
 		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return p.UID == c.Asker.UID })
 	case e.View != nil:
@@ -27,6 +23,13 @@ func (e *Evidence) Abandoned() bool {
 	default:
 		return false
 	}
+}
+
+// IsUnrelated reports whether nothing but an unwritten checkpoint relates a container to a call: neither its
+// request nor its pod is known, and time has passed. The kubelet can have rejected the pod. PodResources does
+// not show init containers, so an absence there proves nothing.
+func (e *Evidence) IsUnrelated(c *Container) bool {
+	return c.Asker == nil && c.Owner == nil && c.Pods == nil && e.Late
 }
 
 // isGone reports whether a view proves the end of a container unknown to request sources: its devices are

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// The kubelet asks for devices of pod a, rejects the pod without an Allocate that reaches the coordinator,
+// and allocates for pod b without a question: other devices, or the same.
+func TestAllocateAfterLostQuestion(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, alignment intent.Alignment) intent.Pod {
+		return intent.Pod{
+			Pod: kubelet.Pod{Namespace: "team", Name: name}, UID: name, Created: time.Unix(1, 0),
+			Alignment:  alignment,
+			Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: 1, vfs: 1}}},
+		}
+	}
+	for _, same := range []bool{false, true} {
+		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+		c := a.coordinator
+		c.Look = nil
+		if same { // no free VF on the switch of the first GPU
+			near := func(d device.Device) bool {
+				return c.current().tree.Distance(a.all[gpus][0].Address, d.Address).Level.Direct()
+			}
+			a.all[vfs] = slices.DeleteFunc(a.all[vfs], near)
+			a.announce()
+		}
+		a.source, a.specs = intent.PodsAPI, []intent.Pod{pod("a", intent.Required)}
+		var available []string
+		for i, d := range a.all[gpus][:4] {
+			if i == 0 || !same {
+				available = append(available, d.ID)
+			}
+		}
+		chosen, _, err := c.Prefer(t.Context(), gpus, available, nil, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.specs = []intent.Pod{pod("b", "")}
+		a.now = a.now.Add(time.Second)
+		ids := chosen
+		if !same {
+			ids = []string{available[3]}
+			if chosen[0] == available[3] {
+				ids = []string{available[2]}
+			}
+		}
+		taken, err := c.Allocated(t.Context(), gpus, ids)
+		if err != nil || taken.Refusal != "" {
+			t.Error("same devices:", same, err, taken.Refusal)
+		}
+		if taken.Container == nil || taken.Container.Pod.Name != "b" {
+			t.Errorf("same devices %t: the recipient is %v, not pod b", same, taken.Container)
+		}
+		for _, name := range []string{"a", "b"} {
+			decisions, _ := c.Explain(t.Context(), "team", name, "")
+			for _, d := range decisions {
+				if name == "a" && len(d.GetAllocated()) > 0 {
+					t.Errorf("same devices %t: explain a: it has %v, which are pod b's", same, d.GetAllocated())
+				}
+			}
+			if name == "b" && len(decisions) == 0 {
+				t.Errorf("same devices %t: explain b: no decision", same)
+			}
+		}
+	}
+}
