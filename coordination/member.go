@@ -110,9 +110,7 @@ func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, t
 		order = m.chooser.inPairOrder(ids)
 		m.log.Warn("no answer from the coordinator; ordered devices locally", "devices", order, "error", err)
 	}
-	if err := m.chooser.record(m.announced.locate(ids)); err != nil {
-		m.log.Debug("allocation not recorded for the other plugin", "error", err)
-	}
+	m.record(ids)
 	if o := answer.GetContainer(); o != nil {
 		to = slog.String("container", o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
 	}
@@ -132,9 +130,19 @@ func (m *Member) report(ctx context.Context, ids []string) (*api.AllocatedRespon
 }
 
 // Returned reports to the coordinator that the kubelet is about to receive the response to an Allocate of
-// these devices. Returned does not wait.
-func (m *Member) Returned(ids []string) {
-	m.client.send(&api.Announcement{Resource: m.announced.resource, Returned: ids})
+// these devices, or an error: the kubelet then rejects the pod. Returned does not wait for the coordinator.
+func (m *Member) Returned(ids []string, failed bool) {
+	if failed {
+		m.record(nil) // the devices are no container's
+	}
+	m.client.send(&api.Announcement{Resource: m.announced.resource, Returned: ids, Failed: failed})
+}
+
+// record tells the other plugin the devices of the latest Allocate.
+func (m *Member) record(ids []string) {
+	if err := m.chooser.record(m.announced.locate(ids)); err != nil {
+		m.log.Debug("allocation not recorded for the other plugin", "error", err)
+	}
 }
 
 // Pair returns for every GPU of the node the best of the VFs just reported with Allocated, or nil if the

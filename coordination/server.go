@@ -79,7 +79,7 @@ func (s *nodeServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.
 			return err
 		}
 		if ids := message.GetReturned(); len(ids) > 0 {
-			s.coordinator.Returned(message.GetResource(), ids)
+			s.coordinator.Returned(message.GetResource(), ids, message.GetFailed())
 			continue
 		}
 		client := versionOf(message.GetVersion())

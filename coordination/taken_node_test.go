@@ -43,7 +43,7 @@ func TestReturned(t *testing.T) {
 		if m.Prefer(t.Context(), []string{id}, nil, 1); looks.Load() != before {
 			t.Errorf("%s: the server does not know of the open Allocate", m.announced.resource)
 		}
-		m.Returned([]string{id})
+		m.Returned([]string{id}, false)
 		for looks.Load() == before { // the test's own deadline ends that
 			m.Prefer(t.Context(), []string{id}, nil, 1)
 		}
@@ -68,7 +68,7 @@ func TestReturnedToAnEarlierServer(t *testing.T) {
 	vf.Publish(device.Announcement{
 		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
 	})
-	vf.Returned([]string{"vf0"})
+	vf.Returned([]string{"vf0"}, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- client.Run(ctx) }()

@@ -7,7 +7,24 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/device"
 )
+
+// fail closes the open admission if an Allocate that a plugin has failed is its next one, or its latest: the
+// kubelet rejects the pod.
+func (c *Coordinator) fail(name string, ids []string) {
+	defer c.store.Touch()
+	var o observation
+	o.checkpoint, o.checkpointErr = c.Recorded()
+	// after the end of the server, nobody is told
+	_ = c.decide(func(tx *transaction) error {
+		if open := tx.open; open != nil && (open.container.Lacks(name) || device.SameSet(open.devices[name], ids)) {
+			tx.endRejected(o.evidence(tx.state), true)
+			tx.end()
+		}
+		return nil
+	})
+}
 
 // Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
 // passed the devices to the container. The error is errClosed if nothing was recorded.

@@ -88,8 +88,13 @@ func (c *Coordinator) Close() { c.locked(func() { c.closed = true }) }
 // Begin records an Allocate in progress, until its plugin reports the end.
 func (c *Coordinator) Begin(resource string, ids []string) { c.reader.inFlight.Begin(resource, ids) }
 
-// Returned records the end of an Allocate: the kubelet is about to receive the answer.
-func (c *Coordinator) Returned(resource string, ids []string) { c.reader.inFlight.End(resource, ids) }
+// Returned records the end of an Allocate: the kubelet is about to receive the answer, or an error.
+func (c *Coordinator) Returned(resource string, ids []string, failed bool) {
+	if failed {
+		c.fail(resource, ids)
+	}
+	c.reader.inFlight.End(resource, ids, failed)
+}
 
 // decide decides, commits and publishes. After an error, nothing has changed.
 func (c *Coordinator) decide(work func(*transaction) error) error {

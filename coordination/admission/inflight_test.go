@@ -26,7 +26,7 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	if looks > 0 {
 		t.Error("PodResources was listed")
 	}
-	a.coordinator.reader.inFlight.End(vfs, []string{"0000:0c:00.1"})
+	a.coordinator.reader.inFlight.End(vfs, []string{"0000:0c:00.1"}, false)
 	a.ask(gpus, 0, 1)
 	if looks != 1 {
 		t.Errorf("%d looks after the Allocate has returned", looks)

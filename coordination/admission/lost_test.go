@@ -74,3 +74,29 @@ func TestAllocateAfterLostQuestion(t *testing.T) {
 		}
 	}
 }
+
+// A plugin fails the Allocate of the second half of a container: the kubelet rejects the pod. The next
+// Allocate, at once and without a question, is of another container.
+func TestAllocateAfterAFailedOne(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct {
+		resource string
+		failed   []string
+	}{
+		"of the second half":                  {vfs, []string{"0000:0c:00.1"}},
+		"of the first half, after its report": {gpus, []string{"0000:11:00.0"}},
+	} {
+		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+		a.keepCheckpoint()
+		c := a.coordinator
+		a.allocated(gpus, []string{"0000:11:00.0"})
+		c.Returned(of.resource, of.failed, true)
+		if holder := c.holderOf(gpus, "0000:11:00.0"); holder != "" {
+			t.Errorf("%s: the rejected container holds the GPU: %s", name, holder)
+		}
+		a.allocated(vfs, []string{"0000:0c:00.1"})
+		if to := c.current().open.container; !to.Lacks(gpus) {
+			t.Errorf("%s: the container of the VF has the rejected container's GPU: %v", name, to.Devices)
+		}
+	}
+}

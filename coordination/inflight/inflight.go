@@ -51,13 +51,14 @@ func (f *Allocates) Begin(resource string, ids []string) {
 	f.since[key] = f.now()
 }
 
-// End records that an Allocate has returned; the Allocate may not have begun yet.
-func (f *Allocates) End(resource string, ids []string) {
+// End records that an Allocate has returned; the Allocate may not have begun yet, and one that failed may
+// never begin.
+func (f *Allocates) End(resource string, ids []string, failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expire()
 	key := keyOf(resource, ids)
-	if _, began := f.since[key]; !began {
+	if _, began := f.since[key]; !began && !failed {
 		f.early[key] = f.now()
 	}
 	delete(f.since, key)

@@ -20,7 +20,7 @@ func TestReturnedBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	f := New(func() time.Time { return now })
-	f.End(gpus, []string{"a"})
+	f.End(gpus, []string{"a"}, false)
 	f.Begin(gpus, []string{"a"})
 	if f.open() != nil {
 		t.Error("an Allocate is open that has returned")
@@ -29,8 +29,8 @@ func TestReturnedBeforeItBegan(t *testing.T) {
 	if f.open() == nil {
 		t.Error("the next one is not open")
 	}
-	f.End(gpus, []string{"a"})
-	f.End(gpus, []string{"b"}) // its Allocate never comes
+	f.End(gpus, []string{"a"}, false)
+	f.End(gpus, []string{"b"}, false) // its Allocate never comes
 	now = now.Add(2 * maxOpen)
 	f.Begin(gpus, []string{"b"})
 	if f.open() == nil {
@@ -47,9 +47,9 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 			f.Begin(gpus, []string{"b", "a"})
 			f.Begin(vfs, []string{"c"})
 			go func() {
-				f.End(vfs, []string{"c"})
+				f.End(vfs, []string{"c"}, false)
 				<-time.After(wait)
-				f.End(gpus, []string{"a", "b"})
+				f.End(gpus, []string{"a", "b"}, false)
 			}()
 			began := time.Now()
 			if got := f.Settle(t.Context()); got != want || time.Since(began) > bounded.Returned {

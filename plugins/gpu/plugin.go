@@ -81,11 +81,12 @@ func (p *Plugin) narrow(available, mustInclude []string, size int) []string {
 // requests that the backend or the coordinator refuses: a device that is gone gets its last edits, and
 // unknown IDs are ignored as in AMD's own plugin, unless the backend refuses them as NVIDIA's does.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
+	failed := true // also by a panic
+	defer func() { p.member.Returned(ids, failed) }()
 	devices, unknown := p.find(ids)
 	if err := p.gpus.Refuse(p.name, devices, unknown); err != nil {
 		return container.Edits{}, err
 	}
-	defer p.member.Returned(ids)
 	ordered, to, err := p.member.Allocated(ctx, ids)
 	if err != nil {
 		return container.Edits{}, err
@@ -96,7 +97,9 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	} else {
 		p.log.Info("allocated", "devices", ordered, to)
 	}
-	return p.gpus.Edits(devices), nil
+	edits := p.gpus.Edits(devices)
+	failed = false
+	return edits, nil
 }
 
 // find looks the devices up, in the order of their IDs.

@@ -30,6 +30,7 @@ type recorder struct {
 	available []string
 	allocated [][]string
 	returned  [][]string
+	failed    [][]string
 	paired    []string                               // pairs files
 	writes    func(file string, vfs []pairs.VF) bool // nil where no coordinator does
 	served    []pairs.Served
@@ -63,7 +64,13 @@ func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, slog.At
 	return order, r.to, nil
 }
 
-func (r *recorder) Returned(ids []string) { r.returned = append(r.returned, ids) }
+func (r *recorder) Returned(ids []string, failed bool) {
+	if failed {
+		r.failed = append(r.failed, ids)
+	} else {
+		r.returned = append(r.returned, ids)
+	}
+}
 
 func (r *recorder) Pair(_ context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
 	r.paired = append(r.paired, file)
@@ -125,8 +132,8 @@ func TestAllocateGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(member.returned) != 1 {
-		t.Errorf("the coordinator was told of %v as returned", member.returned)
+	if len(member.returned) != 1 || len(member.failed) > 0 {
+		t.Errorf("the coordinator was told of %v as returned, %v as failed", member.returned, member.failed)
 	}
 	envs := map[string]string{
 		"PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF":      `0000:86:02.3`,

@@ -28,7 +28,7 @@ type Member interface {
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Alone(available, mustInclude []string, size int) []string
 	Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error)
-	Returned(ids []string)
+	Returned(ids []string, failed bool)
 	Pair(ctx context.Context, vfs []pairs.VF, file string) (served []pairs.Served, written bool)
 }
 
@@ -167,6 +167,8 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 // Allocate returns a container's edits. All fallible steps come before the report to the coordinator: for the
 // kubelet an error means that the devices are free.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
+	failed := true // also by a panic
+	defer func() { p.member.Returned(ids, failed) }()
 	pool, _ := p.vfs.latest(p.name)
 	beside := pool.Beside(ids)
 	given, err := p.give(pool, slices.Concat(ids, beside))
@@ -176,7 +178,6 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	if err != nil {
 		return container.Edits{}, fmt.Errorf("allocate %s: %w", p.name, err)
 	}
-	defer p.member.Returned(ids)
 	order, to, err := p.member.Allocated(ctx, ids)
 	if err != nil {
 		return container.Edits{}, err
@@ -187,6 +188,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, e
 	}
 	p.pair(ctx, pool, order, &edits)
 	p.log.Info("allocated", "devices", order, to)
+	failed = false
 	return edits, nil
 }
 

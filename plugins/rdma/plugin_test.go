@@ -125,6 +125,9 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 		err.Error() != want {
 		t.Errorf("error %v; want %s", err, want)
 	}
+	if len(member.failed) != 1 || len(member.returned) > 0 {
+		t.Errorf("the coordinator was told of %v as failed, %v as returned", member.failed, member.returned)
+	}
 	list, announced := kubelettest.Await(t, lists), kubelettest.Await(t, member.published).Devices
 	for len(list) > 1 { // the two may be noticed one by one
 		list, announced = kubelettest.Await(t, lists), kubelettest.Await(t, member.published).Devices

@@ -44,7 +44,7 @@ func (p *near) Allocate(
 	ids := r.ContainerRequests[0].DevicesIds
 	p.trace.allocate(p.resource, ids)
 	p.coordinator.Begin(p.resource, ids)
-	defer p.coordinator.Returned(p.resource, ids)
+	defer p.coordinator.Returned(p.resource, ids, false)
 	taken, err := p.coordinator.Allocated(ctx, p.resource, ids)
 	if err == nil && taken.Refusal != "" {
 		err = errors.New(taken.Refusal)
