@@ -41,7 +41,10 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 	want := []device.Device{
 		{ID: "gpu1", NUMA: topology.Node(1)},
 		{ID: "gpu2"},
-		{ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0)},
+		{
+			ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0),
+			Unit: topology.Unit{Name: "gpu0"},
+		},
 	}
 	if diff := cmp.Diff(want, again.Listed(gpus),
 		cmpopts.EquateComparable(topology.NUMANode{}, topology.Address{})); diff != "" {

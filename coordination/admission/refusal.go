@@ -84,12 +84,13 @@ func (r *reader) findElsewhere(
 }
 
 // elsewhere returns the first of several devices with a holder under another resource name, by an
-// observation. Allocates that the checkpoint lacks prove nothing: the kubelet may have rejected their pod.
+// observation. Without a checkpoint nothing is proven, nor by Allocates that the checkpoint lacks: the kubelet
+// may have rejected their pod.
 func (s *state) elsewhere(
 	o *observation, name string, ids []string,
 ) (held holders.Held, id string, found bool) {
 	sources := o.sources(s, asking.Question{})
-	sources.Allocates = nil
+	sources.Before, sources.Allocates = nil, nil
 	all, _ := holders.Find(sources)
 	units := all.ByUnit(s.resources.UnitOf)
 	for _, id := range ids {

@@ -3,11 +3,13 @@
 package admission
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // The plugin of the VFs starts anew with another name for them. Those of the old name, which nobody can get
@@ -78,6 +80,13 @@ func TestHeldUnderTheNameBefore(t *testing.T) {
 	if want := "another container has it as " + vfs; !strings.Contains(refusal, want) {
 		t.Errorf("refusal %q, want %q", refusal, want)
 	}
+	if err := os.Remove(kubelet.CheckpointPath(a.kubeletDir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, refusal := a.allocated(anew, held); refusal != "" {
+		t.Errorf("the kubelet's records are unknown, and the device is refused: %q", refusal)
+	}
+	a.record()
 	a.remove(owner)
 	if _, refusal := a.allocated(anew, held); refusal != "" {
 		t.Errorf("its pod has ended: %q", refusal)
