@@ -32,6 +32,9 @@ type Config struct {
 	// has rejected a short time ago and that request a resource of the plugins. Must return immediately; may be
 	// nil.
 	Rejected func([]intent.Rejected)
+	// Enforced is called while this plugin serves, with the first state of the enforcement of annotations and
+	// each other one. Must return immediately; may be nil.
+	Enforced func(intent.Enforcement)
 	// Unsound is called repeatedly while this plugin serves, with all unsound devices of containers. Must return
 	// immediately; may be nil.
 	Unsound func([]Unsound)

@@ -134,6 +134,7 @@ func (e *election) openSources() (*intent.Sources, error) {
 		Readers:    e.config.Intent.Readers,
 		Policy:     e.config.Intent.Policy,
 		Rejected:   e.rejected,
+		Enforced:   e.config.Enforced,
 		Log:        e.config.Log,
 	})
 }

@@ -16,8 +16,8 @@
 //	podresources  PodResources List: the existing pods, and the devices of a container's first half. Contains
 //	              no requests. Default.
 //
-// The API server is no source: it lags behind the kubelet, its list needs rights over all nodes, and its fields
-// are the pod author's. The name api-server is accepted with a warning.
+// The API server is no source: it lags behind the kubelet, its list needs rights over all nodes, and its
+// fields are the pod author's. The name api-server is accepted with a warning.
 //
 // Without any source the order and the time of the questions remain ([Inference]).
 //
@@ -29,6 +29,6 @@
 //
 // A pod's author decides on the size of the list. Each pod is reduced at once to the containers that request
 // devices ([Pod]); a pod that has not changed since the last list is not decoded again. One list is read at a
-// time. Of a list that is larger than kubelet.MaxPods, or has more requests than can be kept, nothing is known:
-// the [Enforcement] says so.
+// time. Of a list that is larger than kubelet.MaxPods, or has more requests than can be kept, nothing is
+// known: the [Enforcement] says so.
 package intent

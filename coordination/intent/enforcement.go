@@ -3,11 +3,13 @@
 package intent
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/tandem-k8s/tandem/coordination/changes"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Enforcement is the state of the enforcement of pods' annotations on this node, mainly of [AlignmentKey].
@@ -15,6 +17,8 @@ import (
 type Enforcement struct {
 	Source Source // the source that answers; "" for none
 	Why    string // reason for the lack of answers; "" for none
+	// TooLarge means that the list of pods exceeds a limit: the reason remains until users delete pods.
+	TooLarge bool
 }
 
 // Enforced reports whether annotations are enforced.
@@ -54,6 +58,7 @@ func enforcementOf(sources []*source) Enforcement {
 			PodsAPI, Kubelet)}
 	}
 	var failures []string
+	tooLarge := false
 	for _, source := range sources {
 		answered, failure := source.last()
 		switch {
@@ -61,10 +66,11 @@ func enforcementOf(sources []*source) Enforcement {
 			return Enforcement{Source: source.name}
 		case answered:
 			failures = append(failures, fmt.Sprintf("%s: %v", source.name, failure))
+			tooLarge = tooLarge || errors.Is(failure, kubelet.ErrTooLarge)
 		}
 	}
 	if len(failures) == 0 {
 		return Enforcement{Why: "no source has answered yet"}
 	}
-	return Enforcement{Why: strings.Join(failures, "; ")}
+	return Enforcement{Why: strings.Join(failures, "; "), TooLarge: tooLarge}
 }

@@ -65,8 +65,8 @@ func (c *Choice) UnmarshalText(text []byte) error {
 }
 
 // Pauses after a failure of a source: first firstPause, then twice as long after each further failure. A
-// source that was slow once answers for the next pod. Questions wait for the end of a pause only if the failure
-// was costly.
+// source that was slow once answers for the next pod. Questions wait for the end of a pause only if the
+// failure was costly.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = time.Minute

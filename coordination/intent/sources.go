@@ -30,6 +30,9 @@ type Config struct {
 	// Rejected is called after each answer of a source, with the pods that the kubelet's Topology Manager has
 	// rejected. Must return immediately; may be nil.
 	Rejected func([]Rejected)
+	// Enforced is called while Run runs, with the first Enforcement and each other one. Must return immediately;
+	// may be nil.
+	Enforced func(Enforcement)
 	// Readers read pods in place of a source's own connection.
 	Readers map[Source]Reader
 	Log     *slog.Logger
@@ -43,10 +46,11 @@ type Sources struct {
 	sources     []*source
 	closers     []func() error
 	enforcement enforcement
+	enforced    func(Enforcement) // may be nil
 }
 
-// Answer is the answer of the best available source: all living pods of this node with containers that request
-// devices, and these containers.
+// Answer is the answer of the best available source: all living pods of this node with containers that
+// request devices, and these containers.
 type Answer struct {
 	Source Source
 	Pods   []Pod
@@ -55,7 +59,7 @@ type Answer struct {
 // Open returns the sources of a configuration and starts nothing. The error contains advice on the
 // configuration.
 func Open(config Config) (*Sources, error) {
-	s := &Sources{}
+	s := &Sources{enforced: config.Enforced}
 	for _, name := range config.Choice {
 		if err := s.open(name, config); err != nil {
 			return nil, errors.Join(fmt.Errorf("read pod requests from %s: %w", name, err), s.Close())
@@ -109,9 +113,14 @@ func listed(list lister, config Config) func(context.Context) ([]Pod, error) {
 // question does not wait for a connection, and the log shows failing sources at the start. Run may be called
 // again.
 func (s *Sources) Run(ctx context.Context) {
-	for ctx.Err() == nil && len(s.sources) > 0 {
+	var told Enforcement
+	for ctx.Err() == nil {
 		s.look(ctx)
-		_, changed := s.Enforcement()
+		now, changed := s.Enforcement()
+		if s.enforced != nil && now != told && ctx.Err() == nil {
+			s.enforced(now)
+		}
+		told = now
 		select {
 		case <-ctx.Done():
 		case <-changed: // by a question

@@ -422,18 +422,27 @@ func TestUnchangedPodsAreKept(t *testing.T) {
 func TestTooManyRequests(t *testing.T) {
 	pod := recorded(t)[0]
 	pod.Spec.Containers = slices.Repeat(pod.Spec.Containers, 1<<14)
+	ctx, cancel := context.WithCancel(t.Context())
 	s, err := Open(Config{
 		Choice: Choice{Kubelet}, Log: slog.New(slog.DiscardHandler), Readers: map[Source]Reader{
 			Kubelet: func(context.Context) ([]corev1.Pod, error) { return slices.Repeat([]corev1.Pod{pod}, 8), nil },
+		},
+		Enforced: func(now Enforcement) {
+			cancel()
+			if now.Enforced() || !now.TooLarge || !strings.Contains(now.Why, "too large") {
+				t.Errorf("%+v", now)
+			}
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer s.Close()
+	s.Run(ctx)
+	if ctx.Err() == nil {
+		t.Error("nobody was told")
+	}
 	if _, ok := s.Pods(t.Context()); ok {
 		t.Error("the pods are known")
-	}
-	if now, _ := s.Enforcement(); now.Enforced() || !strings.Contains(now.Why, "too large") {
-		t.Errorf("%+v", now)
 	}
 }

@@ -24,12 +24,12 @@ var ErrTooLarge = errors.New("the kubelet's list of pods is too large")
 
 // errTooLarge returns an error that names the limit.
 func errTooLarge(what string, limit int) error {
-	return fmt.Errorf("%w: %s has more than %d MiB; find the owner of large pods on this node", ErrTooLarge, what,
-		limit>>20)
+	return fmt.Errorf("%w: %s has more than %d MiB; find the owner of large pods on this node",
+		ErrTooLarge, what, limit>>20)
 }
 
-// splitMessage calls each with every pod of an answer, whose only field has the number 1, as in the answers of
-// the Pods API and of PodResources. A pod is valid until the next one.
+// splitMessage calls each with every pod of an answer, whose only field has the number 1, as in the answers
+// of the Pods API and of PodResources. A pod is valid until the next one.
 func splitMessage(message byteReader, each func(pod []byte) error) error {
 	var pod []byte
 	for {

@@ -55,7 +55,8 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.TextVar(&f.Intent, "intent", intent.Default,
 		"sources of pod requests; Tandem uses the best available source: pods-api (kubelet 1.37), kubelet (HTTPS "+
-			"server; requires permission for nodes/pods), podresources, or none; without a source, Tandem infers the container from call order and timing")
+			"server; requires permission for nodes/pods), podresources, or none; without a source, Tandem infers the "+
+			"container from call order and timing")
 	plainflag.Words(set, "intent", string(intent.PodsAPI), string(intent.Kubelet),
 		string(intent.PodResources), "none")
 	f.registerPolicy(set)

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -53,6 +54,11 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	}
 	if f.sender != nil {
 		config.Rejected, config.Unsound = f.sender.Rejected, f.sender.Unsound
+		config.Enforced = func(now intent.Enforcement) {
+			if !now.Enforced() && (now.TooLarge || f.Policy.Alignment == intent.Required) {
+				f.sender.Unenforced(now)
+			}
+		}
 	}
 	return coordination.New(config)
 }

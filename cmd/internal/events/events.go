@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package events sends Kubernetes Events to the owner of a pod if the devices of a container could not be
-// aligned, or if the kubelet refused the pod for its NUMA nodes.
+// aligned, or if the kubelet refused the pod for its NUMA nodes, and to the owner of a node that does not
+// enforce the annotations of pods.
 //
 // The recorder of client-go does not fit: it queues a thousand events, retries each for two minutes, drops
 // further events silently, and aggregates repeated events of an object, for which it needs permission to
@@ -55,6 +56,8 @@ const (
 	degraded = "AlignmentDegraded"
 	refused  = "AlignmentRefused"
 	rejected = "TopologyRefused"
+
+	unenforced = "AlignmentNotEnforced" // of the node
 
 	deviceFailed   = "DeviceFailed"
 	deviceDegraded = "DeviceDegraded"
@@ -144,6 +147,20 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 	s.told = told
 }
 
+// Unenforced queues an event about the node, whose pods' annotations are not enforced for a reason that lasts.
+// Unenforced never blocks.
+func (s *Sender) Unenforced(now intent.Enforcement) {
+	const namespace = "default" // of events about objects without one
+	node := s.config.Node
+	event := s.event(kubelet.Pod{Namespace: namespace, Name: node}, node, unenforced, now.String())
+	event.InvolvedObject.Kind, event.InvolvedObject.Namespace = "Node", ""
+	event.Name = sameName(node, digest(now.Why))
+	s.enqueue(event)
+}
+
+// digest returns a short name of a text.
+func digest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16] }
+
 // Unsound queues one event for each unsound device of a container, when the device gets unsound or for
 // another reason. A daemon that starts does not know which events are written, and gives them the names of
 // before; an event about a device that was good meanwhile has a name of its own. Each call passes all such
@@ -181,7 +198,7 @@ func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
 			d.Holder(), d.Resource, d.Device, d.Health, d.Reason, others))
 	if !s.many && !s.recovered[d] {
 		what := strings.Join([]string{d.UID, d.Name, d.Resource, d.Device, d.Health, d.Reason}, "\n")
-		event.Name = sameName(d.Pod.Name, fmt.Sprintf("%x", sha256.Sum256([]byte(what)))[:16])
+		event.Name = sameName(d.Pod.Name, digest(what))
 	}
 	return event
 }
@@ -275,7 +292,7 @@ func (s *Sender) send(ctx context.Context, event *corev1.Event) {
 	s.config.Count(Failed)
 	if text := err.Error(); text != s.failed {
 		s.failed = text
-		s.config.Log.Warn("event on a pod not written",
-			"pod", event.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", err)
+		s.config.Log.Warn("event not written",
+			"object", event.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", err)
 	}
 }

@@ -35,7 +35,9 @@ type cluster struct {
 	t      *testing.T
 	code   int
 	events chan corev1.Event
-	hold   chan struct{} // blocks requests until closed
+
+	namespace string        // of the events; "" for team
+	hold      chan struct{} // blocks requests until closed
 }
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +46,11 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.t.Error(err)
 	}
 	<-c.hold
-	if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces/team/events" {
+	namespace := c.namespace
+	if namespace == "" {
+		namespace = "team"
+	}
+	if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces/"+namespace+"/events" {
 		c.t.Errorf("%s %s", r.Method, r.URL)
 	}
 	var event corev1.Event
@@ -306,5 +312,27 @@ func TestUnsoundDeviceIsToldLater(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Fatal("the event is not sent again")
 		}
+	}
+}
+
+// An event about a node has the reason for which annotations are not enforced, and the same name from both
+// daemons of the node.
+func TestUnenforced(t *testing.T) {
+	s, c, _ := open(t, http.StatusCreated)
+	c.namespace = "default"
+	close(c.hold)
+	now := intent.Enforcement{Why: "pods-api: the kubelet's list of pods is too large", TooLarge: true}
+	var names []string
+	for _, why := range []string{now.Why, now.Why, "another reason"} {
+		s.Unenforced(intent.Enforcement{Why: why})
+		event := <-c.events
+		if event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" ||
+			event.Reason != unenforced || !strings.Contains(event.Message, why) {
+			t.Errorf("event %+v", event)
+		}
+		names = append(names, event.Name)
+	}
+	if names[0] != names[1] || names[1] == names[2] {
+		t.Errorf("names %q", names)
 	}
 }
