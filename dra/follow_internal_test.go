@@ -83,7 +83,8 @@ func TestUnreadRecord(t *testing.T) {
 		}, false, ""},
 		{"there is none, and the kubelet has just started", func() error { return os.Remove(file) }, false, ""},
 		{"there is none, and no pod has devices", func() error {
-			m.change(func() { m.listed = []*podresources.PodResources{{Namespace: "kube-system", Name: "tandem-dra"}} })
+			own := &podresources.PodResources{Namespace: "kube-system", Name: "tandem-dra"}
+			m.change(func() { m.listed = []*podresources.PodResources{own} })
 			return nil
 		}, true, ""},
 		{"it is there", func() error {
@@ -107,7 +108,7 @@ func TestUnreadRecord(t *testing.T) {
 	}
 }
 
-// TestLostRecord: without a readable checkpoint, from the start, the kubelet's list of pods names the holders.
+// TestLostRecord: without a readable checkpoint, from the start, the kubelet's list of pods has the holders.
 func TestLostRecord(t *testing.T) {
 	for name, content := range map[string]string{"none": "", "of another layout": "{}"} {
 		t.Run(name, func(t *testing.T) {

@@ -32,8 +32,8 @@ type holderView struct {
 	recorded   *recordedPods // belongs to the goroutine that calls update
 
 	last *kubelet.Checkpoint // last read checkpoint; nil before the first read
-	// by name of the device's unit and by device ID, for people; nil before the first successful read. It includes
-	// devices that the node lacks at the moment, because a device can appear between two reads.
+	// by name of the device's unit and by device ID, for people; nil before the first successful read. It
+	// includes devices that the node lacks at the moment, because a device can appear between two reads.
 	holders *latest[map[string]string]
 }
 
@@ -101,8 +101,8 @@ func (h *holderView) read(ctx context.Context, machine inventory.Machine) (holde
 	return holders.Sources{Recorded: h.last, Pods: h.recorded.living()}, nil
 }
 
-// list returns the pods of the kubelet with their devices. It returns an error for a list without any pod: the
-// kubelet has just started, as the driver's own pod is missing.
+// list returns the pods of the kubelet with their devices. It returns an error for a list without any pod:
+// the kubelet has just started, as the driver's own pod is missing.
 func (h *holderView) list(ctx context.Context) (kubelet.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordedLimit)
 	defer cancel()

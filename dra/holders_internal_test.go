@@ -338,8 +338,8 @@ func TestListsOfTheRecord(t *testing.T) {
 	}
 }
 
-// A static pod has another UID in the API server. What the mirror says of itself names nobody: anybody can write
-// that.
+// A static pod has another UID in the API server. What the mirror says of itself names nobody: anybody can
+// write that.
 func TestStaticPodInTheRecord(t *testing.T) {
 	m := newMigrating(t)
 	m.record(map[string]string{"hash": "a"})

@@ -89,8 +89,8 @@ func deviceNames(devices []kubeletplugin.Device) []string {
 	return names
 }
 
-// writeStatus queues the devices of a prepared claim for the claim's status. The kubelet's answer does not wait
-// for the API server.
+// writeStatus queues the devices of a prepared claim for the claim's status. The kubelet's answer does not
+// wait for the API server.
 func (s *claimService) writeStatus(state claims.State, claim *resourceapi.ResourceClaim, c claims.Claim) {
 	if len(c.Devices) > 0 {
 		s.statuses.write(claim, s.preparer.Status(state, c, metav1.Now()))

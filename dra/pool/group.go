@@ -83,8 +83,8 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 }
 
 // match assigns a partner to every GPU; bound contains the VFs of claims. If there are enough VFs each GPU
-// gets its own: bound VFs stay, a free GPU gets a free and usable VF, and for a GPU that is not free a reserved
-// VF is kept.
+// gets its own: bound VFs stay, a free GPU gets a free and usable VF, and for a GPU that is not free a
+// reserved VF is kept.
 func (g *group) match(
 	links []topology.Link, bound map[string]*inventory.VF, inUse, unfit map[string]bool,
 ) {

@@ -20,8 +20,8 @@ import (
 // FileName is the checkpoint of claims in the DRA driver's directory; package claims writes it.
 const FileName = "claims.json"
 
-// version is the version of the format. Keys may be added: readers ignore unknown keys.
-const version = 1
+// layout is the layout of the file. Keys may be added: readers ignore unknown keys.
+var layout = file.Layout{Version: 1, Keys: []string{"checksum", "claims"}}
 
 // checkpoint is the content of the file.
 type checkpoint struct {
@@ -39,7 +39,7 @@ func Encode[Claim any](claims []Claim) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode prepared claims: %w", err)
 	}
-	content, err := json.Marshal(checkpoint{version, crc32.ChecksumIEEE(list), list})
+	content, err := json.Marshal(checkpoint{layout.Version, crc32.ChecksumIEEE(list), list})
 	if err != nil {
 		return nil, fmt.Errorf("encode prepared claims: %w", err)
 	}
@@ -48,7 +48,7 @@ func Encode[Claim any](claims []Claim) ([]byte, error) {
 
 // Decode returns the claims of a file with this name. An error is an ErrUnknown.
 func Decode[Claim any](name string, content []byte) (claims []Claim, err error) {
-	read, err := file.Decode[checkpoint](content, file.Layout{Version: version, Keys: []string{"checksum", "claims"}})
+	read, err := file.Decode[checkpoint](content, layout)
 	if sum := crc32.ChecksumIEEE(read.Claims); err == nil && sum != read.Checksum {
 		err = fmt.Errorf("its checksum is %d and should be %d", read.Checksum, sum)
 	}
