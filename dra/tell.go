@@ -48,7 +48,7 @@ func (t *teller) Status(context.Context) *api.StatusResponse {
 
 // resources returns the devices of a view with their owners, by resource name.
 func (t *teller) resources(v *view) []*api.Resource {
-	taken := t.taken()
+	taken := t.taken(v)
 	byName := map[string]*api.Resource{}
 	add := func(name string, kind device.Kind, one device.Device, at, held string) {
 		if byName[name] == nil {
@@ -74,11 +74,17 @@ func (t *teller) resources(v *view) []*api.Resource {
 	return resources
 }
 
-// taken returns the owners of devices that claims hold, by device ID.
-func (t *teller) taken() map[string]*api.Owner {
+// taken returns the owners of devices that claims hold, by device ID. Of claims that cannot be read the last
+// known devices stay taken.
+func (t *teller) taken(v *view) map[string]*api.Owner {
 	prepared, err := t.preparer.Prepared()
 	t.complaints.report("prepared claims not read; status lacks the holders of devices", err)
 	taken := map[string]*api.Owner{}
+	if err != nil {
+		for id := range v.inUse {
+			taken[id] = &api.Owner{Pod: "?", Container: "by a claim"}
+		}
+	}
 	for _, c := range prepared {
 		owner := ownerOf(t.owners.of(c))
 		for _, p := range c.Devices {

@@ -3,7 +3,6 @@
 package claims
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -77,9 +76,8 @@ func plain(claims []*resourceapi.ResourceClaim) bool {
 }
 
 // group determines the groups of claims of some pods. If no container is known to use a claim for extended
-// resources, each container of the claim has one group. It returns an error if a container of one pod would
-// get devices that only other pods request.
-func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) (groups, error) {
+// resources, each container of the claim has one group.
+func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) groups {
 	all := requests(claims)
 	g := groups{}
 	for _, a := range all {
@@ -101,43 +99,7 @@ func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) (groups, err
 			g.joinByName(claim, all)
 		}
 	}
-	if len(pods) < 2 {
-		return g, nil
-	}
-	return g, g.apart(claims, pods, all)
-}
-
-// apart returns an error if one pod uses requests of a claim together, and another pod uses only some of
-// them.
-func (g groups) apart(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod, all []requestKey) error {
-	for _, pod := range pods {
-		uses := map[requestKey]bool{}
-		for _, c := range containers(pod) {
-			for _, a := range slices.Concat(used(pod, &c, claims, all)...) {
-				uses[a] = true
-			}
-		}
-		for a := range uses {
-			for _, b := range all {
-				if !uses[b] && g.first(a) == g.first(b) {
-					return fmt.Errorf("prepare claim %s: pods share it, and pod %s/%s uses request %s without request %s, "+
-						"which a container of another pod uses together with it: it would get the devices of both; use the "+
-						"same requests in all pods, or a claim for each", nameOf(claims, a.claim), pod.Namespace, pod.Name,
-						a.request, b.request)
-				}
-			}
-		}
-	}
-	return nil
-}
-
-func nameOf(claims []*resourceapi.ResourceClaim, uid types.UID) string {
-	for _, claim := range claims {
-		if claim.UID == uid {
-			return claim.Namespace + "/" + claim.Name
-		}
-	}
-	return string(uid)
+	return g
 }
 
 func containers(pod *corev1.Pod) []corev1.Container {

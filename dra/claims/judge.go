@@ -44,6 +44,9 @@ func (j *judgement) judge() error {
 			}
 			for _, u := range uses {
 				judged[u.group] = true
+				if err := j.checkRequests(u, pod); err != nil {
+					return err
+				}
 			}
 			if err := j.checkAlignment(uses, asked); err != nil {
 				return err
@@ -94,18 +97,34 @@ func (j *judgement) usages(pod *corev1.Pod, container *corev1.Container) (uses [
 		if c.Namespace != pod.Namespace || slices.ContainsFunc(j.called, isOther) {
 			continue
 		}
-		requests := requestsOf(pod, container, c.Name)
 		for _, first := range c.firsts() {
-			its := func(d Prepared) bool {
-				return d.Group == first.Group &&
-					(slices.Contains(requests, d.request()) || slices.Contains(requests, ""))
-			}
+			its := func(d Prepared) bool { return d.Group == first.Group && hasRequest(pod, container, c, d) }
 			if slices.ContainsFunc(c.Devices, its) {
 				uses = append(uses, usage{c, first.Group})
 			}
 		}
 	}
 	return uses
+}
+
+// hasRequest reports whether a container uses the request of a claim's device.
+func hasRequest(pod *corev1.Pod, container *corev1.Container, c Claim, d Prepared) bool {
+	requests := requestsOf(pod, container, c.Name)
+	return slices.Contains(requests, d.request()) || slices.Contains(requests, "")
+}
+
+// checkRequests returns an error if a pod uses some requests of a claim alone that other pods use together: a
+// container of the pod would get the devices of all.
+func (j *judgement) checkRequests(u usage, pod *corev1.Pod) error {
+	for _, d := range u.claim.Devices {
+		isUsed := func(c corev1.Container) bool { return hasRequest(pod, &c, u.claim, d) }
+		if d.Group == u.group && !slices.ContainsFunc(containers(pod), isUsed) {
+			return fmt.Errorf("prepare %s: pods share it, and pod %s/%s does not use request %s, which a container "+
+				"of another pod uses together with other requests: it would get the devices of all; use the same "+
+				"requests in all pods, or a claim for each", u.claim, pod.Namespace, pod.Name, d.request())
+		}
+	}
+	return nil
 }
 
 func (j *judgement) isFresh(u usage) bool { return u.claim.in(j.fresh) }

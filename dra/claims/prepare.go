@@ -89,11 +89,7 @@ func (p *Preparer) record(
 	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
 		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
-	groups, err := group(claims, pods)
-	if err != nil {
-		return failed(err)
-	}
-	d := newDecision(state, others, groups)
+	d := newDecision(state, others, group(claims, pods))
 	if fresh, err = d.decideAll(due); err != nil {
 		return failed(err)
 	}

@@ -73,6 +73,23 @@ func TestSharedClaim(t *testing.T) {
 	}
 }
 
+// TestSharedClaimOfLaterPod: a later pod that uses one request of a prepared claim alone, beside a claim of its
+// own, is rejected: it would get the devices of all requests.
+func TestSharedClaimOfLaterPod(t *testing.T) {
+	for later, refused := range map[string]bool{"shared/one own": true, "shared own": false} {
+		n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
+		shared := n.need("shared", want{"one", pool.GPU, 1}, want{"two", pool.GPU, 1})
+		own := n.need("own", want{"x", pool.VF, 1})
+		n.share(shared, map[string][]string{"a": {"shared"}})
+		n.ready(shared)
+		n.share(own, map[string][]string{"b": {later}})
+		err := n.Prepare(t.Context(), n.state, list(own))[own.UID].Err
+		if got := err != nil && strings.Contains(err.Error(), "claim team/shared: pods share it"); got != refused {
+			t.Errorf("%s: %v", later, err)
+		}
+	}
+}
+
 // While it is not known which container has which request no container gets anything, and the kubelet asks
 // again.
 func TestPodCannotBeFound(t *testing.T) {
