@@ -3,6 +3,7 @@
 package coordination
 
 import (
+	"io/fs"
 	"os"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -30,7 +32,7 @@ func newCoordinator(
 		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(c.KubeletDir) },
 		Pods:      sources.Pods,
 		Alignment: c.Intent.Policy.Alignment,
-		Policy:    newPolicyReader(c),
+		Rule:      newRuleReader(c, machine.newest),
 		Log:       c.Log,
 		Observer:  c.Observer,
 	}
@@ -41,30 +43,30 @@ func newCoordinator(
 	return admission.New(config)
 }
 
-// newPolicyReader returns a function for the policy of the node's Topology Manager by the kubelet's
-// configuration, "" if unknown.
-func newPolicyReader(c *Config) func() hints.Policy {
-	read := bounded.Read(c.Log, bounded.File, func() (hints.Policy, error) { return readPolicy(c.Kubelet) })
-	return func() hints.Policy {
-		policy, err := read()
-		if err != nil {
-			return ""
-		}
-		return policy
-	}
+// newRuleReader returns a function for the rule of the node's Topology Manager.
+func newRuleReader(c *Config, tree func() *topology.Tree) func() (hints.Rule, error) {
+	return bounded.Read(c.Log, bounded.File, func() (hints.Rule, error) {
+		return readRule(c.Kubelet, os.DirFS(c.SysRoot), tree())
+	})
 }
 
-// readPolicy returns the policy in files, "" if not set there: a flag of the kubelet may set the policy.
-// Without a folder of drop-ins a policy other than restricted counts as unknown, because a drop-in elsewhere
-// may override the file: tandem doctor --drop-in prints such a one.
-func readPolicy(files configuration.Files) (hints.Policy, error) {
+// readRule returns the rule by files of the kubelet's configuration. A policy that no file names counts as
+// unknown: a flag of the kubelet may set the policy. So does, without a folder of drop-ins, a policy other
+// than restricted, because a drop-in elsewhere may override the file: tandem doctor --drop-in prints such a
+// one.
+func readRule(files configuration.Files, sys fs.FS, tree *topology.Tree) (hints.Rule, error) {
 	settings, err := configuration.Read(files, nil)
-	if err != nil || settings.Origin("topologyManagerPolicy") == "" {
-		return "", err
+	if err != nil {
+		return hints.Rule{}, err
 	}
-	policy, err := hints.ParsePolicy(settings.Policy)
-	if files.Dir == "" && policy != hints.Restricted {
-		return "", err
+	if settings.Origin("topologyManagerPolicy") == "" ||
+		files.Dir == "" && settings.Policy != string(hints.Restricted) {
+		settings.Policy = ""
 	}
-	return policy, err
+	kubelet, err := model.NewKubelet(settings)
+	if err != nil {
+		return hints.Rule{}, err
+	}
+	manager, err := kubelet.TopologyManager(model.ReadNUMANodes(sys, tree.NUMANodes()))
+	return manager.Rule, err
 }

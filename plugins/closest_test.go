@@ -7,8 +7,6 @@ import (
 	"os"
 	"slices"
 	"testing"
-
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // TestClosestNUMANodes: a machine has two sockets with the NUMA nodes 0 and 1, and 2 and 3; a GPU of node
@@ -16,8 +14,6 @@ import (
 // first. For the GPUs the kubelet then uses nodes 0 and 2, with the option prefer-closest-numa-nodes nodes
 // 2 and 3.
 func TestClosestNUMANodes(t *testing.T) {
-	known.Fault(t, "the kubelet's NUMA nodes are predicted without its policy options",
-		"VFs are not on nodes 2 and 3")
 	s := newScene(t, "amd-mi250-16gcd-8nic", 2, `"selectors": {"isRdma": true}, "excludeTopology": true`)
 	for node, distances := range []string{"10 12 32 32", "12 10 32 32", "32 32 10 12", "32 32 12 10"} {
 		s.write(t, fmt.Sprintf("sys/devices/system/node/node%d/distance", node), distances+"\n")

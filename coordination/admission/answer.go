@@ -38,7 +38,7 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 	b := tx.books()
 	offer := newOffer(b, q, &container)
 	tx.warnHeld(b, q, offer)
-	builder := requestBuilder{prediction{b, o.policy, o.cpus}, q, &container, offer}
+	builder := requestBuilder{newPrediction(b, &o), q, &container, offer}
 	request, remark := builder.build()
 	known.Remark = remark
 	if choice == nil {
@@ -99,7 +99,8 @@ func (tx *transaction) makePlan(
 	choice *placement.Choice, q asking.Question, container *asking.Container, o observation,
 ) *plan {
 	p := newPlan(choice, tx.resources, q, *container)
-	p.predicted = o.policy == "" && len(tx.resources.Nodes(q.Resource, q.Available)) == 0
+	_, unknown := o.rule.Get()
+	p.predicted = unknown != nil && len(tx.resources.Nodes(q.Resource, q.Available)) == 0
 	p.expires = tx.now().Add(planTTL)
 	tx.ask(container, p, q.Resource, o.checkpoint.Identity)
 	return p

@@ -123,9 +123,6 @@ func (b *books) demand(count int, of ...*resources.Resource) hints.Demand {
 	return demand
 }
 
-// manyNodes reports whether more NUMA nodes have devices than the Topology Manager supports by default.
-func (b *books) manyNodes() bool { return hints.Rule{}.TooMany(b.demand(1, b.resources.All()...)) }
-
 // ownerName returns the name of a holder, for people.
 func ownerName(h *holders.Holder) string {
 	switch {

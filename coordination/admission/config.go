@@ -41,6 +41,6 @@ type Config struct {
 	AllocatableCPUs func(context.Context) (topology.CPUSet, error)
 	// NodeCPUs returns all CPUs by NUMA node.
 	NodeCPUs func() map[int]topology.CPUSet
-	// Policy returns the policy of the kubelet's Topology Manager, "" if unknown. May be nil.
-	Policy func() hints.Policy
+	// Rule returns the rule of the kubelet's Topology Manager. May be nil.
+	Rule func() (hints.Rule, error)
 }

@@ -70,11 +70,11 @@ func newJudge(t *testing.T, seed uint64, source intent.Source, trouble trouble) 
 		pods, told := j.kubelet.Tell()
 		return intent.Answer{Source: source, Pods: pods}, told && source != ""
 	}
-	c.Policy = func() hints.Policy {
+	c.Rule = func() (hints.Rule, error) {
 		if none {
-			return hints.None
+			return hints.Rule{Policy: hints.None}, nil
 		}
-		return hints.Restricted
+		return hints.Rule{Policy: hints.Restricted}, nil
 	}
 	reader := kubelet.NewCheckpointReader(dir)
 	c.Recorded = reader.Read

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -20,17 +21,18 @@ type cpus struct {
 // prediction predicts the NUMA nodes chosen by the kubelet's Topology Manager.
 type prediction struct {
 	*books
-	policy hints.Policy // "" if unknown
-	cpus   *cpus        // nil if irrelevant or unknown
+	rule hints.Rule
+	cpus *cpus // nil if irrelevant or unknown
 }
 
-// rule returns the policy of the Topology Manager. The default for an unknown policy is the documented
-// setting, and refuses nobody (findMisalignment).
-func (p prediction) rule() hints.Policy {
-	if p.policy == "" {
-		return hints.Restricted
+// newPrediction returns a prediction by what was read. Where the rule is unknown, the documented one is the
+// best guess, and refuses nobody (findMisalignment).
+func newPrediction(b *books, o *observation) prediction {
+	rule, err := o.rule.Get()
+	if err != nil {
+		rule = model.Documented(nil)
 	}
-	return p.policy
+	return prediction{b, rule, o.cpus}
 }
 
 // nodesOf returns the NUMA nodes for a question: the nodes of the offered devices or, for devices without
@@ -55,11 +57,11 @@ func (p prediction) nodesOf(
 func (p prediction) predict(c *asking.Container) (nodes hints.Mask, admitted bool) {
 	demands := p.demands(c)
 	if count := c.Asker.CPUs; count > 0 && p.cpus != nil {
-		nodes, admitted = p.rule().Nodes(append(slices.Clip(demands),
-			hints.CPUs(count, p.cpus.nodes, p.cpus.free))...)
+		nodes, admitted = p.rule.Nodes(append(slices.Clip(demands),
+			hints.CPUs(count, p.cpus.nodes, p.cpus.free)))
 	}
 	if !admitted {
-		nodes, admitted = p.rule().Nodes(demands...)
+		nodes, admitted = p.rule.Nodes(demands)
 	}
 	return nodes, admitted
 }
@@ -81,3 +83,6 @@ func (p prediction) demands(c *asking.Container) []hints.Demand {
 	}
 	return demands
 }
+
+// manyNodes reports whether more NUMA nodes have devices than the Topology Manager supports.
+func (p prediction) manyNodes() bool { return p.rule.TooMany(p.demand(1, p.resources.All()...)) }

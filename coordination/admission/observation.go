@@ -17,11 +17,11 @@ type observation struct {
 	asked         time.Time // time of the call
 	checkpoint    kubelet.Checkpoint
 	checkpointErr error
-	view          *kubelet.View  // nil if PodResources was unreadable, or unsafe to read
-	single        []kubelet.Pod  // the pods in view, if read pod by pod
-	answer        *intent.Answer // nil without a request source
-	cpus          *cpus          // nil if irrelevant or unknown
-	policy        hints.Policy   // "" if irrelevant or unknown
+	view          *kubelet.View               // nil if PodResources was unreadable, or unsafe to read
+	single        []kubelet.Pod               // the pods in view, if read pod by pod
+	answer        *intent.Answer              // nil without a request source
+	cpus          *cpus                       // nil if irrelevant or unknown
+	rule          kubelet.Reading[hints.Rule] // not read if irrelevant
 }
 
 // list returns the view if complete; else nil.

@@ -70,8 +70,8 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 	if mayList {
 		o.view = r.readList(ctx)
 	}
-	if r.Policy != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
-		o.policy = r.Policy()
+	if r.Rule != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
+		o.rule = kubelet.Read(r.Rule())
 	}
 	all.Wait()
 	if o.view == nil && o.answer == nil {

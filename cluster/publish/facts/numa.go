@@ -7,10 +7,9 @@ import (
 	"io/fs"
 	"maps"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -31,23 +30,12 @@ var memTotal = regexp.MustCompile(`(?m)^Node \d+ MemTotal: +(\d+) kB$`)
 func readNUMA(sys fs.FS, numbers []int) []NUMANode {
 	cpus := topology.CPUs(sys)
 	var nodes []NUMANode
-	for _, number := range slices.Sorted(slices.Values(numbers)) {
-		read := func(name string) string {
-			content, _ := fs.ReadFile(sys, fmt.Sprintf("devices/system/node/node%d/%s", number, name))
-			return string(content)
-		}
-		node := NUMANode{Number: number, CPUs: maps.Clone(cpus[number])}
-		if found := memTotal.FindStringSubmatch(read("meminfo")); found != nil {
-			kilobytes, _ := strconv.ParseUint(found[1], 10, 54) // digits
+	for _, n := range model.ReadNUMANodes(sys, numbers) {
+		node := NUMANode{Number: n.Number, Distances: n.Distances, CPUs: maps.Clone(cpus[n.Number])}
+		content, _ := fs.ReadFile(sys, fmt.Sprintf("devices/system/node/node%d/meminfo", n.Number))
+		if found := memTotal.FindSubmatch(content); found != nil {
+			kilobytes, _ := strconv.ParseUint(string(found[1]), 10, 54) // digits
 			node.Memory = kilobytes * 1024
-		}
-		for word := range strings.FieldsSeq(read("distance")) {
-			if distance, err := strconv.Atoi(word); err == nil {
-				node.Distances = append(node.Distances, distance)
-			}
-		}
-		if len(node.Distances) != len(numbers) { // includes nodes that are offline
-			node.Distances = nil
 		}
 		node.Cores, node.Socket = readCores(sys, node.CPUs)
 		nodes = append(nodes, node)

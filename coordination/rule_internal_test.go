@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// TestPolicyWithDropIn: the kubelet's file names a policy, and a drop-in has the
+// required one into the folder of drop-ins, which overrides the file. The coordinator plans by the policy of
+// the folder if the folder is known, and otherwise by none of the file's.
+func TestPolicyWithDropIn(t *testing.T) {
+	dir := t.TempDir()
+	const header = "apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind + "\n"
+	for name, policy := range map[string]hints.Policy{
+		configuration.FileName: hints.None, "kubelet.conf.d/99-tandem.conf": hints.Restricted,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		content := header + "topologyManagerPolicy: " + string(policy) + "\n"
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, configuration.FileName)
+	for folder, want := range map[string]hints.Policy{
+		"": "", filepath.Join(dir, "kubelet.conf.d"): hints.Restricted, filepath.Join(dir, "none"): hints.None,
+	} {
+		files := configuration.Files{Config: file, Dir: folder}
+		read := newRuleReader(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)}, noTree)
+		if rule, err := read(); rule.Policy != want && want != "" || (err != nil) != (want == "") {
+			t.Errorf("drop-ins in %q: the coordinator plans by policy %q, %v; want %q", folder, rule.Policy, err, want)
+		}
+	}
+}
+
+func noTree() *topology.Tree { return topology.Assemble(nil, nil, []int{0, 1}) }
+
+// TestRuleOfOptions: options count, and with one that is not understood the rule is unknown, which refuses
+// nobody.
+func TestRuleOfOptions(t *testing.T) {
+	dir := t.TempDir()
+	files := configuration.Files{Config: filepath.Join(dir, "config.yaml"), Dir: dir}
+	for node, distances := range []string{"10 21", "21 10"} {
+		folder := filepath.Join(dir, fmt.Sprintf("devices/system/node/node%d", node))
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "distance"), []byte(distances), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for option, want := range map[string]hints.Rule{
+		"": {Policy: hints.Restricted, Machine: 3},
+		`prefer-closest-numa-nodes: "true"`: {
+			Policy: hints.Restricted, Machine: 3, Distances: [][]int{{10, 21}, {21, 10}},
+		},
+		`max-allowable-numa-nodes: "16"`: {Policy: hints.Restricted, Machine: 3, MaxNodes: 16},
+		`prefer-far-numa-nodes: "true"`:  {},
+	} {
+		content := "apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind +
+			"\ntopologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {" + option + "}\n"
+		if err := os.WriteFile(files.Config, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rule, err := readRule(files, os.DirFS(dir), noTree())
+		if (err != nil) != (want.Policy == "") || err == nil && !reflect.DeepEqual(rule, want) {
+			t.Errorf("option %q: %+v, %v; want %+v", option, rule, err, want)
+		}
+	}
+}
