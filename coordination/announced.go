@@ -77,7 +77,7 @@ func (a *announcement) publish(latest device.Announcement) {
 	a.siblings.mu.Lock()
 	defer a.siblings.mu.Unlock()
 	if a.message != nil && slices.Equal(latest.Devices, a.latest.Devices) &&
-		slices.Equal(latest.Links, a.latest.Links) {
+		slices.Equal(latest.Links, a.latest.Links) && latest.Replicas == a.latest.Replicas {
 		return
 	}
 	a.latest, a.message, a.taken = latest, device.Encode(a.resource, a.kind, latest), make(chan struct{})
@@ -110,6 +110,18 @@ func (a *announcement) links() []topology.Link {
 	a.siblings.mu.Lock()
 	defer a.siblings.mu.Unlock()
 	return a.latest.Links
+}
+
+// permit returns the available devices that the rule for shared devices permits, with the required ones.
+func (a *announcement) permit(available, mustInclude []string, size int) []string {
+	a.siblings.mu.Lock()
+	latest := a.latest
+	a.siblings.mu.Unlock()
+	all := make([]string, 0, len(latest.Devices))
+	for _, d := range latest.Devices {
+		all = append(all, d.ID)
+	}
+	return slices.Concat(mustInclude, latest.Replicas.Permit(all, mustInclude, available, size))
 }
 
 // locate returns devices for package placement. An unannounced device has no location.

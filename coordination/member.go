@@ -62,14 +62,14 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 		return answer.GetDevices()
 	}
 	m.countAlone(admission.PreferCall)
-	chosen, reason := m.chooser.choose(available, mustInclude, size)
+	chosen, reason := m.chooser.choose(m.announced.permit(available, mustInclude, size), mustInclude, size)
 	decision.Warn("preferred", "chosen", chosen, "source", "local", "reason", reason, "error", err)
 	return chosen
 }
 
 // Alone answers GetPreferredAllocation without the coordinator and without waiting.
 func (m *Member) Alone(available, mustInclude []string, size int) []string {
-	chosen, _ := m.chooser.choose(available, mustInclude, size)
+	chosen, _ := m.chooser.choose(m.announced.permit(available, mustInclude, size), mustInclude, size)
 	return chosen
 }
 

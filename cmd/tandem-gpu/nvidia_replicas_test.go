@@ -12,9 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/test/known"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
+	"github.com/tandem-k8s/tandem/test/podsapi"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -26,9 +31,9 @@ type replicated struct {
 	near      []string // VFs, in the order of the GPUs
 }
 
-// newReplicated starts both daemons on a node with these holders of devices.
+// newReplicated starts both daemons on a node with these holders of devices, and pods that the kubelet lists.
 func newReplicated(
-	t *testing.T, held func(gpu func(i, replica int) string, near []string) []entry,
+	t *testing.T, held func(gpu func(i, replica int) string, near []string) []entry, pods ...corev1.Pod,
 ) *replicated {
 	t.Helper()
 	r := &replicated{node: nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs = m.GPUs[:2] })}
@@ -48,6 +53,13 @@ func newReplicated(
 		t.Fatalf("VFs near GPUs: %v", r.near)
 	}
 	r.checkpoint(t, held(r.replica, r.near))
+	if len(pods) > 0 {
+		stop, err := podsapi.Serve(r.dir, func() []corev1.Pod { return pods })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+	}
 	file := filepath.Join(r.dir, "config.yaml")
 	write(t, file, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}")
 	kubelet := kubelettest.Start(t, r.dir)
@@ -114,10 +126,6 @@ func TestReplicaOfEndedPod(t *testing.T) {
 		"control: not in the checkpoint": false, "in the checkpoint": true,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if inCheckpoint {
-				known.Fault(t, "a replica that the policy leaves out counts as not offered by the kubelet",
-					"chosen GPU 0")
-			}
 			r := newReplicated(t, func(gpu func(i, replica int) string, near []string) []entry {
 				held := []entry{
 					gave("second", "gpu", gpu(0, 2)), gave("second", "vf", near[0]), gave("third", "gpu", gpu(1, 2)),
@@ -140,12 +148,10 @@ func TestReplicaOfEndedPod(t *testing.T) {
 func TestReplicaAfterVF(t *testing.T) {
 	for name, vfFirst := range map[string]bool{"control: GPU first": false, "VF first": true} {
 		t.Run(name, func(t *testing.T) {
-			if vfFirst {
-				known.Fault(t, "the choice of a VF does not know the policy for replicas", "are on different switches")
-			}
 			r := newReplicated(t, func(gpu func(i, replica int) string, _ []string) []entry {
 				return []entry{gave("other", "gpu", gpu(0, 2))}
-			})
+			}, pod("other", corev1.PodRunning, "nvidia.com/gpu"),
+				pod("asker", corev1.PodPending, "nvidia.com/gpu", "nvidia.com/vf"))
 			free := r.free(r.replica(0, 2))
 			var gpu, vf string
 			if vfFirst {
@@ -163,5 +169,20 @@ func TestReplicaAfterVF(t *testing.T) {
 				t.Errorf("%s and %s are on different switches", gpu, vf)
 			}
 		})
+	}
+}
+
+// pod returns a pod whose container requests one device of each resource.
+func pod(name string, phase corev1.PodPhase, resources ...corev1.ResourceName) corev1.Pod {
+	limits := corev1.ResourceList{}
+	for _, name := range resources {
+		limits[name] = *resource.NewQuantity(1, resource.DecimalSI)
+	}
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "main", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits},
+		}}},
+		Status: corev1.PodStatus{Phase: phase},
 	}
 }

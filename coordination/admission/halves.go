@@ -49,10 +49,29 @@ func (o offer) half(r *resources.Resource, size int) placement.Half {
 	for _, id := range o.must {
 		half.Held = append(half.Held, r.Device(id).Placed())
 	}
-	for _, id := range o.free {
+	for _, id := range r.Permit(o.must, o.free, size) {
 		half.Free = append(half.Free, r.Device(id).Placed())
 	}
 	return half
+}
+
+// permitted returns the free devices of a resource that the kubelet will offer on NUMA nodes and the rule for
+// shared devices permits.
+func (b *books) permitted(
+	r *resources.Resource, nodes map[int]bool, held []placement.Device, size int,
+) (permitted []placement.Device) {
+	free := idsOf(b.freeOn(r, nodes))
+	for _, id := range r.Permit(idsOf(held), free, size) {
+		permitted = append(permitted, r.Device(id).Placed())
+	}
+	return permitted
+}
+
+func idsOf(devices []placement.Device) (ids []string) {
+	for _, d := range devices {
+		ids = append(ids, d.ID)
+	}
+	return ids
 }
 
 // ownDevices returns the devices of a resource allocated to a container or, without any, inherited from init

@@ -69,7 +69,7 @@ func (b requestBuilder) knownHalves() []resourceHalf {
 			if len(half.Held) > half.Count {
 				half.Held, half.Free = nil, half.Held
 			} else if admitted {
-				half.Free = b.freeOn(r, nodes)
+				half.Free = b.permitted(r, nodes, half.Held, half.Count)
 			}
 			half.Count = min(half.Count, len(half.Held)+len(half.Free))
 			all = append(all, resourceHalf{r, half})
@@ -127,7 +127,7 @@ func (b requestBuilder) expectedFree(kind device.Kind, count int) []placement.De
 	}
 	var free []placement.Device
 	for _, r := range of {
-		free = append(free, b.freeOn(r, nodes)...)
+		free = append(free, b.permitted(r, nodes, nil, count)...)
 	}
 	return free
 }

@@ -34,8 +34,10 @@ type Announcement struct {
 	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol
 	// The devices of an Allocate call that the plugin has answered. A message with this field announces nothing and gets no
 	// response.
-	Returned      []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
-	Failed        bool     `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"` // the answer in returned is an error: the kubelet rejects the pod
+	Returned []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
+	Failed   bool     `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"` // the answer in returned is an error: the kubelet rejects the pod
+	// The rule for the choice among the replicas of shared devices, "distributed" or "packed"; empty for none.
+	Replicas      string `protobuf:"bytes,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -117,6 +119,13 @@ func (x *Announcement) GetFailed() bool {
 		return x.Failed
 	}
 	return false
+}
+
+func (x *Announcement) GetReplicas() string {
+	if x != nil {
+		return x.Replicas
+	}
+	return ""
 }
 
 // Version of this protocol. Versions with the same major number are compatible: minor versions only add fields.
@@ -1937,7 +1946,7 @@ var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
-	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\x9b\x02\n" +
+	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xb7\x02\n" +
 	"\fAnnouncement\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x128\n" +
@@ -1945,7 +1954,8 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x05links\x18\x04 \x03(\v2\x1c.tandem.coordination.v1.LinkR\x05links\x129\n" +
 	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\x12\x1a\n" +
 	"\breturned\x18\x06 \x03(\tR\breturned\x12\x16\n" +
-	"\x06failed\x18\a \x01(\bR\x06failed\"K\n" +
+	"\x06failed\x18\a \x01(\bR\x06failed\x12\x1a\n" +
+	"\breplicas\x18\b \x01(\tR\breplicas\"K\n" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x14\n" +

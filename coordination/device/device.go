@@ -84,6 +84,8 @@ func (d Device) Withhold() Device {
 type Announcement struct {
 	Devices []Device
 	Links   []topology.Link // links between GPUs
+	// Replicas is the rule for shared devices.
+	Replicas Replicas
 
 	Own bool // announced by a plugin of this process, which has read the PCI tree for it
 }

@@ -18,7 +18,7 @@ func Decode(m *api.Announcement) (Announcement, error) {
 		return Announcement{}, fmt.Errorf("announce %q: kind %q is neither %s nor %s",
 			m.GetResource(), m.GetKind(), GPU, VF)
 	}
-	var a Announcement
+	a := Announcement{Replicas: Replicas(m.GetReplicas())}
 	for _, d := range m.GetDevices() {
 		address, err := topology.ParseAddress(d.GetAddress())
 		if err != nil {
@@ -67,7 +67,7 @@ func reason(text string) string {
 
 // Encode converts an announcement to its wire format, without the version of the sender.
 func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
-	m := &api.Announcement{Resource: resource, Kind: string(kind)}
+	m := &api.Announcement{Resource: resource, Kind: string(kind), Replicas: string(a.Replicas)}
 	for _, d := range a.Devices {
 		m.Devices = append(m.Devices, d.Encode())
 	}

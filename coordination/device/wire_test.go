@@ -25,12 +25,14 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 		Links: []topology.Link{
 			{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4},
 		},
+		Replicas: Packed,
 	}
 	got, err := Decode(Encode("amd.com/gpu", GPU, want))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(got.Devices, want.Devices) || !slices.Equal(got.Links, want.Links) {
+	if !slices.Equal(got.Devices, want.Devices) || !slices.Equal(got.Links, want.Links) ||
+		got.Replicas != want.Replicas {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

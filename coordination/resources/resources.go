@@ -31,7 +31,9 @@ type Resource struct {
 	Kind    device.Kind
 	Devices map[string]device.Device // by ID
 	Links   []topology.Link
-	Joined  bool // the plugin is connected
+	// Replicas is the rule for shared devices.
+	Replicas device.Replicas
+	Joined   bool // the plugin is connected
 	// the devices are those of an earlier server; the plugin has announced nothing to this server so far
 	Restored bool
 
@@ -78,7 +80,7 @@ func (s Set) Announce(
 		}
 	}
 	r := New(name, kind, all)
-	r.Links, r.Joined = a.Links, true
+	r.Links, r.Replicas, r.Joined = a.Links, a.Replicas, true
 	return s.with(r).withdraw(name), nil
 }
 
@@ -309,4 +311,9 @@ func (r *Resource) Ordered() []device.Device {
 		return nil
 	}
 	return r.ordered
+}
+
+// Permit returns the free devices that the rule for shared devices permits.
+func (r *Resource) Permit(held, free []string, size int) []string {
+	return r.Replicas.Permit(slices.Collect(maps.Keys(r.Devices)), held, free, size)
 }

@@ -45,12 +45,10 @@ type Refuser interface {
 	Refuse(resource string, devices []Device, unknown []string) error
 }
 
-// Narrower is a Backend with a preference rule among the devices of a resource, such as spreading containers
-// over shared cards.
-type Narrower interface {
-	// Narrow removes the devices from available that the rule forbids. If available and mustInclude sufficed for
-	// size devices, the result suffices too.
-	Narrow(devices []Device, available, mustInclude []string, size int) []string
+// Sharer is a Backend that offers replicas of devices.
+type Sharer interface {
+	// Replicas returns the rule for the choice among the replicas.
+	Replicas() device.Replicas
 }
 
 // NoDriver is the error of a vendor's driver, or its library, that is absent or not yet loaded completely.

@@ -45,11 +45,6 @@ func (o *optional) Refuse(_ string, devices []Device, unknown []string) error {
 	return nil
 }
 
-// Narrow leaves "b" out.
-func (o *optional) Narrow(_ []Device, available, _ []string, _ int) []string {
-	return slices.DeleteFunc(slices.Clone(available), func(id string) bool { return id == "b" })
-}
-
 func TestWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &optional{due: make(chan struct{})}
@@ -78,7 +73,7 @@ func TestWatcher(t *testing.T) {
 	})
 }
 
-func TestRefuserAndNarrower(t *testing.T) {
+func TestRefuser(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	backend := &optional{}
 	backend.find(map[string]string{"nvidia.com/gpu": "a b never"}, nil)
@@ -114,8 +109,5 @@ func TestRefuserAndNarrower(t *testing.T) {
 	}
 	if _, err := plugin.Allocate(t.Context(), []string{"a", "b"}); err != nil {
 		t.Error(err)
-	}
-	if got := plugin.Prefer(t.Context(), []string{"b", "never"}, nil, 1); !slices.Equal(got, []string{"never"}) {
-		t.Errorf("preferred %v", got)
 	}
 }

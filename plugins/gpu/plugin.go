@@ -57,24 +57,14 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 	}
 }
 
-// Prefer returns the coordinator's choice among the devices that the backend allows.
+// Prefer returns the coordinator's choice.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	return p.member.Prefer(ctx, p.narrow(available, mustInclude, size), mustInclude, size)
+	return p.member.Prefer(ctx, available, mustInclude, size)
 }
 
-// Alone chooses without the coordinator, among the same.
+// Alone chooses without the coordinator.
 func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
-	return p.member.Alone(p.narrow(available, mustInclude, size), mustInclude, size)
-}
-
-// narrow returns the available devices that the backend allows.
-func (p *Plugin) narrow(available, mustInclude []string, size int) []string {
-	narrower, ok := p.gpus.backend.(Narrower)
-	if !ok {
-		return available
-	}
-	devices, _, _ := p.gpus.latest(p.name)
-	return narrower.Narrow(devices, available, mustInclude, size)
+	return p.member.Alone(available, mustInclude, size)
 }
 
 // Allocate returns the edits in the order in which the i-th GPU pairs with the i-th VF. It refuses only

@@ -223,7 +223,7 @@ func TestNoNVMLWhileTheKubeletWaits(t *testing.T) {
 			t.Error(err)
 		}
 		backend.Edits(devices)
-		backend.Narrow(devices, []string{devices[0].ID}, nil, 1)
+		backend.Replicas()
 	}
 	if _, err := backend.Links(); err != nil {
 		t.Error(err)

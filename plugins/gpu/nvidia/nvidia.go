@@ -9,7 +9,7 @@
 //	nvidia.go    the backend; NVLinks to links between cards
 //	library.go   NVML's data as plain values; nvml.go and events.go read them
 //	discover.go  GPUs and MIG devices to devices under resource names
-//	sharing.go   replicas of devices, and the card of the next replica
+//	sharing.go   replicas of devices
 //	health.go    Xids and the driver's recovery actions; marks.go the broken devices
 //	allocate.go  the edits for a container; cdi.go and nvcdi.go the CDI specifications
 //
@@ -27,16 +27,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 var (
-	_ gpu.Backend  = (*Backend)(nil)
-	_ gpu.Watcher  = (*Backend)(nil)
-	_ gpu.Refuser  = (*Backend)(nil)
-	_ gpu.Narrower = (*Backend)(nil)
+	_ gpu.Backend = (*Backend)(nil)
+	_ gpu.Watcher = (*Backend)(nil)
+	_ gpu.Refuser = (*Backend)(nil)
+	_ gpu.Sharer  = (*Backend)(nil)
 )
 
 // Backend provides the NVIDIA GPUs of a node.
@@ -185,10 +186,5 @@ func links(cards []card) []topology.Link {
 	return list
 }
 
-// Narrow applies the policy for shared GPUs, both replicas and MIG devices: distributed prefers the least
-// used GPU, packed the most used one. The coordinator chooses freely among equal GPUs, unless the request
-// exceeds their free devices. As in NVIDIA's own plugin, use is counted per MIG device, so that MIG devices
-// without replicas are all equal.
-func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) []string {
-	return narrow(b.config.SharedPolicy, devices, available, mustInclude, size)
-}
+// Replicas returns the policy for shared GPUs.
+func (b *Backend) Replicas() device.Replicas { return device.Replicas(b.config.SharedPolicy) }

@@ -25,7 +25,7 @@ import (
 
 const shared = "nvidia.com/gpu.shared"
 
-// sharing is a driver of two GPUs, each offered four times, whose rule is to take from the second one.
+// sharing is a driver of two GPUs, each offered four times, whose rule is to take from the more used one.
 type sharing struct{}
 
 func (sharing) Discover() (gpu.Inventory, error) {
@@ -43,16 +43,10 @@ func (sharing) Links() ([]topology.Link, error) { return nil, nil }
 
 func (sharing) Edits([]gpu.Device) container.Edits { return container.Edits{} }
 
-func (sharing) Narrow(_ []gpu.Device, available, _ []string, size int) []string {
-	second := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return id < "GPU-1" })
-	if len(second) < size {
-		return available
-	}
-	return second
-}
+func (sharing) Replicas() device.Replicas { return device.Packed }
 
-// TestNarrowTakesNothing: what a rule leaves out of a question is as free as before, for the coordinator too.
-func TestNarrowTakesNothing(t *testing.T) {
+// TestRuleTakesNothing: what a rule leaves out of a question is as free as before, for the coordinator too.
+func TestRuleTakesNothing(t *testing.T) {
 	dir, log := kubelettest.Dir(t), slog.New(slog.DiscardHandler)
 	gpus, err := gpu.Discover(sharing{}, 0, log)
 	if err != nil {
@@ -84,7 +78,7 @@ func TestNarrowTakesNothing(t *testing.T) {
 	for len(held) < 6 {
 		available := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return slices.Contains(held, id) })
 		chosen := plugin.Prefer(t.Context(), available, nil, 1)
-		if len(chosen) != 1 || (len(held) < 4) != (chosen[0] > "GPU-1") {
+		if len(chosen) != 1 || len(held) > 0 && (len(held) < 4) != (chosen[0][:5] == held[0][:5]) {
 			t.Fatalf("chosen %v while %v are held", chosen, held)
 		}
 		if _, err := plugin.Allocate(t.Context(), chosen); err != nil {
