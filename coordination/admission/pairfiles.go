@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
 
@@ -49,11 +50,19 @@ func (c *Coordinator) StayTidy(ctx context.Context) error {
 
 // tidyPairs removes the pairs files of ended containers.
 func (c *Coordinator) tidyPairs() {
-	containers, err := c.Granted()
+	recorded, err := c.Recorded() // before the containers: theirs is no older checkpoint
+	var containers []kubelet.Granted
+	if err == nil {
+		containers, err = c.Granted()
+	}
 	if err != nil {
 		c.Log.Info("pairs files of ended containers not removed", "error", err)
 		return
 	}
 	s := c.current()
-	c.pairs.Tidy(s.tree, containers, s.resources.Paired)
+	var open []string
+	if s.open != nil {
+		open = s.open.files
+	}
+	c.pairs.Tidy(s.tree, containers, recorded.Identity, open, s.resources.Paired)
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -148,13 +149,16 @@ func TestPairsFiles(t *testing.T) {
 }
 
 // A boot takes the files, a container runtime makes a folder of one, a daemon dies before the GPUs are in it:
-// the checkpoint still says which containers there are. The file of one that is gone goes, but not at once.
+// the checkpoint still says which containers there are. The file of one that is gone goes once two
+// checkpoints lack it, whatever the times of the files, and that of the container in admission stays.
 func TestTidyPairs(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	c := a.coordinator
 	dir := a.movePairs()
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	file := filepath.Join(dir, "kept.json")
+	recorded := kubelet.Checkpoint{Identity: kubelet.Identity{Size: 1}}
+	c.Recorded = func() (kubelet.Checkpoint, error) { return recorded, nil }
 	c.Granted = func() ([]kubelet.Granted, error) {
 		return []kubelet.Granted{
 			{Container: "u/c", Devices: kubelet.Devices{gpus: {gpu.ID}, vfs: {vf.ID}},
@@ -190,23 +194,30 @@ func TestTidyPairs(t *testing.T) {
 			t.Errorf("after %s: %+v, %v", before.name, got, err)
 		}
 	}
-	old, young := filepath.Join(dir, "old.json"), filepath.Join(dir, "young.json")
-	for name, age := range map[string]time.Duration{
-		old: tidyPause + time.Minute, young: time.Minute, file: time.Hour,
-	} {
-		if err := pairs.New(nil).Write(c.Disk, name); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(name, time.Time{}, time.Now().Add(-age)); err != nil {
+	former, open := filepath.Join(dir, "former.json"), filepath.Join(dir, "open.json")
+	for _, name := range []string{former, open, file} {
+		err := errors.Join(pairs.New(nil).Write(c.Disk, name),
+			os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Announce(vfs, device.VF, device.Announcement{Devices: a.all[vfs]}); err != nil {
+	if _, err := c.commit(func(tx *transaction) error {
+		tx.open = &openAdmission{container: &asking.Container{}, files: []string{open}}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	if diff := cmp.Diff([]string{file, young}, left); diff != "" || err != nil {
-		t.Errorf("%v, %s", err, diff)
+	for _, after := range []struct {
+		size int64
+		want []string
+	}{{1, []string{former, file, open}}, {1, []string{former, file, open}}, {2, []string{file, open}}} {
+		recorded.Identity.Size = after.size
+		c.tidyPairs()
+		left, err := filepath.Glob(filepath.Join(dir, "*"))
+		if diff := cmp.Diff(after.want, left); diff != "" || err != nil {
+			t.Errorf("%v, %s", err, diff)
+		}
 	}
 }
 
@@ -226,18 +237,20 @@ func TestStayTidy(t *testing.T) {
 		}
 		c := &Coordinator{Config: &Config{Granted: func() ([]kubelet.Granted, error) {
 			return []kubelet.Granted{{Container: "u/c", Mounts: []string{running}}}, nil
+		}, Recorded: func() (kubelet.Checkpoint, error) { // written from time to time
+			return kubelet.Checkpoint{Identity: kubelet.Identity{Modified: time.Now().UnixNano()}}, nil
 		}}}
 		c.startAt(nil, time.Now)
 		c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = c.StayTidy(ctx) }()
-		<-time.After(tidyPause - time.Second)
+		<-time.After(2*tidyPause - time.Second)
 		synctest.Wait()
 		if left, err := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 || err != nil {
 			t.Errorf("%v are left too soon, %v", left, err)
 		}
-		<-time.After(tidyPause + 2*time.Second)
+		<-time.After(2 * time.Second)
 		synctest.Wait()
 		left, err := filepath.Glob(filepath.Join(dir, "*"))
 		if diff := cmp.Diff([]string{running}, left); diff != "" || err != nil {

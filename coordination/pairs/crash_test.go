@@ -72,9 +72,11 @@ func TestEveryStepOfAPairsFile(t *testing.T) {
 		if !fault.Power && said != (struck == disk.Nothing) && !cmp.Equal(got, after) {
 			t.Errorf("complete: %v, after %v", said, struck)
 		}
-		disk.Age(t, dir)
-		start().Tidy(tree, []kubelet.Granted{{Container: "pod/main", Mounts: []string{name}}},
-			func(kubelet.Devices) []Device { return all })
+		folder := start()
+		for size := range int64(2) { // of the kubelet's checkpoint, which is written in between
+			folder.Tidy(tree, []kubelet.Granted{{Container: "pod/main", Mounts: []string{name}}},
+				kubelet.Identity{Size: size}, nil, func(kubelet.Devices) []Device { return all })
+		}
 		if healed, err := Read(name); err != nil || !cmp.Equal(healed, after) {
 			t.Errorf("after the next look: %+v, %v; want %+v", healed, err, after)
 		}

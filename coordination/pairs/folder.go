@@ -8,17 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// unclaimed is the minimum lifetime of a pairs file outside the kubelet's checkpoint: the file may belong to
-// a container in admission.
-const unclaimed = 10 * time.Minute
 
 // Folder is the directory of a node's pairs files. The Folder writes all files, except files of containers
 // that got VFs while no coordinator answered.
@@ -27,6 +22,9 @@ type Folder struct {
 	path string
 	log  *slog.Logger
 	mu   sync.Mutex // serializes writes
+
+	tidying sync.Mutex
+	lacking map[string]kubelet.Identity // files of no container, with the checkpoint that first lacked each
 }
 
 // NewFolder returns the folder at a path. The directory need not exist.
@@ -56,11 +54,19 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 }
 
 // Tidy restores the pairs files of containers in the kubelet's checkpoint and removes the files of former
-// containers. A boot removes the files, but the kubelet restarts the containers with its stored answers.
+// containers. A boot removes the files, but the kubelet restarts the containers with its stored answers. A
+// container in admission is not in the checkpoint yet: its files are open as far as known, and a file is only
+// removed if a later checkpoint lacks the file too.
 func (f *Folder) Tidy(
-	tree *topology.Tree, containers []kubelet.Granted, devices func(kubelet.Devices) []Device,
+	tree *topology.Tree, containers []kubelet.Granted, recorded kubelet.Identity, open []string,
+	devices func(kubelet.Devices) []Device,
 ) {
+	f.tidying.Lock()
+	defer f.tidying.Unlock()
 	kept := map[string]bool{}
+	for _, file := range open {
+		kept[file] = true
+	}
 	for _, container := range containers {
 		for _, file := range container.Mounts {
 			if f.Has(file) {
@@ -74,13 +80,20 @@ func (f *Folder) Tidy(
 	if err != nil {
 		return // the directory does not exist
 	}
+	lacking := map[string]kubelet.Identity{}
 	for _, entry := range entries {
 		file := filepath.Join(f.path, entry.Name())
-		info, err := entry.Info()
-		if err == nil && !kept[file] && time.Since(info.ModTime()) > unclaimed {
+		switch first, lacked := f.lacking[file]; {
+		case kept[file]:
+		case !lacked:
+			lacking[file] = recorded
+		case first == recorded:
+			lacking[file] = first
+		default:
 			f.write(func() { _ = f.disk.Remove(file) })
 		}
 	}
+	f.lacking = lacking
 }
 
 // write changes a single file, so that no answer to a container waits for the files of all others.
