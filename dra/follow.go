@@ -5,7 +5,6 @@ package dra
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -162,8 +161,8 @@ func (w *viewer) logNotes(notes []string) {
 	w.noted = notes
 }
 
-// watchHolders updates the holders periodically until ctx is done. It also checks whether the view matches
-// the prepared claims: another process of the driver may have prepared claims.
+// watchHolders updates the holders and the view periodically until ctx is done: another process of the driver
+// may have prepared claims.
 func (w *viewer) watchHolders(ctx context.Context) {
 	tick := time.NewTicker(holdersPause)
 	defer tick.Stop()
@@ -173,12 +172,7 @@ func (w *viewer) watchHolders(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		v := w.newest.get()
-		changed := w.holders.update(ctx, v.State.Machine)
-		bound, inUse, err := w.preparer.Bound()
-		differ := v.unread != nil || !maps.Equal(bound, v.Bound) || !maps.Equal(inUse, v.inUse)
-		if changed || err == nil && differ {
-			w.changed.send()
-		}
+		w.holders.update(ctx, w.newest.get().State.Machine)
+		w.changed.send()
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/dra/claims"
-	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
 // The kubelet assumes unknown health of a device after the lease; the driver reports well before.
@@ -59,13 +58,12 @@ func (h *healthReporter) WatchHealthStatus(
 // health returns the health of every published device, and of the devices of claims: of those that containers
 // have, which can be others than those that the name stands for.
 func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
-	failures := failuresOf(v.State.Machine)
 	now := time.Now()
 	told := map[string]kubeletplugin.DeviceHealth{}
 	tell := func(name string, parts []string) {
 		health := kubeletplugin.DeviceHealth{
 			PoolName: h.config.NodeName, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy,
-			LastUpdated: now, HealthCheckTimeout: healthLease, Message: firstFailure(parts, failures),
+			LastUpdated: now, HealthCheckTimeout: healthLease, Message: v.State.Machine.Failure(parts),
 		}
 		if health.Message != "" {
 			health.Health = kubeletplugin.HealthStatusUnhealthy
@@ -87,30 +85,4 @@ func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
 	return slices.SortedFunc(maps.Values(told), func(a, b kubeletplugin.DeviceHealth) int {
 		return cmp.Compare(a.DeviceName, b.DeviceName)
 	})
-}
-
-// failuresOf returns for each GPU and VF of a machine the reason for being unhealthy; "" for a healthy one.
-func failuresOf(machine inventory.Machine) map[string]string {
-	failures := map[string]string{}
-	for _, g := range machine.GPUs {
-		failures[g.ID] = g.Failure()
-	}
-	for _, vf := range machine.VFs {
-		failures[vf.ID] = vf.Failure()
-	}
-	return failures
-}
-
-// firstFailure returns the reason why one of some GPUs and VFs is unhealthy; "" if all are healthy.
-func firstFailure(parts []string, failures map[string]string) string {
-	for _, id := range parts {
-		failure, there := failures[id]
-		if !there {
-			return "the node no longer has " + id
-		}
-		if failure != "" {
-			return failure
-		}
-	}
-	return ""
 }

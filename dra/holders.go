@@ -55,21 +55,18 @@ func newHolderView(config Config, complaints *complaints) *holderView {
 var errUnrecorded = errors.New("it is not known which devices pods have from device plugins: the kubelet's " +
 	"device checkpoint cannot be read")
 
-// update reads the holders of all devices, and the ends of pods with a machine's devices. It reports whether
-// the holders have changed.
-func (h *holderView) update(ctx context.Context, machine inventory.Machine) (changed bool) {
+// update reads the holders of all devices, and the ends of pods with a machine's devices.
+func (h *holderView) update(ctx context.Context, machine inventory.Machine) {
 	sources, err := h.read(ctx, machine)
 	if err != nil {
-		return false
+		return
 	}
 	found, _ := holders.Find(sources)
 	before, held := h.holders.get(), heldBy(found)
-	if before != nil && maps.Equal(held, before) {
-		return false
+	if before == nil || !maps.Equal(held, before) {
+		h.log.Info("read the devices that device plugins gave to pods", "devices", len(held))
+		h.holders.set(held)
 	}
-	h.log.Info("read the devices that device plugins gave to pods", "devices", len(held))
-	h.holders.set(held)
-	return !maps.Equal(held, before)
 }
 
 // read returns the sources of holders: the checkpoint, or the last one if it cannot be read. Without one the

@@ -38,20 +38,19 @@ func (s kubeletSockets) List(ctx context.Context) (kubelet.View, error) {
 	if _, err := os.Stat(kubelet.PodResourcesSocket(s.dir)); err != nil {
 		return kubelet.View{}, fmt.Errorf("list pods of the kubelet: %w", err)
 	}
-	resources, err := kubelet.NewPodResources(s.dir)
-	if err != nil {
-		return kubelet.View{}, err
-	}
-	defer resources.Close()
-	return resources.List(ctx)
+	return s.ask(func(r *kubelet.PodResources) (kubelet.View, error) { return r.List(ctx) })
 }
 
 // Get asks PodResources.
 func (s kubeletSockets) Get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	return s.ask(func(r *kubelet.PodResources) (kubelet.View, error) { return r.Get(ctx, pod) })
+}
+
+func (s kubeletSockets) ask(call func(*kubelet.PodResources) (kubelet.View, error)) (kubelet.View, error) {
 	resources, err := kubelet.NewPodResources(s.dir)
 	if err != nil {
 		return kubelet.View{}, err
 	}
 	defer resources.Close()
-	return resources.Get(ctx, pod)
+	return call(resources)
 }

@@ -21,8 +21,7 @@ const maxRefused = 64
 type outcome struct {
 	UID             types.UID
 	Namespace, Name string
-	Pods            []string    // names of the pods for which the claim is reserved
-	PodUIDs         []types.UID // UIDs of these pods
+	Pods            []claims.Pod // for which the claim is reserved
 	Asked           time.Time
 	Took            time.Duration
 	Refused         string // reason for a refusal; "" if prepared
@@ -40,13 +39,7 @@ func newOwners() *owners { return &owners{given: map[types.UID]outcome{}} }
 
 // newOutcome returns the facts about a claim that is not prepared yet.
 func newOutcome(claim *resourceapi.ResourceClaim) outcome {
-	o := outcome{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name}
-	for _, reserved := range claim.Status.ReservedFor {
-		if reserved.APIGroup == "" && reserved.Resource == "pods" {
-			o.Pods, o.PodUIDs = append(o.Pods, reserved.Name), append(o.PodUIDs, reserved.UID)
-		}
-	}
-	return o
+	return outcome{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: claims.PodsOf(claim)}
 }
 
 // asked records the result of preparing a claim.
@@ -79,10 +72,7 @@ func (o *owners) of(c claims.Claim) outcome {
 	defer o.mu.Unlock()
 	known, ok := o.given[c.UID]
 	if !ok {
-		known = outcome{UID: c.UID, Namespace: c.Namespace, Name: c.Name}
-		for _, pod := range c.Pods {
-			known.Pods, known.PodUIDs = append(known.Pods, pod.Name), append(known.PodUIDs, pod.UID)
-		}
+		known = outcome{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Pods: c.Pods}
 	}
 	return known
 }
@@ -110,5 +100,5 @@ func (o outcome) owner() string {
 	if len(o.Pods) == 0 {
 		return ""
 	}
-	return slices.MinFunc(o.Pods, cmp.Compare)
+	return slices.MinFunc(o.Pods, func(a, b claims.Pod) int { return cmp.Compare(a.Name, b.Name) }).Name
 }

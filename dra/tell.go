@@ -139,7 +139,8 @@ func markStranded(resources []*api.Resource) {
 // Explain returns the devices of a pod's claims, and rejections.
 func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.Decision, error) {
 	its := func(o outcome) bool {
-		return (namespace == "" || o.Namespace == namespace) && slices.Contains(o.Pods, pod)
+		return (namespace == "" || o.Namespace == namespace) &&
+			slices.ContainsFunc(o.Pods, func(p claims.Pod) bool { return p.Name == pod })
 	}
 	prepared, err := t.preparer.Prepared()
 	if err != nil {

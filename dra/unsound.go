@@ -28,8 +28,8 @@ func (t *teller) unsound() (list []coordination.Unsound, known bool) {
 	uids := map[kubelet.Pod]string{}
 	for _, c := range prepared {
 		o := t.owners.of(c)
-		for i, name := range o.Pods {
-			uids[kubelet.Pod{Namespace: o.Namespace, Name: name}] = string(o.PodUIDs[i])
+		for _, pod := range o.Pods {
+			uids[kubelet.Pod{Namespace: o.Namespace, Name: pod.Name}] = string(pod.UID)
 		}
 	}
 	return coordination.UnsoundOf(t.resources(t.newest.get()), uids), true

@@ -105,10 +105,9 @@ func claimsPauseOf(nodeName string) time.Duration {
 // isUsed reports whether one of a claim's pods runs, or may run: a forced deletion of a claim does not end
 // the pods.
 func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
-	of := o.service.owners.of(c)
-	for i, name := range of.Pods {
-		pod, err := o.client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
-		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != of.PodUIDs[i]
+	for _, its := range o.service.owners.of(c).Pods {
+		pod, err := o.client.CoreV1().Pods(c.Namespace).Get(ctx, its.Name, metav1.GetOptions{})
+		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != its.UID
 		if !isGone && (err != nil || !kubelet.HasEnded(pod)) {
 			return true
 		}

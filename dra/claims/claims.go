@@ -161,16 +161,6 @@ func (c Claim) firsts() []Prepared {
 	return firsts
 }
 
-// group returns the group of a request, or "" for an unknown request.
-func (c Claim) group(request string) string {
-	for _, d := range c.Devices {
-		if d.request() == request {
-			return d.Group
-		}
-	}
-	return ""
-}
-
 // boundBy returns the VFs of claims, by device of the pool: see Preparer.Bound.
 func boundBy(claims []Claim) map[string]string {
 	bound := map[string]string{}

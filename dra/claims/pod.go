@@ -27,7 +27,7 @@ func findPods(
 	ctx context.Context, get GetPod, state State, known []Claim, claims []*resourceapi.ResourceClaim,
 ) ([]*corev1.Pod, error) {
 	isKnown := plain(claims) && !canBeApart(state, claims)
-	if arePrepared(known, claims) || isKnown && areAlone(known, claims) {
+	if _, due := split(known, claims); len(due) == 0 || isKnown && areAlone(known, claims) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, podLimit)
@@ -62,8 +62,8 @@ func consumers(claims []*resourceapi.ResourceClaim) (pods []resourceapi.Resource
 	return pods
 }
 
-// podsOf returns the pods for which a claim is reserved, to be recorded.
-func podsOf(claim *resourceapi.ResourceClaim) (pods []Pod) {
+// PodsOf returns the pods for which a claim is reserved.
+func PodsOf(claim *resourceapi.ResourceClaim) (pods []Pod) {
 	for _, reserved := range consumers([]*resourceapi.ResourceClaim{claim}) {
 		pods = append(pods, Pod{Name: reserved.Name, UID: reserved.UID})
 	}
@@ -76,16 +76,6 @@ func reservedFor(claim *resourceapi.ResourceClaim, pods []*corev1.Pod) []*corev1
 		return !slices.ContainsFunc(claim.Status.ReservedFor,
 			func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == pod.UID })
 	})
-}
-
-// arePrepared reports whether claims need no decision.
-func arePrepared(known []Claim, claims []*resourceapi.ResourceClaim) bool {
-	for _, claim := range claims {
-		if len(results(claim)) > 0 && !find(known, claim.UID).isOf(claim) {
-			return false
-		}
-	}
-	return true
 }
 
 // canBeApart reports whether claims have a GPU and a VF that were allocated separately.

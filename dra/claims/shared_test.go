@@ -35,8 +35,12 @@ func (n *node) share(claim *claimOf, pods map[string][]string) {
 func (n *node) devicesFor(claim *claimOf, request string) []string {
 	c := n.prepared(claim.UID)
 	var ids []string
-	for _, d := range inGroup([]Claim{c}, c.group(request)) {
-		ids = append(ids, slices.Concat(d.GPUs, d.VFs)...)
+	for _, asked := range c.Devices {
+		for _, d := range inGroup([]Claim{c}, asked.Group) {
+			if asked.request() == request {
+				ids = append(ids, slices.Concat(d.GPUs, d.VFs)...)
+			}
+		}
 	}
 	return ids
 }

@@ -2,7 +2,11 @@
 
 package inventory
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 // Failure returns why no container can use the GPU, for people; "" for a healthy one.
 func (g GPU) Failure() string {
@@ -25,6 +29,23 @@ func (v VF) Failure() string {
 
 // Unusable returns why no claim can get the VF, for people; "" if claims can.
 func (v VF) Unusable() string { return unusable(v.Failure(), "VF "+v.ID, v.Held) }
+
+// Failure returns why one of some GPUs and VFs, by ID, is unhealthy or gone; "" if all are healthy.
+func (m Machine) Failure(parts []string) (failure string) {
+	for _, id := range parts {
+		gpu := slices.IndexFunc(m.GPUs, func(g GPU) bool { return g.ID == id })
+		vf := slices.IndexFunc(m.VFs, func(v VF) bool { return v.ID == id })
+		switch {
+		case gpu >= 0:
+			failure = cmp.Or(failure, m.GPUs[gpu].Failure())
+		case vf >= 0:
+			failure = cmp.Or(failure, m.VFs[vf].Failure())
+		default:
+			return "the node no longer has " + id
+		}
+	}
+	return failure
+}
 
 func unusable(failure, what, held string) string {
 	if failure == "" && held != "" {
