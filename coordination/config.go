@@ -52,6 +52,7 @@ type PodResources interface {
 	List(context.Context) (kubelet.View, error)
 	Get(context.Context, kubelet.Pod) (kubelet.View, error)
 	AllocatableCPUs(context.Context) (topology.CPUSet, error)
+	Life() string
 }
 
 // Intent configures the sources of pod requests and the policy for annotations.

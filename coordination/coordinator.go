@@ -28,6 +28,7 @@ func newCoordinator(
 		Refresh:   machine.refresh,
 		Newest:    machine.newest,
 		Get:       pods.Get,
+		Life:      pods.Life,
 		Recorded:  bounded.Read(c.Log, bounded.File, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(c.KubeletDir) },
 		Pods:      sources.Pods,

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // allVFs selects the VFs of a recorded machine.
@@ -61,8 +60,6 @@ func (s *scene) differs(t *testing.T, pod string, want ...string) string {
 // TestKubeletThatHasJustStarted: a kubelet that starts adds its pods one by one, and GET /pods shows the
 // pods added so far. The kubelet admits a pending pod while a running one is not in the list.
 func TestKubeletThatHasJustStarted(t *testing.T) {
-	known.Fault(t, "an absence in the list of a kubelet that has just started frees devices",
-		"while the list lacks the holder of a VF")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	s.serveHTTPS(t)
 	s.begin(t)
@@ -135,8 +132,6 @@ func (s *scene) serveHTTPS(t *testing.T) {
 // TestKubeletLostItsRecords: the kubelet starts without its checkpoint, and offers the devices of running
 // containers.
 func TestKubeletLostItsRecords(t *testing.T) {
-	known.Fault(t, "a holder is forgotten with the kubelet's records, although its pod runs",
-		"with 6 others free: the GPU of a running container")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	s.begin(t)
 	oneGPU := map[string]string{gpus: "1"}

@@ -96,6 +96,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		Newest:   func() *topology.Tree { return tree },
 		Look:     a.look,
 		Get:      a.get,
+		Life:     func() string { return sameKubelet },
 		Recorded: a.recorded,
 		Granted:  noContainer,
 		Pods:     a.intent,
@@ -264,8 +265,11 @@ func (a *admission) look(context.Context) (kubelet.View, error) {
 	return a.view(), nil
 }
 
+// sameKubelet identifies the kubelet, which does not restart.
+const sameKubelet = "one"
+
 func (a *admission) view() kubelet.View {
-	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}, Life: sameKubelet}
 	for _, pod := range a.order {
 		view.Pods = append(view.Pods, pod)
 		for name, devices := range a.pods[pod] {
@@ -283,7 +287,7 @@ func (a *admission) get(_ context.Context, pod kubelet.Pod) (kubelet.View, error
 		return kubelet.View{}, fmt.Errorf("PodResources is away")
 	}
 	all := a.view()
-	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}, Life: sameKubelet}
 	view.Pods = slices.DeleteFunc(all.Pods, func(p kubelet.Pod) bool { return p != pod })
 	for c, devices := range all.Containers {
 		if c.Pod == pod {

@@ -30,7 +30,7 @@ func (c *Coordinator) fail(name string, ids []string) {
 // passed the devices to the container. The error is errClosed if nothing was recorded.
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
 	defer c.store.Touch()
-	o := observation{asked: c.now()}
+	o := observation{asked: c.now(), kubelet: c.reader.life()}
 	o.checkpoint, o.checkpointErr = c.Recorded()
 	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all reads together
 	defer cancel()

@@ -25,7 +25,7 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 	err := c.decide(func(tx *transaction) (err error) {
 		tx.tree = c.Newest() // possibly newer than this announcement
 		tx.resources, err = tx.resources.Announce(name, kind, a, func(id string) bool {
-			return recordedErr == nil && recorded.HeldBy("", name, id) || len(tx.found.Of(name, id)) > 0
+			return recordedErr != nil || recorded.HeldBy("", name, id) || len(tx.found.Of(name, id)) > 0
 		})
 		tx.hold(tx.found)
 		return err

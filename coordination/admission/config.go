@@ -37,6 +37,8 @@ type Config struct {
 	Granted func() ([]kubelet.Granted, error)
 	// Pods returns the requests of the node's pods, false without a source. May be nil.
 	Pods func(context.Context) (intent.Answer, bool)
+	// Life identifies the running kubelet; "" if unknown. May be nil.
+	Life func() string
 	// AllocatableCPUs returns the CPUs available for exclusive use. May be nil.
 	AllocatableCPUs func(context.Context) (topology.CPUSet, error)
 	// NodeCPUs returns all CPUs by NUMA node.

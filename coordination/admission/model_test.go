@@ -66,6 +66,7 @@ func newJudge(t *testing.T, seed uint64, source intent.Source, trouble trouble) 
 		return j.kubelet.List(), nil
 	}
 	c.Get = func(_ context.Context, pod kubelet.Pod) (kubelet.View, error) { return j.kubelet.Get(pod), nil }
+	c.Life = func() string { return j.kubelet.Get(kubelet.Pod{}).Life }
 	c.Pods = func(context.Context) (intent.Answer, bool) {
 		pods, told := j.kubelet.Tell()
 		return intent.Answer{Source: source, Pods: pods}, told && source != ""

@@ -17,6 +17,7 @@ type observation struct {
 	asked         time.Time // time of the call
 	checkpoint    kubelet.Checkpoint
 	checkpointErr error
+	kubelet       string                      // identifies the running kubelet; "" if unknown
 	view          *kubelet.View               // nil if PodResources was unreadable, or unsafe to read
 	single        []kubelet.Pod               // the pods in view, if read pod by pod
 	answer        *intent.Answer              // nil without a request source
@@ -37,6 +38,7 @@ func (o *observation) sources(before *state, q asking.Question) holders.Sources 
 	sources := holders.Sources{
 		View: o.view, Single: o.single, Pods: podsOf(o.answer), Known: before.known,
 		Before: before.found, Looked: before.listing.Read, Life: before.listing.Life, Allocates: before.allocates,
+		Kubelet: o.kubelet,
 	}
 	if r := before.resources[q.Resource]; r != nil {
 		sources.Question = q.Offer(r)

@@ -52,6 +52,7 @@ func (r *reader) readForeseen(s *state, asked time.Time, q asking.Question) (o o
 	if !s.foresees(q, asked) {
 		return o, false
 	}
+	o.kubelet = r.life()
 	o.checkpoint, o.checkpointErr = r.Recorded()
 	return o, o.progress(s) == asking.Open
 }
@@ -61,6 +62,7 @@ func (r *reader) readForeseen(s *state, asked time.Time, q asking.Question) (o o
 func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) (o observation) {
 	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
 	defer cancel()
+	o.kubelet = r.life()
 	var all sync.WaitGroup
 	all.Go(func() {
 		_ = survive.Do(r.Log, func() error { o.answer = r.readRequests(ctx); return nil }) // nil after a panic
@@ -78,6 +80,9 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, asking.Question{}), q, mayList))
 	}
 	o.cpus = r.readCPUs(ctx, before, q, &o)
+	if r.life() != o.kubelet { // a kubelet has started meanwhile
+		o.kubelet = ""
+	}
 	return o
 }
 
@@ -128,6 +133,14 @@ func (r *reader) readRequests(ctx context.Context) *intent.Answer {
 		return &answer
 	}
 	return nil
+}
+
+// life identifies the running kubelet; "" if unknown.
+func (r *reader) life() string {
+	if r.Life == nil {
+		return ""
+	}
+	return r.Life()
 }
 
 // readList returns the answer of PodResources List, nil if late or unsafe.
@@ -213,7 +226,7 @@ func podsOf(answer *intent.Answer) *holders.Pods {
 	if answer == nil {
 		return nil
 	}
-	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
+	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source == intent.PodsAPI}
 	for _, pod := range answer.Pods {
 		pods.Names[pod.UID] = pod.Pod
 	}

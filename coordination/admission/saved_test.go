@@ -263,7 +263,7 @@ func TestContradictionIsSetAside(t *testing.T) {
 		t.Errorf("it was not kept: %v", err)
 	}
 	write(t, dir, c.save())
-	if _, err := store.Read[savedState](dir); err != nil {
+	if _, err := store.Read[savedState](dir, ""); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }

@@ -108,11 +108,11 @@ func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
 // newSurvey finds the holders, after the last decision, by sources that are safe to read at any time, without
 // PodResources List.
 func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
-	answer := i.reader.readRequests(ctx)
+	life, answer := i.reader.life(), i.reader.readRequests(ctx)
 	known.found = s.found
-	sources := holders.Sources{Known: s.known, Allocates: s.allocates, Pods: podsOf(answer)}
-	if sources.Pods != nil {
-		sources.Pods.All = false // ended pods are wanted too
+	sources := holders.Sources{
+		Known: s.known, Before: s.found, Allocates: s.allocates, Pods: podsOf(answer),
+		Kubelet: life, Ended: true,
 	}
 	if n := s.open.allocated(); n != nil && answer == nil { // the checkpoint has only the UID of the latest pod
 		pods := n.Pods[:min(len(n.Pods), maxSuspects)]
@@ -127,7 +127,7 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 	}
 	known.markInit(answer)
 	if answer != nil {
-		known.ended = known.missingIn(answer.Pods)
+		known.ended = known.missingIn(sources)
 	} else {
 		known.ended = i.endedPods(ctx, known.found, sources.View, sources.Single)
 	}
@@ -151,16 +151,18 @@ func (s *survey) markInit(answer *intent.Answer) {
 	}
 }
 
-// missingIn returns the pods of holders, by key, and whether missing among living pods.
-func (s *survey) missingIn(pods []intent.Pod) map[string]bool {
-	named, alive := map[kubelet.Pod]bool{}, map[string]bool{}
-	for _, pod := range pods {
-		named[pod.Pod], alive[pod.UID] = true, true
+// missingIn returns the pods of holders, by key, and whether their absence from the list of pods means their end.
+func (s *survey) missingIn(sources holders.Sources) map[string]bool {
+	pods := sources.Pods
+	named := map[kubelet.Pod]bool{}
+	for _, pod := range pods.Names {
+		named[pod] = true
 	}
 	gone := map[string]bool{}
 	for i := range s.found {
 		h := &s.found[i]
-		gone[key(h)] = h.UID != "" && !alive[h.UID] || h.UID == "" && h.Pod != (kubelet.Pod{}) && !named[h.Pod]
+		gone[key(h)] = h.UID != "" && pods.Lack(h.UID, sources.Kubelet, sources.Known[h.UID]) ||
+			h.UID == "" && h.Pod != (kubelet.Pod{}) && pods.All && !named[h.Pod]
 	}
 	return gone
 }

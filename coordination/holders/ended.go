@@ -62,10 +62,10 @@ func (e *ended) judge(containers []*Holder) {
 
 // isGone reports whether a recorded container proves the end of its pod.
 func (e *ended) isGone(h *Holder) bool {
-	if e.isComplete() {
+	if e.isComplete() || e.isTold(h.UID) {
 		return !e.isTold(h.UID)
 	}
-	return e.showsWithout(h) || e.isAbsent(h) || e.hasSuccessor(h) || h.has(func(d device) bool {
+	return e.lacks(h.UID) || e.showsWithout(h) || e.isAbsent(h) || e.hasSuccessor(h) || h.has(func(d device) bool {
 		return e.isFree(h, d) || e.isGivenAway(h, d) || e.showsElsewhere(h, d)
 	})
 }
@@ -91,8 +91,6 @@ func (e *ended) isAbsent(h *Holder) bool {
 	switch known := e.known[h.UID]; {
 	case e.View == nil || e.pods[h.Pod]:
 		return false
-	case e.told != nil && e.single == nil && known.Told && !e.isTold(h.UID): // both lists lack the pod
-		return true
 	case e.single != nil:
 		return slices.Contains(e.single, h.Pod)
 	case h.UID == "":

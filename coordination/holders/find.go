@@ -18,9 +18,10 @@ func Find(s Sources) (found Holders, left []Allocate) {
 // Look is Find, with the known names of pods.
 func Look(s Sources) (r Result) {
 	listed := newListing(s.View)
-	recorded := &record{checkpoint: s.Recorded, before: s.Before, allocates: s.Allocates}
+	recorded := &record{checkpoint: s.Recorded, before: s.Before, allocates: s.Allocates, kubelet: s.Kubelet}
 	named := &podNames{
-		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, single: s.Single,
+		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, kubelet: s.Kubelet, single: s.Single,
+		again: s.Kubelet != "" && slices.ContainsFunc(s.Before, func(h Holder) bool { return h.Life == s.Kubelet }),
 		after: map[string]string{}, admitted: map[string]bool{}, learned: map[string]Known{},
 	}
 	asked := newOffer(s.Question)
@@ -30,11 +31,14 @@ func Look(s Sources) (r Result) {
 		offer: asked, record: recorded, podNames: named, alive: map[string]bool{},
 		gone: map[string]bool{},
 	}
-	over.judge(containers)
-	f := &search{
-		record: recorded, podNames: named, resource: s.Question.Resource, byName: map[kubelet.Container]*Holder{},
+	if !s.Ended {
+		over.judge(containers)
 	}
-	f.addRecorded(containers, over.gone)
+	f := &search{
+		record: recorded, podNames: named, resource: s.Question.Resource, ended: s.Ended,
+		byName: map[kubelet.Container]*Holder{},
+	}
+	f.addRecorded(slices.Concat(containers, recorded.lost(s.Pods, s.Known)), over.gone)
 	f.addListed()
 	named.learnTold()
 	r.Allocates, r.Known = f.addAllocated(), named.learned
@@ -51,6 +55,7 @@ type search struct {
 	*record
 	*podNames
 	resource string // of the question
+	ended    bool   // ended pods count as holders
 	found    []*Holder
 	byName   map[kubelet.Container]*Holder // holders with a known pod
 }
@@ -129,7 +134,7 @@ func (s *search) openOf(a Allocate) *Holder {
 // isOver reports whether the kubelet's records contain the result of an Allocate, or the pod has ended. A
 // container asks for a resource once, so a question for the resource comes from the next container.
 func (s *search) isOver(a Allocate) bool {
-	if s.isWritten(a) || a.UID != "" && s.isComplete() && !s.isTold(a.UID) {
+	if s.isWritten(a) || a.UID != "" && !s.ended && s.lacks(a.UID) {
 		return true
 	}
 	return a.Resource == s.resource || s.shows(device{a.Resource, a.IDs[0]})

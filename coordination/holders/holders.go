@@ -15,19 +15,19 @@
 //
 // A device has as holders
 //
-//   - each container of a living pod with the device in the checkpoint;
+//   - each container of a living pod with the device in the checkpoint, or in an earlier one if the kubelet has
+//     lost its records;
 //   - each container with the device in List;
 //   - the container of each Allocate of the device that is not over (Allocate).
 //
-// The kubelet's own list of pods decides whether a pod of the checkpoint is alive. Without that list, names
-// and devices in List identify the pods. An unidentified pod counts as alive: the containers can be init
-// containers, which List never shows. Proofs of a pod's end are:
+// The kubelet's own list of pods decides whether a pod of the checkpoint is alive. While a kubelet that has just
+// started adds its pods to the list, and without a list, names and devices in List identify the pods. An
+// unidentified pod counts as alive: the containers can be init containers, which List never shows. Proofs of a
+// pod's end are:
 //
 //   - the kubelet offers a device of the pod: the kubelet frees all devices of a pod at once;
 //   - another pod has a device of the pod;
-//   - List lacks the pod, and the same kubelet has listed the pod before (Known). A kubelet that has just
-//     started adds its pods one by one;
-//   - List and the API server, which listed the pod before, both lack the pod.
+//   - List or the list of pods lacks the pod, and the same kubelet has listed the pod before (Known).
 package holders
 
 import (
@@ -51,6 +51,8 @@ type Sources struct {
 	Life      string              // of the kubelet that answered the last List
 	Allocates []Allocate          // observed, oldest first
 	Question  Offer               // the current question; the zero value is none
+	Kubelet   string              // identifies the running kubelet; "" if unknown
+	Ended     bool                // ended pods count as holders
 }
 
 // Known is the name of a pod of the checkpoint, which has only UIDs.
@@ -66,11 +68,20 @@ type Known struct {
 	After string
 }
 
-// Pods are the living pods by UID.
+// Pods are the living pods by UID, by the kubelet's own list.
 type Pods struct {
 	Names map[string]kubelet.Pod
-	// All means that the list is the kubelet's own and complete. The API server's list can be outdated.
+	// All means that the list is complete: a pod that is not in the list has ended. A kubelet that has just started
+	// adds its pods one by one: a pod that is not in an incomplete list has ended if the same kubelet has listed
+	// the pod before.
 	All bool
+}
+
+// Lack reports whether the absence of a pod from a list of a kubelet means that the pod has ended, by what is known
+// of the pod from earlier lists.
+func (p *Pods) Lack(uid, life string, known Known) bool {
+	_, listed := p.Names[uid]
+	return !listed && (p.All || (known.Told || known.Admitted) && life != "" && known.Life == life)
 }
 
 // OfKubelet returns no pods of the kubelet's own list yet. The list must be read after the checkpoint, to
@@ -117,8 +128,9 @@ type Holder struct {
 	Pod     kubelet.Pod
 	Name    string
 	Devices kubelet.Devices
-	Open    bool // in admission: the devices are not in the checkpoint yet
-	Init    bool // known to be an init container
+	Open    bool   // in admission: the devices are not in the checkpoint yet
+	Init    bool   // known to be an init container
+	Life    string // of the kubelet whose checkpoint has the container; "" if unknown
 }
 
 // device is a device of a resource.

@@ -2,16 +2,22 @@
 
 package holders
 
-import "github.com/tandem-k8s/tandem/coordination/kubelet"
+import (
+	"cmp"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
 
 // podNames are the names of pods by UID: the checkpoint has only UIDs, List only names.
 type podNames struct {
 	*listing
-	told   *Pods            // by a request source; may be nil
-	known  map[string]Known // from earlier searches
-	looked bool             // List was read before
-	life   string           // of the kubelet of that List
-	single []kubelet.Pod    // the pods of a listing that is no List; nil for a List
+	told    *Pods            // by a request source; may be nil
+	known   map[string]Known // from earlier searches
+	looked  bool             // List was read before
+	life    string           // of the kubelet of that List
+	kubelet string           // that runs now; "" if unknown
+	again   bool             // the same kubelet ran at the last search
+	single  []kubelet.Pod    // the pods of a listing that is no List; nil for a List
 
 	after    map[string]string // UIDs of pods in List, to the UIDs that an outdated source lists
 	admitted map[string]bool   // UIDs of pods named by an admission
@@ -28,6 +34,15 @@ func (n *podNames) isTold(uid string) bool {
 	}
 	_, told := n.told.Names[uid]
 	return told
+}
+
+// lacks reports whether the told pods prove that a pod has ended.
+func (n *podNames) lacks(uid string) bool {
+	known := n.known[uid]
+	if n.again && !n.isKnown(uid) { // the kubelet has admitted the pod since the last search
+		known.Admitted, known.Life = true, n.kubelet
+	}
+	return n.told != nil && n.told.Lack(uid, n.kubelet, known)
 }
 
 // uidOf returns the UID of a pod, "" if unknown.
@@ -177,7 +192,9 @@ func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
 	if known.Pod != pod {
 		known = Known{Pod: pod, After: n.after[uid]}
 	}
-	known.Told = known.Told || n.isTold(uid)
+	if n.isTold(uid) {
+		known.Told, known.Life = true, cmp.Or(n.kubelet, known.Life)
+	}
 	switch {
 	case !alive:
 	case n.View != nil && n.pods[pod]:

@@ -15,6 +15,7 @@ type record struct {
 	checkpoint *kubelet.Checkpoint // nil if unreadable
 	before     Holders             // of the last search
 	allocates  []Allocate
+	kubelet    string // that runs now; "" if unknown
 }
 
 // containers returns the recorded containers, or the holders of the last search if the checkpoint is
@@ -29,11 +30,35 @@ func (r *record) containers() (all []*Holder) {
 	}
 	for key, devices := range r.checkpoint.Containers() {
 		uid, name, _ := strings.Cut(key, "/")
-		all = append(all, &Holder{UID: uid, Name: name, Devices: devices})
+		all = append(all, &Holder{UID: uid, Name: name, Devices: devices, Life: r.kubelet})
 	}
 	slices.SortFunc(all, func(a, b *Holder) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Name, b.Name))
 	})
+	return all
+}
+
+// lost returns the holders of the last search that the checkpoint lacks although the kubelet lists their pods: a
+// kubelet has started since, without its records, and offers the devices of running containers. While no list is
+// available, all pods of earlier lists count.
+func (r *record) lost(living *Pods, known map[string]Known) (all []*Holder) {
+	if r.checkpoint == nil {
+		return nil
+	}
+	recorded := map[string]bool{}
+	for key := range r.checkpoint.Containers() {
+		uid, _, _ := strings.Cut(key, "/")
+		recorded[uid] = true
+	}
+	for _, h := range r.before {
+		lives := known[h.UID].Told
+		if living != nil {
+			_, lives = living.Names[h.UID]
+		}
+		if lives && !h.Open && !recorded[h.UID] && (h.Life == "" || h.Life != r.kubelet) {
+			all = append(all, &h)
+		}
+	}
 	return all
 }
 

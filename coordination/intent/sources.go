@@ -50,7 +50,8 @@ type Sources struct {
 }
 
 // Answer is the answer of the best available source: all living pods of this node with containers that
-// request devices, and these containers.
+// request devices, and these containers. The kubelet's HTTPS server answers before a kubelet that has just
+// started has all of its pods.
 type Answer struct {
 	Source Source
 	Pods   []Pod

@@ -48,16 +48,18 @@ func dial(socket string) (*connection, error) {
 	return &connection{ClientConn: conn, socket: socket}, nil
 }
 
-// life identifies the process of the socket: a restarted kubelet creates a new socket. The result is "" if
-// the socket is not accessible.
-func (c *connection) life() string {
-	info, err := os.Lstat(c.socket)
-	if err != nil {
-		return ""
-	}
-	life := info.ModTime().String()
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		life = fmt.Sprint(stat.Ino, " ", life)
+// life identifies the process of sockets: a restarted kubelet creates new sockets. The result is "" if no socket
+// is accessible.
+func life(sockets ...string) (life string) {
+	for _, socket := range sockets {
+		info, err := os.Lstat(socket)
+		if err != nil {
+			continue
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			life += fmt.Sprint(stat.Ino, " ")
+		}
+		life += info.ModTime().String()
 	}
 	return life
 }

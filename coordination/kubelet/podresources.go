@@ -44,8 +44,9 @@ type View struct {
 
 // PodResources is a client of the kubelet's PodResources API, version v1.
 type PodResources struct {
-	client podresources.PodResourcesListerClient
-	conn   *connection
+	client       podresources.PodResourcesListerClient
+	conn         *connection
+	registration string // the socket for plugins
 }
 
 // DefaultDir is the kubelet's default root directory (--root-dir).
@@ -63,11 +64,17 @@ func NewPodResources(kubeletDir string) (*PodResources, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open PodResources client: %w", err)
 	}
-	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn}, nil
+	return &PodResources{
+		client: podresources.NewPodResourcesListerClient(conn), conn: conn,
+		registration: filepath.Join(kubeletDir, "device-plugins", "kubelet.sock"),
+	}, nil
 }
 
 // Close closes the connection.
 func (p *PodResources) Close() error { return p.conn.Close() }
+
+// Life identifies the kubelet process; "" if unknown.
+func (p *PodResources) Life() string { return life(p.conn.socket, p.registration) }
 
 // List returns all pods with devices, and repeats rejected calls of the kubelet's rate limiter until ctx is
 // done. Must be called only inside a GetPreferredAllocation with an empty must-include: see the package
@@ -87,7 +94,7 @@ func (p *PodResources) view(ctx context.Context, method string, question any) (V
 	if err := p.conn.split(ctx, method, question, view.add); err != nil {
 		return View{}, err
 	}
-	view.Life = p.conn.life()
+	view.Life = p.Life()
 	return view, nil
 }
 

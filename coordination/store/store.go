@@ -5,6 +5,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -182,10 +183,10 @@ func (s *Store[T]) SetAside(reason error) {
 		"file", filepath.Join(s.dir, BadName), "reason", reason, "error", err)
 }
 
-// Read returns the value in a run folder since the boot, and changes nothing.
-func Read[T any](runDir string) (T, error) {
+// Read returns the value in a run folder since a boot, "" for the running kernel's, and changes nothing.
+func Read[T any](runDir, since string) (T, error) {
 	value, boot, err := read[T](runDir)
-	if err == nil && boot != bootID() {
+	if err == nil && boot != cmp.Or(since, bootID()) {
 		err = fmt.Errorf("read %s: it is of another boot", filepath.Join(runDir, FileName))
 	}
 	return value, err

@@ -79,7 +79,7 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if saved, err := Read[example](dir); err != nil || !slices.Equal(saved.Pods, train.Pods) {
+		if saved, err := Read[example](dir, ""); err != nil || !slices.Equal(saved.Pods, train.Pods) {
 			t.Errorf("the file has %v, %v; want %v", saved, err, train)
 		}
 		cancel()
@@ -143,7 +143,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 				t.Errorf("it was not kept: %v", err)
 			}
 			store.write(train)
-			if got, err := Read[example](dir); err != nil || !slices.Equal(got.Pods, train.Pods) {
+			if got, err := Read[example](dir, ""); err != nil || !slices.Equal(got.Pods, train.Pods) {
 				t.Errorf("the next one: %v, %v", got, err)
 			}
 		})
@@ -186,7 +186,7 @@ func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
 	if c, ok := store.Load(); ok {
 		t.Errorf("loaded %v", c)
 	}
-	if c, err := Read[example](dir); err == nil {
+	if c, err := Read[example](dir, ""); err == nil {
 		t.Errorf("read %v", c)
 	}
 	store.write(train)

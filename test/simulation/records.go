@@ -82,6 +82,9 @@ func (r *records) Get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error
 	return r.kubelet.Get(pod), nil
 }
 
+// Life identifies the kubelet.
+func (r *records) Life() string { return r.kubelet.Get(kubelet.Pod{}).Life }
+
 // AllocatableCPUs returns no CPUs: the static CPU policy is off.
 func (*records) AllocatableCPUs(context.Context) (topology.CPUSet, error) { return nil, nil }
 
