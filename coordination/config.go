@@ -5,7 +5,6 @@ package coordination
 import (
 	"context"
 	"log/slog"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/file"
@@ -80,8 +79,7 @@ type Holders map[string]string
 // holder.
 const Every = "*"
 
-// Has reports whether a device has a holder, or may have one. A holder of a device also holds the replicas:
-// both vendors and the pools append the number of a replica after two colons.
+// Has reports whether a device has a holder, or may have one. A holder of a device also holds the replicas.
 func (h Holders) Has(id string) bool { return h.of(id) != "" || h[Every] != "" }
 
 // Why returns a sentence with the reason for withholding all devices, "" if the holders are known.
@@ -94,7 +92,7 @@ func (h Holders) Why() string {
 
 // of returns the holder of a device, "" for none.
 func (h Holders) of(id string) string {
-	original, _, _ := strings.Cut(id, "::")
+	original, _ := topology.CutReplica(id)
 	return h[original]
 }
 

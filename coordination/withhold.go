@@ -61,19 +61,19 @@ func (w *withholder) withhold(
 	resource string, kind device.Kind, devices []device.Device,
 ) (all []device.Device, changed <-chan struct{}) {
 	w.mu.Lock()
-	changed = w.changed.Next()
 	w.offered = maps.Clone(w.offered)
 	w.offered[resource] = resources.New(resource, kind, devices)
 	w.mu.Unlock()
 	w.look(true)
+	w.mu.Lock()
+	changed, elsewhere := w.changed.Next(), w.held
+	w.mu.Unlock()
 	var claims Holders
 	if w.claims != nil {
 		claims, _ = w.claims.Latest()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, d := range devices {
-		if _, held := w.held[heldDevice{resource, d.ID}]; held || claims.Has(d.ID) {
+		if _, held := elsewhere[heldDevice{resource, d.ID}]; held || claims.Has(d.ID) {
 			d = d.Withhold()
 		}
 		all = append(all, d)

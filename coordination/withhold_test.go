@@ -30,7 +30,7 @@ type withholding struct {
 func newWithholding(t *testing.T) *withholding {
 	t.Helper()
 	w := &withholding{t: t, dir: t.TempDir(), pods: []intent.Pod{{UID: "holder"}}}
-	w.give(heldVF)
+	w.give(map[string]string{"holder": heldVF})
 	config := &Config{KubeletDir: w.dir, Log: slog.New(slog.DiscardHandler)}
 	w.withholder = newWithholder(config, func(context.Context) (intent.Answer, bool) {
 		return intent.Answer{Source: intent.PodsAPI, Pods: w.pods}, !w.unknown
@@ -45,12 +45,16 @@ func newWithholding(t *testing.T) *withholding {
 	return w
 }
 
-// give writes a checkpoint in which the pod has these devices.
-func (w *withholding) give(ids ...string) {
+// give writes a checkpoint in which pods have a device each, by UID.
+func (w *withholding) give(devices map[string]string) {
 	w.t.Helper()
-	if err := kubelet.WriteCheckpoint(w.dir, []kubelet.Allocation{{
-		PodUID: "holder", Container: "main", Resource: "old/vf", Devices: map[string][]string{"-1": ids},
-	}}, nil); err != nil {
+	var all []kubelet.Allocation
+	for uid, id := range devices {
+		all = append(all, kubelet.Allocation{
+			PodUID: uid, Container: "main", Resource: "old/vf", Devices: map[string][]string{"-1": {id}},
+		})
+	}
+	if err := kubelet.WriteCheckpoint(w.dir, all, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -82,14 +86,15 @@ func TestWithhold(t *testing.T) {
 		{"the same name", "old/vf", func(*withholding) {}, all},
 		{"another name", "new/vf", func(*withholding) {}, free},
 		{"the pod has ended", "new/vf", func(w *withholding) { w.pods = nil }, all},
-		{"the checkpoint lacks it", "new/vf", func(w *withholding) { w.give() }, all},
+		{"the checkpoint lacks it", "new/vf", func(w *withholding) { w.give(nil) }, all},
 		{"the pods are unknown", "new/vf", func(w *withholding) { w.pods, w.unknown = nil, true }, free},
 		{"the checkpoint is unknown", "new/vf", func(w *withholding) { w.damage = errors.New("damaged") }, free},
 		{"the pod had ended before the pods are unknown", "new/vf", func(w *withholding) {
-			w.pods = nil
+			w.give(map[string]string{"holder": heldVF, "alive": freeVF})
+			w.pods = []intent.Pod{{UID: "alive"}}
 			w.healthy("new/vf")
 			w.unknown = true
-		}, all},
+		}, []string{heldVF}},
 	} {
 		w := newWithholding(t)
 		w.healthy(c.resource)
@@ -105,7 +110,7 @@ func TestWithhold(t *testing.T) {
 func TestWithholdChanges(t *testing.T) {
 	for name, change := range map[string]func(w *withholding){
 		"the pod ends":  func(w *withholding) { w.pods = nil },
-		"another holds": func(w *withholding) { w.give(freeVF) },
+		"another holds": func(w *withholding) { w.give(map[string]string{"holder": freeVF}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -25,9 +25,6 @@ func NewUnit(function Address, part string, shared bool) Unit {
 	return unit
 }
 
-// Excludes reports whether a container with a unit excludes other containers from a unit.
-func (u Unit) Excludes(other Unit) bool { return u.Name == other.Name && !(u.Shared && other.Shared) }
-
 // replicaMark is between the ID of a device and the number of a replica, as in the IDs of shared GPUs
 // (NVIDIA/k8s-device-plugin, internal/rm/devices.go).
 const replicaMark = "::"

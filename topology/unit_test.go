@@ -18,21 +18,3 @@ func TestUnitOfID(t *testing.T) {
 		}
 	}
 }
-
-func TestExcludes(t *testing.T) {
-	t.Parallel()
-	function := Address{Bus: 0x81}
-	whole, part := NewUnit(function, "", false), NewUnit(function, "7-0", false)
-	replica := NewUnit(function, "", true)
-	for _, c := range []struct {
-		a, b Unit
-		want bool
-	}{
-		{whole, whole, true}, {whole, replica, true}, {replica, whole, true}, {replica, replica, false},
-		{part, part, true}, {part, whole, false}, {part, NewUnit(function, "7-1", false), false},
-	} {
-		if got := c.a.Excludes(c.b); got != c.want {
-			t.Errorf("%v excludes %v: %t, want %t", c.a, c.b, got, c.want)
-		}
-	}
-}

@@ -276,3 +276,35 @@ func TestExplainKeepsTheHistory(t *testing.T) {
 		t.Errorf("a query has changed the decisions: %v", after)
 	}
 }
+
+// A decision is not held any more once another pod has the device, also if no decision is known for that pod.
+func TestHeldByAnotherPod(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	first := a.pending("first", wish{1, 0}).Pod
+	had, _ := a.ask(gpus, 0, 1)
+	a.take(first, gpus, had)
+	a.recordedPods[first] = a.pods[first]
+	a.record()
+	heldAfterQuestion := func(asker string) bool {
+		a.pending(asker, wish{1, 0})
+		a.ask(gpus, 0, 1)
+		decisions, err := a.coordinator.Explain(t.Context(), "team", "first", "")
+		if err != nil || len(decisions) != 1 {
+			t.Fatal(decisions, err)
+		}
+		return decisions[0].GetHeld()
+	}
+	if !heldAfterQuestion("beside") {
+		t.Error("its pod has the device, and it is not held")
+	}
+	a.remove(first)
+	other := a.pending("other", wish{1, 0}).Pod
+	a.pods[other]["c"] = kubelet.Devices{gpus: had}
+	a.recordedPods[other] = a.pods[other]
+	a.record()
+	a.free[gpus] = slices.DeleteFunc(a.free[gpus], func(d device.Device) bool { return d.ID == had[0] })
+	if heldAfterQuestion("later") {
+		t.Error("another pod has the device, and it is held")
+	}
+}

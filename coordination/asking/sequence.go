@@ -146,10 +146,11 @@ func (e *Evidence) guess(name string, available []string, arrived []kubelet.Pod)
 
 // freeBeside reports whether further devices of a container's resources are free on its NUMA nodes.
 func freeBeside(c *Container, all holders.Holders, set resources.Set) bool {
+	units := all.ByUnit(set.UnitOf)
 	for name, ids := range c.Devices {
-		nodes, held := set.Nodes(name, ids), all.Held(name)
+		nodes := set.Nodes(name, ids)
 		for _, d := range set[name].Ordered() {
-			if n, known := d.NUMA.Number(); known && nodes[n] && d.Healthy && !held[d.ID] {
+			if n, known := d.NUMA.Number(); known && nodes[n] && d.Healthy && units.Of(name, d.ID) == nil {
 				return true
 			}
 		}

@@ -178,14 +178,3 @@ func (h Holders) Of(resource, id string) (found Holders) {
 	}
 	return found
 }
-
-// Held returns all devices of a resource with a holder.
-func (h Holders) Held(resource string) map[string]bool {
-	held := map[string]bool{}
-	for _, holder := range h {
-		for _, id := range holder.Devices[resource] {
-			held[id] = true
-		}
-	}
-	return held
-}

@@ -137,16 +137,17 @@ func (k *keeper) Allocate(p *model.Pod, c *model.Container, resource string, ids
 // judge compares what is said with the truth.
 func (k *keeper) judge(asker *model.Pod, c *model.Container, found holders.Holders, s holders.Sources) {
 	for _, resource := range []string{model.GPUs, model.VFs} {
-		held, truth, booked := found.Held(resource), k.kubelet.Holders(resource), k.kubelet.Booked(resource)
+		truth, booked := k.kubelet.Holders(resource), k.kubelet.Booked(resource)
 		for _, d := range k.kubelet.Devices[resource] {
+			held := len(found.Of(resource, d.ID)) > 0
 			switch owner := truth[d.ID]; {
-			case owner != nil && !held[d.ID]:
+			case owner != nil && !held:
 				kind := lost
 				if k.missed && owner == asker && (c.Role == intent.Init || s.View == nil) {
 					kind = unheard
 				}
 				k.wrong(kind, "%s of %s when %s/%s asks, looked %t", d.ID, owner.Name, asker.Name, c.Name, s.View != nil)
-			case owner == nil && !booked[d.ID] && held[d.ID]:
+			case owner == nil && !booked[d.ID] && held:
 				k.wrong(stuck, "%s, by %+v, when %s/%s asks, looked %t", d.ID, found.Of(resource, d.ID),
 					asker.Name, c.Name, s.View != nil)
 			case owner != nil && k.source != "" && !slices.ContainsFunc(found.Of(resource, d.ID),
