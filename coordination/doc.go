@@ -69,7 +69,7 @@
 //   - found: the holders at the last question; 4,096 besides the checkpoint's; each question; the kubelet's
 //     records. Not a sufficient reason to refuse a container.
 //   - known: names of UIDs, by List or a request source; pods of checkpoint and source; each question; never
-//     changes for a UID. A UID that the API server listed before the checkpoint had the pod is a predecessor.
+//     changes for a UID.
 //   - listing: the last List; pods of the node; each List; List.
 //   - open: the container in admission, with a plan; one, the plan for planTTL; each call; the checkpoint, and
 //     the kubelet's pods.

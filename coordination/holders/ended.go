@@ -110,5 +110,5 @@ func (e *ended) hasSuccessor(h *Holder) bool {
 		return false
 	}
 	successor := e.uidOf(h.Pod)
-	return successor != "" && successor != e.predecessor(h.UID)
+	return successor != ""
 }

@@ -21,8 +21,8 @@ func Look(s Sources) (r Result) {
 	recorded := &record{checkpoint: s.Recorded, before: s.Before, allocates: s.Allocates, kubelet: s.Kubelet}
 	named := &podNames{
 		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, kubelet: s.Kubelet, single: s.Single,
-		again: s.Kubelet != "" && slices.ContainsFunc(s.Before, func(h Holder) bool { return h.Life == s.Kubelet }),
-		after: map[string]string{}, admitted: map[string]bool{}, learned: map[string]Known{},
+		again:    s.Kubelet != "" && slices.ContainsFunc(s.Before, func(h Holder) bool { return h.Life == s.Kubelet }),
+		admitted: map[string]bool{}, learned: map[string]Known{},
 	}
 	asked := newOffer(s.Question)
 	containers := recorded.containers()

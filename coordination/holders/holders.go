@@ -63,9 +63,6 @@ type Known struct {
 	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
-	// UID of the pod of the same name that a request source listed before this pod: while the source lists only
-	// that pod, the source is outdated
-	After string
 }
 
 // Pods are the living pods by UID, by the kubelet's own list.

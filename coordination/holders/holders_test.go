@@ -125,11 +125,11 @@ func TestFind(t *testing.T) {
 			Sources: holders.Sources{Recorded: two, Pods: living(true, map[string]string{"u2": "b"})},
 			want:    []string{"g2: u2 b/c"},
 		},
-		"the API server's list can be behind": {
+		"pods beside a list that is not all can live": {
 			Sources: holders.Sources{Recorded: two, Pods: living(false, map[string]string{"u2": "b"})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
-		"the API server's list can have the pod before of a name": {
+		"a list that is not all names a pod that List shows without devices": {
 			Sources: holders.Sources{
 				Recorded: two, Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
 				View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
@@ -407,43 +407,6 @@ func TestPodOfTheCheckpointAdmittedWhileListFails(t *testing.T) {
 	sources.View.Life = life
 	if found, _ := holders.Find(sources); len(found.Of(gpus, "g1")) > 0 {
 		t.Errorf("g1 is still held by %v", found.Of(gpus, "g1"))
-	}
-}
-
-// An API server can be behind and tell of the pod before of a name. The containers that the kubelet has
-// written down for the new pod are that pod's all the same, and not in admission.
-func TestAPIServerTellsOfThePodBefore(t *testing.T) {
-	t.Parallel()
-	behind := living(false, map[string]string{"u0": "a"})
-	var known map[string]holders.Known
-	for _, step := range []struct {
-		name     string
-		recorded map[string]string
-		pods     *holders.Pods
-		shown    map[string]string
-		want     []string
-	}{
-		{"the pod before", nil, behind, nil, nil},
-		{
-			"the first container is written down", map[string]string{"u1/c": vfs + " v1"}, behind,
-			map[string]string{"a/c": vfs + " v1", "a/d": ""}, []string{"v1: u1 a/c"},
-		},
-		{
-			"the second one as well", map[string]string{"u1/c": vfs + " v1", "u1/d": gpus + " g1"}, behind,
-			map[string]string{"a/c": vfs + " v1", "a/d": gpus + " g1"}, []string{"g1: u1 a/d", "v1: u1 a/c"},
-		},
-		{
-			"the source catches up with the pod after", map[string]string{"u1/c": vfs + " v1"},
-			living(false, map[string]string{"u2": "a"}), map[string]string{"a/c": "", "a/d": ""}, nil,
-		},
-	} {
-		sources := holders.Sources{Recorded: record(t, step.recorded), Pods: step.pods, View: view(step.shown)}
-		sources.Known, sources.Looked = known, known != nil
-		found := holders.Look(sources)
-		if diff := cmp.Diff(step.want, held(found.Holders)); diff != "" {
-			t.Errorf("%s: held (-want +got):\n%s", step.name, diff)
-		}
-		known = found.Known
 	}
 }
 

@@ -19,9 +19,8 @@ type podNames struct {
 	again   bool             // the same kubelet ran at the last search
 	single  []kubelet.Pod    // the pods of a listing that is no List; nil for a List
 
-	after    map[string]string // UIDs of pods in List, to the UIDs that an outdated source lists
-	admitted map[string]bool   // UIDs of pods named by an admission
-	learned  map[string]Known  // for the next search
+	admitted map[string]bool  // UIDs of pods named by an admission
+	learned  map[string]Known // for the next search
 }
 
 // isComplete reports whether the told pods are all living pods.
@@ -114,13 +113,9 @@ func (n *podNames) match(h *Holder, since *record, pods map[string]kubelet.Pod, 
 			continue
 		}
 		c, shown := n.holders[device{name, ids[0]}]
-		before := ""
-		if taken[c.Pod] {
-			before = n.outdated(c.Pod, h.UID)
-		}
-		if shown && c.Name == h.Name && (!taken[c.Pod] || before != "") && pods[h.UID] == (kubelet.Pod{}) &&
+		if shown && c.Name == h.Name && !taken[c.Pod] && pods[h.UID] == (kubelet.Pod{}) &&
 			equal(h.Devices, n.Containers[c]) && !h.has(since.isGiven) {
-			pods[h.UID], taken[c.Pod], n.after[h.UID] = c.Pod, true, before
+			pods[h.UID], taken[c.Pod] = c.Pod, true
 		}
 	}
 }
@@ -148,24 +143,6 @@ func (n *podNames) matchAdmitted(
 	}
 }
 
-// outdated returns the UID that a request source lists for a pod's name, if the source is outdated: the
-// source listed that UID before the checkpoint had the given UID. Returns "" otherwise.
-func (n *podNames) outdated(pod kubelet.Pod, uid string) string {
-	told := n.uidOf(pod)
-	if told == "" || n.told.All || n.isKnown(uid) || !n.isKnown(told) {
-		return ""
-	}
-	return told
-}
-
-// predecessor returns the UID of the earlier pod of the same name that an outdated source lists, "" for none.
-func (n *podNames) predecessor(uid string) string {
-	if after := n.after[uid]; after != "" {
-		return after
-	}
-	return n.known[uid].After
-}
-
 // learn stores the name of a recorded container's pod.
 func (n *podNames) learn(uid string, pod kubelet.Pod, alive bool) {
 	if _, done := n.learned[uid]; !done && uid != "" {
@@ -190,7 +167,7 @@ func (n *podNames) learnTold() {
 func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
 	known := n.known[uid]
 	if known.Pod != pod {
-		known = Known{Pod: pod, After: n.after[uid]}
+		known = Known{Pod: pod}
 	}
 	if n.isTold(uid) {
 		known.Told, known.Life = true, cmp.Or(n.kubelet, known.Life)
