@@ -6,25 +6,24 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/changes"
 )
 
 // latest holds a value of which only the current one matters.
 type latest[T any] struct {
 	mu      sync.Mutex
 	value   T
-	changed chan struct{} // closed and replaced with every value
+	changed changes.Signal
 }
 
-func newLatest[T any](value T) *latest[T] {
-	return &latest[T]{value: value, changed: make(chan struct{})}
-}
+func newLatest[T any](value T) *latest[T] { return &latest[T]{value: value} }
 
 func (l *latest[T]) set(value T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.value = value
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.changed.Raise()
 }
 
 func (l *latest[T]) get() T {
@@ -36,7 +35,7 @@ func (l *latest[T]) get() T {
 func (l *latest[T]) watch() (T, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.value, l.changed
+	return l.value, l.changed.Next()
 }
 
 // signal is a request for work. Requests that arrive before the work begins count as one.

@@ -12,29 +12,24 @@ import (
 
 // Restore restores the files of the prepared claims, which do not persist over boots, and removes all other
 // files of claims, which a killed process may leave. Must be called at the start, before any other call.
-func (p *Preparer) Restore(ctx context.Context, state State) error {
+func (p *Preparer) Restore(ctx context.Context, state State) error { return p.repair(ctx, state, lock) }
+
+// Repair is Restore at any other time: the machine may have missing devices again, and files may be lost. It
+// does not wait for the lock and returns ErrBusy instead.
+func (p *Preparer) Repair(ctx context.Context, state State) error {
+	return p.repair(ctx, state, tryLock)
+}
+
+// repair restores the files of the prepared claims and removes temporary files and the files of all other
+// claims, under the lock. After an error of the checkpoint it removes temporary files only.
+func (p *Preparer) repair(
+	ctx context.Context, state State, lock func(dir string) (release func(), err error),
+) error {
 	release, err := lock(p.Dir)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return p.repair(ctx, state)
-}
-
-// Repair is Restore at any other time: the machine may have missing devices again, and files may be lost. It
-// does not wait for the lock and returns ErrBusy instead.
-func (p *Preparer) Repair(ctx context.Context, state State) error {
-	release, err := tryLock(p.Dir)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return p.repair(ctx, state)
-}
-
-// repair restores the files of the prepared claims and removes temporary files and the files of all other
-// claims, under the lock. After an error of the checkpoint it removes temporary files only.
-func (p *Preparer) repair(ctx context.Context, state State) error {
 	return errors.Join(p.repairClaims(ctx, state), p.tidyTemporaries())
 }
 
