@@ -10,7 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -43,7 +42,7 @@ func (m *Matrix) nearest(gpu int) (distance string, names []string) {
 		}
 		if one == best {
 			nic := m.NICs[i]
-			name := printable.Text(cmp.Or(nic.RDMA, nic.Netdev))
+			name := cmp.Or(nic.RDMA, nic.Netdev)
 			names = append(names, strings.TrimSpace(nic.Address.String()+" "+name))
 		}
 	}

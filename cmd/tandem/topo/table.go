@@ -11,7 +11,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -120,7 +119,7 @@ func (m *Matrix) writeNames(out *bytes.Buffer) {
 	}
 	for i, n := range m.NICs {
 		fmt.Fprintf(w, "NIC%d\t%s\tNUMA %s\t%s\t%s\t%s\n", i, n.Address, nodeText(n.NUMA),
-			cmp.Or(printable.Text(n.RDMA), "no RDMA"), cmp.Or(printable.Text(n.Netdev), "no netdev"), vfsText(n.VFs))
+			cmp.Or(n.RDMA, "no RDMA"), cmp.Or(n.Netdev, "no netdev"), vfsText(n.VFs))
 	}
 	if len(m.NICs) == 0 {
 		fmt.Fprintln(w, "no NIC")
