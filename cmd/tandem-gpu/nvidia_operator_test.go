@@ -125,7 +125,8 @@ func TestMIGThroughCDI(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, node := range []string{
-		"nvidia0", "nvidia-caps/nvidia-cap3", "nvidia-caps/nvidia-cap4", "nvidia-caps/nvidia-cap5",
+		"nvidia0", "nvidia1", "nvidia2", "nvidia3",
+		"nvidia-caps/nvidia-cap3", "nvidia-caps/nvidia-cap4", "nvidia-caps/nvidia-cap5",
 		"nvidia-caps/nvidia-cap6",
 	} {
 		if output, err := exec.Command("mknod", filepath.Join(n.Root, "dev", node), "c", "195",

@@ -225,7 +225,17 @@ func TestStockName(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	p.exits(t, 1, file, `version is "v2": want v1`)
+	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
+	if log := p.text(); !strings.Contains(log, "the running one stays in use") {
+		t.Error("the log does not tell of the wrong configuration")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
 }
 
 func TestNVIDIABadInput(t *testing.T) {

@@ -165,7 +165,7 @@ func nvidiaNode(t *testing.T, machine string, change func(*nvml.Machine)) *node 
 	n := &node{Driver: nvml.Start(t, shown), dir: flags.KubeletDir}
 	proc := filepath.Join(n.dir, "proc")
 	write(t, filepath.Join(proc, "driver/nvidia-caps/mig-minors"), shown.Minors())
-	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"} {
+	for _, name := range append(shown.Nodes(), "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools") {
 		write(t, filepath.Join(n.dir, "dev", name), "")
 	}
 	n.args = []string{

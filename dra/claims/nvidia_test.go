@@ -50,7 +50,10 @@ func newNVIDIA(t *testing.T, machine string, change func(*nvml.Machine), args ..
 		t.Fatal(err)
 	}
 	dev := t.TempDir()
-	for _, name := range []string{"nvidiactl", "nvidia-uvm"} {
+	if err := os.Mkdir(filepath.Join(dev, "nvidia-caps"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(shown.Nodes(), "nvidiactl", "nvidia-uvm") {
 		if err := os.WriteFile(filepath.Join(dev, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -203,6 +203,19 @@ func (m Machine) Minors() string {
 	return b.String()
 }
 
+// Nodes returns the machine's device nodes of GPUs and MIG devices, below /dev.
+func (m Machine) Nodes() (nodes []string) {
+	minor := 3
+	for _, g := range m.GPUs {
+		nodes = append(nodes, fmt.Sprint("nvidia", g.Minor))
+		for range 2 * len(g.Slices) {
+			nodes = append(nodes, fmt.Sprint("nvidia-caps/nvidia-cap", minor))
+			minor++
+		}
+	}
+	return nodes
+}
+
 // Write replaces the library's file atomically.
 func (m Machine) Write(path string) error {
 	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")

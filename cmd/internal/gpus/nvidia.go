@@ -58,19 +58,26 @@ func (f *NVIDIA) machine(n node) nvidia.Machine {
 	}
 }
 
-// offer starts over on every SIGHUP, which config-manager sends after a change of the configuration.
+// offer starts over on every SIGHUP, which config-manager sends after a change of the configuration. A
+// missing or wrong configuration keeps the running one.
 func (f *NVIDIA) offer(ctx context.Context, n node, serve Serve) error {
+	var running *settings.Config
 	return daemon.Restarting(ctx, n.log, func(ctx context.Context, _ func()) error {
-		return f.once(ctx, n, serve)
+		config, err := f.Stock.Load(os.LookupEnv)
+		switch {
+		case err == nil:
+			running = &config
+		case running == nil:
+			return err
+		default:
+			n.log.Error("configuration of NVIDIA GPUs not read; the running one stays in use", "error", err)
+		}
+		return f.once(ctx, n, *running, serve)
 	})
 }
 
-// once offers the GPUs with the current configuration.
-func (f *NVIDIA) once(ctx context.Context, n node, serve Serve) error {
-	config, err := f.Stock.Load(os.LookupEnv)
-	if err != nil {
-		return err
-	}
+// once offers the GPUs with a configuration.
+func (f *NVIDIA) once(ctx context.Context, n node, config settings.Config, serve Serve) error {
 	n.log.Info("loaded configuration of NVIDIA GPUs", "config", config)
 	if config.KubeletSocket == "" {
 		n.Begin()

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"log/slog"
 	"os"
-	"path"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
@@ -45,8 +44,8 @@ func qualified(class, name string) string { return cdiVendor + "/" + class + "="
 type specs struct {
 	config   *settings.Config
 	channels []channel
-	uuids    []string // of the responsive GPUs and MIG devices
-	complete bool     // all GPUs and MIG devices answer
+	uuids    []string // of the responsive GPUs and MIG devices with nodes
+	complete bool     // all GPUs and MIG devices answer and have nodes
 	dir      string
 	log      *slog.Logger
 	before   map[string]written // by path
@@ -66,13 +65,4 @@ func (s specs) modes() []string {
 		}
 	}
 	return list
-}
-
-// devRoot returns the root of the driver's device nodes for this process: the driver root if it contains
-// device nodes.
-func (s specs) devRoot() string {
-	if info, err := os.Stat(path.Join(s.config.ContainerDriverRoot, "dev")); err == nil && info.IsDir() {
-		return s.config.ContainerDriverRoot
-	}
-	return "/"
 }

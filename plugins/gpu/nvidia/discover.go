@@ -20,6 +20,7 @@ const wholeGPUs = settings.Vendor + "gpu"
 type discovery struct {
 	config  *settings.Config
 	machine Machine
+	nodes   nodes
 	broken  map[string]mark
 	kind    any               // with --mig-strategy=single, the last common kind of all GPUs
 	caps    map[string]string // MIG capability to device node, read on first use
@@ -89,6 +90,10 @@ func (d *discovery) whole(c *card) gpu.Device {
 		d.note("GPU %s: unhealthy: %s", c, m.why)
 		device.Fail(m.why)
 	}
+	if why := d.nodes.lacking(c.uuid, device.Nodes); why != "" {
+		d.note("GPU %s: unhealthy: %s", c, why)
+		device.Fail(why)
+	}
 	if d.other(undivided{}) {
 		d.note("GPU %s: unhealthy: MIG is off, as it was not when all GPUs were last alike", c)
 		device.Fail("MIG is off, as it was not when all GPUs were last alike")
@@ -153,6 +158,10 @@ func (d *discovery) slice(c *card, s *slice) gpu.Device {
 		device.Fail("its device nodes are not in " + migMinors)
 	}
 	device.Nodes = append(device.Nodes, capabilities...)
+	if why := d.nodes.lacking(s.uuid, device.Nodes); why != "" {
+		d.note("MIG device %d of GPU %s: unhealthy: %s", s.index, c, why)
+		device.Fail(why)
+	}
 	return device
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -48,7 +49,10 @@ func record(t *testing.T, machine string, change func(*nvml.Machine)) *node {
 		change(&shown)
 	}
 	n := &node{Driver: nvml.Start(t, shown), sys: m.FS(), devRoot: t.TempDir(), cdiRoot: t.TempDir()}
-	for _, name := range controlNodes[:3] {
+	if err := os.Mkdir(filepath.Join(n.devRoot, "nvidia-caps"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Concat(controlNodes[:3], shown.Nodes()) {
 		if err := os.WriteFile(filepath.Join(n.devRoot, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -200,10 +200,10 @@ func (b *Backend) struckParts(c card, e event) (uuids []string) {
 // remove.
 const specPause = 5 * time.Second
 
-// keepSpecs calls changed while the files of CDI specifications differ from the written ones, until ctx is
-// done.
+// keepSpecs calls changed while the files of CDI specifications differ from the written ones, and when device
+// nodes for containers come or go, until ctx is done.
 func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
-	if some, _ := b.config.CDI(); !some {
+	if some, _ := b.config.CDI(); !some && !b.config.PassDeviceSpecs {
 		return
 	}
 	ticker := time.NewTicker(min(specPause, b.machine.Recheck))
@@ -220,12 +220,13 @@ func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
 	}
 }
 
-// intact reports whether the files of CDI specifications are unchanged, and were written at the last look.
+// intact reports whether the files of CDI specifications and the device nodes are unchanged, and the files
+// were written at the last look.
 func (b *Backend) intact() bool {
 	b.mu.Lock()
-	files, behind := maps.Clone(b.files), b.behind
+	files, behind, nodes := maps.Clone(b.files), b.behind, b.nodes
 	b.mu.Unlock()
-	if behind {
+	if behind || nodes.changed() {
 		return false
 	}
 	for file, written := range files {

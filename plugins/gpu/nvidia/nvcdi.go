@@ -33,8 +33,10 @@ func (m *management) writeSpecs(s specs) (extras []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("write CDI specifications: %w", err)
 	}
-	if _, err := m.writeSpec(s, "nvml", cdiGPU, uuids, nvcdi.WithDeviceNamers(namer)); err != nil {
-		return nil, err
+	if s.complete || len(uuids) > 0 {
+		if _, err := m.writeSpec(s, "nvml", cdiGPU, uuids, nvcdi.WithDeviceNamers(namer)); err != nil {
+			return nil, err
+		}
 	}
 	if len(s.channels) > 0 {
 		if err := s.writeChannels(); err != nil {
@@ -61,7 +63,7 @@ func (m *management) writeSpec(
 		nvcdi.WithDeviceLib(m.devices),
 		nvcdi.WithNvmlLib(m.api),
 		nvcdi.WithDriverRoot(s.config.ContainerDriverRoot),
-		nvcdi.WithDevRoot(s.devRoot()),
+		nvcdi.WithDevRoot(driverDevRoot(s.config)),
 		nvcdi.WithNVIDIACDIHookPath(s.config.CDIHook),
 		nvcdi.WithFeatureFlags(s.config.CDIFeatures...),
 		nvcdi.WithDisabledHooks(s.config.CDIDisabledHooks...),
@@ -139,11 +141,12 @@ func (s specs) onHost() transform.Transformer {
 		return root.New(root.WithRoot(from), root.WithTargetRoot(to), root.WithRelativeTo("host"))
 	}
 	files := replace(s.config.ContainerDriverRoot, s.config.DriverRoot)
-	if s.devRoot() == s.config.ContainerDriverRoot {
+	devRoot := driverDevRoot(s.config)
+	if devRoot == s.config.ContainerDriverRoot {
 		return files
 	}
 	return transform.Merge(files,
-		replace(path.Join(s.devRoot(), "dev"), path.Join(strings.TrimSuffix(s.config.HostDevRoot, "/dev"), "dev")))
+		replace(path.Join(devRoot, "dev"), path.Join(strings.TrimSuffix(s.config.HostDevRoot, "/dev"), "dev")))
 }
 
 // quiet logs the messages of NVIDIA's library, one for every file, at debug level.

@@ -56,6 +56,7 @@ type Backend struct {
 	extras []string           // additional CDI devices of every container
 	files  map[string]written // CDI specifications, by path
 	behind bool               // the CDI specifications could not be written at the last look
+	nodes  nodes              // at the last look
 }
 
 // Close shuts NVML down.
@@ -106,9 +107,12 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		b.kind = cmp.Or(kind, b.kind)
 	}
 	broken := b.health.forgive(cards, b.config.XidRecovery, b.machine.Recheck)
-	d := discovery{config: &b.config, machine: b.machine, broken: broken, kind: b.kind}
+	d := discovery{
+		config: &b.config, machine: b.machine, broken: broken, kind: b.kind,
+		nodes: newNodes(&b.config, b.machine.DevRoot),
+	}
 	inventory := d.inventory(cards)
-	if err := b.describe(cards); err != nil {
+	if err := b.describe(cards, d.nodes); err != nil {
 		if !b.read {
 			return gpu.Inventory{}, err
 		}
@@ -116,12 +120,15 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	}
 	b.read = true
 	b.health.remember(cards, nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes = d.nodes
 	return inventory, nil
 }
 
 // describe writes the CDI specifications, if any are in use, with new content each time: after a reload the
 // driver can have other files for the same GPUs.
-func (b *Backend) describe(cards []card) error {
+func (b *Backend) describe(cards []card, nodes nodes) error {
 	if some, _ := b.config.CDI(); !some {
 		return nil
 	}
@@ -130,7 +137,7 @@ func (b *Backend) describe(cards []card) error {
 		before: b.files, files: map[string]written{}, first: !b.read,
 	}
 	for _, c := range cards {
-		if c.err != nil {
+		if c.err != nil || nodes.lack[c.uuid] {
 			s.complete = false
 			continue
 		}
@@ -138,7 +145,7 @@ func (b *Backend) describe(cards []card) error {
 			s.uuids = append(s.uuids, c.uuid)
 		}
 		for _, part := range c.slices {
-			if part.err == nil {
+			if part.err == nil && !nodes.lack[part.uuid] {
 				s.uuids = append(s.uuids, part.uuid)
 			} else {
 				s.complete = false

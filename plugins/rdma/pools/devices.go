@@ -111,7 +111,7 @@ func (r *ResourceConfig) fault(f *function, s *Selector) string {
 		return fmt.Sprintf(renamed, name)
 	}
 	switch {
-	case r.DeviceType == SharedHCA && len(topology.Names(f.machine.sys, f.file("infiniband_verbs"))) == 0:
+	case s.IsRDMA && len(f.rdma()) > 0 && len(topology.Names(f.machine.sys, f.file("infiniband_verbs"))) == 0:
 		return "no uverbs device: load the kernel module ib_uverbs"
 	case r.CheckPF && noCarrier(f):
 		return "no carrier on the PF"

@@ -76,12 +76,28 @@ func TestUnpassableNames(t *testing.T) {
 		s.PF(0x81, "ens1", 1, nil)
 		s.Remove(functions.Dir(vf) + "/infiniband")
 		s.Write(functions.Dir(vf)+"/infiniband/"+name+"/node_type", "1: CA")
-		pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`)), "x")
+		pools, err := poolsOf(s.FS(), Default(), "x")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := pools[0].Devices; len(d) != 1 || !strings.Contains(d[0].Fault, "rename it") {
 			t.Errorf("RDMA device %q: %+v", name, d)
+		}
+	}
+}
+
+// TestNoUverbs: a container of a VF with an RDMA device needs its uverbs device.
+func TestNoUverbs(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 2, nil)
+	s.Remove(functions.Dir("0000:81:00.1") + "/infiniband_verbs")
+	pools, err := poolsOf(s.FS(), Default(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, fault := range []string{"no uverbs device: load the kernel module ib_uverbs", ""} {
+		if d := pools[0].Devices[i]; d.Fault != fault {
+			t.Errorf("%s: %q, want %q", d.ID, d.Fault, fault)
 		}
 	}
 }

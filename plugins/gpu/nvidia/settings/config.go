@@ -154,5 +154,11 @@ func (c *Config) warn() {
 			" is empty: containers are not told of their GPUs, as by NVIDIA's own plugin: leave it out for "+
 			ListEnvVar)
 	}
+	if c.MIGStrategy == MIGMixed && slices.Contains(c.DeviceList, ListEnvVar) {
+		c.Warnings = append(c.Warnings, c.Source("mig-strategy")+" is "+MIGMixed+" and "+
+			c.Source("device-list-strategy")+" has "+ListEnvVar+": a container with MIG devices of two "+
+			"resources is told those of one, because the kubelet keeps one value of NVIDIA_VISIBLE_DEVICES: "+
+			"use "+ListVolumeMounts+" or "+ListCDICRI)
+	}
 	c.Warnings = append(c.Warnings, c.Xids.malformed...)
 }

@@ -309,3 +309,21 @@ func TestIgnoredXids(t *testing.T) {
 		}
 	}
 }
+
+// TestMixedWithVariable: the kubelet keeps one value of NVIDIA_VISIBLE_DEVICES, so that MIG devices of two
+// resources need another strategy.
+func TestMixedWithVariable(t *testing.T) {
+	for list, warned := range map[string]bool{
+		"": true, "envvar": true, "volume-mounts": false, "cdi-cri": false,
+	} {
+		args := []string{"--mig-strategy=mixed"}
+		if list != "" {
+			args = append(args, "--device-list-strategy="+list)
+		}
+		config, err := load(t, args, nil, "")
+		if text := strings.Join(config.Warnings, ""); err != nil ||
+			strings.Contains(text, "NVIDIA_VISIBLE_DEVICES") != warned {
+			t.Errorf("%q: warnings %q, %v", list, text, err)
+		}
+	}
+}

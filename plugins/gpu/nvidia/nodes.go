@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidia
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
+)
+
+// nodes are device nodes for containers, by their path there, and whether this machine has them. Nothing
+// makes the nodes of a loaded driver until somebody runs nvidia-modprobe.
+type nodes struct {
+	// roots are folders of this process that can have the nodes; none if the container's runtime finds the nodes
+	roots []string
+	there map[string]bool
+	// lack are the UUIDs of GPUs and MIG devices without their nodes, which no specification can have
+	lack map[string]bool
+}
+
+// newNodes returns no nodes yet. CDI specifications have the nodes of the driver; an answer has those of the
+// host, which a pod sees in its own folder or in that of the driver.
+func newNodes(config *settings.Config, devRoot string) nodes {
+	n := nodes{there: map[string]bool{}, lack: map[string]bool{}}
+	ofDriver := path.Join(driverDevRoot(config), "dev")
+	if cdi, _ := config.CDI(); cdi {
+		n.roots = []string{ofDriver}
+	} else if config.PassDeviceSpecs {
+		n.roots = []string{devRoot, ofDriver}
+		if !n.isThere("/dev/" + controlNodes[0]) {
+			n.roots = nil // this pod does not see the host's nodes
+		}
+	}
+	for _, node := range controlNodes {
+		n.has("/dev/" + node)
+	}
+	return n
+}
+
+// has looks for a node, and reports whether it is there or nobody needs it.
+func (n nodes) has(node string) bool {
+	if len(n.roots) == 0 {
+		return true
+	}
+	n.there[node] = n.isThere(node)
+	return n.there[node]
+}
+
+func (n nodes) isThere(node string) bool {
+	return slices.ContainsFunc(n.roots, func(root string) bool {
+		_, err := os.Stat(path.Join(root, strings.TrimPrefix(node, "/dev")))
+		return err == nil
+	})
+}
+
+// changed reports whether a node has come or gone.
+func (n nodes) changed() bool {
+	for node, was := range n.there {
+		if n.isThere(node) != was {
+			return true
+		}
+	}
+	return false
+}
+
+// lacking returns why a device with these nodes cannot be given to a container; "" if it can.
+func (n nodes) lacking(uuid string, paths []string) string {
+	for _, node := range paths {
+		if !n.has(node) {
+			n.lack[uuid] = true
+			return "no device node " + node + ": load the kernel module nvidia, and make its nodes (nvidia-modprobe)"
+		}
+	}
+	return ""
+}
+
+// driverDevRoot returns the root of the driver's device nodes for this process: the driver root if it
+// contains device nodes.
+func driverDevRoot(config *settings.Config) string {
+	if info, err := os.Stat(path.Join(config.ContainerDriverRoot, "dev")); err == nil && info.IsDir() {
+		return config.ContainerDriverRoot
+	}
+	return "/"
+}
