@@ -20,8 +20,13 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
-// withholdPause is the interval between two reads of the kubelet's checkpoint.
-const withholdPause = 5 * time.Second
+const (
+	// withholdPause is the interval between two reads of the kubelet's checkpoint.
+	withholdPause = 5 * time.Second
+	// withholdTimeout is the time for the checkpoint, and for a source of pods that may not be connected yet. The
+	// kubelet does not wait meanwhile, and a list before the answer offers what containers have.
+	withholdTimeout = time.Second
+)
 
 // withholder finds the devices of this plugin that must not be assigned now: devices of claims, and devices
 // that a container has under another resource name, which the kubelet would assign a second time. For the
@@ -51,7 +56,7 @@ type heldDevice struct{ resource, id string }
 func newWithholder(c *Config, pods func(context.Context) (intent.Answer, bool)) *withholder {
 	return &withholder{
 		claims: c.Withheld, pods: pods, log: c.Log, ended: map[string]bool{}, offered: resources.Set{},
-		recorded: bounded.Read(c.Log, bounded.File, kubelet.NewCheckpointReader(c.KubeletDir).Read),
+		recorded: bounded.Read(c.Log, withholdTimeout, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 	}
 }
 
@@ -162,12 +167,9 @@ func (w *withholder) alive(found holders.Holders) (alive holders.Holders) {
 	return alive
 }
 
-// readEndsTimeout is the time for the answer of a source that may not be connected yet.
-const readEndsTimeout = time.Second
-
 // readEnds reads which pods of the checkpoint have ended, by the kubelet's own list. A UID never returns.
 func (w *withholder) readEnds(found holders.Holders) {
-	ctx, cancel := context.WithTimeout(context.Background(), readEndsTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
 	defer cancel()
 	answer, known := w.pods(ctx)
 	if !known {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -43,7 +44,13 @@ func TestHeldUnderAnotherName(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop, err := podsapi.Serve(n.kubelet, func() []corev1.Pod {
-				return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "first-0", UID: "first"}}}
+				one := corev1.ResourceList{corev1.ResourceName(c.resource): resource.MustParse("1")}
+				return []corev1.Pod{{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "first-0", UID: "first"},
+					Spec: corev1.PodSpec{Containers: []corev1.Container{{
+						Name: "main", Resources: corev1.ResourceRequirements{Limits: one, Requests: one},
+					}}},
+				}}
 			})
 			if err != nil {
 				t.Fatal(err)
