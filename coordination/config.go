@@ -43,7 +43,6 @@ type Config struct {
 	Socket       Socket                         // nil for the unix socket in RunDir
 	PodResources PodResources                   // nil for the kubelet's socket in KubeletDir
 	Tree         func() (*topology.Tree, error) // reads the PCI tree; nil for sysfs below SysRoot
-	Boot         string                         // identifies the boot; "" for the running kernel's
 }
 
 // PodResources is the kubelet's PodResources API; see kubelet.PodResources.

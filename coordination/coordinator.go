@@ -24,7 +24,6 @@ func newCoordinator(
 	config := admission.Config{
 		RunDir:    c.RunDir,
 		Disk:      c.Disk,
-		Boot:      c.Boot,
 		Refresh:   machine.refresh,
 		Newest:    machine.newest,
 		Get:       pods.Get,

@@ -180,7 +180,7 @@ func (n *Node) Listed(resource string) []device.Device {
 		}
 		known[id] = d
 	}
-	saved, err := admission.Saved(n.config.RunDir, n.config.Boot, resource)
+	saved, err := admission.Saved(n.config.RunDir, n.config.Disk.Boot, resource)
 	if err != nil {
 		n.config.Log.Info("devices of an earlier server not read", "resource", resource, "error", err)
 	}

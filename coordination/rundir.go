@@ -57,6 +57,9 @@ func isDir(dir string) bool {
 // socketName is the name of the socket in the run directory.
 const socketName = "coordination.sock"
 
+// lockName is the name of the lock in the run directory.
+const lockName = "lock"
+
 // maxSocketPath is the maximum length of a socket path: sun_path in unix(7) has 108 bytes, including the
 // final zero.
 const maxSocketPath = 107
@@ -103,8 +106,26 @@ func prepareRunDir(dir string) error {
 	if info.Mode().Perm() == 0o700 {
 		return nil
 	}
+	if err := checkOwn(dir); err != nil {
+		return err
+	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return unusable(dir, err)
+	}
+	return nil
+}
+
+// checkOwn returns an error if a folder has files of others, whom a change of its mode would lock out: the
+// folder is not empty, and without the lock that each run folder gets first.
+func checkOwn(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return unusable(dir, err)
+	}
+	lock, err := os.Lstat(filepath.Join(dir, lockName))
+	if len(entries) > 0 && (err != nil || !lock.Mode().IsRegular()) {
+		return fmt.Errorf("use run folder %s: it has files of others; choose a folder of Tandem's own as --run-dir",
+			dir)
 	}
 	return nil
 }
@@ -146,7 +167,7 @@ var errLocked = errors.New("lock is held")
 // tryLock takes <run-dir>/lock without waiting. The kernel releases the lock at any end of the process. The
 // file remains: after a removal two processes could lock two files of the same name.
 func tryLock(runDir string) (release func(), err error) {
-	name := filepath.Join(runDir, "lock")
+	name := filepath.Join(runDir, lockName)
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/test/known"
 )
 
 // bootID is the kernel's name of a boot (Documentation/admin-guide/sysctl/kernel.rst).
@@ -46,7 +45,6 @@ func (n *node) reboot(t *testing.T) {
 // missing. No container holds the VF.
 func TestRDMAOfAnEarlierBoot(t *testing.T) {
 	needOtherBoot(t)
-	known.Fault(t, "properties of a VF in an earlier boot count in this boot", "is healthy after the boot")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	id := s.vfAddresses(t)[0]
 	isHealthy := func() bool {
@@ -96,7 +94,6 @@ func (n *node) withoutRunDir(t *testing.T, call func() bool) bool {
 // the containers with its stored answers.
 func TestPairsFileOfAnEarlierBoot(t *testing.T) {
 	needOtherBoot(t)
-	known.Fault(t, "a file of an earlier boot counts as complete", "has names of the boot before")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs+`, "tandem": {"pairs": true}`)
 	stop := s.runBoth(t)
 	var files []string

@@ -9,14 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/test/known"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // TestRivalAfterAClockStep: another plugin takes over a resource after the node's clock was set back.
 func TestRivalAfterAClockStep(t *testing.T) {
-	known.Fault(t, "the wall clock decides which of two plugins has registered later",
-		"not noticed after a clock step")
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	s.write(t, "config.json", `{"resourceList": [
 		{"resourceName": "a", "selectors": {"pciAddresses": ["0000:0c:00.1"]}},

@@ -35,7 +35,7 @@ var documented = map[string]reflect.Type{
 	"cluster-status": reflect.TypeFor[cluster.Status](),
 	"doctor":         reflect.TypeFor[doctor.Findings](),
 	"explain":        reflect.TypeFor[cluster.Explanation](),
-	"pairs":          reflect.TypeFor[pairs.File](),
+	"pairs":          reflect.TypeFor[pairs.Document](),
 	"plan":           reflect.TypeFor[plan.Plan](),
 	"qualify":        reflect.TypeFor[qualify.Report](),
 	"simulate":       reflect.TypeFor[report.Report](),

@@ -18,7 +18,6 @@ import (
 type Config struct {
 	RunDir    string           // folder of the saved state and of pairs files
 	Disk      file.Disk        // of the same files
-	Boot      string           // identifies the boot in a simulation; "" for the running kernel's
 	Alignment intent.Alignment // of pods without a setting
 	Log       *slog.Logger
 	Observer  DecisionObserver // nil for none

@@ -3,7 +3,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -37,7 +36,6 @@ func New(config Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened.Boot = cmp.Or(config.Boot, opened.Boot)
 	folder := pairs.NewFolder(config.Disk, filepath.Join(config.RunDir, "pairs"), config.Log)
 	c := newCoordinator(&config, opened, folder, config.Newest(), time.Now)
 	c.recoverState()

@@ -6,12 +6,24 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 )
 
 // Disk changes files. The zero value changes the files of the machine; a test passes an Open whose folders
 // fail at a step, or end the process there.
 type Disk struct {
 	Open func(dir string) (Folder, error) // nil: folders of the machine
+	Boot string                           // identifies the boot in a test; "" for the running kernel's
+}
+
+// BootID identifies the boot; "" if unreadable, then for every boot. What a file on the disk tells of the
+// machine or of running containers is valid for one boot.
+func (d Disk) BootID() string {
+	if d.Boot != "" {
+		return d.Boot
+	}
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
 }
 
 // Folder has the steps of changes in a folder: the same folder, even after another one has replaced it at its

@@ -21,6 +21,12 @@ type File struct {
 
 const version = 1
 
+// Document is a pairs file as written. Names of RDMA devices and netdevs can change with a boot.
+type Document struct {
+	File
+	Boot string `json:"boot,omitempty"` // of the names; the kernel's boot_id, missing in files of earlier versions
+}
+
 // Mount is the path of the file in a container.
 const Mount = "/run/tandem/pairs.json"
 
@@ -60,21 +66,34 @@ func New(vfs []VF) File {
 
 // Read reads a pairs file.
 func Read(name string) (File, error) {
+	d, err := read(name)
+	return d.File, err
+}
+
+func read(name string) (d Document, err error) {
 	content, err := os.ReadFile(name)
 	if err != nil {
-		return File{}, fmt.Errorf("read pairs: %w", err)
+		return Document{}, fmt.Errorf("read pairs: %w", err)
 	}
-	var p File
-	if err := json.Unmarshal(content, &p); err != nil {
-		return File{}, fmt.Errorf("parse pairs in %s: %w", name, err)
+	if err := json.Unmarshal(content, &d); err != nil {
+		return Document{}, fmt.Errorf("parse pairs in %s: %w", name, err)
 	}
-	return p, nil
+	return d, nil
+}
+
+// readOf reads a pairs file of a boot. A file of another boot is an error, one that does not tell is not.
+func readOf(boot, name string) (File, error) {
+	d, err := read(name)
+	if err == nil && d.Boot != "" && d.Boot != boot {
+		return File{}, fmt.Errorf("read pairs: %s is of another boot", name)
+	}
+	return d.File, err
 }
 
 // Write writes a pairs file and creates its directory, unless the file has the content already. A running
 // container keeps the file with which it started.
 func (p File) Write(disk file.Disk, name string) error {
-	content, err := json.MarshalIndent(p, "", "  ")
+	content, err := json.MarshalIndent(Document{p, disk.BootID()}, "", "  ")
 	if err == nil {
 		err = disk.Update(name, append(content, '\n'), 0o444, 0o700)
 	}

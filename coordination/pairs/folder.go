@@ -54,9 +54,9 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 }
 
 // Tidy restores the pairs files of containers in the kubelet's checkpoint and removes the files of former
-// containers. A boot removes the files, but the kubelet restarts the containers with its stored answers. A
-// container in admission is not in the checkpoint yet: its files are open as far as known, and a file is only
-// removed if a later checkpoint lacks the file too.
+// containers. A boot removes the files, or makes their names invalid, but the kubelet restarts the containers
+// with its stored answers. A container in admission is not in the checkpoint yet: its files are open as far as
+// known, and a file is only removed if a later checkpoint lacks the file too.
 func (f *Folder) Tidy(
 	tree *topology.Tree, containers []kubelet.Granted, recorded kubelet.Identity, open []string,
 	devices func(kubelet.Devices) []Device,
@@ -103,10 +103,10 @@ func (f *Folder) write(change func()) {
 	change()
 }
 
-// restore writes a container's pairs file if it is missing or lacks GPUs of the container. If a container
-// runtime has created a directory in place of a missing file, restore removes the directory.
+// restore writes a container's pairs file if it is missing, of another boot, or lacks GPUs of the container.
+// If a container runtime has created a directory in place of a missing file, restore removes the directory.
 func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
-	before, err := Read(file)
+	before, err := readOf(f.disk.BootID(), file)
 	hasGPU := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.GPU })
 	hasVF := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.VF })
 	complete := err == nil &&

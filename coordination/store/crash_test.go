@@ -32,11 +32,9 @@ func newCrashed(t *testing.T, d *disk.Disk) *crashed {
 // open opens the folder for a server.
 func (c *crashed) open() (*Store[example], error) {
 	c.log.Reset()
-	s, err := Open[example](c.disk.Disk(), c.dir, slog.New(slog.NewTextHandler(&c.log, nil)))
-	if err == nil {
-		s.Boot = c.boot
-	}
-	return s, err
+	disk := c.disk.Disk()
+	disk.Boot = c.boot
+	return Open[example](disk, c.dir, slog.New(slog.NewTextHandler(&c.log, nil)))
 }
 
 // start starts a server.

@@ -5,7 +5,6 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -61,7 +59,7 @@ type envelope struct {
 // Store keeps a value in the run folder. A goroutine writes the latest value, so that no answer waits for a
 // write.
 type Store[T any] struct {
-	Boot   string // identifies the boot; of the running kernel unless a simulation sets another before Load
+	boot   string // identifies the boot
 	dir    string
 	folder file.Folder // the same folder, even after another server has replaced the folder at the path
 	log    *slog.Logger
@@ -81,13 +79,9 @@ func Open[T any](disk file.Disk, runDir string, log *slog.Logger) (*Store[T], er
 	if err := errors.Join(disk.Remove(ledger), disk.RemoveTemporaries(runDir, file.Abandoned)); err != nil {
 		log.Warn("files of earlier servers not removed", "error", err)
 	}
-	return &Store[T]{Boot: bootID(), dir: runDir, folder: folder, log: log, changed: make(chan struct{}, 1)}, nil
-}
-
-// bootID identifies the running kernel's boot; "" if unreadable, then for every boot.
-func bootID() string {
-	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id))
+	return &Store[T]{
+		boot: disk.BootID(), dir: runDir, folder: folder, log: log, changed: make(chan struct{}, 1),
+	}, nil
 }
 
 // Touch requests a write after a change. Touch never blocks.
@@ -142,7 +136,7 @@ func (s *Store[T]) write(value T) {
 // replace replaces the file as a whole: at any time, whichever process dies, the file is the old or the new
 // version. No sync is necessary, since the file is only valid until the node reboots.
 func (s *Store[T]) replace(value T) error {
-	content, err := encode(s.Boot, value)
+	content, err := encode(s.boot, value)
 	if err != nil {
 		return err
 	}
@@ -169,7 +163,7 @@ func (s *Store[T]) Load() (value T, ok bool) {
 	case err != nil:
 		s.SetAside(err)
 		return value, false
-	case boot != s.Boot:
+	case boot != s.boot:
 		s.log.Info("ignored the checkpoint of another boot", "run_dir", s.dir)
 		return value, false
 	}
@@ -186,7 +180,7 @@ func (s *Store[T]) SetAside(reason error) {
 // Read returns the value in a run folder since a boot, "" for the running kernel's, and changes nothing.
 func Read[T any](runDir, since string) (T, error) {
 	value, boot, err := read[T](runDir)
-	if err == nil && boot != cmp.Or(since, bootID()) {
+	if err == nil && boot != (file.Disk{Boot: since}).BootID() {
 		err = fmt.Errorf("read %s: it is of another boot", filepath.Join(runDir, FileName))
 	}
 	return value, err

@@ -92,11 +92,11 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 // What cannot be trusted is set aside, with a warning, and the next one is written.
 func TestBadCheckpointIsSetAside(t *testing.T) {
 	t.Parallel()
-	good, err := encode(bootID(), train)
+	good, err := encode(file.Disk{}.BootID(), train)
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown, err := encode(bootID(), map[string]int{"pods_of_tomorrow": 1})
+	unknown, err := encode(file.Disk{}.BootID(), map[string]int{"pods_of_tomorrow": 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 // TestNewerFileStays: the state of a newer version is left to that version, and the server's own is lost.
 func TestNewerFileStays(t *testing.T) {
 	t.Parallel()
-	good, err := encode(bootID(), train)
+	good, err := encode(file.Disk{}.BootID(), train)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,9 +180,9 @@ func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store := open(t, dir, slog.New(slog.DiscardHandler))
-	store.Boot = "before"
+	store.boot = "before"
 	store.write(train)
-	store.Boot = bootID()
+	store.boot = file.Disk{}.BootID()
 	if c, ok := store.Load(); ok {
 		t.Errorf("loaded %v", c)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -44,7 +43,7 @@ const (
 type guard struct {
 	*Server
 	socket  string
-	made    time.Time     // creation time of the socket
+	earlier sockets       // of other plugins that were there before the socket
 	changed chan struct{} // holds a token if the directory may have changed
 	lost    chan error    // holds the reason to register again
 	work    sync.WaitGroup
@@ -58,14 +57,12 @@ type guard struct {
 	rivals  sockets     // possible sockets of the plugin that took over; nil for none
 }
 
-func (s *Server) newGuard(socket string) *guard {
-	g := &guard{
-		Server: s, socket: socket, changed: make(chan struct{}, 1), lost: make(chan error, 1), cancel: func() {},
+// newGuard returns the guard of a registration with a socket, before which the sockets of others existed.
+func (s *Server) newGuard(socket string, earlier sockets) *guard {
+	return &guard{
+		Server: s, socket: socket, earlier: earlier, changed: make(chan struct{}, 1), lost: make(chan error, 1),
+		cancel: func() {},
 	}
-	if info, err := os.Lstat(socket); err == nil {
-		g.made = info.ModTime()
-	}
-	return g
 }
 
 // start begins the checks after the kubelet has opened a device list stream.
@@ -135,7 +132,7 @@ func (g *guard) look(ctx context.Context) error {
 		return g.awaitGone()
 	}
 	others := g.others()
-	if rivals := others.named(g.resource.Name(), g.made).living(); len(rivals) > 0 {
+	if rivals := others.named(g.resource.Name(), g.earlier).living(); len(rivals) > 0 {
 		g.lose(rivals)
 		return nil
 	}

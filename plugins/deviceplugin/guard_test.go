@@ -22,9 +22,10 @@ import (
 
 // watched is a plugin with the healthy devices a and b, beside a kubelet and in a folder with sockets.
 type watched struct {
-	t     *testing.T
-	dir   string
-	guard *guard
+	listeners []net.Listener // of an earlier plugin
+	t         *testing.T
+	dir       string
+	guard     *guard
 
 	mu    sync.Mutex
 	cause error    // that the resource is not registered any more; nil while it is
@@ -115,14 +116,14 @@ func (w *watched) wantNothing() {
 	}
 }
 
-// listen makes a socket of another plugin, so many seconds after ours.
+// listen makes a socket of another plugin, by the clock so many seconds after ours.
 func (w *watched) listen(name string, after int) net.Listener {
 	w.t.Helper()
 	listener, err := net.Listen("unix", w.path(name))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	made := w.guard.made.Add(time.Duration(after) * time.Second)
+	made := time.Date(2026, 1, 1, 0, 0, after, 0, time.UTC)
 	if err := os.Chtimes(w.path(name), made, made); err != nil {
 		w.t.Fatal(err)
 	}
@@ -237,14 +238,18 @@ func TestGuard(t *testing.T) {
 			wait(2)
 			w.wantEnd(errRivalGone)
 		},
+		"the clock was set back before it came": func(w *watched) {
+			w.listen("amd.com_gpu", -3600)
+			wait(2)
+			w.wantRival("amd.com_gpu")
+		},
 		"another instance came": func(w *watched) {
 			w.listen("amd.com_gpu-AAAAAAAAAAAA.sock", 1)
 			wait(2)
 			w.wantRival("amd.com_gpu-AAAAAAAAAAAA.sock")
 		},
-		"others that were there, or are for other resources": func(w *watched) {
+		"others that are for other resources": func(w *watched) {
 			defer w.wantNothing()
-			w.listen("amd.com_gpu", -1)
 			w.listen("amd.com_other-AAAAAAAAAAAA.sock", 1)
 			w.listen("nvidia-gpu.sock", 1)
 			wait(5)
@@ -261,8 +266,24 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// guarded tells a story of a plugin whose devices a and b the kubelet has.
-func guarded(t *testing.T, story func(*watched)) {
+// TestGuardOfEarlierPlugin: a plugin that was there before ours has registered earlier, whatever the clock
+// says. Its next socket is of a later registration.
+func TestGuardOfEarlierPlugin(t *testing.T) {
+	for _, after := range []int{-1, 3600} {
+		guarded(t, func(w *watched) {
+			wait(5)
+			w.wantNothing()
+			w.listeners[0].Close()
+			w.listen("amd.com_gpu", after+1)
+			wait(2)
+			w.wantRival("amd.com_gpu")
+		}, after)
+	}
+}
+
+// guarded tells a story of a plugin whose devices a and b the kubelet has. Sockets of a plugin for the same
+// resource that were there before have times so many seconds after ours.
+func guarded(t *testing.T, story func(*watched), before ...int) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "g")
 	if err != nil {
@@ -280,9 +301,11 @@ func guarded(t *testing.T, story func(*watched)) {
 		}
 		server.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}, {ID: "c"}})
 		const own = "amd.com_gpu-BBBBBBBBBBBB.sock"
-		w.guard = server.newGuard(w.path(own))
+		for _, after := range before {
+			w.listeners = append(w.listeners, w.listen("amd.com_gpu", after))
+		}
+		w.guard = server.newGuard(w.path(own), otherSockets(dir, "", "amd.com/gpu"))
 		w.listen(own, 0)
-		w.guard = server.newGuard(w.path(own))
 		w.guard.start(t.Context())
 		defer w.guard.stop()
 		synctest.Wait()

@@ -36,12 +36,12 @@ func otherSockets(kubeletDir, socket, resource string) sockets {
 	return found
 }
 
-// named returns the sockets with a name for a resource that were created after a time: the kubelet uses the
+// named returns the sockets with a name for a resource that are not among earlier ones: the kubelet uses the
 // plugin that registered last.
-func (s sockets) named(resource string, after time.Time) sockets {
+func (s sockets) named(resource string, earlier sockets) sockets {
 	named := maps.Clone(s)
 	maps.DeleteFunc(named, func(path string, made time.Time) bool {
-		return !made.After(after) || !namedAfter(path, resource)
+		return made.Equal(earlier[path]) || !namedAfter(path, resource)
 	})
 	return named
 }

@@ -140,6 +140,7 @@ func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (fswatch.Iden
 
 // session serves one socket: it listens, serves and registers, or is found, until a reason to start again.
 func (s *Server) session(ctx context.Context, folder *folder, kubelet fswatch.Identity) error {
+	earlier := otherSockets(s.kubeletDir, "", s.resource.Name())
 	listener, err := listen(s.dir, s.resource.Name())
 	if err != nil {
 		return err
@@ -164,13 +165,14 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet fswatch.Id
 	} else {
 		found <- s.register(ctx, socket)
 	}
-	return s.attend(ctx, folder, attendance{kubelet, socket, found, began, ended, served})
+	return s.attend(ctx, folder, attendance{kubelet, socket, earlier, found, began, ended, served})
 }
 
 // attendance holds the events of a session.
 type attendance struct {
 	kubelet fswatch.Identity
 	socket  string
+	earlier sockets         // of other plugins
 	found   <-chan error    // the kubelet accepted or rejected the socket
 	began   <-chan struct{} // a device list stream was opened
 	ended   <-chan struct{} // a device list stream ended
@@ -180,7 +182,7 @@ type attendance struct {
 // attend returns the reason why a registration ended or failed.
 func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error {
 	var tooLate <-chan time.Time
-	guard := s.newGuard(folder.path(a.socket))
+	guard := s.newGuard(folder.path(a.socket), a.earlier)
 	defer guard.stop()
 	for {
 		select {

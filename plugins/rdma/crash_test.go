@@ -45,7 +45,7 @@ func TestEveryStepOfTheMemory(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		after, err := readMemory(known.File)
+		after, err := readMemory(known.File, known.Disk.BootID())
 		if err == nil {
 			ids := len(after.Listed["intel.com/sriov-rdma-vf"])
 			if ids != 1 && ids != 2 && !fault.Power {
@@ -61,7 +61,8 @@ func TestEveryStepOfTheMemory(t *testing.T) {
 		if got := state(again, "intel.com/sriov-rdma-vf"); len(got) != 2 {
 			t.Errorf("found %v", got)
 		}
-		if whole, err := readMemory(known.File); err != nil || len(whole.Listed["intel.com/sriov-rdma-vf"]) != 2 {
+		whole, err := readMemory(known.File, known.Disk.BootID())
+		if err != nil || len(whole.Listed["intel.com/sriov-rdma-vf"]) != 2 {
 			t.Errorf("after the next scan: %v, %v", whole, err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 // memory is the daemon's state from before its start, in one file of the run directory, which lasts until the
 // node boots. After a boot only the kubelet's checkpoint lists the devices of containers.
 type memory struct {
+	Boot string `json:"boot"` // file.Disk.BootID; not in files of earlier versions
 	// Listed contains all devices reported to the kubelet, by resource name. A gone device has to stay
 	// listed: the kubelet crashes if a device of a container is no longer listed.
 	Listed map[string]map[string]listed `json:"listed"`
@@ -33,12 +34,13 @@ type listed struct {
 	HCA     string            `json:"hca,omitempty"`
 }
 
-func newMemory() *memory {
-	return &memory{Listed: map[string]map[string]listed{}, Hidden: map[string]pools.Hidden{}}
+func newMemory(boot string) *memory {
+	return &memory{Boot: boot, Listed: map[string]map[string]listed{}, Hidden: map[string]pools.Hidden{}}
 }
 
-func readMemory(file string) (*memory, error) {
-	m := newMemory()
+// readMemory reads the memory of a boot. That of another boot is empty.
+func readMemory(file, boot string) (*memory, error) {
+	m := newMemory(boot)
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
@@ -48,6 +50,9 @@ func readMemory(file string) (*memory, error) {
 	}
 	if err == nil && (m.Listed == nil || m.Hidden == nil) {
 		err = errors.New("it is not complete")
+	}
+	if err == nil && m.Boot != boot {
+		return newMemory(boot), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was known of devices from %s: %w", file, err)

@@ -58,10 +58,11 @@ type Known struct {
 func FindVFs(
 	finder pools.Finder, config *pools.Config, known Known, events Events, log *slog.Logger,
 ) (*VFs, error) {
-	memory, err := readMemory(known.File)
+	boot := known.Disk.BootID()
+	memory, err := readMemory(known.File, boot)
 	if err != nil {
 		log.Warn("known devices not restored; devices of running containers may be missing", "error", err)
-		memory = newMemory()
+		memory = newMemory(boot)
 	}
 	known.keep(memory, log)
 	v := &VFs{

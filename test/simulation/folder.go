@@ -16,15 +16,16 @@ import (
 // that it has open, and leaves their files as they are at that moment. What it opens later is the machine's,
 // until all its goroutines have ended.
 type disk struct {
+	boot       string
 	mu         sync.Mutex // held during each change
 	dead       bool
 	unfinished map[string]bool // new files without their final name
 }
 
-func newDisk() *disk { return &disk{unfinished: map[string]bool{}} }
+func newDisk(boot string) *disk { return &disk{boot: boot, unfinished: map[string]bool{}} }
 
 // product returns the disk for the product.
-func (d *disk) product() file.Disk { return file.Disk{Open: d.folder} }
+func (d *disk) product() file.Disk { return file.Disk{Open: d.folder, Boot: d.boot} }
 
 func (d *disk) folder(dir string) (file.Folder, error) {
 	opened, err := file.OpenFolder(dir)

@@ -18,7 +18,7 @@ import (
 func TestAbandonedFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	server := newDisk()
+	server := newDisk("")
 	replace := func(f file.Folder, name, content string) {
 		t.Helper()
 		if err := file.Replace(f, name, []byte(content), 0o600); err != nil {
@@ -64,7 +64,7 @@ func TestTimesOfFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		folder, err := newDisk().product().Folder(dir)
+		folder, err := newDisk("").product().Folder(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

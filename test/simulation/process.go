@@ -44,8 +44,9 @@ type process struct {
 // start starts a process.
 func (n *Node) start(name string, resources []string) (*process, error) {
 	p := &process{
-		name: name, resources: resources, node: n, socket: n.network.newSocket(), disk: newDisk(),
-		log: n.log.With("process", name), done: make(chan error, 1),
+		name: name, resources: resources, node: n, socket: n.network.newSocket(),
+		disk: newDisk(fmt.Sprint("boot-", n.boots)),
+		log:  n.log.With("process", name), done: make(chan error, 1),
 	}
 	var err error
 	if p.member, err = coordination.New(p.config()); err != nil {
@@ -76,7 +77,6 @@ func (p *process) config() coordination.Config {
 		RunDir: n.runDir(), Disk: p.disk.product(), SysRoot: "/nonexistent", KubeletDir: n.kubeletDir(),
 		Log: p.log, Observer: &n.observer,
 		Socket: p.socket, PodResources: n.records, Tree: n.hardware.Tree, Kubelet: n.kubeletFiles(),
-		Boot: fmt.Sprint("boot-", n.boots),
 	}
 	config.Intent.Policy = n.options.policy()
 	if n.options.Published {
