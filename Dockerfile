@@ -12,7 +12,6 @@ FROM scratch
 COPY --from=build /tandem/bin/root/ /
 ENV PATH=/usr/bin:/bin \
     GOMAXPROCS=2 \
-    NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 WORKDIR /root
 ENTRYPOINT ["/entrypoint.sh"]

@@ -25,10 +25,10 @@ var environment = []string{
 	// The kubelet calls a plugin sequentially. Without a limit on a node with 256 CPUs, a plugin would use 50 %
 	// more memory and ten times as many threads. The Go runtime needs GOMAXPROCS at the start of the process.
 	"GOMAXPROCS=2",
-	// With these variables, NVIDIA's container runtime adds the driver's library to a container. NVIDIA's static
-	// manifests rely on the image for the variables (deployments/container/Dockerfile in
-	// NVIDIA/k8s-device-plugin).
-	"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+	// NVIDIA's container runtime adds these parts of the driver to a container that names GPUs. The image names
+	// none, unlike NVIDIA's (deployments/container/Dockerfile in NVIDIA/k8s-device-plugin): all of its pods,
+	// those that need no GPU included, would get all GPUs, and could not start without the driver.
+	"NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 }
 
 // newImage returns an image with the architecture of a program, the settings of the container, and one layer

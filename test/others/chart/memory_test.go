@@ -24,7 +24,7 @@ func TestMemoryLimitIsTold(t *testing.T) {
 		"gpu: {env: [{name: A, value: b}]}":                                      {"204MiB", "204MiB"},
 		"gpu: {enabled: false}\nrdma: {env: [{name: GOMEMLIMIT, value: 99MiB}]}": nil,
 		"mode: dra\ndra: {resources: {limits: {memory: 512Mi}}}":                 {"409MiB"},
-		"mode: dra\nrdma: {env: [{name: GOMEMLIMIT, value: off}]}":               nil,
+		"mode: dra\nrdma: {env: [{name: GOMEMLIMIT, value: \"off\"}]}":           nil,
 		"publish: [tandem]\nscheduler: {enabled: true}": {
 			"1638MiB", "204MiB", "204MiB",
 		},

@@ -63,9 +63,9 @@ func TestSchedulerElsewhere(t *testing.T) {
 	rendered := helm.Manifests(c, files)
 	for _, want := range []string{
 		"serviceAccountName: pair-scheduler\n", "configMap: {name: pair-scheduler}", "resourceNamespace: gpu\n",
-		"resourceName: pair-scheduler #", "resourceNames: [pair-scheduler]", "schedulerName: mine\n",
+		"resourceName: pair-scheduler #", "resourceNames: [pair-scheduler]", "schedulerName: \"mine\"\n",
 		"name: gpu-pair-scheduler-as-kube-scheduler\n",
-		"{kind: ServiceAccount, name: pair-scheduler, namespace: gpu}",
+		"{kind: ServiceAccount, name: pair-scheduler, namespace: \"gpu\"}",
 		"name: gpu-pair-scheduler-authentication-reader\n  namespace: kube-system\n",
 	} {
 		if !strings.Contains(rendered, want) {

@@ -73,7 +73,7 @@ volumeMounts:
 {{/* The configurations, of the ConfigMap configMap. */}}
 {{- define "tandem.configsVolumes" -}}
 - name: available-configs
-  configMap: {name: {{ .configMap }}}
+  configMap: {name: {{ .configMap | quote }}}
 # Where config-manager links the node's one.
 - name: config
   emptyDir: {}

@@ -63,7 +63,7 @@ apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata:
   name: tandem-{{ .name }}
-  namespace: {{ .namespace }}
+  namespace: {{ .namespace | quote }}
   labels: {{- include "tandem.labels" .root | nindent 4 }}
 spec:
   spec:

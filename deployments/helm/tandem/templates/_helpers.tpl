@@ -1,8 +1,8 @@
 {{/* Labels of every object. */}}
 {{- define "tandem.labels" -}}
 app.kubernetes.io/part-of: tandem
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 app.kubernetes.io/version: {{ include "tandem.version" . | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
@@ -272,8 +272,8 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
   hostPath: {path: {{ .hostPath }}, type: File}
   {{- else }}
   configMap:
-    name: {{ .existingConfigMap }}
-    items: [{key: {{ .configKey }}, path: topo.xml}]
+    name: {{ .existingConfigMap | quote }}
+    items: [{key: {{ .configKey | quote }}, path: topo.xml}]
   {{- end }}
 {{- end }}
 {{- end }}

@@ -18,7 +18,7 @@
 
 {{- define "tandem.schedulerSubjects" -}}
 subjects:
-  - {kind: ServiceAccount, name: {{ include "tandem.scheduler" . }}, namespace: {{ .Release.Namespace }}}
+  - {kind: ServiceAccount, name: {{ include "tandem.scheduler" . }}, namespace: {{ .Release.Namespace | quote }}}
 {{- end }}
 
 {{- define "tandem.schedulerConfig" -}}
@@ -29,7 +29,7 @@ leaderElection:
   resourceNamespace: {{ .Release.Namespace }}
   resourceName: {{ include "tandem.scheduler" . }} # the cluster's own scheduler holds kube-scheduler
 profiles:
-  - schedulerName: {{ .Values.scheduler.name }}
+  - schedulerName: {{ .Values.scheduler.name | quote }}
     plugins:
       multiPoint:
         enabled:
