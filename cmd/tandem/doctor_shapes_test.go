@@ -42,6 +42,10 @@ func (s *sick) offer(node func(bus string) *uint32, away bool) {
 		})
 	}
 	serveAs(s.t, s.path("run"), o)
+	answer, err := o.Status(s.t.Context(), nil)
+	s.check(err)
+	s.remove("kubelet/pod-resources")
+	servePodResources(s.t, s.path("kubelet"), allocatable{devices: idsOf(answer)})
 }
 
 func noNode(string) *uint32 { return nil }

@@ -231,7 +231,10 @@ func TestClusterDoctor(t *testing.T) {
 func TestClusterDoctorNamesShapes(t *testing.T) {
 	t.Parallel()
 	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
-	serveAs(t, node.path("run"), recordedNode{answer: onMachine(t, "oci-mi300x-derived", 4)})
+	offered := onMachine(t, "oci-mi300x-derived", 4)
+	serveAs(t, node.path("run"), recordedNode{answer: offered})
+	node.remove("kubelet/pod-resources")
+	servePodResources(t, node.path("kubelet"), allocatable{devices: idsOf(offered)})
 	s := newPodServer(t)
 	s.add("kube-system/tandem-rdma-a", "tandem-rdma", "gpu-1", itself(t), "--sysfs-root="+node.path("sys"),
 		"--run-dir="+node.path("run"), "--kubelet-dir="+node.path("kubelet"), "--dev-root="+node.path("dev"))

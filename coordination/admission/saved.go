@@ -218,7 +218,8 @@ func (c *committedState) restoreHolders(recorded func() (kubelet.Checkpoint, err
 	c.state.Store(s)
 }
 
-// Saved returns the devices of a resource saved by an earlier server since a boot, "" for the running kernel's.
+// Saved returns the devices of a resource saved by an earlier server since a boot, "" for the running
+// kernel's.
 func Saved(runDir, boot, resource string) ([]device.Device, error) {
 	saved, err := store.Read[savedState](runDir, boot)
 	if err != nil {

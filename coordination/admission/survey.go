@@ -151,7 +151,8 @@ func (s *survey) markInit(answer *intent.Answer) {
 	}
 }
 
-// missingIn returns the pods of holders, by key, and whether their absence from the list of pods means their end.
+// missingIn returns the pods of holders, by key, and whether their absence from the list of pods means
+// their end.
 func (s *survey) missingIn(sources holders.Sources) map[string]bool {
 	pods := sources.Pods
 	named := map[kubelet.Pod]bool{}

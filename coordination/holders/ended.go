@@ -65,7 +65,10 @@ func (e *ended) isGone(h *Holder) bool {
 	if e.isComplete() || e.isTold(h.UID) {
 		return !e.isTold(h.UID)
 	}
-	return e.lacks(h.UID) || e.showsWithout(h) || e.isAbsent(h) || e.hasSuccessor(h) || h.has(func(d device) bool {
+	if e.lacks(h.UID) || e.showsWithout(h) || e.isAbsent(h) || e.hasSuccessor(h) {
+		return true
+	}
+	return h.has(func(d device) bool {
 		return e.isFree(h, d) || e.isGivenAway(h, d) || e.showsElsewhere(h, d)
 	})
 }

@@ -19,9 +19,10 @@ func Find(s Sources) (found Holders, left []Allocate) {
 func Look(s Sources) (r Result) {
 	listed := newListing(s.View)
 	recorded := &record{checkpoint: s.Recorded, before: s.Before, allocates: s.Allocates, kubelet: s.Kubelet}
+	isOf := func(h Holder) bool { return h.Life == s.Kubelet }
 	named := &podNames{
-		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, kubelet: s.Kubelet, single: s.Single,
-		again:    s.Kubelet != "" && slices.ContainsFunc(s.Before, func(h Holder) bool { return h.Life == s.Kubelet }),
+		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, kubelet: s.Kubelet,
+		single: s.Single, again: s.Kubelet != "" && slices.ContainsFunc(s.Before, isOf),
 		admitted: map[string]bool{}, learned: map[string]Known{},
 	}
 	asked := newOffer(s.Question)

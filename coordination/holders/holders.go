@@ -15,15 +15,15 @@
 //
 // A device has as holders
 //
-//   - each container of a living pod with the device in the checkpoint, or in an earlier one if the kubelet has
-//     lost its records;
+//   - each container of a living pod with the device in the checkpoint, or in an earlier one if the kubelet
+//     has lost its records;
 //   - each container with the device in List;
 //   - the container of each Allocate of the device that is not over (Allocate).
 //
-// The kubelet's own list of pods decides whether a pod of the checkpoint is alive. While a kubelet that has just
-// started adds its pods to the list, and without a list, names and devices in List identify the pods. An
-// unidentified pod counts as alive: the containers can be init containers, which List never shows. Proofs of a
-// pod's end are:
+// The kubelet's own list of pods decides whether a pod of the checkpoint is alive. While a kubelet that
+// has just started adds its pods to the list, and without a list, names and devices in List identify the
+// pods. An unidentified pod counts as alive: the containers can be init containers, which List never
+// shows. Proofs of a pod's end are:
 //
 //   - the kubelet offers a device of the pod: the kubelet frees all devices of a pod at once;
 //   - another pod has a device of the pod;
@@ -68,14 +68,14 @@ type Known struct {
 // Pods are the living pods by UID, by the kubelet's own list.
 type Pods struct {
 	Names map[string]kubelet.Pod
-	// All means that the list is complete: a pod that is not in the list has ended. A kubelet that has just started
-	// adds its pods one by one: a pod that is not in an incomplete list has ended if the same kubelet has listed
-	// the pod before.
+	// All means that the list is complete: a pod that is not in the list has ended. A kubelet that has just
+	// started adds its pods one by one: a pod that is not in an incomplete list has ended if the same kubelet
+	// has listed the pod before.
 	All bool
 }
 
-// Lack reports whether the absence of a pod from a list of a kubelet means that the pod has ended, by what is known
-// of the pod from earlier lists.
+// Lack reports whether the absence of a pod from a list of a kubelet means that the pod has ended, by what
+// is known of the pod from earlier lists.
 func (p *Pods) Lack(uid, life string, known Known) bool {
 	_, listed := p.Names[uid]
 	return !listed && (p.All || (known.Told || known.Admitted) && life != "" && known.Life == life)

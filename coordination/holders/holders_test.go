@@ -433,3 +433,34 @@ func BenchmarkFind(b *testing.B) {
 		}
 	})
 }
+
+// TestKubeletStarts: a kubelet that has started adds its pods one by one, and may have lost its records. A
+// pod that it has not listed yet has not ended, and a running pod keeps what the kubelet before had
+// recorded.
+func TestKubeletStarts(t *testing.T) {
+	t.Parallel()
+	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
+	all := living(false, map[string]string{"u1": "a", "u2": "b"})
+	first := holders.Look(holders.Sources{Recorded: recorded, Pods: all, Kubelet: "first"})
+	both := []string{"g1: u1 a/c", "g2: u2 b/c"}
+	for name, step := range map[string]struct {
+		recorded *kubelet.Checkpoint
+		pods     *holders.Pods
+		kubelet  string
+		want     []string
+	}{
+		"a pod ends":      {recorded, living(false, map[string]string{"u2": "b"}), "first", both[1:]},
+		"not listed yet":  {recorded, living(false, map[string]string{"u2": "b"}), "second", both},
+		"records lost":    {record(t, nil), all, "second", both},
+		"lost, no list":   {record(t, nil), nil, "second", both},
+		"lost, one ended": {record(t, nil), living(true, map[string]string{"u2": "b"}), "second", both[1:]},
+		"taken back":      {record(t, nil), all, "first", nil},
+	} {
+		found := holders.Look(holders.Sources{
+			Recorded: step.recorded, Pods: step.pods, Kubelet: step.kubelet, Known: first.Known, Before: first.Holders,
+		})
+		if diff := cmp.Diff(step.want, held(found.Holders)); diff != "" {
+			t.Errorf("%s: held (-want +got):\n%s", name, diff)
+		}
+	}
+}

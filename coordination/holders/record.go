@@ -38,9 +38,9 @@ func (r *record) containers() (all []*Holder) {
 	return all
 }
 
-// lost returns the holders of the last search that the checkpoint lacks although the kubelet lists their pods: a
-// kubelet has started since, without its records, and offers the devices of running containers. While no list is
-// available, all pods of earlier lists count.
+// lost returns the holders of the last search that the checkpoint lacks although the kubelet lists their
+// pods: a kubelet has started since, without its records, and offers the devices of running containers.
+// While no list is available, all pods of earlier lists count.
 func (r *record) lost(living *Pods, known map[string]Known) (all []*Holder) {
 	if r.checkpoint == nil {
 		return nil

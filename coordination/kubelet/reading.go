@@ -7,8 +7,8 @@ import "errors"
 // ErrNotRead is the error of what nobody has read.
 var ErrNotRead = errors.New("not read")
 
-// Reading is a value that a reader has read, or why the value is unknown, for structs that keep what was read.
-// The zero value was not read.
+// Reading is a value that a reader has read, or why the value is unknown, for structs that keep what was
+// read. The zero value was not read.
 type Reading[T any] struct {
 	value T
 	err   error

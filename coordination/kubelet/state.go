@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/file"
 )
 
-// Files in the kubelet's folder with the states of its managers. A manager writes its file at each start of the
-// kubelet, also without containers.
+// Files in the kubelet's folder with the states of its managers. A manager writes its file at each start
+// of the kubelet, also without containers.
 const (
 	CPUStateFile    = "cpu_manager_state"
 	MemoryStateFile = "memory_manager_state"

@@ -111,8 +111,8 @@ func TestUnknownCheckpointFreesNothing(t *testing.T) {
 	}
 }
 
-// Files that were never read make the assignments unknown, until they can be read. A missing file and one without
-// its keys tell no more than a damaged one.
+// Files that were never read make the assignments unknown, until they can be read. A missing file and one
+// without its keys tell no more than a damaged one.
 func TestAssignmentsNeverRead(t *testing.T) {
 	const settings = "topologyManagerPolicy: restricted\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"
 	files := map[string]string{

@@ -167,6 +167,7 @@ var consequences = map[string]string{
 		"--kubelet-config to the file, or --kubelet-address to query the kubelet",
 	"configz": "kubelet not queried; publishing the configuration from the file, without the " +
 		"kubelet's flags",
-	kubelet.CPUStateFile:    "CPUs of containers not read; publishing the last known CPUs, none if never read",
-	kubelet.MemoryStateFile: "memory of containers not read; publishing the last known memory, none if never read",
+	kubelet.CPUStateFile: "CPUs of containers not read; publishing the last known CPUs, none if never read",
+	kubelet.MemoryStateFile: "memory of containers not read; publishing the last known memory, " +
+		"none if never read",
 }

@@ -189,8 +189,8 @@ func bytes(count uint64) resource.Quantity {
 	return *resource.NewQuantity(int64(min(count, 1<<62)), resource.BinarySI)
 }
 
-// cpus returns the numbers of assigned and of allocatable CPUs of a NUMA node. An app container reuses the CPUs of
-// its init containers. CPUs that are reserved by number are the first ones (takeByTopology in
+// cpus returns the numbers of assigned and of allocatable CPUs of a NUMA node. An app container reuses the
+// CPUs of its init containers. CPUs that are reserved by number are the first ones (takeByTopology in
 // pkg/kubelet/cm/cpumanager).
 func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
 	reserved := f.Kubelet.ReservedCPUs

@@ -28,6 +28,7 @@ type daemons struct {
 	modes            map[mode.Mode]bool
 	unsound          []string // failed and degraded devices, by reason
 	lost             []string // resources with devices that the kubelet lacks or has from another plugin
+	silent           []string // questions without an answer
 }
 
 func (n Node) readDaemons(a *access) daemons {
@@ -44,7 +45,10 @@ func (n Node) readDaemons(a *access) daemons {
 	if dial(coordination.SocketPath(n.RunDir)) != nil {
 		return d
 	}
-	if d.unsound = n.unsound(); n.Mode == mode.DRA {
+	var err error
+	d.unsound, err = n.unsound()
+	d.tell(err)
+	if n.Mode == mode.DRA || err != nil {
 		return d
 	}
 	for _, other := range coordination.RunDirs(n.KubeletDir) {
@@ -52,8 +56,16 @@ func (n Node) readDaemons(a *access) daemons {
 			d.others = append(d.others, other)
 		}
 	}
-	d.lost = n.lostTwice()
+	d.lost, err = n.lostTwice()
+	d.tell(err)
 	return d
+}
+
+// tell notes an error of a daemon or of the kubelet: what a check needs is unknown.
+func (d *daemons) tell(err error) {
+	if err != nil {
+		d.silent = append(d.silent, err.Error())
+	}
 }
 
 // unusable returns the reason why the daemons cannot use their run folder: only root, or the caller as the
@@ -91,35 +103,38 @@ const askTimeout = 5 * time.Second
 
 // lostTwice compares the devices of the running daemons with the kubelet's, and repeats the comparison after
 // a difference, because a list may be in transit.
-func (n Node) lostTwice() []string {
+func (n Node) lostTwice() ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
+	if dial(kubelet.PodResourcesSocket(n.KubeletDir)) != nil {
+		return nil, nil // [podResources] reports the error
+	}
 	pods, err := kubelet.NewPodResources(n.KubeletDir)
 	if err != nil {
-		return nil // [registration] reports the error
+		return nil, err
 	}
 	defer pods.Close()
-	lost := n.lost(ctx, pods)
+	lost, err := n.lost(ctx, pods)
 	if len(lost) > 0 {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
 		}
-		lost = n.lost(ctx, pods)
+		lost, err = n.lost(ctx, pods)
 	}
-	return lost
+	return lost, err
 }
 
 // lost returns the difference between the healthy devices of the daemon and of the kubelet, by resource. Both
 // have to answer.
-func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string) {
+func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string, err error) {
 	status, err := coordination.Status(ctx, n.RunDir)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	has, err := pods.Allocatable(ctx)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	for _, r := range status.GetResources() {
 		offered, kept := 0, 0
@@ -137,18 +152,31 @@ func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []stri
 				"and %d others", r.GetName(), kept, offered, others))
 		}
 	}
-	return lost
+	return lost, nil
 }
 
 // unsound returns the failed and degraded devices of the running daemons, by reason.
-func (n Node) unsound() []string {
+func (n Node) unsound() ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	status, err := coordination.Status(ctx, n.RunDir)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return coordinator.NewStatus(status).Unsound()
+	return coordinator.NewStatus(status).Unsound(), nil
+}
+
+// silentDaemons finds daemons, and a kubelet, that do not answer.
+func silentDaemons(d daemons) []Finding {
+	return finding.Of(d.silent, Finding{
+		ID: "no-answer", Severity: Unknown,
+		Summary: "A daemon or the kubelet does not answer: the health of devices, and the kubelet's use of them, " +
+			"are unknown.",
+		Why: "A daemon or a kubelet that hangs delays every start of a pod on this node.",
+		Fix: []string{
+			"look at the logs of Tandem's pods on this node and of the kubelet, and at /livez of the pods",
+		},
+	})
 }
 
 // unsoundDevices finds devices that work badly or not at all.

@@ -109,7 +109,7 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.noGPUs, unpublishedGPUs),
 		finding.Judge(f.notes, draGates),
 		finding.Judge(f.stale, staleKubelet),
-		finding.Judge(f.daemons, lostDevices, unsoundDevices),
+		finding.Judge(f.daemons, silentDaemons, lostDevices, unsoundDevices),
 		finding.Judge(f.checkpoint, damagedCheckpoint, offeredTwice, goneDevices),
 		finding.Judge(f.claims, unknownClaims),
 		finding.Judge(f.daemons, folders...),
