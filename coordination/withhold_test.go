@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -120,7 +121,11 @@ func TestWithholdChanges(t *testing.T) {
 				_, changed := w.withhold("new/vf", device.VF, []device.Device{{ID: heldVF, Healthy: true}})
 				go w.run(ctx)
 				change(w)
-				<-changed
+				select {
+				case <-changed:
+				case <-time.After(time.Minute):
+					t.Error("the plugin does not learn of it")
+				}
 			})
 		})
 	}
