@@ -102,12 +102,12 @@ func withRemedy(err error) error {
 	if !errors.Is(err, held.ErrUnknown) {
 		return err
 	}
-	return fmt.Errorf("%w; nothing is prepared: start the version of the driver that wrote the file, or end the "+
-		"pods with claims of driver %s on this node, then delete the file", err, pool.Driver)
+	return fmt.Errorf("%w; nothing is prepared: start the version of the driver that wrote the file, or end "+
+		"the pods with claims of driver %s on this node, then delete the file", err, pool.Driver)
 }
 
-// read returns the prepared claims, from a durable checkpoint. It restores a file that was lost since the last
-// call. A checkpoint that cannot be read stays as it is.
+// read returns the prepared claims, from a durable checkpoint. It restores a file that was lost since the
+// last call. A checkpoint that cannot be read stays as it is.
 func (s *store) read() ([]Claim, error) {
 	content, known, err := s.load()
 	if content == nil && (err == nil || errors.Is(err, held.ErrUnknown)) {

@@ -144,8 +144,8 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 	}
 }
 
-// TestLostCheckpoint: a checkpoint that is gone is not an empty one; the process that has written it writes it
-// again, unless another process has prepared a claim since.
+// TestLostCheckpoint: a checkpoint that is gone is not an empty one; the process that has written it writes
+// it again, unless another process has prepared a claim since.
 func TestLostCheckpoint(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	train, other := n.need("train", want{"pairs", pool.Pair, 2}), n.need("other", want{"pairs", pool.Pair, 1})

@@ -77,8 +77,8 @@ func TestSharedClaim(t *testing.T) {
 	}
 }
 
-// TestSharedClaimOfLaterPod: a later pod that uses one request of a prepared claim alone, beside a claim of its
-// own, is rejected: it would get the devices of all requests.
+// TestSharedClaimOfLaterPod: a later pod that uses one request of a prepared claim alone, beside a claim of
+// its own, is rejected: it would get the devices of all requests.
 func TestSharedClaimOfLaterPod(t *testing.T) {
 	for later, refused := range map[string]bool{"shared/one own": true, "shared own": false} {
 		n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
