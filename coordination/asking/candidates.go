@@ -48,12 +48,19 @@ func (e *Evidence) mayBeInAdmission(pod intent.Pod, q Question) bool {
 		return false
 	case e.View != nil:
 		return slices.Contains(e.View.Pods, pod.Pod)
-	case len(q.MustInclude) > 0:
-		of := e.Holders.Of(q.Resource, q.MustInclude[0])
-		return len(of) == 0 || holdsAny(of, pod)
 	default:
-		return true
+		of := e.inherited(q)
+		return len(of) == 0 || holdsAny(of, pod)
 	}
+}
+
+// inherited returns the holders of the devices that an answer has to include. Without holders, these are the
+// devices on the NUMA nodes of the Topology Manager's choice, where fewer are free than requested.
+func (e *Evidence) inherited(q Question) holders.Holders {
+	if len(q.MustInclude) == 0 {
+		return nil
+	}
+	return e.Holders.Of(q.Resource, q.MustInclude[0])
 }
 
 // holdsAny reports whether a pod is among holders.
@@ -78,8 +85,7 @@ func (e *Evidence) narrow(candidates []Asker, following *Container) []Asker {
 // mayBeAnother reports whether a container besides the candidates can be the asker: a started container whose
 // record the kubelet has lost, for which the kubelet's pod workers allocate again.
 func (e *Evidence) mayBeAnother(q Question) bool {
-	if len(q.MustInclude) > 0 { // the container takes over from an init container of its pod
-		of := e.Holders.Of(q.Resource, q.MustInclude[0])
+	if of := e.inherited(q); len(of) > 0 { // the container takes over from an init container of its pod
 		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
 	}
 	for _, pod := range e.Answer.Pods {

@@ -43,7 +43,7 @@ func (e *Evidence) takingOver(q Question) (*Container, string) {
 	if n := e.Newest; n != nil && e.Progress != Complete && n.Lacks(q.Resource) {
 		return n, TakesOver
 	}
-	of := e.Holders.Of(q.Resource, q.MustInclude[0])
+	of := e.inherited(q)
 	if len(of) == 0 {
 		return nil, FirstHalf
 	}
