@@ -60,9 +60,9 @@ func (a *openAdmission) isRecent(asked time.Time) bool {
 	return a != nil && asked.Sub(a.at) < asking.FollowWindow
 }
 
-// isLate reports whether time has passed since the latest call; false if the time is unknown.
+// isLate reports whether a long time has passed since the latest call; false if the time is unknown.
 func (a *openAdmission) isLate(asked time.Time) bool {
-	return a != nil && !a.at.IsZero() && !a.isRecent(asked)
+	return a != nil && !a.at.IsZero() && asked.Sub(a.at) >= asking.LongPause
 }
 
 // live returns the plan, nil if there is none or if it has expired.

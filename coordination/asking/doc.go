@@ -16,5 +16,5 @@
 //   - A changed device list writes the checkpoint amid a container. PodResources then shows the container.
 //   - If the kubelet rejects a pod amid a container, the kubelet does not write the checkpoint. The pod is
 //     then missing in PodResources and in request sources (gone.go). Of a container whose pod is unknown,
-//     time decides: the kubelet does nothing slow between two resources of a container.
+//     a pause of a second decides: no kubelet needs as long between two resources.
 package asking

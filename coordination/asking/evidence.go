@@ -21,7 +21,7 @@ type Evidence struct {
 	Progress  Progress   // of Newest
 	// the question came so soon after the latest Allocate as to be the same container's
 	Recent  bool
-	Late    bool           // the call came too late for that
+	Late    bool           // a long time has passed since the latest call
 	View    *kubelet.View  // of PodResources; nil if not read
 	Answer  *intent.Answer // nil without a request source
 	Listing Listing        // before View

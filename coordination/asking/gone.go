@@ -26,10 +26,12 @@ func (e *Evidence) IsGone(c *Container) bool {
 }
 
 // IsUnrelated reports whether nothing but an unwritten checkpoint relates a container to a call: neither its
-// request nor its pod is known, and time has passed. The kubelet can have rejected the pod. PodResources does
-// not show init containers, so an absence there proves nothing.
+// request nor its pod is known, and a long time has passed; without a checkpoint a short time suffices. The
+// kubelet can have rejected the pod. PodResources does not show init containers, so an absence there proves
+// nothing.
 func (e *Evidence) IsUnrelated(c *Container) bool {
-	return c.Asker == nil && c.Owner == nil && c.Pods == nil && e.Late
+	return c.Asker == nil && c.Owner == nil && c.Pods == nil &&
+		(e.Late || e.View != nil && e.Progress == Unknown && !e.Recent)
 }
 
 // isGone reports whether a view proves the end of a container unknown to request sources: its devices are

@@ -17,6 +17,10 @@ import (
 // also separates two containers if neither the kubelet's checkpoint nor PodResources can.
 const FollowWindow = time.Millisecond
 
+// LongPause is the shortest time between two calls for different containers that nothing else tells apart: no
+// kubelet takes as long between two resources of a container, however busy the node is.
+const LongPause = time.Second
+
 // following returns the container continued by a question, judging by the order of the calls, and the reason;
 // nil for a new container.
 func (e *Evidence) following(q Question) (*Container, string) {
