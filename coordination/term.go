@@ -31,7 +31,8 @@ func (t *term) begin(ctx, writing context.Context, checked func()) {
 	t.start(&t.others, func() error { return t.config.Socket.AwaitReplaced(ctx, checked) })
 	t.start(&t.others, func() error { t.sources.Run(ctx); return nil })
 	if t.config.Publisher != nil {
-		t.others.Go(func() { publishNode(ctx, t.config, published{t.coordinator, t.sources, t.config.Intent.Policy}) })
+		plugins := published{t.coordinator, t.sources, t.config.Intent.Policy}
+		t.others.Go(func() { publishNode(ctx, t.config, plugins) })
 	}
 	t.start(&t.saving, func() error { return t.coordinator.Save(writing) })
 }

@@ -45,8 +45,8 @@ func ToSpec(n *model.Node) Spec {
 
 var kinds = [...]Kind{devicemanager.GPU: GPU, devicemanager.VF: VF}
 
-// FromSpec returns the model of a published node, which must be valid (Spec.Validate). It returns an error that
-// names the resource if the specification contradicts itself.
+// FromSpec returns the model of a published node, which must be valid (Spec.Validate). It returns an error
+// that names the resource if the specification contradicts itself.
 func FromSpec(s *Spec) (*model.Node, error) {
 	n := &model.Node{Kubelet: s.Kubelet, Alignment: s.Alignment}
 	for _, node := range s.NUMANodes {

@@ -16,8 +16,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// FuzzNode: what a node publishes is all that predictions read of it. The values are made by reflection, so that
-// a new field of the model is in the test from the start.
+// FuzzNode: what a node publishes is all that predictions read of it. The values are made by reflection, so
+// that a new field of the model is in the test from the start.
 func FuzzNode(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(strings.Repeat("\x03a\x01\x07\x02", 60)))
@@ -56,8 +56,8 @@ func TestNodeHasEachField(t *testing.T) {
 		switch {
 		case v.Type() == reflect.TypeFor[topology.NUMANode](), v.Kind() == reflect.Bool:
 		case v.Kind() == reflect.Struct:
-			for i := range v.NumField() {
-				zero(at+"."+v.Type().Field(i).Name, v.Field(i))
+			for field, value := range v.Fields() {
+				zero(at+"."+field.Name, value)
 			}
 		case v.Kind() == reflect.Slice:
 			zero(at, v.Index(0))
@@ -90,8 +90,8 @@ func fill(v reflect.Value, seed *[]byte) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), seed)
+		for _, value := range v.Fields() {
+			fill(value, seed)
 		}
 	case reflect.Bool:
 		v.SetBool(next()%2 == 1)

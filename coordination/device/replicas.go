@@ -19,8 +19,8 @@ const (
 )
 
 // Permit returns the free devices that the rule permits for a container that needs size devices, held ones
-// included; all are the resource's devices. It leaves the choice among equally used devices, unless the request
-// exceeds their replicas. If held and free sufficed for size devices, the result suffices too.
+// included; all are the resource's devices. It leaves the choice among equally used devices, unless the
+// request exceeds their replicas. If held and free sufficed for size devices, the result suffices too.
 func (r Replicas) Permit(all, held, free []string, size int) []string {
 	if r == "" || !slices.ContainsFunc(slices.Concat(held, free), isReplica) {
 		return free
