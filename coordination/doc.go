@@ -71,8 +71,8 @@
 //   - known: names of UIDs, by List or a request source; pods of checkpoint and source; each question; never
 //     changes for a UID.
 //   - listing: the last List; pods of the node; each List; List.
-//   - open: the container in admission, with a plan; one, the plan for planTTL; each call; the checkpoint, and
-//     the kubelet's pods.
+//   - open: the container in admission, with a plan; one, the plan for planTTL; each call; the checkpoint,
+//     and the kubelet's pods.
 //   - inflight.Allocates: open Allocates; a second; the plugin's report; List is not read.
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
 //   - history, for people: decisions; history.Most; never; without influence on decisions.

@@ -21,7 +21,8 @@ import (
 func TestUnsound(t *testing.T) {
 	dir := t.TempDir()
 	pod := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-1"}, Spec: wanting("tandem.dev/vf"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-1"},
+		Spec:       wanting("tandem.dev/vf"),
 	}
 	stop, err := podsapi.Serve(dir, func() []corev1.Pod { return []corev1.Pod{pod} })
 	if err != nil {

@@ -48,8 +48,8 @@ func dial(socket string) (*connection, error) {
 	return &connection{ClientConn: conn, socket: socket}, nil
 }
 
-// life identifies the process of sockets: a restarted kubelet creates new sockets. The result is "" if no socket
-// is accessible.
+// life identifies the process of sockets: a restarted kubelet creates new sockets. The result is "" if no
+// socket is accessible.
 func life(sockets ...string) (life string) {
 	for _, socket := range sockets {
 		info, err := os.Lstat(socket)

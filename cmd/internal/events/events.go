@@ -147,8 +147,8 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 	s.told = told
 }
 
-// Unenforced queues an event about the node, whose pods' annotations are not enforced for a reason that lasts.
-// Unenforced never blocks.
+// Unenforced queues an event about the node, whose pods' annotations are not enforced for a reason that
+// lasts. Unenforced never blocks.
 func (s *Sender) Unenforced(now intent.Enforcement) {
 	const namespace = "default" // of events about objects without one
 	node := s.config.Node

@@ -90,9 +90,8 @@ func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, erro
 	return s, nil
 }
 
-// AskKubelet adds the kubelet's state and the resources whose devices the kubelet has: another plugin may have
-// registered the name of a resource. The time limit is a second. The
-// question frees no device.
+// AskKubelet adds the kubelet's state and the resources whose devices the kubelet has: another plugin may
+// have registered the name of a resource. The time limit is a second. The question frees no device.
 func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
