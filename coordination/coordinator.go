@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
@@ -32,7 +33,7 @@ func newCoordinator(
 		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(c.KubeletDir) },
 		Pods:      sources.Pods,
 		Alignment: c.Intent.Policy.Alignment,
-		Rule:      newRuleReader(c, machine.newest),
+		Manager:   newManagerReader(c, machine.newest),
 		Log:       c.Log,
 		Observer:  c.Observer,
 	}
@@ -43,21 +44,23 @@ func newCoordinator(
 	return admission.New(config)
 }
 
-// newRuleReader returns a function for the rule of the node's Topology Manager.
-func newRuleReader(c *Config, tree func() *topology.Tree) func() (hints.Rule, error) {
-	return bounded.Read(c.Log, bounded.File, func() (hints.Rule, error) {
-		return readRule(c.Kubelet, os.DirFS(c.SysRoot), tree())
+// newManagerReader returns a function for the node's Topology Manager.
+func newManagerReader(c *Config, tree func() *topology.Tree) func() (devicemanager.Kubelet, error) {
+	return bounded.Read(c.Log, bounded.File, func() (devicemanager.Kubelet, error) {
+		return readManager(c.Kubelet, os.DirFS(c.SysRoot), tree())
 	})
 }
 
-// readRule returns the rule by files of the kubelet's configuration. A policy that no file names counts as
-// unknown: a flag of the kubelet may set the policy. So does, without a folder of drop-ins, a policy other
-// than restricted, because a drop-in elsewhere may override the file: tandem doctor --drop-in prints such a
-// one.
-func readRule(files configuration.Files, sys fs.FS, tree *topology.Tree) (hints.Rule, error) {
+// readManager returns the Topology Manager by files of the kubelet's configuration. A policy that no file
+// names counts as unknown: a flag of the kubelet may set the policy. So does, without a folder of drop-ins, a
+// policy other than restricted, because a drop-in elsewhere may override the file: tandem doctor --drop-in
+// prints such a one.
+func readManager(
+	files configuration.Files, sys fs.FS, tree *topology.Tree,
+) (m devicemanager.Kubelet, err error) {
 	settings, err := configuration.Read(files, nil)
 	if err != nil {
-		return hints.Rule{}, err
+		return m, err
 	}
 	if settings.Origin("topologyManagerPolicy") == "" ||
 		files.Dir == "" && settings.Policy != string(hints.Restricted) {
@@ -65,8 +68,7 @@ func readRule(files configuration.Files, sys fs.FS, tree *topology.Tree) (hints.
 	}
 	kubelet, err := model.NewKubelet(settings)
 	if err != nil {
-		return hints.Rule{}, err
+		return m, err
 	}
-	manager, err := kubelet.TopologyManager(model.ReadNUMANodes(sys, tree.NUMANodes()))
-	return manager.Rule, err
+	return kubelet.TopologyManager(model.ReadNUMANodes(sys, tree.NUMANodes()))
 }

@@ -38,9 +38,9 @@ func TestPolicyWithDropIn(t *testing.T) {
 		"": "", filepath.Join(dir, "kubelet.conf.d"): hints.Restricted, filepath.Join(dir, "none"): hints.None,
 	} {
 		files := configuration.Files{Config: file, Dir: folder}
-		read := newRuleReader(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)}, noTree)
-		if rule, err := read(); rule.Policy != want && want != "" || (err != nil) != (want == "") {
-			t.Errorf("drop-ins in %q: the coordinator plans by policy %q, %v; want %q", folder, rule.Policy, err, want)
+		read := newManagerReader(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)}, noTree)
+		if m, err := read(); m.Rule.Policy != want && want != "" || (err != nil) != (want == "") {
+			t.Errorf("drop-ins in %q: the coordinator plans by %+v, %v; want %q", folder, m, err, want)
 		}
 	}
 }
@@ -74,9 +74,9 @@ func TestRuleOfOptions(t *testing.T) {
 		if err := os.WriteFile(files.Config, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		rule, err := readRule(files, os.DirFS(dir), noTree())
-		if (err != nil) != (want.Policy == "") || err == nil && !reflect.DeepEqual(rule, want) {
-			t.Errorf("option %q: %+v, %v; want %+v", option, rule, err, want)
+		m, err := readManager(files, os.DirFS(dir), noTree())
+		if (err != nil) != (want.Policy == "") || err == nil && !reflect.DeepEqual(m.Rule, want) {
+			t.Errorf("option %q: %+v, %v; want %+v", option, m, err, want)
 		}
 	}
 }

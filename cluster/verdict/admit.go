@@ -53,7 +53,7 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 	}
 	taken := t.Taken.Difference(t.Reusable)
 	view := preference.View{
-		Node: t.Node, Links: t.node.links, Rule: t.Kubelet.Rule,
+		Node: t.Node, Links: t.node.links, Kubelet: t.Kubelet,
 		Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
 		Allocated: q.Allocated, Left: t.Reusable,
 	}

@@ -11,8 +11,8 @@
 //
 // The verdict is the kubelet's. Devices, and therefore pairs, can differ in the following cases: random
 // choices ([Verdict.Chance]); a container that the coordinator cannot identify; and, for VFs without hints,
-// scope pod or a static memory manager. The coordinator predicts NUMA nodes as under scope container, and
-// ignores memory. The package ignores shared devices (time slicing), devices that a scheduler chose
-// (annotation tandem.dev/devices), and resources of other plugins. A required alignment counts also on a node
-// that reads no annotations: there the pod's pairs would be on one switch by chance alone.
+// a static memory manager, and CPUs under scope pod, which the coordinator ignores. The package ignores
+// shared devices (time slicing), devices that a scheduler chose (annotation tandem.dev/devices), and
+// resources of other plugins. A required alignment counts also on a node that reads no annotations: there the
+// pod's pairs would be on one switch by chance alone.
 package verdict

@@ -99,7 +99,7 @@ func (tx *transaction) makePlan(
 	choice *placement.Choice, q asking.Question, container *asking.Container, o observation,
 ) *plan {
 	p := newPlan(choice, tx.resources, q, *container)
-	_, unknown := o.rule.Get()
+	_, unknown := o.manager.Get()
 	p.predicted = unknown != nil && len(tx.resources.Nodes(q.Resource, q.Available)) == 0
 	p.expires = tx.now().Add(planTTL)
 	tx.ask(container, p, q.Resource, o.checkpoint.Identity)

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -42,6 +42,6 @@ type Config struct {
 	AllocatableCPUs func(context.Context) (topology.CPUSet, error)
 	// NodeCPUs returns all CPUs by NUMA node.
 	NodeCPUs func() map[int]topology.CPUSet
-	// Rule returns the rule of the kubelet's Topology Manager. May be nil.
-	Rule func() (hints.Rule, error)
+	// Manager returns the kubelet's Topology Manager. May be nil.
+	Manager func() (devicemanager.Kubelet, error)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model"
@@ -71,11 +72,11 @@ func newJudge(t *testing.T, seed uint64, source intent.Source, trouble trouble) 
 		pods, told := j.kubelet.Tell()
 		return intent.Answer{Source: source, Pods: pods}, told && source != ""
 	}
-	c.Rule = func() (hints.Rule, error) {
+	c.Manager = func() (devicemanager.Kubelet, error) {
 		if none {
-			return hints.Rule{Policy: hints.None}, nil
+			return devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.None}}, nil
 		}
-		return hints.Rule{Policy: hints.Restricted}, nil
+		return devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.Restricted}}, nil
 	}
 	reader := kubelet.NewCheckpointReader(dir)
 	c.Recorded = reader.Read

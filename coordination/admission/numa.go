@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
@@ -21,18 +23,18 @@ type cpus struct {
 // prediction predicts the NUMA nodes chosen by the kubelet's Topology Manager.
 type prediction struct {
 	*books
-	rule hints.Rule
+	devicemanager.Kubelet
 	cpus *cpus // nil if irrelevant or unknown
 }
 
-// newPrediction returns a prediction by what was read. Where the rule is unknown, the documented one is the
-// best guess, and refuses nobody (findMisalignment).
+// newPrediction returns a prediction by what was read. Where the Topology Manager is unknown, the documented
+// rule is the best guess, and refuses nobody (findMisalignment).
 func newPrediction(b *books, o *observation) prediction {
-	rule, err := o.rule.Get()
+	manager, err := o.manager.Get()
 	if err != nil {
-		rule = model.Documented(nil)
+		manager = devicemanager.Kubelet{Rule: model.Documented(nil)}
 	}
-	return prediction{b, rule, o.cpus}
+	return prediction{b, manager, o.cpus}
 }
 
 // nodesOf returns the NUMA nodes for a question: the nodes of the offered devices or, for devices without
@@ -55,13 +57,16 @@ func (p prediction) nodesOf(
 // predict returns the NUMA nodes for a container with known requests. If devices and known CPUs do not fit
 // together, the devices alone decide.
 func (p prediction) predict(c *asking.Container) (nodes hints.Mask, admitted bool) {
+	if p.ScopePod {
+		return p.Rule.Nodes(p.podDemands(c))
+	}
 	demands := p.demands(c)
 	if count := c.Asker.CPUs; count > 0 && p.cpus != nil {
-		nodes, admitted = p.rule.Nodes(append(slices.Clip(demands),
+		nodes, admitted = p.Rule.Nodes(append(slices.Clip(demands),
 			hints.CPUs(count, p.cpus.nodes, p.cpus.free)))
 	}
 	if !admitted {
-		nodes, admitted = p.rule.Nodes(demands)
+		nodes, admitted = p.Rule.Nodes(demands)
 	}
 	return nodes, admitted
 }
@@ -84,5 +89,25 @@ func (p prediction) demands(c *asking.Container) []hints.Demand {
 	return demands
 }
 
+// podDemands returns the device demands of the pod of a container with known requests, as before the pod's
+// admission: what its containers hold was free then.
+func (p prediction) podDemands(c *asking.Container) []hints.Demand {
+	var demands []hints.Demand
+	for name, count := range intent.Total(c.Asker.Beside) {
+		r := p.resources[name]
+		if r == nil {
+			continue
+		}
+		demand := p.demand(count, r)
+		for _, d := range r.Ordered() {
+			if h := p.held.Of(name, d.ID); h != nil && h.UID == c.Asker.UID && d.Healthy {
+				demand.Free.Add(d.NUMA)
+			}
+		}
+		demands = append(demands, demand)
+	}
+	return demands
+}
+
 // manyNodes reports whether more NUMA nodes have devices than the Topology Manager supports.
-func (p prediction) manyNodes() bool { return p.rule.TooMany(p.demand(1, p.resources.All()...)) }
+func (p prediction) manyNodes() bool { return p.Rule.TooMany(p.demand(1, p.resources.All()...)) }

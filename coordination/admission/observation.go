@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
 
 // observation is the input of a decision, as read from the kubelet and the request sources.
@@ -17,12 +17,12 @@ type observation struct {
 	asked         time.Time // time of the call
 	checkpoint    kubelet.Checkpoint
 	checkpointErr error
-	kubelet       string                      // identifies the running kubelet; "" if unknown
-	view          *kubelet.View               // nil if PodResources was unreadable, or unsafe to read
-	single        []kubelet.Pod               // the pods in view, if read pod by pod
-	answer        *intent.Answer              // nil without a request source
-	cpus          *cpus                       // nil if irrelevant or unknown
-	rule          kubelet.Reading[hints.Rule] // not read if irrelevant
+	kubelet       string                                 // identifies the running kubelet; "" if unknown
+	view          *kubelet.View                          // nil if PodResources was unreadable, or unsafe to read
+	single        []kubelet.Pod                          // the pods in view, if read pod by pod
+	answer        *intent.Answer                         // nil without a request source
+	cpus          *cpus                                  // nil if irrelevant or unknown
+	manager       kubelet.Reading[devicemanager.Kubelet] // not read if irrelevant
 }
 
 // list returns the view if complete; else nil.

@@ -72,8 +72,8 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 	if mayList {
 		o.view = r.readList(ctx)
 	}
-	if r.Rule != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
-		o.rule = kubelet.Read(r.Rule())
+	if r.Manager != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
+		o.manager = kubelet.Read(r.Manager())
 	}
 	all.Wait()
 	if o.view == nil && o.answer == nil {

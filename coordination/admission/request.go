@@ -42,8 +42,8 @@ func (b requestBuilder) build() (request placement.Request, remark string) {
 		request.Links = append(request.Links, gpus.Links...)
 	}
 	if len(b.resources.Nodes(b.question.Resource, b.question.Available)) == 0 && b.manyNodes() {
-		remark = strings.TrimPrefix(fmt.Sprintf("%s; the kubelet's NUMA nodes are not predicted: more than %d have "+
-			"devices", remark, cmp.Or(b.rule.MaxNodes, hints.MaxNodes)), "; ")
+		remark = strings.TrimPrefix(fmt.Sprintf("%s; the kubelet's NUMA nodes are not predicted: more than %d "+
+			"have devices", remark, cmp.Or(b.Rule.MaxNodes, hints.MaxNodes)), "; ")
 	}
 	request.Spare.GPUs, request.Taken.GPUs = b.spareAndTaken(device.GPU, b.container)
 	request.Spare.VFs, request.Taken.VFs = b.spareAndTaken(device.VF, b.container)
@@ -120,7 +120,7 @@ func (b requestBuilder) otherHalf(count int) placement.Half {
 func (b requestBuilder) expectedFree(kind device.Kind, count int) []placement.Device {
 	of := b.resources.OfKind(kind)
 	nodes, admitted := b.nodes(func() (hints.Mask, bool) {
-		return b.rule.Nodes([]hints.Demand{b.demand(count, of...)})
+		return b.Rule.Nodes([]hints.Demand{b.demand(count, of...)})
 	})
 	if !admitted {
 		return nil

@@ -23,8 +23,9 @@ type Asker struct {
 	Created   time.Time
 	Alignment intent.Alignment // "" if the pod sets none
 	Name      string
-	Requests  map[string]int // of announced resources
-	CPUs      int            // exclusive CPUs requested
+	Requests  map[string]int     // of announced resources
+	CPUs      int                // exclusive CPUs requested
+	Beside    []intent.Container // all containers of the pod
 	// the earlier containers of the pod, and whether each is an init container
 	Before     []string
 	BeforeInit []bool
@@ -46,7 +47,7 @@ func newAsker(source intent.Source, set resources.Set, pod intent.Pod, index int
 	maps.DeleteFunc(requests, func(name string, _ int) bool { return set[name] == nil })
 	a := &Asker{
 		Source: source, Pod: pod.Pod, UID: pod.UID, Created: pod.Created, Alignment: pod.Alignment,
-		Name: container.Name, Requests: requests, CPUs: container.CPUs,
+		Name: container.Name, Requests: requests, CPUs: container.CPUs, Beside: pod.Containers,
 		Chosen: pod.Chosen, Remarks: pod.Remarks,
 	}
 	for _, c := range pod.Containers[:index] {

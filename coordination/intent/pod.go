@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
 
 // Pod is a pod of this node that has not ended.
@@ -29,6 +30,31 @@ type Pod struct {
 // Of returns a container of a pod by index.
 func (p Pod) Of(index int) kubelet.Container {
 	return kubelet.Container{Pod: p.Pod, Name: p.Containers[index].Name}
+}
+
+// Total returns the devices that the kubelet aligns for a pod as a whole, by resource (scope pod).
+func Total(of []Container) map[string]int {
+	names := map[string]int{}
+	for _, c := range of {
+		for name := range c.Requests {
+			names[name] = 0
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(names))
+	var containers []devicemanager.Container
+	for _, c := range of {
+		one := devicemanager.Container{Role: c.Role}
+		for name, count := range c.Requests {
+			one.Requests = append(one.Requests, devicemanager.Request{
+				Resource: slices.Index(sorted, name), Count: count,
+			})
+		}
+		containers = append(containers, one)
+	}
+	for _, r := range devicemanager.Total(containers) {
+		names[sorted[r.Resource]] = r.Count
+	}
+	return names
 }
 
 // newPod returns a pod with the containers that request devices.

@@ -18,11 +18,11 @@ import (
 type View struct {
 	Node      *devicemanager.Node
 	Links     []topology.Link
-	Rule      hints.Rule        // of the Topology Manager; the documented one where it is unknown
-	Free      devicemanager.Set // healthy, and held by no container
-	Taken     devicemanager.Set // held by other containers
-	Allocated devicemanager.Set // held by the container
-	Left      devicemanager.Set // left by init containers of the pod for reuse
+	Kubelet   devicemanager.Kubelet // its Topology Manager; the documented one where it is unknown
+	Free      devicemanager.Set     // healthy, and held by no container
+	Taken     devicemanager.Set     // held by other containers
+	Allocated devicemanager.Set     // held by the container
+	Left      devicemanager.Set     // left by init containers of the pod for reuse
 }
 
 // Half is the request for one resource.
@@ -96,16 +96,19 @@ func (v *View) nodes(
 	if nodes = v.Node.NUMANodes(q.Available()); nodes != 0 {
 		return nodes, true
 	}
+	if v.Kubelet.ScopePod {
+		return q.Nodes, true // of the whole pod, which the coordinator knows
+	}
 	demands := v.Demands(requests)
-	if v.Rule.TooMany(demands...) {
+	if v.Kubelet.Rule.TooMany(demands...) {
 		return 0, true
 	}
 	if cpus != nil {
-		if nodes, admitted = v.Rule.Nodes(append(slices.Clip(demands), *cpus)); admitted {
+		if nodes, admitted = v.Kubelet.Rule.Nodes(append(slices.Clip(demands), *cpus)); admitted {
 			return nodes, true
 		}
 	}
-	return v.Rule.Nodes(demands)
+	return v.Kubelet.Rule.Nodes(demands)
 }
 
 // Demands returns the requests of a container in the form of the kubelet's Topology Manager.

@@ -55,8 +55,6 @@ var conditions = []condition{
 	brief("a device is gone between question and Allocate", (*Simulation).vanishSoon),
 	brief("the kubelet refuses a pod between two resources", (*Simulation).refuseNext),
 	named("the VFs have another name while they are held", holdsVFs, (*Simulation).renameVFs),
-	faulty("the scope of the Topology Manager is pod, and VFs have no NUMA node", notBest,
-		(*Simulation).alignPods, hidesVFs, "the coordinator predicts NUMA nodes as under scope container"),
 	named("the clock is set forth", always, (*Simulation).setClockForth),
 	named("the clock is set back", always, (*Simulation).setClockBack),
 	named("the ports of the NICs fail one by one", always, (*Simulation).failPorts),

@@ -47,7 +47,7 @@ func OptionsOf(seed uint64) Options {
 		NoPairsFiles:    seed%8 == 5,
 		AutoTopology:    seed%9 == 2,
 		Policy:          []string{"", "", topologymanager.BestEffort, topologymanager.SingleNUMANode, ""}[seed%5],
-		ScopePod:        seed%4 == 3 && seed%3 != 0, // beside VFs without NUMA node, as a condition
+		ScopePod:        seed%4 == 3,
 	}
 }
 
@@ -96,18 +96,6 @@ func (o Options) manager() (policy, scope string) {
 	}
 	return policy, scope
 }
-
-// alignPods sets the scope of the kubelet's Topology Manager to pod, for good.
-func (s *Simulation) alignPods() error {
-	s.options.ScopePod, s.kubelet.ScopePod = true, true
-	if err := s.writeFiles(); err != nil {
-		return err
-	}
-	return s.restartKubelet(Event{})
-}
-
-// hidesVFs reports whether the coordinator predicts the NUMA nodes of VFs, which have none.
-func hidesVFs(s *Simulation) bool { return s.options.ExcludeTopology && s.options.Source != "" }
 
 // requires reports whether the pairs of a pod have to be on one switch each. Without a source of requests
 // nobody reads annotations.

@@ -144,7 +144,8 @@ func (s *State) Offered(kind Kind, q Question) []int {
 // question's Request.
 func (q Question) Preference(s *State) placement.Request {
 	view := preference.View{
-		Node: s.devices, Links: s.Node.Links, Rule: s.rule, Free: s.free, Allocated: q.asked.Allocated,
+		Node: s.devices, Links: s.Node.Links, Kubelet: devicemanager.Kubelet{Rule: s.rule},
+		Free: s.free, Allocated: q.asked.Allocated,
 		Taken: s.all.Difference(s.free).Difference(q.asked.Allocated),
 	}
 	return view.Placement(view.Halves(&q.asked, q.Request.requests(q.Kind), nil))
