@@ -168,8 +168,8 @@ func TestTheOtherPluginTakesOver(t *testing.T) {
 	}
 }
 
-// A rolling update with surge: the new plugin has joined when the old one goes. What the new one has announced
-// counts, also if the old one announces later, and the resource is gone with the last plugin only.
+// A rolling update with surge: the new plugin has joined when the old one goes. What the new one has
+// announced counts, also if the old one announces later, and the resource is gone with the last plugin only.
 func TestResourceIsOfItsNewestPlugin(t *testing.T) {
 	var p peers
 	var got []string

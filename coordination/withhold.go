@@ -23,8 +23,8 @@ import (
 const (
 	// withholdPause is the interval between two reads of the kubelet's checkpoint.
 	withholdPause = 5 * time.Second
-	// withholdTimeout is the time for the checkpoint, and for a source of pods that may not be connected yet. The
-	// kubelet does not wait meanwhile, and a list before the answer offers what containers have.
+	// withholdTimeout is the time for the checkpoint, and for a source of pods that may not be connected yet.
+	// The kubelet does not wait meanwhile, and a list before the answer offers what containers have.
 	withholdTimeout = time.Second
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSourceAfterAnOutage: the kubelet is away for two seconds, and then admits pods. The first question finds
-// its Pods API again.
+// TestSourceAfterAnOutage: the kubelet is away for two seconds, and then admits pods. The first question
+// finds its Pods API again.
 func TestSourceAfterAnOutage(t *testing.T) {
 	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
 	s.begin(t)

@@ -84,8 +84,8 @@ func (r *reader) findElsewhere(
 }
 
 // elsewhere returns the first of several devices with a holder under another resource name, by an
-// observation. Without a checkpoint nothing is proven, nor by Allocates that the checkpoint lacks: the kubelet
-// may have rejected their pod.
+// observation. Without a checkpoint nothing is proven, nor by Allocates that the checkpoint lacks: the
+// kubelet may have rejected their pod.
 func (s *state) elsewhere(
 	o *observation, name string, ids []string,
 ) (held holders.Held, id string, found bool) {

@@ -166,8 +166,8 @@ func (s *Sources) Close() error {
 
 // Pods asks the best available source, and returns false if all fail or none is configured. The sources have
 // equal shares of the remaining time of ctx, so that a hanging source leaves time for the next source. A
-// source whose failure took its time is skipped for a pause. A source that failed at once, because the kubelet
-// is not there, costs a question nothing, and answers the first question after the kubelet's return.
+// source whose failure took its time is skipped for a pause. A source that failed at once, because the
+// kubelet is not there, costs a question nothing, and answers the first question after the kubelet's return.
 func (s *Sources) Pods(ctx context.Context) (Answer, bool) {
 	for i, source := range s.sources {
 		if !source.ready() {

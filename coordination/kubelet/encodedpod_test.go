@@ -176,7 +176,8 @@ func FuzzDecode(f *testing.F) {
 		if err := (EncodedPod{content: wire}).Decode(&got); err != nil {
 			t.Fatal(err)
 		}
-		if whole.Name != got.Name || whole.UID != got.UID || len(whole.Spec.Containers) != len(got.Spec.Containers) {
+		if whole.Name != got.Name || whole.UID != got.UID ||
+			len(whole.Spec.Containers) != len(got.Spec.Containers) {
 			t.Errorf("%s of UID %s with %d containers is decoded as %s of UID %s with %d", whole.Name, whole.UID,
 				len(whole.Spec.Containers), got.Name, got.UID, len(got.Spec.Containers))
 		}

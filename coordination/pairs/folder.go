@@ -55,8 +55,8 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 
 // Tidy restores the pairs files of containers in the kubelet's checkpoint and removes the files of former
 // containers. A boot removes the files, or makes their names invalid, but the kubelet restarts the containers
-// with its stored answers. A container in admission is not in the checkpoint yet: its files are open as far as
-// known, and a file is only removed if a later checkpoint lacks the file too.
+// with its stored answers. A container in admission is not in the checkpoint yet: its files are open as far
+// as known, and a file is only removed if a later checkpoint lacks the file too.
 func (f *Folder) Tidy(
 	tree *topology.Tree, containers []kubelet.Granted, recorded kubelet.Identity, open []string,
 	devices func(kubelet.Devices) []Device,

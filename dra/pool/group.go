@@ -140,9 +140,9 @@ func (g *group) match(
 
 // reserve selects the VFs that are kept for the GPUs, as many as can be paired: the VFs of their own pairs,
 // and others in place of VFs that device plugins hold, or that were unhealthy from the start. Holders without
-// a claim can only disappear, so a VF that was not reserved before becomes reserved only if it was not usable.
-// A VF that was published alone, which a claim may have been allocated meanwhile, therefore never becomes part
-// of a pair.
+// a claim can only disappear, so a VF that was not reserved before becomes reserved only if it was not
+// usable. A VF that was published alone, which a claim may have been allocated meanwhile, therefore never
+// becomes part of a pair.
 func (g *group) reserve(own []pair, isUsable func(*inventory.VF) bool) {
 	for _, p := range own {
 		if isUsable(p.vf) {

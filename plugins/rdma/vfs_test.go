@@ -144,7 +144,9 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 		s.Remove(topology.PCIDevices + "/" + gone)
 	}
 	held := func() (map[string][]string, error) {
-		return map[string][]string{"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"}}, nil
+		return map[string][]string{
+			"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"},
+		}, nil
 	}
 	known := Known{File: before.known.File, Held: held}
 	after, err := FindVFs(before.finder, before.config, known, nil, before.log)

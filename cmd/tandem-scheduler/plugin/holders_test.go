@@ -77,7 +77,8 @@ func TestPodsThatHoldNothing(t *testing.T) {
 }
 
 // The kubelet knows a static pod by the UID of its file, the API server knows its mirror by another UID. The
-// mirror counts as a pod on its way, and what its annotation names counts for nothing: anybody can write that.
+// mirror counts as a pod on its way, and what its annotation names counts for nothing: anybody can write
+// that.
 func TestStaticPod(t *testing.T) {
 	const file = "0123456789abcdef0123456789abcdef"
 	topology := server.Topology("a", 1, true)

@@ -20,8 +20,8 @@
 // device plugins for a cycle, with a driver that drains. Some claims are those that the scheduler makes of
 // extended resources. The promises are listed in judge.go: some hold in every weather, the others in a calm.
 //
-// Each storm has one condition more, in turn (conditions.go). TestConditions has one condition in every storm,
-// and fails for a condition that does not come about.
+// Each storm has one condition more, in turn (conditions.go). TestConditions has one condition in every
+// storm, and fails for a condition that does not come about.
 //
 // Three refusals are no breach. A pod whose devices have gone is refused. So is a pod with parts of a device
 // that is allocated and not published at the moment: the scheduler knows nothing of the parts, and allocates
