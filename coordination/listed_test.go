@@ -64,6 +64,31 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 	}
 }
 
+// A device that is gone before the kubelet has a checkpoint stays known to the coordinator, until the device
+// has left the kubelet's list.
+func TestRetired(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	node, _ := start(t, dir)
+	member := node.Member(gpus, device.GPU)
+	member.Publish(threeGPUs)
+	await(t, dir, connected(gpus))
+	member.Publish(oneGPU)
+	count := func(want int) func(*api.StatusResponse) bool {
+		return func(s *api.StatusResponse) bool {
+			return len(s.GetResources()) == 1 && len(s.GetResources()[0].GetDevices()) == want
+		}
+	}
+	await(t, dir, count(3))
+	plugins := filepath.Join(node.config.KubeletDir, "device-plugins")
+	record := `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}}}`
+	if err := errors.Join(os.Mkdir(plugins, 0o700),
+		os.WriteFile(filepath.Join(plugins, "kubelet_internal_checkpoint"), []byte(record), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	node.Retired(gpus)
+	await(t, dir, count(1))
+}
+
 // A run folder that is removed while the server runs is made again, and everybody meets there.
 func TestRunDirIsRemoved(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")

@@ -167,6 +167,10 @@ func (n *Node) Needed(resource string) (map[string]bool, error) {
 	return needed, nil
 }
 
+// Retired tells the coordinator that devices which are gone have left the kubelet's list of a resource: the
+// coordinator keeps such devices while it does not know whether a container has one.
+func (n *Node) Retired(resource string) { n.membership.announced.sendAgain(resource) }
+
 // Listed returns every device of a resource that the kubelet needs from an earlier process of this plugin
 // (see Needed), none of them healthy. The plugin keeps vanished devices in the list, unhealthy. Without the
 // kubelet's checkpoint, the result is all devices in the file of an earlier server.

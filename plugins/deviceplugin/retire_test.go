@@ -33,8 +33,10 @@ func TestGoneDevicesLeaveTheList(t *testing.T) {
 		var needed atomic.Pointer[string] // nil: that cannot be read
 		need := func(id string) { needed.Store(&id) }
 		need("held")
+		retired := 0
 		s := &Server{
-			log: slog.New(slog.DiscardHandler), devices: newBroadcast([]Device{{ID: "before"}, {ID: "held"}}),
+			retired: func() { retired++ },
+			log:     slog.New(slog.DiscardHandler), devices: newBroadcast([]Device{{ID: "before"}, {ID: "held"}}),
 			needed: func() (map[string]bool, error) {
 				if id := needed.Load(); id != nil {
 					return map[string]bool{*id: true}, nil
@@ -74,6 +76,9 @@ func TestGoneDevicesLeaveTheList(t *testing.T) {
 		need("held")
 		pass(retireAfter)
 		want("a c held!")
+		if retired != 2 {
+			t.Errorf("%d reports of retired devices, want 2", retired)
+		}
 
 		_, _, sent := s.devices.latest()
 		pass(retireAfter)

@@ -252,7 +252,12 @@ func (s *Server) retire() {
 		s.log.Warn("kept devices that are gone", "error", err)
 		return
 	}
-	if retired := s.devices.retire(needed); len(retired) > 0 {
-		s.log.Info("removed devices that are gone", "devices", retired)
+	retired := s.devices.retire(needed)
+	if len(retired) == 0 {
+		return
+	}
+	s.log.Info("removed devices that are gone", "devices", retired)
+	if s.retired != nil {
+		s.retired()
 	}
 }

@@ -27,6 +27,8 @@ type Options struct {
 	// devices of containers. Other devices leave the list some time after they are gone. If nil, no device
 	// leaves the list.
 	Needed func() (map[string]bool, error)
+	// Retired is called after devices that are gone have left the list. It may be nil.
+	Retired func()
 	// Allocatable returns the kubelet's allocatable devices of a resource, or nil if unknown.
 	Allocatable func(ctx context.Context, resource string) (ids []string, err error)
 	Observer    RegistrationObserver // may be nil
@@ -45,6 +47,7 @@ type Server struct {
 	dir         string // directory of the socket, below the kubelet's
 	kubeletDir  string
 	needed      func() (map[string]bool, error)
+	retired     func()
 	allocatable func(ctx context.Context, resource string) ([]string, error)
 	serve       func(ctx context.Context, plugin v1beta1.DevicePluginServer) error // nil for sockets
 	observer    RegistrationObserver
@@ -64,6 +67,7 @@ func New(options Options, resource Resource) (*Server, error) {
 		dir:         filepath.Join(options.KubeletDir, pluginsFolder),
 		kubeletDir:  options.KubeletDir,
 		needed:      options.Needed,
+		retired:     options.Retired,
 		allocatable: options.Allocatable,
 		serve:       options.Serve,
 		observer:    options.Observer,

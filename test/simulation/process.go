@@ -117,8 +117,9 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 	}
 	server, err := deviceplugin.New(deviceplugin.Options{
 		KubeletDir: p.node.kubeletDir(), Registration: deviceplugin.Register, Preferred: true,
-		Listed: listed(p.member.Listed(resource)),
-		Needed: func() (map[string]bool, error) { return p.member.Needed(resource) },
+		Listed:  listed(p.member.Listed(resource)),
+		Needed:  func() (map[string]bool, error) { return p.member.Needed(resource) },
+		Retired: func() { p.member.Retired(resource) },
 		Serve: func(ctx context.Context, plugin v1beta1.DevicePluginServer) error {
 			return p.node.endpoints.serve(ctx, p, resource, plugin)
 		},

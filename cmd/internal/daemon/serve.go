@@ -131,6 +131,7 @@ func (f Flags) Offer(
 		Preferred:    f.PreferredAllocation,
 		Listed:       listed(node.Listed(resource.Name())),
 		Needed:       func() (map[string]bool, error) { return node.Needed(resource.Name()) },
+		Retired:      func() { node.Retired(resource.Name()) },
 		Allocatable: func(ctx context.Context, resource string) ([]string, error) {
 			all, err := pods.Allocatable(ctx)
 			return all[resource], err

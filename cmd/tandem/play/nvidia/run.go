@@ -39,7 +39,8 @@ func (g *GPUs) Run(ctx context.Context, at Node, log *slog.Logger) error {
 	name := g.maker.Resource
 	server, err := deviceplugin.New(deviceplugin.Options{
 		KubeletDir: at.KubeletDir, Registration: deviceplugin.Register, Preferred: true,
-		Needed: func() (map[string]bool, error) { return node.Needed(name) }, Log: log,
+		Needed:  func() (map[string]bool, error) { return node.Needed(name) },
+		Retired: func() { node.Retired(name) }, Log: log,
 	}, gpu.NewPlugin(name, found, node.Member(name, device.GPU), log))
 	if err != nil {
 		return err
