@@ -36,12 +36,14 @@ type withholder struct {
 	claims   Withheld // nil for none
 	recorded func() (kubelet.Checkpoint, error)
 	pods     func(context.Context) (intent.Answer, bool)
+	life     func() string // identifies the running kubelet; "" if unknown
 	log      *slog.Logger
 
 	looking sync.Mutex // held during a look, which reads
 	ended   map[string]bool
-	seen    kubelet.Identity // of the checkpoint at the last look
-	failure string           // of the last look, so that an error is logged once
+	told    map[string]string // UIDs in lists of pods, to the life of the kubelet that listed the pod last
+	seen    kubelet.Identity  // of the checkpoint at the last look
+	failure string            // of the last look, so that an error is logged once
 
 	mu      sync.Mutex
 	offered resources.Set             // of this plugin
@@ -54,8 +56,12 @@ type heldDevice struct{ resource, id string }
 
 // newWithholder returns a withholder that has read nothing.
 func newWithholder(c *Config, pods func(context.Context) (intent.Answer, bool)) *withholder {
+	life := func() string { return kubelet.Life(c.KubeletDir) }
+	if c.PodResources != nil {
+		life = c.PodResources.Life
+	}
 	return &withholder{
-		claims: c.Withheld, pods: pods, log: c.Log, ended: map[string]bool{}, offered: resources.Set{},
+		claims: c.Withheld, pods: pods, life: life, log: c.Log, ended: map[string]bool{}, offered: resources.Set{},
 		recorded: bounded.Read(c.Log, withholdTimeout, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 	}
 }
@@ -171,18 +177,29 @@ func (w *withholder) alive(found holders.Holders) (alive holders.Holders) {
 func (w *withholder) readEnds(found holders.Holders) {
 	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
 	defer cancel()
+	life := w.life()
 	answer, known := w.pods(ctx)
 	if !known {
 		return
 	}
-	living := map[string]bool{}
+	if w.life() != life { // a kubelet has started meanwhile
+		life = ""
+	}
+	listed := holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source == intent.PodsAPI}
 	for _, pod := range answer.Pods {
-		living[pod.UID] = true
+		listed.Names[pod.UID] = pod.Pod
 	}
-	w.ended = map[string]bool{}
+	ended, told := map[string]bool{}, map[string]string{}
 	for _, h := range found {
-		w.ended[h.UID] = !living[h.UID]
+		before, wasTold := w.told[h.UID]
+		ended[h.UID] = w.ended[h.UID] || listed.Lack(h.UID, life, holders.Known{Told: wasTold, Life: before})
+		if _, now := listed.Names[h.UID]; now {
+			told[h.UID] = life
+		} else if wasTold {
+			told[h.UID] = before
+		}
 	}
+	w.ended, w.told = ended, told
 }
 
 // heldElsewhere returns the offered devices with a holder under another name.

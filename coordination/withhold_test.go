@@ -130,3 +130,32 @@ func TestWithholdChanges(t *testing.T) {
 		})
 	}
 }
+
+// A kubelet that has just started lists its pods one by one: a pod that its list does not have yet keeps its
+// devices. The same kubelet's list without a pod that it had proves the end.
+func TestWithholdWhileKubeletStarts(t *testing.T) {
+	t.Parallel()
+	w, life := newWithholding(t), ""
+	w.withholder.life = func() string { return life }
+	w.withholder.pods = func(context.Context) (intent.Answer, bool) {
+		return intent.Answer{Source: intent.Kubelet, Pods: w.pods}, true
+	}
+	listed, withheld, free := []intent.Pod{{UID: "holder"}}, []string{freeVF}, []string{heldVF, freeVF}
+	for i, c := range []struct {
+		life string
+		pods []intent.Pod
+		want []string
+	}{
+		{"first", listed, withheld},
+		{"second", nil, withheld},
+		{"", nil, withheld},
+		{"second", listed, withheld},
+		{"second", nil, free},
+		{"third", nil, free},
+	} {
+		life, w.pods = c.life, c.pods
+		if got := w.healthy("new/vf"); !slices.Equal(got, c.want) {
+			t.Errorf("step %d: healthy are %v, want %v", i, got, c.want)
+		}
+	}
+}

@@ -44,9 +44,9 @@ type View struct {
 
 // PodResources is a client of the kubelet's PodResources API, version v1.
 type PodResources struct {
-	client       podresources.PodResourcesListerClient
-	conn         *connection
-	registration string // the socket for plugins
+	client podresources.PodResourcesListerClient
+	conn   *connection
+	dir    string // of the kubelet
 }
 
 // DefaultDir is the kubelet's default root directory (--root-dir).
@@ -65,8 +65,7 @@ func NewPodResources(kubeletDir string) (*PodResources, error) {
 		return nil, fmt.Errorf("open PodResources client: %w", err)
 	}
 	return &PodResources{
-		client: podresources.NewPodResourcesListerClient(conn), conn: conn,
-		registration: filepath.Join(kubeletDir, "device-plugins", "kubelet.sock"),
+		client: podresources.NewPodResourcesListerClient(conn), conn: conn, dir: kubeletDir,
 	}, nil
 }
 
@@ -74,7 +73,13 @@ func NewPodResources(kubeletDir string) (*PodResources, error) {
 func (p *PodResources) Close() error { return p.conn.Close() }
 
 // Life identifies the kubelet process; "" if unknown.
-func (p *PodResources) Life() string { return life(p.conn.socket, p.registration) }
+func (p *PodResources) Life() string { return Life(p.dir) }
+
+// Life identifies the kubelet process of a directory; "" if unknown.
+func Life(kubeletDir string) string {
+	registration := filepath.Join(kubeletDir, "device-plugins", "kubelet.sock")
+	return life(PodResourcesSocket(kubeletDir), registration)
+}
 
 // List returns all pods with devices, and repeats rejected calls of the kubelet's rate limiter until ctx is
 // done. Must be called only inside a GetPreferredAllocation with an empty must-include: see the package
