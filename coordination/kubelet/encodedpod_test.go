@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,8 +132,42 @@ func TestSplitList(t *testing.T) {
 			t.Errorf("%s: pods %q", bad, got)
 		}
 	}
-	if _, err := names([]byte(`{"kind":"PodList","metadata":{},"items":[]}`)); err != nil {
-		t.Error(err)
+	none, err := json.Marshal(corev1.PodList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, empty := range []string{`{"kind":"PodList","metadata":{},"items":[]}`, string(none)} {
+		if _, err := names([]byte(empty)); err != nil {
+			t.Errorf("%s: %v", empty, err)
+		}
+	}
+}
+
+// Fields of a newer kubelet are no reason to know no pod.
+func TestSplitNewerMessage(t *testing.T) {
+	t.Parallel()
+	pod := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte("pod"))
+	for kind, value := range map[protowire.Type][]byte{
+		protowire.VarintType:  protowire.AppendVarint(nil, 1<<40),
+		protowire.Fixed64Type: protowire.AppendFixed64(nil, 1),
+		protowire.BytesType:   protowire.AppendBytes(nil, []byte("text")),
+		protowire.Fixed32Type: protowire.AppendFixed32(nil, 1),
+	} {
+		other := append(protowire.AppendTag(nil, 17, kind), value...)
+		pods := 0
+		count := func(p []byte) error {
+			if pods++; string(p) != "pod" {
+				t.Errorf("%v: pod %q", kind, p)
+			}
+			return nil
+		}
+		err := splitMessage(bytes.NewReader(slices.Concat(other, pod, other, pod)), count)
+		if err != nil || pods != 2 {
+			t.Errorf("%v: %d pods, %v", kind, pods, err)
+		}
+		if splitMessage(bytes.NewReader(other[:len(other)-1]), count) == nil {
+			t.Errorf("%v: a field is cut", kind)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
 // Limits of the kubelet's lists of pods in bytes. The API server takes objects of some 1.5 MB, which JSON can
@@ -28,8 +29,9 @@ func errTooLarge(what string, limit int) error {
 		ErrTooLarge, what, limit>>20)
 }
 
-// splitMessage calls each with every pod of an answer, whose only field has the number 1, as in the answers
-// of the Pods API and of PodResources. A pod is valid until the next one.
+// splitMessage calls each with every pod of an answer: those of the field with the number 1, as in the
+// answers of the Pods API and of PodResources. Other fields, of a newer kubelet, are skipped. A pod is valid
+// until the next one.
 func splitMessage(message byteReader, each func(pod []byte) error) error {
 	var pod []byte
 	for {
@@ -38,7 +40,9 @@ func splitMessage(message byteReader, each func(pod []byte) error) error {
 			return nil
 		}
 		if err == nil && tag != 1<<3|2 { // the number, and a length follows
-			err = fmt.Errorf("unknown tag %d", tag)
+			if err = skipValue(message, tag); err == nil {
+				continue
+			}
 		}
 		var length uint64
 		if err == nil {
@@ -60,6 +64,27 @@ func splitMessage(message byteReader, each func(pod []byte) error) error {
 	}
 }
 
+// skipValue reads the value of a field.
+func skipValue(message byteReader, tag uint64) (err error) {
+	var length uint64
+	switch tag & 7 {
+	case 0:
+		_, err = binary.ReadUvarint(message)
+	case 1:
+		length = 8
+	case 2:
+		length, err = binary.ReadUvarint(message)
+	case 5:
+		length = 4
+	default:
+		err = fmt.Errorf("unknown tag %d", tag)
+	}
+	if err == nil {
+		_, err = io.CopyN(io.Discard, message, int64(min(length, math.MaxInt64)))
+	}
+	return noEOF(err)
+}
+
 type byteReader interface {
 	io.Reader
 	io.ByteReader
@@ -76,8 +101,12 @@ func resize(buffer []byte, length int) []byte {
 // one.
 func splitList(list io.Reader, each func(EncodedPod) error) error {
 	head := json.NewDecoder(list)
-	if err := findItems(head); err != nil {
+	some, err := findItems(head)
+	if err != nil {
 		return fmt.Errorf("find the pods in the kubelet's list: %w", err)
+	}
+	if !some {
+		return nil
 	}
 	s := splitter{Reader: bufio.NewReaderSize(io.MultiReader(head.Buffered(), list), 64<<10)}
 	for {
@@ -94,8 +123,8 @@ func splitList(list io.Reader, each func(EncodedPod) error) error {
 	}
 }
 
-// findItems reads up to the begin of the items.
-func findItems(head *json.Decoder) error {
+// findItems reads up to the begin of the items; false for null, which a kubelet without pods writes.
+func findItems(head *json.Decoder) (some bool, err error) {
 	begin, err := head.Token()
 	if err == nil && begin != json.Delim('{') {
 		err = errors.New("no JSON object")
@@ -107,15 +136,15 @@ func findItems(head *json.Decoder) error {
 		}
 		if key == "items" {
 			begin, err = head.Token()
-			if err == nil && begin != json.Delim('[') {
+			if err == nil && begin != nil && begin != json.Delim('[') {
 				err = errors.New("items are no list")
 			}
-			return err
+			return begin != nil, err
 		}
 		var other json.RawMessage
 		err = head.Decode(&other)
 	}
-	return err
+	return false, err
 }
 
 // splitter finds the ends of pods in JSON. It looks for quotes and brackets only: package json, which judges
