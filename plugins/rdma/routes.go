@@ -14,12 +14,12 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// DefaultRoutes returns a function that lists the netdevs with a default route, IPv4 or IPv6. The node itself
-// needs those of the main table, so they are never offered (HasDefaultRoute in pkg/utils/utils.go of the
-// stock plugin, which reads IPv4 alone), and not before a restart of the daemon after the route has gone
-// (VFs.scan). No sysfs file contains routes. They are read from the kernel by netlink, in the network
-// namespace of the process, which must be the node's (hostNetwork: true). For any root other than /sys the
-// function is nil, because the answer would describe another machine.
+// DefaultRoutes returns a function that lists the netdevs with a default route. The node itself needs those
+// of the main table, so they are never offered (HasDefaultRoute in pkg/utils/utils.go of the stock plugin,
+// which reads IPv4 alone), and not before a restart of the daemon after the route has gone (VFs.scan). No
+// sysfs file contains routes. They are read from the kernel by netlink, in the network namespace of the
+// process, which must be the node's (hostNetwork: true). For any root other than /sys the function is nil,
+// because the answer would describe another machine.
 func DefaultRoutes(sysfsRoot string) func() (pools.Routes, error) {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return nil
@@ -60,20 +60,20 @@ func namesOf(links []int) (names []string, err error) {
 	return names, nil
 }
 
-// defaultLinks returns the indexes of the links of default routes in the main table, and of those in other
-// tables, each unique and ascending. A route that rejects packets, which the kernel adds for IPv6, is none.
+// defaultLinks returns the indexes of the links of default routes in the main table, and of the others, each
+// unique and ascending. Beside an IPv4 default route those of IPv6 are others: a switch of a rail announces
+// itself as a router, and the kernel makes a default route of each announcement. A route that rejects packets,
+// which the kernel adds for IPv6, is none.
 func defaultLinks(routes []netlink.Route) (main, other []int) {
+	hasIPv4 := slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return r.Family == netlink.FAMILY_V4 && r.Table == syscall.RT_TABLE_MAIN && isDefault(r)
+	})
 	for _, route := range routes {
-		if route.Dst != nil {
-			if ones, _ := route.Dst.Mask.Size(); ones > 0 {
-				continue
-			}
-		}
-		if route.Type != syscall.RTN_UNICAST {
+		if !isDefault(route) {
 			continue
 		}
 		links := &other
-		if route.Table == syscall.RT_TABLE_MAIN {
+		if route.Table == syscall.RT_TABLE_MAIN && (route.Family == netlink.FAMILY_V4 || !hasIPv4) {
 			links = &main
 		}
 		if route.LinkIndex > 0 {
@@ -86,4 +86,13 @@ func defaultLinks(routes []netlink.Route) (main, other []int) {
 	slices.Sort(main)
 	slices.Sort(other)
 	return slices.Compact(main), slices.Compact(other)
+}
+
+func isDefault(route netlink.Route) bool {
+	if route.Dst != nil {
+		if ones, _ := route.Dst.Mask.Size(); ones > 0 {
+			return false
+		}
+	}
+	return route.Type == syscall.RTN_UNICAST
 }

@@ -4,6 +4,7 @@ package rdma
 
 import (
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -22,22 +23,29 @@ func TestDefaultLinks(t *testing.T) {
 		{Dst: nil, LinkIndex: 2, Table: main},
 		{Dst: everything, LinkIndex: 3, Priority: 100, Table: main},
 		{Dst: everything, MultiPath: []*netlink.NexthopInfo{{LinkIndex: 5}, {LinkIndex: 4}}, Table: main},
-		{Dst: everything6, LinkIndex: 6, Table: main},
+		{Dst: everything6, LinkIndex: 6, Table: main}, // of a rail's router
 		{Dst: everything, LinkIndex: 8, Table: rail},
 		{Dst: everything6, LinkIndex: 8, Table: rail},
 	}
-	for i := range routes {
-		routes[i].Type = syscall.RTN_UNICAST
+	for i, route := range routes {
+		routes[i].Type, routes[i].Family = syscall.RTN_UNICAST, netlink.FAMILY_V4
+		if route.Dst == everything6 {
+			routes[i].Family = netlink.FAMILY_V6
+		}
 	}
 	routes = append(routes, netlink.Route{
-		Dst: everything6, LinkIndex: 1, Table: main, Type: syscall.RTN_UNREACHABLE,
+		Dst: everything6, LinkIndex: 1, Table: main, Type: syscall.RTN_UNREACHABLE, Family: netlink.FAMILY_V6,
 	})
 	gotMain, gotOther := defaultLinks(routes)
-	if diff := cmp.Diff([]int{2, 3, 4, 5, 6}, gotMain); diff != "" {
+	if diff := cmp.Diff([]int{2, 3, 4, 5}, gotMain); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]int{8}, gotOther); diff != "" {
+	if diff := cmp.Diff([]int{6, 8}, gotOther); diff != "" {
 		t.Error(diff)
+	}
+	onlyIPv6 := slices.DeleteFunc(routes, func(r netlink.Route) bool { return r.Family == netlink.FAMILY_V4 })
+	if gotMain, _ = defaultLinks(onlyIPv6); !slices.Equal(gotMain, []int{6}) {
+		t.Errorf("without IPv4 the links are %v", gotMain)
 	}
 }
 

@@ -13,8 +13,10 @@ import (
 
 // Routes are the netdevs with a default route.
 type Routes struct {
-	Main  []string // in the main routing table: the node's own network
-	Other []string // in another table only, as policy routing has it for each rail
+	Main []string // in the main routing table: the node's own network
+	// in another table only, as policy routing has it for each rail, or of IPv6 beside one of IPv4, as the router
+	// of a rail announces it
+	Other []string
 }
 
 // Reservation is why a device is not offered; the zero Reservation is none.
@@ -32,7 +34,7 @@ const carriesDefaultRoute = "the node itself needs its netdev"
 // FindReservations returns the reservations for the netdevs with a default route in the main table, and for
 // the netdevs below them: ports of a bond, team or bridge, the netdev below a VLAN, the VF below the
 // synthetic netdev of a guest. The stock plugin knows the first ones only, so that the others can still be
-// named. The notes are about netdevs with a default route in another table, which are offered.
+// named. The notes are about netdevs with another default route, which are offered.
 func (f Finder) FindReservations() (Reservations, []string, error) {
 	found := Reservations{}
 	if f.Routes == nil {
@@ -54,8 +56,8 @@ func (f Finder) FindReservations() (Reservations, []string, error) {
 	for _, netdev := range routes.Other {
 		for _, id := range sysfs.Owners(f.Sys, netdev) {
 			if _, reserved := found[id]; !reserved {
-				const note = "%s: its netdev %q has a default route, though not in the main routing table: it is " +
-					"offered, if a resource selects it"
+				const note = "%s: its netdev %q has a default route, though not the node's in the main routing " +
+					"table: it is offered, if a resource selects it"
 				notes = append(notes, fmt.Sprintf(note, id, netdev))
 			}
 		}
