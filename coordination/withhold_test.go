@@ -119,8 +119,8 @@ func TestWithholdChanges(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				_, changed := w.withhold("new/vf", device.VF, []device.Device{{ID: heldVF, Healthy: true}})
-				go w.run(ctx)
 				change(w)
+				go w.run(ctx)
 				select {
 				case <-changed:
 				case <-time.After(time.Minute):
