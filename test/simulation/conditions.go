@@ -21,15 +21,16 @@ type condition struct {
 
 // circumstances are what conditions have made of a node.
 type circumstances struct {
-	cycles    int
-	dealt     *condition            // of the cycle, until it comes about
-	undo      []func() error        // at the end of the storm, or after an excused admission
-	excused   bool                  // the next admission is not judged
-	lost      map[string]*model.Pod // devices of pods that the kubelet has no records of
-	forging   int                   // of the next pods claim to be mirrors
-	alike     bool                  // the next random pod has the name of another
-	vanishing bool                  // devices vanish before the next Allocate
-	clock     time.Duration         // steps of the machine's clock
+	cycles       int
+	dealt        *condition            // of the cycle, until it comes about
+	undo         []func() error        // at the end of the storm, or after an excused admission
+	noCheckpoint bool                  // the kubelet's checkpoint is unknown
+	excused      bool                  // the next admission is not judged
+	lost         map[string]*model.Pod // devices of pods that the kubelet has no records of
+	forging      int                   // of the next pods claim to be mirrors
+	alike        bool                  // the next random pod has the name of another
+	vanishing    bool                  // devices vanish before the next Allocate
+	clock        time.Duration         // steps of the machine's clock
 }
 
 // conditions are the circumstances of storms beside the faults of storm.go, and of calms. What lasts ends

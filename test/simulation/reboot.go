@@ -97,7 +97,6 @@ func (s *Simulation) checkLost(q model.Question, ids []string) {
 // plugin of the GPUs starts again without a GPU of a container.
 func layout(other func([]byte) []byte) func(*Simulation) error {
 	return func(s *Simulation) error {
-		s.lasting(func() error { return s.kubelet.Layout(nil) })
 		if err := s.kubelet.Layout(other); err != nil {
 			return err
 		}
@@ -107,16 +106,20 @@ func layout(other func([]byte) []byte) func(*Simulation) error {
 
 // removeCheckpoint removes the checkpoint of a running kubelet: somebody tidies up.
 func (s *Simulation) removeCheckpoint() error {
-	s.lasting(func() error { return s.kubelet.Layout(nil) })
 	if err := os.Remove(kubelet.CheckpointPath(s.kubeletDir())); err != nil {
 		return fmt.Errorf("remove the checkpoint: %w", err)
 	}
 	return s.loseHeld()
 }
 
-// loseHeld starts the plugin of the GPUs after the loss of a GPU that a container holds: only records tell of
-// the GPU.
+// loseHeld starts the plugin of the GPUs after the loss of a GPU that a container holds: without the kubelet's
+// checkpoint only the coordinator's file tells of the GPU.
 func (s *Simulation) loseHeld() error {
+	s.noCheckpoint = true
+	s.lasting(func() error {
+		s.noCheckpoint = false
+		return s.kubelet.Layout(nil)
+	})
 	held := slices.Sorted(maps.Keys(s.kubelet.Holders(model.GPUs)))
 	if len(held) == 0 {
 		return nil
