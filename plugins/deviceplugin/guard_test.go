@@ -281,6 +281,41 @@ func TestGuardOfEarlierPlugin(t *testing.T) {
 	}
 }
 
+// TestPluginsThatStartAtOnce: after a start of the kubelet two plugins of a resource make their sockets at
+// the same time, as in a rolling update. At most one of them takes the other for the later one.
+func TestPluginsThatStartAtOnce(t *testing.T) {
+	for range 200 {
+		dir := t.TempDir()
+		folder := filepath.Join(dir, "device-plugins")
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var later [2]sockets
+		var both sync.WaitGroup
+		begin, opened := make(chan struct{}), sync.WaitGroup{}
+		opened.Add(2)
+		for i := range later {
+			both.Go(func() {
+				s := &Server{resource: &watched{}, kubeletDir: dir, dir: folder}
+				<-begin
+				listener, earlier, err := s.open()
+				opened.Done()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer listener.Close()
+				opened.Wait()
+				later[i] = otherSockets(dir, listener.Addr().String(), "amd.com/gpu").named("amd.com/gpu", earlier)
+			})
+		}
+		close(begin)
+		if both.Wait(); len(later[0]) > 0 && len(later[1]) > 0 {
+			t.Fatalf("each takes the other for later: %v", later)
+		}
+	}
+}
+
 // guarded tells a story of a plugin whose devices a and b the kubelet has. Sockets of a plugin for the same
 // resource that were there before have times so many seconds after ours.
 func guarded(t *testing.T, story func(*watched), before ...int) {

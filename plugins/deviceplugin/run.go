@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -140,8 +141,7 @@ func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (fswatch.Iden
 
 // session serves one socket: it listens, serves and registers, or is found, until a reason to start again.
 func (s *Server) session(ctx context.Context, folder *folder, kubelet fswatch.Identity) error {
-	earlier := otherSockets(s.kubeletDir, "", s.resource.Name())
-	listener, err := listen(s.dir, s.resource.Name())
+	listener, earlier, err := s.open()
 	if err != nil {
 		return err
 	}
@@ -166,6 +166,13 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet fswatch.Id
 		found <- s.register(ctx, socket)
 	}
 	return s.attend(ctx, folder, attendance{kubelet, socket, earlier, found, began, ended, served})
+}
+
+// open listens at a new socket, and returns the sockets of other plugins that are no later ones. It looks for
+// them after it listens: of two plugins that start at once, each would else take the other for the later one.
+func (s *Server) open() (net.Listener, sockets, error) {
+	listener, err := listen(s.dir, s.resource.Name())
+	return listener, otherSockets(s.kubeletDir, "", s.resource.Name()), err
 }
 
 // attendance holds the events of a session.
