@@ -62,8 +62,8 @@ func namesOf(links []int) (names []string, err error) {
 
 // defaultLinks returns the indexes of the links of default routes in the main table, and of the others, each
 // unique and ascending. Beside an IPv4 default route those of IPv6 are others: a switch of a rail announces
-// itself as a router, and the kernel makes a default route of each announcement. A route that rejects packets,
-// which the kernel adds for IPv6, is none.
+// itself as a router, and the kernel makes a default route of each announcement. A route that rejects
+// packets, which the kernel adds for IPv6, is none.
 func defaultLinks(routes []netlink.Route) (main, other []int) {
 	hasIPv4 := slices.ContainsFunc(routes, func(r netlink.Route) bool {
 		return r.Family == netlink.FAMILY_V4 && r.Table == syscall.RT_TABLE_MAIN && isDefault(r)

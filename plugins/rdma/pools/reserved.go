@@ -14,8 +14,8 @@ import (
 // Routes are the netdevs with a default route.
 type Routes struct {
 	Main []string // in the main routing table: the node's own network
-	// in another table only, as policy routing has it for each rail, or of IPv6 beside one of IPv4, as the router
-	// of a rail announces it
+	// in another table only, as policy routing has it for each rail, or of IPv6 beside one of IPv4, as the
+	// router of a rail announces it
 	Other []string
 }
 
