@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ type sick struct {
 	t    *testing.T
 	root string // short, for the sockets
 	args []string
-	pods []corev1.Pod // the kubelet's pods
+	pods atomic.Pointer[[]corev1.Pod] // the kubelet's pods
 }
 
 const kubeletKind = `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -86,6 +87,7 @@ func layOut(t *testing.T, sys string) *sick {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	s := &sick{t: t, root: root}
+	s.pods.Store(&[]corev1.Pod{})
 	// Hard links take a tenth of the time of copies: a test that changes a file replaces it.
 	if out, err := exec.Command("cp", "-al", sys, s.path("sys")).CombinedOutput(); err != nil {
 		t.Fatalf("copy: %v %s", err, out)
@@ -98,7 +100,7 @@ func layOut(t *testing.T, sys string) *sick {
 	s.write("kubelet/memory_manager_state", `{"policyName":"None","machineState":{},"entries":{},"checksum":1}`)
 	s.cpuState("static", s.allCPUs())
 	s.deviceNodes()
-	stop, err := podsapi.Serve(s.path("kubelet"), func() []corev1.Pod { return s.pods })
+	stop, err := podsapi.Serve(s.path("kubelet"), func() []corev1.Pod { return *s.pods.Load() })
 	s.check(err)
 	t.Cleanup(stop)
 	return s

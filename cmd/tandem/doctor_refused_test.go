@@ -87,9 +87,9 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 // tenants choose: six times the pods take six times the CPU time, or less.
 func TestDoctorCountsRefusedShapes(t *testing.T) {
 	t.Parallel()
-	sys := sysfs(t, "oci-mi300x-derived", 1)
-	const pods = 250 // of a node of their own: a list that is late is read to the end
-	once, more := layOut(t, sys).timeOfRefused(pods), layOut(t, sys).timeOfRefused(6*pods)
+	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
+	const pods = 250
+	once, more := s.timeOfRefused(pods), s.timeOfRefused(6*pods)
 	if more > 7*once {
 		t.Errorf("the time is not linear: %s for %d pods, %s for %d", once, pods, more, 6*pods)
 	}
@@ -98,6 +98,7 @@ func TestDoctorCountsRefusedShapes(t *testing.T) {
 // timeOfRefused returns the CPU time of tandem doctor with a number of refused pods of different requests.
 func (s *sick) timeOfRefused(pods int) time.Duration {
 	s.t.Helper()
+	var refused []corev1.Pod
 	for i := range pods {
 		pod := failed("team", fmt.Sprint("train-", i), "TopologyAffinityError")
 		limits := corev1.ResourceList{
@@ -107,8 +108,9 @@ func (s *sick) timeOfRefused(pods int) time.Duration {
 		pod.Spec.Containers = []corev1.Container{
 			{Name: "a", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}},
 		}
-		s.pods = append(s.pods, pod)
+		refused = append(refused, pod)
 	}
+	s.pods.Store(&refused)
 	cmd := exec.CommandContext(s.t.Context(), "/proc/self/exe", s.command()...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	output, _ := cmd.CombinedOutput() // the exit code tells that there is a finding

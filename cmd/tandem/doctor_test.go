@@ -221,10 +221,10 @@ var faults = []struct {
 		"is not a socket"},
 
 	{"refused pods", func(s *sick) {
-		s.pods = []corev1.Pod{
+		s.pods.Store(&[]corev1.Pod{
 			failed("team", "train-1", "TopologyAffinityError"), failed("team", "train-0", "TopologyAffinityError"),
 			failed("team", "other", "UnexpectedAdmissionError"), {Status: corev1.PodStatus{Phase: corev1.PodRunning}},
-		}
+		})
 	}, "refused-pods", "2 pods are rejected"},
 	{"refused pods of the API server", func(s *sick) { s.with("--refused-pods", "7") }, "refused-pods",
 		"7 pods are rejected"},
