@@ -188,7 +188,8 @@ var troubles = map[string]struct {
 	trouble
 	uids, names promises
 }{
-	"nothing": {names: promises{stuck, lostInit}},
+	// without UIDs the devices of a container count as held after its pod is rejected for lack of other devices
+	"nothing": {names: promises{stuck, lostInit, notBest}},
 	"pods fail amid a container": {
 		trouble: trouble{Trouble: model.Trouble{Fail: 0.1}}, names: promises{stuck, lostInit, notBest},
 	},
