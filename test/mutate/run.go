@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -113,6 +114,7 @@ func (w *workshop) tryPackage(ctx context.Context, sites []*site, names []string
 	alive := slices.DeleteFunc(slices.Clone(sites), func(s *site) bool {
 		return s.Outcome == dead || s.Function == variables && !slices.Contains(names, s.Package)
 	})
+	var mu sync.Mutex
 	jobs, ctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(w.jobs)
 	for _, s := range alive {
@@ -120,6 +122,8 @@ func (w *workshop) tryPackage(ctx context.Context, sites []*site, names []string
 			if err := w.try(ctx, s, names); err != nil || s.Outcome == dead {
 				return err
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			fmt.Fprintf(w.out, "%s: %s:%d %v\n", s.Outcome, s.File, s.Line, s.identity)
 			return nil
 		})

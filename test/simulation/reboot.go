@@ -112,8 +112,8 @@ func (s *Simulation) removeCheckpoint() error {
 	return s.loseHeld()
 }
 
-// loseHeld starts the plugin of the GPUs after the loss of a GPU that a container holds: without the kubelet's
-// checkpoint only the coordinator's file tells of the GPU.
+// loseHeld starts the plugin of the GPUs after the loss of a GPU that a container holds: without the
+// kubelet's checkpoint only the coordinator's file tells of the GPU.
 func (s *Simulation) loseHeld() error {
 	s.noCheckpoint = true
 	s.lasting(func() error {
