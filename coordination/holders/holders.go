@@ -63,6 +63,7 @@ type Known struct {
 	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
+	After      string   `json:",omitempty"` // in files of earlier versions; unused
 }
 
 // Pods are the living pods by UID, by the kubelet's own list.
