@@ -275,7 +275,8 @@ func TestAQuestionGivenUpTellsNothing(t *testing.T) {
 		if _, ok := s.Pods(ctx); ok || lines.Len() > 0 {
 			t.Errorf("answered a question that was given up; log %q", lines)
 		}
-		<-time.After(lookTimeout) // the list is read no more
+		<-time.After(lookTimeout)
+		synctest.Wait() // the list is read no more
 		best.hangs = false
 		if got, _ := within(t, s, time.Second); got != PodsAPI {
 			t.Errorf("then asked %s", got)
