@@ -30,7 +30,8 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"image: registry.example/tandem:1\n", "namespace: gpus\n", "- --log-level=debug\n", "- --vendor=nvidia\n",
+		"image: registry.example/tandem:1\n", "namespace: \"gpus\"\n",
+		"- --log-level=debug\n", "- --vendor=nvidia\n",
 	} {
 		if !strings.Contains(got.String(), want) {
 			t.Errorf("there is no %q:\n%s", want, &got)
