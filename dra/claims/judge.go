@@ -15,8 +15,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// judgement judges containers with all their claims: those that a call prepares, and those that were prepared
-// before. The kubelet does not call again for a prepared claim that a container of a later pod uses too.
+// judgement judges containers with all claims of each: fresh claims, which a call prepares, and claims that an
+// earlier call prepared. The kubelet does not call again for a prepared claim of a later pod's container.
 type judgement struct {
 	*composition // of all claims
 	policy       intent.Policy
@@ -26,7 +26,7 @@ type judgement struct {
 	pods         []*corev1.Pod
 }
 
-// usage is a part of what a container uses: the devices of a claim's group.
+// usage is one group of devices of a claim, as a container uses the group.
 type usage struct {
 	claim Claim
 	group string
@@ -34,7 +34,16 @@ type usage struct {
 
 // judge returns an error if a container with a fresh claim must not start.
 func (j *judgement) judge() error {
-	judged := map[string]bool{} // by group
+	judged, err := j.judgeContainers()
+	if err != nil {
+		return err
+	}
+	return j.judgeGroups(judged)
+}
+
+// judgeContainers judges the containers of the known pods, and returns the groups of their devices.
+func (j *judgement) judgeContainers() (judged map[string]bool, err error) {
+	judged = map[string]bool{}
 	for _, pod := range j.pods {
 		asked := j.alignmentOf(pod.Namespace, []*corev1.Pod{pod})
 		for _, c := range containers(pod) {
@@ -45,25 +54,29 @@ func (j *judgement) judge() error {
 			for _, u := range uses {
 				judged[u.group] = true
 				if err := j.checkRequests(u, pod); err != nil {
-					return err
+					return nil, err
 				}
 			}
 			if err := j.checkAlignment(uses, asked); err != nil {
-				return err
+				return nil, err
 			}
 			if err := j.checkSettings(uses, pod, c.Name); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	for _, claim := range j.called { // the containers of further groups are not known
-		asked := j.alignmentOf(claim.Namespace, reservedFor(claim, j.pods))
-		for _, first := range find(j.fresh, claim.UID).firsts() {
-			one := usage{find(j.fresh, claim.UID), first.Group}
+	return judged, nil
+}
+
+// judgeGroups judges the other groups of fresh claims, whose containers are not known, by alignment alone.
+func (j *judgement) judgeGroups(judged map[string]bool) error {
+	for _, called := range j.called {
+		claim, asked := find(j.fresh, called.UID), j.alignmentOf(called.Namespace, reservedFor(called, j.pods))
+		for _, first := range claim.firsts() {
 			if judged[first.Group] {
 				continue
 			}
-			if err := j.checkAlignment([]usage{one}, asked); err != nil {
+			if err := j.checkAlignment([]usage{{claim, first.Group}}, asked); err != nil {
 				return err
 			}
 		}
@@ -71,7 +84,8 @@ func (j *judgement) judge() error {
 	return nil
 }
 
-// alignmentOf returns the alignment that the flags and any of some pods of a namespace ask for.
+// alignmentOf returns the alignment of pods of a namespace: required if the flags and the annotation of one of
+// the pods make it so; that of the flags without a pod.
 func (j *judgement) alignmentOf(namespace string, pods []*corev1.Pod) intent.Alignment {
 	alignment, _ := j.policy.AlignmentOf(namespace, nil)
 	for i, pod := range pods {
@@ -87,8 +101,8 @@ func (j *judgement) alignmentOf(namespace string, pods []*corev1.Pod) intent.Ali
 	return alignment
 }
 
-// usages returns what a container uses of all claims. Of claims with one name, of which a deleted one can
-// remain prepared for a while, it uses the claim of the call.
+// usages returns the groups that a container uses, of all claims. A deleted claim can remain prepared while
+// another claim has the same name: the container uses the claim of the call.
 func (j *judgement) usages(pod *corev1.Pod, container *corev1.Container) (uses []usage) {
 	for _, c := range j.claims {
 		isOther := func(claim *resourceapi.ResourceClaim) bool {
@@ -113,8 +127,8 @@ func hasRequest(pod *corev1.Pod, container *corev1.Container, c Claim, d Prepare
 	return slices.Contains(requests, d.request()) || slices.Contains(requests, "")
 }
 
-// checkRequests returns an error if a pod uses some requests of a claim alone that other pods use together: a
-// container of the pod would get the devices of all.
+// checkRequests returns an error if a pod uses one request of a group, and other pods use all requests of the
+// group together: a container of the pod would get the devices of all requests.
 func (j *judgement) checkRequests(u usage, pod *corev1.Pod) error {
 	for _, d := range u.claim.Devices {
 		isUsed := func(c corev1.Container) bool { return hasRequest(pod, &c, u.claim, d) }
@@ -139,8 +153,8 @@ func (j *judgement) freshOf(uses []usage) Claim {
 	return Claim{}
 }
 
-// checkAlignment returns an error if a container, its pod or any of its claims requires alignment, and a pair
-// of the container is apart. The error has the changes with which the container could start as it is.
+// checkAlignment returns an error if a container's pod or a claim requires alignment, and a pair of the
+// container is on different switches. The error names the changes with which the container could start.
 func (j *judgement) checkAlignment(uses []usage, asked intent.Alignment) error {
 	otherwise := intent.Relaxation
 	switch {
@@ -163,10 +177,10 @@ func (j *judgement) checkAlignment(uses []usage, asked intent.Alignment) error {
 	return j.index.misaligned(j.freshOf(uses), devices, otherwise)
 }
 
-// checkSettings returns an error if the environments of a container contradict each other: a container keeps
-// one of several equal variables in CDI devices, and one of several mounts on a path. Claims that belong to
-// one pod share an environment. Claims that other pods can use have environments of their own, so that they
-// do not reveal this pod's devices.
+// checkSettings returns an error if the environments of a container contradict each other: of variables with
+// one name in several CDI devices a container keeps one, and of mounts on one path too. Claims of one pod
+// alone share an environment. A claim that other pods can use has an environment of its own, which does not
+// reveal the devices of this pod.
 func (j *judgement) checkSettings(uses []usage, pod *corev1.Pod, container string) error {
 	seen, of := map[string]string{}, map[string]Claim{} // by setting: its value, and the claim that sets it
 	for _, u := range uses {
