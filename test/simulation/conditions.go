@@ -101,14 +101,9 @@ const cyclesOfSeed = 20
 
 // deal returns the condition of the next storm: the only one of the options, or each in turn.
 func (s *Simulation) deal() *condition {
-	for i, c := range conditions {
-		if c.Name == s.options.Condition {
-			return &conditions[i]
-		}
-	}
 	s.cycles++
 	dealt := seeds.Deal(conditions, func(c condition) seeds.Condition { return c.Condition },
-		s.seed*cyclesOfSeed, s.cycles)
+		s.options.Condition, s.seed*cyclesOfSeed, s.cycles)
 	return &dealt
 }
 

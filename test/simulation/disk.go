@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/store"
+	"github.com/tandem-k8s/tandem/test/before"
 )
 
 // Faults of files at the death of their writer.
@@ -103,7 +104,7 @@ func (s *Simulation) damageFile(damage string) error {
 		s.trace("%s is torn", file)
 		return replace(name, content[:len(content)/2])
 	case how+":" == newer:
-		return replace(name, newerFile(content))
+		return replace(name, before.Newer(content))
 	case how+":" == deep:
 		return replace(name, deeperFile(content))
 	default:

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"regexp"
 
 	"github.com/tandem-k8s/tandem/coordination/store"
 )
@@ -16,14 +15,6 @@ func constant(text string) func([]byte) []byte { return func([]byte) []byte { re
 
 // deeper is a layout of the kubelet's checkpoint with all keys below another one.
 func deeper(content []byte) []byte { return fmt.Appendf(nil, `{"V2":%s}`, content) }
-
-// versionKey is the version in a file of the run folder.
-var versionKey = regexp.MustCompile(`"version":\d+`)
-
-// newerFile returns a file as of a newer version.
-func newerFile(content []byte) []byte {
-	return versionKey.ReplaceAll(content, []byte(`"version":9999`))
-}
 
 // deeperFile returns the coordinator's file with its state below another key, and the checksum of the new
 // state.

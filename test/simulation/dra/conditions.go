@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/test/before"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -45,13 +45,9 @@ var conditions = []condition{
 
 // deal returns the condition of the next storm: the only one of the options, or each in turn.
 func (s *Simulation) deal() condition {
-	for _, c := range conditions {
-		if c.Name == s.options.Condition {
-			return c
-		}
-	}
 	s.cycles++
-	return seeds.Deal(conditions, func(c condition) seeds.Condition { return c.Condition }, s.seed, s.cycles)
+	return seeds.Deal(conditions, func(c condition) seeds.Condition { return c.Condition },
+		s.options.Condition, s.seed, s.cycles)
 }
 
 // meet lets the condition of a storm come about, unless it already has.
@@ -113,9 +109,6 @@ func (s *Simulation) listNoPod() (bool, error) {
 // overwritten: a driver leaves the files of a newer version as they are.
 const overwritten = "a file of a newer version is overwritten"
 
-// versionKey is the version in claims.json.
-var versionKey = regexp.MustCompile(`"version":\d+`)
-
 // meetNewerClaims starts the driver with the claims of a newer version, which then comes back.
 func (s *Simulation) meetNewerClaims() (bool, error) {
 	name := filepath.Join(dra.PluginDir(s.kubeletDir()), claims.FileName)
@@ -130,7 +123,7 @@ func (s *Simulation) meetNewerClaims() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the claims: %w", err)
 	}
-	newer := versionKey.ReplaceAll(content, []byte(`"version":9999`))
+	newer := before.Newer(content)
 	if err := os.WriteFile(name, newer, 0o600); err != nil {
 		return false, fmt.Errorf("write claims of a newer version: %w", err)
 	}

@@ -18,10 +18,14 @@ type Condition struct {
 	Within int // seeds of a run, of which one has it; 0 for two
 }
 
-// Deal returns the condition of a cycle of a seed: a condition without a known fault, each in turn.
-func Deal[C any](all []C, of func(C) Condition, seed uint64, cycle int) (dealt C) {
+// Deal returns the condition of a cycle of a seed: the one with a name or, without such a condition, those
+// without a known fault in turn.
+func Deal[C any](all []C, of func(C) Condition, only string, seed uint64, cycle int) (dealt C) {
 	var ordinary []C
 	for _, c := range all {
+		if of(c).Name == only {
+			return c
+		}
 		if of(c).Known == "" {
 			ordinary = append(ordinary, c)
 		}
