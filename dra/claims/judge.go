@@ -15,8 +15,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// judgement judges containers with all claims of each: fresh claims, which a call prepares, and claims that an
-// earlier call prepared. The kubelet does not call again for a prepared claim of a later pod's container.
+// judgement judges containers with all claims of each: fresh claims, which a call prepares, and claims that
+// an earlier call prepared. The kubelet does not call again for a prepared claim of a later pod's container.
 type judgement struct {
 	*composition // of all claims
 	policy       intent.Policy
@@ -84,8 +84,8 @@ func (j *judgement) judgeGroups(judged map[string]bool) error {
 	return nil
 }
 
-// alignmentOf returns the alignment of pods of a namespace: required if the flags and the annotation of one of
-// the pods make it so; that of the flags without a pod.
+// alignmentOf returns the alignment of pods of a namespace: required if the flags and the annotation of one
+// of the pods make it so; that of the flags without a pod.
 func (j *judgement) alignmentOf(namespace string, pods []*corev1.Pod) intent.Alignment {
 	alignment, _ := j.policy.AlignmentOf(namespace, nil)
 	for i, pod := range pods {
