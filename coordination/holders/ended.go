@@ -112,6 +112,5 @@ func (e *ended) hasSuccessor(h *Holder) bool {
 	if h.Pod == (kubelet.Pod{}) || e.isTold(h.UID) {
 		return false
 	}
-	successor := e.uidOf(h.Pod)
-	return successor != ""
+	return e.uidOf(h.Pod) != ""
 }
