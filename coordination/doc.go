@@ -60,7 +60,8 @@
 //   - kubelet.CheckpointReader: device checkpoint; one file; changes of the content; the file.
 //   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices with holders
 //     remain, unhealthy, as do devices of a disconnected plugin when another plugin of the kind announces,
-//     and devices of an earlier server until their plugin announces.
+//     and devices of an earlier server until their plugin announces. Without the checkpoint all devices
+//     remain, until their plugin has removed them from the kubelet's list and announces again.
 //   - withheld devices: own devices that a container has under another resource name, and pods of the
 //     checkpoint that have ended; devices and pods of the checkpoint; withholdPause; the checkpoint, then the
 //     kubelet's list of pods. Without either, those known last.
@@ -77,7 +78,8 @@
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
 //   - history, for people: decisions; history.Most; never; without influence on decisions.
 //   - coordinator.json: all of the above except found; store.MaxSize; each change; read once, at a start.
-//   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint.
+//   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint: a file
+//     that two checkpoints in turn lack is removed, unless the container is in admission.
 //
 // The holders of devices are no state: at each question package holders finds the holders in the kubelet's
 // device checkpoint and List, by the living pods and the own Allocates that the kubelet has not written down
