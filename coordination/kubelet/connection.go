@@ -41,6 +41,7 @@ func dial(socket string) (*connection, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
+		grpc.WithInitialWindowSize(MaxPods), grpc.WithInitialConnWindowSize(MaxPods), // a list without pauses
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxPods)))
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", socket, err)

@@ -3,8 +3,8 @@
 package podsapi
 
 import (
-	"encoding/json"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,19 +12,28 @@ import (
 	"path/filepath"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// ServeHTTPS serves the current pods as GET /pods of a kubelet's HTTPS server, until the end of the test. The
-// server takes any token.
-func ServeHTTPS(t testing.TB, pods func() []corev1.Pod) kubelet.Endpoint {
+// ServeHTTPS serves the current pods, each encoded in JSON, as GET /pods of a kubelet's HTTPS server, until
+// the end of the test. The server takes any token.
+func ServeHTTPS(t testing.TB, pods func() ([][]byte, error)) kubelet.Endpoint {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /pods", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(corev1.PodList{Items: pods()}) // the client may leave
+		encoded, err := pods()
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`)
+		for i, pod := range encoded {
+			if i > 0 {
+				_, _ = io.WriteString(w, ",")
+			}
+			_, _ = w.Write(pod) // the client may leave
+		}
+		_, _ = io.WriteString(w, "]}")
 	})
 	server := httptest.NewUnstartedServer(mux)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // clients leave

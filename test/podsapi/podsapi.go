@@ -20,25 +20,31 @@ import (
 
 type server struct {
 	v1alpha1.UnimplementedPodsServer
-	pods func() []corev1.Pod
+	pods func() ([][]byte, error)
 }
 
 func (s server) ListPods(
 	context.Context, *v1alpha1.ListPodsRequest,
 ) (*v1alpha1.ListPodsResponse, error) {
-	answer := &v1alpha1.ListPodsResponse{}
-	for _, pod := range s.pods() {
-		encoded, err := pod.Marshal()
-		if err != nil {
-			return nil, err
-		}
-		answer.Pods = append(answer.Pods, encoded)
-	}
-	return answer, nil
+	pods, err := s.pods()
+	return &v1alpha1.ListPodsResponse{Pods: pods}, err
 }
 
 // Serve serves the current pods in a kubelet's folder, until stop is called.
 func Serve(kubeletDir string, pods func() []corev1.Pod) (stop func(), err error) {
+	return ServeEncoded(kubeletDir, func() (encoded [][]byte, err error) {
+		all := pods()
+		for i := 0; i < len(all) && err == nil; i++ {
+			var pod []byte
+			pod, err = all[i].Marshal()
+			encoded = append(encoded, pod)
+		}
+		return encoded, err
+	})
+}
+
+// ServeEncoded is Serve for pods in the wire format.
+func ServeEncoded(kubeletDir string, pods func() ([][]byte, error)) (stop func(), err error) {
 	socket := filepath.Join(kubeletDir, kubelet.PodsSocket)
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of the Pods API: %w", err)

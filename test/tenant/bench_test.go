@@ -29,7 +29,7 @@ func BenchmarkQuestion(b *testing.B) {
 				n := start(b, source, unchanged, vfProgram)
 				pods, d := largest[name](), n.daemons[vfProgram]
 				n.question(b)
-				n.change(func() { n.tenant = pods })
+				n.setTenant(pods)
 				before := d.settle(b, source)
 				b.ResetTimer()
 				for range b.N {

@@ -4,10 +4,12 @@ package tenant_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -23,25 +25,49 @@ import (
 type pods struct {
 	podresources.UnimplementedPodResourcesListerServer
 
-	mu     sync.Mutex
-	calls  chan<- struct{} // of the answers of a source, while there is room
-	tenant []corev1.Pod
-	others []corev1.Pod
-	held   map[string]map[string][]string // devices by pod and resource, of the first container
+	mu      sync.Mutex
+	calls   chan<- struct{} // of the answers of a source, while there is room
+	tenant  []corev1.Pod
+	encoded [][]byte // the tenant's, since the last change
+	others  []corev1.Pod
+	held    map[string]map[string][]string // devices by pod and resource, of the first container
 }
 
-// list returns all pods, the tenant's first.
-func (p *pods) list() []corev1.Pod {
+// list returns all pods as a source sends them, the tenant's first. The tenant's pods are encoded once: the
+// test takes no time from the daemons.
+func (p *pods) list(encode func(*corev1.Pod) ([]byte, error)) ([][]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
 	case p.calls <- struct{}{}:
 	default:
 	}
-	return append(p.tenant[:len(p.tenant):len(p.tenant)], p.others...)
+	if p.encoded == nil {
+		var err error
+		p.encoded, err = encodeAll(p.tenant, encode)
+		if err != nil {
+			return nil, err
+		}
+	}
+	others, err := encodeAll(p.others, encode)
+	return slices.Concat(p.encoded, others), err
 }
 
-// change changes the pods between two calls.
+func encodeAll(pods []corev1.Pod, encode func(*corev1.Pod) ([]byte, error)) (encoded [][]byte, err error) {
+	for i := 0; i < len(pods) && err == nil; i++ {
+		var pod []byte
+		pod, err = encode(&pods[i])
+		encoded = append(encoded, pod)
+	}
+	return encoded, err
+}
+
+// setTenant replaces the tenant's pods between two calls.
+func (p *pods) setTenant(pods []corev1.Pod) {
+	p.change(func() { p.tenant, p.encoded = pods, nil })
+}
+
+// change changes the other pods between two calls.
 func (p *pods) change(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,13 +126,15 @@ func (p *pods) serve(t testing.TB, dir, source string) (flags []string) {
 	})
 	t.Cleanup(func() { server.Stop(); served.Wait() })
 	if source == https {
-		e := podsapi.ServeHTTPS(t, p.list)
+		e := podsapi.ServeHTTPS(t, func() ([][]byte, error) {
+			return p.list(func(pod *corev1.Pod) ([]byte, error) { return json.Marshal(pod) })
+		})
 		return []string{
 			"--intent=kubelet,podresources", "--kubelet-address=" + e.Address, "--node-name=" + e.Name,
 			"--kubelet-token-file=" + e.Token, "--kubelet-ca-file=" + e.CA,
 		}
 	}
-	stop, err := podsapi.Serve(dir, p.list)
+	stop, err := podsapi.ServeEncoded(dir, func() ([][]byte, error) { return p.list((*corev1.Pod).Marshal) })
 	if err != nil {
 		t.Fatal(err)
 	}

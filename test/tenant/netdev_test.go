@@ -22,7 +22,7 @@ func TestNetdevRenamedByATenant(t *testing.T) {
 					t.Fatal(err)
 				}
 			}, gpuProgram, vfProgram)
-			if err := n.becomesRight(t, attempts); err != nil {
+			if err := n.becomesRight(t); err != nil {
 				t.Error(err)
 			}
 		})

@@ -49,6 +49,7 @@ func TestOrdinary(t *testing.T) {
 
 // TestLarge: beside the largest pods of a tenant the answers to others are right.
 func TestLarge(t *testing.T) {
+	skipRaced(t)
 	const many = 130 << 10 // bytes of 1,500 containers
 	for _, c := range []struct {
 		name, source string
