@@ -16,7 +16,7 @@ func TestDoctorTakesFlags(t *testing.T) {
 	s.write("kubelet/config.yaml", kubeletKind+"topologyManagerPolicy: restricted\n"+
 		"memoryManagerPolicy: Static\ncpuManagerPolicy: static\n"+
 		"topologyManagerPolicyOptions: {max-allowable-numa-nodes: \"no\"}\n")
-	s.write("kubelet/memory_manager_state", `{"policyName":"Static"}`)
+	s.write("kubelet/memory_manager_state", `{"policyName":"Static","machineState":{}}`)
 	s.process("7", "kubelet", "--config="+s.path("kubelet/config.yaml"), "--kube-reserved=cpu=2,memory=1Gi",
 		"--system_reserved", "cpu=500m", "--reserved-memory=0:memory=1124Mi;1:memory=1Gi,hugepages-1Gi=2Gi",
 		"--topology-manager-policy-options=prefer-closest-numa-nodes=true")

@@ -140,6 +140,19 @@ var faults = []struct {
 	{"CPU state of another policy", func(s *sick) { s.cpuState("none", "") }, "cpu-state", "policyName none"},
 	{"CPU state damaged", func(s *sick) { s.write("kubelet/cpu_manager_state", "{") }, "cpu-state",
 		"cpu_manager_state"},
+	{"CPU state of another layout", func(s *sick) {
+		s.write("kubelet/cpu_manager_state", `{"policyName":"static","checksum":1}`)
+	}, "cpu-state", `no key "defaultCpuSet"`},
+	{"CPU state with other entries", func(s *sick) {
+		s.write("kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"0-223","entries":[]}`)
+	}, "cpu-state", "cannot unmarshal array"},
+	{"CPUs of a container unreadable", func(s *sick) {
+		s.write("kubelet/cpu_manager_state",
+			`{"policyName":"static","defaultCpuSet":"0-222","entries":{"uid":{"main":"x"}}}`)
+	}, "cpu-state", `CPUs "x"`},
+	{"memory state of another layout", func(s *sick) {
+		s.write("kubelet/memory_manager_state", `{"policyName":"None"}`)
+	}, "memory-state", `no key "machineState"`},
 	{"CPU state of fewer CPUs", func(s *sick) { s.cpuState("static", "0-7") }, "cpu-state",
 		"not those of the machine"},
 	{"reserved CPU given away", func(s *sick) {
@@ -151,7 +164,7 @@ var faults = []struct {
 		s.remove("kubelet/memory_manager_state")
 	}, "reserved-memory", "reservedMemory"},
 	{"memory state of another policy", func(s *sick) {
-		s.write("kubelet/memory_manager_state", `{"policyName":"Static","entries":{}}`)
+		s.write("kubelet/memory_manager_state", `{"policyName":"Static","machineState":{},"entries":{}}`)
 	}, "memory-state", "Static"},
 
 	{"GPU without NUMA node", func(s *sick) { s.write(s.device(ociGPU0, "numa_node"), "-1\n") },

@@ -29,7 +29,7 @@ type kubeletFacts struct {
 	process string    // why no process is known to be the kubelet
 	noFlags bool      // the settings are those of the usual file, and no process tells of its flags
 	config  string    // why the configuration cannot be read
-	stale   []Finding // of state files of other settings
+	stale   []Finding // of state files
 	root    string    // prefix of the kubelet's paths, in another mount namespace
 	judged  bool      // the settings are known, and the managers align devices
 }
@@ -49,13 +49,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 		return k
 	}
 	k.noFlags = p.PID == "" && n.Config == ""
-	stale, closed := k.StaleStates(n.KubeletDir)
-	for _, s := range stale {
-		k.stale = append(k.stale, s.Finding)
-	}
-	for path, err := range closed {
-		a.denied(path, err)
-	}
+	k.stale = k.StaleStates(n.KubeletDir, a.denied)
 	return k
 }
 

@@ -3,93 +3,99 @@
 package managers
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// stateFile is the state that the CPU and Memory Managers keep for the kubelet's next start
-// (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
-type stateFile struct {
-	PolicyName    string          `json:"policyName"`
-	DefaultCPUSet string          `json:"defaultCpuSet"`
-	Entries       json.RawMessage `json:"entries"` // of the CPU manager: pod, container, CPUs
+// StaleStates returns findings of the state files in the kubelet's folder with which the kubelet does not
+// start, or whose content is unknown. A missing file is not stale: the kubelet starts without it. denied
+// notes a file that may not be read.
+func (f Facts) StaleStates(dir string, denied func(path string, err error) bool) (stale []finding.Finding) {
+	cpus, err := kubelet.ReadCPUState(dir)
+	file := stateFile{"cpu-state", kubelet.CPUStateFile, filepath.Join(dir, kubelet.CPUStateFile)}
+	found := file.otherPolicy(cpus.PolicyName, f.CPUPolicy)
+	if err == nil && len(found) == 0 {
+		found, err = f.judgeCPUs(file, cpus)
+	}
+	stale = append(stale, file.judge(found, err, denied)...)
+
+	memory, err := kubelet.ReadMemoryState(dir)
+	file = stateFile{"memory-state", kubelet.MemoryStateFile, filepath.Join(dir, kubelet.MemoryStateFile)}
+	return append(stale, file.judge(file.otherPolicy(memory.PolicyName, f.MemoryPolicy), err, denied)...)
 }
 
-// StaleState is a state file with which the kubelet does not start.
-type StaleState struct {
-	Path    string
-	Finding finding.Finding
+// stateFile is the state that a manager keeps for the kubelet's next start.
+type stateFile struct{ id, name, path string }
+
+// judge returns what was found in a file that was read, otherwise why its content is unknown.
+func (s stateFile) judge(
+	found []finding.Finding, err error, denied func(path string, err error) bool,
+) []finding.Finding {
+	if err == nil {
+		return found
+	}
+	if errors.Is(err, fs.ErrNotExist) || denied(s.path, err) {
+		return nil
+	}
+	return []finding.Finding{{
+		ID: s.id, Severity: finding.Unknown,
+		Summary:  fmt.Sprintf("The content of the kubelet's %s is unknown.", s.name),
+		Evidence: []string{err.Error()},
+		Why:      "The kubelet does not start with a damaged state file.",
+		Fix:      []string{"if the kubelet does not start: " + s.removal()},
+	}}
 }
 
-// StaleStates returns the stale state files in the kubelet's folder, and the files that may not be read. With
-// unknown settings no file is stale.
-func (f Facts) StaleStates(dir string) (stale []StaleState, closed map[string]error) {
-	closed = map[string]error{}
-	if !f.Read {
+func (s stateFile) removal() string { return Restarted("rm " + s.path) }
+
+func (s stateFile) stale(summary, why string, evidence ...string) []finding.Finding {
+	evidence[0] = s.path + ": " + evidence[0]
+	return []finding.Finding{{
+		ID: s.id, Severity: finding.Error, Summary: summary, Evidence: evidence, Why: why,
+		Fix: []string{"drain the node, then: " + s.removal()},
+	}}
+}
+
+func (s stateFile) otherPolicy(policy, configured string) []finding.Finding {
+	if policy == configured {
+		return nil
+	}
+	return s.stale(
+		fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.", s.name, policy, configured),
+		"The kubelet will not start again: the file has to be removed whenever the policy changes.",
+		"policyName "+policy)
+}
+
+// judgeCPUs repeats the checks of the static policy at the kubelet's start (validateState in
+// pkg/kubelet/cm/cpumanager/policy_static.go). Which CPUs an amount takes is unknown.
+func (f Facts) judgeCPUs(s stateFile, state kubelet.CPUState) ([]finding.Finding, error) {
+	if f.CPUPolicy != Static || state.DefaultCPUSet == "" || len(f.CPUs) == 0 {
 		return nil, nil
 	}
-	for _, s := range []struct {
-		id, name, policy string
-		problem          func(stateFile) (summary, evidence string)
-	}{
-		{"cpu-state", "cpu_manager_state", f.CPUPolicy, f.cpuStateProblem},
-		{"memory-state", "memory_manager_state", f.MemoryPolicy, func(stateFile) (_, _ string) { return "", "" }},
-	} {
-		path := filepath.Join(dir, s.name)
-		content, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			closed[path] = err
-			continue
-		}
-		var state stateFile
-		if err == nil {
-			err = json.Unmarshal(content, &state)
-		}
-		found := finding.Finding{
-			ID: s.id, Severity: finding.Error, Fix: []string{"drain the node, then: " + Restarted("rm "+path)},
-		}
-		switch {
-		case err != nil:
-			found.Summary = fmt.Sprintf("The kubelet's %s cannot be read.", s.name)
-			found.Evidence = []string{fmt.Sprintf("%s: %v", path, err)}
-			found.Why = "The kubelet does not start with a damaged state file."
-		case state.PolicyName != s.policy:
-			found.Summary = fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.",
-				s.name, state.PolicyName, s.policy)
-			found.Evidence = []string{fmt.Sprintf("%s: policyName %s", path, state.PolicyName)}
-			found.Why = "The kubelet will not start again: the file has to be removed whenever the policy " +
-				"changes."
-		default:
-			summary, evidence := s.problem(state)
-			if summary == "" {
-				continue
-			}
-			found.Summary = summary
-			found.Evidence = []string{path + ": defaultCpuSet " + state.DefaultCPUSet, evidence}
-			found.Why = "The kubelet will not start again."
-		}
-		stale = append(stale, StaleState{path, found})
-	}
-	return stale, closed
-}
-
-// cpuStateProblem repeats the checks of the static policy at the kubelet's start (validateState in
-// pkg/kubelet/cm/cpumanager/policy_static.go). Which CPUs an amount takes is unknown.
-func (f Facts) cpuStateProblem(state stateFile) (summary, evidence string) {
 	shared, err := topology.ParseCPUSet(state.DefaultCPUSet)
-	if f.CPUPolicy != Static || state.DefaultCPUSet == "" || len(f.CPUs) == 0 || err != nil {
-		return "", ""
+	if err != nil {
+		return nil, fmt.Errorf("read defaultCpuSet of %s: %w", s.path, err)
+	}
+	known := maps.Clone(shared)
+	for _, containers := range state.Entries {
+		for _, list := range containers {
+			own, err := topology.ParseCPUSet(list)
+			if err != nil {
+				return nil, fmt.Errorf("read entries of %s: %w", s.path, err)
+			}
+			maps.Copy(known, own)
+		}
+	}
+	stale := func(summary, evidence string) ([]finding.Finding, error) {
+		return s.stale(summary, "The kubelet will not start again.", "defaultCpuSet "+state.DefaultCPUSet,
+			evidence), nil
 	}
 	all := f.AllCPUs()
 	if named, err := f.Reserved(); err == nil && f.ReservedCPUs != "" {
@@ -97,28 +103,18 @@ func (f Facts) cpuStateProblem(state stateFile) (summary, evidence string) {
 		kept := len(named.Without(shared)) == 0
 		switch {
 		case strict && len(shared.Without(named)) < len(shared):
-			return "Strictly reserved CPUs are in the shared pool of cpu_manager_state.",
-				"reserved: " + named.String()
+			return stale("Strictly reserved CPUs are in the shared pool of cpu_manager_state.",
+				"reserved: "+named.String())
 		case !strict && !kept:
-			return "Reserved CPUs are assigned to containers in cpu_manager_state.",
-				"reserved: " + named.String()
+			return stale("Reserved CPUs are assigned to containers in cpu_manager_state.",
+				"reserved: "+named.String())
 		case strict:
 			all = all.Without(named)
 		}
 	}
-	known := maps.Clone(shared)
-	var entries map[string]map[string]string
-	_ = json.Unmarshal(state.Entries, &entries) // absent where no container has CPUs
-	for _, containers := range entries {
-		for _, list := range containers {
-			if own, err := topology.ParseCPUSet(list); err == nil {
-				maps.Copy(known, own)
-			}
-		}
-	}
 	if len(all.Without(known)) > 0 || len(known.Without(all)) > 0 {
-		return "The CPUs in cpu_manager_state are not those of the machine.",
-			"CPUs of this machine: " + all.String()
+		return stale("The CPUs in cpu_manager_state are not those of the machine.",
+			"CPUs of this machine: "+all.String())
 	}
-	return "", ""
+	return nil, nil
 }
