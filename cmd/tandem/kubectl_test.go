@@ -368,7 +368,6 @@ func TestCompletion(t *testing.T) {
 		{of(t1, "__complete", "explain", "--run-dir", runDir, ""), "a/one team/train-0"},
 		{of(t1, "__complete", "simulate", "--policy", ""), "restricted best-effort single-numa-node none"},
 		{of(t1, "__complete", "simulate", "--node", ""), "A B C"},
-		{of(t1, "__complete", "simulate", "--schedulers", ""), "least most numa exact tandem"},
 		{of(t1, "__complete", "verify", "--within", "P"), "PIX PXB C2C PHB NODE SYS"},
 		{of(t1, "__complete", "plan", "--machine", ""), "txt json"},
 	} {

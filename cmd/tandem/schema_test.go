@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
-	simulated "github.com/tandem-k8s/tandem/cmd/tandem/simulation/cluster"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
@@ -39,7 +38,6 @@ var documented = map[string]reflect.Type{
 	"plan":           reflect.TypeFor[plan.Plan](),
 	"qualify":        reflect.TypeFor[qualify.Report](),
 	"simulate":       reflect.TypeFor[report.Report](),
-	"simulate-nodes": reflect.TypeFor[simulated.Report](),
 	"status":         reflect.TypeFor[coordinator.Status](),
 	"topo":           reflect.TypeFor[topo.Matrix](),
 	"verify":         reflect.TypeFor[verify.Verification](),

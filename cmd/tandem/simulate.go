@@ -4,16 +4,13 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/cluster"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -27,13 +24,8 @@ type simulate struct {
 	policy string
 	mix    string
 	ways   []string
-	svg    string
 	output output
 	config simulation.Config
-
-	nodes      int // 0 for a single node
-	schedulers []string
-	burst      int
 }
 
 func newSimulate() *cobra.Command {
@@ -45,17 +37,11 @@ func newSimulate() *cobra.Command {
 strategies for GPUs and VFs. All strategies get the same arrivals. The output shows the GPUs with a VF on their own switch,
 the rejected containers, and the remaining free devices, with 95 % confidence intervals over the seeds.
 
---nodes simulates a cluster of such nodes under several schedulers. The kubelet of the scheduled node may reject the pod; the pod's
-Job then creates another pod. The output shows the rejections, pairs and waiting time of each scheduler. Devices are placed with
-Tandem's strategy, or with the only strategy in --ways.
-
 The node is one of three common servers or a recorded machine:
 ` + aboutPresets(),
 		Example: `  tandem simulate
-  tandem simulate --node B --vfs-per-pf 1 --load 60 --svg node-b.svg
-  tandem simulate --machine test/machines/nv-h100-aws-p5.txt --policy best-effort -o json
-  tandem simulate --nodes 100 --vfs-per-pf 1 --load 60,90
-  tandem simulate --nodes 100 --vfs-per-pf 1 --load 90 --burst 16 --schedulers least,most,tandem --ways stock`,
+  tandem simulate --node B --vfs-per-pf 1 --load 60
+  tandem simulate --machine test/machines/nv-h100-aws-p5.txt --policy best-effort -o json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
@@ -87,48 +73,31 @@ func (s *simulate) register(cmd *cobra.Command) {
 		"announce VFs without NUMA nodes (excludeTopology)")
 	c.Loads = []float64{30, 60, 90}
 	flags.Var(&numbers{list: &c.Loads}, "load",
-		"percentages of GPUs allocated with the stock plugins; with --nodes, percentages of GPUs requested")
+		"percentages of GPUs allocated with the stock plugins")
 	flags.StringVar(&s.mix, "mix", world.DefaultMix,
 		"requests of the containers as GPUs+VFs[:WEIGHT], such as 1+1:3; the default weight is 1")
 	flags.StringSliceVar(&s.ways, "ways", nil,
 		"placement strategies: "+strings.Join(simulation.WayNames(), ", ")+" (default all)")
 	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5,
 		"probability that the kubelet allocates the GPUs before the VFs")
-	flags.IntVar(&s.nodes, "nodes", 0, "number of nodes of a simulated cluster; 0 simulates a single node")
-	flags.StringSliceVar(&s.schedulers, "schedulers", nil,
-		"with --nodes: schedulers: "+strings.Join(cluster.SchedulerNames(), ", ")+" (default all)")
-	flags.IntVar(&s.burst, "burst", 1, "with --nodes: number of identical pods that arrive together")
-	flags.IntVar(&c.Seeds, "seeds", 150, "number of random streams of arrivals; with --nodes the default is 4")
-	flags.IntVar(&c.Arrivals, "arrivals", 1000,
-		"number of counted arrivals of a stream; with --nodes the default is 5000")
-	flags.IntVar(&c.Warmup, "warmup", 200,
-		"number of arrivals before the first counted arrival; with --nodes the default is 1000")
+	flags.IntVar(&c.Seeds, "seeds", 150, "number of random streams of arrivals")
+	flags.IntVar(&c.Arrivals, "arrivals", 1000, "number of counted arrivals of a stream")
+	flags.IntVar(&c.Warmup, "warmup", 200, "number of arrivals before the first counted arrival")
 	flags.Uint64Var(&c.Seed, "seed", 1, "first seed of the random numbers; the same seed gives the same result")
-	flags.StringVar(&s.svg, "svg", "", "output file of a chart in SVG")
 	s.output.register(cmd)
-	plainflag.Output.Put(flags, "svg")
-	plainflag.Placement.Put(flags, "ways", "schedulers")
-	plainflag.Machine.Put(flags, "node", "nodes", "machine", "vfs-per-pf", "exclude-topology")
+	plainflag.Placement.Put(flags, "ways")
+	plainflag.Machine.Put(flags, "node", "machine", "vfs-per-pf", "exclude-topology")
 	plainflag.Kubelet.Put(flags, "policy", "gpu-first")
 	plainflag.Arrivals.PutRest(flags)
 	completeMachines(cmd)
 	complete(cmd, "node", fixed(world.Presets()...))
 	complete(cmd, "policy", fixed(policies...))
 	complete(cmd, "ways", fixed(simulation.WayNames()...))
-	complete(cmd, "schedulers", fixed(cluster.SchedulerNames()...))
 }
 
 func (s *simulate) run(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("machine") && cmd.Flags().Changed("node") {
 		return usage("--machine and --node exclude each other")
-	}
-	if s.nodes > 0 || cmd.Flags().Changed("nodes") {
-		return s.runCluster(cmd)
-	}
-	for _, flag := range []string{"schedulers", "burst"} {
-		if cmd.Flags().Changed(flag) {
-			return usage("--%s is for a cluster: give --nodes too", flag)
-		}
 	}
 	if err := s.parse(); err != nil {
 		return usageError{err}
@@ -142,11 +111,6 @@ func (s *simulate) run(cmd *cobra.Command) error {
 	done()
 	if err != nil {
 		return err
-	}
-	if s.svg != "" {
-		if err := os.WriteFile(s.svg, []byte(printable.Lines(string(report.SVG()))), 0o644); err != nil {
-			return fmt.Errorf("draw chart: %w", err)
-		}
 	}
 	return s.output.write(cmd, report, report.Table)
 }

@@ -45,7 +45,6 @@ type departures []departure
 
 type departure struct {
 	at        float64
-	number    int // of the arrival
 	container world.Container
 }
 

@@ -58,7 +58,7 @@ func (c *Config) measure(ctx context.Context, players *sync.Pool, rate float64) 
 	loads := make([]float64, min(c.Seeds, calibrationSeeds))
 	err := each(ctx, len(loads), func(i int) {
 		p := players.Get().(*player)
-		loads[i] = p.play(newStream(c, i), pace{rate: rate}, 0, nil).sample(c.Mix)[figLoad]
+		loads[i] = p.play(newStream(c, i), rate, 0).sample(c.Mix)[figLoad]
 		players.Put(p)
 	})
 	sum := 0.0

@@ -42,5 +42,5 @@ func (c *Config) Check() error {
 			return fmt.Errorf("simulate: load %g is not between 0 and 100 percent", load)
 		}
 	}
-	return world.CheckNumbers(c.Seeds, c.Arrivals, c.Warmup, 1)
+	return world.CheckNumbers(c.Seeds, c.Arrivals, c.Warmup)
 }

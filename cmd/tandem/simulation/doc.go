@@ -12,32 +12,18 @@
 // # Ways of choosing
 //
 //	stock           GPUs by the vendor's policy (package locality), VFs in list order: the stock plugins
-//	follow          the first half chooses like stock, the second half takes the same switches
 //	tandem-unknown  package placement, called like the coordinator without the pod's spec: it expects the
 //	                other half to have the same size
 //	tandem          package placement, with the whole request known
 //	joint           the optimum for one container at a time (joint.go): most pairs, then most possible
 //	                pairs left
-//	keep            the same, and reserves partners for devices that will be released
-//	ahead           the long-term optimum (outlook.go), given the rates at which containers come and go,
-//	                but not the times
-//	whole-node      joint on all NUMA nodes at once, without the kubelet: the scope of a scheduler
 //
 // The ways tandem and tandem-unknown make the same calls to the same package as the real coordinator. Unlike
 // the coordinator, which may have to infer the container, the simulation always knows the container.
 //
-// # Limits
-//
-// As long as the kubelet admits containers to NUMA nodes by numbers alone, no choice changes the admissions,
-// and two limits can be computed for NUMA nodes with few devices, such as those with one VF per PF.
-// [report.Load.Bound] is the limit with knowledge of all arrivals and departures: the search enumerates all
-// ways of holding the devices along the actual arrivals. The way ahead is the best without that knowledge:
-// the optimal policy of the Markov decision process of one NUMA node. If it is no better than joint, looking
-// ahead has no benefit.
-//
 // # Results
 //
 // A [report.Report] depends on the [Config] alone, not on the number of processors. Its figures are means
-// over seeds with 95 % confidence intervals, as documented in [report.Figures]. It can be written as a table,
-// as JSON and as a chart.
+// over seeds with 95 % confidence intervals, as documented in [report.Figures]. It can be written as a table
+// and as JSON.
 package simulation

@@ -8,31 +8,27 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // jointly maximizes, for one container at a time, the pairs; then the possible same-switch pairs that remain;
 // then GPUs that share switches, then VFs on PFs of their own, then the spread of VFs over switches. It
 // counts devices by switch and tries all numbers for each switch. It does not use package placement, for
 // which it is the reference.
-//
-// With keeps set, it also reserves partners: before GPUs share switches it maximizes the pairs that remain
-// possible once the devices in use are free again. So a container without VFs does not take the last GPU of a
-// switch whose VFs are all in use, if it can take one of two elsewhere.
 type jointly struct {
 	node   *world.Node
-	keeps  bool
 	pools  []pool
 	best   []int64 // by switch and devices taken before: the best score
 	take   []taking
 	wanted taking
 }
 
+// taking is a number of devices of each kind.
+type taking struct{ gpus, vfs int }
+
 // pool is the devices of a switch; the last pool has the devices without a switch.
 type pool struct {
 	may   [2][]int // available devices
 	free  [2]int   // free in all
-	has   [2]int   // free or not
 	given [2]int   // devices that the container has already
 	pfs   int      // PFs of the available VFs
 }
@@ -41,70 +37,25 @@ type pool struct {
 const (
 	onePair     = 1 << 54
 	oneLeft     = 1 << 46
-	oneLater    = 1 << 38
 	oneNear     = 1 << 32
 	oneOwnPF    = 1 << 24
 	unreachable = -1
 )
 
-func joint(n *world.Node) world.Prefer   { return (&jointly{node: n}).stepwise() }
-func keeping(n *world.Node) world.Prefer { return (&jointly{node: n, keeps: true}).stepwise() }
-
-func (j *jointly) stepwise() world.Prefer {
-	return func(s *world.State, q world.Question, _ *rand.Rand) []int {
-		chosen, _ := j.choose(s, q, q.Available, s.Offered(q.Kind.Other(), q))
-		return chosen
-	}
-}
-
-// wholeNode chooses within as few NUMA nodes as the best pairs allow.
-func wholeNode(n *world.Node) world.Prefer {
+func joint(n *world.Node) world.Prefer {
 	j := &jointly{node: n}
 	return func(s *world.State, q world.Question, _ *rand.Rand) []int {
-		masks := make([]hints.Mask, 0, 1<<len(n.NUMA))
-		for m := hints.Mask(1); m < 1<<len(n.NUMA); m++ {
-			masks = append(masks, m)
+		var may [2][]int
+		may[q.Kind] = q.Available
+		if other := q.Kind.Other(); len(q.Allocated[other]) == 0 {
+			may[other] = s.Offered(other, q)
 		}
-		slices.SortFunc(masks, func(a, b hints.Mask) int {
-			if a.Narrower(b) {
-				return -1
-			}
-			return 1
-		})
-		best, chosen := int64(unreachable), q.Available
-		for _, m := range masks {
-			others := within(n, q.Kind.Other(), s.FreeDevices(q.Kind.Other()), m)
-			mine, score := j.choose(s, q, within(n, q.Kind, q.Available, m), others)
-			if score -= score % oneLeft; score > best {
-				best, chosen = score, mine
-			}
+		j.fill(s, q, may)
+		if j.solve() == unreachable {
+			return nil
 		}
-		return chosen
+		return j.chosen(q.Kind)
 	}
-}
-
-// within returns the devices on some NUMA nodes.
-func within(n *world.Node, kind world.Kind, devices []int, m hints.Mask) []int {
-	return slices.DeleteFunc(slices.Clone(devices), func(i int) bool {
-		at := n.Devices[kind][i].NUMA
-		return at >= 0 && m>>at&1 == 0
-	})
-}
-
-// choose answers a question with devices of asked, if the other half can come from other. The score is -1 if
-// there are too few devices.
-func (j *jointly) choose(s *world.State, q world.Question, asked, other []int) ([]int, int64) {
-	var may [2][]int
-	may[q.Kind] = asked
-	if len(q.Allocated[q.Kind.Other()]) == 0 {
-		may[q.Kind.Other()] = other
-	}
-	j.fill(s, q, may)
-	score := j.solve()
-	if score == unreachable {
-		return nil, score
-	}
-	return j.chosen(q.Kind), score
 }
 
 // fill sorts devices into pools.
@@ -112,8 +63,8 @@ func (j *jointly) fill(s *world.State, q world.Question, may [2][]int) {
 	n := j.node
 	j.pools = make([]pool, n.Switches+1)
 	for _, kind := range world.Kinds {
-		for i, has := range n.On[kind] {
-			j.pools[i].free[kind], j.pools[i].has[kind] = s.FreeOn(kind, i), has
+		for i := range n.Switches {
+			j.pools[i].free[kind] = s.FreeOn(kind, i)
 		}
 		for _, i := range may[kind] {
 			p := &j.pools[j.at(kind, i)]
@@ -195,12 +146,8 @@ func (j *jointly) score(p *pool, g, v int) int64 {
 	gpus, vfs := p.free[world.GPU]-g, p.free[world.VF]-v // remaining free devices
 	g, v = g+p.given[world.GPU], v+p.given[world.VF]
 	own := min(g, v, p.pfs+p.given[world.VF])
-	score := int64(min(g, v))*onePair + int64(min(gpus, vfs))*oneLeft + int64(own)*oneOwnPF + even(vfs)
-	if j.keeps {
-		later := min(gpus, p.has[world.VF]) + min(vfs, p.has[world.GPU])
-		return score + int64(later)*oneLater + int64(max(g-1, 0))*oneNear
-	}
-	return score + int64(g*g)*oneNear
+	return int64(min(g, v))*onePair + int64(min(gpus, vfs))*oneLeft + int64(g*g)*oneNear + int64(own)*oneOwnPF +
+		even(vfs)
 }
 
 // even is concave in the free VFs of a switch, so that the sum over all switches is largest if VFs are taken

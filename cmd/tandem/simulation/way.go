@@ -17,26 +17,19 @@ import (
 type Way struct {
 	Name  string // for flags and programs
 	Title string // for people
-	whole bool   // chooses on the whole node: there is no kubelet to refuse
-	ahead bool   // chooses by an outlook
 	make  func(*world.Node) world.Prefer
 }
 
-// Prefer returns the way's answers to the kubelet. It caches results and is not safe for concurrent use. The
-// way ahead has no outlook here and chooses step by step.
+// Prefer returns the way's answers to the kubelet. It caches results and is not safe for concurrent use.
 func (w Way) Prefer(n *world.Node) world.Prefer { return w.make(n) }
 
 // Ways returns all ways, in the order of the tables.
 func Ways() []Way {
 	return []Way{
 		{Name: "stock", Title: "stock pair", make: Stock},
-		{Name: "follow", Title: "second follows first", make: follow},
 		{Name: "tandem-unknown", Title: "Tandem, partner's request unknown", make: tandemUnknown},
 		{Name: "tandem", Title: "Tandem, request known", make: tandemKnown},
 		{Name: "joint", Title: "best pairs, step by step", make: joint},
-		{Name: "keep", Title: "best pairs, partners kept for later", make: keeping},
-		{Name: "ahead", Title: "most pairs in the long run", ahead: true, make: joint},
-		{Name: "whole-node", Title: "best pairs on the whole node, no kubelet", whole: true, make: wholeNode},
 	}
 }
 
@@ -76,31 +69,5 @@ func Stock(n *world.Node) world.Prefer {
 			return nil
 		}
 		return v.Choose(q.Available, q.Size, rng)
-	}
-}
-
-// follow is a pair of plugins that know each other's allocations: the first chooses like the stock plugin,
-// the second takes devices on the same switches.
-func follow(n *world.Node) world.Prefer {
-	first := Stock(n)
-	return func(s *world.State, q world.Question, rng *rand.Rand) []int {
-		allocated := q.Allocated[q.Kind.Other()]
-		if len(allocated) == 0 {
-			return first(s, q, rng)
-		}
-		missing := make([]int, n.Switches)
-		for _, i := range allocated {
-			if at := n.Devices[q.Kind.Other()][i].Switch; at >= 0 {
-				missing[at]++
-			}
-		}
-		var near []int
-		for _, i := range world.Pick(slices.Clone(q.Available), len(q.Available), rng) {
-			if at := n.Devices[q.Kind][i].Switch; at >= 0 && missing[at] > 0 && len(near) < q.Size {
-				missing[at]--
-				near = append(near, i)
-			}
-		}
-		return near
 	}
 }

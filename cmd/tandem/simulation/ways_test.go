@@ -155,19 +155,6 @@ func TestTandemMakesAsManyPairs(t *testing.T) {
 	}
 }
 
-func TestFollowTakesTheSwitchesOfTheFirst(t *testing.T) {
-	node := presetNode(t, "A", 2)
-	s := world.NewState(node, world.Rules{Policy: hints.Restricted})
-	rng := newRand(1)
-	for range 100 {
-		c, _ := s.Admit(world.Request{GPUs: 2, VFs: 2}, world.GPU, ways(t, "follow")[0].Prefer(node), rng)
-		if pix, _, _ := node.Pairs(c); pix != 2 {
-			t.Fatalf("%d pairs of %v", pix, c)
-		}
-		s.Release(c)
-	}
-}
-
 func TestPairsCountNoVFTwice(t *testing.T) {
 	node := presetNode(t, "C", 2) // each switch has GPUs 0 1, and VFs 0 1 of one PF and 2 3 of the other
 	for _, c := range []struct {

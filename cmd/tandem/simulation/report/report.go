@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report presents the result of a simulation, as a table and a chart for people, and as JSON for
-// programs.
+// Package report presents the result of a simulation, as a table for people and as JSON for programs.
 package report
 
 import (
@@ -33,10 +32,6 @@ type Load struct {
 	Load float64 `json:"load"` // target share of allocated GPUs, percent
 	Rate float64 `json:"rate"` // arrivals per mean holding time
 	Ways []Way   `json:"ways"`
-
-	// Bound is the PIX share that no choice can exceed, even with knowledge of all arrivals and departures, for
-	// the same admissions to the same NUMA nodes. Null if unknown.
-	Bound *Estimate `json:"bound"`
 }
 
 // Way is the result of one way of choosing.

@@ -20,7 +20,6 @@ across NUMA    pairs whose halves are on different NUMA nodes
 GPU to GPU     how near a container's GPUs are to each other by PCIe, of the best that was free
 refused        containers that the kubelet refused although enough devices were free
 stranded       pairs of free devices that are not on one switch, mean over time
-knowing ahead  what no choice can exceed for the same admissions, even one that knows when every container comes and goes
 `
 
 // Table writes the report for people: a block for every load, a line for every way of choosing.
@@ -80,9 +79,6 @@ func (l *Load) table(out *bytes.Buffer) {
 			fmt.Fprintf(w, "\t%s", c.of(&way.Figures))
 		}
 		fmt.Fprintln(w)
-	}
-	if l.Bound != nil {
-		fmt.Fprintf(w, "  knowing ahead\t%s\t%s\n", bar(l.Bound), l.Bound)
 	}
 	_ = w.Flush() // to memory
 	for line := range strings.Lines(cells.String()) {

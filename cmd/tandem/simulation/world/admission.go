@@ -45,9 +45,7 @@ func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Con
 	if !s.Fits(r) {
 		return g.container, DoesNotFit
 	}
-	s.last++
 	if s.admission(r, first, g).Admit() != nil {
-		s.last--
 		return g.container, Refused
 	}
 	return g.container, Admitted
@@ -120,9 +118,6 @@ func (g *guest) take(kind Kind, devices devicemanager.Set) {
 		g.state.take(kind, g.container.Devices[kind])
 	}
 }
-
-// FreeDevices lists the free devices of a kind.
-func (s *State) FreeDevices(kind Kind) []int { return s.list(kind, s.free) }
 
 // Offered lists the devices that the kubelet allows for a container: devices on the container's NUMA nodes
 // first, then those on other nodes, then those with unknown nodes.

@@ -39,7 +39,6 @@ type Node struct {
 	Tree     *topology.Tree
 	Links    []topology.Link
 	Devices  [2][]Device // by address; elsewhere a device is an index of its list
-	On       [2][]int    // devices by switch
 	Switches int         // the number of a switch is below Switches
 	PFs      int         // the number of a PF is below PFs
 	NUMA     []int       // the numbers of the NUMA nodes, ascending; elsewhere a node is an index of this list
@@ -88,14 +87,6 @@ func New(
 		addresses[i] = d.Address
 	}
 	n.Locality = locality.New(tree, addresses)
-	for _, kind := range Kinds {
-		n.On[kind] = make([]int, n.Switches)
-		for _, d := range n.Devices[kind] {
-			if d.Switch >= 0 {
-				n.On[kind][d.Switch]++
-			}
-		}
-	}
 	n.tell()
 	return n, nil
 }

@@ -23,8 +23,6 @@ type State struct {
 	devices *devicemanager.Node // as announced to the kubelet
 	all     devicemanager.Set
 	free    devicemanager.Set
-	by      [2][]int // the number of the container that holds a taken device, in order of admission
-	last    int      // of these numbers
 }
 
 // NewState returns a node with everything free.
@@ -39,9 +37,6 @@ func NewState(node *Node, rules Rules) *State {
 	s.all = s.devices.OfKind[GPU].Clone()
 	s.all.Include(s.devices.OfKind[VF])
 	s.free = s.all.Clone()
-	for _, kind := range Kinds {
-		s.by[kind] = make([]int, node.Count(kind))
-	}
 	return s
 }
 
@@ -67,14 +62,10 @@ func (s *State) set(kind Kind, devices []int) devicemanager.Set {
 
 func (s *State) take(kind Kind, devices []int) {
 	s.free.Exclude(s.set(kind, devices))
-	for _, i := range devices {
-		s.by[kind][i] = s.last
-	}
 }
 
 // Take gives devices to a container, without an admission.
 func (s *State) Take(c Container) {
-	s.last++
 	s.take(GPU, c.Devices[GPU])
 	s.take(VF, c.Devices[VF])
 }
@@ -105,39 +96,14 @@ func (s *State) mask(nodes hints.Mask) hints.Mask {
 	return nodes
 }
 
-// Demand returns a demand for count devices of a kind, as the Topology Manager sees it.
-func (s *State) Demand(kind Kind, count int) hints.Demand {
-	return s.devices.Resources[kind].Demand(count, s.free, nil)
-}
-
-// Numbers returns a copy for counting free devices.
-func (s *State) Numbers() State {
-	c := *s
-	c.free = s.free.Clone()
-	return c
-}
-
 // Fits reports whether enough devices are free by number.
 func (s *State) Fits(r Request) bool { return r.GPUs <= s.Free(GPU) && r.VFs <= s.Free(VF) }
 
 // Taken reports whether a container has a device.
 func (s *State) Taken(kind Kind, i int) bool { return !s.free.Has(s.devices.Resources[kind].First + i) }
 
-// Owner returns the number of the container that holds a device, and whether there is one. Containers are
-// numbered from 1 in order of admission; within a question the container in admission has the last number and
-// counts as no owner.
-func (s *State) Owner(kind Kind, i int) (int, bool) {
-	by := s.by[kind][i]
-	return by, s.Taken(kind, i) && by != s.last
-}
-
 // Free returns the number of free devices of a kind.
 func (s *State) Free(kind Kind) int { return s.free.Common(s.devices.OfKind[kind]) }
-
-// FreeAt returns the number of free devices on some NUMA nodes.
-func (s *State) FreeAt(kind Kind, m hints.Mask) int {
-	return s.devices.Resources[kind].Aligned(s.free, m).Len()
-}
 
 // FreeOn returns the number of free devices on a switch.
 func (s *State) FreeOn(kind Kind, at int) int { return s.free.Common(s.Node.switches[at][kind]) }
