@@ -43,6 +43,7 @@ type withholder struct {
 	ended   map[string]bool
 	told    map[string]string // UIDs in lists of pods, to the life of the kubelet that listed the pod last
 	seen    kubelet.Identity  // of the checkpoint at the last look
+	shared  bool              // the checkpoint had an offered device under another name, also of an ended pod
 	failure string            // of the last look, so that an error is logged once
 
 	mu      sync.Mutex
@@ -129,13 +130,14 @@ func (w *withholder) look(offerIsNew bool) {
 	w.mu.Lock()
 	offered, before := w.offered, w.held
 	w.mu.Unlock()
-	if !offerIsNew && len(before) == 0 && recorded.Identity == w.seen {
+	if !offerIsNew && !w.shared && recorded.Identity == w.seen {
 		return
 	}
 	w.seen = recorded.Identity
 	found, _ := holders.Find(holders.Sources{Recorded: &recorded})
-	held := heldElsewhere(w.alive(found), offered)
-	if len(held) > 0 {
+	held := heldElsewhere(found, offered)
+	w.shared = len(held) > 0
+	if w.shared {
 		w.readEnds(found)
 		held = heldElsewhere(w.alive(found), offered)
 	}
@@ -173,7 +175,8 @@ func (w *withholder) alive(found holders.Holders) (alive holders.Holders) {
 	return alive
 }
 
-// readEnds reads which pods of the checkpoint have ended, by the kubelet's own list. A UID never returns.
+// readEnds reads which pods of the checkpoint have ended, by the kubelet's own list. A listed pod has not: a
+// static pod comes back with the same UID, and gets the devices that it had without another checkpoint.
 func (w *withholder) readEnds(found holders.Holders) {
 	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
 	defer cancel()
@@ -192,8 +195,10 @@ func (w *withholder) readEnds(found holders.Holders) {
 	ended, told := map[string]bool{}, map[string]string{}
 	for _, h := range found {
 		before, wasTold := w.told[h.UID]
-		ended[h.UID] = w.ended[h.UID] || listed.Lack(h.UID, life, holders.Known{Told: wasTold, Life: before})
-		if _, now := listed.Names[h.UID]; now {
+		_, now := listed.Names[h.UID]
+		ended[h.UID] = !now &&
+			(w.ended[h.UID] || listed.Lack(h.UID, life, holders.Known{Told: wasTold, Life: before}))
+		if now {
 			told[h.UID] = life
 		} else if wasTold {
 			told[h.UID] = before

@@ -159,3 +159,30 @@ func TestWithholdWhileKubeletStarts(t *testing.T) {
 		}
 	}
 }
+
+// A static pod comes back with the UID that it had, a hash of the manifest. If the kubelet has freed nothing
+// meanwhile, the pod has its devices again, and the checkpoint stays the same.
+func TestWithholdForStaticPod(t *testing.T) {
+	t.Parallel()
+	for name, admit := range map[string]func(w *withholding){
+		"with new devices": func(w *withholding) { w.give(map[string]string{"holder": heldVF}) },
+		"as it was":        func(*withholding) {},
+	} {
+		w := newWithholding(t)
+		listed := w.pods
+		for i, c := range []struct {
+			pods []intent.Pod
+			want bool
+		}{{listed, true}, {nil, false}, {listed, true}} {
+			w.pods = c.pods
+			admit(w)
+			if i == 0 {
+				w.healthy("new/vf")
+			}
+			w.look(false)
+			if _, withheld := w.held[heldDevice{"new/vf", heldVF}]; withheld != c.want {
+				t.Errorf("%s, step %d: withheld is %t, want %t", name, i, withheld, c.want)
+			}
+		}
+	}
+}
