@@ -141,12 +141,19 @@ func choose(text string, read func(string) ([]string, error), allowed bool) ([]s
 		return nil, fmt.Errorf("it names %d devices, more than %d", len(chosen), maxChosen)
 	}
 	for _, name := range chosen {
-		if len(name) > maxName {
+		switch {
+		case len(name) > maxName:
 			return nil, fmt.Errorf("%.40q... has %d bytes, and a device's name at most %d", name, len(name), maxName)
+		case strings.ContainsFunc(name, isForeign):
+			return nil, fmt.Errorf("%.40q is no device's name", name)
 		}
 	}
 	return chosen, nil
 }
+
+// isForeign reports whether no device's name has a character. The API server takes annotations of any bytes,
+// and messages about decisions, which name devices, are text.
+func isForeign(r rune) bool { return r <= ' ' || r > '~' }
 
 // list parses names that commas or white space separate.
 func list(text string) ([]string, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -241,12 +242,13 @@ func FuzzAnnotations(f *testing.F) {
 			t.Errorf("alignment %q", got.alignment)
 		}
 		for _, id := range got.chosen {
-			if id == "" || len(id) > maxName {
-				t.Errorf("a name of %d bytes among %d", len(id), len(got.chosen))
+			if id == "" || len(id) > maxName || strings.ContainsFunc(id, isForeign) {
+				t.Errorf("a name of %d bytes among %d: %q", len(id), len(got.chosen), id)
 			}
 		}
-		if remarks := len(strings.Join(got.remarks, "")); len(got.chosen) > maxChosen || remarks > 1024 {
-			t.Errorf("%d devices, %d bytes of remarks", len(got.chosen), remarks)
+		remarks := strings.Join(got.remarks, "")
+		if len(got.chosen) > maxChosen || len(remarks) > 1024 || !utf8.ValidString(remarks) {
+			t.Errorf("%d devices, remarks %q", len(got.chosen), remarks)
 		}
 	})
 }
