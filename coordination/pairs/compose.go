@@ -72,16 +72,19 @@ func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address 
 	return common
 }
 
-// named returns the tree's names of a VF.
+// named returns the tree's names of a VF; a sub-function is not in the tree, and the names of its function are
+// not those of the sub-function.
 func (d Device) named(tree *topology.Tree) VF {
 	vf := VF{ID: d.ID, Address: d.Address, Resource: d.Resource}
-	if function, ok := tree.Device(d.Address); ok {
-		if len(function.RDMA) > 0 {
-			vf.RDMA = function.RDMA[0]
-		}
-		if len(function.Netdevs) > 0 {
-			vf.Netdev = function.Netdevs[0]
-		}
+	function, ok := tree.Device(d.Address)
+	if !ok || topology.UnitOfID(d.ID).Name != d.Address.String() {
+		return vf
+	}
+	if len(function.RDMA) > 0 {
+		vf.RDMA = function.RDMA[0]
+	}
+	if len(function.Netdevs) > 0 {
+		vf.Netdev = function.Netdevs[0]
 	}
 	return vf
 }
