@@ -93,10 +93,14 @@ func (x *examiner) register(cmd *cobra.Command) {
 		"repeatable (default the kubelet's own list, with Kubernetes 1.37 and later)")
 	flags.StringVar(&x.vendor, "gpu-vendor", "", "value of --vendor of this node's tandem-gpu, to recognize "+
 		"GPUs of another vendor (default unknown)")
+	flags.BoolVar(&x.dropIn, "drop-in", false, "print the settings that the kubelet needs, as a drop-in")
+	flags.BoolVar(&x.static, "static-cpus", false, "with --drop-in: also set cpuManagerPolicy static, and "+
+		"reserve a CPU of each NUMA node for the system unless CPUs are already reserved")
 	flags.StringVar(&x.node.ReadElsewhere, "read-elsewhere", "", "name of this node in a report that is read "+
 		"elsewhere, as by kubectl tandem doctor: --kubelet-config is the kubelet's configz")
 	plainflag.Request.Put(flags, "cpus", "refused-pods")
 	plainflag.Devices.Put(flags, "gpu-vendor")
+	plainflag.Kubelet.Put(flags, "drop-in", "static-cpus")
 	plainflag.Output.Put(flags, "read-elsewhere")
 	x.format.register(cmd)
 }
@@ -115,10 +119,7 @@ func (x *examiner) registerNode(flags *pflag.FlagSet) {
 		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
 		"to select VFs (default the VFs that the running tandem-rdma offers)")
-	flags.BoolVar(&x.dropIn, "drop-in", false, "print the settings that the kubelet needs, as a drop-in")
-	flags.BoolVar(&x.static, "static-cpus", false, "with --drop-in: also set cpuManagerPolicy static, and "+
-		"reserve a CPU of each NUMA node for the system unless CPUs are already reserved")
-	plainflag.Kubelet.Put(flags, "kubelet-dir", "kubelet-config", "kubelet-config-dir", "drop-in", "static-cpus")
+	plainflag.Kubelet.Put(flags, "kubelet-dir", "kubelet-config", "kubelet-config-dir")
 	plainflag.Files.Put(flags, "dev-root", "proc-root")
 	plainflag.Devices.Put(flags, "config")
 }
