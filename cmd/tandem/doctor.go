@@ -50,7 +50,8 @@ debug container with the node's PID namespace. The command changes nothing.
 
 --drop-in prints the settings that the kubelet needs on this node as a file for its folder of drop-ins (--config-dir), and with
 --static-cpus also exclusive CPUs for containers. Comments in the file describe where the settings belong on nodes of kubeadm, Ansible,
-machine configurations and providers.
+machine configurations and providers. Save the output outside that folder and move the file there: a shell creates an empty file before
+the command runs, and the kubelet does not start with an empty one.
 
 The shapes of container requests are judged for an empty node with the kubelet's own rules. The VFs are those of --config
 (config.json), or without --config those of the running tandem-rdma. If neither exists, the VFs are all VFs of NICs with RDMA, each

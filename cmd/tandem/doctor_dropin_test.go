@@ -84,6 +84,8 @@ func TestDropIn(t *testing.T) {
 	if diff := cmp.Diff(object(t, string(shipped)), object(t, printed)); diff != "" {
 		t.Errorf("deployments/kubelet/config.yaml and the drop-in differ (-shipped +printed):\n%s", diff)
 	}
+	s.write("kubelet.d/tandem.conf", "") // as a shell does for ">"
+	s.fails("ROOT/kubelet.d/tandem.conf: it is empty, and the kubelet does not start", "--drop-in")
 	s.write("kubelet.d/tandem.conf", printed)
 	check(t, s.findings(), "cpu-manager", "none")
 }

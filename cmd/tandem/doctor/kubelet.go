@@ -88,9 +88,7 @@ func unreadConfig(k kubeletFacts) []Finding {
 		Summary:  "The kubelet's configuration cannot be read.",
 		Evidence: []string{k.config},
 		Why:      "The configuration decides whether a container's GPUs and VFs come from the same NUMA nodes.",
-		Fix: []string{
-			"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)",
-		},
+		Fix:      []string{managers.OtherConfig},
 	})
 }
 

@@ -31,6 +31,9 @@ type object struct {
 // parse reads a file: YAML becomes JSON, in which a number is no text (DecodeKubeletConfiguration in
 // pkg/kubelet/kubeletconfig/util/codec). Of a repeated key the last one counts.
 func parse(content []byte) (o object, err error) {
+	if len(content) == 0 {
+		return o, errors.New("it is empty, and the kubelet does not start with an empty file: fill or remove it")
+	}
 	var document yamlnode.Node
 	if err := yamlnode.Unmarshal(content, &document); err != nil {
 		return o, err

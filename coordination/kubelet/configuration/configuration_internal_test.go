@@ -48,7 +48,7 @@ func TestWrongConfigurations(t *testing.T) {
 		"maxPods: 110\n": "it is no KubeletConfiguration of kubelet.config.k8s.io/v1beta1: its kind is none, " +
 			"its apiVersion none",
 		"just words\n": "it is no object of keys and values",
-		"":             "it is no object of keys and values",
+		"":             "it is empty, and the kubelet does not start with an empty file: fill or remove it",
 		head + strings.Repeat("# long\n", maxSize/7): "more than 1048576 bytes",
 	} {
 		f := layOut(t, content)

@@ -46,7 +46,7 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 	}
 	f, err := k.Read(p)
 	if err != nil {
-		return "", fmt.Errorf("read the kubelet's configuration: %w", err)
+		return "", fmt.Errorf("read the kubelet's configuration: %w; %s", err, OtherConfig)
 	}
 	if cgroup := f.SystemReservedCgroup + f.KubeReservedCgroup; staticCPUs && !f.Reserves() && cgroup != "" {
 		return "", fmt.Errorf("print settings: the kubelet has the cgroup %s and does not start with named CPUs: "+
@@ -54,7 +54,8 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 	}
 	folder := withoutFolder
 	if f.At.Dir != "" {
-		folder = "this text as " + filepath.Join(f.At.Dir, "tandem.conf") + "; later names override earlier ones"
+		folder = "save this text elsewhere, and move it to " + filepath.Join(f.At.Dir, "tandem.conf") +
+			"; later names override earlier ones"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, places, folder, cmp.Or(f.At.Config, "the kubelet's command line"))

@@ -147,6 +147,10 @@ const (
 	Static     = "static"
 )
 
+// OtherConfig is the remedy if the kubelet's configuration cannot be read.
+const OtherConfig = "if the kubelet reads another file: tandem doctor --kubelet-config FILE " +
+	"(ps -C kubelet -o args shows --config)"
+
 // configure returns the way to a setting, and staticCPUs to exclusive CPUs.
 func configure(setting string) string {
 	return "in the kubelet's configuration: " + setting + " (tandem doctor --drop-in prints all settings)"
