@@ -211,6 +211,14 @@ func TestStockPlan(t *testing.T) {
 			t.Errorf("%v: another plan the second time", args)
 		}
 	}
+	// With two free GPUs on each node no single node has four, and four fit on one node of the machine.
+	const used = "0000:11:00.0,0000:2f:00.0,0000:8b:00.0,0000:aa:00.0"
+	args := []string{"--gpus", "4", "--machine", one, "--used", used}
+	for _, args := range [][]string{args, append(args, "--stock")} {
+		if p := planned(t, args...); !strings.Contains(p.Note, "the kubelet rejects this request") {
+			t.Errorf("%v: the container is admitted", args)
+		}
+	}
 }
 
 // TestPlanWidth: a picture that is less wide has its switches in more rows.

@@ -51,7 +51,8 @@ func TestSimulate(t *testing.T) {
 
 func TestSimulateJSON(t *testing.T) {
 	var report report.Report
-	text := succeed(t, "simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "-o=json", "--seed=3")
+	text := succeed(t, "simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "-o=json",
+		"--seed=3")
 	if err := json.Unmarshal([]byte(text), &report); err != nil {
 		t.Fatal(err)
 	}

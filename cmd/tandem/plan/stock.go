@@ -11,9 +11,10 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -35,15 +36,14 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	node, err := world.New(from.Title(), n.Tree, free(gpus), free(vfs), n.Links)
-	if err != nil {
-		return nil, nil, err
-	}
-	rules := world.Rules{Policy: hints.Restricted, ExcludeTopology: withoutNodes(vfs)}
-	drawn := q.draw(node, rules)
+	view := offer.View(n.Links, gpus, vfs)
+	drawn := q.draw(n.Tree, view)
 	if drawn == nil {
 		p := planOf(placement.Choice{Reason: "stock plugins"}, nil)
 		p.rejected, p.Note = true, refused
+		if (hints.Rule{}).TooMany(view.Demands(offer.Requests(int(q.GPUs), int(q.VFs)))...) {
+			p.Note = tooManyNodes
+		}
 		return p, notes, nil
 	}
 	typical := drawn[len(drawn)/2]
@@ -53,36 +53,94 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 	return p, notes, nil
 }
 
-// draw admits the container many times, each time on the same free node, and orders the results by pairs on
-// one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw: all
+// draw admits the container many times, each time on the same free devices, and orders the results by pairs
+// on one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw: all
 // devices of a request are free.
-func (q *Question) draw(node *world.Node, rules world.Rules) []draw {
-	prefer, random := simulation.Stock(node), rand.New(rand.NewPCG(1, 1))
-	request := world.Request{GPUs: int(q.GPUs), VFs: int(q.VFs)}
-	drawn := make([]draw, draws)
+func (q *Question) draw(tree *topology.Tree, view *preference.View) []draw {
+	plugins, drawn := newStockPlugins(tree, view.Node), make([]draw, draws)
+	all := view.Free.Clone()
+	all.Include(view.Taken)
 	for i := range drawn {
-		first := world.Kinds[random.IntN(len(world.Kinds))] // the kubelet's order of resources is random
-		container, outcome := world.NewState(node, rules).Admit(request, first, prefer, random)
-		if outcome != world.Admitted {
+		requests := offer.Requests(int(q.GPUs), int(q.VFs))
+		if plugins.random.IntN(len(requests)) > 0 { // the kubelet's order of resources is random
+			slices.Reverse(requests)
+		}
+		requests = slices.DeleteFunc(requests, func(r devicemanager.Request) bool { return r.Count == 0 })
+		admission := devicemanager.Admission{
+			Node: view.Node, Kubelet: devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.Restricted}},
+			Containers: []devicemanager.Container{{Requests: requests}}, Others: plugins,
+			Healthy: all, Taken: view.Taken.Clone(), Reusable: view.Node.NewSet(),
+		}
+		if admission.Admit() != nil {
 			return nil
 		}
-		drawn[i] = newDraw(node, container)
+		drawn[i] = newDraw(tree, view.Node, plugins.devices)
 	}
 	slices.SortStableFunc(drawn, func(a, b draw) int { return cmp.Compare(a.near, b.near) })
 	return drawn
 }
 
-func newDraw(node *world.Node, c world.Container) draw {
-	var d draw
-	for _, i := range c.Devices[world.GPU] {
-		d.gpus = append(d.gpus, node.Devices[world.GPU][i].Device)
+func newDraw(tree *topology.Tree, node *devicemanager.Node, devices devicemanager.Set) draw {
+	d := draw{
+		gpus: node.Devices(devices.Intersection(node.OfKind[devicemanager.GPU])),
+		vfs:  node.Devices(devices.Intersection(node.OfKind[devicemanager.VF])),
 	}
-	for _, i := range c.Devices[world.VF] {
-		d.vfs = append(d.vfs, node.Devices[world.VF][i].Device)
-	}
-	d.pairs = placement.PairsOf(node.Tree, d.gpus, d.vfs)
+	d.pairs = placement.PairsOf(tree, d.gpus, d.vfs)
 	d.near = placement.Together(d.pairs)
 	return d
+}
+
+// stockPlugins answer the kubelet for one container at a time.
+type stockPlugins struct {
+	node    *devicemanager.Node
+	vendor  *locality.Vendor
+	random  *rand.Rand
+	devices devicemanager.Set // of the latest container
+}
+
+func newStockPlugins(tree *topology.Tree, node *devicemanager.Node) *stockPlugins {
+	var addresses []topology.Address
+	for _, d := range node.Devices(node.OfKind[devicemanager.GPU]) {
+		addresses = append(addresses, d.Address)
+	}
+	return &stockPlugins{
+		node: node, vendor: locality.NewVendor(locality.New(tree, addresses)), random: rand.New(rand.NewPCG(1, 1)),
+	}
+}
+
+// Hints returns none: CPUs and memory are ignored.
+func (*stockPlugins) Hints(int) []hints.List { return nil }
+
+// Prefer returns GPUs by the vendor's policy, and no VFs.
+func (p *stockPlugins) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
+	preferred := p.node.NewSet()
+	if q.Resource != int(devicemanager.GPU) {
+		return preferred
+	}
+	var available []int
+	first := p.node.Resources[q.Resource].First
+	q.Available().Each(func(i int) { available = append(available, i-first) })
+	for _, i := range p.vendor.Choose(available, q.Size, p.random) {
+		preferred.Insert(first + i)
+	}
+	return preferred
+}
+
+// Pick picks at random.
+func (p *stockPlugins) Pick(of devicemanager.Set, count int) devicemanager.Set {
+	var devices []int
+	of.Each(func(i int) { devices = append(devices, i) })
+	picked := p.node.NewSet()
+	for _, i := range locality.Pick(devices, count, p.random) {
+		picked.Insert(i)
+	}
+	return picked
+}
+
+// Allocate keeps the devices.
+func (p *stockPlugins) Allocate(_ int, _ hints.Hint, devices devicemanager.Set) error {
+	p.devices = devices
+	return nil
 }
 
 // reasonOf tells how typical the draw in the middle is.
@@ -97,11 +155,6 @@ func reasonOf(drawn []draw) string {
 	return fmt.Sprintf("%s: %s; stock plugins, the median of %d draws; on average %.2f on one switch",
 		document.Count(len(typical.pairs), "pair"), placement.Levels(typical.pairs), len(drawn),
 		float64(sum)/float64(len(drawn)))
-}
-
-// withoutNodes reports whether no device is announced with a NUMA node.
-func withoutNodes(list []offer.Device) bool {
-	return !slices.ContainsFunc(list, func(d offer.Device) bool { return d.NUMA != topology.NUMANode{} })
 }
 
 // nodesOf returns the NUMA nodes of devices, ascending.

@@ -5,7 +5,7 @@ package simulation
 import (
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/spelling"
 )

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/preference"

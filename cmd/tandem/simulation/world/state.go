@@ -3,8 +3,6 @@
 package world
 
 import (
-	"math/rand/v2"
-
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
@@ -112,13 +110,4 @@ func (s *State) FreeOn(kind Kind, at int) int { return s.free.Common(s.Node.swit
 type Container struct {
 	Request Request
 	Devices [2][]int
-}
-
-// Pick moves n random elements of a list to its front and returns them.
-func Pick(list []int, n int, rng *rand.Rand) []int {
-	for i := range n {
-		j := i + rng.IntN(len(list)-i)
-		list[i], list[j] = list[j], list[i]
-	}
-	return list[:n]
 }

@@ -79,3 +79,12 @@ func (v *Vendor) part(available []int, size int, visit func(parting [][]int)) {
 		step(without(available, over), [][]int{slices.Clone(over)})
 	})
 }
+
+// Pick moves n random elements of a list to its front and returns them.
+func Pick(list []int, n int, rng *rand.Rand) []int {
+	for i := range n {
+		j := i + rng.IntN(len(list)-i)
+		list[i], list[j] = list[j], list[i]
+	}
+	return list[:n]
+}
