@@ -24,7 +24,7 @@ import (
 // Files in the driver's directory.
 const (
 	FileName = held.FileName
-	lockName = "claims.lock"
+	lockName = held.LockName
 )
 
 func sortedByName(claims []Claim) []Claim {
@@ -123,11 +123,15 @@ func (s *store) read() ([]Claim, error) {
 }
 
 // restore writes the last checkpoint of the process in place of a missing file, unless another process has
-// prepared a claim since: then it returns the given error, the cause of unknown claims, nil for none.
+// prepared a claim since: then it returns the given error, the cause of unknown claims. Before the first
+// claim the file has none: wherever a driver was, a missing file is a lost one.
 func (s *store) restore(unknown error) ([]Claim, error) {
 	durable := s.durable.Load()
-	if durable == nil {
+	switch {
+	case unknown != nil && durable == nil:
 		return nil, unknown
+	case durable == nil:
+		return nil, s.save(nil)
 	}
 	known, err := held.Decode[Claim](s.name(), *durable)
 	with, unlisted := s.files.specs()

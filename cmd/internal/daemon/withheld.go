@@ -87,8 +87,7 @@ func (w *withheld) look() {
 	}
 	if !w.known {
 		w.set(coordination.Holders{coordination.Every: fmt.Sprintf("pods may have the devices by "+
-			"claims that were prepared while the node was in DRA mode: %v; delete the pods with claims of driver %s "+
-			"on this node, then the file", err, mode.Driver)})
+			"claims that were prepared while the node was in DRA mode: %v; %s", err, held.Remedy(w.dir))})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
@@ -67,6 +68,15 @@ func TestWithheld(t *testing.T) {
 		if holders, _ = w.Latest(); !holders.Has("GPU-1") {
 			t.Error("a file that cannot be read frees devices")
 		}
+		err := errors.Join(os.WriteFile(filepath.Join(w.dir, held.LockName), nil, 0o600),
+			os.Remove(filepath.Join(w.dir, held.FileName)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(3 * withheldPause)
+		if holders, _ = w.Latest(); !holders.Has("GPU-1") {
+			t.Error("a file that is gone frees devices")
+		}
 		claimed(t, dir, "GPU-1")
 		<-changed
 		if holders, changed = w.Latest(); holders.Has("0000:11:00.0") || !holders.Has("GPU-1") {
@@ -91,6 +101,7 @@ func TestWithheldUnknown(t *testing.T) {
 	}
 	for name, content := range map[string]string{
 		"damaged":         "{",
+		"gone":            "",
 		"a newer version": `{"version":2,"checksum":0,"claims":[]}`,
 		// an earlier version of the DRA driver wrote such a claim in place of a damaged file
 		"an adopted claim": fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
@@ -104,6 +115,12 @@ func TestWithheldUnknown(t *testing.T) {
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			if content == "" {
+				lock := filepath.Join(filepath.Dir(file), held.LockName)
+				if err := errors.Join(os.Remove(file), os.WriteFile(lock, nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			w := newWithheld(dir, slog.New(slog.NewTextHandler(log, nil)))
 			for range 3 {
 				w.look()
@@ -111,7 +128,7 @@ func TestWithheldUnknown(t *testing.T) {
 			if holders, _ := w.Latest(); !holders.Has("0000:11:00.0") || !holders.Has("GPU-1::3") {
 				t.Errorf("withheld: %v", holders)
 			}
-			if remark := w.Remark(); !strings.Contains(remark, file) || !strings.Contains(remark, "then the file") {
+			if remark := w.Remark(); !strings.Contains(remark, file) || !strings.Contains(remark, held.Remedy(w.dir)) {
 				t.Errorf("remark %q", remark)
 			}
 			if told := strings.Count(log.String(), "level=ERROR"); told != 1 {

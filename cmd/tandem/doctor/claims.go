@@ -34,8 +34,6 @@ func unknownClaims(c preparedClaims) []Finding {
 		Evidence: []string{c.damage},
 		Why: "Any device may belong to a pod with a claim, of the time when this node was in the mode of DRA: " +
 			"a plugin that starts now offers none.",
-		Fix: []string{
-			"end the pods with claims of driver " + mode.Driver + " on this node; if the finding stays: rm " + c.path,
-		},
+		Fix: []string{held.Remedy(filepath.Dir(c.path))},
 	})
 }

@@ -15,10 +15,15 @@ import (
 	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// FileName is the checkpoint of claims in the DRA driver's directory; package claims writes it.
-const FileName = "claims.json"
+// Files in the DRA driver's directory, which package claims writes: the checkpoint of claims, and the lock of
+// the directory. A driver has both from its start.
+const (
+	FileName = "claims.json"
+	LockName = "claims.lock"
+)
 
 // layout is the layout of the file. Keys may be added: readers ignore unknown keys.
 var layout = file.Layout{Version: 1, Keys: []string{"checksum", "claims"}}
@@ -30,7 +35,7 @@ type checkpoint struct {
 	Claims   json.RawMessage `json:"claims"`
 }
 
-// ErrUnknown means that the devices of claims are not known: the file is damaged, or of another version.
+// ErrUnknown means that the devices of claims are not known: the file is damaged, of another version or gone.
 var ErrUnknown = errors.New("the devices of claims are not known")
 
 // Encode returns the content of the file for claims.
@@ -93,14 +98,20 @@ type claim struct {
 	}
 }
 
+// Remedy says how the devices of claims become known, and that the driver was never in its directory.
+func Remedy(dir string) string {
+	return "end the pods with claims of driver " + mode.Driver + " on this node; if they stay unknown: rm " +
+		filepath.Join(dir, FileName) + " " + filepath.Join(dir, LockName)
+}
+
 // Read returns the holders of devices from the DRA driver's directory, by device ID, for people: "claim
-// team/train-0". It returns none if no claim was ever prepared, and an error if the devices of a claim are
-// not known.
+// team/train-0". It returns none if no driver was ever in the directory, and an error if the devices of a
+// claim are not known.
 func Read(dir string) (map[string]string, error) {
 	name := filepath.Join(dir, FileName)
 	content, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, neverIn(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read prepared claims: %w", err)
@@ -123,4 +134,18 @@ func Read(dir string) (map[string]string, error) {
 		}
 	}
 	return holders, nil
+}
+
+// neverIn returns an error if a driver was in a directory without the file.
+func neverIn(dir string) error {
+	_, err := os.Lstat(filepath.Join(dir, LockName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read prepared claims: %w", err)
+	default:
+		return fmt.Errorf("read %s: %w: the file is gone, and %s is there",
+			filepath.Join(dir, FileName), ErrUnknown, LockName)
+	}
 }

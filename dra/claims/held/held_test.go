@@ -3,6 +3,7 @@
 package held_test
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -16,7 +17,13 @@ import (
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	if got, err := held.Read(dir); err != nil || len(got) > 0 {
-		t.Errorf("nothing was ever prepared: %v, %v", got, err)
+		t.Errorf("no driver was ever there: %v, %v", got, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, held.LockName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Read(dir); !errors.Is(err, held.ErrUnknown) {
+		t.Errorf("a driver was there, and its file is gone: %v", err)
 	}
 	const adopted = `[{"uid":"uid-1","namespace":"","name":"","devices":null}]`
 	for content, want := range map[string]string{
