@@ -147,7 +147,7 @@ func (g *assignment) volumes() (mounts []container.Mount) {
 func (g *assignment) nodes() (nodes []container.Node) {
 	var paths []string
 	for _, node := range controlNodes {
-		if _, err := os.Stat(path.Join(g.devRoot, node)); err == nil {
+		if container.HasNode(os.DirFS(g.devRoot), node) {
 			paths = append(paths, "/dev/"+node)
 		}
 	}

@@ -3,11 +3,12 @@
 package nvidia
 
 import (
+	"io/fs"
 	"os"
 	"path"
 	"slices"
-	"strings"
 
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
@@ -15,7 +16,7 @@ import (
 // makes the nodes of a loaded driver until somebody runs nvidia-modprobe.
 type nodes struct {
 	// roots are folders of this process that can have the nodes; none if the container's runtime finds the nodes
-	roots []string
+	roots []fs.FS
 	there map[string]bool
 	// lack are the UUIDs of GPUs and MIG devices without their nodes, which no specification can have
 	lack map[string]bool
@@ -25,11 +26,11 @@ type nodes struct {
 // host, which a pod sees in its own folder or in that of the driver.
 func newNodes(config *settings.Config, devRoot string) nodes {
 	n := nodes{there: map[string]bool{}, lack: map[string]bool{}}
-	ofDriver := path.Join(driverDevRoot(config), "dev")
+	ofDriver := os.DirFS(path.Join(driverDevRoot(config), "dev"))
 	if cdi, _ := config.CDI(); cdi {
-		n.roots = []string{ofDriver}
+		n.roots = []fs.FS{ofDriver}
 	} else if config.PassDeviceSpecs {
-		n.roots = []string{devRoot, ofDriver}
+		n.roots = []fs.FS{os.DirFS(devRoot), ofDriver}
 		if !n.isThere("/dev/" + controlNodes[0]) {
 			n.roots = nil // this pod does not see the host's nodes
 		}
@@ -50,10 +51,7 @@ func (n nodes) has(node string) bool {
 }
 
 func (n nodes) isThere(node string) bool {
-	return slices.ContainsFunc(n.roots, func(root string) bool {
-		_, err := os.Stat(path.Join(root, strings.TrimPrefix(node, "/dev")))
-		return err == nil
-	})
+	return slices.ContainsFunc(n.roots, func(root fs.FS) bool { return container.HasNode(root, node) })
 }
 
 // changed reports whether a node has come or gone.

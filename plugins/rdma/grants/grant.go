@@ -56,7 +56,7 @@ func (h Host) Grant(d pools.Device, r *pools.ResourceConfig) *Grant {
 	case d.Selector.IsRDMA:
 		h.rdma(g, d)
 	}
-	if d.Selector.NeedVhostNet && h.has("vhost-net") {
+	if d.Selector.NeedVhostNet && container.HasNode(h.Dev, "/dev/vhost-net") {
 		h.vhost(g)
 	}
 	return g
@@ -126,7 +126,7 @@ func (h Host) vdpa(g *Grant, d pools.Device) {
 func (h Host) vhost(g *Grant) {
 	const net, tun = "/dev/vhost-net", "/dev/net/tun"
 	var nodes []container.Node
-	if h.has("net/tun") {
+	if container.HasNode(h.Dev, tun) {
 		nodes = []container.Node{node(net), node(tun)}
 	}
 	g.provide("vhost", map[string]string{"net-mount": net, "tun-mount": tun}, nodes...)

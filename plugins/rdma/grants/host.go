@@ -33,9 +33,3 @@ type CDI struct {
 	// pass devices in the field CDIDevices of the kubelet's API, instead of an annotation as in the stock plugin
 	Field bool
 }
-
-// has reports whether a device node, named without /dev, exists.
-func (h Host) has(node string) bool {
-	_, err := fs.Stat(h.Dev, node)
-	return err == nil
-}

@@ -43,7 +43,7 @@ func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 			nodes = append(nodes, "/dev/infiniband/"+name)
 		}
 	}
-	if h.has("infiniband/rdma_cm") {
+	if container.HasNode(h.Dev, "/dev/infiniband/rdma_cm") {
 		nodes = append(nodes, "/dev/infiniband/rdma_cm")
 	}
 	return nodes
