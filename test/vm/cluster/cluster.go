@@ -39,6 +39,16 @@ func (k *Cluster) kubectl(args []string) *exec.Cmd {
 	return k.component("kubectl", append([]string{"--kubeconfig=" + k.cache.Path("run/admin")}, args...)...)
 }
 
+// await waits until an object meets conditions of "kubectl wait", one after the other.
+func (k *Cluster) await(ctx context.Context, object string, conditions ...string) error {
+	for _, condition := range conditions {
+		if _, err := k.Kubectl(ctx, "", "wait", "--timeout=5m", object, "--for="+condition); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // retry repeats a kubectl command until it succeeds.
 func (k *Cluster) retry(ctx context.Context, args ...string) error {
 	ticker := time.NewTicker(500 * time.Millisecond)

@@ -56,17 +56,11 @@ const StandIn = "stock"
 
 // ready waits until the node is ready.
 func (n *Node) ready(ctx context.Context) error {
-	for _, condition := range []string{"create", "condition=Ready"} {
-		_, err := n.Kubectl(ctx, "", "wait", "--for="+condition, "--timeout=5m", "node/"+NodeName)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return n.await(ctx, "node/"+NodeName, "create", "condition=Ready")
 }
 
 // Install applies one of the folders below deploy like a user, and waits until both daemons offer their
-// devices.
+// devices. The labels come last, because on a node in DRA mode they start pods of the DaemonSets as they are.
 func (n *Node) Install(ctx context.Context, deploy string) error {
 	if err := n.ready(ctx); err != nil {
 		return err
@@ -80,8 +74,8 @@ func (n *Node) Install(ctx context.Context, deploy string) error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"label", "--overwrite", "node", NodeName, "tandem.dev/node=true", ModePlugins},
 		{"apply", "-k", "test/vm/deploy/" + deploy},
+		{"label", "--overwrite", "node", NodeName, "tandem.dev/node=true", ModePlugins},
 	} {
 		if _, err := n.Kubectl(ctx, "", args...); err != nil {
 			return err
@@ -92,16 +86,11 @@ func (n *Node) Install(ctx context.Context, deploy string) error {
 	if err != nil {
 		return err
 	}
-	for _, daemon := range Daemons {
-		if before[daemon] != after[daemon] {
-			continue // being replaced
-		}
-		_, err := n.Kubectl(ctx, "", "-n", "kube-system", "rollout", "restart", "daemonset/"+daemon)
-		if err != nil {
-			return err
-		}
+	same := slices.DeleteFunc(slices.Clone(Daemons), func(d string) bool { return before[d] != after[d] })
+	if err := n.rollout(ctx, same, "restart"); err != nil {
+		return err
 	}
-	return errors.Join(n.RegisteredAfter(ctx, registered, Daemons...), n.OffersAll(ctx))
+	return errors.Join(n.rolledOut(ctx, registered, Daemons), n.OffersAll(ctx))
 }
 
 // generations returns the generations of the DaemonSets: a change of the ConfigMap alone changes none, and
@@ -123,9 +112,7 @@ func (n *Node) generations(ctx context.Context) (map[string]string, error) {
 // Offers waits until the node has the given number of devices.
 func (n *Node) Offers(ctx context.Context, resource string, count int) error {
 	path := fmt.Sprintf("{.status.allocatable.%s}", strings.ReplaceAll(resource, ".", `\.`))
-	_, err := n.Kubectl(ctx, "", "wait", "--timeout=5m",
-		fmt.Sprintf("--for=jsonpath=%s=%d", path, count), "node/"+NodeName)
-	return err
+	return n.await(ctx, "node/"+NodeName, fmt.Sprintf("jsonpath=%s=%d", path, count))
 }
 
 // OffersAll waits until the API server knows the node with all its GPUs and VFs.
@@ -139,15 +126,31 @@ func (n *Node) RollOut(ctx context.Context, daemons ...string) error {
 	if err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"restart"}, {"status", "--timeout=5m"}} {
-		for _, daemon := range daemons {
-			rollOut := append([]string{"-n", "kube-system", "rollout"}, append(args, "daemonset/"+daemon)...)
-			if _, err := n.Kubectl(ctx, "", rollOut...); err != nil {
-				return err
-			}
-		}
+	if err := n.rollout(ctx, daemons, "restart"); err != nil {
+		return err
+	}
+	return n.rolledOut(ctx, before, daemons)
+}
+
+// rolledOut waits until all pods of the daemons are of the DaemonSets' present version, and have registered.
+// A pod of the version before may register as well, and work on for half a minute: Linux drops a SIGTERM for
+// the first process of a PID namespace that has no handler yet (kill(2)).
+func (n *Node) rolledOut(ctx context.Context, before map[string]string, daemons []string) error {
+	if err := n.rollout(ctx, daemons, "status", "--timeout=5m"); err != nil {
+		return err
 	}
 	return n.RegisteredAfter(ctx, before, daemons...)
+}
+
+// rollout runs a command of "kubectl rollout" for each daemon.
+func (n *Node) rollout(ctx context.Context, daemons []string, command ...string) error {
+	for _, daemon := range daemons {
+		args := slices.Concat([]string{"-n", "kube-system", "rollout"}, command, []string{"daemonset/" + daemon})
+		if _, err := n.Kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Registrations returns the last log lines of the plugins and the driver about their registration, "" for

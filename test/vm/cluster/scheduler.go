@@ -19,9 +19,13 @@ import (
 // Scheduler is the scheduler name of pods for tandem-scheduler.
 const Scheduler = "tandem-scheduler"
 
-// StartScheduler starts tandem-scheduler next to the cluster's default scheduler. The returned function ends
-// it.
-func (k *Cluster) StartScheduler() (stop func(), err error) {
+// StartScheduler starts tandem-scheduler next to the cluster's default scheduler, when the node has published
+// the kubelet's policy: without it tandem-scheduler holds no pod back. The returned function ends it.
+func (k *Cluster) StartScheduler(ctx context.Context) (stop func(), err error) {
+	const policy = "jsonpath={.spec.kubelet.topologyManagerPolicy}=restricted"
+	if err := k.await(ctx, publication, "create", policy); err != nil {
+		return nil, err
+	}
 	file := k.cache.Path("run", Scheduler+".yaml")
 	config, err := k.schedulerConfig()
 	if err != nil {
@@ -58,15 +62,12 @@ func (k *Cluster) schedulerConfig() ([]byte, error) {
 	return yaml.Marshal(config)
 }
 
+// publication is the object that the node publishes.
+const publication = "nodetopology/" + NodeName
+
 // Left waits until the node has published this many same-switch pairs of free devices.
 func (k *Cluster) Left(ctx context.Context, pairs int) error {
-	for _, condition := range []string{"create", "jsonpath={.spec.summary.freePairs}=" + fmt.Sprint(pairs)} {
-		_, err := k.Kubectl(ctx, "", "wait", "--timeout=2m", "nodetopology/"+NodeName, "--for="+condition)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return k.await(ctx, publication, "create", fmt.Sprintf("jsonpath={.spec.summary.freePairs}=%d", pairs))
 }
 
 // Waits waits until a scheduler reports why a pod is unschedulable, and returns the message.

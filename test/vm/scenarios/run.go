@@ -162,7 +162,7 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 		return err
 	}
 	if s.scheduler {
-		stop, err := t.node.StartScheduler()
+		stop, err := t.node.StartScheduler(ctx)
 		if err != nil {
 			return err
 		}
