@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -39,7 +40,7 @@ func TestUnreadVPD(t *testing.T) {
 		code, stdout, stderr := run(append(strings.Fields(command), "--sysfs-root", root)...)
 		const note = "note: a NIC may be nearer than shown to GPU 0008:06:00.0, 0009:06:00.0, 0018:06:00.0, " +
 			"0019:06:00.0: Vital Product Data is unread"
-		if code != exitOK || !strings.Contains(stdout, want) || strings.Count(stderr, note) != 1 {
+		if code != cli.ExitOK || !strings.Contains(stdout, want) || strings.Count(stderr, note) != 1 {
 			t.Errorf("%s: exit code %d, want %q:\n%s%s", command, code, want, stdout, stderr)
 		}
 	}
@@ -57,7 +58,7 @@ func TestWordsOfComplexes(t *testing.T) {
 	} {
 		args := append(strings.Fields(c.command), "--machine", withVFs(t, c.machine, 0))
 		code, got, stderr := run(args...)
-		if code != exitOK || !strings.Contains(got, c.want) || strings.Contains(got+stderr, "may be nearer") {
+		if code != cli.ExitOK || !strings.Contains(got, c.want) || strings.Contains(got+stderr, "may be nearer") {
 			t.Errorf("%s of %s: exit code %d, %s, want %q:\n%.3000s", c.command, c.machine, code, stderr, c.want, got)
 		}
 	}

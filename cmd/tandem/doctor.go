@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -27,7 +28,7 @@ type examiner struct {
 	node   doctor.Node
 	config string // of the VFs
 	vendor string // --vendor of tandem-gpu
-	format output
+	format cli.Output
 	pools  selection // of config
 	dropIn bool      // print the settings that the kubelet needs
 	static bool      // also for exclusive CPUs
@@ -40,7 +41,7 @@ const doctorExitCodes = `  3  errors or warnings found
 `
 
 func newDoctor() *cobra.Command {
-	x := examiner{format: oneOf(asTable, asJSON).judging(doctorVerdicts)}
+	x := examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON).Judging(doctorVerdicts)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on this node",
@@ -76,8 +77,8 @@ Unreadable data is reported as unknown, not as a problem. The complete set of ch
   tandem doctor --machine my-machine.txt
   kubectl debug node/NODE -it --profile=sysadmin --image=ghcr.io/tandem-k8s/tandem:VERSION -- \
     tandem doctor --dev-root=/host/dev --kubelet-dir=/host/var/lib/kubelet --run-dir=/host/run/tandem`,
-		Args:        noArguments,
-		Annotations: map[string]string{moreExitCodes: doctorExitCodes},
+		Args:        cli.NoArguments,
+		Annotations: map[string]string{cli.MoreExitCodes: doctorExitCodes},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
 	}
 	x.register(cmd)
@@ -103,7 +104,7 @@ func (x *examiner) register(cmd *cobra.Command) {
 	plainflag.Devices.Put(flags, "gpu-vendor")
 	plainflag.Kubelet.Put(flags, "drop-in", "static-cpus")
 	plainflag.Output.Put(flags, "read-elsewhere")
-	x.format.register(cmd)
+	x.format.Register(cmd)
 }
 
 // registerNode adds the flags with the places of the node's files.
@@ -130,10 +131,10 @@ func (x *examiner) run(cmd *cobra.Command) error {
 		return x.runRecorded(cmd)
 	}
 	if x.node.CPUs < 0 {
-		return usage("--cpus %d: want 0 or more", x.node.CPUs)
+		return cli.Usage("--cpus %d: want 0 or more", x.node.CPUs)
 	}
 	if x.static && !x.dropIn {
-		return usage("--static-cpus belongs to --drop-in")
+		return cli.Usage("--static-cpus belongs to --drop-in")
 	}
 	x.complete()
 	if x.dropIn {
@@ -170,13 +171,13 @@ func (x *examiner) complete() {
 }
 
 // ofRecordings are the flags that have a meaning for a recording.
-var ofRecordings = []string{"machine", "topology-file", "config", "output", colour}
+var ofRecordings = []string{"machine", "topology-file", "config", "output", cli.Colour}
 
 // runRecorded judges a recording, in which only the hardware is known.
 func (x *examiner) runRecorded(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if err == nil && !slices.Contains(ofRecordings, f.Name) {
-			err = usage("--machine and --%s exclude each other", f.Name)
+			err = cli.Usage("--machine and --%s exclude each other", f.Name)
 		}
 	})
 	if err != nil {
@@ -203,7 +204,7 @@ func (x *examiner) report(cmd *cobra.Command) error {
 		return slices.Concat(modeText(x.node.Mode), x.pools.text(), remarkText(found.Remark),
 			doctor.Report(found.Findings))
 	}
-	if err := x.format.write(cmd, found, table); err != nil {
+	if err := x.format.Write(cmd, found, table); err != nil {
 		return err
 	}
 	return verdict(found.Findings)
@@ -230,9 +231,9 @@ func verdict(findings []doctor.Finding) error {
 	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
 	switch {
 	case slices.ContainsFunc(findings, known):
-		return foundError{exitFound}
+		return cli.FoundError(exitFound)
 	case len(findings) > 0:
-		return foundError{exitUnknown}
+		return cli.FoundError(exitUnknown)
 	default:
 		return nil
 	}

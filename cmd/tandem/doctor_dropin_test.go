@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
@@ -35,7 +36,7 @@ func (s *sick) fails(want string, args ...string) {
 	s.t.Helper()
 	code, stdout, stderr := run(s.command(args...)...)
 	stderr = strings.ReplaceAll(stderr, s.root, "ROOT")
-	if code != exitError || !strings.Contains(stderr, want) || stdout != "" {
+	if code != cli.ExitError || !strings.Contains(stderr, want) || stdout != "" {
 		s.t.Errorf("%q: exit code %d, %q, %q, want %q", args, code, stdout, stderr, want)
 	}
 }
@@ -175,11 +176,11 @@ func TestDropInOfNoSettings(t *testing.T) {
 	s.check(err)
 	defer leave()
 	s.fails("this node is in DRA mode", "--drop-in")
-	if code, _, stderr := run(s.command("--static-cpus")...); code != exitUsage ||
+	if code, _, stderr := run(s.command("--static-cpus")...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "--static-cpus belongs to --drop-in") {
 		t.Errorf("--static-cpus alone: %d, %s", code, stderr)
 	}
-	if code, _, stderr := run(s.command("--cpus", "-1")...); code != exitUsage ||
+	if code, _, stderr := run(s.command("--cpus", "-1")...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "want 0 or more") {
 		t.Errorf("--cpus -1: %d, %s", code, stderr)
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
@@ -61,7 +62,7 @@ func TestDoctorTellsHungSockets(t *testing.T) {
 			servePodResources(t, s.path("kubelet"), c.kubelet)
 			serveAs(t, s.path("run"), c.plugins)
 			code, stdout, stderr := run(s.command()...)
-			if silent := code == exitOK; silent != c.silent {
+			if silent := code == cli.ExitOK; silent != c.silent {
 				t.Errorf("exit code %d; want [3 4]:\n%s%s", code, stdout, stderr)
 			}
 		})

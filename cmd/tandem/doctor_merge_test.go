@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
@@ -144,7 +145,7 @@ func TestPlanOfSlowMerge(t *testing.T) {
 		code, stdout, stderr := run("plan", "-o", "json", "--gpus", gpus, "--vfs", vfs,
 			"--sysfs-root", s.path("sys"), "--config", s.path("config.json"))
 		var p struct{ Note string }
-		if err := json.Unmarshal([]byte(stdout), &p); err != nil || code != exitOK && code != exitFound {
+		if err := json.Unmarshal([]byte(stdout), &p); err != nil || code != cli.ExitOK && code != exitFound {
 			t.Fatalf("%v: exit code %d, %s%s", err, code, stdout, stderr)
 		}
 		if told := strings.Contains(stderr, "excludeTopology auto: no NUMA hints"); told != (exclude == `"auto"`) {

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/podsapi"
@@ -259,7 +260,7 @@ func (s *sick) findings() []doctor.Finding {
 	if err := json.Unmarshal([]byte(stdout), &found); err != nil || found.Findings == nil {
 		s.t.Fatalf("%v: exit code %d, %s%s", err, code, stdout, stderr)
 	}
-	findings, want := found.Findings, exitOK
+	findings, want := found.Findings, cli.ExitOK
 	if len(findings) > 0 {
 		want = exitUnknown
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // TestDoctorOfRecordings: the report on each recorded machine matches the schema and says what is unknown.
@@ -45,7 +47,7 @@ func TestDoctorOfARecordingWithVFs(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(flag, "=")
 		code, _, stderr := run("doctor", "--machine", machine, flag)
-		if code != exitUsage || !strings.Contains(stderr, "--machine and "+name+" exclude each other") {
+		if code != cli.ExitUsage || !strings.Contains(stderr, "--machine and "+name+" exclude each other") {
 			t.Errorf("%s: exit code %d, %q", flag, code, stderr)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
@@ -25,7 +26,7 @@ func TestDoctorCannotCountRefusedPods(t *testing.T) {
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.remove("kubelet/pods-api")
 	code, stdout, stderr := run(s.command()...)
-	if code != exitOK || stderr != "" || !strings.Contains(stdout, "is unknown: find pods-api") ||
+	if code != cli.ExitOK || stderr != "" || !strings.Contains(stdout, "is unknown: find pods-api") ||
 		!strings.Contains(stdout, "\n\nNo problem prevents") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

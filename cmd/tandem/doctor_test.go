@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
@@ -25,7 +26,7 @@ func TestDoctorIsSilent(t *testing.T) {
 			t.Parallel()
 			s := layOut(t, sysfs(t, machine, 4))
 			code, stdout, stderr := run(s.command()...)
-			if code != exitOK || stderr != "" ||
+			if code != cli.ExitOK || stderr != "" ||
 				stdout != "No problem prevents GPUs and VFs on the same switch on this node.\n" {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}

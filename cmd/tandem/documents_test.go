@@ -12,6 +12,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -80,7 +81,7 @@ func TestDocumentsOfMachines(t *testing.T) {
 		_, stdout, _ := run("topo", "-o", "json", "--all", "--machine", file)
 		validate(t, "topo", stdout)
 		code, stdout, _ := run("plan", "--gpus", "1", "--vfs", "1", "-o", "json", "--machine", file)
-		if code == exitOK {
+		if code == cli.ExitOK {
 			validate(t, "plan", stdout)
 		}
 	}

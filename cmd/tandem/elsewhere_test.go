@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // runOnMac runs tandem as on a Mac, which has no node's files.
@@ -13,7 +15,7 @@ func runOnMac(args ...string) (code int, stdout, stderr string) {
 	var out, problems bytes.Buffer
 	root := newRoot()
 	refuseNodeCommands(root, "darwin")
-	code = execute(root, args, &out, &problems)
+	code = cli.Execute(root, args, &out, &problems)
 	return code, out.String(), problems.String()
 }
 
@@ -44,16 +46,16 @@ func TestOnMac(t *testing.T) {
 		for _, want := range []string{
 			"tandem " + name + ": this command needs the node", "Linux, not darwin; ", nodeCommands[name].instead,
 		} {
-			if code != exitError || stdout != "" || !strings.Contains(stderr, want) {
+			if code != cli.ExitError || stdout != "" || !strings.Contains(stderr, want) {
 				t.Errorf("%s: %d %s%s, want %q", name, code, stdout, stderr, want)
 			}
 		}
 	}
-	if code, _, stderr := runOnMac("status", "--sysfs-root", "testdata"); code != exitError ||
+	if code, _, stderr := runOnMac("status", "--sysfs-root", "testdata"); code != cli.ExitError ||
 		!strings.Contains(stderr, "run kubectl tandem status") {
 		t.Errorf("status, whose plugins run on no Mac: %d %s", code, stderr)
 	}
-	if code, _, stderr := runOnMac("topo", "--sysfs-root", "testdata"); code != exitError ||
+	if code, _, stderr := runOnMac("topo", "--sysfs-root", "testdata"); code != cli.ExitError ||
 		strings.Contains(stderr, "Linux") {
 		t.Errorf("topo of a folder: %d %s", code, stderr)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 )
 
@@ -15,7 +16,7 @@ func newExplain() *cobra.Command {
 	var runDir, container, created string
 	var present coordinator.Present
 	var all bool
-	format := oneOf(asTable, asJSON).judging(explainVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(explainVerdicts)
 	cmd := &cobra.Command{
 		Use:   "explain [[NAMESPACE/]POD]",
 		Short: "Explain the device assignment of a pod's containers",
@@ -31,7 +32,7 @@ The command requires root.`,
   tandem explain team/train-0 --container worker -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && container != "" {
-				return usage("want one pod: [NAMESPACE/]POD")
+				return cli.Usage("want one pod: [NAMESPACE/]POD")
 			}
 			return nil
 		},
@@ -39,7 +40,7 @@ The command requires root.`,
 			if created != "" {
 				var err error
 				if present.Created, err = time.Parse(time.RFC3339, created); err != nil {
-					return usage("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
+					return cli.Usage("--created %q: want a time, as in 2026-01-02T15:04:05Z", created)
 				}
 			}
 			show := coordinator.List
@@ -61,10 +62,10 @@ The command requires root.`,
 				coordinator.MarkEarlier(decisions, present)
 			}
 			known := coordinator.Decisions{Decisions: decisions}
-			return format.write(cmd, known, func() []byte { return show(decisions) })
+			return format.Write(cmd, known, func() []byte { return show(decisions) })
 		},
 	}
-	cmd.ValidArgsFunction = first(func(cmd *cobra.Command, _ string) ([]string, error) {
+	cmd.ValidArgsFunction = cli.First(func(cmd *cobra.Command, _ string) ([]string, error) {
 		return coordinator.Pods(cmd.Context(), runDir)
 	})
 	cmd.Flags().StringVarP(&container, "container", "c", "",
@@ -76,7 +77,7 @@ The command requires root.`,
 	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier "+
 		"decisions without a UID are of deleted pods (default recognized by repeated allocations)")
 	registerRunDir(cmd.Flags(), &runDir)
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }
 
@@ -87,7 +88,7 @@ func splitPod(name string) (namespace, pod string, err error) {
 		namespace, pod = "", name
 	}
 	if pod == "" || strings.Contains(pod, "/") {
-		return "", "", usage("pod %q: want [NAMESPACE/]POD", name)
+		return "", "", cli.Usage("pod %q: want [NAMESPACE/]POD", name)
 	}
 	return namespace, pod, nil
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 func TestExplainUsage(t *testing.T) {
@@ -15,11 +17,11 @@ func TestExplainUsage(t *testing.T) {
 		{"explain", "a/b/c"},
 		{"explain", "a/"},
 	} {
-		if code, _, stderr := run(args...); code != exitUsage || !strings.Contains(stderr, "POD") {
+		if code, _, stderr := run(args...); code != cli.ExitUsage || !strings.Contains(stderr, "POD") {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}
-	if code, _, stderr := run("explain", "train", "--run-dir", t.TempDir()); code != exitError ||
+	if code, _, stderr := run("explain", "train", "--run-dir", t.TempDir()); code != cli.ExitError ||
 		!strings.Contains(stderr, "no answer") {
 		t.Errorf("no plugin: exit code %d, %q", code, stderr)
 	}

@@ -9,18 +9,19 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/terminal"
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
 )
 
 // TestHelpFolded: on a narrow terminal the help has the same words, whole examples, and no other line that is
 // longer than the terminal is wide.
 func TestHelpFolded(t *testing.T) {
 	t.Parallel()
-	for _, name := range append(commands(newRoot()), "completion") {
+	for _, name := range append(cli.Commands(newRoot()), "completion") {
 		const width = 80
 		whole := succeed(t, name, "--help")
 		var out bytes.Buffer
-		if err := showHelp(terminal.Screen{Out: &out, Width: width}, whole); err != nil {
+		if err := cli.ShowHelp(terminal.Screen{Out: &out, Width: width}, whole); err != nil {
 			t.Fatal(err)
 		}
 		folded := out.String()
@@ -36,21 +37,6 @@ func TestHelpFolded(t *testing.T) {
 		_, examples, _ := strings.Cut(whole, "\nExamples:\n")
 		if examples, _, _ = strings.Cut(examples, "\n\n"); !strings.Contains(folded, examples) {
 			t.Errorf("%s: folded examples:\n%s", name, folded)
-		}
-	}
-}
-
-// TestJoinLines: a paragraph is one line; lists and a command after a colon stay as they are.
-func TestJoinLines(t *testing.T) {
-	t.Parallel()
-	const usage = "\n\nUsage:\n  x\n  y"
-	for before, after := range map[string]string{
-		"one\ntwo\n\nthree":   "one two\n\nthree",
-		"of:\ncommand\nnext":  "of:\ncommand next",
-		"of:\n  A\n  B\nnext": "of:\n  A\n  B\nnext",
-	} {
-		if got := joinLines(before + usage); got != after+usage {
-			t.Errorf("%q: %q, want %q", before, got, after+usage)
 		}
 	}
 }

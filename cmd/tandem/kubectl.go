@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 )
 
@@ -37,7 +38,7 @@ func program(args []string) (*cobra.Command, []string) {
 // newKubectl returns the command of the kubectl plugin, which queries the nodes of a cluster instead of this
 // node.
 func newKubectl() *cobra.Command {
-	root := rooted(&cobra.Command{
+	root := cli.Rooted(&cobra.Command{
 		Use:   asPlugin,
 		Short: "Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch",
 		Long: `Query the nodes of a cluster for GPUs and RDMA VFs on the same PCIe switch. The command runs the program tandem in the pods of
@@ -76,7 +77,7 @@ func ofDaemons(o *cluster.Options) *cluster.Options {
 // connect reads the kubeconfig.
 func connect(o *cluster.Options) (*cluster.Cluster, error) {
 	if o.Timeout <= 0 {
-		return nil, usage("--timeout %s: want more than 0", o.Timeout)
+		return nil, cli.Usage("--timeout %s: want more than 0", o.Timeout)
 	}
 	return cluster.Connect(*o)
 }

@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 )
 
 func newClusterDoctor(o *cluster.Options) *cobra.Command {
-	format, cpus := oneOf(asTable, asJSON).judging(doctorVerdicts), 0
+	format, cpus := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(doctorVerdicts), 0
 	cmd := &cobra.Command{
 		Use:   "doctor NODE",
 		Short: "Find problems that prevent GPUs and VFs on the same switch on a node",
@@ -24,45 +25,45 @@ command changes nothing.`,
 		Example: `  kubectl tandem doctor gpu-17
   kubectl tandem doctor gpu-17 --cpus 16
   kubectl tandem doctor gpu-17 -o json`,
-		Annotations: map[string]string{moreExitCodes: doctorExitCodes},
+		Annotations: map[string]string{cli.MoreExitCodes: doctorExitCodes},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("want one node: NODE")
+				return cli.Usage("want one node: NODE")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cpus < 0 {
-				return usage("--cpus %d: want 0 or more", cpus)
+				return cli.Usage("--cpus %d: want 0 or more", cpus)
 			}
 			c, err := connect(ofDaemons(o))
 			if err != nil {
 				return err
 			}
-			printed, notes, err := c.Doctor(cmd.Context(), args[0], cpus, format.format)
+			printed, notes, err := c.Doctor(cmd.Context(), args[0], cpus, format.Format)
 			for _, note := range notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			var exit *cluster.ExitError
 			if errors.As(err, &exit) && (exit.Code == exitFound || exit.Code == exitUnknown) && len(printed) > 0 {
-				err = foundError{exit.Code}
+				err = cli.FoundError(exit.Code)
 			}
-			if failed := format.show(cmd, printed); failed != nil {
+			if failed := format.Show(cmd, printed); failed != nil {
 				return failed
 			}
 			return err
 		},
-		ValidArgsFunction: first(func(cmd *cobra.Command, typed string) ([]string, error) {
+		ValidArgsFunction: cli.First(func(cmd *cobra.Command, typed string) ([]string, error) {
 			return nodes(ofDaemons(o))(cmd, typed)
 		}),
 	}
 	cmd.Flags().IntVar(&cpus, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }
 
 // nodes completes the names of nodes with a daemon.
-func nodes(o *cluster.Options) values {
+func nodes(o *cluster.Options) cli.Values {
 	return func(cmd *cobra.Command, _ string) ([]string, error) {
 		c, err := connect(o)
 		if err != nil {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 )
 
 func newClusterExplain(o *cluster.Options) *cobra.Command {
 	var q cluster.Question
-	format := oneOf(asTable, asJSON).judging(explainVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(explainVerdicts)
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Explain the device assignment of a pod's containers",
@@ -26,7 +27,7 @@ devices that each NUMA node has free now, names the pods that hold the other dev
   kubectl tandem explain team/train-0 --node gpu-17`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("want one pod: [NAMESPACE/]POD")
+				return cli.Usage("want one pod: [NAMESPACE/]POD")
 			}
 			return nil
 		},
@@ -39,14 +40,14 @@ devices that each NUMA node has free now, names the pods that hold the other dev
 			if err != nil {
 				return err
 			}
-			q.Format = format.format
+			q.Format = format.Format
 			printed, err := c.Explain(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
-			return format.show(cmd, printed)
+			return format.Show(cmd, printed)
 		},
-		ValidArgsFunction: first(func(cmd *cobra.Command, typed string) ([]string, error) {
+		ValidArgsFunction: cli.First(func(cmd *cobra.Command, typed string) ([]string, error) {
 			c, err := connect(o)
 			if err != nil {
 				return nil, err
@@ -67,7 +68,7 @@ devices that each NUMA node has free now, names the pods that hold the other dev
 	cmd.Flags().BoolVar(&q.All, "all", false,
 		"also show the decisions for deleted pods of the same name, at the end")
 	cmd.Flags().StringVar(&q.Node, "node", "", "node of a deleted pod")
-	complete(cmd, "node", nodes(o))
-	format.register(cmd)
+	cli.Complete(cmd, "node", nodes(o))
+	format.Register(cmd)
 	return cmd
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/test/podexec"
 )
 
@@ -211,7 +212,7 @@ func itself(t *testing.T) podexec.Program {
 				args[i] = name + "=" + keep(t, stdin)
 			}
 		}
-		return execute(newRoot(), args[1:], stdout, stderr)
+		return cli.Execute(newRoot(), args[1:], stdout, stderr)
 	}
 }
 

@@ -5,11 +5,12 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 )
 
 func newClusterStatus(o *cluster.Options) *cobra.Command {
-	format := oneOf(asTable, asJSON).judging(statusVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(statusVerdicts)
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show free devices and problems of all nodes",
@@ -20,7 +21,7 @@ and problems. If a node does not answer, its line shows the reason.
 -o json includes the complete output of "tandem status -o json" for each node.`,
 		Example: `  kubectl tandem status
   kubectl tandem status --context training -o json`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := connect(ofDaemons(o))
 			if err != nil {
@@ -30,9 +31,9 @@ and problems. If a node does not answer, its line shows the reason.
 			if err != nil {
 				return err
 			}
-			return format.write(cmd, status, status.Table)
+			return format.Write(cmd, status, status.Table)
 		},
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }

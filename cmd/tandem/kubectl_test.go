@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
@@ -25,7 +26,7 @@ import (
 func plugin(kubeconfig string, args ...string) (code int, stdout, stderr string) {
 	var out, problems bytes.Buffer
 	root, args := program(append([]string{"/usr/local/bin/" + asPlugin, "--kubeconfig", kubeconfig}, args...))
-	code = execute(root, args, &out, &problems)
+	code = cli.Execute(root, args, &out, &problems)
 	return code, out.String(), problems.String()
 }
 
@@ -68,7 +69,7 @@ func TestClusterStatus(t *testing.T) {
 		s.oldRoutes = old
 		kubeconfig := s.start()
 		code, stdout, stderr := plugin(kubeconfig, "status", "--timeout=1m")
-		if code != exitOK || stderr != "" {
+		if code != cli.ExitOK || stderr != "" {
 			t.Fatalf("exit code %d, %q", code, stderr)
 		}
 		golden(t, "cluster-status.txt", strings.ReplaceAll(stdout, s.root, "ROOT"))
@@ -85,7 +86,7 @@ func TestClusterStatusJSON(t *testing.T) {
 	kubeconfig := s.start()
 	var status cluster.Status
 	code, stdout, stderr := plugin(kubeconfig, "status", "-o", "json", "--tandem-namespace", "kube-system")
-	if err := json.Unmarshal([]byte(stdout), &status); err != nil || code != exitOK {
+	if err := json.Unmarshal([]byte(stdout), &status); err != nil || code != cli.ExitOK {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, stdout, stderr)
 	}
 	if len(status.Nodes) != 4 || status.Nodes[1].Daemon != "kube-system/tandem-gpu-b" ||
@@ -106,7 +107,7 @@ func TestClusterExplain(t *testing.T) {
 		if args[0] == "gone" {
 			pod = "gone"
 		}
-		if code != exitOK || !strings.Contains(stdout, "amd.com/gpu of team/"+pod+"/worker") {
+		if code != cli.ExitOK || !strings.Contains(stdout, "amd.com/gpu of team/"+pod+"/worker") {
 			t.Errorf("%v: exit code %d, %q%q", args, code, stdout, stderr)
 		}
 	}
@@ -118,7 +119,7 @@ func TestClusterExplain(t *testing.T) {
 		"train-0 --node gpu-2":  "kube-system/tandem-dra-b: tandem explain: ask ",
 	} {
 		code, stdout, stderr := plugin(kubeconfig, append([]string{"explain"}, strings.Fields(args)...)...)
-		if code != exitError || stdout != "" || !strings.Contains(stderr, want) {
+		if code != cli.ExitError || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q%q; want %q", args, code, stdout, stderr, want)
 		}
 	}
@@ -149,7 +150,7 @@ func TestClusterExplainsEndedPod(t *testing.T) {
 		"done":  "the pod has ended (Succeeded); its claims are released",
 		"waits": "no claim of the pod is prepared",
 	} {
-		if code, _, stderr := plugin(kubeconfig, "explain", pod, "--all"); code != exitError ||
+		if code, _, stderr := plugin(kubeconfig, "explain", pod, "--all"); code != cli.ExitError ||
 			!strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s", pod, code, stderr)
 		}
@@ -178,7 +179,7 @@ func TestClusterExplainsRejection(t *testing.T) {
 		"team/rejected was rejected by the kubelet's Topology Manager on node gpu-1", "amd.com/gpu 3 0 2/4 1 4/4",
 		"HELD BY RESOURCE NUMA DEVICES team/train-0 amd.com/gpu 0 2",
 	} {
-		if code != exitOK || stderr != "" || !strings.Contains(text, want) {
+		if code != cli.ExitOK || stderr != "" || !strings.Contains(text, want) {
 			t.Errorf("exit code %d, %q; no %q:\n%s", code, stderr, want, stdout)
 		}
 	}
@@ -295,7 +296,7 @@ func TestDocumentedPlugin(t *testing.T) {
 		}
 		count++
 		code, stdout, stderr := plugin(kubeconfig, c.Args[1:]...)
-		if code != exitOK && code != exitFound && code != exitUnknown || stdout == "" {
+		if code != cli.ExitOK && code != exitFound && code != exitUnknown || stdout == "" {
 			t.Errorf("%s: exit code %d, %s%s", c, code, stdout, stderr)
 		}
 	}
@@ -317,11 +318,11 @@ func TestClusterUsage(t *testing.T) {
 		"topo":                `kubectl tandem: unknown command "topo"`,
 	} {
 		code, _, stderr := plugin("none", strings.Fields(args)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
+		if code != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q; want %q", args, code, stderr, want)
 		}
 	}
-	if code, _, stderr := plugin("/nowhere/config", "status"); code != exitError ||
+	if code, _, stderr := plugin("/nowhere/config", "status"); code != cli.ExitError ||
 		!strings.Contains(stderr, "read kubeconfig: stat /nowhere/config") {
 		t.Errorf("without a kubeconfig: exit code %d, %q", code, stderr)
 	}
@@ -348,7 +349,7 @@ func TestCompletion(t *testing.T) {
 	of := func(name string, args ...string) string {
 		var out, problems bytes.Buffer
 		root, args := program(append([]string{name}, args...))
-		execute(root, args, &out, &problems)
+		cli.Execute(root, args, &out, &problems)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		return strings.Join(lines[:len(lines)-1], " ") // the last line has the completion mode
 	}

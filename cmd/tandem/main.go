@@ -10,10 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 func main() {
 	klog.SetLogger(logr.Discard()) // of client-go, whose errors have all that users need
 	root, args := program(os.Args)
-	os.Exit(execute(root, args, os.Stdout, os.Stderr))
+	os.Exit(cli.Execute(root, args, os.Stdout, os.Stderr))
 }

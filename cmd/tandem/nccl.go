@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
@@ -46,7 +47,7 @@ func functions(
 		for _, text := range only {
 			address, err := topology.ParseAddress(text)
 			if err != nil {
-				return nil, usage("--devices: %w", err)
+				return nil, cli.Usage("--devices: %w", err)
 			}
 			functions = append(functions, address)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
@@ -38,7 +39,7 @@ func TestTopologyFile(t *testing.T) {
 		t.Errorf("planned\n%s", planned)
 	}
 	code, _, stderr := run("plan", "--gpus", "1", "--machine", guest, "--topology-file", guest)
-	if code != exitError || !strings.HasPrefix(stderr, "tandem plan: read topology file "+guest+": ") {
+	if code != cli.ExitError || !strings.HasPrefix(stderr, "tandem plan: read topology file "+guest+": ") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
@@ -61,7 +62,7 @@ func TestTopoNCCL(t *testing.T) {
 		"topo -o nccl --devices container --machine " + recorded("nv-h800-8x8"): "" +
 			"tandem topo: find the container's devices: it has none",
 	} {
-		if code, _, stderr := run(strings.Fields(args)...); code == exitOK || !strings.HasPrefix(stderr, want) {
+		if code, _, stderr := run(strings.Fields(args)...); code == cli.ExitOK || !strings.HasPrefix(stderr, want) {
 			t.Errorf("tandem %s: exit code %d, %q", args, code, stderr)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -21,7 +22,7 @@ func newPlan() *cobra.Command {
 	var q plan.Question
 	var stock bool
 	var width int
-	format := oneOf(asTable, asJSON, asSVG, asHTML).judging(planVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG, asHTML).Judging(planVerdicts)
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show the GPUs and VFs that a container would get",
@@ -38,17 +39,17 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
   tandem plan --gpus 8 --vfs 8 --machine test/machines/oci-mi300x-derived.txt -o json
   tandem plan --gpus 4 --vfs 4 --machine test/machines/oci-mi300x-derived.txt -o svg >plan.svg
   tandem plan --gpus 2 --vfs 2 --machine test/machines/oci-mi300x-derived.txt --stock`,
-		Args:        noArguments,
-		Annotations: map[string]string{moreExitCodes: planExitCodes},
+		Args:        cli.NoArguments,
+		Annotations: map[string]string{cli.MoreExitCodes: planExitCodes},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkSource(cmd.Flags()); err != nil {
 				return err
 			}
 			if q.GPUs == 0 && q.VFs == 0 {
-				return usage("want a number of GPUs, VFs or both: --gpus 1 --vfs 1")
+				return cli.Usage("want a number of GPUs, VFs or both: --gpus 1 --vfs 1")
 			}
 			if width < picture.Narrow {
-				return usage("--width %d: want at least %d pixels", width, picture.Narrow)
+				return cli.Usage("--width %d: want at least %d pixels", width, picture.Narrow)
 			}
 			n, err := machine.Read(&from)
 			if err != nil {
@@ -65,15 +66,15 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 			for _, note := range slices.Concat(n.Notes, notes) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			if format.draws() {
+			if isPicture(format.Format) {
 				drawn := answer.Picture(from.Title(), n)
 				drawn.Width = width
-				err = format.draw(cmd.OutOrStdout(), drawn)
+				err = draw(format.Format, cmd.OutOrStdout(), drawn)
 			} else {
-				err = format.write(cmd, answer, answer.Table)
+				err = format.Write(cmd, answer, answer.Table)
 			}
 			if err == nil && answer.Rejected() {
-				err = foundError{exitFound}
+				err = cli.FoundError(exitFound)
 			}
 			return err
 		},
@@ -93,6 +94,6 @@ SR-IOV network device plugin, and those of a pool with excludeTopology have no N
 	plainflag.Placement.Put(cmd.Flags(), "stock")
 	plainflag.Devices.Put(cmd.Flags(), "used", "config")
 	plainflag.Output.Put(cmd.Flags(), "width")
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -22,7 +23,7 @@ func planned(t *testing.T, args ...string) plan.Plan {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatalf("%v: exit code %d, %s%s", err, code, text, stderr)
 	}
-	want := exitOK
+	want := cli.ExitOK
 	if strings.Contains(p.Note, "the kubelet rejects this request") {
 		want = exitFound
 	}
@@ -177,7 +178,7 @@ func TestPlanConfigErrors(t *testing.T) {
 		"none.json", write(t, "empty.json", ""), write(t, "not.json", "resourceList:"),
 	} {
 		code, stdout, stderr := run("plan", "--vfs", "1", "--machine", oci, "--config", config)
-		if code != exitError || stdout != "" || strings.Count(stderr, "\n") != 1 ||
+		if code != cli.ExitError || stdout != "" || strings.Count(stderr, "\n") != 1 ||
 			!strings.Contains(stderr, config) {
 			t.Errorf("%s: exit code %d, standard error %q", config, code, stderr)
 		}
@@ -231,7 +232,7 @@ func TestPlanWidth(t *testing.T) {
 		t.Errorf("the picture starts with %.120s", drawn)
 	}
 	code, _, stderr := run(append(args, "--width", "20")...)
-	if code != exitUsage || !strings.Contains(stderr, "--width") {
+	if code != cli.ExitUsage || !strings.Contains(stderr, "--width") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/live"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -52,13 +53,13 @@ daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--r
   tandem play --machine test/machines/oci-mi300x-derived.txt --vfs 4 --serve :8080
   tandem play --machine my-machine.txt --script pods.txt
   tandem play --machine my-machine.txt --layout-only --directory /tmp/node`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&p.options.Machine, "machine", "",
 		"recorded machine, a file of tandem record or tandem qualify")
-	completeMachines(cmd)
+	cli.CompleteMachines(cmd)
 	flags.IntVar(&p.options.VFs, "vfs", 0, fmt.Sprintf("VFs to add to each NIC with RDMA of a machine without "+
 		"VFs, at most %d", play.MostVFs))
 	flags.StringVar(&p.options.Directory, "directory", "", "empty or new folder for the machine, the files of "+
@@ -157,13 +158,13 @@ func (p *player) page(
 func (p *player) check() error {
 	switch {
 	case p.options.Machine == "":
-		return usage("want a recorded machine: --machine FILE")
+		return cli.Usage("want a recorded machine: --machine FILE")
 	case p.options.VFs < 0 || p.options.VFs > play.MostVFs:
-		return usage("--vfs %d: want 0 to %d", p.options.VFs, play.MostVFs)
+		return cli.Usage("--vfs %d: want 0 to %d", p.options.VFs, play.MostVFs)
 	case p.layOut && p.options.Directory == "":
-		return usage("--layout-only needs --directory")
+		return cli.Usage("--layout-only needs --directory")
 	case p.layOut && p.serve != "":
-		return usage("--layout-only and --serve exclude each other")
+		return cli.Usage("--layout-only and --serve exclude each other")
 	case p.layOut || p.options.Programs != "":
 		return nil
 	}
@@ -195,17 +196,17 @@ func (p *player) input(stdin io.Reader) (in io.ReadCloser, interactive bool, err
 // is an error of the script.
 func subcommand(ctx context.Context, cmd *cobra.Command, args []string) error {
 	root := newRoot()
-	root.SetArgs(append([]string{"--" + colour, colourMode(cmd)}, args...))
+	root.SetArgs(append([]string{"--" + cli.Colour, cli.ColourMode(cmd)}, args...))
 	root.SetOut(cmd.OutOrStdout())
 	root.SetErr(cmd.ErrOrStderr())
 	err := root.ExecuteContext(ctx)
-	var found foundError
-	var wrong usageError
+	var found cli.FoundError
+	var wrong cli.UsageError
 	switch {
 	case errors.As(err, &found):
 		return nil
 	case errors.As(err, &wrong):
-		return play.MistakeError{Err: wrong.error}
+		return play.MistakeError{Err: wrong}
 	default:
 		return err
 	}

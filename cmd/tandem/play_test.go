@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/play"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/programs"
@@ -122,7 +123,7 @@ run a
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, stdout, stderr := playOn(t, c.machine, c.script, c.flags...)
-			if code != exitOK {
+			if code != cli.ExitOK {
 				t.Errorf("exit code %d, standard error %q", code, stderr)
 			}
 			golden(t, "play-"+c.name+".txt", varying.ReplaceAllString(stderr+stdout, "…"))
@@ -143,7 +144,7 @@ func checkRemoved(t *testing.T) {
 // "!" expects.
 func TestPlayScripts(t *testing.T) {
 	code, stdout, stderr := playOn(t, recorded("oci-mi300x-derived"), "list\n\nverify away\nlist")
-	if code != exitError || !strings.Contains(stderr, `line 3: pod "away": no such pod`) ||
+	if code != cli.ExitError || !strings.Contains(stderr, `line 3: pod "away": no such pod`) ||
 		strings.Count(stdout, "> list") != 1 {
 		t.Errorf("exit code %d, %q, standard error %q", code, stdout, stderr)
 	}
@@ -226,7 +227,7 @@ run a gpu=8 vf=8
 		"NIC 0000:0c:00.0: good, with 1 device of tandem.dev/rdma_vf\n",
 		"GPU 0000:11:00.0: good, with 1 device of amd.com/gpu\n", "verified: 8 GPUs, 8 VFs",
 	} {
-		if code != exitOK || !strings.Contains(stdout, want) {
+		if code != cli.ExitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, %q, standard error %q; want %q", code, stdout, stderr, want)
 		}
 	}
@@ -306,7 +307,7 @@ func TestPlayUsedPort(t *testing.T) {
 	folder := filepath.Join(shortDir(t), "node")
 	code, _, stderr := run("play", "--machine", recorded("oci-mi300x-derived"), "--directory", folder,
 		"--serve", listener.Addr().String())
-	if code != exitError || !strings.Contains(stderr, "address already in use") {
+	if code != cli.ExitError || !strings.Contains(stderr, "address already in use") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
@@ -334,23 +335,25 @@ func TestPlayRefused(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", exitUsage, "want a recorded machine: --machine FILE"},
-		{"--machine " + oci + " --layout-only", exitUsage, "--layout-only needs --directory"},
-		{"--machine " + oci + " --vfs 65", exitUsage, "--vfs 65: want 0 to 64"},
-		{"--machine " + recorded("nv-a100pcie-cx6dx-vf-partial") + " --vfs 2", exitError,
+		{"", cli.ExitUsage, "want a recorded machine: --machine FILE"},
+		{"--machine " + oci + " --layout-only", cli.ExitUsage, "--layout-only needs --directory"},
+		{"--machine " + oci + " --vfs 65", cli.ExitUsage, "--vfs 65: want 0 to 64"},
+		{"--machine " + recorded("nv-a100pcie-cx6dx-vf-partial") + " --vfs 2", cli.ExitError,
 			"partial.txt: the machine was recorded with VFs; omit --vfs"},
-		{"--machine " + oci + " --layout-only --serve :0 --directory " + t.TempDir(), exitUsage,
+		{"--machine " + oci + " --layout-only --serve :0 --directory " + t.TempDir(), cli.ExitUsage,
 			"--layout-only and --serve exclude each other"},
-		{"--machine " + oci + " --serve 99", exitError, "listen on \"99\": want host:port"},
-		{"--machine none.txt", exitError, "read machine: open none.txt: no such file or directory"},
-		{"--machine " + oci + " --script none.txt", exitError, "read --script: open none.txt"},
-		{"--machine " + oci + " --directory " + full, exitError, "it is not empty"},
-		{"--machine " + oci + " --directory " + long, exitError, "bytes too long for the sockets in it"},
-		{"--machine " + oci + " --directory " + t.TempDir() + "/a%zz", exitError, "no socket below a path with %"},
-		{"--machine " + oci + " --directory " + t.TempDir() + "/a#b", exitError, "no socket below a path with %"},
-		{"--machine " + oci + " --programs " + full, exitError, "start tandem-gpu: fork/exec"},
-		{"--machine " + oci + " --programs " + broken, exitError, "has ended\ntandem-"},
-		{"--machine " + recorded("amd-mi300x-cpx-kfd"), exitError, "the machine has no NIC with RDMA"},
+		{"--machine " + oci + " --serve 99", cli.ExitError, "listen on \"99\": want host:port"},
+		{"--machine none.txt", cli.ExitError, "read machine: open none.txt: no such file or directory"},
+		{"--machine " + oci + " --script none.txt", cli.ExitError, "read --script: open none.txt"},
+		{"--machine " + oci + " --directory " + full, cli.ExitError, "it is not empty"},
+		{"--machine " + oci + " --directory " + long, cli.ExitError, "bytes too long for the sockets in it"},
+		{"--machine " + oci + " --directory " + t.TempDir() + "/a%zz", cli.ExitError,
+			"no socket below a path with %"},
+		{"--machine " + oci + " --directory " + t.TempDir() + "/a#b", cli.ExitError,
+			"no socket below a path with %"},
+		{"--machine " + oci + " --programs " + full, cli.ExitError, "start tandem-gpu: fork/exec"},
+		{"--machine " + oci + " --programs " + broken, cli.ExitError, "has ended\ntandem-"},
+		{"--machine " + recorded("amd-mi300x-cpx-kfd"), cli.ExitError, "the machine has no NIC with RDMA"},
 	} {
 		code, stdout, stderr := run(append([]string{"play"}, strings.Fields(c.args)...)...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {

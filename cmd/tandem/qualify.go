@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
@@ -36,7 +37,7 @@ const qualifyExitCodes = `  3  a part failed
 `
 
 func newQualify() *cobra.Command {
-	q := &qualifier{examiner: examiner{format: oneOf(asTable, asJSON).judging(qualifyVerdicts)}}
+	q := &qualifier{examiner: examiner{format: cli.OneOf(cli.AsTable, cli.AsJSON).Judging(qualifyVerdicts)}}
 	cmd := &cobra.Command{
 		Use:   "qualify",
 		Short: "Write the evidence of this node to one file, and judge the evidence",
@@ -57,8 +58,8 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
   sudo tandem qualify -f node.json --config /etc/pcidp/config.json --nccl-topology topo.xml --verified pod.json
   tandem qualify --check node.json
   tandem topo --machine node.json`,
-		Args:        noArguments,
-		Annotations: map[string]string{moreExitCodes: qualifyExitCodes},
+		Args:        cli.NoArguments,
+		Annotations: map[string]string{cli.MoreExitCodes: qualifyExitCodes},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return q.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -74,7 +75,7 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
 	plainflag.Devices.Put(flags, "nccl-topology", "verified")
 	plainflag.Files.Put(flags, "sysfs-root")
 	plainflag.Output.Put(flags, "file", "force", "check")
-	q.format.register(cmd)
+	q.format.Register(cmd)
 	return cmd
 }
 
@@ -83,7 +84,7 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 		return q.judge(cmd)
 	}
 	if cmd.Flags().Changed("output") {
-		return usage("--output belongs to --check: without --check the report is JSON")
+		return cli.Usage("--output belongs to --check: without --check the report is JSON")
 	}
 	report, err := q.collect(cmd)
 	if err != nil {
@@ -95,7 +96,7 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 	if q.file == "" { // standard output is the report
 		_, err = cmd.ErrOrStderr().Write(report.Table())
 	} else {
-		err = q.format.show(cmd, report.Table())
+		err = q.format.Show(cmd, report.Table())
 	}
 	if err != nil {
 		return err
@@ -106,8 +107,8 @@ func (q *qualifier) run(cmd *cobra.Command) error {
 // judge judges a report.
 func (q *qualifier) judge(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && !slices.Contains([]string{"check", "output", colour}, f.Name) {
-			err = usage("--check and --%s exclude each other", f.Name)
+		if err == nil && !slices.Contains([]string{"check", "output", cli.Colour}, f.Name) {
+			err = cli.Usage("--check and --%s exclude each other", f.Name)
 		}
 	})
 	if err != nil {
@@ -124,7 +125,7 @@ func (q *qualifier) judge(cmd *cobra.Command) (err error) {
 	if err := report.Judge(); err != nil {
 		return fmt.Errorf("judge %s: %w", q.check, err)
 	}
-	if err := q.format.write(cmd, report.Results, report.Table); err != nil {
+	if err := q.format.Write(cmd, report.Results, report.Table); err != nil {
 		return err
 	}
 	return worst(report)
@@ -134,9 +135,9 @@ func (q *qualifier) judge(cmd *cobra.Command) (err error) {
 func worst(report *qualify.Report) error {
 	switch report.Worst() {
 	case qualify.Failed:
-		return foundError{exitFound}
+		return cli.FoundError(exitFound)
 	case qualify.Incomplete:
-		return foundError{exitUnknown}
+		return cli.FoundError(exitUnknown)
 	default:
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	"github.com/tandem-k8s/tandem/test/programs"
 )
@@ -69,7 +70,7 @@ func TestQualify(t *testing.T) {
 	if got := succeed(t, "topo", "--machine", file); got != direct {
 		t.Errorf("topo of the report:\n%s\nof the machine:\n%s", got, direct)
 	}
-	if code, _, stderr := run(command...); code != exitError || !strings.Contains(stderr, "--force") {
+	if code, _, stderr := run(command...); code != cli.ExitError || !strings.Contains(stderr, "--force") {
 		t.Errorf("a second time: exit code %d, %s", code, stderr)
 	}
 }
@@ -100,7 +101,7 @@ func TestQualifyWithFiles(t *testing.T) {
 		"other.json": "0000:0d:00.1", "topo.xml": "topo.xml", "absent.json": "absent.json",
 	} {
 		command, _ := node.qualifying("--force", "--verified", node.path(wrong))
-		if code, _, stderr := run(command...); code != exitError || !strings.Contains(stderr, told) {
+		if code, _, stderr := run(command...); code != cli.ExitError || !strings.Contains(stderr, told) {
 			t.Errorf("--verified %s: exit code %d: %s", wrong, code, stderr)
 		}
 	}
@@ -112,7 +113,7 @@ func TestQualifyUsage(t *testing.T) {
 		{"-o", "json"}, {"--check", "x", "--config", "y"}, {"--check", "x", "-f", "y"}, {"--check=", "-f", "y"},
 		{"x"},
 	} {
-		if code, _, stderr := run(append([]string{"qualify"}, args...)...); code != exitUsage {
+		if code, _, stderr := run(append([]string{"qualify"}, args...)...); code != cli.ExitUsage {
 			t.Errorf("%q: exit code %d: %s", args, code, stderr)
 		}
 	}
@@ -123,7 +124,7 @@ func TestQualifyUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, stderr := run("qualify", "--check", file)
-		if code != exitError || !strings.Contains(stderr, file) {
+		if code != cli.ExitError || !strings.Contains(stderr, file) {
 			t.Errorf("%s: exit code %d: %s", name, code, stderr)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
@@ -119,7 +120,7 @@ func runDocumented(t *testing.T, c docs.Command, args []string) string {
 	}
 	code, stdout, stderr := run(args...)
 	judges := args[0] == "doctor" || args[0] == "qualify"
-	if code != exitOK && (code != exitFound && code != exitUnknown || !judges) ||
+	if code != cli.ExitOK && (code != exitFound && code != exitUnknown || !judges) ||
 		stdout+stderr == "" && args[0] != "play" { // without a command play says nothing
 		t.Errorf("%s: exit code %d\n%s%s", c, code, stdout, stderr)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology/recording"
@@ -33,7 +34,7 @@ any machine.`,
 		Example: `  tandem record > my-machine.txt
   sudo tandem record -f my-machine.txt
   tandem topo --machine my-machine.txt`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machine, err := recording.Capture(os.DirFS(from.SysfsRoot))
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -25,7 +26,7 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run("record", "--sysfs-root", dir)
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	const summary = "recorded 1572 entries: 112 PCI functions, 2 NUMA nodes, 24 netdevs, 24 RDMA devices, " +
@@ -60,15 +61,15 @@ func TestRecordInto(t *testing.T) {
 		}
 		return code, stderr
 	}
-	if code, stderr := record(); code != exitOK {
+	if code, stderr := record(); code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	first := succeed(t, "topo", "--machine", file)
 	want := "tandem record: write " + file + ": the file exists; --force overwrites the file\n"
-	if code, stderr := record(); code != exitError || stderr != want {
+	if code, stderr := record(); code != cli.ExitError || stderr != want {
 		t.Errorf("a second time: exit code %d, %q; want %q", code, stderr, want)
 	}
-	if code, stderr := record("--force"); code != exitOK {
+	if code, stderr := record("--force"); code != cli.ExitOK {
 		t.Errorf("with --force: exit code %d, %s", code, stderr)
 	}
 	if again := succeed(t, "topo", "--machine", file); again != first {

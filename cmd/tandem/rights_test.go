@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // asCommand makes the test's program run tandem itself.
@@ -68,7 +70,7 @@ func TestQuestionsWithoutRights(t *testing.T) {
 		s.close(closed)
 		for _, args := range [][]string{{"status"}, {"explain", "team/train-0"}} {
 			code, stdout, stderr := runAsNobody(t, append(args, "--run-dir", s.path("run"))...)
-			if code != exitError || stdout != "" ||
+			if code != cli.ExitError || stdout != "" ||
 				!strings.Contains(stderr, "has no permission; run the command as root") ||
 				strings.Contains(stderr, "no answer") {
 				t.Errorf("%s closed: %s: exit code %d, %q, %q", closed, args[0], code, stdout, stderr)
@@ -124,7 +126,7 @@ func TestDoctorsOwnFolder(t *testing.T) {
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.check(os.Chmod(s.root, 0o755))
 	s.check(os.Mkdir(s.path("run"), 0o755))
-	if code, stdout, stderr := runAsNobody(t, s.command()...); code != exitOK && code != exitUnknown ||
+	if code, stdout, stderr := runAsNobody(t, s.command()...); code != cli.ExitOK && code != exitUnknown ||
 		strings.Contains(stdout, "run-folder") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
@@ -52,7 +53,7 @@ func TestSchemasAreOfTheTypes(t *testing.T) {
 		schema := s.object(of)
 		schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 		schema["title"] = name
-		text, err := (&output{format: asJSON}).text(schema, nil)
+		text, err := (&cli.Output{Format: cli.AsJSON}).Text(schema, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

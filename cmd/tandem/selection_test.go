@@ -5,6 +5,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // TestDoctorExplainsPools: the reasons against VFs precede the findings, and are no findings themselves.
@@ -35,7 +37,7 @@ func TestDoctorExplainsPools(t *testing.T) {
 			c.change(s)
 			code, stdout, stderr := run(s.command()...)
 			pools, _, told := strings.Cut(strings.ReplaceAll(stdout, s.root, "ROOT"), "\n\n")
-			if !told || stderr != "" || code != exitFound && code != exitOK {
+			if !told || stderr != "" || code != exitFound && code != cli.ExitOK {
 				t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 			golden(t, "doctor-pools-"+name+".txt", pools+"\n")

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
@@ -152,7 +153,7 @@ func TestServeErrors(t *testing.T) {
 		"status --serve 8080":           `tandem status: listen on "8080": want host:port, or :port on this host: `,
 		"status --serve 192.0.2.1:8080": "tandem status: listen tcp 192.0.2.1:8080: ",
 	} {
-		if code, stdout, stderr := run(strings.Fields(args)...); code == exitOK || stdout != "" ||
+		if code, stdout, stderr := run(strings.Fields(args)...); code == cli.ExitOK || stdout != "" ||
 			!strings.HasPrefix(stderr, want) {
 			t.Errorf("tandem %s: exit code %d, standard error %q", args, code, stderr)
 		}
@@ -176,7 +177,7 @@ func serveOnce(t *testing.T, args ...string) string {
 	var stderr bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- execute(newRoot(), args, out, &stderr)
+		code <- cli.Execute(newRoot(), args, out, &stderr)
 		out.Close()
 	}()
 	line, err := bufio.NewReader(stdout).ReadString('\n')
@@ -186,7 +187,7 @@ func serveOnce(t *testing.T, args ...string) string {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-code; got != exitOK {
+	if got := <-code; got != cli.ExitOK {
 		t.Errorf("tandem %q: exit code %d, %s", args, got, &stderr)
 	}
 	return stderr.String()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
@@ -24,12 +25,12 @@ type simulate struct {
 	policy string
 	mix    string
 	ways   []string
-	output output
+	output cli.Output
 	config simulation.Config
 }
 
 func newSimulate() *cobra.Command {
-	s := simulate{output: oneOf(asTable, asJSON)}
+	s := simulate{output: cli.OneOf(cli.AsTable, cli.AsJSON)}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Compare placement strategies on random containers",
@@ -42,7 +43,7 @@ The node is one of three common servers or a recorded machine:
 		Example: `  tandem simulate
   tandem simulate --node B --vfs-per-pf 1 --load 60
   tandem simulate --machine test/machines/nv-h100-aws-p5.txt --policy best-effort -o json`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	s.register(cmd)
@@ -84,23 +85,23 @@ func (s *simulate) register(cmd *cobra.Command) {
 	flags.IntVar(&c.Arrivals, "arrivals", 1000, "number of counted arrivals of a stream")
 	flags.IntVar(&c.Warmup, "warmup", 200, "number of arrivals before the first counted arrival")
 	flags.Uint64Var(&c.Seed, "seed", 1, "first seed of the random numbers; the same seed gives the same result")
-	s.output.register(cmd)
+	s.output.Register(cmd)
 	plainflag.Placement.Put(flags, "ways")
 	plainflag.Machine.Put(flags, "node", "machine", "vfs-per-pf", "exclude-topology")
 	plainflag.Kubelet.Put(flags, "policy", "gpu-first")
 	plainflag.Arrivals.PutRest(flags)
-	completeMachines(cmd)
-	complete(cmd, "node", fixed(world.Presets()...))
-	complete(cmd, "policy", fixed(policies...))
-	complete(cmd, "ways", fixed(simulation.WayNames()...))
+	cli.CompleteMachines(cmd)
+	cli.Complete(cmd, "node", cli.Fixed(world.Presets()...))
+	cli.Complete(cmd, "policy", cli.Fixed(policies...))
+	cli.Complete(cmd, "ways", cli.Fixed(simulation.WayNames()...))
 }
 
 func (s *simulate) run(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("machine") && cmd.Flags().Changed("node") {
-		return usage("--machine and --node exclude each other")
+		return cli.Usage("--machine and --node exclude each other")
 	}
 	if err := s.parse(); err != nil {
-		return usageError{err}
+		return cli.Usage("%w", err)
 	}
 	var err error
 	if s.config.Node, err = s.node(); err != nil {
@@ -112,7 +113,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return s.output.write(cmd, report, report.Table)
+	return s.output.Write(cmd, report, report.Table)
 }
 
 // parse parses the textual flags, and checks all flags before anything is read.

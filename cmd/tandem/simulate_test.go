@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
 )
 
@@ -71,22 +72,22 @@ func TestSimulateErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{few("--policy=restrictd"), exitUsage, "(did you mean restricted?)"},
-		{few("--mix=1"), exitUsage, `parse request "1"`},
-		{few("--load=0"), exitUsage, "load 0"},
-		{few("--load=x"), exitUsage, "--load"},
-		{few("--ways=tandme"), exitUsage, "(did you mean tandem?)"},
-		{few("--vfs-per-pf=-1"), exitUsage, "-1 VFs"},
-		{few("--seeds=0"), exitUsage, "seeds 0: want 1 to 10000"},
-		{few("--gpu-first=NaN"), exitUsage, "probability NaN is not between 0 and 1"},
-		{few("--gpu-first=1.5"), exitUsage, "probability 1.5 is not between 0 and 1"},
-		{few("--load=30,NaN"), exitUsage, "load NaN is not between 0 and 100 percent"},
-		{few("--node=A", "--machine=x"), exitUsage, "exclude"},
-		{few("-o=yaml"), exitUsage, "want table or json"},
-		{few("x"), exitUsage, `unexpected argument "x"`},
-		{few("--node=D"), exitError, "there are A, B, C"},
-		{few("--machine=none.txt"), exitError, "none.txt"},
-		{few("--vfs-per-pf=70000"), exitError, "no bus left"},
+		{few("--policy=restrictd"), cli.ExitUsage, "(did you mean restricted?)"},
+		{few("--mix=1"), cli.ExitUsage, `parse request "1"`},
+		{few("--load=0"), cli.ExitUsage, "load 0"},
+		{few("--load=x"), cli.ExitUsage, "--load"},
+		{few("--ways=tandme"), cli.ExitUsage, "(did you mean tandem?)"},
+		{few("--vfs-per-pf=-1"), cli.ExitUsage, "-1 VFs"},
+		{few("--seeds=0"), cli.ExitUsage, "seeds 0: want 1 to 10000"},
+		{few("--gpu-first=NaN"), cli.ExitUsage, "probability NaN is not between 0 and 1"},
+		{few("--gpu-first=1.5"), cli.ExitUsage, "probability 1.5 is not between 0 and 1"},
+		{few("--load=30,NaN"), cli.ExitUsage, "load NaN is not between 0 and 100 percent"},
+		{few("--node=A", "--machine=x"), cli.ExitUsage, "exclude"},
+		{few("-o=yaml"), cli.ExitUsage, "want table or json"},
+		{few("x"), cli.ExitUsage, `unexpected argument "x"`},
+		{few("--node=D"), cli.ExitError, "there are A, B, C"},
+		{few("--machine=none.txt"), cli.ExitError, "none.txt"},
+		{few("--vfs-per-pf=70000"), cli.ExitError, "no bus left"},
 	} {
 		code, stdout, stderr := run(c.args...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
@@ -103,7 +104,7 @@ func TestSimulateLimits(t *testing.T) {
 			{"--seeds=" + number}, {"--arrivals=" + number}, {"--warmup=" + number},
 		} {
 			code, stdout, stderr := run(few(append([]string{"--seeds=1", "--arrivals=10"}, args...)...)...)
-			if code != exitUsage || stdout != "" || !strings.Contains(stderr, number) {
+			if code != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, number) {
 				t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/dra/pool"
@@ -40,11 +41,11 @@ func (p *published) register(flags *pflag.FlagSet) {
 func (p *published) check(flags *pflag.FlagSet, format string) error {
 	for _, name := range ofSlices {
 		if flags.Changed(name) && format != asSlice {
-			return usage("--%s belongs to -o %s", name, asSlice)
+			return cli.Usage("--%s belongs to -o %s", name, asSlice)
 		}
 	}
 	if p.perPF < 0 {
-		return usage("--vfs-per-pf %d: want 0, for all, or more", p.perPF)
+		return cli.Usage("--vfs-per-pf %d: want 0, for all, or more", p.perPF)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // resourceSlices parses the command's output.
@@ -78,7 +80,7 @@ func TestTopoResourceSlicesFlags(t *testing.T) {
 		"-o resourceslices --devices a":     "--devices belongs to -o nccl",
 	} {
 		code, _, stderr := run(append([]string{"topo"}, strings.Fields(flags)...)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
+		if code != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
 		}
 	}

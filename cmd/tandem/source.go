@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 )
@@ -16,7 +17,7 @@ func registerSource(cmd *cobra.Command, s *machine.Source) {
 	flags.StringVar(&s.Recording, "machine", "", "recorded machine, a file of tandem record or tandem qualify")
 	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	registerTopologyFile(flags, &s.TopologyFile)
-	completeMachines(cmd)
+	cli.CompleteMachines(cmd)
 	plainflag.Machine.Put(flags, "machine", "sysfs-root", "topology-file")
 }
 
@@ -36,7 +37,7 @@ func registerRunDir(flags *pflag.FlagSet, dir *string) {
 // checkSource refuses two sources at once.
 func checkSource(flags *pflag.FlagSet) error {
 	if flags.Changed("machine") && flags.Changed("sysfs-root") {
-		return usage("--machine and --sysfs-root exclude each other")
+		return cli.Usage("--machine and --sysfs-root exclude each other")
 	}
 	return nil
 }

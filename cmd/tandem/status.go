@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
@@ -19,11 +20,11 @@ type looker struct {
 	runDir, kubeletDir, serve string
 	watch                     bool
 	from                      machine.Source // with serve
-	format                    output
+	format                    cli.Output
 }
 
 func newStatus() *cobra.Command {
-	l := looker{format: oneOf(asTable, asWide, asJSON).judging(statusVerdicts)}
+	l := looker{format: cli.OneOf(cli.AsTable, asWide, cli.AsJSON).Judging(statusVerdicts)}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show free and allocated devices by switch, and their holders",
@@ -49,7 +50,7 @@ can; set another address, or use a tunnel (kubectl port-forward, ssh -L).`,
   tandem status -o json
   tandem status --serve :8080
   kubectl -n kube-system exec daemonset/tandem-gpu -- tandem status`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
 	}
 	l.register(cmd)
@@ -60,7 +61,7 @@ func (l *looker) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	registerRunDir(flags, &l.runDir)
 	flags.StringVar(&l.kubeletDir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
-	l.format.register(cmd)
+	l.format.Register(cmd)
 	flags.BoolVarP(&l.watch, "watch", "w", false, "repeat the output after each change, until Ctrl-C")
 	flags.StringVar(&l.serve, "serve", "",
 		"serve the status as a web page at this address, HOST:PORT; the default host is 127.0.0.1, and port 0 "+
@@ -75,9 +76,9 @@ func (l *looker) register(cmd *cobra.Command) {
 func (l *looker) run(cmd *cobra.Command) error {
 	switch serves := cmd.Flags().Changed("serve"); {
 	case serves && cmd.Flags().Changed("output"):
-		return usage("--serve and --output exclude each other")
+		return cli.Usage("--serve and --output exclude each other")
 	case serves && l.watch:
-		return usage("--serve and --watch exclude each other: the page follows what happens")
+		return cli.Usage("--serve and --watch exclude each other: the page follows what happens")
 	case serves:
 		return serveStatus(cmd, l.serve, &viewer{
 			runDir: l.runDir, kubeletDir: l.kubeletDir, from: l.from, title: l.from.Title(),
@@ -90,7 +91,7 @@ func (l *looker) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return l.format.show(cmd, shown)
+	return l.format.Show(cmd, shown)
 }
 
 // look queries the plugins and the kubelet, and returns their state in the chosen format.
@@ -100,8 +101,8 @@ func (l *looker) look(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	table := s.Table
-	if l.format.format == asWide {
+	if l.format.Format == asWide {
 		table = s.Wide
 	}
-	return l.format.text(s, table)
+	return l.format.Text(s, table)
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -26,7 +27,7 @@ func TestStatusWithoutPlugins(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--output=table", "--output=wide", "--watch"} {
 		code, stdout, stderr := run("status", "--run-dir", t.TempDir(), flag)
-		if code != exitError || stdout != "" || stderr == "" {
+		if code != cli.ExitError || stdout != "" || stderr == "" {
 			t.Errorf("%s: exit code %d, standard output %q, standard error %q", flag, code, stdout, stderr)
 		}
 	}
@@ -40,7 +41,7 @@ func TestStatusExclusions(t *testing.T) {
 		"-o svg":             "want table, wide or json",
 	} {
 		code, _, stderr := run(append([]string{"status"}, strings.Fields(flags)...)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
+		if code != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
 		}
 	}

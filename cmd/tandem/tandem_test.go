@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/version"
 )
@@ -25,7 +26,7 @@ var update = flag.Bool("update", false, "write what the commands print into test
 // run runs tandem.
 func run(args ...string) (code int, stdout, stderr string) {
 	var out, problems bytes.Buffer
-	code = execute(newRoot(), args, &out, &problems)
+	code = cli.Execute(newRoot(), args, &out, &problems)
 	return code, out.String(), problems.String()
 }
 
@@ -33,7 +34,7 @@ func run(args ...string) (code int, stdout, stderr string) {
 func succeed(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := run(args...)
-	if code != exitOK || stderr != "" {
+	if code != cli.ExitOK || stderr != "" {
 		t.Fatalf("tandem %s: exit code %d, standard error %q", strings.Join(args, " "), code, stderr)
 	}
 	return stdout

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
@@ -18,7 +19,7 @@ func newTopo() *cobra.Command {
 	var all, verbose, nearest bool
 	var only []string
 	var published published
-	format := oneOf(asTable, asJSON, asSVG, asHTML, asNCCL, asSlice)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG, asHTML, asNCCL, asSlice)
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Show the distances between GPUs and NICs",
@@ -40,19 +41,19 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
   tandem topo -o resourceslices --config /etc/pcidp/config.json
   tandem topo --topology-file /opt/microsoft/ndv5-topo.xml
   tandem topo --machine test/machines/oci-mi300x-derived.txt`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkSource(cmd.Flags()); err != nil {
 				return err
 			}
-			if len(only) > 0 && format.format != asNCCL {
-				return usage("--devices belongs to -o nccl")
+			if len(only) > 0 && format.Format != asNCCL {
+				return cli.Usage("--devices belongs to -o nccl")
 			}
-			if err := published.check(cmd.Flags(), format.format); err != nil {
+			if err := published.check(cmd.Flags(), format.Format); err != nil {
 				return err
 			}
-			if nearest && (verbose || format.format != asTable) {
-				return usage("--nearest excludes --verbose and other outputs than %s", asTable)
+			if nearest && (verbose || format.Format != cli.AsTable) {
+				return cli.Usage("--nearest excludes --verbose and other outputs than %s", cli.AsTable)
 			}
 			n, err := machine.Read(&from)
 			if err != nil {
@@ -64,27 +65,27 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			for _, note := range n.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			if format.format == asSlice {
+			if format.Format == asSlice {
 				return published.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), n, &from)
 			}
 			m := topo.NewMatrix(n, all)
-			if format.format == asNCCL {
+			if format.Format == asNCCL {
 				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
 			}
 			if nearest {
-				return format.show(cmd, m.Nearest())
+				return format.Show(cmd, m.Nearest())
 			}
 			if verbose {
 				m.ReadVerbose(n)
 			}
-			if format.draws() {
-				return format.draw(cmd.OutOrStdout(), m.Picture(from.Title(), n.Tree))
+			if isPicture(format.Format) {
+				return draw(format.Format, cmd.OutOrStdout(), m.Picture(from.Title(), n.Tree))
 			}
-			return format.write(cmd, m, m.Table)
+			return format.Write(cmd, m, m.Table)
 		},
 	}
 	registerSource(cmd, &from)
-	format.register(cmd)
+	format.Register(cmd)
 	registerRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().StringSliceVar(&only, "devices", nil,
 		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for the devices of the current container`)

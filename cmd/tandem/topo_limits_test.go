@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
@@ -39,7 +40,7 @@ func TestTopoLimits(t *testing.T) {
 	} {
 		for _, command := range []string{"topo", "plan --gpus=1", "simulate"} {
 			code, stdout, stderr := run(append(strings.Fields(command), "--machine", c.file)...)
-			if code != exitError || stdout != "" || !strings.Contains(stderr, c.want) || len(stderr) > 500 {
+			if code != cli.ExitError || stdout != "" || !strings.Contains(stderr, c.want) || len(stderr) > 500 {
 				t.Errorf("%s of %s: exit code %d, %.200q%.500q", command, name, code, stdout, stderr)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -45,7 +46,7 @@ func TestTopoNearest(t *testing.T) {
 	}
 	for _, flags := range []string{"-v", "-o json", "-o svg"} {
 		code, _, stderr := run(append([]string{"topo", "--nearest"}, strings.Fields(flags)...)...)
-		if code != exitUsage || !strings.Contains(stderr, "--nearest excludes") {
+		if code != cli.ExitUsage || !strings.Contains(stderr, "--nearest excludes") {
 			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
 		}
 	}
@@ -175,7 +176,7 @@ func TestTopoWithoutKFD(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run("topo", "--sysfs-root", dir)
-	if code != exitOK || stdout == "" || stderr == "" {
+	if code != cli.ExitOK || stdout == "" || stderr == "" {
 		t.Errorf("exit code %d, %d bytes of output, standard error %q", code, len(stdout), stderr)
 	}
 	var got topo.Matrix

@@ -2,7 +2,7 @@
 
 package main
 
-import "github.com/tandem-k8s/tandem/cmd/tandem/terminal"
+import "github.com/tandem-k8s/tandem/cmd/internal/terminal"
 
 // Distances of a pair on one switch or C2C link, and of others: in the third column of a table of pairs,
 // and after a number of pairs. Names of resources and netdevs can contain the same words.

@@ -13,8 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
-	"github.com/tandem-k8s/tandem/cmd/tandem/terminal"
+	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
 )
 
 // colours finds the coloured words of a text.
@@ -129,7 +130,7 @@ func TestColorFlag(t *testing.T) {
 		}
 	}
 	code, _, stderr := run("topo", "--color=alway")
-	if code != exitUsage || !strings.Contains(stderr, "want auto, always or never (did you mean always?)") {
+	if code != cli.ExitUsage || !strings.Contains(stderr, "want auto, always or never (did you mean always?)") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -20,7 +21,7 @@ import (
 func newVerify() *cobra.Command {
 	v := verify.Check{Within: topology.C2C}
 	var measured traffics
-	format := oneOf(asTable, asJSON).judging(verifyVerdicts)
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(verifyVerdicts)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Verify inside a pod that its GPUs and VFs are on the same switches",
@@ -41,7 +42,7 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
   tandem verify --traffic --traffic-min 90
   tandem verify --traffic --server
   tandem verify --traffic --client 10.1.2.3`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.Environment = os.Environ()
 			var err error
@@ -54,7 +55,7 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 			if err != nil {
 				return err
 			}
-			err = format.write(cmd, result, result.Table)
+			err = format.Write(cmd, result, result.Table)
 			if err == nil && len(result.Failures) > 0 {
 				err = errors.New(strings.Join(result.Failures, "; "))
 			}
@@ -73,13 +74,13 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 	cmd.Flags().TextVar(&v.Within, "within", topology.C2C,
 		"maximum accepted distance of a pair: PIX, PXB, C2C, PHB, NODE or SYS")
 	levels := []string{"PIX", "PXB", "C2C", "PHB", "NODE", "SYS"}
-	complete(cmd, "within", fixed(levels...))
+	cli.Complete(cmd, "within", cli.Fixed(levels...))
 	plainflag.Words(cmd.Flags(), "within", levels...)
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"also fail unless the i-th VF pairs with the i-th GPU")
 	plainflag.Request.Put(cmd.Flags(), "gpus", "vfs", "within", "in-order")
 	plainflag.Files.PutRest(cmd.Flags())
 	measured.register(cmd)
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }

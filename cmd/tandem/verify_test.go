@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -260,9 +261,9 @@ func TestVerify(t *testing.T) {
 			code, stdout, stderr := p.verify()
 			stderr = strings.NewReplacer(p.path("dev"), "DEV", p.path("proc"), "PROC", p.path("run/tandem/pairs.json"),
 				"PAIRS").Replace(stderr)
-			wantCode, want := exitOK, ""
+			wantCode, want := cli.ExitOK, ""
 			if test.want != "" {
-				wantCode, want = exitError, "tandem verify: "+test.want+"\n"
+				wantCode, want = cli.ExitError, "tandem verify: "+test.want+"\n"
 			}
 			if code != wantCode {
 				t.Errorf("exit code %d, want %d:\n%s", code, wantCode, stdout)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 )
@@ -46,7 +47,7 @@ func (t *traffics) register(cmd *cobra.Command) {
 // addChoice adds a flag with a fixed set of values, the first of which is the default.
 func addChoice(cmd *cobra.Command, value *string, name, what string, allowed ...string) {
 	plainflag.Choice(cmd.Flags(), value, name, allowed[0], what+": "+plainflag.List(allowed), allowed...)
-	complete(cmd, name, fixed(allowed...))
+	cli.Complete(cmd, name, cli.Fixed(allowed...))
 }
 
 // plan returns the plan of the flags, nil without --traffic.
@@ -55,14 +56,14 @@ func (t *traffics) plan(cmd *cobra.Command) (*traffic.Plan, error) {
 		var err error
 		cmd.Flags().Visit(func(f *pflag.Flag) {
 			if strings.HasPrefix(f.Name, "traffic-") || f.Name == "server" || f.Name == "client" {
-				err = usage("--%s needs --traffic", f.Name)
+				err = cli.Usage("--%s needs --traffic", f.Name)
 			}
 		})
 		return nil, err
 	}
 	t.Memory, t.To = traffic.Memory(t.memory), traffic.Direction(t.to)
 	if err := t.Validate(); err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage("%w", err)
 	}
 	t.Environment, t.Progress = os.Environ(), cmd.ErrOrStderr()
 	return &t.Plan, nil

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // perftest puts programs into PATH that print a result at once: of bandwidth, in Gb/s by the RDMA device of
@@ -68,7 +70,7 @@ func TestVerifyTraffic(t *testing.T) {
 	perftest(t, map[string]string{"mlx5_8": "192.40", "mlx5_9": "78.90"})
 
 	code, stdout, stderr := p.verify()
-	if code != exitError {
+	if code != cli.ExitError {
 		t.Errorf("exit code %d", code)
 	}
 	golden(t, "verify-traffic.txt", stdout)
@@ -80,7 +82,7 @@ tandem verify: pair 1: 41 % of the best pair, 78.90 of 192.40 Gb/s: no reason in
 		t.Error(diff)
 	}
 
-	if code, _, stderr = p.with("--traffic-min", "40").verify(); code != exitOK {
+	if code, _, stderr = p.with("--traffic-min", "40").verify(); code != cli.ExitOK {
 		t.Errorf("exit code %d with a lower threshold: %s", code, stderr)
 	}
 	_, stdout, _ = p.with("-o", "json").verify()
@@ -103,7 +105,8 @@ func TestVerifyTrafficUsage(t *testing.T) {
 		"--traffic --client=--run_infinitely -o json": "--client --run_infinitely: want a host",
 	} {
 		code, _, stderr := run(append([]string{"verify"}, strings.Fields(args)...)...)
-		if want = "tandem verify: " + want + "; see tandem verify --help\n"; code != exitUsage || stderr != want {
+		want = "tandem verify: " + want + "; see tandem verify --help\n"
+		if code != cli.ExitUsage || stderr != want {
 			t.Errorf("%s: exit code %d, %swant %s", args, code, stderr, want)
 		}
 	}
@@ -112,7 +115,8 @@ func TestVerifyTrafficUsage(t *testing.T) {
 func TestVerifyTrafficWithoutPerftest(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, _, stderr := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0).vfs(ociVF0).with("--traffic").verify()
-	if code != exitError || !strings.Contains(stderr, "install perftest (Debian, Fedora: package perftest)") {
+	if code != cli.ExitError ||
+		!strings.Contains(stderr, "install perftest (Debian, Fedora: package perftest)") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // unprivileged returns a container on the machine with DMA functions that cannot read a vpd file, with the
@@ -42,11 +44,11 @@ func unprivileged(t *testing.T, vf string) *pod {
 func TestVerifyWithoutVPD(t *testing.T) {
 	const near, trusted = "0000:03:00.2", "by pairs.json alone"
 	code, stdout, stderr := newPod(t, "nv-gb200-oke-derived", 1).nvidia(0).vfs(near).verify()
-	if code != exitOK || strings.Contains(stdout, trusted) {
+	if code != cli.ExitOK || strings.Contains(stdout, trusted) {
 		t.Errorf("root: exit code %d, %s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = unprivileged(t, near).verify()
-	if code != exitError || !strings.Contains(stdout, "UNK") ||
+	if code != cli.ExitError || !strings.Contains(stdout, "UNK") ||
 		!strings.Contains(stderr, "distance of GPU 0008:06:00.0 and VF "+near+" is unknown") {
 		t.Errorf("no file: exit code %d, %s%s", code, stdout, stderr)
 	}
@@ -55,7 +57,7 @@ func TestVerifyWithoutVPD(t *testing.T) {
 		`"resource": "nvidia.com/gpu"}, "vf": {"id": "`+near+`", "address": "`+near+`", "resource": "a/b"}, `+
 		`"distance": "PIX"}]}`)
 	code, stdout, stderr = p.verify()
-	if code != exitOK || !strings.Contains(stdout, trusted) || !strings.Contains(stdout, "pairs.json agrees") {
+	if code != cli.ExitOK || !strings.Contains(stdout, trusted) || !strings.Contains(stdout, "pairs.json agrees") {
 		t.Errorf("with the file: exit code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -71,7 +73,7 @@ func TestVerifyOtherNIC(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.args = append(p.args, "--within", "NODE")
-	if code, stdout, stderr := p.verify(); code != exitOK || !strings.Contains(stdout, "NODE") {
+	if code, stdout, stderr := p.verify(); code != cli.ExitOK || !strings.Contains(stdout, "NODE") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }

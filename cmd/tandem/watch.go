@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // watchPause is the polling interval: changes send no notification.
@@ -22,10 +24,10 @@ func (l *looker) follow(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	show := func(shown []byte) error {
-		if l.format.format != asJSON { // with one document after the other
+		if l.format.Format != cli.AsJSON { // with one document after the other
 			fmt.Fprintf(cmd.OutOrStdout(), "--- %s\n", time.Now().Format(time.TimeOnly))
 		}
-		return l.format.show(cmd, shown)
+		return l.format.Show(cmd, shown)
 	}
 	return watch(ctx, cmd.ErrOrStderr(), l.look, show)
 }

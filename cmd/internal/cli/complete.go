@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cli
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,22 +12,22 @@ import (
 	"github.com/tandem-k8s/tandem/spelling"
 )
 
-// values returns the completions of an argument or flag.
-type values func(cmd *cobra.Command, typed string) ([]string, error)
+// Values returns the completions of an argument or flag.
+type Values func(cmd *cobra.Command, typed string) ([]string, error)
 
-// fixed returns constant completions.
-func fixed(list ...string) values {
+// Fixed returns constant completions.
+func Fixed(list ...string) Values {
 	return func(*cobra.Command, string) ([]string, error) { return list, nil }
 }
 
-// complete registers the completions of a flag.
-func complete(cmd *cobra.Command, flag string, of values) {
+// Complete registers the completions of a flag.
+func Complete(cmd *cobra.Command, flag string, of Values) {
 	// The error means an unknown flag, which tests would detect.
 	_ = cmd.RegisterFlagCompletionFunc(flag, of.completion())
 }
 
-// first completes the first and only argument of a command.
-func first(of values) cobra.CompletionFunc {
+// First completes the first and only argument of a command.
+func First(of Values) cobra.CompletionFunc {
 	completion := of.completion()
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -37,7 +38,7 @@ func first(of values) cobra.CompletionFunc {
 }
 
 // completion returns cobra's completion function. Errors mean no completions, as the shell shows no reason.
-func (v values) completion() cobra.CompletionFunc {
+func (v Values) completion() cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		list, err := v(cmd, typed)
 		if err != nil {
@@ -47,10 +48,13 @@ func (v values) completion() cobra.CompletionFunc {
 	}
 }
 
-// completeMachines completes the flag --machine with the files of record and qualify.
-func completeMachines(cmd *cobra.Command) {
+// CompleteMachines completes the flag --machine with the files of record and qualify.
+func CompleteMachines(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("machine", "txt", "json") // the error means an unknown flag
 }
+
+// AboutCompletion is the annotation of a root command with more about its completion, for the help text.
+const AboutCompletion = "completion"
 
 // describeCompletion adds examples to cobra's command for the completion of shells, and errors: cobra's
 // command prints the help without an error for an unknown shell, and a shell that loads the output would run
@@ -61,26 +65,25 @@ func describeCompletion(root *cobra.Command) {
 		if cmd.Name() == "completion" {
 			cmd.Use, cmd.Args, cmd.RunE = "completion SHELL", cobra.ArbitraryArgs, unknownShell
 			for _, shell := range cmd.Commands() {
-				shell.Args = noArguments
+				shell.Args = NoArguments
 			}
 			cmd.Short = "Print the completion for a shell"
-			cmd.Long = `Print the completion of commands, flags and values for a shell. The packages install it for bash, zsh and fish.
-bash needs the package bash-completion. kubectl completes "kubectl tandem" by itself, if kubectl_complete-tandem, a link to
-tandem, is in PATH.`
-			cmd.Example = `  source <(tandem completion bash)
-  tandem completion bash | sudo tee /etc/bash_completion.d/tandem
-  tandem completion zsh >"${fpath[1]}/_tandem"
-  tandem completion fish >~/.config/fish/completions/tandem.fish`
+			cmd.Long = "Print the completion of commands, flags and values for a shell." +
+				root.Annotations[AboutCompletion]
+			cmd.Example = strings.ReplaceAll(`  source <(NAME completion bash)
+  NAME completion bash | sudo tee /etc/bash_completion.d/NAME
+  NAME completion zsh >"${fpath[1]}/_NAME"
+  NAME completion fish >~/.config/fish/completions/NAME.fish`, "NAME", root.Name())
 		}
 	}
 }
 
 // unknownShell returns the error of a command line without the name of a known shell.
 func unknownShell(cmd *cobra.Command, args []string) error {
-	shells := commands(cmd)
+	shells := Commands(cmd)
 	if len(args) == 0 {
-		return usage("want a shell: %s", plainflag.List(shells))
+		return Usage("want a shell: %s", plainflag.List(shells))
 	}
-	return usage("unknown shell %q: want %s%s", args[0], plainflag.List(shells),
+	return Usage("unknown shell %q: want %s%s", args[0], plainflag.List(shells),
 		spelling.Question(args[0], shells))
 }

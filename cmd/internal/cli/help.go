@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cli
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
-	"github.com/tandem-k8s/tandem/cmd/tandem/terminal"
+	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
 )
 
 // cobra's templates have no functions of a single command.
@@ -27,7 +27,7 @@ func usageTemplate(root *cobra.Command) string {
 func foldHelp(root *cobra.Command) {
 	write := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		target := screen(cmd)
+		target := Screen(cmd)
 		if target.Width == 0 {
 			write(cmd, args)
 			return
@@ -36,12 +36,12 @@ func foldHelp(root *cobra.Command) {
 		cmd.SetOut(&text)
 		write(cmd, args)
 		cmd.SetOut(target.Out)
-		_ = showHelp(target, text.String()) // an error of the terminal has no other place
+		_ = ShowHelp(target, text.String()) // an error of the terminal has no other place
 	})
 }
 
-// showHelp writes a help page to a terminal. Examples stay whole, so that a person can copy them.
-func showHelp(target terminal.Screen, help string) error {
+// ShowHelp writes a help page to a terminal. Examples stay whole, so that a person can copy them.
+func ShowHelp(target terminal.Screen, help string) error {
 	const heading, end = "\nExamples:\n", "\n\n"
 	help, rest, found := strings.Cut(joinLines(help), heading)
 	if err := target.Show([]byte(help), terminal.Verdicts{}); err != nil || !found {

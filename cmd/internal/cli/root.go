@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
+	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/version"
+)
+
+// Execute runs one command and returns its exit code. The output is printable: foreign text cannot control
+// the terminal.
+func Execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = printable.NewWriter(stdout), printable.NewWriter(stderr)
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	describeCompletion(root)
+	checkHelp(root)
+	command, err := root.ExecuteC()
+	var wrong UsageError
+	var found FoundError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &found):
+		return int(found)
+	case errors.As(err, &wrong):
+		fmt.Fprintf(stderr, "%s: %v; see %[1]s --help\n", command.CommandPath(), err)
+		return ExitUsage
+	default:
+		fmt.Fprintf(stderr, "%s: %v\n", command.CommandPath(), err)
+		return ExitError
+	}
+}
+
+// Rooted adds the parts that all programs have in common to a root command.
+func Rooted(root *cobra.Command) *cobra.Command {
+	root.Version = version.Text()
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Args = knownCommand
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return UsageError{plainflag.Error(cmd.Flags(), err)}
+	})
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // the daemons' format
+	root.SetUsageTemplate(usageTemplate(root))
+	registerColour(root)
+	foldHelp(root)
+	return root
+}
+
+// knownCommand rejects arguments of a command that has subcommands: none of them has this name.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usage("unknown command %q%s", args[0], spelling.Question(args[0], Commands(cmd)))
+	}
+	return nil
+}
+
+// checkHelp rejects a command that cobra's command help does not find.
+func checkHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if err != nil {
+					return err
+				}
+				return knownCommand(found, rest)
+			}
+		}
+	}
+}
+
+// registerColour adds the flag --color of all commands.
+func registerColour(root *cobra.Command) {
+	modes := []string{terminal.Auto, terminal.Always, terminal.Never}
+	plainflag.Choice(root.PersistentFlags(), new(string), Colour, terminal.Auto,
+		"colours in the text for people: auto (on a terminal, unless NO_COLOR is set), always or never",
+		modes...)
+	Complete(root, Colour, Fixed(modes...))
+}
+
+// Colour is the flag in the spelling of other programs.
+const Colour = "color"
+
+// ColourMode returns the value of the flag.
+func ColourMode(cmd *cobra.Command) string { return cmd.Flag(Colour).Value.String() }
+
+// Commands returns the names of the commands that the help lists.
+func Commands(root *cobra.Command) (names []string) {
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() {
+			names = append(names, cmd.Name())
+		}
+	}
+	return names
+}
