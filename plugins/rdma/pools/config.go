@@ -42,7 +42,7 @@ func (c *Config) checkNew(name string, r ResourceConfig) error {
 	same := func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }
 	switch {
 	case r.Name == "":
-		return invalid("%s: resourceName is missing", name)
+		return invalid("%s", c.missing(name+": resourceName is missing"))
 	case !stockName.MatchString(r.Name):
 		return invalid("%s: resourceName may have letters, digits, - and _", name)
 	case slices.ContainsFunc(c.Resources, same):
@@ -50,6 +50,11 @@ func (c *Config) checkNew(name string, r ResourceConfig) error {
 	default:
 		return nil
 	}
+}
+
+// missing completes the text about a missing key by the warnings, one of which may name the key, misspelt.
+func (c *Config) missing(text string) string {
+	return strings.Join(slices.Concat([]string{text}, c.Warnings), "; ")
 }
 
 // addOwn adds the keys of a resource that only Tandem knows.

@@ -36,6 +36,10 @@ func TestReadConfigErrors(t *testing.T) {
 		{"resource is a string", resources(`"a"`), `resource 1 of resourceList: want an object, found string`},
 		{"resource is null", resources(`{"resourceName": "a"}`, `null`),
 			`resource 2 of resourceList: resourceName is missing`},
+		{"misspelt list", `{"resourceLists": []}`,
+			`resourceList is missing or empty; key "resourceLists" is unknown and ignored: want "resourceList"`},
+		{"misspelt name", resources(`{"resourceNam": "a"}`), `resource 1 of resourceList: resourceName is missing; ` +
+			`resource 1 of resourceList: key "resourceNam" is unknown and ignored: want "resourceName"`},
 		{"no name", resources(`{"selectors": {}}`), `resource 1 of resourceList: resourceName is missing`},
 		{"name is a number", resources(`{"resourceName": 5}`),
 			`resource 1 of resourceList: resourceName: want a string, found number`},

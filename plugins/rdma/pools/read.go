@@ -67,7 +67,7 @@ func parseConfig(file string, content []byte) (*Config, error) {
 		return nil, err
 	}
 	if len(top.ResourceList)+len(top.ConfigList) == 0 {
-		return nil, errors.New("resourceList is missing or empty")
+		return nil, errors.New(c.missing("resourceList is missing or empty"))
 	}
 	if len(c.Resources) == 0 {
 		return nil, fmt.Errorf("no resource can be used: %s", strings.Join(c.Warnings, "; "))
@@ -94,10 +94,10 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s",
 			name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
 	}
+	c.warnUnknown(name+": ", raw, r, intoSelectors)
 	if err := c.checkNew(name, r.ResourceConfig); err != nil {
 		return err
 	}
-	c.warnUnknown(name+": ", raw, r, intoSelectors)
 	if err := r.checkName(); err != nil {
 		c.warn("%s is left out: %v", name, err)
 		return nil

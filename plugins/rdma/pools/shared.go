@@ -103,6 +103,7 @@ func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, 
 	if r.Prefix == "" {
 		r.Prefix = sharedPrefix
 	}
+	c.warnUnknown(name+": ", raw, s, intoSharedSelectors)
 	if err := c.checkNew(name, r); err != nil {
 		return r, err
 	}
@@ -112,7 +113,6 @@ func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, 
 	if s.Max == 0 {
 		c.warn("%s: rdmaHcaMax is 0 or missing: nothing is offered", name)
 	}
-	c.warnUnknown(name+": ", raw, s, intoSharedSelectors)
 	selector, err := s.selector(c, name)
 	if err != nil {
 		return r, invalid("%s: %w", name, err)

@@ -86,8 +86,8 @@ func TestSharedConfigWarnings(t *testing.T) {
 		{"misspelt keys", `{"periodicUpdate": 1, "configList": [
 			{"resourceName": "a", "hcaMax": 3, "selectors": {"ifNames": ["x"], "devices": ["1017"]}}]}`, []string{
 			`key "periodicUpdate" is unknown and ignored: want "periodicUpdateInterval"`,
-			`resource "a": rdmaHcaMax is 0 or missing: nothing is offered`,
 			`resource "a": key "hcaMax" is unknown and ignored: want "rdmaHcaMax"`,
+			`resource "a": rdmaHcaMax is 0 or missing: nothing is offered`,
 			`resource "a": selectors: key "devices" is unknown and ignored: want "deviceIDs"`,
 		}},
 		{"a prefix that the kubelet refuses", sharing(
