@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
+	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
 // options are the flags. Those that select and find GPUs and VFs are the flags of tandem-gpu and tandem-rdma.
@@ -34,7 +35,7 @@ func (o *options) register(set *pflag.FlagSet) {
 	set.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"),
 		"UID of this pod, for rolling updates in which the new pod starts before the old pod ends "+
 			"(default $POD_UID)")
-	set.IntVar(&o.vfsPerPF, "vfs-per-pf", 16,
+	set.IntVar(&o.vfsPerPF, "vfs-per-pf", pool.DefaultVFsPerPF,
 		"maximum number of published VFs of a PF, 0 for all; more devices cost scheduling time")
 	set.BoolVar(&o.pairsAsVFs, "pairs-as-vfs", false,
 		"provide the VFs of pairs to Multus under the VFs' own resource name, so that networks of the "+

@@ -36,7 +36,7 @@ const (
 
 // DefaultVFsPerPF is the default number of published VFs of a PF: each device costs the scheduler time, and a
 // node runs some 110 pods.
-const DefaultVFsPerPF = 8
+const DefaultVFsPerPF = 16
 
 // Options are the features of a cluster.
 type Options struct {
