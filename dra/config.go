@@ -85,7 +85,7 @@ func registryDir(kubeletDir string) string { return filepath.Join(kubeletDir, "p
 func Check(config Config) error {
 	if config.NodeName == "" {
 		return errors.New("publish the node's devices: the node's name is not known: " +
-			"say --node-name, or set NODE_NAME from spec.nodeName")
+			"set --node-name, or NODE_NAME from spec.nodeName")
 	}
 	if _, err := os.Stat(registryDir(config.KubeletDir)); err != nil {
 		return fmt.Errorf("find the kubelet's registry of plugins: %w: check that a kubelet runs on this node and "+

@@ -69,7 +69,7 @@ func (v verbosity) Set(text string) error {
 		text = slog.LevelInfo.String()
 	}
 	if err := v.Value.Set(text); err != nil {
-		return fmt.Errorf("want debug, info, warn or error, or a number: %w", err)
+		return fmt.Errorf("%w, or a number", err)
 	}
 	return nil
 }

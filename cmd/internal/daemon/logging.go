@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,12 +24,26 @@ type Logging struct {
 // register adds the flags to a set.
 func (l *Logging) register(set *pflag.FlagSet) {
 	set.TextVar(&l.LogFormat, "log-format", Text, "format of the log: text or json")
-	set.TextVar(&l.LogLevel, "log-level", slog.LevelInfo,
+	set.TextVar((*level)(&l.LogLevel), "log-level", level(slog.LevelInfo),
 		"lowest level that is logged: debug, info, warn or error")
 	plainflag.Words(set, "log-format", string(Text), string(JSON))
 	plainflag.Words(set, "log-level", "debug", "info", "warn", "error")
 	l.glog.register(set)
 	plainflag.Logging.PutRest(set)
+}
+
+// level is a log level as the flag spells the level.
+type level slog.Level
+
+// MarshalText returns the level's word.
+func (l level) MarshalText() ([]byte, error) { return slog.Level(l).MarshalText() }
+
+// UnmarshalText accepts the words of slog, also with a number, such as "info+2".
+func (l *level) UnmarshalText(text []byte) error {
+	if (*slog.Level)(l).UnmarshalText(text) != nil {
+		return errors.New("want debug, info, warn or error")
+	}
+	return nil
 }
 
 // LogFormat is how log lines are written.

@@ -50,6 +50,9 @@ func Connect(o Options) (*Cluster, error) {
 	overrides.Context.Namespace = o.Namespace
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("there is none: set --kubeconfig or KUBECONFIG")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}

@@ -3,6 +3,7 @@
 package qualify
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -170,7 +171,8 @@ func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
 	if !reflect.DeepEqual(r.Plans, now) {
 		j.fail("this version of Tandem has other plans than version %s in the report", r.Tandem)
 	}
-	return j.summarise("near pairs of containers on the empty machine: %s", strings.Join(counts, ", "))
+	return j.summarise("near pairs of containers on the empty machine: %s",
+		cmp.Or(strings.Join(counts, ", "), "none"))
 }
 
 // judgePlan compares the near pairs of a container with the greatest possible number.

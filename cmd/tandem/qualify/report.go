@@ -155,7 +155,7 @@ func Read(from io.Reader) (*Report, error) {
 	}
 	var r Report
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("read report: %w", err)
+		return nil, fmt.Errorf("read report: %w; is the file written by tandem qualify?", err)
 	}
 	if len(r.Machine) == 0 {
 		return nil, fmt.Errorf("read report: no key machine; is the file written by tandem qualify?")
