@@ -240,13 +240,25 @@ func TestNoCauses(t *testing.T) {
 	}
 }
 
-// The reason is text also for a netdev whose name is none.
+// The reason is text for other pods' events whatever name a pod has given to its netdev or RDMA device.
 func TestOddName(t *testing.T) {
 	t.Parallel()
-	config := Default()
-	v := newJudge(&config, false).look(Sample{Ports: []Port{{Name: "netdev e\xff", Status: "down"}}}, time.Now())
-	if want := "netdev e? is down since its creation"; v.Reason != want {
-		t.Errorf("got %q, want %q", v.Reason, want)
+	const name = "\x1b[2J\u202e"
+	n := newNode(t, pf)
+	n.set("net/eth0/flags", "0x1002")
+	n.set("net/"+name+"/flags", "0x1003")
+	n.set("net/"+name+"/carrier", "0")
+	want := Verdict{Failed, `netdev "\x1b[2J\u202e" is without carrier`}
+	if got := newClock(n, Default(), pf).after(t, time.Second); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	n = newNode(t, pf)
+	n.infiniband()
+	n.set("infiniband/"+name+"/ports/1/link_layer", "InfiniBand")
+	n.set("infiniband/"+name+"/ports/1/state", "1: DOWN")
+	want = Verdict{Degraded, `port "\x1b[2J\u202e"/1 is DOWN`}
+	if got := newClock(n, Default(), pf).after(t, time.Second); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -5,7 +5,6 @@ package health
 import (
 	"io/fs"
 	"path"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -25,14 +24,14 @@ type Counter struct {
 
 // Port is a port of a function with a known state.
 type Port struct {
-	Name   string // "netdev eth0" or "port mlx5_0/1"
+	Name   string // "netdev eth0" or "port mlx5_0/1", for people
 	Up     bool
 	WasUp  bool // since the driver has created the port
 	Status string
 }
 
-// text returns the state for people: names of netdevs can be any bytes.
-func (p Port) text() string { return strings.ToValidUTF8(p.Name+" is "+p.Status, "?") }
+// text returns the state for people.
+func (p Port) text() string { return p.Name + " is " + p.Status }
 
 // read reads the values. Whole is false if a file can no longer be read, for example after a change of the
 // driver: then the files are to be found again.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -83,10 +84,18 @@ func (s *source) findNetdevs() {
 			continue
 		}
 		s.netdevs = append(s.netdevs, netdev{
-			name: name, dir: dir, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
+			name: shown(name), dir: dir, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
 			ups: s.open(dir, "carrier_up_count"),
 		})
 	}
+}
+
+// shown returns the name of a netdev or RDMA device for people: a pod can have given it any name.
+func shown(name string) string {
+	if topology.IsPassable(name) {
+		return name
+	}
+	return strconv.Quote(name)
 }
 
 // findPorts returns the directories of all ports of RDMA devices.
@@ -98,7 +107,8 @@ func (s *source) findPorts() (dirs []string) {
 			layer, _ := fs.ReadFile(s.sys, dir+"/link_layer")
 			if strings.TrimSpace(string(layer)) == "InfiniBand" {
 				s.ports = append(s.ports, port{
-					name: name + "/" + number, state: s.open(dir, "state"), downs: s.open(dir, "counters", "link_downed"),
+					name: shown(name) + "/" + number, state: s.open(dir, "state"),
+					downs: s.open(dir, "counters", "link_downed"),
 				})
 			}
 		}
