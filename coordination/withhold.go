@@ -40,11 +40,12 @@ type withholder struct {
 	log      *slog.Logger
 
 	looking sync.Mutex // held during a look, which reads
+	found   holders.Holders
 	ended   map[string]bool
-	told    map[string]string // UIDs in lists of pods, to the life of the kubelet that listed the pod last
-	seen    kubelet.Identity  // of the checkpoint at the last look
-	shared  bool              // the checkpoint had an offered device under another name, also of an ended pod
-	failure string            // of the last look, so that an error is logged once
+	told    map[string]holders.Known // pods in lists, by UID
+	seen    kubelet.Identity         // of the checkpoint at the last look
+	shared  bool                     // found has an offered device under another name, also of an ended pod
+	failure string                   // of the last look, so that an error is logged once
 
 	mu      sync.Mutex
 	offered resources.Set             // of this plugin
@@ -134,12 +135,15 @@ func (w *withholder) look(offerIsNew bool) {
 		return
 	}
 	w.seen = recorded.Identity
-	found, _ := holders.Find(holders.Sources{Recorded: &recorded})
-	held := heldElsewhere(found, offered)
+	life := w.life() // a kubelet that has written the checkpoint is seen
+	w.found, _ = holders.Find(holders.Sources{
+		Recorded: &recorded, Before: w.alive(), Known: w.told, Kubelet: life,
+	})
+	held := heldElsewhere(w.found, offered)
 	w.shared = len(held) > 0
 	if w.shared {
-		w.readEnds(found)
-		held = heldElsewhere(w.alive(found), offered)
+		w.readEnds(life)
+		held = heldElsewhere(w.alive(), offered)
 	}
 	if maps.Equal(held, before) {
 		return
@@ -166,8 +170,8 @@ func (w *withholder) complain(err error) {
 }
 
 // alive returns the holders except those of pods that have ended.
-func (w *withholder) alive(found holders.Holders) (alive holders.Holders) {
-	for _, h := range found {
+func (w *withholder) alive() (alive holders.Holders) {
+	for _, h := range w.found {
 		if !w.ended[h.UID] {
 			alive = append(alive, h)
 		}
@@ -175,16 +179,17 @@ func (w *withholder) alive(found holders.Holders) (alive holders.Holders) {
 	return alive
 }
 
-// readEnds reads which pods of the checkpoint have ended, by the kubelet's own list. A listed pod has not: a
-// static pod comes back with the same UID, and gets the devices that it had without another checkpoint.
-func (w *withholder) readEnds(found holders.Holders) {
+// readEnds reads which pods have ended, by the kubelet's own list. A listed pod has not: a static pod comes
+// back with the same UID, and gets the devices that it had without another checkpoint. Of a pod of an earlier
+// kubelet, which the checkpoint lacks, nothing but the list shows that it lives.
+func (w *withholder) readEnds(kubeletLife string) {
 	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
 	defer cancel()
-	life := w.life()
 	answer, known := w.pods(ctx)
 	if !known {
 		return
 	}
+	life := kubeletLife
 	if w.life() != life { // a kubelet has started meanwhile
 		life = ""
 	}
@@ -192,14 +197,13 @@ func (w *withholder) readEnds(found holders.Holders) {
 	for _, pod := range answer.Pods {
 		listed.Names[pod.UID] = pod.Pod
 	}
-	ended, told := map[string]bool{}, map[string]string{}
-	for _, h := range found {
+	ended, told := map[string]bool{}, map[string]holders.Known{}
+	for _, h := range w.found {
 		before, wasTold := w.told[h.UID]
 		_, now := listed.Names[h.UID]
-		ended[h.UID] = !now &&
-			(w.ended[h.UID] || listed.Lack(h.UID, life, holders.Known{Told: wasTold, Life: before}))
+		ended[h.UID] = !now && (w.ended[h.UID] || h.Life != kubeletLife || listed.Lack(h.UID, life, before))
 		if now {
-			told[h.UID] = life
+			told[h.UID] = holders.Known{Told: true, Life: life}
 		} else if wasTold {
 			told[h.UID] = before
 		}

@@ -25,17 +25,22 @@ type withholding struct {
 	dir     string // of the kubelet
 	damage  error  // of the checkpoint
 	pods    []intent.Pod
-	unknown bool // the pods
+	unknown bool   // the pods
+	life    string // of the kubelet
+	source  intent.Source
 }
 
 func newWithholding(t *testing.T) *withholding {
 	t.Helper()
-	w := &withholding{t: t, dir: t.TempDir(), pods: []intent.Pod{{UID: "holder"}}}
+	w := &withholding{
+		t: t, dir: t.TempDir(), pods: []intent.Pod{{UID: "holder"}}, life: "first", source: intent.PodsAPI,
+	}
 	w.give(map[string]string{"holder": heldVF})
 	config := &Config{KubeletDir: w.dir, Log: slog.New(slog.DiscardHandler)}
 	w.withholder = newWithholder(config, func(context.Context) (intent.Answer, bool) {
-		return intent.Answer{Source: intent.PodsAPI, Pods: w.pods}, !w.unknown
+		return intent.Answer{Source: w.source, Pods: w.pods}, !w.unknown
 	})
+	w.withholder.life = func() string { return w.life }
 	read := w.withholder.recorded
 	w.withholder.recorded = func() (kubelet.Checkpoint, error) {
 		if w.damage != nil {
@@ -135,11 +140,8 @@ func TestWithholdChanges(t *testing.T) {
 // devices. The same kubelet's list without a pod that it had proves the end.
 func TestWithholdWhileKubeletStarts(t *testing.T) {
 	t.Parallel()
-	w, life := newWithholding(t), ""
-	w.withholder.life = func() string { return life }
-	w.withholder.pods = func(context.Context) (intent.Answer, bool) {
-		return intent.Answer{Source: intent.Kubelet, Pods: w.pods}, true
-	}
+	w := newWithholding(t)
+	w.source = intent.Kubelet
 	listed, withheld, free := []intent.Pod{{UID: "holder"}}, []string{freeVF}, []string{heldVF, freeVF}
 	for i, c := range []struct {
 		life string
@@ -153,7 +155,7 @@ func TestWithholdWhileKubeletStarts(t *testing.T) {
 		{"second", nil, free},
 		{"third", nil, free},
 	} {
-		life, w.pods = c.life, c.pods
+		w.life, w.pods = c.life, c.pods
 		if got := w.healthy("new/vf"); !slices.Equal(got, c.want) {
 			t.Errorf("step %d: healthy are %v, want %v", i, got, c.want)
 		}
@@ -183,6 +185,38 @@ func TestWithholdForStaticPod(t *testing.T) {
 			if _, withheld := w.held[heldDevice{"new/vf", heldVF}]; withheld != c.want {
 				t.Errorf("%s, step %d: withheld is %t, want %t", name, i, withheld, c.want)
 			}
+		}
+	}
+}
+
+// A kubelet that starts without its records frees nothing of the pods that it lists, until they end.
+func TestWithholdWithoutRecords(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
+		testWithholdWithoutRecords(t, source)
+	}
+}
+
+func testWithholdWithoutRecords(t *testing.T, source intent.Source) {
+	t.Helper()
+	w := newWithholding(t)
+	w.source = source
+	listed, withheld, free := w.pods, []string{freeVF}, []string{heldVF, freeVF}
+	for i, c := range []struct {
+		life    string
+		pods    []intent.Pod
+		unknown bool
+		want    []string
+	}{
+		{"first", listed, false, withheld}, {"second", nil, true, withheld}, {"second", listed, false, withheld},
+		{"third", listed, false, withheld}, {"third", nil, false, free}, {"third", nil, true, free},
+	} {
+		w.life, w.pods, w.unknown = c.life, c.pods, c.unknown
+		if c.life != "first" {
+			w.give(nil)
+		}
+		if got := w.healthy("new/vf"); !slices.Equal(got, c.want) {
+			t.Errorf("step %d: healthy are %v, want %v", i, got, c.want)
 		}
 	}
 }

@@ -89,8 +89,11 @@ func (r *reader) findElsewhere(
 func (s *state) elsewhere(
 	o *observation, name string, ids []string,
 ) (held holders.Held, id string, found bool) {
+	if o.checkpointErr != nil {
+		return held, "", false
+	}
 	sources := o.sources(s, asking.Question{})
-	sources.Before, sources.Allocates = nil, nil
+	sources.Allocates = nil
 	all, _ := holders.Find(sources)
 	units := all.ByUnit(s.resources.UnitOf)
 	for _, id := range ids {

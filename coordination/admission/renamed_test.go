@@ -92,3 +92,30 @@ func TestHeldUnderTheNameBefore(t *testing.T) {
 		t.Errorf("its pod has ended: %q", refusal)
 	}
 }
+
+// A kubelet starts without its records: what a container of a listed pod has under the name before is refused
+// until the pod ends.
+func TestHeldUnderTheNameBeforeWithoutRecords(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	owner := a.pending("owner", wish{0, 1}).Pod
+	held, _ := a.ask(vfs, 0, 1)
+	a.take(owner, vfs, held)
+	a.recordedPods[owner] = a.pods[owner]
+	a.record()
+	a.renameVFs()
+	a.tell(a.add("next"), container{"c", wish{}})
+	a.specs[len(a.specs)-1].Containers[0].Requests = map[string]int{anew: 1}
+	a.ask(anew, 0, 1)
+	a.coordinator.Life = func() string { return "a later kubelet" }
+	delete(a.recordedPods, owner)
+	a.record()
+	_, refusal := a.allocated(anew, held)
+	if want := "another container has it as " + vfs; !strings.Contains(refusal, want) {
+		t.Errorf("refusal %q, want %q", refusal, want)
+	}
+	a.remove(owner)
+	if _, refusal := a.allocated(anew, held); refusal != "" {
+		t.Errorf("its pod has ended: %q", refusal)
+	}
+}
