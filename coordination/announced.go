@@ -81,25 +81,9 @@ func (a *announcement) publish(latest device.Announcement) {
 		return
 	}
 	a.latest = latest
-	a.send()
-}
-
-// send makes a message of the latest announcement. The mutex of siblings must be held.
-func (a *announcement) send() {
 	a.message, a.taken = device.Encode(a.resource, a.kind, a.latest), make(chan struct{})
 	a.message.Version = &api.Version{Major: protocol.major, Minor: protocol.minor, Build: build()}
 	a.siblings.changed.Raise()
-}
-
-// sendAgain sends the latest announcement of a resource again, if there is one.
-func (n *announcements) sendAgain(resource string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, a := range n.all {
-		if a.resource == resource && a.message != nil {
-			a.send()
-		}
-	}
 }
 
 // takeTimeout is the maximum time for the coordinator to accept an announcement. The coordinator reads the

@@ -21,14 +21,14 @@
 // (flock), the server. When the holder dies the kernel releases the lock, the other plugin takes the lock,
 // and both announce their devices to the new server. No third process exists, and the order of start is free.
 //
-// A plugin announces devices over Join ([Member.Publish]), reports the devices to the kubelet when the server
-// uses the announcement ([Member.AwaitTaken]), asks Prefer ([Member.Prefer]) and reports Allocated
-// ([Member.Allocated]).
+// A plugin lists its devices ([Member.List]), announces the list over Join ([Member.Publish]), reports the
+// same list to the kubelet when the server uses the announcement ([Member.AwaitTaken]), asks Prefer
+// ([Member.Prefer]) and reports Allocated ([Member.Allocated]).
 //
 // A server ends in order: open calls are answered, decisions end, and the file is written. The lock is
 // released after the write, so that the next server continues from the newest state. The kubelet's checkpoint
 // also shows a restarted plugin the vanished devices that the kubelet still needs: these devices remain
-// listed, as unhealthy ([Node.Listed]).
+// listed, as unhealthy.
 //
 // # Failures
 //
@@ -58,10 +58,12 @@
 //   - intent's pods: what is kept of the last list's pods, by their content; 131,072 containers and requests;
 //     each list; a pod with another content is decoded.
 //   - kubelet.CheckpointReader: device checkpoint; one file; changes of the content; the file.
-//   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices with holders
-//     remain, unhealthy, as do devices of a disconnected plugin when another plugin of the kind announces,
-//     and devices of an earlier server until their plugin announces. Without the checkpoint all devices
-//     remain, until their plugin has removed them from the kubelet's list and announces again.
+//   - listed, the devices of a resource for coordinator and kubelet: the devices that the plugin finds, and
+//     those of the list before that are gone; devices of the checkpoint, and those gone for retireAfter; each
+//     list, at the start from the checkpoint; the checkpoint. Without the checkpoint all gone devices remain.
+//   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices of a
+//     disconnected plugin remain, unhealthy when another plugin of the kind announces, and devices of an
+//     earlier server until their plugin announces.
 //   - withheld devices: own devices that a container has under another resource name, and pods of the
 //     checkpoint that have ended; devices and pods of the checkpoint; withholdPause; the checkpoint, then the
 //     kubelet's list of pods. Without either, those known last.

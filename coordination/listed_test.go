@@ -4,23 +4,28 @@ package coordination
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Devices that a container holds, or that the kubelet counts as healthy, are known to a plugin that no longer
-// finds them after its restart. Others are forgotten.
+// finds them after its restart, as unhealthy. Others are forgotten.
 func TestListedOutlivesAPlugin(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	node, stop := start(t, dir)
@@ -32,61 +37,112 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 	}
 	stop()
 	again, _ := start(t, dir)
-	plugins := filepath.Join(again.config.KubeletDir, "device-plugins")
-	record := `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"amd.com/gpu","DeviceIDs":{"1":["gpu1"],"0":["gpu0"]}}],"RegisteredDevices":{"amd.com/gpu":["gpu2"]}}}`
-	if err := errors.Join(os.Mkdir(plugins, 0o700),
-		os.WriteFile(filepath.Join(plugins, "kubelet_internal_checkpoint"), []byte(record), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	record(t, again.config.KubeletDir, []string{"gpu2", "0000:c1:00.0"}, "gpu0", "gpu1")
 	want := []device.Device{
-		{ID: "gpu1", NUMA: topology.Node(1)},
-		{ID: "gpu2"},
+		{ID: "gpu1", NUMA: topology.Node(1), Unit: topology.Unit{Name: "gpu1"}},
+		{ID: "gpu2", Unit: topology.Unit{Name: "gpu2"}},
 		{
 			ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0),
 			Unit: topology.Unit{Name: "gpu0"},
 		},
+		{ID: "0000:c1:00.0", Address: topology.Address{Bus: 0xc1}, Unit: topology.Unit{Name: "0000:c1:00.0"}},
 	}
-	if diff := cmp.Diff(want, again.Listed(gpus),
+	got, _ := again.Member(gpus, device.GPU).List(nil)
+	if diff := cmp.Diff(want, got,
 		cmpopts.EquateComparable(topology.NUMANode{}, topology.Address{})); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	needed, err := again.Needed(gpus)
-	if diff := cmp.Diff(map[string]bool{"gpu0": true, "gpu1": true, "gpu2": true}, needed); diff != "" ||
-		err != nil {
-		t.Errorf("needed (-want +got): %v\n%s", err, diff)
+}
+
+// record writes a checkpoint with healthy GPUs, and GPUs of containers, the i-th of which is on NUMA node i.
+func record(t *testing.T, kubeletDir string, healthy []string, held ...string) {
+	t.Helper()
+	var all []kubelet.Allocation
+	for node, id := range held {
+		all = append(all, kubelet.Allocation{
+			PodUID: "u", Container: "c", Resource: gpus, Devices: map[string][]string{fmt.Sprint(node): {id}},
+		})
 	}
-	// The server that comes after knows what is held too, as unhealthy.
-	again.Member(gpus, device.GPU).Publish(device.Announcement{})
-	status := await(t, dir, connected(gpus))
-	if devices := status.GetResources()[0].GetDevices(); len(devices) != 1 ||
-		devices[0].GetDevice().GetHealthy() {
-		t.Errorf("devices %v", devices)
+	if err := kubelet.WriteCheckpoint(kubeletDir, all, map[string][]string{gpus: healthy}); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// A device that is gone before the kubelet has a checkpoint stays known to the coordinator, until the device
-// has left the kubelet's list.
-func TestRetired(t *testing.T) {
-	dir := filepath.Join(shortDir(t), "run")
-	node, _ := start(t, dir)
-	member := node.Member(gpus, device.GPU)
-	member.Publish(threeGPUs)
-	await(t, dir, connected(gpus))
-	member.Publish(oneGPU)
-	count := func(want int) func(*api.StatusResponse) bool {
-		return func(s *api.StatusResponse) bool {
-			return len(s.GetResources()) == 1 && len(s.GetResources()[0].GetDevices()) == want
+// listing is the list of a plugin, below a kubelet without a checkpoint.
+type listing struct {
+	*listed
+	t         *testing.T
+	kubelet   string // its directory
+	sentAgain int    // how often the plugin has to send the list again
+}
+
+func newListing(t *testing.T) *listing {
+	t.Helper()
+	l := &listing{t: t, kubelet: t.TempDir()}
+	l.listed = &listed{
+		resource: gpus, config: &Config{RunDir: t.TempDir()}, again: func() { l.sentAgain++ },
+		recorded: kubelet.NewCheckpointReader(l.kubelet).Read, log: slog.New(slog.DiscardHandler),
+	}
+	return l
+}
+
+// want expects a list with found devices, "a b!" with ! for unhealthy, and lets time pass.
+func (l *listing) want(found []device.Device, list string, pass time.Duration) {
+	l.t.Helper()
+	var words []string
+	for _, d := range l.add(found) {
+		words = append(words, d.ID+map[bool]string{false: "!"}[d.Healthy])
+		if !d.Healthy && d.Reason != "" {
+			l.t.Errorf("%s has failed: %s", d.ID, d.Reason)
 		}
 	}
-	await(t, dir, count(3))
-	plugins := filepath.Join(node.config.KubeletDir, "device-plugins")
-	record := `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}}}`
-	if err := errors.Join(os.Mkdir(plugins, 0o700),
-		os.WriteFile(filepath.Join(plugins, "kubelet_internal_checkpoint"), []byte(record), 0o600)); err != nil {
-		t.Fatal(err)
+	if got := strings.Join(words, " "); got != list {
+		l.t.Errorf("listed %q, want %q", got, list)
 	}
-	node.Retired(gpus)
-	await(t, dir, count(1))
+	<-time.After(pass)
+	synctest.Wait()
+}
+
+var ab = []device.Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true, Degraded: true, Reason: "errors"}}
+
+// A device that is gone stays listed, unhealthy, for a moment in any case, and while the kubelet may look it
+// up or has no checkpoint. Until then the list is sent again and again.
+func TestGoneDevicesLeaveTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newListing(t)
+		const pass = 3 * retireAfter / 2
+		l.want(ab, "a b", pass)
+		if l.sentAgain != 0 {
+			t.Error("the list is sent again although nothing of it is gone")
+		}
+		l.want(ab[:1], "a b!", pass)
+		l.want(ab[:1], "a b!", pass)
+		record(t, l.kubelet, []string{"a"}, "b")
+		l.want(ab[:1], "a b!", pass)
+		l.want(ab, "a b", pass)
+		l.want(ab[1:], "b a!", pass)
+		record(t, l.kubelet, nil)
+		l.want(nil, "b!", pass)
+		if l.sentAgain != 5 {
+			t.Errorf("the list is sent again %d times, want 5", l.sentAgain)
+		}
+		l.want(nil, "", pass)
+		if l.sentAgain != 5 {
+			t.Error("the list is sent again although nothing of it is gone any more")
+		}
+	})
+}
+
+// Later lists do not prolong the time for which a gone device stays in the list.
+func TestGoneDevicesKeepTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newListing(t)
+		record(t, l.kubelet, nil)
+		l.want(ab, "a b", retireAfter)
+		l.want(ab[:1], "a b!", retireAfter/2)
+		l.want(ab[:1], "a b!", retireAfter/2)
+		l.want(ab[:1], "a", 0)
+	})
 }
 
 // A run folder that is removed while the server runs is made again, and everybody meets there.

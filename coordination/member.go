@@ -25,6 +25,7 @@ type Member struct {
 	announced *announcement
 	chooser   *chooser
 	client    *membership
+	listed    *listed
 	withheld  *withholder
 	config    *Config
 	log       *slog.Logger
@@ -43,10 +44,11 @@ func (m *Member) Publish(a device.Announcement) {
 // not learn of a new device before, because the kubelet would ask about a device of unknown location.
 func (m *Member) AwaitTaken(ctx context.Context) { m.announced.await(ctx) }
 
-// Withhold returns the devices of the resource, as unhealthy if they must not be assigned now, and a channel
-// that is closed after the next change of this condition.
-func (m *Member) Withhold(devices []device.Device) ([]device.Device, <-chan struct{}) {
-	return m.withheld.withhold(m.announced.resource, m.announced.kind, devices)
+// List returns the resource's devices for the coordinator and for the kubelet, and a channel that is closed
+// when the devices must be listed again: those that the plugin finds, as unhealthy if they must not be
+// assigned now, and gone ones that the kubelet may look up, as unhealthy. One goroutine calls List.
+func (m *Member) List(found []device.Device) (list []device.Device, again <-chan struct{}) {
+	return m.withheld.withhold(m.announced.resource, m.announced.kind, m.listed.add(found))
 }
 
 // Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, including the mustInclude

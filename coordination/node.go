@@ -5,17 +5,13 @@ package coordination
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
 
-	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -94,6 +90,9 @@ func (n *Node) Member(resource string, kind device.Kind) *Member {
 	return &Member{
 		announced: announced, chooser: &chooser{announced, handouts, n.machine}, client: n.membership,
 		withheld: n.withheld, config: &n.config, log: log,
+		listed: &listed{
+			resource: resource, config: &n.config, recorded: n.withheld.recorded, again: n.withheld.raise, log: log,
+		},
 	}
 }
 
@@ -151,47 +150,3 @@ func (n *Node) Enforcement() (now intent.Enforcement, serves bool) {
 // Alive returns an error if a part of this plugin hangs, so that a restart would help. Alive waits at most
 // until ctx is done.
 func (n *Node) Alive(ctx context.Context) error { return n.election.alive(ctx) }
-
-// Needed returns the devices of a resource that the kubelet may look up, by the kubelet's checkpoint: healthy
-// devices and devices of containers. From 1.34 on the kubelet panics if such a device is no longer listed
-// (allDevices is looked up without a check, pkg/kubelet/cm/devicemanager/manager.go).
-func (n *Node) Needed(resource string) (map[string]bool, error) {
-	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
-	if err != nil {
-		return nil, err
-	}
-	needed := map[string]bool{}
-	for id := range recorded.Listed(resource) {
-		needed[id] = true
-	}
-	return needed, nil
-}
-
-// Retired tells the coordinator that devices which are gone have left the kubelet's list of a resource: the
-// coordinator keeps such devices while it does not know whether a container has one.
-func (n *Node) Retired(resource string) { n.membership.announced.sendAgain(resource) }
-
-// Listed returns every device of a resource that the kubelet needs from an earlier process of this plugin
-// (see Needed), none of them healthy. The plugin keeps vanished devices in the list, unhealthy. Without the
-// kubelet's checkpoint, the result is all devices in the file of an earlier server.
-func (n *Node) Listed(resource string) []device.Device {
-	known := map[string]device.Device{}
-	recorded, unknown := kubelet.ReadCheckpoint(n.config.KubeletDir)
-	for id, node := range recorded.Listed(resource) {
-		d := device.Device{ID: id}
-		if node >= 0 {
-			d.NUMA = topology.Node(node)
-		}
-		known[id] = d
-	}
-	saved, err := admission.Saved(n.config.RunDir, n.config.Disk.Boot, resource)
-	if err != nil {
-		n.config.Log.Info("devices of an earlier server not read", "resource", resource, "error", err)
-	}
-	for _, d := range saved {
-		if _, listed := known[d.ID]; listed || unknown != nil {
-			known[d.ID] = d
-		}
-	}
-	return slices.SortedFunc(maps.Values(known), device.Compare)
-}

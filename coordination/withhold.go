@@ -110,11 +110,16 @@ func (w *withholder) run(ctx context.Context) {
 			w.look(false)
 		case <-freed:
 			_, freed = w.claims.Latest()
-			w.mu.Lock()
-			w.changed.Raise()
-			w.mu.Unlock()
+			w.raise()
 		}
 	}
+}
+
+// raise makes the plugin list its devices again.
+func (w *withholder) raise() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed.Raise()
 }
 
 // look reads the kubelet's checkpoint and, if a device has a holder under another name, the node's pods.
@@ -164,7 +169,7 @@ func (w *withholder) look(offerIsNew bool) {
 func (w *withholder) complain(err error) {
 	if err.Error() != w.failure && !errors.Is(err, fs.ErrNotExist) {
 		w.log.Warn("kubelet's device checkpoint not read; devices that containers have under another name are "+
-			"those known last", "error", err)
+			"those known last, and devices that are gone stay listed", "error", err)
 	}
 	w.failure = err.Error()
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/test/functions"
@@ -22,13 +23,23 @@ import (
 )
 
 // lone is a resource with one device; a second one has vanished.
-type lone struct{}
+type lone struct{ member *coordination.Member }
 
 func (lone) Name() string { return vfs }
 
-func (lone) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
-	publish([]deviceplugin.Device{{ID: "a", Healthy: true}})
-	<-ctx.Done()
+func (l lone) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
+	for ctx.Err() == nil {
+		all, again := l.member.List([]device.Device{{ID: "a", Healthy: true}})
+		list := make([]deviceplugin.Device, 0, len(all))
+		for _, d := range all {
+			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy})
+		}
+		publish(list)
+		select {
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
 	return nil
 }
 
@@ -60,29 +71,28 @@ func (l *lister) Send(list *v1beta1.ListAndWatchResponse) error {
 func TestGoneDeviceWithoutACheckpoint(t *testing.T) {
 	s := &scene{node: &node{dir: kubelettest.Dir(t)}}
 	log := slog.New(slog.DiscardHandler)
-	member, err := coordination.New(coordination.Config{
+	node, err := coordination.New(coordination.Config{
 		RunDir: t.TempDir(), SysRoot: functions.Example().Folder(t), KubeletDir: s.dir, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stays := func(t *testing.T, checkpoint string) bool {
+		s.record(t, held("running", vfs, "gone"))
 		ctx, cancel := context.WithCancel(t.Context())
 		lists := &lister{ctx: ctx}
 		server, err := deviceplugin.New(deviceplugin.Options{
-			KubeletDir: s.dir, Listed: []deviceplugin.Device{{ID: "gone"}}, Log: log,
-			Needed: func() (map[string]bool, error) { return member.Needed(vfs) },
+			KubeletDir: s.dir, Log: log,
 			Serve: func(_ context.Context, plugin v1beta1.DevicePluginServer) error {
 				return plugin.ListAndWatch(&v1beta1.Empty{}, lists)
 			},
-		}, lone{})
+		}, lone{node.Member(vfs, device.VF)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error)
 		go func() { done <- server.Run(ctx) }()
 		defer func() { cancel(); <-done }()
-		s.record(t, held("running", vfs, "gone"))
 		<-time.After(3 * time.Minute)
 		if !slices.Contains(*lists.last.Load(), "gone") {
 			t.Fatal("a container's gone device is not listed although the checkpoint has it")

@@ -21,12 +21,9 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 		c.Log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
 	c.reader.inFlight.Forget(name)
-	recorded, recordedErr := c.Recorded()
 	err := c.decide(func(tx *transaction) (err error) {
 		tx.tree = c.Newest() // possibly newer than this announcement
-		tx.resources, err = tx.resources.Announce(name, kind, a, func(id string) bool {
-			return recordedErr != nil || recorded.HeldBy("", name, id) || len(tx.found.Of(name, id)) > 0
-		})
+		tx.resources, err = tx.resources.Announce(name, kind, a)
 		tx.hold(tx.found)
 		return err
 	})

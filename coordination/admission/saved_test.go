@@ -228,7 +228,7 @@ func exampleKept() savedState {
 	gpu := at("0000:11:00.0", topology.Node(1))
 	set, _ := resources.Set{}.Announce(gpus, device.GPU, device.Announcement{
 		Devices: []device.Device{gpu, at("0000:2f:00.0", topology.NUMANode{})},
-	}, nil)
+	})
 	return savedState{
 		Resources: set.Save(),
 		Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{gpu.ID}, UID: "u", Pod: owner.Pod}},

@@ -229,7 +229,7 @@ func TestContainerThatASourceTellsOfLater(t *testing.T) {
 func announced(t *testing.T) (set resources.Set) {
 	t.Helper()
 	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
-		next, err := set.Announce(name, kind, device.Announcement{}, func(string) bool { return false })
+		next, err := set.Announce(name, kind, device.Announcement{})
 		if err != nil {
 			t.Fatal(err)
 		}

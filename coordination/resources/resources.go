@@ -57,29 +57,12 @@ func New(name string, kind device.Kind, devices []device.Device) *Resource {
 	return r
 }
 
-// Announce returns the set with a plugin's announcement of a resource. A vanished device with a holder
-// remains, unhealthy: the container continues, and after a restart of the plugin the kubelet must still find
-// the device. Returns an error beyond MaxResources.
-func (s Set) Announce(
-	name string, kind device.Kind, a device.Announcement, held func(id string) bool,
-) (Set, error) {
-	before := s[name]
-	if before == nil && len(s) >= MaxResources {
+// Announce returns the set with a plugin's announcement of a resource. Returns an error beyond MaxResources.
+func (s Set) Announce(name string, kind device.Kind, a device.Announcement) (Set, error) {
+	if s[name] == nil && len(s) >= MaxResources {
 		return s, fmt.Errorf("announce %s: there are %d resources already", name, len(s))
 	}
-	announced := map[string]bool{}
-	for _, d := range a.Devices {
-		announced[d.ID] = true
-	}
-	all := slices.Clone(a.Devices)
-	if before != nil {
-		for _, d := range before.ordered {
-			if d.Healthy, d.Reason = false, ""; !announced[d.ID] && held(d.ID) && len(all) < MaxDevices {
-				all = append(all, d)
-			}
-		}
-	}
-	r := New(name, kind, all)
+	r := New(name, kind, a.Devices)
 	r.Links, r.Replicas, r.Joined = a.Links, a.Replicas, true
 	return s.with(r).withdraw(name), nil
 }

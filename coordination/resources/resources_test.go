@@ -27,44 +27,13 @@ func devices(count int) device.Announcement {
 	return a
 }
 
-// What a plugin announces no more stays while somebody has it, unhealthy.
-func TestHeldDevicesOutliveTheirAnnouncement(t *testing.T) {
-	t.Parallel()
-	held := devices(4).Devices[3].ID
-	isHeld := func(id string) bool { return id == held }
-	nobody := func(string) bool { return false }
-	first, err := Set{}.Announce(gpus, device.GPU, devices(4), nobody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := first.Announce(gpus, device.GPU, devices(1), isHeld)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stays := devices(1).Devices[0].ID
-	if got := second[gpus].Devices; len(got) != 2 || got[held].Healthy || !got[stays].Healthy {
-		t.Errorf("known are %v", got)
-	}
-	third, err := second.Announce(gpus, device.GPU, devices(1), nobody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := third[gpus].Devices; len(got) != 1 {
-		t.Errorf("nobody has it any more, and known are %v", got)
-	}
-	if got := first[gpus].Devices; len(got) != 4 || !got[held].Healthy {
-		t.Errorf("the first set has changed: %v", got)
-	}
-}
-
 // Once a plugin of the kind announces, devices of other names whose plugin is gone are not healthy, until
 // that plugin is back too.
 func TestResourceWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	const old, anew, other = "a/vf", "b/vf", "c/vf"
-	nobody := func(string) bool { return false }
 	announce := func(s Set, name string, kind device.Kind) Set {
-		s, err := s.Announce(name, kind, devices(2), nobody)
+		s, err := s.Announce(name, kind, devices(2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,14 +64,14 @@ func TestTooManyResources(t *testing.T) {
 	s := Set{}
 	for i := range MaxResources {
 		var err error
-		if s, err = s.Announce(fmt.Sprint("resource-", i), device.VF, device.Announcement{}, nil); err != nil {
+		if s, err = s.Announce(fmt.Sprint("resource-", i), device.VF, device.Announcement{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Announce("one-more", device.VF, device.Announcement{}, nil); err == nil {
+	if _, err := s.Announce("one-more", device.VF, device.Announcement{}); err == nil {
 		t.Error("one more is taken")
 	}
-	if _, err := s.Announce("resource-0", device.VF, devices(1), nil); err != nil {
+	if _, err := s.Announce("resource-0", device.VF, devices(1)); err != nil {
 		t.Errorf("one of them is not: %v", err)
 	}
 }
@@ -110,7 +79,7 @@ func TestTooManyResources(t *testing.T) {
 // What is saved is what comes back, with nobody connected and nothing healthy.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	s, err := Set{}.Announce(gpus, device.GPU, devices(3), nil)
+	s, err := Set{}.Announce(gpus, device.GPU, devices(3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +154,7 @@ func TestOfDevice(t *testing.T) {
 	s := Set{}
 	for _, name := range []string{"a/vf", "b/vf"} {
 		var err error
-		if s, err = s.Leave("a/vf").Announce(name, device.VF, devices(1), nil); err != nil {
+		if s, err = s.Leave("a/vf").Announce(name, device.VF, devices(1)); err != nil {
 			t.Fatal(err)
 		}
 	}

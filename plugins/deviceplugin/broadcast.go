@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -21,15 +20,10 @@ import (
 type broadcast struct {
 	mu        sync.Mutex
 	devices   map[string]Device
-	gone      map[string]time.Time // time since which a listed device is no longer published
 	published bool
 	changed   changes.Signal // raised by the next publish
 	told      []fingerprint  // of the lists since the one that the kubelet last had, the newest last
 }
-
-// retireAfter is the minimum time for which a gone device stays listed. No Allocate that began while the
-// device was healthy takes as long.
-const retireAfter = 30 * time.Second
 
 // fingerprint identifies the healthy devices of a list: a hash of their IDs.
 type fingerprint [sha256.Size]byte
@@ -50,38 +44,18 @@ func newFingerprint(ids []string) fingerprint {
 	return sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(ids)), "\x00")))
 }
 
-// newBroadcast starts with the devices that an earlier process reported to the kubelet.
-func newBroadcast(before []Device) *broadcast {
-	b := &broadcast{devices: make(map[string]Device, len(before)), gone: map[string]time.Time{}}
-	for _, d := range before {
-		b.devices[d.ID] = d
-	}
-	return b
-}
-
-// publish replaces the list. A device that was listed and is not in the new list stays listed as unhealthy
-// until retire removes it.
+// publish replaces the list.
 func (b *broadcast) publish(devices []Device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := make(map[string]Device, len(devices))
+	b.devices, b.published = make(map[string]Device, len(devices)), true
 	for _, d := range devices {
 		d.Nodes = slices.Clone(d.Nodes)
-		found[d.ID] = d
+		b.devices[d.ID] = d
 	}
-	gone := map[string]time.Time{}
-	b.devices = Keep(b.devices, found, func(d Device) Device {
-		d.Healthy = false
-		gone[d.ID] = time.Now()
-		if since, before := b.gone[d.ID]; before {
-			gone[d.ID] = since
-		}
-		return d
-	})
-	b.gone, b.published = gone, true
 	b.told = append(b.told, newFingerprint(b.healthy()))
 	b.told = b.told[max(0, len(b.told)-mostTold):]
-	b.renew()
+	b.changed.Raise()
 }
 
 // healthy returns the healthy devices of the current list. The mutex must be held.
@@ -117,36 +91,6 @@ func (b *broadcast) standing(has []string) standing {
 	default:
 		return elsewhere
 	}
-}
-
-// renew sends the list again. The mutex must be held.
-func (b *broadcast) renew() {
-	b.changed.Raise()
-}
-
-// hasGone reports whether the list contains devices that are no longer published.
-func (b *broadcast) hasGone() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.gone) > 0
-}
-
-// retire removes devices that have been gone for retireAfter and that the kubelet does not need, and returns
-// their IDs. If some of the gone devices remain, the list is sent again: the kubelet then writes its
-// checkpoint, which it does not do when a pod ends.
-func (b *broadcast) retire(needed map[string]bool) (retired []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for id, since := range b.gone {
-		if !needed[id] && time.Since(since) >= retireAfter {
-			delete(b.devices, id)
-			delete(b.gone, id)
-			retired = append(retired, id)
-		}
-	}
-	b.renew()
-	slices.Sort(retired)
-	return retired
 }
 
 // latest returns the current list sorted by ID, whether a list exists, and a channel that is closed when the

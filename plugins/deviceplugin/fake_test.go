@@ -83,12 +83,10 @@ func (p preferring) Alone(available, mustInclude []string, size int) []string {
 }
 
 // start runs a server until the test ends or stop is called; stop returns what Run returned.
-func start(
-	t *testing.T, dir string, r deviceplugin.Resource, listed ...deviceplugin.Device,
-) (stop func() error) {
+func start(t *testing.T, dir string, r deviceplugin.Resource) (stop func() error) {
 	t.Helper()
 	server, err := deviceplugin.New(deviceplugin.Options{
-		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Listed: listed, Log: logger(t),
+		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Log: logger(t),
 	}, r)
 	if err != nil {
 		t.Fatal(err)

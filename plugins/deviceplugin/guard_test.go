@@ -331,7 +331,7 @@ func guarded(t *testing.T, story func(*watched), before ...int) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t, dir: dir, has: []string{"b", "a"}}
 		server := &Server{
-			resource: w, devices: newBroadcast(nil), kubeletDir: dir, allocatable: w.allocatable, observer: w,
+			resource: w, devices: &broadcast{}, kubeletDir: dir, allocatable: w.allocatable, observer: w,
 			log: slog.New(slog.DiscardHandler),
 		}
 		server.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}, {ID: "c"}})

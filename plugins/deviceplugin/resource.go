@@ -26,7 +26,7 @@ type Resource interface {
 	// Name returns the resource name, "amd.com/gpu".
 	Name() string
 	// Watch calls publish with the complete list of devices, once at the start and after every change, until
-	// ctx is done. A published device stays in the list: when it is gone it is unhealthy.
+	// ctx is done. A device that is gone stays in the list, unhealthy, while the kubelet may look it up.
 	Watch(ctx context.Context, publish func([]Device)) error
 	// Allocate gives a container the devices with these IDs. An error makes the kubelet fail the pod.
 	Allocate(ctx context.Context, ids []string) (container.Edits, error)

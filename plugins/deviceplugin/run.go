@@ -42,7 +42,6 @@ func (s *Server) Run(ctx context.Context) error {
 	g, working := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.resource.Watch(working, s.devices.publish) })
 	g.Go(func() error { return serve(working) })
-	g.Go(func() error { return s.stayRetiring(working) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("offer %s: %w", s.resource.Name(), err)
 	}
@@ -232,39 +231,4 @@ func stopServer(server *grpc.Server) {
 	late := time.AfterFunc(stopLimit, server.Stop)
 	defer late.Stop()
 	server.GracefulStop()
-}
-
-// stayRetiring removes gone devices that the kubelet no longer needs from the list, until ctx is done.
-// Otherwise they would count as capacity: after a reduction of a node's VFs the Topology Manager would assume
-// that a request for all VFs fits on a NUMA node.
-func (s *Server) stayRetiring(ctx context.Context) error {
-	ticker := time.NewTicker(retireAfter)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			s.retire()
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func (s *Server) retire() {
-	if s.needed == nil || !s.devices.hasGone() {
-		return
-	}
-	needed, err := s.needed()
-	if err != nil {
-		s.log.Warn("kept devices that are gone", "error", err)
-		return
-	}
-	retired := s.devices.retire(needed)
-	if len(retired) == 0 {
-		return
-	}
-	s.log.Info("removed devices that are gone", "devices", retired)
-	if s.retired != nil {
-		s.retired()
-	}
 }

@@ -49,24 +49,6 @@ func TestRegisters(t *testing.T) {
 	}
 }
 
-// What an earlier process told the kubelet of stays in the list, unhealthy until it is found again.
-func TestListsWhatWasListed(t *testing.T) {
-	dir := kubelettest.Dir(t)
-	kubelet := kubelettest.Start(t, dir)
-	f := newFake("a")
-	start(t, dir, f, deviceplugin.Device{ID: "a", Healthy: true},
-		deviceplugin.Device{ID: "b", Healthy: true, Nodes: []int{1}})
-	plugin := kubelettest.Await(t, kubelet.Plugins)
-	list := kubelettest.Await(t, plugin.Lists)
-	if got := ids(list); got != "a b!" || len(list[1].GetTopology().GetNodes()) != 1 {
-		t.Errorf("devices %s, %v", got, list)
-	}
-	f.lists <- devices("a", "b")
-	if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a b" {
-		t.Errorf("devices %s", got)
-	}
-}
-
 func TestOffersNoPreference(t *testing.T) {
 	dir := kubelettest.Dir(t)
 	kubelet := kubelettest.Start(t, dir)

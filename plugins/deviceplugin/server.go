@@ -21,14 +21,7 @@ import (
 type Options struct {
 	KubeletDir   string // the kubelet's root directory; sockets are in directories below it
 	Registration Registration
-	Preferred    bool     // offer GetPreferredAllocation if the Resource is a Preferrer
-	Listed       []Device // reported by an earlier process; unhealthy unless the Resource has them
-	// Needed returns the devices of the resource that the kubelet may look up: its healthy devices, and
-	// devices of containers. Other devices leave the list some time after they are gone. If nil, no device
-	// leaves the list.
-	Needed func() (map[string]bool, error)
-	// Retired is called after devices that are gone have left the list. It may be nil.
-	Retired func()
+	Preferred    bool // offer GetPreferredAllocation if the Resource is a Preferrer
 	// Allocatable returns the kubelet's allocatable devices of a resource, or nil if unknown.
 	Allocatable func(ctx context.Context, resource string) (ids []string, err error)
 	Observer    RegistrationObserver // may be nil
@@ -46,8 +39,6 @@ type Server struct {
 	watched     bool   // the plugin watcher finds the socket; otherwise the server registers
 	dir         string // directory of the socket, below the kubelet's
 	kubeletDir  string
-	needed      func() (map[string]bool, error)
-	retired     func()
 	allocatable func(ctx context.Context, resource string) ([]string, error)
 	serve       func(ctx context.Context, plugin v1beta1.DevicePluginServer) error // nil for sockets
 	observer    RegistrationObserver
@@ -62,12 +53,10 @@ func New(options Options, resource Resource) (*Server, error) {
 	}
 	s := &Server{
 		resource:    resource,
-		devices:     newBroadcast(options.Listed),
+		devices:     &broadcast{},
 		watched:     options.Registration.watched(options.KubeletDir),
 		dir:         filepath.Join(options.KubeletDir, pluginsFolder),
 		kubeletDir:  options.KubeletDir,
-		needed:      options.Needed,
-		retired:     options.Retired,
 		allocatable: options.Allocatable,
 		serve:       options.Serve,
 		observer:    options.Observer,

@@ -36,21 +36,21 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 		devices, links, changed := p.gpus.latest(p.name)
 		present := make([]device.Device, 0, len(devices))
 		for _, d := range devices {
-			if !d.Gone { // the kubelet's list keeps the device as long as needed
+			if !d.Gone { // the list keeps the device as long as the kubelet needs it
 				present = append(present, d.Announced())
 			}
 		}
-		present, freed := p.member.Withhold(present)
-		list := make([]deviceplugin.Device, 0, len(present))
-		for _, d := range present {
+		all, again := p.member.List(present)
+		list := make([]deviceplugin.Device, 0, len(all))
+		for _, d := range all {
 			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: d.NUMA.Numbers()})
 		}
-		p.member.Publish(device.Announcement{Devices: present, Links: links})
+		p.member.Publish(device.Announcement{Devices: all, Links: links})
 		p.member.AwaitTaken(ctx)
 		publish(list)
 		select {
 		case <-changed:
-		case <-freed:
+		case <-again:
 		case <-ctx.Done():
 			return nil
 		}

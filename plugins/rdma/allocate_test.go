@@ -43,7 +43,7 @@ func (r *recorder) Publish(a device.Announcement) { r.published <- a }
 
 func (r *recorder) AwaitTaken(context.Context) { r.awaited.Add(1) }
 
-func (r *recorder) Withhold(all []device.Device) ([]device.Device, <-chan struct{}) { return all, nil }
+func (r *recorder) List(all []device.Device) ([]device.Device, <-chan struct{}) { return all, nil }
 
 func (r *recorder) Prefer(_ context.Context, available, mustInclude []string, size int) []string {
 	return r.Alone(available, mustInclude, size)

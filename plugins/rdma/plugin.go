@@ -23,7 +23,7 @@ import (
 // Member is the part of *coordination.Member that a pool uses.
 type Member interface {
 	Publish(device.Announcement)
-	Withhold([]device.Device) ([]device.Device, <-chan struct{})
+	List([]device.Device) ([]device.Device, <-chan struct{})
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Alone(available, mustInclude []string, size int) []string
@@ -76,18 +76,18 @@ func (p *Plugin) newest() pools.Pool {
 func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) {
 	for {
 		pool, changed := p.vfs.latest(p.name)
-		var freed <-chan struct{}
+		var again <-chan struct{}
 		if len(pool.Devices) > 0 {
 			p.prepare(pool)
 			var announced []device.Device
-			announced, freed = p.member.Withhold(present(pool))
+			announced, again = p.member.List(present(pool))
 			p.member.Publish(device.Announcement{Devices: announced})
 			p.member.AwaitTaken(ctx)
 			publish(forKubelet(announced))
 		}
 		select {
 		case <-changed:
-		case <-freed:
+		case <-again:
 		case <-ctx.Done():
 			return
 		}
@@ -95,7 +95,7 @@ func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) 
 }
 
 // present returns the devices of a pool for the coordination. A device that is no longer found stays in the
-// kubelet's list as long as the kubelet needs it.
+// list as long as the kubelet needs it.
 func present(pool pools.Pool) (announced []device.Device) {
 	for _, d := range pool.Devices {
 		if !d.Missing() {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -117,9 +116,6 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 	}
 	server, err := deviceplugin.New(deviceplugin.Options{
 		KubeletDir: p.node.kubeletDir(), Registration: deviceplugin.Register, Preferred: true,
-		Listed:  listed(p.member.Listed(resource)),
-		Needed:  func() (map[string]bool, error) { return p.member.Needed(resource) },
-		Retired: func() { p.member.Retired(resource) },
 		Serve: func(ctx context.Context, plugin v1beta1.DevicePluginServer) error {
 			return p.node.endpoints.serve(ctx, p, resource, plugin)
 		},
@@ -144,15 +140,6 @@ func (d *devices) Open(name string) (fs.File, error) {
 
 // commonNode is the common device node of RDMA below /dev.
 const commonNode = "infiniband/rdma_cm"
-
-// listed translates devices of an earlier process.
-func listed(known []device.Device) []deviceplugin.Device {
-	devices := make([]deviceplugin.Device, 0, len(known))
-	for _, d := range known {
-		devices = append(devices, deviceplugin.Device{ID: d.ID, Nodes: d.NUMA.Numbers()})
-	}
-	return devices
-}
 
 // kill ends the process as SIGKILL does: its connections break, its lock is free, and what the server has
 // open changes no more. Damage changes files before another process reads the files. Must be called at most

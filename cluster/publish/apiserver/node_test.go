@@ -75,8 +75,7 @@ func (n *node) healthy(count int) {
 		for i := range r.Devices {
 			r.Devices[i].Healthy = r.Kind == device.VF || i < count
 		}
-		set, err := n.set.Announce(r.Name, r.Kind, device.Announcement{Devices: r.Devices},
-			func(string) bool { return false })
+		set, err := n.set.Announce(r.Name, r.Kind, device.Announcement{Devices: r.Devices})
 		if err != nil {
 			panic(err)
 		}

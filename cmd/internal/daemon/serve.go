@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -129,9 +128,6 @@ func (f Flags) Offer(
 		KubeletDir:   f.KubeletDir,
 		Registration: f.Registration,
 		Preferred:    f.PreferredAllocation,
-		Listed:       listed(node.Listed(resource.Name())),
-		Needed:       func() (map[string]bool, error) { return node.Needed(resource.Name()) },
-		Retired:      func() { node.Retired(resource.Name()) },
 		Allocatable: func(ctx context.Context, resource string) ([]string, error) {
 			all, err := pods.Allocatable(ctx)
 			return all[resource], err
@@ -147,13 +143,4 @@ func (f Flags) Offer(
 	}
 	defer f.monitor.Resource(resource.Name(), server.Alive)()
 	return server.Run(ctx)
-}
-
-// listed translates devices of an earlier process.
-func listed(known []device.Device) []deviceplugin.Device {
-	devices := make([]deviceplugin.Device, 0, len(known))
-	for _, d := range known {
-		devices = append(devices, deviceplugin.Device{ID: d.ID, Nodes: d.NUMA.Numbers()})
-	}
-	return devices
 }

@@ -38,9 +38,7 @@ func (g *GPUs) Run(ctx context.Context, at Node, log *slog.Logger) error {
 	found.Heed(health.New(health.Default(), os.DirFS(at.SysfsRoot)))
 	name := g.maker.Resource
 	server, err := deviceplugin.New(deviceplugin.Options{
-		KubeletDir: at.KubeletDir, Registration: deviceplugin.Register, Preferred: true,
-		Needed:  func() (map[string]bool, error) { return node.Needed(name) },
-		Retired: func() { node.Retired(name) }, Log: log,
+		KubeletDir: at.KubeletDir, Registration: deviceplugin.Register, Preferred: true, Log: log,
 	}, gpu.NewPlugin(name, found, node.Member(name, device.GPU), log))
 	if err != nil {
 		return err
