@@ -57,6 +57,19 @@ func TestWithPods(t *testing.T) {
 	}
 }
 
+// TestNotesOfHealth: the notes of a node have its failed and degraded devices, with the reasons.
+func TestNotesOfHealth(t *testing.T) {
+	t.Parallel()
+	got := notes(&coordinator.Status{Resources: []coordinator.Resource{{
+		Name: "tandem.dev/rdma_vf", Connected: true, Devices: []coordinator.Device{
+			{ID: "0000:0c:00.1", Health: "failed", Reason: "no carrier"}, {ID: "0000:2a:00.1"},
+		},
+	}}})
+	if want := "1 device of tandem.dev/rdma_vf failed: no carrier: 0000:0c:00.1"; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestTrouble: a container that does not run has its last message, or the exit code.
 func TestTrouble(t *testing.T) {
 	t.Parallel()

@@ -82,5 +82,5 @@ func notes(s *coordinator.Status) string {
 	for _, d := range s.Degraded {
 		list = append(list, fmt.Sprintf("%s degraded: kubectl tandem explain %s", d.Container, d.Pod()))
 	}
-	return cmp.Or(strings.Join(append(list, s.Notes...), "; "), "-")
+	return cmp.Or(strings.Join(slices.Concat(list, s.Unsound(), s.Notes), "; "), "-")
 }
