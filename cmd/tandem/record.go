@@ -29,8 +29,8 @@ func newRecord() *cobra.Command {
 		Long: `Record the data that Tandem reads from this machine in a text file: the PCI tree, NUMA nodes, drivers, names of netdevs and RDMA
 devices, GPUs and their links. No privileges are necessary: unreadable entries are omitted and counted. Only root can record ACS and
 ATS (files config), and which NIC a DMA function belongs to (files vpd). The file contains no MAC address, GUID, serial number or host
-name: numbers from 1 up replace those of which Tandem needs to know which are equal. The commands topo and plan read the file on
-any machine.`,
+name: numbers from 1 up replace those of which Tandem needs to know which are equal. All commands with --machine read the file,
+on any computer.`,
 		Example: `  tandem record > my-machine.txt
   sudo tandem record -f my-machine.txt
   tandem topo --machine my-machine.txt`,
