@@ -59,8 +59,8 @@ TAGS      := grpcnotrace
 SMALL      := -ldflags='-s -w $(LAZY)'
 
 .PHONY: build
-build: ## Build tandem (also as kubectl-tandem), tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
-	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
+build: ## Build tandem (also as kubectl-tandem), tandem-lab, tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
+	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
 	ln -sf tandem $(BIN)/kubectl-tandem
 	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
@@ -143,14 +143,14 @@ test-arm: ## Run the tests that start no other program, built for ARM (needs qem
 
 # The packages of tandem and of what decides by a recording, and the tests of tandem that read recordings or start no plugin. A Mac has
 # no sysfs, no procfs and no peer credentials of a unix socket.
-MAC       := ./cmd/tandem/... ./topology/...
-MAC_TESTS := ./topology/... ./cmd/tandem/cluster ./cmd/tandem/document ./cmd/tandem/simulation/...
+MAC       := ./cmd/tandem/... ./cmd/tandem-lab ./topology/...
+MAC_TESTS := ./topology/... ./cmd/tandem/cluster ./cmd/tandem/document ./test/simulate/... ./cmd/internal/cli
 MAC_RUN   := ^Test(OnMac|Topo(Table|Nearest|JSON|Picture|Agrees|Limits|ResourceSlices)|Plan(Output|OfUsers|Picture|ConfigErrors|Width)|StockPlan|Simulate|DoctorOf|ClusterUsage|Help|Version|Fold)
 
 .PHONY: test-mac
 test-mac: ## Run the tests of tandem that read recordings, on macOS or Linux
 	CGO_ENABLED=0 go test -timeout 20m $(MAC_TESTS)
-	CGO_ENABLED=0 go test -timeout 20m -run '$(MAC_RUN)' ./cmd/tandem
+	CGO_ENABLED=0 go test -timeout 20m -run '$(MAC_RUN)' ./cmd/tandem ./cmd/tandem-lab
 
 .PHONY: browser
 browser: ## Test the page of "tandem status --serve" in Chromium, and write screenshots to bin/browser and docs (needs chromium)
@@ -279,6 +279,12 @@ play: ## Build the plugins within two minutes, and try them at a prompt and on a
 		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-gpu ./cmd/tandem-rdma
 	@$(BIN)/play/tandem play --serve :0 --machine $(MACHINE)
 
+.PHONY: simulate
+simulate: ## Build tandem-lab within a minute, and compare placement strategies on random containers, on common server A or a recorded MACHINE
+	@$(PROGRESS) "build tandem-lab, a minute the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
+		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem-lab
+	@$(BIN)/play/tandem-lab simulate $(if $(filter-out file,$(origin MACHINE)),--machine $(MACHINE))
+
 # Without a C compiler the demo leaves the NVIDIA machines out.
 NVML := $(if $(filter 1,$(CC_FOUND)),$(BIN)/nvml/libnvidia-ml.so.1)
 
@@ -395,15 +401,15 @@ image-root: build ## Write the files of the container image into bin/root, for t
 .PHONY: build-amd64 build-arm64
 build-amd64 build-arm64: build-%:
 	@command -v $(CROSS_$*)gcc >/dev/null || echo "tandem-gpu for $* gets AMD's GPUs alone: there is no $(CROSS_$*)gcc"
-	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
+	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-rdma ./cmd/config-manager
 	CGO_ENABLED=$$(command -v $(CROSS_$*)gcc >/dev/null && echo 1 || echo 0) CC=$(CROSS_$*)gcc GOARCH=$* \
 		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
-# For Macs only tandem, also as kubectl-tandem.
+# For Macs only tandem, also as kubectl-tandem, and tandem-lab.
 .PHONY: build-darwin
-build-darwin: ## Build tandem for macOS into bin/darwin-amd64 and bin/darwin-arm64
+build-darwin: ## Build tandem and tandem-lab for macOS into bin/darwin-amd64 and bin/darwin-arm64
 	@set -e; for arch in amd64 arm64; do echo "build tandem for macOS on $$arch"; CGO_ENABLED=0 GOOS=darwin GOARCH=$$arch \
-		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/darwin-$$arch/ ./cmd/tandem; done
+		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/darwin-$$arch/ ./cmd/tandem ./cmd/tandem-lab; done
 
 # What a release has, for the two architectures of nodes: HERE is this machine's, THERE the other one.
 RELEASE  := $(BIN)/release

@@ -14,7 +14,10 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/test/simulate"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -69,8 +72,7 @@ func validate(t *testing.T, schema, text string) {
 	}
 }
 
-// TestDocumentsOfMachines: the output of topo, plan and simulate for every recorded machine matches the
-// schemas.
+// TestDocumentsOfMachines: the output of topo and plan for every recorded machine matches the schemas.
 func TestDocumentsOfMachines(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../test/machines/*.txt")
@@ -88,9 +90,32 @@ func TestDocumentsOfMachines(t *testing.T) {
 	root := sysfs(t, "oci-mi300x-derived", 1)
 	validate(t, "topo", succeed(t, "topo", "-v", "-o", "json", "--sysfs-root", root))
 	validate(t, "plan", succeed(t, "plan", "--vfs", "1", "-o", "json", "--sysfs-root", root))
-	for _, vfs := range []string{"1", "0"} {
-		validate(t, "simulate", succeed(t, "simulate", "--seeds", "2", "--arrivals", "50", "--vfs-per-pf", vfs,
-			"-o", "json"))
+}
+
+// TestDocumentOfASimulation: what tandem-lab simulate prints.
+func TestDocumentOfASimulation(t *testing.T) {
+	t.Parallel()
+	mix, err := world.ParseMix(world.DefaultMix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, vfs := range []int{1, 0} {
+		node, err := world.NewPreset("A", vfs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := simulate.Run(t.Context(), simulate.Config{
+			Node: node, Policy: hints.Restricted, Mix: mix, Loads: []float64{60}, Seeds: 2, Warmup: 20, Arrivals: 50,
+			Ways: simulate.Ways(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		validate(t, "simulate", string(text))
 	}
 }
 

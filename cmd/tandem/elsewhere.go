@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // nodeCommand is a command that reads the node on which tandem runs.
@@ -51,4 +53,15 @@ func refuseNodeCommands(root *cobra.Command, system string) {
 
 func (c nodeCommand) readsFiles(flags *pflag.FlagSet) bool {
 	return slices.ContainsFunc(c.flags, flags.Changed)
+}
+
+// newMoved returns a hidden command that names the program which has the command of this name.
+func newMoved(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: the command is tandem-lab %s\n", cmd.CommandPath(), name)
+			return cli.FoundError(cli.ExitUsage)
+		},
+	}
 }

@@ -27,8 +27,7 @@ func TestOnMac(t *testing.T) {
 	portable := map[string][]string{
 		"topo": {"--machine", machine}, "plan": {"--gpus", "2", "--vfs", "2", "--machine", machine},
 		"doctor": {"--machine", machine}, "version": nil,
-		"qualify":  {"--check", "../../test/machines/reports/emulated/h100.json"},
-		"simulate": {"--seeds", "2", "--arrivals", "10", "--warmup", "1", "--load", "30"},
+		"qualify": {"--check", "../../test/machines/reports/emulated/h100.json"},
 	}
 	for _, cmd := range newRoot().Commands() {
 		name := cmd.Name()
@@ -39,7 +38,7 @@ func TestOnMac(t *testing.T) {
 				t.Errorf("%s: %d instead of %d\n%s%s", args, code, want, stdout, stderr)
 			}
 		}
-		if name == "simulate" || name == "version" {
+		if cmd.Hidden || name == "version" {
 			continue
 		}
 		code, stdout, stderr := runOnMac(name)
@@ -58,5 +57,21 @@ func TestOnMac(t *testing.T) {
 	if code, _, stderr := runOnMac("topo", "--sysfs-root", "testdata"); code != cli.ExitError ||
 		strings.Contains(stderr, "Linux") {
 		t.Errorf("topo of a folder: %d %s", code, stderr)
+	}
+}
+
+// TestMoved: a command of tandem-lab is in no help, and names tandem-lab with any arguments.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"simulate"}, {"simulate", "--help"}, {"simulate", "--node", "B"},
+	} {
+		want := "tandem " + args[0] + ": the command is tandem-lab " + args[0] + "\n"
+		if code, stdout, stderr := run(args...); code != cli.ExitUsage || stdout != "" || stderr != want {
+			t.Errorf("tandem %s: exit code %d, %q, %q; want %q", args, code, stdout, stderr, want)
+		}
+		if help := succeed(t, "--help"); strings.Contains(help, "\n  "+args[0]) {
+			t.Errorf("tandem --help has %s:\n%s", args[0], help)
+		}
 	}
 }

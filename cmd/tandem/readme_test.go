@@ -144,12 +144,9 @@ func roots(t *testing.T, c docs.Command, at func(string) string) (flags []string
 		"sysfs-root": "sys", "dev-root": "dev", "proc-root": "proc", "kubelet-dir": "kubelet", "run-dir": "run",
 	} {
 		if cmd.Flags().Lookup(flag) != nil &&
-			(flag != "sysfs-root" || !slices.Contains(c.Args, "--machine") && cmd.Name() != "simulate") {
+			(flag != "sysfs-root" || !slices.Contains(c.Args, "--machine")) {
 			flags = append(flags, "--"+flag, at(folder))
 		}
-	}
-	if cmd.Name() == "simulate" {
-		flags = append(flags, "--seeds", "1", "--arrivals", "100")
 	}
 	return flags
 }

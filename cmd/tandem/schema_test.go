@@ -23,10 +23,10 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/test/simulate/report"
 	"github.com/tandem-k8s/tandem/topology"
 )
 

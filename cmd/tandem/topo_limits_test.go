@@ -38,7 +38,7 @@ func TestTopoLimits(t *testing.T) {
 		},
 		"deep": {write(t, "deep.txt", deep), "line 2: the path"},
 	} {
-		for _, command := range []string{"topo", "plan --gpus=1", "simulate"} {
+		for _, command := range []string{"topo", "plan --gpus=1"} {
 			code, stdout, stderr := run(append(strings.Fields(command), "--machine", c.file)...)
 			if code != cli.ExitError || stdout != "" || !strings.Contains(stderr, c.want) || len(stderr) > 500 {
 				t.Errorf("%s of %s: exit code %d, %.200q%.500q", command, name, code, stdout, stderr)

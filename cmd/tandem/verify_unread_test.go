@@ -57,7 +57,8 @@ func TestVerifyWithoutVPD(t *testing.T) {
 		`"resource": "nvidia.com/gpu"}, "vf": {"id": "`+near+`", "address": "`+near+`", "resource": "a/b"}, `+
 		`"distance": "PIX"}]}`)
 	code, stdout, stderr = p.verify()
-	if code != cli.ExitOK || !strings.Contains(stdout, trusted) || !strings.Contains(stdout, "pairs.json agrees") {
+	if code != cli.ExitOK || !strings.Contains(stdout, trusted) ||
+		!strings.Contains(stdout, "pairs.json agrees") {
 		t.Errorf("with the file: exit code %d, %s%s", code, stdout, stderr)
 	}
 }

@@ -54,8 +54,8 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 }
 
 // draw admits the container many times, each time on the same free devices, and orders the results by pairs
-// on one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw: all
-// devices of a request are free.
+// on one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw:
+// all devices of a request are free.
 func (q *Question) draw(tree *topology.Tree, view *preference.View) []draw {
 	plugins, drawn := newStockPlugins(tree, view.Node), make([]draw, draws)
 	all := view.Free.Clone()

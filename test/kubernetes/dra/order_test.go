@@ -10,10 +10,10 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/scheduler"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // bystanders are pairs among claims for GPUs and VFs alone, which leave the other half of a pair

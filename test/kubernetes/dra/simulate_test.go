@@ -12,18 +12,18 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/form"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/scheduler"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 var arrivals = flag.Int("arrivals", 300, "containers that come to each machine in TestSimulatedMix")
 
-// The containers of tandem simulate, as claims: every pair is on one switch, and what is published as pairs
+// The containers of tandem-lab simulate, as claims: every pair is on one switch, and what is published as pairs
 // refuses no more of them than GPUs and VFs that constraints match.
 func TestSimulatedMix(t *testing.T) {
 	mix, err := world.ParseMix(world.DefaultMix)

@@ -45,9 +45,9 @@ func (s Scores) Of(gpus []int) int {
 	return sum
 }
 
-// nearest returns the best score of size of the GPUs: the exact one for few sets, else by greedy extension
+// Nearest returns the best score of size of the GPUs: the exact one for few sets, else by greedy extension
 // from each GPU.
-func (s Scores) nearest(gpus []int, size int) (score int, sets [][]int) {
+func (s Scores) Nearest(gpus []int, size int) (score int, sets [][]int) {
 	if size == 0 || size > len(gpus) {
 		return 0, nil
 	}
@@ -92,25 +92,4 @@ func (s Scores) grow(gpus []int, size int) (score int, sets [][]int) {
 		}
 	}
 	return score, sets
-}
-
-// Best caches the best scores of sets of GPUs. It is not safe for concurrent use.
-type Best struct {
-	scores Scores
-	memo   map[setKey]int
-}
-
-// NewBest returns an empty Best.
-func NewBest(s Scores) *Best { return &Best{s, map[setKey]int{}} }
-
-// Of returns the best score of size of the GPUs. It sorts the list.
-func (b *Best) Of(gpus []int, size int) int {
-	slices.Sort(gpus)
-	key := setKey{keyOf(gpus), size}
-	score, ok := b.memo[key]
-	if !ok {
-		score, _ = b.scores.nearest(gpus, size)
-		b.memo[key] = score
-	}
-	return score
 }

@@ -37,7 +37,7 @@ const mostParted = 10
 // sets returns the possible answers of the policy, each as often as it is the answer.
 func (v *Vendor) sets(available []int, size int) [][]int {
 	if len(available) > mostParted || size == 1 {
-		_, sets := v.scores.nearest(available, size)
+		_, sets := v.scores.Nearest(available, size)
 		return sets
 	}
 	best := -1

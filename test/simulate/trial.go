@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // trial is one stream of arrivals on one node under one way of choosing.
@@ -25,11 +24,11 @@ type trial struct {
 type player struct {
 	config *Config
 	prefer []world.Prefer
-	best   *locality.Best
+	best   *best
 }
 
 func newPlayer(c *Config) *player {
-	p := &player{config: c, best: locality.NewBest(c.Node.Locality)}
+	p := &player{config: c, best: newBest(c.Node.Locality)}
 	for _, w := range c.Ways {
 		p.prefer = append(p.prefer, w.Prefer(c.Node))
 	}

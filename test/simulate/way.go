@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // Way is a way of choosing.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"math/rand/v2"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // TestTandemKnowsThePolicy: the coordinator reads the kubelet's policy. When the kubelet asks for VFs of a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/simulate/report"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

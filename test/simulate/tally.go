@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // tally counts the outcomes of the containers of one trial, and the node's state over time.
 type tally struct {
 	node     *world.Node
-	best     *locality.Best
+	best     *best
 	requests []requestTally // by index of the mix
 
 	near     float64 // sum of GPU to GPU locality
@@ -64,7 +63,7 @@ func (t *tally) locality(s *world.State, c world.Container) float64 {
 			free = append(free, i)
 		}
 	}
-	best := t.best.Of(free, c.Request.GPUs)
+	best := t.best.of(free, c.Request.GPUs)
 	if best == 0 {
 		return 1
 	}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"math"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/test/simulate/report"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // sample is the result of one trial: the figures in order, then those of the requests.

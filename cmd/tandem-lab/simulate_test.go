@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
+	"github.com/tandem-k8s/tandem/test/simulate/report"
 )
 
 // few returns the arguments of a fast simulation.
@@ -75,7 +75,9 @@ func TestSimulateErrors(t *testing.T) {
 		{few("--policy=restrictd"), cli.ExitUsage, "(did you mean restricted?)"},
 		{few("--mix=1"), cli.ExitUsage, `parse request "1"`},
 		{few("--load=0"), cli.ExitUsage, "load 0"},
-		{few("--load=x"), cli.ExitUsage, "--load"},
+		{few("--load=30,x"), cli.ExitUsage, `invalid argument "30,x" for "--load" flag: want a number; ` +
+			`see tandem-lab simulate --help`},
+		{few("--gpu-first=x"), cli.ExitUsage, `invalid argument "x" for "--gpu-first" flag: want a number`},
 		{few("--ways=tandme"), cli.ExitUsage, "(did you mean tandem?)"},
 		{few("--vfs-per-pf=-1"), cli.ExitUsage, "-1 VFs"},
 		{few("--seeds=0"), cli.ExitUsage, "seeds 0: want 1 to 10000"},

@@ -11,14 +11,14 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/simulate"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// simulate is the command line of tandem simulate.
-type simulate struct {
+// simulator is the command line of simulate.
+type simulator struct {
 	source machine.Source
 	preset string
 	vfs    int
@@ -26,11 +26,11 @@ type simulate struct {
 	mix    string
 	ways   []string
 	output cli.Output
-	config simulation.Config
+	config simulate.Config
 }
 
 func newSimulate() *cobra.Command {
-	s := simulate{output: cli.OneOf(cli.AsTable, cli.AsJSON)}
+	s := simulator{output: cli.OneOf(cli.AsTable, cli.AsJSON)}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Compare placement strategies on random containers",
@@ -40,9 +40,9 @@ the rejected containers, and the remaining free devices, with 95 % confidence in
 
 The node is one of three common servers or a recorded machine:
 ` + aboutPresets(),
-		Example: `  tandem simulate
-  tandem simulate --node B --vfs-per-pf 1 --load 60
-  tandem simulate --machine test/machines/nv-h100-aws-p5.txt --policy best-effort -o json`,
+		Example: `  tandem-lab simulate
+  tandem-lab simulate --node B --vfs-per-pf 1 --load 60
+  tandem-lab simulate --machine test/machines/nv-h100-aws-p5.txt --policy best-effort -o json`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
@@ -58,7 +58,7 @@ func aboutPresets() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func (s *simulate) register(cmd *cobra.Command) {
+func (s *simulator) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c := &s.config
 	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(world.Presets(), ", "))
@@ -78,7 +78,7 @@ func (s *simulate) register(cmd *cobra.Command) {
 	flags.StringVar(&s.mix, "mix", world.DefaultMix,
 		"requests of the containers as GPUs+VFs[:WEIGHT], such as 1+1:3; the default weight is 1")
 	flags.StringSliceVar(&s.ways, "ways", nil,
-		"placement strategies: "+strings.Join(simulation.WayNames(), ", ")+" (default all)")
+		"placement strategies: "+strings.Join(simulate.WayNames(), ", ")+" (default all)")
 	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5,
 		"probability that the kubelet allocates the GPUs before the VFs")
 	flags.IntVar(&c.Seeds, "seeds", 150, "number of random streams of arrivals")
@@ -93,10 +93,10 @@ func (s *simulate) register(cmd *cobra.Command) {
 	cli.CompleteMachines(cmd)
 	cli.Complete(cmd, "node", cli.Fixed(world.Presets()...))
 	cli.Complete(cmd, "policy", cli.Fixed(policies...))
-	cli.Complete(cmd, "ways", cli.Fixed(simulation.WayNames()...))
+	cli.Complete(cmd, "ways", cli.Fixed(simulate.WayNames()...))
 }
 
-func (s *simulate) run(cmd *cobra.Command) error {
+func (s *simulator) run(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("machine") && cmd.Flags().Changed("node") {
 		return cli.Usage("--machine and --node exclude each other")
 	}
@@ -108,7 +108,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 		return err
 	}
 	done := showProgress(cmd.ErrOrStderr(), &s.config.Progress)
-	report, err := simulation.Run(cmd.Context(), s.config)
+	report, err := simulate.Run(cmd.Context(), s.config)
 	done()
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 }
 
 // parse parses the textual flags, and checks all flags before anything is read.
-func (s *simulate) parse() (err error) {
+func (s *simulator) parse() (err error) {
 	c := &s.config
 	if c.Policy, err = hints.ParsePolicy(s.policy); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (s *simulate) parse() (err error) {
 	if c.Mix, err = world.ParseMix(s.mix); err != nil {
 		return err
 	}
-	if c.Ways, err = simulation.FindWays(s.ways); err != nil {
+	if c.Ways, err = simulate.FindWays(s.ways); err != nil {
 		return err
 	}
 	if s.vfs < 0 {
@@ -136,7 +136,7 @@ func (s *simulate) parse() (err error) {
 
 // node returns the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs. A PF
 // that was recorded with VFs gets no further VFs.
-func (s *simulate) node() (*world.Node, error) {
+func (s *simulator) node() (*world.Node, error) {
 	if s.source.Live() {
 		return world.NewPreset(s.preset, s.vfs)
 	}

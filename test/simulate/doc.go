@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulation simulates random containers that arrive at a node and leave, and compares ways of
+// Package simulate simulates random containers that arrive at a node and leave, and compares ways of
 // choosing their GPUs and VFs.
 //
 // Containers arrive as a Poisson process and stay for exponential times. Their requests are drawn from a
@@ -26,4 +26,4 @@
 // A [report.Report] depends on the [Config] alone, not on the number of processors. Its figures are means
 // over seeds with 95 % confidence intervals, as documented in [report.Figures]. It can be written as a table
 // and as JSON.
-package simulation
+package simulate

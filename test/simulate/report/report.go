@@ -5,8 +5,8 @@ package report
 
 import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // Report is the result of a simulation.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"context"
 	"errors"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/test/simulate/report"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // Run plays the same arrivals under every way of choosing, for every load and seed, on all processors. The

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"errors"
 	"fmt"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // Config configures a simulation.

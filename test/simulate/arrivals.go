@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // arrival is the arrival of a container.

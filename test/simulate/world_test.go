@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // presetNode caches each node, which takes milliseconds under the race detector.

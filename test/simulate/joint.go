@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // jointly maximizes, for one container at a time, the pairs; then the possible same-switch pairs that remain;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package simulation
+package simulate
 
 import (
 	"math"
@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // On an empty node with four switches per NUMA node the stock plugins choose two random subsets: n/4 of n
