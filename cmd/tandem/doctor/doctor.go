@@ -82,7 +82,7 @@ func readFacts(n Node) facts {
 		f.notes, f.noGPUs, f.stale = n.Notes, n.NoGPUs, n.staleResources(f.kubelet.Facts, read)
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
-		f.merge, f.refused = n.readMerge(f.kubelet), n.readRefused(f.kubelet.Facts)
+		f.merge, f.refused = n.readMerge(f.kubelet.Facts), n.readRefused(f.kubelet.Facts)
 		f.remark = strings.TrimSpace(f.kubelet.remarks() + " " + uncounted(n.Refused, f.kubelet.Policy))
 		f.claims = n.readClaims(&a)
 	}

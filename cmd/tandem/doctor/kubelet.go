@@ -4,12 +4,12 @@ package doctor
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
@@ -17,21 +17,24 @@ import (
 // DefaultConfig is where kubeadm puts the kubelet's configuration.
 func DefaultConfig(kubeletDir string) string { return settings.Default(kubeletDir) }
 
-// KubeletDir returns the root folder of the running kubelet, else the usual folder.
+// KubeletDir returns the root folder of the running kubelet, and the usual folder if the process is unknown,
+// of which [unknownProcess] tells.
 func KubeletDir(procRoot string) string {
-	p, _ := settings.FindProcess(procRoot) // [unknownProcess] tells of an error
+	p, err := settings.FindProcess(procRoot)
+	if err != nil {
+		return kubelet.DefaultDir
+	}
 	return p.RootDir()
 }
 
 // kubeletFacts are the kubelet's settings, and the errors on the way to them.
 type kubeletFacts struct {
-	managers.Facts
-	process string    // why no process is known to be the kubelet
-	noFlags bool      // the settings are those of the usual file, and no process tells of its flags
-	config  string    // why the configuration cannot be read
-	stale   []Finding // of state files
-	root    string    // prefix of the kubelet's paths, in another mount namespace
-	judged  bool      // the settings are known, and the managers align devices
+	managers.Facts           // without settings if these cannot be read
+	process        string    // why no process is known to be the kubelet
+	noFlags        bool      // the settings are those of the usual file, and no process tells of its flags
+	config         string    // why the configuration cannot be read
+	settings       []Finding // of known settings and their state files, where the managers align devices
+	root           string    // prefix of the kubelet's paths, in another mount namespace
 }
 
 func (n Node) readKubelet(a *access) (k kubeletFacts) {
@@ -45,11 +48,12 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	if errors.As(err, &wrong) && !a.denied(wrong.File, wrong.Err) {
 		k.config = (&configuration.FileError{File: k.At.Shown(wrong.File), Err: wrong.Err}).Error()
 	}
-	if k.judged = k.Read && n.Mode != mode.DRA; !k.judged {
+	if err != nil || n.Mode == mode.DRA {
 		return k
 	}
 	k.noFlags = p.PID == "" && n.Config == ""
-	k.stale = k.StaleStates(n.KubeletDir, a.denied)
+	k.settings = append(finding.Judge(k.Facts, managers.Refusals, managers.Advice),
+		k.StaleStates(n.KubeletDir, a.denied)...)
 	return k
 }
 
@@ -92,10 +96,4 @@ func unreadConfig(k kubeletFacts) []Finding {
 	})
 }
 
-// kubeletSettings judges known settings.
-func kubeletSettings(k kubeletFacts) []Finding {
-	if !k.judged {
-		return nil
-	}
-	return slices.Concat(finding.Judge(k.Facts, managers.Refusals, managers.Advice), k.stale)
-}
+func kubeletSettings(k kubeletFacts) []Finding { return k.settings }

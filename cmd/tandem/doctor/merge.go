@@ -37,10 +37,10 @@ const (
 	ofMemory
 )
 
-func (n Node) readMerge(k kubeletFacts) merge {
+func (n Node) readMerge(k managers.Facts) merge {
 	m := merge{Node: n}
 	policy := hints.Policy(k.Policy)
-	if !k.judged || policy != hints.Restricted && policy != hints.BestEffort {
+	if policy != hints.Restricted && policy != hints.BestEffort {
 		return m
 	}
 	m.rule = hints.Rule{Policy: policy, MaxNodes: k.AllowedNodes()}

@@ -26,7 +26,7 @@ func TestMergeOfEachResource(t *testing.T) {
 			n.VFs = append(n.VFs, vf)
 		}
 	}
-	k := kubeletFacts{judged: true}
+	k := managers.Facts{}
 	k.Policy, k.CPUPolicy, k.MemoryPolicy = managers.Restricted, "none", "None"
 	found := slowMerge(n.readMerge(k))
 	if len(found) != 1 || !slices.Equal(found[0].Evidence, []string{
@@ -40,9 +40,5 @@ func TestMergeOfEachResource(t *testing.T) {
 		if found := slowMerge(n.readMerge(k)); len(found) != want {
 			t.Errorf("policy %s: found %+v", policy, found)
 		}
-	}
-	k.Policy, k.judged = managers.Restricted, false
-	if found := slowMerge(n.readMerge(k)); len(found) > 0 {
-		t.Errorf("of a kubelet whose managers align no devices: found %+v", found)
 	}
 }

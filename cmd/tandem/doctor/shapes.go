@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
@@ -64,15 +63,6 @@ type emptyNode struct {
 
 func (n Node) empty(k managers.Facts) emptyNode {
 	return emptyNode{n, k, offer.View(n.Links, n.GPUs, n.VFs)}
-}
-
-// Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
-// the policy admits the container at all.
-func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
-	p, _ := settings.FindProcess(n.ProcRoot) // without one the files are in their usual place,
-	k, _ := n.Kubelet.Read(p)                // and without files there is no policy
-	nodes, admitted := n.empty(k).affinity(gpus, vfs, n.CPUs)
-	return nodes.Numbers(), admitted
 }
 
 func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
@@ -141,7 +131,10 @@ func (e emptyNode) admittedCPUs(pairs []int) (lines []string) {
 
 // cpusPerNode counts the CPUs that containers can have.
 func (e emptyNode) cpusPerNode() string {
-	reserved, _ := e.kubelet.Reserved() // without an error, else there is no demand for CPUs
+	reserved, err := e.kubelet.Reserved()
+	if err != nil {
+		return "an unknown number"
+	}
 	var free []Device
 	for number, set := range e.kubelet.CPUs {
 		for range set.Without(reserved) {

@@ -16,7 +16,6 @@ import (
 
 // Settings are the settings that Tandem reads: keys of KubeletConfiguration (k8s.io/kubelet/config/v1beta1).
 type Settings struct {
-	Read                 bool              `json:"-"` // the settings are known
 	Files                []string          `json:"-"` // files with settings, in the kubelet's order
 	at                   Files             // the files that were read
 	origin               map[string]string // source of each key, a file or flag
@@ -66,7 +65,7 @@ func Read(f Files, flags Flags) (Settings, error) {
 		return Settings{}, err
 	}
 	s.override(flags)
-	if s.Read = len(s.Files) > 0 || f.Config == "" || f.Guessed && f.Dir != ""; !s.Read {
+	if len(s.Files) == 0 && f.Config != "" && !(f.Guessed && f.Dir != "") {
 		return Settings{}, &FileError{f.Config, fs.ErrNotExist}
 	}
 	return s, nil
