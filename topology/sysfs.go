@@ -78,8 +78,9 @@ func readDetails(sys fs.FS, devices map[Address]*Device) {
 			d.V3, d.ManagesNVSwitches = vpd.V3, vpd.ManagesNVSwitches
 		}
 		if withSwitches && d.isConnectX() {
-			c, _ := readCapabilities(sys, d.Address) // unknown if unreadable
-			d.ATS = c.ats
+			if c, err := readCapabilities(sys, d.Address); err == nil { // unknown otherwise
+				d.ATS = c.ats
+			}
 		}
 	}
 }
@@ -91,7 +92,10 @@ func readVPD(sys fs.FS, function Address) capability.VPD {
 		return capability.VPD{}
 	}
 	defer func() { _ = file.Close() }() // opened for reading
-	vpd, _ := capability.ReadVPD(file)  // unknown if unreadable
+	vpd, err := capability.ReadVPD(file)
+	if err != nil {
+		return capability.VPD{}
+	}
 	return vpd
 }
 
@@ -169,8 +173,9 @@ func (r *reader) attributes(d *Device) {
 	d.NUMA = r.numa("numa_node")
 	d.PCIe = ReadPCIeLink(r.sys, r.dir)
 	if d.Class.isBridge() {
-		c, _ := readCapabilities(r.sys, d.Address) // unknown if unreadable
-		d.ACS, d.Control = c.acs, c.control
+		if c, err := readCapabilities(r.sys, d.Address); err == nil { // unknown otherwise
+			d.ACS, d.Control = c.acs, c.control
+		}
 	}
 }
 

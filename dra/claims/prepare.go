@@ -27,7 +27,10 @@ type Result struct {
 func (p *Preparer) Prepare(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
 ) map[types.UID]Result {
-	known, _ := p.Prepared() // after an error the pods are read, and prepare returns the error
+	known, err := p.Prepared()
+	if err != nil {
+		known = nil // all pods are read, and prepare restores the record or returns the error
+	}
 	var prepared []Claim
 	pods, err := findPods(ctx, p.Pod, state, known, claims)
 	if err == nil {

@@ -35,10 +35,14 @@ const (
 )
 
 // ReadVPD walks the resources: a large one has a tag with bit 7, a length of two bytes and content; any other
-// tag is the end. The keywords of an unreadable or damaged part are "". The error is that of the reader.
+// tag is the end. The keywords of an unreadable or damaged part are "". The error is that of the reader, if no
+// part with keywords is readable.
 func ReadVPD(vpd io.Reader) (VPD, error) {
-	content, err := io.ReadAll(io.LimitReader(vpd, vpdSize)) // a part may be readable
-	return findKeywords(content), err
+	content, err := io.ReadAll(io.LimitReader(vpd, vpdSize))
+	if found := findKeywords(content); found != (VPD{}) {
+		return found, nil
+	}
+	return VPD{}, err
 }
 
 func findKeywords(content []byte) VPD {

@@ -99,9 +99,12 @@ func (c *Cluster) pod(ctx context.Context, namespace, name string) (*corev1.Pod,
 	err := c.server.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(&pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		pods, _ := c.Pods(ctx, namespace) // without permission to list pods there is no proposal
+		proposal := ""
+		if pods, err := c.Pods(ctx, namespace); err == nil {
+			proposal = spelling.Question(name, pods)
+		}
 		return nil, fmt.Errorf("find pod %s/%s: it is not there%s; --node NODE asks a node about a pod that has "+
-			"gone", namespace, name, spelling.Question(name, pods))
+			"gone", namespace, name, proposal)
 	case err != nil:
 		return nil, fmt.Errorf("find pod %s/%s: %w", namespace, name, err)
 	case pod.Spec.NodeName == "":

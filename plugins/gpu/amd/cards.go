@@ -87,7 +87,9 @@ func readCard(sys fs.FS, address topology.Address) (part, error) {
 	if card.Nodes, err = drmNodes(sys, dir); err != nil {
 		return part{}, err
 	}
-	card.VRAM, _ = ReadVRAM(sys, address) // 0 after an error: the next discovery reads again
+	if size, err := ReadVRAM(sys, address); err == nil { // unknown otherwise: the next discovery reads again
+		card.VRAM = size
+	}
 	compute, err := read(sys, path.Join(dir, "current_compute_partition"))
 	if err != nil {
 		return part{}, err
