@@ -45,3 +45,29 @@ func TestRenamedResource(t *testing.T) {
 		stop()
 	}
 }
+
+// TestRenamedOnADrainedNode: after a rename no source tells that the pods have ended, and no pod comes that
+// makes the kubelet write its checkpoint anew. The steps of docs/troubleshoot.md free the devices.
+func TestRenamedOnADrainedNode(t *testing.T) {
+	s := newScene(t, "oci-mi300x-derived", 1, allVFs)
+	s.flags = append(s.flags, "--intent=podresources")
+	const renamed = "nvidia.com/renamed"
+	stop := s.runBoth(t)
+	id := s.ids[vfs][0]
+	s.allocate(t, vfs, []string{id}, 1)
+	s.record(t, held("drained", vfs, id))
+	stop()
+	s.write(t, "config.json", `{"resourceList": [{"resourceName": "renamed", `+allVFs+`}]}`)
+	stop = s.runBoth(t)
+	if s.health[renamed][id] == v1beta1.Healthy {
+		t.Errorf("%s is healthy although nobody has told of the pod's end", id)
+	}
+	s.writeCheckpoint(t, "")
+	s.record(t) // the kubelet has started
+	stop()
+	s.begin(t)
+	if s.health[renamed][id] != v1beta1.Healthy {
+		t.Errorf("%s of a drained node is %s", id, s.health[renamed][id])
+	}
+	s.allocate(t, renamed, []string{id}, 1)
+}
