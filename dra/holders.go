@@ -31,7 +31,8 @@ type holderView struct {
 	complaints *complaints
 	recorded   *recordedPods // belongs to the goroutine that calls update
 
-	last *kubelet.Checkpoint // last read checkpoint; nil before the first read
+	last  *kubelet.Checkpoint // last read checkpoint; nil before the first read
+	found holders.Holders     // at the last look
 	// by name of the device's unit and by device ID, for people; nil before the first successful read. It
 	// includes devices that the node lacks at the moment, because a device can appear between two reads.
 	holders *latest[map[string]string]
@@ -61,8 +62,8 @@ func (h *holderView) update(ctx context.Context, machine inventory.Machine) {
 	if err != nil {
 		return
 	}
-	found, _ := holders.Find(sources)
-	before, held := h.holders.get(), heldBy(found)
+	h.found, _ = holders.Find(sources)
+	before, held := h.holders.get(), heldBy(h.found)
 	if before == nil || !maps.Equal(held, before) {
 		h.log.Info("read the devices that device plugins gave to pods", "devices", len(held))
 		h.holders.set(held)
@@ -93,9 +94,14 @@ func (h *holderView) read(ctx context.Context, machine inventory.Machine) (holde
 			return holders.Sources{View: &view}, nil
 		}
 	}
-	err = h.recorded.update(ctx, *h.last, podsWith(*h.last, names(machine)))
+	sources := holders.Sources{
+		Recorded: h.last, Before: h.found, Known: h.recorded.told(), Kubelet: kubelet.Life(h.kubeletDir),
+	}
+	all, _ := holders.Find(sources)
+	err = h.recorded.update(ctx, *h.last, all, podsWith(all, names(machine)))
 	h.complaints.report("pods of the node not read; using the last known pods", err)
-	return holders.Sources{Recorded: h.last, Pods: h.recorded.living()}, nil
+	sources.Pods = h.recorded.living()
+	return sources, nil
 }
 
 // list returns the pods of the kubelet with their devices. It returns an error for a list without any pod:
@@ -110,14 +116,14 @@ func (h *holderView) list(ctx context.Context) (kubelet.View, error) {
 	return view, err
 }
 
-// podsWith returns the UIDs of pods with devices of the node in the checkpoint, under any resource name:
-// another vendor's plugin may have assigned the devices.
-func podsWith(recorded kubelet.Checkpoint, known map[string]bool) map[string]bool {
+// podsWith returns the UIDs of the holders of devices of the node, under any resource name: another vendor's
+// plugin may have assigned the devices.
+func podsWith(all holders.Holders, known map[string]bool) map[string]bool {
 	pods := map[string]bool{}
-	for container, devices := range recorded.Containers() {
-		for _, ids := range devices {
+	for _, h := range all {
+		for _, ids := range h.Devices {
 			if slices.ContainsFunc(ids, func(id string) bool { return known[topology.UnitOfID(id).Name] }) {
-				pods[podOf(container)] = true
+				pods[h.UID] = true
 			}
 		}
 	}

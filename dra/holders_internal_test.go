@@ -390,3 +390,42 @@ func TestHeldByThePodsAPI(t *testing.T) {
 	m.change(func() { m.known = []*corev1.Pod{ended} })
 	m.holds("it has ended, and is there")
 }
+
+// restart starts another kubelet, whose record has no devices.
+func (m *migrating) restart() {
+	m.t.Helper()
+	m.record(nil)
+	folder := filepath.Dir(kubelet.CheckpointPath(m.config.KubeletDir))
+	if err := os.WriteFile(filepath.Join(folder, "kubelet.sock"), nil, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// A kubelet that starts without its records frees nothing of a pod that runs.
+func TestHeldWithoutRecords(t *testing.T) {
+	for name, hasPodsAPI := range map[string]bool{"Pods API": true, "API server": false} {
+		t.Run(name, func(t *testing.T) {
+			m := newMigrating(t)
+			if hasPodsAPI {
+				m.servePodsAPI()
+			}
+			m.record(map[string]string{"1": "a", "2": "b"})
+			for i, old := range []*corev1.Pod{podWith("old-0", "1"), podWith("old-1", "2")} {
+				m.create(old)
+				m.change(func() {
+					m.known, m.listed = append(m.known, old), append(m.listed, shown(old.Name, []string{"a", "b"}[i]))
+				})
+			}
+			m.holds("both run", "a by team/old-0", "b by team/old-1")
+			m.restart()
+			m.change(func() { m.listed, m.starting, m.away = nil, true, true })
+			m.holds("another kubelet starts", "a by team/old-0", "b by team/old-1")
+			m.change(func() { m.starting, m.away, m.known = false, false, m.known[:1] })
+			m.remove("old-1")
+			m.holds("one of them has ended", "a by team/old-0")
+			m.remove("old-0")
+			m.change(func() { m.known = nil })
+			m.holds("both have ended")
+		})
+	}
+}

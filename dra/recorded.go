@@ -22,8 +22,8 @@ import (
 // recordedLimit is the timeout of the kubelet and the API server for the facts about all pods.
 const recordedLimit = 5 * time.Second
 
-// recordedPods tracks names and ends of the pods in the kubelet's device checkpoint. Package holders itself
-// is a pure function.
+// recordedPods tracks names and ends of the pods in the kubelet's device checkpoint, and in that of a kubelet
+// before that has lost its records. Package holders itself is a pure function.
 type recordedPods struct {
 	client  kubernetes.Interface
 	kubelet Kubelet
@@ -42,15 +42,17 @@ type recordedPod struct {
 	Missing time.Time // when the API server first lacked the pod; zero while the API server has the pod
 }
 
-// update refreshes names and ends, for the given pods with devices of the node. Absence from a list of a
-// starting kubelet, or of a kubelet without connection to the API server, does not mean that a pod has ended.
-// The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods API, or with another
-// version of it, the API server is the source. After an error the previous facts remain; an unknown pod
-// counts as running.
-func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool) error {
+// update refreshes names and ends of the holders' pods; it asks for those with devices of the node. Absence
+// from a list of a starting kubelet, or of a kubelet without connection to the API server, does not mean that
+// a pod has ended. The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods
+// API, or with another version of it, the API server is the source. After an error the previous facts remain;
+// an unknown pod counts as running.
+func (r *recordedPods) update(
+	ctx context.Context, recorded kubelet.Checkpoint, holding holders.Holders, pods map[string]bool,
+) error {
 	all := map[string]bool{}
-	for container := range recorded.Containers() {
-		all[podOf(container)] = true
+	for _, h := range holding {
+		all[h.UID] = true
 	}
 	maps.DeleteFunc(r.pods, func(uid string, _ recordedPod) bool { return !all[uid] })
 	for uid := range all {
@@ -112,7 +114,16 @@ func (r *recordedPods) candidates(
 	return names, nil
 }
 
-// living returns the pods of the checkpoint that are not known to have ended.
+// told returns the pods that a list has named and that are not known to have ended.
+func (r *recordedPods) told() map[string]holders.Known {
+	told := map[string]holders.Known{}
+	for uid, pod := range r.pods {
+		told[uid] = holders.Known{Told: pod.Name != kubelet.Pod{} && !pod.Ended}
+	}
+	return told
+}
+
+// living returns the pods that are not known to have ended.
 func (r *recordedPods) living() *holders.Pods {
 	living := &holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
 	for uid, pod := range r.pods {

@@ -72,8 +72,8 @@ func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address 
 	return common
 }
 
-// named returns the tree's names of a VF; a sub-function is not in the tree, and the names of its function are
-// not those of the sub-function.
+// named returns the tree's names of a VF; a sub-function is not in the tree, and the names of its function
+// are not those of the sub-function.
 func (d Device) named(tree *topology.Tree) VF {
 	vf := VF{ID: d.ID, Address: d.Address, Resource: d.Resource}
 	function, ok := tree.Device(d.Address)
