@@ -134,11 +134,12 @@ const (
 	stale   = "stale"
 )
 
-// noteStale notes that published assignments of pods are those of an earlier time.
+// noteStale notes that published assignments of pods are those of an earlier time, or absent.
 func (p *Publisher) noteStale(reason error) {
 	text := ""
 	if reason != nil {
-		text = fmt.Sprintf("devices, CPUs and memory of pods are published as known before: %v", reason)
+		text = fmt.Sprintf("devices, CPUs and memory of pods are published as known before, "+
+			"and what was never known is not published: %v", reason)
 	}
 	p.notes.put(stale, text)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +139,38 @@ func TestUnknownManagerState(t *testing.T) {
 				wait(t, time.Second)
 				if diff := cmp.Diff(before, seen()); diff != "" {
 					t.Errorf("published from an unknown state (-before +after):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestManagerNeverRead: the daemon of a node may lack the kubelet's folder, with the files of its managers.
+// The devices are published, and nobody learns of CPUs and memory that any are free.
+func TestManagerNeverRead(t *testing.T) {
+	for _, missing := range []string{cpuStateFile, memoryStateFile} {
+		t.Run(missing, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, s := newNode(t, "a"), newServer("a")
+				n.kubeletFile(t, configFile, config)
+				n.kubeletFile(t, cpuStateFile, cpuState(`{"uid": {"main": "2-5"}}`))
+				n.kubeletFile(t, memoryStateFile, memoryState)
+				if err := os.Remove(filepath.Join(n.kubeletDir, missing)); err != nil {
+					t.Fatal(err)
+				}
+				publisher := n.publisher(t, s)
+				defer run(t, publisher, n)()
+				wait(t, time.Second)
+				if got := s.at(topologyOf("a"), "spec", "summary", "gpus"); got != "8/8" {
+					t.Errorf("GPUs %v, want 8/8", got)
+				}
+				node, _ := s.at(topologyOf("a"), "spec", "numaNodes").([]any)[0].(map[string]any)
+				cpus, memory := node["cpus"] != nil, node["memory"] != nil
+				if cpus != (missing != cpuStateFile) || memory != (missing != memoryStateFile) {
+					t.Errorf("NUMA node %v", node)
+				}
+				if notes := fmt.Sprint(publisher.Notes()); !strings.Contains(notes, missing) {
+					t.Errorf("notes %s do not name %s", notes, missing)
 				}
 			})
 		})

@@ -35,36 +35,37 @@ type deviceHolders struct {
 // attempt is the result of reading a subject.
 type attempt struct {
 	subject string
-	known   bool // by this attempt or an earlier one
 	err     error
 }
 
 // read reads the assignments, with the kubelet's list of pods, and adds them to facts.
 func (a *assignments) read(kubeletDir string, list podLister, f *Facts) (all []attempt) {
 	devices, err := a.readDevices(kubeletDir, list)
-	known, tried := keep(&a.devices, checkpointSubject, devices, err)
-	f.Devices, f.Gone, f.Exclusive = known.devices, known.gone, known.exclusive
-	all = append(all, tried)
-	if f.HasCPUs() {
-		cpus, err := kubelet.ReadCPUState(kubeletDir)
-		f.CPUs, tried = keep(&a.cpus, kubelet.CPUStateFile, cpus, err)
-		all = append(all, tried)
+	all = append(all, keep(&a.devices, checkpointSubject, devices, err))
+	known, unknown := a.devices.Get()
+	if unknown != nil {
+		f.Unread = fmt.Errorf("%w: %w", ErrUnread, err)
 	}
-	if f.HasMemory() {
+	f.Devices, f.Gone, f.Exclusive = known.devices, known.gone, known.exclusive
+	if f.Kubelet.CPUManagerPolicy == CPUStatic {
+		cpus, err := kubelet.ReadCPUState(kubeletDir)
+		all = append(all, keep(&a.cpus, kubelet.CPUStateFile, cpus, err))
+		f.CPUs = a.cpus
+	}
+	if f.Kubelet.MemoryManagerPolicy == MemoryStatic {
 		memory, err := kubelet.ReadMemoryState(kubeletDir)
-		f.Memory, tried = keep(&a.memory, kubelet.MemoryStateFile, memory, err)
-		all = append(all, tried)
+		all = append(all, keep(&a.memory, kubelet.MemoryStateFile, memory, err))
+		f.Memory = a.memory
 	}
 	return all
 }
 
 // keep replaces the last state by the state of an attempt to read, and keeps the last state after an error.
-func keep[T any](last *kubelet.Reading[T], subject string, read T, err error) (T, attempt) {
+func keep[T any](last *kubelet.Reading[T], subject string, read T, err error) attempt {
 	if err == nil {
 		*last = kubelet.Read(read, nil)
 	}
-	known, unknown := last.Get()
-	return known, attempt{subject, unknown == nil, err}
+	return attempt{subject, err}
 }
 
 // readDevices reads the devices of pods.

@@ -111,14 +111,15 @@ func TestUnknownCheckpointFreesNothing(t *testing.T) {
 	}
 }
 
-// Files that were never read make the assignments unknown, until they can be read. A missing file and one
-// without its keys tell no more than a damaged one.
+// Files that were never read make the assignments unknown, until they can be read: the devices of pods, or
+// the CPUs or memory alone. A missing file and one without its keys tell no more than a damaged one.
 func TestAssignmentsNeverRead(t *testing.T) {
 	const settings = "topologyManagerPolicy: restricted\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"
+	const checkpoint = "device-plugins/kubelet_internal_checkpoint"
 	files := map[string]string{
-		"device-plugins/kubelet_internal_checkpoint": gpuFree,
-		kubelet.CPUStateFile:                         `{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`,
-		kubelet.MemoryStateFile:                      `{"policyName":"Static","machineState":{},"checksum":1}`,
+		checkpoint:              gpuFree,
+		kubelet.CPUStateFile:    `{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`,
+		kubelet.MemoryStateFile: `{"policyName":"Static","machineState":{},"checksum":1}`,
 	}
 	for name, good := range files {
 		n := newOneGPU(t, settings)
@@ -135,13 +136,19 @@ func TestAssignmentsNeverRead(t *testing.T) {
 				_ = os.Remove(file)
 			}
 			f := n.read()
-			if !errors.Is(f.Unread, facts.ErrUnread) || !strings.Contains(f.Unread.Error(), file) || f.Stale != nil {
+			if name == checkpoint != errors.Is(f.Unread, facts.ErrUnread) || !strings.Contains(f.Stale.Error(), file) {
 				t.Errorf("%s %q: unread: %v, stale: %v", file, content, f.Unread, f.Stale)
+			}
+			_, noCPUs := f.CPUs.Get()
+			_, noMemory := f.Memory.Get()
+			if (noCPUs != nil) != (name == kubelet.CPUStateFile) ||
+				(noMemory != nil) != (name == kubelet.MemoryStateFile) {
+				t.Errorf("%s %q: CPUs: %v, memory: %v", file, content, noCPUs, noMemory)
 			}
 		}
 		write(t, file, good)
-		if f := n.read(); f.Unread != nil {
-			t.Errorf("%s: once it can be read: %v", file, f.Unread)
+		if f := n.read(); f.Unread != nil || f.Stale != nil {
+			t.Errorf("%s: once it can be read: %v, %v", file, f.Unread, f.Stale)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// ErrUnread means that the assignments of pods were never read. Then no device is known to be free.
-var ErrUnread = errors.New("assignments of pods are not known")
+// ErrUnread means that the devices of pods were never read. Then no device is known to be free.
+var ErrUnread = errors.New("devices of pods are not known")
 
 // Facts are the facts at one moment. Facts are immutable.
 type Facts struct {
@@ -25,15 +25,18 @@ type Facts struct {
 	Enforced  bool // the annotations of pods are
 	Alignment model.Alignment
 
-	Devices   []Held              // containers in the kubelet's device checkpoint
-	Gone      Gone                // pods in the checkpoint that no longer hold anything
-	Exclusive Exclusive           // among the pods that the kubelet lists
-	CPUs      kubelet.CPUState    // of the kubelet's CPU manager
-	Memory    kubelet.MemoryState // of its memory manager
+	Devices   []Held    // containers in the kubelet's device checkpoint
+	Gone      Gone      // pods in the checkpoint that no longer hold anything
+	Exclusive Exclusive // among the pods that the kubelet lists
+	// CPUs and Memory are those of a static CPU manager and memory manager, with their containers. A manager is
+	// not read if its policy is another, and if its file could never be read.
+	CPUs   kubelet.Reading[kubelet.CPUState]
+	Memory kubelet.Reading[kubelet.MemoryState]
 
-	// Unread is the reason for unknown assignments of pods (Devices, CPUs, Memory), an ErrUnread; nil if known.
+	// Unread is the reason for unknown devices of pods, an ErrUnread; nil if known.
 	Unread error
-	// Stale is the reason for assignments of an earlier time; nil for current ones.
+	// Stale is the reason for assignments of an earlier time, or for a static manager that was never read; nil
+	// if all are current.
 	Stale error
 }
 
@@ -50,9 +53,3 @@ const (
 	CPUStatic    = "static"
 	MemoryStatic = "Static"
 )
-
-// HasCPUs reports whether containers can get exclusive CPUs.
-func (f Facts) HasCPUs() bool { return f.Kubelet.CPUManagerPolicy == CPUStatic }
-
-// HasMemory reports whether containers can get exclusive memory of NUMA nodes.
-func (f Facts) HasMemory() bool { return f.Kubelet.MemoryManagerPolicy == MemoryStatic }

@@ -5,7 +5,6 @@ package facts
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"time"
@@ -69,12 +68,8 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 	}
 	list := func(each func(*corev1.Pod)) bool { return r.pods(ctx, each) }
 	for _, a := range r.assigned.read(r.config.KubeletDir, list, &f) {
-		switch {
-		case r.works(a.subject, a.err):
-		case a.known:
+		if !r.works(a.subject, a.err) {
 			f.Stale = errors.Join(f.Stale, a.err)
-		default:
-			f.Unread = errors.Join(f.Unread, fmt.Errorf("%w: %w", ErrUnread, a.err))
 		}
 	}
 	return f

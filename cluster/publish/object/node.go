@@ -14,9 +14,10 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// addManaged adds the CPUs and memory of a NUMA node if the kubelet's managers assign them exclusively.
+// addManaged adds the CPUs and memory of a NUMA node if the kubelet's managers assign them exclusively, and
+// their containers are known.
 func addManaged(node *v1alpha1.NUMANode, f facts.Facts, n facts.NUMANode) {
-	if f.HasCPUs() {
+	if _, unknown := f.CPUs.Get(); unknown == nil {
 		node.CPUs = v1alpha1.Set(n.CPUs.String())
 		for _, core := range n.Cores {
 			node.Cores = append(node.Cores, v1alpha1.Set(core.String()))
@@ -25,7 +26,8 @@ func addManaged(node *v1alpha1.NUMANode, f facts.Facts, n facts.NUMANode) {
 			node.Socket = new(n.Socket)
 		}
 	}
-	if machine := f.Memory.Machine[strconv.Itoa(n.Number)]; f.HasMemory() && len(machine.Memory) > 0 {
+	memory, unknown := f.Memory.Get()
+	if machine := memory.Machine[strconv.Itoa(n.Number)]; unknown == nil && len(machine.Memory) > 0 {
 		node.Memory = map[string]v1alpha1.Memory{}
 		for kind, m := range machine.Memory {
 			node.Memory[kind] = v1alpha1.Memory{
@@ -37,12 +39,13 @@ func addManaged(node *v1alpha1.NUMANode, f facts.Facts, n facts.NUMANode) {
 
 // memoryReserved returns the memory of NUMA nodes that containers hold.
 func memoryReserved(f facts.Facts) []v1alpha1.MemoryReserved {
-	if !f.HasMemory() {
+	memory, unknown := f.Memory.Get()
+	if unknown != nil {
 		return nil
 	}
 	var all []v1alpha1.MemoryReserved
 	for _, n := range f.NUMANodes {
-		machine := f.Memory.Machine[strconv.Itoa(n.Number)]
+		machine := memory.Machine[strconv.Itoa(n.Number)]
 		one := v1alpha1.MemoryReserved{
 			NUMANode: n.Number, Group: v1alpha1.SetOf(machine.Cells...), Memory: map[string]uint64{},
 		}
@@ -86,15 +89,15 @@ func held(f facts.Facts, n numbered) []v1alpha1.Held {
 			of(h.Container).Devices = devices.sets()
 		}
 	}
-	if f.HasCPUs() {
-		for uid, containers := range f.CPUs.Entries {
+	if state, unknown := f.CPUs.Get(); unknown == nil {
+		for uid, containers := range state.Entries {
 			for name, cpus := range containers {
 				of(facts.Container{PodUID: uid, Name: name}).CPUs = v1alpha1.Set(cpus)
 			}
 		}
 	}
-	if f.HasMemory() {
-		for uid, containers := range f.Memory.Entries {
+	if state, unknown := f.Memory.Get(); unknown == nil {
+		for uid, containers := range state.Entries {
 			for name, blocks := range containers {
 				of(facts.Container{PodUID: uid, Name: name}).Memory = memory(blocks)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/publish/object"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -160,18 +161,19 @@ func quantity(count int) resource.Quantity {
 }
 
 // own returns the CPUs and the memory of a NUMA node. Schedulers need both, even without exclusive
-// assignment.
+// assignment, and reject nobody because of an unknown one.
 func own(f facts.Facts, node facts.NUMANode) []Resource {
 	var list []Resource
 	if all := node.CPUs; len(all) > 0 {
 		allocatable, taken := len(all), 0
-		if f.HasCPUs() {
-			taken, allocatable = cpus(f, node)
+		if state, unknown := f.CPUs.Get(); unknown == nil {
+			taken, allocatable = cpus(f, state, node)
 		}
 		list = append(list, counted("cpu", len(all), allocatable, max(allocatable-taken, 0)))
 	}
-	machine := f.Memory.Machine[strconv.Itoa(node.Number)]
-	if !f.HasMemory() || len(machine.Memory) == 0 {
+	memory, unknown := f.Memory.Get()
+	machine := memory.Machine[strconv.Itoa(node.Number)]
+	if unknown != nil || len(machine.Memory) == 0 {
 		if node.Memory > 0 {
 			total := bytes(node.Memory)
 			list = append(list, Resource{"memory", total, total, total})
@@ -192,7 +194,7 @@ func bytes(count uint64) resource.Quantity {
 // cpus returns the numbers of assigned and of allocatable CPUs of a NUMA node. An app container reuses the
 // CPUs of its init containers. CPUs that are reserved by number are the first ones (takeByTopology in
 // pkg/kubelet/cm/cpumanager).
-func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
+func cpus(f facts.Facts, state kubelet.CPUState, node facts.NUMANode) (taken, allocatable int) {
 	reserved := f.Kubelet.ReservedCPUs
 	for _, lower := range f.NUMANodes {
 		if lower.Number < node.Number {
@@ -206,7 +208,7 @@ func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
 		}
 	}
 	assigned := topology.CPUSet{}
-	for _, containers := range f.CPUs.Entries {
+	for _, containers := range state.Entries {
 		for _, set := range containers {
 			for _, number := range v1alpha1.Set(set).Numbers() {
 				if node.CPUs[number] {

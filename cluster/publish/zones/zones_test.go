@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/publish/zones"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -90,7 +91,6 @@ func TestCPUsAndMemory(t *testing.T) {
 		f.NUMANodes[0].CPUs = topology.CPUSet{0: true, 1: true, 2: true, 3: true}
 		f.NUMANodes[0].Memory = 64 << 30
 		f.Kubelet.ReservedSystemCPUs = "0"
-		f.CPUs.Entries = map[string]map[string]string{"a": {"main": "2-3,9"}}
 	}
 	want := map[string]amount{
 		"cpu": {"4", "4", "4"}, "memory": {"64Gi", "64Gi", "64Gi"}, published.GPUs: {"4", "3", "2"},
@@ -99,7 +99,10 @@ func TestCPUsAndMemory(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want["cpu"] = amount{"4", "3", "1"}
-	static := func(f *facts.Facts) { give(f); f.Kubelet.CPUManagerPolicy = "static" }
+	static := func(f *facts.Facts) {
+		give(f)
+		f.CPUs = kubelet.Read(kubelet.CPUState{Entries: map[string]map[string]string{"a": {"main": "2-3,9"}}}, nil)
+	}
 	if diff := cmp.Diff(want, amounts(build(t, false, static)["node-0"])); diff != "" {
 		t.Errorf("static (-want +got):\n%s", diff)
 	}

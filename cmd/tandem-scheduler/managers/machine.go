@@ -43,6 +43,9 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 			}
 		}
 	}
+	if len(m.cpus.CPUDetails) == 0 {
+		return errors.New("read CPUs: no NUMA node has any; the node's daemon reads them in the kubelet's folder")
+	}
 	m.cpus.NumCPUs, m.cpus.NumCores = len(m.cpus.CPUDetails), len(cores)
 	m.cpus.NumNUMANodes = m.cpus.CPUDetails.NUMANodes().Size()
 	if m.cpus.NumNUMANodes > maxNodes {
@@ -90,7 +93,7 @@ func (m *machine) readMemory(spec *v1alpha1.Spec) error {
 		}
 	}
 	if !m.kinds[v1.ResourceMemory] {
-		return errors.New("read memory: no NUMA node has any")
+		return errors.New("read memory: no NUMA node has any; the node's daemon reads it in the kubelet's folder")
 	}
 	m.memory, m.system = memory.NUMANodeMap{}, map[int]map[v1.ResourceName]uint64{}
 	for _, n := range spec.NUMANodes {

@@ -88,7 +88,18 @@ func TestUnknownParts(t *testing.T) {
 		"an option": {func(s *v1alpha1.Spec) {
 			s.Kubelet.CPUManagerPolicyOptions = map[string]string{"option-of-tomorrow": "true"}
 		}, false, true},
-		"CPUs":          {func(s *v1alpha1.Spec) { s.NUMANodes[0].CPUs = "0-9999999999" }, false, true},
+		"CPUs": {func(s *v1alpha1.Spec) { s.NUMANodes[0].CPUs = "0-9999999999" }, false, true},
+		"no CPUs": {func(s *v1alpha1.Spec) {
+			for i := range s.NUMANodes {
+				s.NUMANodes[i].CPUs, s.NUMANodes[i].Cores = "", nil
+			}
+			s.Kubelet.ReservedSystemCPUs = "0"
+		}, false, true},
+		"no memory": {func(s *v1alpha1.Spec) {
+			for i := range s.NUMANodes {
+				s.NUMANodes[i].Memory = nil
+			}
+		}, true, false},
 		"reserved CPUs": {func(s *v1alpha1.Spec) { s.Kubelet.ReservedSystemCPUs = "0-9999999999" }, false, true},
 		"memory": {func(s *v1alpha1.Spec) {
 			s.MemoryReserved = []v1alpha1.MemoryReserved{{NUMANode: 40, Group: "0"}}

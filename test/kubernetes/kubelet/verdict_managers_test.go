@@ -152,10 +152,12 @@ func setOf[N int | int64](numbers []N) topology.CPUSet {
 func (n *judgedNode) managed(f *facts.Facts) {
 	var noCPUs, noMemory error
 	if n.world.hasCPUs() {
-		f.CPUs, noCPUs = kubelet.ReadCPUState(n.dir)
+		f.CPUs = kubelet.Read(kubelet.ReadCPUState(n.dir))
+		_, noCPUs = f.CPUs.Get()
 	}
 	if n.world.hasMemory() {
-		f.Memory, noMemory = kubelet.ReadMemoryState(n.dir)
+		f.Memory = kubelet.Read(kubelet.ReadMemoryState(n.dir))
+		_, noMemory = f.Memory.Get()
 	}
 	if err := errors.Join(noCPUs, noMemory); err != nil {
 		n.t.Fatal(err)
