@@ -275,9 +275,9 @@ MACHINE ?= test/machines/oci-mi300x-derived.txt
 
 .PHONY: play
 play: ## Build the plugins within two minutes, and try them at a prompt and on a page, on the recorded machine MACHINE
-	@$(PROGRESS) "build tandem and the plugins, two minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
-		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-gpu ./cmd/tandem-rdma
-	@$(BIN)/play/tandem play --serve :0 --machine $(MACHINE)
+	@$(PROGRESS) "build tandem, tandem-lab and the plugins, two minutes the first time" env CGO_ENABLED=0 go build -tags $(TAGS) \
+		-trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/play/ ./cmd/tandem ./cmd/tandem-lab ./cmd/tandem-gpu ./cmd/tandem-rdma
+	@$(BIN)/play/tandem-lab play --serve :0 --machine $(MACHINE)
 
 .PHONY: simulate
 simulate: ## Build tandem-lab within a minute, and compare placement strategies on random containers, on common server A or a recorded MACHINE

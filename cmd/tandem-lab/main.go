@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tandem-lab tries Tandem without hardware and cluster: it compares placement strategies on random
-// containers. No node needs it.
+// Command tandem-lab tries Tandem without hardware and cluster: it runs the plugins on a recorded machine,
+// and compares placement strategies on random containers. No node needs it.
 package main
 
 import (
@@ -19,6 +19,6 @@ func newRoot() *cobra.Command {
 		Use:   "tandem-lab",
 		Short: "Try Tandem without hardware and cluster",
 	})
-	root.AddCommand(newSimulate())
+	root.AddCommand(newPlay(), newSimulate())
 	return root
 }

@@ -4,12 +4,19 @@ package main
 
 import (
 	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/version"
 )
+
+var update = flag.Bool("update", false, "write what the commands print into testdata")
 
 // run runs tandem-lab.
 func run(args ...string) (code int, stdout, stderr string) {
@@ -30,6 +37,33 @@ func succeed(t *testing.T, args ...string) string {
 
 // recorded is a file in the repository.
 func recorded(machine string) string { return "../../test/machines/" + machine + ".txt" }
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
+	}
+}
 
 // TestHelp: the help names the program, and every flag of simulate is in a group.
 func TestHelp(t *testing.T) {

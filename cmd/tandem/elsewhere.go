@@ -27,7 +27,6 @@ var nodeCommands = map[string]nodeCommand{
 	"status":  {nil, "run kubectl tandem status"},
 	"explain": {nil, "run kubectl tandem explain"},
 	"verify":  {nil, "run the command in the pod"},
-	"play":    {nil, "run the command on a Linux computer: it starts tandem-gpu and tandem-rdma"},
 }
 
 // refuseNodeCommands makes the commands that read this node fail on other systems than Linux, unless a flag

@@ -64,6 +64,7 @@ func TestOnMac(t *testing.T) {
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
+		{"play"}, {"play", "--machine", "node.txt"},
 		{"simulate"}, {"simulate", "--help"}, {"simulate", "--node", "B"},
 	} {
 		want := "tandem " + args[0] + ": the command is tandem-lab " + args[0] + "\n"

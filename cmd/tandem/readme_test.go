@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // TestDocumentedCommands runs every command of tandem in the documents, unchanged, on a node with plugins and
@@ -49,7 +48,6 @@ func TestDocumentedCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded, bin := filepath.Join(root, "test/machines"), programs.Build(t, "tandem-gpu", "tandem-rdma")
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("config.json", []byte(everyVF), 0o600); err != nil {
 		t.Fatal(err)
@@ -65,8 +63,6 @@ func TestDocumentedCommands(t *testing.T) {
 	if err := os.WriteFile("node.json", report, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	paths := strings.NewReplacer("test/machines", recorded, "/tmp/node", filepath.Join(shortDir(t), "node"),
-		"docs/play.txt", filepath.Join(root, "docs/play.txt"))
 	seen := map[string]bool{}
 	for _, c := range commands {
 		same := fmt.Sprint(c.Args, c.Into, c.Output)
@@ -80,15 +76,12 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		args := slices.Clone(c.Args)
 		for i, arg := range args {
-			args[i] = paths.Replace(arg)
+			args[i] = strings.ReplaceAll(arg, "test/machines", filepath.Join(root, "test/machines"))
 			if arg == ":8080" {
 				args[i] = ":0" // wherever there is room
 			}
 		}
-		switch {
-		case c.Args[0] == "play":
-			args = append(args, "--programs", bin)
-		case slices.Contains(args, "-f"):
+		if slices.Contains(args, "-f") {
 			args = append(args, "--force")
 		}
 		printed := runDocumented(t, c, append(args, roots(t, c, at)...))
@@ -121,7 +114,7 @@ func runDocumented(t *testing.T, c docs.Command, args []string) string {
 	code, stdout, stderr := run(args...)
 	judges := args[0] == "doctor" || args[0] == "qualify"
 	if code != cli.ExitOK && (code != exitFound && code != exitUnknown || !judges) ||
-		stdout+stderr == "" && args[0] != "play" { // without a command play says nothing
+		stdout+stderr == "" {
 		t.Errorf("%s: exit code %d\n%s%s", c, code, stdout, stderr)
 	}
 	if diff := cmp.Diff(c.Output, stdout); c.Output != "" && diff != "" {

@@ -21,6 +21,6 @@ bash needs the package bash-completion. kubectl completes "kubectl tandem" by it
 tandem, is in PATH.`},
 	})
 	root.AddCommand(newTopo(), newRecord(), newQualify(), newPlan(), newStatus(), newExplain(), newVerify(),
-		newDoctor(), newPlay(), newVersion(), newMoved("simulate"))
+		newDoctor(), newVersion(), newMoved("play"), newMoved("simulate"))
 	return root
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -80,9 +80,8 @@ func (l *looker) run(cmd *cobra.Command) error {
 	case serves && l.watch:
 		return cli.Usage("--serve and --watch exclude each other: the page follows what happens")
 	case serves:
-		return serveStatus(cmd, l.serve, &viewer{
-			runDir: l.runDir, kubeletDir: l.kubeletDir, from: l.from, title: l.from.Title(),
-			palette: picture.Palette{},
+		return serveStatus(cmd, l.serve, &viewer.Viewer{
+			RunDir: l.runDir, KubeletDir: l.kubeletDir, From: l.from, Title: l.from.Title(),
 		})
 	case l.watch:
 		return l.follow(cmd)

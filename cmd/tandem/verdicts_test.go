@@ -48,7 +48,8 @@ func TestVerdicts(t *testing.T) {
 		{"status-used.txt", statusVerdicts,
 			[]string{"green up", "red unhealthy", "yellow DEGRADED", "yellow NOT REGISTERED"}},
 		{"status-stale.txt", statusVerdicts, []string{"red KUBELET DOWN", "red kubelet down", "yellow STALE"}},
-		{"play-qualify.txt", qualifyVerdicts, []string{"green passed", "yellow incomplete"}},
+		{"../../tandem-lab/testdata/play-qualify.txt", qualifyVerdicts,
+			[]string{"green passed", "yellow incomplete"}},
 		{"status-free.txt", statusVerdicts, []string{"green up"}},
 		{"cluster-status.txt", statusVerdicts, []string{"red NO ANSWER", "yellow degraded"}},
 	} {

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
 
 // Limit is the timeout of Await.

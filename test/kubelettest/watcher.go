@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
 
 // Registry returns the directory of the plugin watcher in a kubelet directory.

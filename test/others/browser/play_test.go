@@ -25,9 +25,9 @@ func playground(t *testing.T, machine, vfs, script string) (url string) {
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url, _ = serving(t, exec.Command(tandem, "play", "--serve", ":0", "--script", file, "--vfs", vfs,
-		"--machine", "../../machines/"+machine+".txt", "--directory", filepath.Join(dir, "node"),
-		"--programs", programs.Build(t, "tandem-gpu", "tandem-rdma")))
+	bin := programs.Build(t, "tandem-lab", "tandem", "tandem-gpu", "tandem-rdma")
+	url, _ = serving(t, exec.Command(filepath.Join(bin, "tandem-lab"), "play", "--serve", ":0", "--script", file, "--vfs", vfs,
+		"--machine", "../../machines/"+machine+".txt", "--directory", filepath.Join(dir, "node")))
 	return url
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package play is a node to try Tandem on without hardware and cluster: a recorded machine laid out in a
-// folder, the built daemons on it, and a kubelet (package kubelet) that admits pods.
-package play
+// Package playground is a node to try Tandem on without hardware and cluster: a recorded machine laid out in
+// a folder, the built daemons on it, and a kubelet (package kubelet) that admits pods.
+package playground
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/nvidia"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
+	"github.com/tandem-k8s/tandem/test/playground/nvidia"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/recording/sriov"
 )
@@ -28,7 +28,7 @@ type Options struct {
 	Machine   string // a recording
 	VFs       int    // VFs to add to each NIC with RDMA; 0 for none
 	Directory string // "" for a temporary one, which Close removes
-	Programs  string // folder with tandem-gpu and tandem-rdma
+	Programs  string // folder with tandem, tandem-gpu and tandem-rdma
 }
 
 // Playground is a node, not safe for concurrent use.
@@ -135,15 +135,6 @@ func (p *Playground) Note() string {
 		"that NVML reports"
 }
 
-// tandem returns the path of this program.
-func (p *Playground) tandem() string {
-	program, err := os.Executable()
-	if err != nil {
-		return "tandem"
-	}
-	return program
-}
-
 // Introduction describes the playground.
 func (p *Playground) Introduction() string {
 	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands.\n", p.title,
@@ -153,5 +144,6 @@ func (p *Playground) Introduction() string {
 // PageCommand returns the command that serves the live page from another terminal.
 func (p *Playground) PageCommand() string {
 	f := p.Flags()
-	return fmt.Sprintf("'%s' status --serve :8080 '%s' '%s' '%s'", p.tandem(), f.Run, f.Kubelet, f.Sysfs)
+	tandem := filepath.Join(p.options.Programs, "tandem")
+	return fmt.Sprintf("'%s' status --serve :8080 '%s' '%s' '%s'", tandem, f.Run, f.Kubelet, f.Sysfs)
 }

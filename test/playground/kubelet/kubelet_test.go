@@ -17,10 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 	records "github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
 
 // calls are the calls of plugins, in order.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package play
+package playground
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/nvidia"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
+	"github.com/tandem-k8s/tandem/test/playground/nvidia"
 )
 
 // startTime limits the wait for the daemons, which are ready within a second on an idle machine.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package play
+package playground
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
 
 // TestRestartOfDeadDaemon: a daemon that has ended with an error can be started again.

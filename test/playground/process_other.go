@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package play
+package playground
 
 import "syscall"
 

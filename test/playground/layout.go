@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package play
+package playground
 
 import (
 	"errors"
@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/nvidia"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
+	"github.com/tandem-k8s/tandem/test/playground/nvidia"
 )
 
 // Layout is the directory of a playground.

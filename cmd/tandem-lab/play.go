@@ -3,14 +3,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,14 +22,15 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/live"
-	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/play"
+	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
+	"github.com/tandem-k8s/tandem/test/playground"
 )
 
-// player is the command line of play.
+// player is the command line of playground.
 type player struct {
-	options play.Options
+	options playground.Options
 	script  string
 	serve   string // address of the page; "" for none
 	layOut  bool
@@ -48,11 +53,11 @@ fail, degrade and heal change the files of sysfs by which the plugins judge port
 The VFs are those of all NICs with RDMA, and a NIC without VFs counts as a VF; --vfs adds VFs. Root is not necessary. All files are in
 a temporary folder, or in --directory, which is kept. --layout-only only writes the machine into the folder, for the flags of the
 daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--run-dir) and config.json (--config-file of tandem-rdma).`,
-		Example: `  tandem play --machine test/machines/oci-mi300x-derived.txt
-  echo 'run train gpu=2 vf=2' | tandem play --machine test/machines/oci-mi300x-derived.txt
-  tandem play --machine test/machines/oci-mi300x-derived.txt --vfs 4 --serve :8080
-  tandem play --machine my-machine.txt --script pods.txt
-  tandem play --machine my-machine.txt --layout-only --directory /tmp/node`,
+		Example: `  tandem-lab play --machine test/machines/oci-mi300x-derived.txt
+  echo 'run train gpu=2 vf=2' | tandem-lab play --machine test/machines/oci-mi300x-derived.txt
+  tandem-lab play --machine test/machines/oci-mi300x-derived.txt --vfs 4 --serve :8080
+  tandem-lab play --machine my-machine.txt --script pods.txt
+  tandem-lab play --machine my-machine.txt --layout-only --directory /tmp/node`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd) },
 	}
@@ -61,11 +66,11 @@ daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--r
 		"recorded machine, a file of tandem record or tandem qualify")
 	cli.CompleteMachines(cmd)
 	flags.IntVar(&p.options.VFs, "vfs", 0, fmt.Sprintf("VFs to add to each NIC with RDMA of a machine without "+
-		"VFs, at most %d", play.MostVFs))
+		"VFs, at most %d", playground.MostVFs))
 	flags.StringVar(&p.options.Directory, "directory", "", "empty or new folder for the machine, the files of "+
 		"the kubelet and the logs of the daemons (default a temporary folder that is removed at the end)")
-	flags.StringVar(&p.options.Programs, "programs", "", "folder with tandem-gpu and tandem-rdma (default the "+
-		"folder of tandem)")
+	flags.StringVar(&p.options.Programs, "programs", "", "folder with tandem, tandem-gpu and tandem-rdma "+
+		"(default the folder of tandem-lab)")
 	flags.StringVar(&p.script, "script", "", "file with commands (default standard input)")
 	flags.StringVar(&p.serve, "serve", "", "also serve the live page of tandem status at this address, "+
 		"HOST:PORT; the default host is 127.0.0.1, and port 0 selects a free port")
@@ -74,7 +79,7 @@ daemons: sys (--sysfs-root), dev (--dev-root), kubelet (--kubelet-dir), run (--r
 }
 
 func (p *player) run(cmd *cobra.Command) (err error) {
-	if err := p.check(); err != nil {
+	if err := p.check(runtime.GOOS); err != nil {
 		return err
 	}
 	in, interactive, err := p.input(cmd.InOrStdin())
@@ -88,7 +93,7 @@ func (p *player) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	ground, err := play.Open(p.options)
+	ground, err := playground.Open(p.options)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -114,10 +119,10 @@ func (p *player) run(cmd *cobra.Command) (err error) {
 	if interactive && p.serve == "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "The live page, from another terminal:\n  %s\n", ground.PageCommand())
 	}
-	prompt := play.Prompt{
+	prompt := playground.Prompt{
 		In: in, Out: cmd.OutOrStdout(), Errors: cmd.ErrOrStderr(), Interactive: interactive,
 		Stay:   p.serve != "" && p.script != "",
-		Tandem: func(ctx context.Context, args ...string) error { return subcommand(ctx, cmd, args) },
+		Tandem: func(ctx context.Context, args ...string) error { return p.tandem(ctx, cmd, args) },
 	}
 	return prompt.Run(ctx, ground)
 }
@@ -138,34 +143,41 @@ func (p *player) listen() (net.Listener, error) {
 
 // page serves the page of --serve in the background. The function that it returns ends the page.
 func (p *player) page(
-	ctx context.Context, cmd *cobra.Command, ground *play.Playground, listener net.Listener,
+	ctx context.Context, cmd *cobra.Command, ground *playground.Playground, listener net.Listener,
 ) (end func() error) {
 	if p.serve == "" {
 		return listener.Close
 	}
-	announce(cmd, listener)
-	v := &viewer{
-		runDir: ground.RunDir(), kubeletDir: ground.KubeletDir(), title: ground.Title(),
-		from: machine.Source{SysfsRoot: ground.SysfsRoot()}, palette: picture.Palette{},
+	viewer.Announce(cmd.OutOrStdout(), cmd.ErrOrStderr(), listener)
+	v := &viewer.Viewer{
+		RunDir: ground.RunDir(), KubeletDir: ground.KubeletDir(), Title: ground.Title(),
+		From: machine.Source{SysfsRoot: ground.SysfsRoot()},
 	}
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- v.serve(ctx, listener) }()
+	go func() { ended <- v.Serve(ctx, listener) }()
 	return func() error { stop(); return <-ended }
 }
 
 // check checks the flags, and completes the folder of the programs.
-func (p *player) check() error {
+func (p *player) check(system string) (err error) {
 	switch {
+	case system != "linux":
+		return fmt.Errorf("the plugins need Linux, not %s; run the command on a Linux computer", system)
 	case p.options.Machine == "":
 		return cli.Usage("want a recorded machine: --machine FILE")
-	case p.options.VFs < 0 || p.options.VFs > play.MostVFs:
-		return cli.Usage("--vfs %d: want 0 to %d", p.options.VFs, play.MostVFs)
+	case p.options.VFs < 0 || p.options.VFs > playground.MostVFs:
+		return cli.Usage("--vfs %d: want 0 to %d", p.options.VFs, playground.MostVFs)
 	case p.layOut && p.options.Directory == "":
 		return cli.Usage("--layout-only needs --directory")
 	case p.layOut && p.serve != "":
 		return cli.Usage("--layout-only and --serve exclude each other")
-	case p.layOut || p.options.Programs != "":
+	case p.layOut:
+		return nil
+	case p.options.Programs != "":
+		if p.options.Programs, err = filepath.Abs(p.options.Programs); err != nil {
+			return fmt.Errorf("find the folder of --programs: %w", err)
+		}
 		return nil
 	}
 	program, err := os.Executable()
@@ -173,7 +185,7 @@ func (p *player) check() error {
 		program, err = filepath.EvalSymlinks(program)
 	}
 	if err != nil {
-		return fmt.Errorf("find the folder of tandem: %w; name it with --programs", err)
+		return fmt.Errorf("find the folder of tandem-lab: %w; name it with --programs", err)
 	}
 	p.options.Programs = filepath.Dir(program)
 	return nil
@@ -192,22 +204,34 @@ func (p *player) input(stdin io.Reader) (in io.ReadCloser, interactive bool, err
 	return io.NopCloser(stdin), ok && term.IsTerminal(int(file.Fd())), nil
 }
 
-// subcommand runs another command with the output of play's. Findings are a success, and a wrong command line
-// is an error of the script.
-func subcommand(ctx context.Context, cmd *cobra.Command, args []string) error {
-	root := newRoot()
-	root.SetArgs(append([]string{"--" + cli.Colour, cli.ColourMode(cmd)}, args...))
-	root.SetOut(cmd.OutOrStdout())
-	root.SetErr(cmd.ErrOrStderr())
-	err := root.ExecuteContext(ctx)
-	var found cli.FoundError
-	var wrong cli.UsageError
+// tandem runs a command of the program tandem with the output of play's. Findings are a success, and a wrong
+// command line is an error of the script.
+func (p *player) tandem(ctx context.Context, cmd *cobra.Command, args []string) error {
+	asked := exec.CommandContext(ctx, filepath.Join(p.options.Programs, "tandem"),
+		append([]string{"--" + cli.Colour, cli.ColourMode(cmd)}, args...)...)
+	var out, problems bytes.Buffer
+	asked.Stdout, asked.Stderr = &out, &problems
+	if writer, ok := cmd.OutOrStdout().(*printable.Writer); ok {
+		if file, _ := writer.Terminal(); file != nil {
+			asked.Stdout = file // with the width and the colours of the terminal
+		}
+	}
+	err := asked.Run()
+	fmt.Fprint(cmd.OutOrStdout(), out.String())
+	notes, reason, _ := strings.Cut("\n"+problems.String(), "\ntandem "+args[0]+": ")
+	fmt.Fprint(cmd.ErrOrStderr(), strings.TrimPrefix(notes, "\n"))
+	reason, _, _ = strings.Cut(strings.TrimSuffix(reason, "\n"), "; see tandem ")
+	var ended *exec.ExitError
 	switch {
-	case errors.As(err, &found):
+	case err == nil:
 		return nil
-	case errors.As(err, &wrong):
-		return play.MistakeError{Err: wrong}
+	case !errors.As(err, &ended) || ended.ExitCode() < 0:
+		return fmt.Errorf("run tandem %s: %w", args[0], err)
+	case ended.ExitCode() == cli.ExitError:
+		return errors.New(reason)
+	case ended.ExitCode() == cli.ExitUsage:
+		return playground.MistakeError{Err: errors.New(reason)}
 	default:
-		return err
+		return nil // findings
 	}
 }

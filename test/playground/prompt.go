@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package play
+package playground
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
 
 // errUsage means that the words of a command are wrong.

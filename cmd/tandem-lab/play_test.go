@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,19 +21,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/play"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/playground"
 	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // playOn runs a script on a machine with the built daemons.
 func playOn(t *testing.T, machine, script string, flags ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	bin := programs.Build(t, "tandem-gpu", "tandem-rdma")
+	bin := programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma")
 	t.Setenv("TMPDIR", shortDir(t))
 	return run(append([]string{
 		"play", "--programs", bin, "--machine", machine, "--script", write(t, "script.txt", script),
 	}, flags...)...)
+}
+
+// tandem runs the program tandem and returns its output. The command may end with findings.
+func tandem(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(programs.Build(t, "tandem"), "tandem"), args...).Output()
+	var ended *exec.ExitError
+	if err != nil && (!errors.As(err, &ended) || ended.ExitCode() <= cli.ExitUsage) {
+		t.Fatalf("tandem %s: %v", strings.Join(args, " "), err)
+	}
+	return string(out)
 }
 
 // shortDir returns a folder with a path that is short enough for sockets.
@@ -148,8 +160,8 @@ func TestPlayScripts(t *testing.T) {
 		strings.Count(stdout, "> list") != 1 {
 		t.Errorf("exit code %d, %q, standard error %q", code, stdout, stderr)
 	}
-	ground, err := play.Open(play.Options{
-		Machine: recorded("oci-mi300x-derived"), Programs: programs.Build(t, "tandem-gpu", "tandem-rdma"),
+	ground, err := playground.Open(playground.Options{
+		Machine: recorded("oci-mi300x-derived"), Programs: programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +175,7 @@ func TestPlayScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var asked []string
-	files := play.Prompt{
+	files := playground.Prompt{
 		In:  strings.NewReader("qualify --check node.json\ntopo --machine=x --nearest"),
 		Out: io.Discard, Errors: io.Discard,
 		Tandem: func(_ context.Context, args ...string) error {
@@ -177,6 +189,7 @@ func TestPlayScripts(t *testing.T) {
 	if diff := cmp.Diff([]string{"qualify --check node.json", "topo --machine=x --nearest"}, asked); diff != "" {
 		t.Errorf("commands on files (-want +got):\n%s", diff)
 	}
+	p := player{options: playground.Options{Programs: programs.Build(t, "tandem")}}
 	for line, want := range map[string]string{
 		"list":              "list: it succeeded",
 		"fly":               `unknown command "fly"; help lists the commands`,
@@ -196,9 +209,9 @@ func TestPlayScripts(t *testing.T) {
 		"status -o svg":     "invalid argument",
 		"explain --all=x":   "invalid argument",
 	} {
-		prompt := play.Prompt{
+		prompt := playground.Prompt{
 			In: strings.NewReader("! " + line), Out: io.Discard, Errors: io.Discard,
-			Tandem: func(ctx context.Context, args ...string) error { return subcommand(ctx, newRoot(), args) },
+			Tandem: func(ctx context.Context, args ...string) error { return p.tandem(ctx, newRoot(), args) },
 		}
 		if err := prompt.Run(t.Context(), ground); err == nil || !strings.HasPrefix(err.Error(), "line 1: "+want) {
 			t.Errorf("! %s: %v, want %q", line, err, want)
@@ -212,7 +225,7 @@ func TestPlayHeal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the daemons wait for a minute")
 	}
-	code, stdout, stderr := run("play", "--programs", programs.Build(t, "tandem-gpu", "tandem-rdma"),
+	code, stdout, stderr := run("play", "--programs", programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma"),
 		"--machine", recorded("oci-mi300x-derived"), "--directory", filepath.Join(shortDir(t), "node"), "--script",
 		write(t, "script.txt", `
 fail 0000:0c:00.0
@@ -242,7 +255,7 @@ func TestPlayServe(t *testing.T) {
 	root, ended := newRoot(), make(chan error, 1)
 	root.SetArgs([]string{
 		"play", "--machine", recorded("oci-mi300x-derived"), "--serve", ":0", "--programs",
-		programs.Build(t, "tandem-gpu", "tandem-rdma"), "--directory", filepath.Join(shortDir(t), "node"),
+		programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma"), "--directory", filepath.Join(shortDir(t), "node"),
 		"--script", write(t, "script.txt", "run train gpu=2 vf=2\n"),
 	})
 	root.SetOut(in)
@@ -280,7 +293,7 @@ func TestPlayServe(t *testing.T) {
 
 // TestPlayInterrupted: an end before the daemons are ready is no error, and leaves nothing.
 func TestPlayInterrupted(t *testing.T) {
-	bin := programs.Build(t, "tandem-gpu", "tandem-rdma")
+	bin := programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma")
 	t.Setenv("TMPDIR", shortDir(t))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -312,6 +325,15 @@ func TestPlayUsedPort(t *testing.T) {
 	}
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the folder: %v", err)
+	}
+}
+
+// TestPlayOnMac: the plugins start on Linux alone.
+func TestPlayOnMac(t *testing.T) {
+	t.Parallel()
+	err := (&player{}).check("darwin")
+	if err == nil || !strings.Contains(err.Error(), "need Linux, not darwin") {
+		t.Errorf("on a Mac: %v", err)
 	}
 }
 
@@ -357,7 +379,7 @@ func TestPlayRefused(t *testing.T) {
 	} {
 		code, stdout, stderr := run(append([]string{"play"}, strings.Fields(c.args)...)...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {
-			t.Errorf("tandem play %s: exit code %d, %q, %q; want %q", c.args, code, stdout, stderr, c.want)
+			t.Errorf("tandem-lab play %s: exit code %d, %q, %q; want %q", c.args, code, stdout, stderr, c.want)
 		}
 	}
 	checkRemoved(t)
@@ -372,8 +394,8 @@ func TestPlayLayout(t *testing.T) {
 	if got != dir+"\n" {
 		t.Errorf("printed %q", got)
 	}
-	again := succeed(t, "topo", "--sysfs-root", filepath.Join(dir, "sys"), "-o", "json")
-	if diff := cmp.Diff(succeed(t, "topo", "--machine", recorded(name), "-o", "json"), again); diff != "" {
+	again := tandem(t, "topo", "--sysfs-root", filepath.Join(dir, "sys"), "-o", "json")
+	if diff := cmp.Diff(tandem(t, "topo", "--machine", recorded(name), "-o", "json"), again); diff != "" {
 		t.Errorf("the machine laid out (-recorded +laid out):\n%s", diff)
 	}
 	m, err := machines.Load(name, 0)
@@ -399,11 +421,11 @@ func TestPlayLayoutNVIDIA(t *testing.T) {
 	checkFiles(t, dir, []string{
 		"dev/nvidiactl", "dev/nvidia0", "dev/nvidia7", "proc/driver/nvidia/gpus/0000:0f:00.0/information",
 	}, []string{"dev/kfd"})
-	_, stdout, stderr := run("doctor", "--sysfs-root", filepath.Join(dir, "sys"), "--dev-root",
+	stdout := tandem(t, "doctor", "--sysfs-root", filepath.Join(dir, "sys"), "--dev-root",
 		filepath.Join(dir, "dev"), "--kubelet-dir", filepath.Join(dir, "kubelet"), "--run-dir",
 		filepath.Join(dir, "run"), "--proc-root", filepath.Join(dir, "proc"))
 	if strings.Contains(stdout, "/dev/") || !strings.Contains(stdout, "warnings") {
-		t.Errorf("doctor misses device nodes: %s%s", stdout, stderr)
+		t.Errorf("doctor misses device nodes: %s", stdout)
 	}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package play
+package playground
 
 import (
 	"bytes"
@@ -15,10 +15,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/play/kubelet"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
