@@ -119,3 +119,20 @@ func TestHeldUnderTheNameBeforeWithoutRecords(t *testing.T) {
 		t.Errorf("its pod has ended: %q", refusal)
 	}
 }
+
+// The kubelet rejects a pod after an Allocate, writes nothing down, and lists the pod a moment longer: the
+// device of the Allocate is nobody's under another name.
+func TestRejectedUnderTheNameBefore(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	a.record()
+	owner := a.pending("owner", wish{0, 1}).Pod
+	held, _ := a.ask(vfs, 0, 1)
+	a.take(owner, vfs, held)
+	a.renameVFs()
+	a.tell(a.add("next"), container{"c", wish{}})
+	a.specs[len(a.specs)-1].Containers[0].Requests = map[string]int{anew: 1}
+	if _, refusal := a.allocated(anew, held); refusal != "" {
+		t.Errorf("nobody has it: %q", refusal)
+	}
+}
