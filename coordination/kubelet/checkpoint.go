@@ -214,14 +214,6 @@ func (c Checkpoint) Listed(resource string) map[string]int {
 	return listed
 }
 
-// HeldBy reports whether a container of a pod holds a device; an empty UID means any pod.
-func (c Checkpoint) HeldBy(uid, resource, id string) bool {
-	return slices.ContainsFunc(c.holders[resource][id], func(holder string) bool {
-		pod, _, _ := strings.Cut(holder, "/")
-		return uid == "" || uid == pod
-	})
-}
-
 // Has reports whether a container of the given name holds all the devices, in any pod.
 func (c Checkpoint) Has(container, resource string, ids []string) bool {
 	for _, id := range ids {
