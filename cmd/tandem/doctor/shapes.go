@@ -65,6 +65,13 @@ func (n Node) empty(k managers.Facts) emptyNode {
 	return emptyNode{n, k, offer.View(n.Links, n.GPUs, n.VFs)}
 }
 
+// Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
+// the policy admits the container at all.
+func (n Node) Affinity(k managers.Facts, gpus, vfs int) ([]int, bool) {
+	nodes, admitted := n.empty(k).affinity(gpus, vfs, n.CPUs)
+	return nodes.Numbers(), admitted
+}
+
 func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
 	requests := slices.DeleteFunc(offer.Requests(gpus, vfs), func(r devicemanager.Request) bool {
 		return r.Count == 0 // the container does not name the resource

@@ -189,7 +189,14 @@ func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node
 // says.
 func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) (admits bool) {
 	t.Helper()
-	nodes, admitted := n.Affinity(gpus, vfs)
+	var facts managers.Facts // of a kubelet without settings
+	if n.KubeletDir != "" {
+		var err error
+		if facts, err = n.Kubelet.Read(settings.Process{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes, admitted := n.Affinity(facts, gpus, vfs)
 	container := node.Container("main", map[string]int{fakeGPU: gpus, fakeVF: vfs})
 	if n.CPUs > 0 { // of a guaranteed pod
 		container.Resources.Limits[v1.ResourceCPU] = *resource.NewQuantity(int64(n.CPUs), resource.DecimalSI)
