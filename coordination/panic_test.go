@@ -26,7 +26,7 @@ func TestPanicCostsOneSource(t *testing.T) {
 	c := server.election.serving.Load().coordinator
 	recorded := c.Recorded
 	for _, mistake := range []func(){
-		func() { c.Pods = func(context.Context) (intent.Answer, bool) { panic("a mistake") } },
+		func() { c.Pods = func(context.Context) (intent.Answer, error) { panic("a mistake") } },
 		func() {
 			c.Pods = nil
 			c.Recorded = bounded.Read(c.Log, bounded.File, func() (kubelet.Checkpoint, error) {

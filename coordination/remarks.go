@@ -67,8 +67,8 @@ func (r remarks) violations(ctx context.Context, resources []*api.Resource) []st
 	if len(far) == 0 {
 		return nil
 	}
-	answer, ok := r.sources.Pods(ctx)
-	if !ok {
+	answer, err := r.sources.Pods(ctx)
+	if err != nil {
 		return nil
 	}
 	var notes []string

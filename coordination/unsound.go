@@ -38,7 +38,7 @@ const unsoundPause = 10 * time.Second
 func (e *election) tellUnsound(ctx context.Context) {
 	LookForUnsound(ctx, func() {
 		if own := e.serving.Load(); own != nil {
-			if list, known := e.unsound(ctx, own.coordinator.Resources()); known {
+			if list, err := e.unsound(ctx, own.coordinator.Resources()); err == nil {
 				e.config.Unsound(list)
 			}
 		}
@@ -59,21 +59,20 @@ func LookForUnsound(ctx context.Context, look func()) {
 	}
 }
 
-// unsound returns the devices with a reason, and whose pod a source of requests knows; false if no source
-// answers: the devices are then unknown, which is not the same as none.
-func (e *election) unsound(ctx context.Context, resources []*api.Resource) (known []Unsound, ok bool) {
+// unsound returns the devices with a reason, and whose pod a source of requests knows.
+func (e *election) unsound(ctx context.Context, resources []*api.Resource) ([]Unsound, error) {
 	if len(unsoundOf(resources)) == 0 {
-		return nil, true
+		return nil, nil
 	}
-	answer, ok := e.sources.Pods(ctx)
-	if !ok {
-		return nil, false
+	answer, err := e.sources.Pods(ctx)
+	if err != nil {
+		return nil, err
 	}
 	uids := map[kubelet.Pod]string{}
 	for _, pod := range answer.Pods {
 		uids[pod.Pod] = pod.UID
 	}
-	return UnsoundOf(resources, uids), true
+	return UnsoundOf(resources, uids), nil
 }
 
 // UnsoundOf returns the unsound devices whose owner is a pod with a known UID.

@@ -50,9 +50,9 @@ func TestUnsound(t *testing.T) {
 		device("free", "", false, false, "link_downed increased"),
 		device("of an unknown pod", "other", false, false, "link_downed increased"),
 	}}}
-	got, known := e.unsound(t.Context(), resources)
-	if !known {
-		t.Error("no source has answered")
+	got, err := e.unsound(t.Context(), resources)
+	if err != nil {
+		t.Error(err)
 	}
 	of := Unsound{
 		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train"}, Name: "worker"},
@@ -65,7 +65,7 @@ func TestUnsound(t *testing.T) {
 		t.Error(diff)
 	}
 	stop()
-	if got, known := e.unsound(t.Context(), resources); known {
+	if got, err := e.unsound(t.Context(), resources); err == nil {
 		t.Errorf("without a source %v", got)
 	}
 }

@@ -35,7 +35,7 @@ const (
 type withholder struct {
 	claims   Withheld // nil for none
 	recorded func() (kubelet.Checkpoint, error)
-	pods     func(context.Context) (intent.Answer, bool)
+	pods     func(context.Context) (intent.Answer, error)
 	life     func() string // identifies the running kubelet; "" if unknown
 	log      *slog.Logger
 
@@ -57,7 +57,7 @@ type withholder struct {
 type heldDevice struct{ resource, id string }
 
 // newWithholder returns a withholder that has read nothing.
-func newWithholder(c *Config, pods func(context.Context) (intent.Answer, bool)) *withholder {
+func newWithholder(c *Config, pods func(context.Context) (intent.Answer, error)) *withholder {
 	life := func() string { return kubelet.Life(c.KubeletDir) }
 	if c.PodResources != nil {
 		life = c.PodResources.Life
@@ -190,8 +190,8 @@ func (w *withholder) alive() (alive holders.Holders) {
 func (w *withholder) readEnds(kubeletLife string) {
 	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
 	defer cancel()
-	answer, known := w.pods(ctx)
-	if !known {
+	answer, err := w.pods(ctx)
+	if err != nil {
 		return
 	}
 	life := kubeletLife

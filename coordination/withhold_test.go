@@ -37,8 +37,11 @@ func newWithholding(t *testing.T) *withholding {
 	}
 	w.give(map[string]string{"holder": heldVF})
 	config := &Config{KubeletDir: w.dir, Log: slog.New(slog.DiscardHandler)}
-	w.withholder = newWithholder(config, func(context.Context) (intent.Answer, bool) {
-		return intent.Answer{Source: w.source, Pods: w.pods}, !w.unknown
+	w.withholder = newWithholder(config, func(context.Context) (intent.Answer, error) {
+		if w.unknown {
+			return intent.Answer{}, errors.New("no source")
+		}
+		return intent.Answer{Source: w.source, Pods: w.pods}, nil
 	})
 	w.withholder.life = func() string { return w.life }
 	read := w.withholder.recorded

@@ -182,8 +182,11 @@ func (a *admission) requests(w wish) map[string]int {
 }
 
 // intent is what a source tells of the node's pods.
-func (a *admission) intent(context.Context) (intent.Answer, bool) {
-	return intent.Answer{Source: a.source, Pods: a.specs}, a.source != ""
+func (a *admission) intent(context.Context) (intent.Answer, error) {
+	if a.source == "" {
+		return intent.Answer{}, errors.New("no source")
+	}
+	return intent.Answer{Source: a.source, Pods: a.specs}, nil
 }
 
 // container is one of a pod that is about to be admitted.

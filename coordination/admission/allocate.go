@@ -8,6 +8,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // fail closes the open admission if an Allocate that a plugin has failed is its next one, or its latest: the
@@ -15,7 +16,7 @@ import (
 func (c *Coordinator) fail(name string, ids []string) {
 	defer c.store.Touch()
 	var o observation
-	o.checkpoint, o.checkpointErr = c.Recorded()
+	o.checkpoint = kubelet.Read(c.Recorded())
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
 		if open := tx.open; open != nil && (open.container.Lacks(name) || device.SameSet(open.devices[name], ids)) {
@@ -31,7 +32,7 @@ func (c *Coordinator) fail(name string, ids []string) {
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
 	defer c.store.Touch()
 	o := observation{asked: c.now(), kubelet: c.reader.life()}
-	o.checkpoint, o.checkpointErr = c.Recorded()
+	o.checkpoint = kubelet.Read(c.Recorded())
 	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all reads together
 	defer cancel()
 	// a kubelet that hangs leaves half of the time for the request sources

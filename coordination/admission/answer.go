@@ -19,8 +19,8 @@ import (
 // plan.
 func (tx *transaction) answer(q asking.Question, o observation) (ids []string, reason string, err error) {
 	tx.view = o.list()
-	if errors.Is(o.checkpointErr, bounded.ErrHangs) {
-		tx.warn("judge who asks without the kubelet's checkpoint", "error", o.checkpointErr)
+	if _, err := o.checkpoint.Get(); errors.Is(err, bounded.ErrHangs) {
+		tx.warn("judge who asks without the kubelet's checkpoint", "error", err)
 	}
 	var choice *placement.Choice
 	var container asking.Container
@@ -64,7 +64,8 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 
 // foreseenPlan returns the plan if kept for exactly this question, which was read without PodResources.
 func (o *observation) foreseenPlan(s *state, q asking.Question) *plan {
-	if o.view != nil || o.answer != nil || o.progress(s) != asking.Open || !s.foresees(q, o.asked) {
+	read := valueOf(o.view) != nil || valueOf(o.answer) != nil
+	if read || o.progress(s) != asking.Open || !s.foresees(q, o.asked) {
 		return nil
 	}
 	return s.open.plan
@@ -102,6 +103,6 @@ func (tx *transaction) makePlan(
 	_, unknown := o.manager.Get()
 	p.predicted = unknown != nil && len(tx.resources.Nodes(q.Resource, q.Available)) == 0
 	p.expires = tx.now().Add(planTTL)
-	tx.ask(container, p, q.Resource, o.checkpoint.Identity)
+	tx.ask(container, p, q.Resource, o.recorded())
 	return p
 }

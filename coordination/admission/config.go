@@ -34,8 +34,8 @@ type Config struct {
 	Recorded func() (kubelet.Checkpoint, error)
 	// Granted reads the devices and mounts of containers in the checkpoint.
 	Granted func() ([]kubelet.Granted, error)
-	// Pods returns the requests of the node's pods, false without a source. May be nil.
-	Pods func(context.Context) (intent.Answer, bool)
+	// Pods returns the requests of the node's pods. May be nil.
+	Pods func(context.Context) (intent.Answer, error)
 	// Life identifies the running kubelet; "" if unknown. May be nil.
 	Life func() string
 	// AllocatableCPUs returns the CPUs available for exclusive use. May be nil.

@@ -134,8 +134,9 @@ func (d *disorder) meanwhile() {
 func (d *disorder) check(seed uint64) {
 	d.t.Helper()
 	before, view := d.coordinator.current(), d.view()
-	now := observation{view: &view}
-	now.checkpoint, now.checkpointErr = d.coordinator.Recorded()
+	now := observation{
+		view: kubelet.Read(view, nil), checkpoint: kubelet.Read(d.coordinator.Recorded()),
+	}
 	found, _ := holders.Find(now.sources(before, asking.Question{}))
 	after := newBooks(before.tree, before.resources, found)
 	for pod, containers := range d.pods {

@@ -34,12 +34,12 @@ func watched(t *testing.T, source intent.Source) (a *admission, looks *atomic.In
 		looks.Add(1)
 		return look(ctx)
 	}
-	c.Pods = func(ctx context.Context) (intent.Answer, bool) {
-		answer, told := pods(ctx)
-		if told {
+	c.Pods = func(ctx context.Context) (intent.Answer, error) {
+		answer, err := pods(ctx)
+		if err == nil {
 			looks.Add(1)
 		}
-		return answer, told
+		return answer, err
 	}
 	return a, looks
 }

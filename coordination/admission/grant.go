@@ -53,7 +53,7 @@ func (g grant) reason() string {
 // kubelet has rejected the container of the open admission.
 func (tx *transaction) take(o observation, name string, ids []string, gone bool) grant {
 	e := o.evidence(tx.state)
-	if o.answer != nil {
+	if valueOf(o.answer) != nil {
 		found := holders.Look(o.sources(tx.state, asking.Question{}))
 		e.Holders, tx.known = found.Holders, found.Known
 	}
@@ -79,7 +79,7 @@ func (tx *transaction) take(o observation, name string, ids []string, gone bool)
 	}
 	tx.version++
 	tx.recordAllocate(g.container, holders.Allocate{
-		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.checkpoint.Identity,
+		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(),
 	})
 	if tx.open != nil && tx.open.container.ID != g.container.ID {
 		tx.endPlan(Dropped)
@@ -89,7 +89,7 @@ func (tx *transaction) take(o observation, name string, ids []string, gone bool)
 		delete(p.devices, name) // fulfilled, or overruled
 	}
 	tx.open = tx.open.of(g.container)
-	tx.open.at, tx.open.foreseen, tx.open.recorded = tx.now(), g.plan != nil, o.checkpoint.Identity
+	tx.open.at, tx.open.foreseen, tx.open.recorded = tx.now(), g.plan != nil, o.recorded()
 	return g
 }
 

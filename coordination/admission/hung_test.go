@@ -26,9 +26,9 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 		a.coordinator.Get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
 			return a.coordinator.Look(ctx)
 		}
-		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, bool) {
+		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, error) {
 			<-ctx.Done()
-			return intent.Answer{}, false
+			return intent.Answer{}, ctx.Err()
 		}
 		begun := time.Now()
 		ids, _ := a.ask(gpus, 0, 2)

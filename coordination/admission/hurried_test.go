@@ -23,13 +23,13 @@ func TestAllocateAsksASourceInTime(t *testing.T) {
 			return kubelet.View{}, ctx.Err()
 		}
 		var left []time.Duration
-		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, bool) {
+		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, error) {
 			deadline, _ := ctx.Deadline()
 			left = append(left, time.Until(deadline))
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return intent.Answer{}, false
+				return intent.Answer{}, ctx.Err()
 			}
-			return intent.Answer{Source: intent.PodsAPI}, true
+			return intent.Answer{Source: intent.PodsAPI}, nil
 		}
 		id := a.all[gpus][0].ID
 		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}

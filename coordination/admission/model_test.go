@@ -68,9 +68,12 @@ func newJudge(t *testing.T, seed uint64, source intent.Source, trouble trouble) 
 	}
 	c.Get = func(_ context.Context, pod kubelet.Pod) (kubelet.View, error) { return j.kubelet.Get(pod), nil }
 	c.Life = func() string { return j.kubelet.Get(kubelet.Pod{}).Life }
-	c.Pods = func(context.Context) (intent.Answer, bool) {
+	c.Pods = func(context.Context) (intent.Answer, error) {
 		pods, told := j.kubelet.Tell()
-		return intent.Answer{Source: source, Pods: pods}, told && source != ""
+		if !told || source == "" {
+			return intent.Answer{}, errors.New("no source")
+		}
+		return intent.Answer{Source: source, Pods: pods}, nil
 	}
 	c.Manager = func() (devicemanager.Kubelet, error) {
 		if none {

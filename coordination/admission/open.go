@@ -42,13 +42,13 @@ func (a *openAdmission) allocated() *asking.Container {
 
 // progress returns the kubelet's progress with the container, by the checkpoint as read now. A container
 // without devices has made none.
-func (a *openAdmission) progress(now kubelet.Checkpoint, err error) asking.Progress {
+func (a *openAdmission) progress(now kubelet.Identity) asking.Progress {
 	switch {
 	case a.allocated() == nil:
 		return asking.Complete
-	case err != nil || now.Identity == kubelet.Identity{} || a.recorded == kubelet.Identity{}:
+	case now == kubelet.Identity{} || a.recorded == kubelet.Identity{}:
 		return asking.Unknown
-	case a.recorded == now.Identity:
+	case a.recorded == now:
 		return asking.Open
 	default:
 		return asking.Complete

@@ -53,7 +53,7 @@ func (r *reader) readForeseen(s *state, asked time.Time, q asking.Question) (o o
 		return o, false
 	}
 	o.kubelet = r.life()
-	o.checkpoint, o.checkpointErr = r.Recorded()
+	o.checkpoint = kubelet.Read(r.Recorded())
 	return o, o.progress(s) == asking.Open
 }
 
@@ -65,18 +65,21 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 	o.kubelet = r.life()
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = survive.Do(r.Log, func() error { o.answer = r.readRequests(ctx); return nil }) // nil after a panic
+		_ = survive.Do(r.Log, func() error { // not read after a panic
+			o.answer = kubelet.Read(r.readRequests(ctx))
+			return nil
+		})
 	})
-	o.checkpoint, o.checkpointErr = r.Recorded()
+	o.checkpoint = kubelet.Read(r.Recorded())
 	mayList := len(q.MustInclude) == 0 && r.Look != nil
 	if mayList {
-		o.view = r.readList(ctx)
+		o.view = kubelet.Read(r.readList(ctx))
 	}
 	if r.Manager != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
 		o.manager = kubelet.Read(r.Manager())
 	}
 	all.Wait()
-	if o.view == nil && o.answer == nil {
+	if valueOf(o.view) == nil && valueOf(o.answer) == nil {
 		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, asking.Question{}), q, mayList))
 	}
 	o.cpus = r.readCPUs(ctx, before, q, &o)
@@ -124,15 +127,12 @@ func (s *state) suspectedPods(sources holders.Sources, q asking.Question, all bo
 	return pods[:min(len(pods), getBurst)]
 }
 
-// readRequests returns the requests of the node's pods, nil if no source answers before ctx is done.
-func (r *reader) readRequests(ctx context.Context) *intent.Answer {
+// readRequests returns the requests of the node's pods.
+func (r *reader) readRequests(ctx context.Context) (intent.Answer, error) {
 	if r.Pods == nil {
-		return nil
+		return intent.Answer{}, kubelet.ErrNotRead
 	}
-	if answer, ok := r.Pods(ctx); ok {
-		return &answer
-	}
-	return nil
+	return r.Pods(ctx)
 }
 
 // life identifies the running kubelet; "" if unknown.
@@ -143,18 +143,17 @@ func (r *reader) life() string {
 	return r.Life()
 }
 
-// readList returns the answer of PodResources List, nil if late or unsafe.
-func (r *reader) readList(ctx context.Context) *kubelet.View {
+// readList returns the answer of PodResources List, unless a List is unsafe.
+func (r *reader) readList(ctx context.Context) (kubelet.View, error) {
 	if !r.inFlight.Settle(ctx) {
 		r.Log.Warn("PodResources not read during another container's allocation; choosing without PodResources")
-		return nil
+		return kubelet.View{}, kubelet.ErrNotRead
 	}
 	view, err := r.Look(ctx)
 	if err != nil {
 		r.Log.Warn("PodResources not read; holders of devices may be outdated", "error", err)
-		return nil
 	}
-	return &view
+	return view, err
 }
 
 // Limits of PodResources Get for several pods. The kubelet's limiter allows the same burst again for an
@@ -165,17 +164,17 @@ const (
 )
 
 // readPods reads pods one by one, at a limited rate, with Get, which frees nothing. It also returns the pods
-// that were read before ctx was done, nil for none.
+// that were read before ctx was done. Without such a pod the view is not read.
 func (r *reader) readPods(
 	ctx context.Context, pods []kubelet.Pod,
-) (all *kubelet.View, found []kubelet.Pod) {
-	all = &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+) (view kubelet.Reading[kubelet.View], found []kubelet.Pod) {
+	all := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	for i, pod := range pods {
 		if i >= getBurst {
 			select {
 			case <-time.After(getPause):
 			case <-ctx.Done():
-				return all, found
+				return kubelet.Read(all, nil), found
 			}
 		}
 		if view, err := r.Get(ctx, pod); err == nil {
@@ -186,15 +185,16 @@ func (r *reader) readPods(
 		}
 	}
 	if found == nil {
-		return nil, nil
+		return view, nil
 	}
-	return all, found
+	return kubelet.Read(all, nil), found
 }
 
 // readCPUs reads the CPUs if relevant: the offered devices have no NUMA nodes, and a possible asker requests
 // exclusive CPUs. The kubelet allocates a container's devices before its CPUs, but chooses the nodes by both.
 func (r *reader) readCPUs(ctx context.Context, s *state, q asking.Question, o *observation) *cpus {
-	if r.AllocatableCPUs == nil || o.list() == nil || o.answer == nil || !requestCPUs(o.answer.Pods) ||
+	list, answer := o.list(), valueOf(o.answer)
+	if r.AllocatableCPUs == nil || list == nil || answer == nil || !requestCPUs(answer.Pods) ||
 		len(s.resources.Nodes(q.Resource, q.Available)) > 0 {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (r *reader) readCPUs(ctx context.Context, s *state, q asking.Question, o *o
 	case len(allocatable) == 0: // the policy is not static
 		return nil
 	}
-	return &cpus{r.NodeCPUs(), allocatable.Without(o.view.Exclusive)}
+	return &cpus{r.NodeCPUs(), allocatable.Without(list.Exclusive)}
 }
 
 // requestCPUs reports whether a pod not started requests exclusive CPUs.

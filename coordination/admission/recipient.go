@@ -18,8 +18,8 @@ func (r *reader) readRecipient(
 	if s.open.proves(name, ids, now) {
 		return false
 	}
-	o.answer = r.readRequests(ctx)
-	return o.answer == nil && s.open != nil && r.areGone(ctx, s.open.container.Pods)
+	o.answer = kubelet.Read(r.readRequests(ctx))
+	return valueOf(o.answer) == nil && s.open != nil && r.areGone(ctx, s.open.container.Pods)
 }
 
 // areGone reports whether the kubelet reports none of several pods.

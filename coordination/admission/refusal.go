@@ -70,8 +70,8 @@ func (r *reader) findElsewhere(
 	ctx context.Context, before *state, name string, ids []string, o *observation,
 ) refusal {
 	held, id, found := before.elsewhere(o, name, ids)
-	if found && o.answer == nil {
-		o.answer = r.readRequests(ctx)
+	if found && valueOf(o.answer) == nil {
+		o.answer = kubelet.Read(r.readRequests(ctx))
 		held, id, found = before.elsewhere(o, name, ids)
 	}
 	if !found {
@@ -89,7 +89,7 @@ func (r *reader) findElsewhere(
 func (s *state) elsewhere(
 	o *observation, name string, ids []string,
 ) (held holders.Held, id string, found bool) {
-	if o.checkpointErr != nil {
+	if valueOf(o.checkpoint) == nil {
 		return held, "", false
 	}
 	sources := o.sources(s, asking.Question{})

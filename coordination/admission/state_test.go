@@ -59,7 +59,7 @@ func TestRefusedContainerIsComplete(t *testing.T) {
 		tx.refuse(nil, gpus, []string{"gpu"}, RefusedDouble, refusal{said: "another pod has the device"})
 		return nil
 	})
-	progress := c.current().open.progress(kubelet.Checkpoint{}, nil)
+	progress := c.current().open.progress(kubelet.Identity{})
 	if progress != asking.Complete || err != nil {
 		t.Errorf("progress %v, %v", progress, err)
 	}

@@ -108,7 +108,7 @@ func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
 // newSurvey finds the holders, after the last decision, by sources that are safe to read at any time, without
 // PodResources List.
 func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
-	life, answer := i.reader.life(), i.reader.readRequests(ctx)
+	life, answer := i.reader.life(), valueOf(kubelet.Read(i.reader.readRequests(ctx)))
 	known.found = s.found
 	sources := holders.Sources{
 		Known: s.known, Before: s.found, Allocates: s.allocates, Pods: podsOf(answer),
@@ -119,7 +119,8 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 		if n.Owner != nil {
 			pods = []kubelet.Pod{n.Owner.Pod}
 		}
-		sources.View, sources.Single = i.reader.readPods(ctx, pods)
+		view, single := i.reader.readPods(ctx, pods)
+		sources.View, sources.Single = valueOf(view), single
 	}
 	if recorded, err := i.reader.Recorded(); err == nil {
 		sources.Recorded = &recorded
@@ -180,7 +181,8 @@ func (i *inspector) endedPods(
 			asked = append(asked, h.Pod)
 		}
 	}
-	more, told := i.reader.readPods(ctx, asked)
+	read, told := i.reader.readPods(ctx, asked)
+	more := valueOf(read)
 	for n := range found {
 		h, of := &found[n], view
 		switch {

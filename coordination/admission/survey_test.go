@@ -23,10 +23,10 @@ func TestSurveyIsShared(t *testing.T) {
 			<-ctx.Done()
 			return kubelet.View{}, ctx.Err()
 		}
-		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, bool) {
+		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, error) {
 			reads++
 			<-ctx.Done()
-			return intent.Answer{}, false
+			return intent.Answer{}, ctx.Err()
 		}
 		begun := time.Now()
 		var all sync.WaitGroup

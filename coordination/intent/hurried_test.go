@@ -28,8 +28,8 @@ func TestHurriedCallerPausesNoSource(t *testing.T) {
 		ask := func(patience time.Duration) bool {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			_, ok := s.Pods(ctx)
-			return ok
+			_, err := s.Pods(ctx)
+			return err == nil
 		}
 		if !ask(50 * time.Millisecond) {
 			t.Fatal("the source does not work")

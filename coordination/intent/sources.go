@@ -57,6 +57,9 @@ type Answer struct {
 	Pods   []Pod
 }
 
+// errNoSource is the error of pods that no source tells.
+var errNoSource = errors.New("read the node's pods: no source of requests answers")
+
 // Open returns the sources of a configuration and starts nothing. The error contains advice on the
 // configuration.
 func Open(config Config) (*Sources, error) {
@@ -134,7 +137,9 @@ func (s *Sources) Run(ctx context.Context) {
 func (s *Sources) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	s.Pods(ctx)
+	if _, err := s.Pods(ctx); err != nil {
+		return // the sources keep their failures, for Enforcement
+	}
 }
 
 // untilLook returns the time until the next look: without a working source, until the first retry.
@@ -164,25 +169,27 @@ func (s *Sources) Close() error {
 	return errors.Join(failed...)
 }
 
-// Pods asks the best available source, and returns false if all fail or none is configured. The sources have
+// Pods asks the best available source. After an error, of all sources, the pods are unknown. The sources have
 // equal shares of the remaining time of ctx, so that a hanging source leaves time for the next source. A
 // source whose failure took its time is skipped for a pause. A source that failed at once, because the
 // kubelet is not there, costs a question nothing, and answers the first question after the kubelet's return.
-func (s *Sources) Pods(ctx context.Context) (Answer, bool) {
+func (s *Sources) Pods(ctx context.Context) (Answer, error) {
+	failed := []error{errNoSource}
 	for i, source := range s.sources {
 		if !source.ready() {
 			continue
 		}
 		pods, err := source.ask(ctx, len(s.sources)-i)
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return Answer{}, false // the caller has gone, which is no failure of the source
+			return Answer{}, ctx.Err() // the caller has gone, which is no failure of the source
 		}
 		source.note(err)
 		if err == nil {
 			s.Enforcement()
-			return Answer{Source: source.name, Pods: pods}, true
+			return Answer{Source: source.name, Pods: pods}, nil
 		}
+		failed = append(failed, err)
 	}
 	s.Enforcement()
-	return Answer{}, false
+	return Answer{}, errors.Join(failed...)
 }

@@ -77,9 +77,9 @@ func within(t *testing.T, s *Sources, limit time.Duration) (Source, time.Duratio
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	begun := time.Now()
-	answer, ok := s.Pods(ctx)
-	if ok != (answer.Source != "") {
-		t.Errorf("answer %v, %v", answer, ok)
+	answer, err := s.Pods(ctx)
+	if (err == nil) != (answer.Source != "") {
+		t.Errorf("answer %v, %v", answer, err)
 	}
 	return answer.Source, time.Since(begun)
 }
@@ -272,7 +272,7 @@ func TestAQuestionGivenUpTellsNothing(t *testing.T) {
 		s, lines := among(best, next)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		if _, ok := s.Pods(ctx); ok || lines.Len() > 0 {
+		if _, err := s.Pods(ctx); err == nil || lines.Len() > 0 {
 			t.Errorf("answered a question that was given up; log %q", lines)
 		}
 		<-time.After(lookTimeout)
@@ -342,7 +342,7 @@ func TestASelfSignedKubeletIsSaidOnce(t *testing.T) {
 		for _, source := range s.sources {
 			source.retry = time.Time{} // the pause is over
 		}
-		if answer, ok := s.Pods(t.Context()); ok {
+		if answer, err := s.Pods(t.Context()); err == nil {
 			t.Fatalf("%s answers", answer.Source)
 		}
 	}
@@ -443,7 +443,7 @@ func TestTooManyRequests(t *testing.T) {
 	if ctx.Err() == nil {
 		t.Error("nobody was told")
 	}
-	if _, ok := s.Pods(t.Context()); ok {
+	if _, err := s.Pods(t.Context()); err == nil {
 		t.Error("the pods are known")
 	}
 }

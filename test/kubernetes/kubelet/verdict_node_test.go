@@ -237,7 +237,7 @@ func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
 }
 
 // pods is the Pods API.
-func (n *judgedNode) pods(context.Context) (intent.Answer, bool) {
+func (n *judgedNode) pods(context.Context) (intent.Answer, error) {
 	answer := intent.Answer{Source: intent.PodsAPI}
 	for _, pod := range n.admitted {
 		answer.Pods = append(answer.Pods, told(pod, true))
@@ -245,7 +245,7 @@ func (n *judgedNode) pods(context.Context) (intent.Answer, bool) {
 	for _, pod := range n.pendings() {
 		answer.Pods = append(answer.Pods, told(pod, false))
 	}
-	return answer, true
+	return answer, nil
 }
 
 // told is a pod as a source of intent tells it.
