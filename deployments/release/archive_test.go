@@ -24,7 +24,7 @@ func checkArchive(t *testing.T, archive []byte, own, magic string) map[string]st
 	t.Helper()
 	found := unpacked(t, archive)
 	for name, want := range map[string]string{
-		"tandem": magic, "LICENSE": "Apache License", "CHANGELOG.md": "# Changelog",
+		"tandem": magic, "tandem-lab": magic, "LICENSE": "Apache License", "CHANGELOG.md": "# Changelog",
 		"completions/tandem.bash": "bash completion", "completions/_tandem": "#compdef tandem",
 		"completions/tandem.fish": "fish completion",
 		"man/tandem.1":            "\"Tandem " + own + "\"\n.SH NAME",

@@ -63,6 +63,9 @@ func (r release) extras() ([]file, error) {
 	return files, nil
 }
 
+// tried are the programs with which people try Tandem: only archives have them.
+var tried = []string{"tandem-lab", "tandem-gpu", "tandem-rdma"}
+
 // contents returns all files for one platform, the program first.
 func (r release) contents(b build, extras []file) ([]file, error) {
 	program, err := os.ReadFile(filepath.Join(b.dir, "tandem"))
@@ -74,7 +77,17 @@ func (r release) contents(b build, extras []file) ([]file, error) {
 	// Archives omit the links: Krew unpacks only regular files.
 	plugin := file{installed: "/usr/bin/kubectl-tandem", program: true, link: "tandem"}
 	completer := file{installed: "/usr/bin/kubectl_complete-tandem", program: true, link: "tandem"}
-	return append([]file{own, plugin, completer}, extras...), nil
+	files := []file{own, plugin, completer}
+	for _, name := range tried {
+		if !b.isProgram(name) {
+			continue
+		}
+		if program, err = os.ReadFile(filepath.Join(b.dir, name)); err != nil {
+			return nil, fmt.Errorf("read the program: %w", err)
+		}
+		files = append(files, file{name: name, program: true, content: program})
+	}
+	return append(files, extras...), nil
 }
 
 func (f file) mode() os.FileMode {

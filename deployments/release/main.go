@@ -28,11 +28,16 @@ type release struct {
 	builds  []build
 }
 
-// build is a directory with the programs of one platform. For macOS the only program is tandem.
+// build is a directory with the programs of one platform. For macOS these are tandem and tandem-lab.
 type build struct{ dir, os, arch string }
 
 // linux is the operating system of the nodes.
 const linux = "linux"
+
+// isProgram reports whether a build has a program.
+func (b build) isProgram(name string) bool {
+	return b.os == linux || name == "tandem" || name == "tandem-lab"
+}
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {

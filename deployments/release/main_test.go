@@ -35,7 +35,7 @@ func bin(t *testing.T) string {
 	dir := compiled(t, "linux", runtime.GOARCH)
 	for _, p := range (images{}).products() {
 		for _, name := range p.programs {
-			if name != "tandem" {
+			if name != "tandem" && name != "tandem-lab" {
 				ready(t, os.Link(filepath.Join(dir, "tandem"), filepath.Join(dir, name)))
 			}
 		}
@@ -43,7 +43,7 @@ func bin(t *testing.T) string {
 	return dir
 }
 
-// compiled is a folder with tandem for a platform.
+// compiled is a folder with tandem, which is tandem-lab too, for a platform.
 func compiled(t *testing.T, system, arch string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,6 +52,7 @@ func compiled(t *testing.T, system, arch string) string {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("build for %s on %s: %v\n%s", system, arch, err, out)
 	}
+	ready(t, os.Link(filepath.Join(dir, "tandem"), filepath.Join(dir, "tandem-lab")))
 	return dir
 }
 
@@ -121,7 +122,12 @@ func TestRelease(t *testing.T) {
 	if len(first) != 10 || strings.Count(string(first[sumsFile]), "\n") != 9 {
 		t.Errorf("%d files, with the sums\n%s", len(first), first[sumsFile])
 	}
-	checkArchive(t, first["tandem_"+own+"_linux_"+runtime.GOARCH+".tar.gz"], own, "\x7fELF")
+	found := checkArchive(t, first["tandem_"+own+"_linux_"+runtime.GOARCH+".tar.gz"], own, "\x7fELF")
+	for _, name := range tried {
+		if !strings.HasPrefix(found[name], "\x7fELF") {
+			t.Errorf("the archive for Linux has no %s", name)
+		}
+	}
 	for arch, cpu := range map[string]macho.Cpu{"amd64": macho.CpuAmd64, "arm64": macho.CpuArm64} {
 		archive := first["tandem_"+own+"_darwin_"+arch+".tar.gz"]
 		checkMac(t, checkArchive(t, archive, own, "\xcf\xfa\xed\xfe")["tandem"], cpu)

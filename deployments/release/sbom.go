@@ -29,10 +29,10 @@ type product struct {
 	image    string // tarball; "" for none
 }
 
-// products returns the products of a release. Archives and packages contain a program of the first.
+// products returns the products of a release. Archives and packages contain programs of the first.
 func (i images) products() []product {
 	return []product{
-		{"tandem", []string{"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"}, i.tandem},
+		{"tandem", []string{"tandem", "tandem-lab", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"}, i.tandem},
 		{"tandem-scheduler", []string{"tandem-scheduler"}, i.scheduler},
 	}
 }
@@ -81,7 +81,7 @@ func (r release) writeSBOM(p product) error {
 func (r release) modules(p product) (parts []part, commit string, err error) {
 	for _, b := range r.builds {
 		for _, program := range p.programs {
-			if b.os != linux && program != "tandem" {
+			if !b.isProgram(program) {
 				continue
 			}
 			info, err := buildinfo.ReadFile(filepath.Join(b.dir, program))

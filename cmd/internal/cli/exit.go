@@ -26,8 +26,8 @@ Exit codes:
   2  invalid command line
 {{index .Annotations "` + MoreExitCodes + `"}}`
 
-// UsageError is an error of the command line.
-type UsageError struct{ error }
+// usageError is an error of the command line.
+type usageError struct{ error }
 
 // FoundError is the exit code after printed findings.
 type FoundError int
@@ -35,7 +35,7 @@ type FoundError int
 func (FoundError) Error() string { return "there are findings" }
 
 // Usage returns an error of the command line.
-func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+func Usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // NoArguments checks the arguments of commands without arguments.
 func NoArguments(_ *cobra.Command, args []string) error {

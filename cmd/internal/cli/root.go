@@ -26,7 +26,7 @@ func Execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	describeCompletion(root)
 	checkHelp(root)
 	command, err := root.ExecuteC()
-	var wrong UsageError
+	var wrong usageError
 	var found FoundError
 	switch {
 	case err == nil:
@@ -49,7 +49,7 @@ func Rooted(root *cobra.Command) *cobra.Command {
 	root.Args = knownCommand
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return UsageError{plainflag.Error(cmd.Flags(), err)}
+		return usageError{plainflag.Error(cmd.Flags(), err)}
 	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // the daemons' format
 	root.SetUsageTemplate(usageTemplate(root))
