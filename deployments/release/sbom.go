@@ -32,7 +32,9 @@ type product struct {
 // products returns the products of a release. Archives and packages contain programs of the first.
 func (i images) products() []product {
 	return []product{
-		{"tandem", []string{"tandem", "tandem-lab", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"}, i.tandem},
+		{"tandem", []string{
+			"tandem", "tandem-lab", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager",
+		}, i.tandem},
 		{"tandem-scheduler", []string{"tandem-scheduler"}, i.scheduler},
 	}
 }

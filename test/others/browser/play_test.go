@@ -26,8 +26,8 @@ func playground(t *testing.T, machine, vfs, script string) (url string) {
 		t.Fatal(err)
 	}
 	bin := programs.Build(t, "tandem-lab", "tandem", "tandem-gpu", "tandem-rdma")
-	url, _ = serving(t, exec.Command(filepath.Join(bin, "tandem-lab"), "play", "--serve", ":0", "--script", file, "--vfs", vfs,
-		"--machine", "../../machines/"+machine+".txt", "--directory", filepath.Join(dir, "node")))
+	url, _ = serving(t, exec.Command(filepath.Join(bin, "tandem-lab"), "play", "--serve", ":0", "--script", file,
+		"--vfs", vfs, "--machine", "../../machines/"+machine+".txt", "--directory", filepath.Join(dir, "node")))
 	return url
 }
 
