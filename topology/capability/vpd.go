@@ -35,8 +35,8 @@ const (
 )
 
 // ReadVPD walks the resources: a large one has a tag with bit 7, a length of two bytes and content; any other
-// tag is the end. The keywords of an unreadable or damaged part are "". The error is that of the reader, if no
-// part with keywords is readable.
+// tag is the end. The keywords of an unreadable or damaged part are "". The error is that of the reader, if
+// no part with keywords is readable.
 func ReadVPD(vpd io.Reader) (VPD, error) {
 	content, err := io.ReadAll(io.LimitReader(vpd, vpdSize))
 	if found := findKeywords(content); found != (VPD{}) {

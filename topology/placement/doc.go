@@ -48,9 +48,10 @@
 //     PFs, including held VFs. Rails and planes that are built by VF index therefore stay together (NCCL
 //     issue 2244), without any cost: the number of VFs of each PF is already decided.
 //
-// This order gives the best results in "tandem-lab simulate". Pairs left are the pairs of future containers: they
-// come before GPU locality, which they reduce slightly if VFs are few and not at all if there are enough. GPU
-// locality comes before separate PFs: if two GPUs share a switch and a PF, the criteria exclude each other.
+// This order gives the best results in "tandem-lab simulate". Pairs left are the pairs of future containers:
+// they come before GPU locality, which they reduce slightly if VFs are few and not at all if there are
+// enough. GPU locality comes before separate PFs: if two GPUs share a switch and a PF, the criteria exclude
+// each other.
 //
 // # An example
 //
