@@ -68,7 +68,7 @@ func (c *Coordinator) recoverState() {
 			c.store.SetAside(err)
 		}
 	}
-	c.restoreHolders(c.Recorded, c.Log)
+	c.restoreHolders()
 }
 
 // Save writes the state for the next server after each change, and a last time when ctx is done. Must be

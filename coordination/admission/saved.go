@@ -204,13 +204,16 @@ func (k *savedPlan) restore(now time.Time) *plan {
 }
 
 // restoreHolders reads the holders from the kubelet's checkpoint alone, for a starting server.
-func (c *committedState) restoreHolders(recorded func() (kubelet.Checkpoint, error), log *slog.Logger) {
+func (c *Coordinator) restoreHolders() {
 	s := c.current().clone()
-	sources := holders.Sources{Allocates: s.allocates, Known: s.known}
-	if now, err := recorded(); err == nil {
+	sources := holders.Sources{Allocates: s.allocates, Known: s.known, Kubelet: c.reader.life()}
+	if now, err := c.Recorded(); err == nil {
 		sources.Recorded = &now
 	} else {
-		log.Info("device checkpoint of the kubelet not read", "error", err)
+		c.Log.Info("device checkpoint of the kubelet not read", "error", err)
+	}
+	if c.reader.life() != sources.Kubelet { // a kubelet has started meanwhile
+		sources.Kubelet = ""
 	}
 	var found holders.Holders
 	found, s.allocates = holders.Find(sources)

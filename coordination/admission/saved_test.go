@@ -49,7 +49,7 @@ func (a *admission) takeOver() {
 	if err := a.coordinator.restore(saved, a.coordinator.Log); err != nil {
 		a.t.Fatal(err)
 	}
-	a.coordinator.restoreHolders(a.coordinator.Recorded, a.coordinator.Log)
+	a.coordinator.restoreHolders()
 	a.announce()
 }
 
@@ -189,6 +189,28 @@ func encoded(t *testing.T, c *Coordinator) []byte {
 	return content
 }
 
+// A pod that has ended holds nothing for a server without a request source, although an earlier server had
+// one: the checkpoint of the same kubelet no longer has the pod.
+func TestEndedPodHoldsNothingAfterATakeover(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	owner := a.pending("owner", wish{1, 0}).Pod
+	held, _ := a.ask(gpus, 0, 1)
+	a.take(owner, gpus, held)
+	a.recordedPods[owner] = a.pods[owner]
+	a.record()
+	a.pending("second", wish{0, 1}) // its question shows the owner
+	a.ask(vfs, 0, 1)
+	a.source = ""
+	a.takeOver()
+	a.remove(owner)
+	a.record()
+	a.ask(vfs, 0, 1)
+	if got := a.coordinator.holderOf(gpus, held[0]); got != "" {
+		t.Errorf("the GPU is held by %q", got)
+	}
+}
+
 // Without a file of ours the kubelet alone tells who holds what.
 func TestHoldersAreReadFromTheKubelet(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 3)
@@ -201,8 +223,8 @@ func TestHoldersAreReadFromTheKubelet(t *testing.T) {
 		}
 	}
 	fresh := &Coordinator{Config: a.coordinator.Config}
-	fresh.startAt(a.coordinator.current().tree, a.coordinator.now).
-		restoreHolders(fresh.Recorded, fresh.Log)
+	fresh.startAt(a.coordinator.current().tree, a.coordinator.now)
+	fresh.restoreHolders()
 	a.coordinator = fresh
 	a.announce()
 	for pod, containers := range a.pods {
@@ -327,7 +349,7 @@ func FuzzKept(f *testing.F) {
 		if c.restore(saved, c.Log) != nil {
 			return
 		}
-		c.restoreHolders(c.Recorded, c.Log)
+		c.restoreHolders()
 		checkState(t, c.current())
 		if err := json.Unmarshal(encoded(t, c), new(savedState)); err != nil {
 			t.Errorf("what was restored cannot be read again: %v", err)

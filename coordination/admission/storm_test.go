@@ -118,7 +118,7 @@ func (s *storm) crash() {
 			s.t.Fatal(err)
 		}
 	}
-	next.restoreHolders(next.Recorded, next.Log)
+	next.restoreHolders()
 	s.coordinator = next
 	s.announce()
 	s.kubelet.History.Note(history.Event{Kind: history.Started, Text: history.Coordinator})

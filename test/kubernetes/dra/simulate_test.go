@@ -23,8 +23,8 @@ import (
 
 var arrivals = flag.Int("arrivals", 300, "containers that come to each machine in TestSimulatedMix")
 
-// The containers of tandem-lab simulate, as claims: every pair is on one switch, and what is published as pairs
-// refuses no more of them than GPUs and VFs that constraints match.
+// The containers of tandem-lab simulate, as claims: every pair is on one switch, and what is published as
+// pairs refuses no more of them than GPUs and VFs that constraints match.
 func TestSimulatedMix(t *testing.T) {
 	mix, err := world.ParseMix(world.DefaultMix)
 	if err != nil {
