@@ -53,19 +53,27 @@ func (a *admission) renameVFs() {
 	}
 }
 
-// A container has a VF under the name before. The kubelet counts by name and offers the VF under the new one:
-// the VF is not chosen, and refused while its container lives.
-func TestHeldUnderTheNameBefore(t *testing.T) {
-	t.Parallel()
-	a := told(t)
-	owner := a.pending("owner", wish{0, 1}).Pod
-	held, _ := a.ask(vfs, 0, 1)
+// heldBeforeRename returns an admission in which a pod has a VF under the name before, and the next pod
+// requests one under the new name.
+func heldBeforeRename(t *testing.T) (a *admission, owner kubelet.Pod, held []string) {
+	t.Helper()
+	a = told(t)
+	owner = a.pending("owner", wish{0, 1}).Pod
+	held, _ = a.ask(vfs, 0, 1)
 	a.take(owner, vfs, held)
 	a.recordedPods[owner] = a.pods[owner]
 	a.record()
 	a.renameVFs()
 	a.tell(a.add("next"), container{"c", wish{}})
 	a.specs[len(a.specs)-1].Containers[0].Requests = map[string]int{anew: 1}
+	return a, owner, held
+}
+
+// A container has a VF under the name before. The kubelet counts by name and offers the VF under the new one:
+// the VF is not chosen, and refused while its container lives.
+func TestHeldUnderTheNameBefore(t *testing.T) {
+	t.Parallel()
+	a, owner, held := heldBeforeRename(t)
 	if chosen, why := a.ask(anew, 0, 1); slices.Equal(chosen, held) {
 		t.Errorf("%v, which a container has, is chosen: %s", chosen, why)
 	}
@@ -97,15 +105,7 @@ func TestHeldUnderTheNameBefore(t *testing.T) {
 // until the pod ends.
 func TestHeldUnderTheNameBeforeWithoutRecords(t *testing.T) {
 	t.Parallel()
-	a := told(t)
-	owner := a.pending("owner", wish{0, 1}).Pod
-	held, _ := a.ask(vfs, 0, 1)
-	a.take(owner, vfs, held)
-	a.recordedPods[owner] = a.pods[owner]
-	a.record()
-	a.renameVFs()
-	a.tell(a.add("next"), container{"c", wish{}})
-	a.specs[len(a.specs)-1].Containers[0].Requests = map[string]int{anew: 1}
+	a, owner, held := heldBeforeRename(t)
 	a.ask(anew, 0, 1)
 	a.coordinator.Life = func() string { return "a later kubelet" }
 	delete(a.recordedPods, owner)
