@@ -4,7 +4,6 @@ package deployments_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,12 +13,11 @@ import (
 	"testing"
 	"text/template"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-)
 
-var update = flag.Bool("update", false, "write the examples")
+	"github.com/tandem-k8s/tandem/test/golden"
+)
 
 // example is what the Jobs in examples differ in.
 type example struct {
@@ -78,18 +76,7 @@ func TestExamplesAreAlike(t *testing.T) {
 		if err := job.Execute(&want, e); err != nil {
 			t.Fatal(err)
 		}
-		if *update {
-			if err := os.WriteFile(e.file(), want.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(e.file())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want.String(), string(got)); diff != "" {
-			t.Errorf("%s (-template +file; -update writes it):\n%s", e.file(), diff)
-		}
+		golden.Check(t, e.file(), want.String())
 	}
 }
 

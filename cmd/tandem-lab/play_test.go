@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/playground"
 	"github.com/tandem-k8s/tandem/test/programs"
@@ -138,7 +139,7 @@ run a
 			if code != cli.ExitOK {
 				t.Errorf("exit code %d, standard error %q", code, stderr)
 			}
-			golden(t, "play-"+c.name+".txt", varying.ReplaceAllString(stderr+stdout, "…"))
+			golden.Check(t, "testdata/play-"+c.name+".txt", varying.ReplaceAllString(stderr+stdout, "…"))
 			checkRemoved(t)
 		})
 	}

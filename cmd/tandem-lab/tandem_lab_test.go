@@ -4,19 +4,14 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/version"
 )
-
-var update = flag.Bool("update", false, "write what the commands print into testdata")
 
 // run runs tandem-lab.
 func run(args ...string) (code int, stdout, stderr string) {
@@ -45,24 +40,6 @@ func write(t *testing.T, name, text string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
-	}
 }
 
 // TestHelp: the help names the program, and every flag of simulate is in a group.

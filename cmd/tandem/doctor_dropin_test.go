@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 const plainKubelet = `# of the cloud
@@ -76,7 +77,7 @@ func TestDropIn(t *testing.T) {
 	s := unfixed(t)
 	before := s.files()
 	printed := s.succeeds("--drop-in")
-	golden(t, "doctor-drop-in.txt", printed)
+	golden.Check(t, "testdata/doctor-drop-in.txt", printed)
 	if diff := cmp.Diff(before, s.files()); diff != "" {
 		t.Errorf("tandem doctor changed something (-before +after):\n%s", diff)
 	}

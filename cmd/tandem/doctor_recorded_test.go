@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // TestDoctorOfRecordings: the report on each recorded machine matches the schema and says what is unknown.
@@ -31,7 +32,7 @@ func TestDoctorOfRecordings(t *testing.T) {
 	if code != exitFound {
 		t.Errorf("exit code %d", code)
 	}
-	golden(t, "doctor-recorded.txt", stdout)
+	golden.Check(t, "testdata/doctor-recorded.txt", stdout)
 }
 
 // TestDoctorOfARecordingWithVFs: only what no recording has is unknown; flags of a node are refused.

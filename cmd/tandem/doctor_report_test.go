@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // reported are nodes whose whole report is compared, as text and as JSON.
@@ -112,8 +113,8 @@ func TestDoctorReports(t *testing.T) {
 			fmt.Fprintf(out, "== %s: %s\n%s\n", node.name, node.machine, s.anywhere(printed))
 		}
 	}
-	golden(t, "doctor-reports.txt", text.String())
-	golden(t, "doctor-reports.json.txt", document.String())
+	golden.Check(t, "testdata/doctor-reports.txt", text.String())
+	golden.Check(t, "testdata/doctor-reports.json.txt", document.String())
 }
 
 // anywhere is a text without the folder that the node is laid out in.

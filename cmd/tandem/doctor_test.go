@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // TestDoctorIsSilent on healthy nodes: the recorded machines whose GPUs share switches with NICs that support
@@ -269,7 +270,7 @@ func TestDoctorFindsFaults(t *testing.T) {
 	reports := make([]string, len(faults))
 	t.Cleanup(func() {
 		if !slices.Contains(reports, "") { // else -run has left some out, or they have failed
-			golden(t, "doctor-faults.txt", strings.Join(reports, ""))
+			golden.Check(t, "testdata/doctor-faults.txt", strings.Join(reports, ""))
 		}
 	})
 	for i, fault := range faults {

@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // plugin runs kubectl tandem.
@@ -72,7 +73,7 @@ func TestClusterStatus(t *testing.T) {
 		if code != cli.ExitOK || stderr != "" {
 			t.Fatalf("exit code %d, %q", code, stderr)
 		}
-		golden(t, "cluster-status.txt", strings.ReplaceAll(stdout, s.root, "ROOT"))
+		golden.Check(t, "testdata/cluster-status.txt", strings.ReplaceAll(stdout, s.root, "ROOT"))
 		want := map[bool]string{false: "websocket", true: "SPDY/3.1"}[old]
 		if slices.ContainsFunc(s.spoke, func(p string) bool { return p != want }) || len(s.spoke) == 0 {
 			t.Errorf("programs were started over %v, want %s", s.spoke, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -48,7 +49,7 @@ func TestTopologyFile(t *testing.T) {
 func TestTopoNCCL(t *testing.T) {
 	t.Parallel()
 	whole := succeed(t, "topo", "-o", "nccl", "--machine", recorded("oci-mi300x-derived"))
-	golden(t, "topo-oci-mi300x-derived.xml", whole)
+	golden.Check(t, "testdata/topo-oci-mi300x-derived.xml", whole)
 	part := succeed(t, "topo", "-o", "nccl", "--machine", recorded("oci-mi300x-derived"), "--devices",
 		"0000:11:00.0,0000:0c:00.0")
 	if strings.Count(part, "<pci ") != 3 || strings.Count(whole, "<pci ") != 24 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -45,11 +46,12 @@ func levels(p plan.Plan) map[string]int {
 func TestPlanOutput(t *testing.T) {
 	t.Parallel()
 	file := withVFs(t, "oci-mi300x-derived", 2)
-	golden(t, "plan-2-2.txt",
+	golden.Check(t, "testdata/plan-2-2.txt",
 		succeed(t, "plan", "--gpus", "2", "--vfs", "2", "--used", "0000:11:00.0,0000:41:00.1", "--machine", file))
-	golden(t, "plan-2-2.json", succeed(t, "plan", "--gpus", "2", "--vfs", "2", "-o", "json", "--machine", file))
-	golden(t, "plan-gpus.txt", succeed(t, "plan", "--gpus", "2", "--machine", file))
-	golden(t, "plan-vfs.txt", succeed(t, "plan", "--vfs", "2", "--machine", file))
+	golden.Check(t, "testdata/plan-2-2.json",
+		succeed(t, "plan", "--gpus", "2", "--vfs", "2", "-o", "json", "--machine", file))
+	golden.Check(t, "testdata/plan-gpus.txt", succeed(t, "plan", "--gpus", "2", "--machine", file))
+	golden.Check(t, "testdata/plan-vfs.txt", succeed(t, "plan", "--vfs", "2", "--machine", file))
 }
 
 // TestPlanOfUsers: the three cases of a node with as many NICs as GPUs.

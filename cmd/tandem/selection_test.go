@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // TestDoctorExplainsPools: the reasons against VFs precede the findings, and are no findings themselves.
@@ -40,7 +41,7 @@ func TestDoctorExplainsPools(t *testing.T) {
 			if !told || stderr != "" || code != exitFound && code != cli.ExitOK {
 				t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 			}
-			golden(t, "doctor-pools-"+name+".txt", pools+"\n")
+			golden.Check(t, "testdata/doctor-pools-"+name+".txt", pools+"\n")
 			s.findings() // are JSON as ever
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // resourceSlices parses the command's output.
@@ -31,7 +32,7 @@ func resourceSlices(t *testing.T, flags ...string) (objects []resourceapi.Resour
 func TestTopoResourceSlices(t *testing.T) {
 	t.Parallel()
 	const machine = "nv-a100pcie-cx6dx-vf-partial"
-	golden(t, "topo-slices-"+machine+".yaml",
+	golden.Check(t, "testdata/topo-slices-"+machine+".yaml",
 		succeed(t, "topo", "-o", "resourceslices", "--no-counters", "--machine", recorded(machine)))
 	objects := resourceSlices(t, "--machine", recorded(machine))
 	if len(objects) != 2 || len(objects[0].Spec.SharedCounters) != 2 || len(objects[1].Spec.Devices) != 19 {

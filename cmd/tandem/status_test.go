@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -146,7 +147,7 @@ func TestStatusOfMachines(t *testing.T) {
 			ask := []string{"status", "--run-dir", filepath.Join(root, "run"), "--kubelet-dir", kubeletDir}
 			for file, format := range map[string]string{"": "table", "-wide": "wide"} {
 				shown := strings.ReplaceAll(succeed(t, append(ask, "-o", format)...), root, "ROOT")
-				golden(t, "status-"+c.name+file+".txt", shown)
+				golden.Check(t, "testdata/status-"+c.name+file+".txt", shown)
 			}
 			var s coordinator.Status
 			if err := json.Unmarshal([]byte(succeed(t, append(ask, "-o", "json")...)), &s); err != nil {

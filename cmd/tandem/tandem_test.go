@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,8 +19,6 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/version"
 )
-
-var update = flag.Bool("update", false, "write what the commands print into testdata")
 
 // run runs tandem.
 func run(args ...string) (code int, stdout, stderr string) {
@@ -64,24 +61,6 @@ func write(t *testing.T, name, text string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
-	}
 }
 
 func TestHelp(t *testing.T) {

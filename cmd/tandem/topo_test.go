@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -27,9 +28,9 @@ func TestTopoTable(t *testing.T) {
 		"nv-a100pcie-cx6dx-vf-partial",     // VFs, no NUMA nodes
 		"amd-mi300x-cpx-kfd",               // no NIC
 	} {
-		golden(t, "topo-"+machine+".txt", succeed(t, "topo", "--machine", recorded(machine)))
+		golden.Check(t, "testdata/topo-"+machine+".txt", succeed(t, "topo", "--machine", recorded(machine)))
 	}
-	golden(t, "topo-all-nv-4xrtx6000ada-2cx7.txt",
+	golden.Check(t, "testdata/topo-all-nv-4xrtx6000ada-2cx7.txt",
 		succeed(t, "topo", "--all", "--machine", recorded("nv-4xrtx6000ada-2cx7")))
 }
 
@@ -42,7 +43,8 @@ func TestTopoNearest(t *testing.T) {
 		"nv-a100pcie-cx6dx-vf-partial",     // no NUMA nodes
 		"amd-mi300x-cpx-kfd",               // no NIC
 	} {
-		golden(t, "topo-nearest-"+machine+".txt", succeed(t, "topo", "--nearest", "--machine", recorded(machine)))
+		golden.Check(t, "testdata/topo-nearest-"+machine+".txt",
+			succeed(t, "topo", "--nearest", "--machine", recorded(machine)))
 	}
 	for _, flags := range []string{"-v", "-o json", "-o svg"} {
 		code, _, stderr := run(append([]string{"topo", "--nearest"}, strings.Fields(flags)...)...)
@@ -54,9 +56,9 @@ func TestTopoNearest(t *testing.T) {
 
 func TestTopoJSON(t *testing.T) {
 	t.Parallel()
-	golden(t, "topo-nv-a100pcie-cx6dx-vf-partial.json",
+	golden.Check(t, "testdata/topo-nv-a100pcie-cx6dx-vf-partial.json",
 		succeed(t, "topo", "-o", "json", "--machine", recorded("nv-a100pcie-cx6dx-vf-partial")))
-	golden(t, "topo-oci-mi300x-derived.json",
+	golden.Check(t, "testdata/topo-oci-mi300x-derived.json",
 		succeed(t, "topo", "-o", "json", "--machine", recorded("oci-mi300x-derived")))
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -295,7 +296,7 @@ func renderNode(t *testing.T, p *pod, partition string) string {
 func TestVerifyOutput(t *testing.T) {
 	p := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
 	_, stdout, _ := p.verify()
-	golden(t, "verify-2x2.txt", stdout)
+	golden.Check(t, "testdata/verify-2x2.txt", stdout)
 
 	_, stdout, _ = p.with("-o", "json").verify()
 	var result map[string]any

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // perftest puts programs into PATH that print a result at once: of bandwidth, in Gb/s by the RDMA device of
@@ -73,7 +74,7 @@ func TestVerifyTraffic(t *testing.T) {
 	if code != cli.ExitError {
 		t.Errorf("exit code %d", code)
 	}
-	golden(t, "verify-traffic.txt", stdout)
+	golden.Check(t, "testdata/verify-traffic.txt", stdout)
 	want := `pair 0 of 2: mlx5_8 to mlx5_8, memory gpu
 pair 1 of 2: mlx5_9 to mlx5_9, memory gpu
 tandem verify: pair 1: 41 % of the best pair, 78.90 of 192.40 Gb/s: no reason in sysfs

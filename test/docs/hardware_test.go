@@ -4,24 +4,19 @@ package docs
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
-
-var update = flag.Bool("update", false, "write the column of real hardware in docs/support.md")
 
 // none is the cell of hardware without an accepted report.
 const none = "none yet"
@@ -45,16 +40,7 @@ var nics = []struct {
 // qualify by their GPUs and NICs; -update writes it.
 func TestRealHardware(t *testing.T) {
 	text := read(t, "docs/support.md")
-	want := withHardware(t, text, machines.Hardware())
-	if *update {
-		if err := os.WriteFile(filepath.Join(root, "docs/support.md"), []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, text); diff != "" {
-		t.Errorf("docs/support.md (-reports +page), -update writes the page:\n%s", diff)
-	}
+	golden.Check(t, filepath.Join(root, "docs/support.md"), withHardware(t, text, machines.Hardware()))
 	if onReal := "It has not run on real hardware yet"; len(machines.Hardware()) > 0 {
 		if strings.Contains(read(t, "README.md"), onReal) {
 			t.Error("README.md says that Tandem has not run on real hardware")

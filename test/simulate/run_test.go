@@ -3,14 +3,10 @@
 package simulate
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -18,11 +14,10 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/simulate/report"
 	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // small is a configuration that runs in well under a second.
 func small(t testing.TB, node string, vfsPerPF int) Config {
@@ -131,28 +126,11 @@ func TestOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "table.txt", r.Table())
-	golden(t, "report.json", append(text, '\n'))
+	golden.Check(t, "testdata/table.txt", string(r.Table()))
+	golden.Check(t, "testdata/report.json", string(text)+"\n")
 	var back report.Report
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, r) {
 		t.Errorf("JSON does not read back: %v", err)
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (go test -run %s -update writes it anew):\n%s", file, t.Name(), got)
 	}
 }
 

@@ -5,7 +5,6 @@ package monitor
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,11 +30,10 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
-
-var update = flag.Bool("update", false, "write the table of metrics")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -221,14 +219,7 @@ func checkTable(t *testing.T, head, rows string) {
 		t.Fatalf("%s has no table", table)
 	}
 	_, rest, _ := strings.Cut("\n"+after, "\n\n")
-	want := before + head + rows + "\n" + rest
-	if *update {
-		if err := os.WriteFile(table, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if diff := cmp.Diff(want, string(content)); diff != "" {
-		t.Errorf("%s (-want +got; -update writes it):\n%s", table, diff)
-	}
+	golden.Check(t, table, before+head+rows+"\n"+rest)
 }
 
 func labels(f *dto.MetricFamily) string {

@@ -4,7 +4,6 @@ package chart_test
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,10 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/test/docs"
+	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/version"
 )
-
-var update = flag.Bool("update", false, "write what the chart renders into testdata")
 
 // cases are the values in testdata, by name.
 func cases(t *testing.T) map[string]string {
@@ -49,18 +47,7 @@ func TestGolden(t *testing.T) {
 		}
 		got = strings.ReplaceAll(got, version.Of(nil), "VERSION") // a release changes nothing here
 		file := filepath.Join("testdata", name+".golden.yaml")
-		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
-		}
+		golden.Check(t, file, got)
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 const readmeHead = `# Chart tandem
@@ -44,19 +45,7 @@ func TestREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := readmeHead + strings.Join(rows(t, "", document.Content[0]), "")
-	file := filepath.Join(chartDir, "README.md")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
-	}
+	golden.Check(t, filepath.Join(chartDir, "README.md"), got)
 	if len(regexp.MustCompile("(?m)^\\| `").FindAllString(got, -1)) < 60 {
 		t.Errorf("too few values:\n%s", got)
 	}
