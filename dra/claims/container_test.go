@@ -116,8 +116,8 @@ func TestOneEnvironment(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.Pair, 2}, want{"more", pool.VF, 2})
 	answer := n.ready(claim)
-	if len(answer) != 4 || n.asked != 1 {
-		t.Fatalf("answer %v, asked for %d pods", answer, n.asked)
+	if len(answer) != 4 || n.asked.Load() != 1 {
+		t.Fatalf("answer %v, asked for %d pods", answer, n.asked.Load())
 	}
 	const name = "tandem.dev/claim=uid-train-pairs"
 	for i, want := range []string{name, "", name, ""} {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
@@ -56,9 +57,9 @@ type node struct {
 	sys   fs.FS
 	state State
 	pods  map[string]*corev1.Pod
-	made  []string // names of claims; a pod that is in no test has a container for each
-	asked int      // for pods
-	lost  error    // of the API server when it is asked for a pod
+	made  []string     // names of claims; a pod that is in no test has a container for each
+	asked atomic.Int32 // for pods
+	lost  error        // of the API server when it is asked for a pod
 
 	published map[string]string // what was told to Rebind last
 	refusal   error             // of Rebind
@@ -174,7 +175,7 @@ func newNodeOf(
 			Disk: n.disk.Disk(), DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
 		},
 		Pod: func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
-			n.asked++
+			n.asked.Add(1)
 			switch pod := n.pods[namespace+"/"+name]; {
 			case n.lost != nil:
 				return nil, n.lost

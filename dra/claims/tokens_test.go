@@ -152,8 +152,8 @@ func TestTokens(t *testing.T) {
 				t.Errorf("%d of %d pairs are on one switch; want %d of %d: %+v", together, all, c.together, c.all,
 					prepared.Devices)
 			}
-			if n.asked > 0 != (len(c.containers) > 1 || c.containers[0][0] > 0) {
-				t.Errorf("asked for %d pods", n.asked)
+			if n.asked.Load() > 0 != (len(c.containers) > 1 || c.containers[0][0] > 0) {
+				t.Errorf("asked for %d pods", n.asked.Load())
 			}
 			if err := n.end(claim); err != nil {
 				t.Fatal(err)
