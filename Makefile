@@ -196,7 +196,7 @@ simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet wi
 		$(SIMULATE_NODE) -count=1 -timeout 2h -v -run '^TestDriver$$' ./test/simulation/dra -admissions=$$(($(ADMISSIONS) / 100)) -seed=$(SEED) $(SEED_FAILED)
 	@mkdir -p $(BIN) && rm -f $(BIN)/failpoints.txt
 	$(PROGRESS) "the disk under faults" \
-		$(SIMULATE) -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/store ./dra/claims \
+		$(SIMULATE) -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/store ./plugins/dra/claims \
 		-disk.faults=$(FAULTS) -disk.seed=$(SEED) -disk.report=$(BIN)/failpoints.txt $(SEED_FAILED)
 	@cat $(BIN)/failpoints.txt
 

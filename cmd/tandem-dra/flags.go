@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
-	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 // options are the flags. Those that select and find GPUs and VFs are the flags of tandem-gpu and tandem-rdma.

@@ -8,7 +8,7 @@ import (
 )
 
 // patterns are the packages that decide.
-var patterns = []string{"./cluster/...", "./coordination/...", "./dra/...", "./plugins/...", "./topology/..."}
+var patterns = []string{"./cluster/...", "./coordination/...", "./plugins/...", "./topology/..."}
 
 // areas has, for the packages of a folder, other packages whose tests judge what those decide, with
 // arguments. They run for a mutation that the tests of its own package do not detect. One seed of a
@@ -23,7 +23,9 @@ var areas = []struct {
 	{"coordination", []string{
 		"coordination", "coordination/admission", "test/simulation -admissions=1",
 	}},
-	{"dra", []string{"dra", "dra/claims", "test/simulation/dra -admissions=1", "cmd/tandem-dra"}},
+	{"plugins/dra", []string{
+		"plugins/dra", "plugins/dra/claims", "test/simulation/dra -admissions=1", "cmd/tandem-dra",
+	}},
 	{"plugins", []string{
 		"plugins/gpu", "plugins/rdma", "cmd/tandem-gpu", "cmd/tandem-rdma", "test/simulation -admissions=1",
 	}},

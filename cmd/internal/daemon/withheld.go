@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/dra/claims/held"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
 )
 
 // withheldPause is the interval between two reads of the devices that claims hold.

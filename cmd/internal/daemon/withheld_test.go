@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/dra/claims/held"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
 )
 
 // claimed writes the DRA driver's checkpoint, with a claim for some devices.

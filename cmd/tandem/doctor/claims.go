@@ -8,7 +8,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/dra/claims/held"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
 )
 
 // preparedClaims is the DRA driver's checkpoint on a node in the mode of device plugins.

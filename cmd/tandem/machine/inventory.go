@@ -3,7 +3,7 @@
 package machine
 
 import (
-	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 

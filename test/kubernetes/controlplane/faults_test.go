@@ -11,8 +11,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/dra/claims/held"
-	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 // fault is something that happens to a node.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/kubelet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/node"
 	"github.com/tandem-k8s/tandem/topology"

@@ -16,7 +16,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/utils/ptr"
 
-	drapool "github.com/tandem-k8s/tandem/dra/pool"
+	drapool "github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 // classLister gives the scheduler its device classes.

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/dra"
-	"github.com/tandem-k8s/tandem/dra/claims"
-	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/dra"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/before"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )

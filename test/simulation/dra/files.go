@@ -13,8 +13,8 @@ import (
 
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/tandem-k8s/tandem/dra/claims"
-	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 )
 

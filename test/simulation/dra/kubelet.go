@@ -16,7 +16,7 @@ import (
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 // callLimit is the kubelet's limit for a call (pkg/kubelet/cm/dra/plugin).

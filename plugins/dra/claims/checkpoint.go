@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+)
+
+// Files in the driver's directory.
+const (
+	FileName = held.FileName
+	lockName = held.LockName
+)
+
+func sortedByName(claims []Claim) []Claim {
+	return slices.SortedFunc(slices.Values(claims), func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+}
+
+// ErrBusy means that another Preparer is using the directory.
+var ErrBusy = errors.New("claims are being prepared or unprepared")
+
+// lock waits until no other Preparer uses the directory. The kernel releases the lock when the process ends.
+func lock(dir string) (release func(), err error) { return lockBy(dir, syscall.LOCK_EX) }
+
+// tryLock is lock without waiting: it returns ErrBusy instead.
+func tryLock(dir string) (release func(), err error) {
+	return lockBy(dir, syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+func lockBy(dir string, how int) (release func(), err error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make the driver's folder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock of claims: %w", err)
+	}
+	for {
+		if err = syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrBusy
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock claims: %w", err), file.Close())
+	}
+	return func() { file.Close() }, nil
+}
+
+// store keeps the prepared claims in the checkpoint. Its methods, except for load, require the lock of the
+// directory.
+type store struct {
+	dir     string
+	files   *claimFiles
+	log     *slog.Logger
+	durable atomic.Pointer[[]byte] // the content that survives a power failure; nil if unknown
+}
+
+func (s *store) name() string { return filepath.Join(s.dir, FileName) }
+
+// load returns the content of the checkpoint, nil if the file does not exist, and the prepared claims, by
+// namespace and name. A checkpoint that cannot be read, or that is missing although claims have CDI specs, is
+// not an empty checkpoint: any device can belong to a pod with a claim.
+func (s *store) load() (content []byte, known []Claim, err error) {
+	content, err = os.ReadFile(s.name())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		with, err := s.files.specs()
+		if err == nil && len(with) > 0 {
+			err = fmt.Errorf("read %s: %w: there is no file, and %d claims have CDI specs", s.name(), held.ErrUnknown,
+				len(with))
+		}
+		return nil, nil, withRemedy(err)
+	case err != nil:
+		return nil, nil, fmt.Errorf("read prepared claims: %w", err)
+	}
+	known, err = held.Decode[Claim](s.name(), content)
+	return content, known, withRemedy(err)
+}
+
+// withRemedy returns the error of an unknown checkpoint with its remedy; other errors remain as they are.
+func withRemedy(err error) error {
+	if !errors.Is(err, held.ErrUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w; nothing is prepared: start the version of the driver that wrote the file, or end "+
+		"the pods with claims of driver %s on this node, then delete the file", err, pool.Driver)
+}
+
+// read returns the prepared claims, from a durable checkpoint. It restores a file that was lost since the
+// last call. A checkpoint that cannot be read stays as it is.
+func (s *store) read() ([]Claim, error) {
+	content, known, err := s.load()
+	if content == nil && (err == nil || errors.Is(err, held.ErrUnknown)) {
+		return s.restore(err)
+	}
+	if err == nil {
+		err = s.keep(content)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return known, nil
+}
+
+// restore writes the last checkpoint of the process in place of a missing file, unless another process has
+// prepared a claim since: then it returns the given error, the cause of unknown claims. Before the first
+// claim the file has none: wherever a driver was, a missing file is a lost one.
+func (s *store) restore(unknown error) ([]Claim, error) {
+	durable := s.durable.Load()
+	switch {
+	case unknown != nil && durable == nil:
+		return nil, unknown
+	case durable == nil:
+		return nil, s.save(nil)
+	}
+	known, err := held.Decode[Claim](s.name(), *durable)
+	with, unlisted := s.files.specs()
+	isOther := func(uid types.UID) bool { return !(Claim{UID: uid}).in(known) }
+	if err = errors.Join(err, unlisted); err != nil || slices.ContainsFunc(with, isOther) {
+		return nil, cmp.Or(unknown, err)
+	}
+	s.log.Error("the record of claims is gone; writing it again", "file", s.name(), "claims", len(known))
+	return known, s.save(known)
+}
+
+func (s *store) save(claims []Claim) error {
+	content, err := held.Encode(sortedByName(claims))
+	if err != nil {
+		return err
+	}
+	s.durable.Store(nil)
+	if err := s.files.disk.ReplaceDurably(s.name(), content, 0o600); err != nil {
+		return err
+	}
+	s.durable.Store(&content)
+	return nil
+}
+
+// keep makes the content of the checkpoint durable, after a failed save and after a process that was killed:
+// answers to the kubelet refer to the content, even if nothing is written.
+func (s *store) keep(content []byte) error {
+	if durable := s.durable.Load(); durable != nil && bytes.Equal(content, *durable) {
+		return nil
+	}
+	if err := s.files.disk.Keep(s.name()); err != nil {
+		return err
+	}
+	s.durable.Store(&content)
+	return nil
+}

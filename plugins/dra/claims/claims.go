@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package claims determines and records the devices of claims, until the claims are unprepared: the GPUs and
+// VFs, their CDI spec, and the entries in the claim's status.
+//
+//	claims, pool ──decide──▶ Claim ──▶ checkpoint (claims.json)   the assigned devices
+//	     pod ──containers──▶   │
+//	                           └─────▶ CDI spec of the claim       the edits for its containers
+//	                                   pairs files, device-info files
+//
+// Decisions are pure functions of the node's devices, the scheduler's allocation and the prepared claims. A
+// pair or a bundle is assigned as named. A VF that was allocated by itself next to a GPU is a token: another
+// VF may be assigned in its place, preferably the GPU's reserved one, which no other claim can get as long as
+// the claim has the GPU. The token's own VF stays idle, and unavailable to others as long as the claim has
+// the token. So no claim ever gets a device that the scheduler could give to another claim.
+//
+// Containers get the same edits as from the device plugins, by the same code, as a CDI device. All requests
+// of one container carry the same, complete environment, because a container keeps only one of several equal
+// variables in its CDI devices.
+//
+// The order of effects allows the end of the process at any time. Prepare writes the checkpoint, durably,
+// then the files, then answers; unprepare removes the files, then writes the checkpoint. [Preparer.Restore],
+// or a repeated call of the kubelet, repairs anything in between. A claim is reported as prepared only while
+// its files exist. Two processes may share a folder: each reads the checkpoint again under a lock.
+package claims
+
+import (
+	"slices"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/tandem-k8s/tandem/plugins/container"
+	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+)
+
+// State has the node's current devices, and their published names.
+type State struct {
+	Machine inventory.Machine
+	Pool    pool.Pool
+	Unread  error // reason for unknown holders of devices; nil if known
+}
+
+// GPUs returns the edits for containers with GPUs: *gpu.GPUs.
+type GPUs interface {
+	Refuse(resource string, devices []gpu.Device, unknown []string) error
+	Edits(devices []gpu.Device) container.Edits
+}
+
+// VFs returns the pools of the node's VFs: *rdma.VFs.
+type VFs interface {
+	Pool(name string) (pools.Pool, bool)
+}
+
+// Claim is a prepared claim.
+type Claim struct {
+	UID       types.UID  `json:"uid"`
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	Devices   []Prepared `json:"devices"`
+	Pods      []Pod      `json:"pods,omitempty"`
+	// Required means that the claim or its class requires alignment: of all its containers, also of later ones.
+	Required bool `json:"required,omitempty"`
+}
+
+// Pod is a pod for which a claim was reserved when prepared.
+type Pod struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+}
+
+// Prepared is an allocated device, with the GPUs and VFs assigned for it.
+type Prepared struct {
+	Request string   `json:"request"` // "pairs/near" for a subrequest of a request
+	Pool    string   `json:"pool"`    // of the node, in its ResourceSlices
+	Device  string   `json:"device"`  // its name in the pool
+	GPUs    []string `json:"gpus,omitempty"`
+	VFs     []string `json:"vfs,omitempty"`   // the assigned VFs
+	Token   string   `json:"token,omitempty"` // the VF that the device names, if another VF is assigned
+	With    string   `json:"with,omitempty"`  // of a GPU by itself: its reserved VF, assigned for a token
+	Admin   bool     `json:"admin,omitempty"` // admin access: other claims may have the device too
+	Group   string   `json:"group"`           // requests of one group go to the same containers
+	CDI     []string `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
+}
+
+// String names the claim for people: "claim team/train-0".
+func (c Claim) String() string { return "claim " + c.Namespace + "/" + c.Name }
+
+// in reports whether claims contain the claim.
+func (c Claim) in(claims []Claim) bool {
+	return slices.ContainsFunc(claims, func(d Claim) bool { return d.UID == c.UID })
+}
+
+// request returns the request of the claim, without the name of a subrequest.
+func (p Prepared) request() string {
+	request, _, _ := strings.Cut(p.Request, "/")
+	return request
+}
+
+// Holds returns the devices that no other claim may get, including idle ones: none for admin access.
+func (p Prepared) Holds() []string {
+	if p.Admin {
+		return nil
+	}
+	return append(slices.Clone(p.GPUs), p.vfs()...)
+}
+
+// vfs returns the assigned VFs, and the idle VF of a token.
+func (p Prepared) vfs() []string {
+	if p.Token == "" {
+		return p.VFs
+	}
+	return append(slices.Clone(p.VFs), p.Token)
+}
+
+// find returns the claim with a UID, without devices if the claim is not prepared.
+func find(known []Claim, uid types.UID) Claim {
+	if i := slices.IndexFunc(known, func(c Claim) bool { return c.UID == uid }); i >= 0 {
+		return known[i]
+	}
+	return Claim{UID: uid}
+}
+
+// inGroup returns the devices of a group's containers.
+func inGroup(claims []Claim, group string) []Prepared {
+	var devices []Prepared
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			if d.Group == group {
+				devices = append(devices, d)
+			}
+		}
+	}
+	return devices
+}
+
+// answer returns the answer to the kubelet for a claim.
+func (c Claim) answer() []kubeletplugin.Device {
+	devices := make([]kubeletplugin.Device, 0, len(c.Devices))
+	for _, d := range c.Devices {
+		devices = append(devices, kubeletplugin.Device{
+			Requests: []string{d.Request}, PoolName: d.Pool, DeviceName: d.Device, CDIDeviceIDs: d.CDI,
+		})
+	}
+	return devices
+}
+
+// firsts returns the first device of each group.
+func (c Claim) firsts() []Prepared {
+	var firsts []Prepared
+	for _, d := range c.Devices {
+		if !slices.ContainsFunc(firsts, func(f Prepared) bool { return f.Group == d.Group }) {
+			firsts = append(firsts, d)
+		}
+	}
+	return firsts
+}
+
+// boundBy returns the VFs of claims, by device of the pool: see Preparer.Bound.
+func boundBy(claims []Claim) map[string]string {
+	bound := map[string]string{}
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			switch {
+			case d.Admin:
+			case len(d.VFs) == 1 && len(d.GPUs) <= 1:
+				bound[d.Device] = d.VFs[0]
+			case d.With != "":
+				bound[d.Device] = d.With
+			}
+		}
+	}
+	return bound
+}
+
+// redeemed reports whether claims have tokens with other VFs assigned.
+func redeemed(claims ...Claim) bool {
+	return slices.ContainsFunc(claims, func(c Claim) bool {
+		return slices.ContainsFunc(c.Devices, func(d Prepared) bool { return d.Token != "" })
+	})
+}
+
+// results returns the devices of this driver in a claim's allocation.
+func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
+	if claim.Status.Allocation == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(claim.Status.Allocation.Devices.Results),
+		func(r resourceapi.DeviceRequestAllocationResult) bool { return r.Driver != pool.Driver })
+}
+
+// isOf reports whether a prepared claim matches the claim's allocation.
+func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
+	allocated := results(claim)
+	if c.UID != claim.UID || len(allocated) == 0 || len(allocated) != len(c.Devices) {
+		return false
+	}
+	for i, p := range c.Devices {
+		if r := allocated[i]; p.Request != r.Request || p.Pool != r.Pool || p.Device != r.Device {
+			return false
+		}
+	}
+	return true
+}

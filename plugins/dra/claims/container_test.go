@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// verified has "tandem verify" look at what a container gets by these edits.
+func (n *node) verified(edits specs.ContainerEdits, gpus, vfs int) {
+	n.t.Helper()
+	root := n.t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "sys"), n.sys); err != nil {
+		n.t.Fatal(err)
+	}
+	check := verify.Check{
+		Container: verify.Container{
+			Environment: edits.Env, SysfsRoot: filepath.Join(root, "sys"), DevRoot: filepath.Join(root, "dev"),
+			ProcRoot: filepath.Join(root, "proc"),
+		},
+		GPUs: gpus, VFs: vfs, Within: topology.PXB, InOrder: true,
+	}
+	write := func(name, content string) {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+			n.t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	for _, node := range edits.DeviceNodes {
+		write(node.Path, "")
+	}
+	visible := strings.Split(variable(edits, "NVIDIA_VISIBLE_DEVICES"), ",")
+	for minor, g := range n.state.Machine.GPUs {
+		if g.Vendor == "nvidia" {
+			write(filepath.Join("proc/driver/nvidia/gpus", g.Card.String(), "information"),
+				fmt.Sprintf("GPU UUID: %s\nDevice Minor: %d\n", g.ID, minor))
+			if slices.Contains(visible, g.ID) { // NVIDIA's runtime adds the device nodes
+				for _, node := range []string{fmt.Sprintf("nvidia%d", minor), "nvidiactl", "nvidia-uvm"} {
+					write("dev/"+node, "")
+				}
+			}
+		}
+	}
+	for _, mount := range edits.Mounts {
+		check.PairsFile = mount.HostPath
+	}
+	result, err := check.Run(n.t.Context())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if len(result.Failures) > 0 || !result.InOrder || result.PairsFile != "agrees" {
+		n.t.Errorf("verify: %v\n%s", result.Failures, result.Table())
+	}
+}
+
+// What containers get passes "tandem verify", of both vendors: pairs, what an unchanged pod asks for,
+// bundles.
+func TestVerify(t *testing.T) {
+	for _, c := range []struct {
+		name, machine string
+		vfs           int
+		claim         func(n *node) *claimOf
+		request       string
+		want          int
+	}{
+		{"all pairs", "oci-mi300x-derived", 1, pairsOf(8), "pairs", 8},
+		{"an unchanged pod", "oci-mi300x-derived", 4, unchanged, "container-0-request-0", 4},
+		{"an unchanged pod of NVIDIA's", "nv-h100-oci", 4, unchanged, "container-0-request-0", 4},
+		{"a bundle", "amd-mi300x-smc-thor2-cpx-derived", 16, bundle, "bundle", 8},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, c.machine, c.vfs, toldVFs, true)
+			claim := c.claim(n)
+			n.ready(claim)
+			n.check(claim)
+			n.verified(n.edits(claim, c.request), c.want, c.want)
+		})
+	}
+}
+
+func pairsOf(count int) func(*node) *claimOf {
+	return func(n *node) *claimOf { return n.need("train", want{"pairs", pool.Pair, count}) }
+}
+
+func bundle(n *node) *claimOf { return n.need("train", want{"bundle", pool.Bundle, 1}) }
+
+func unchanged(n *node) *claimOf {
+	n.allocate(pool.VF, 1)
+	claim := n.extended("train", [2]int{4, 4})
+	if claim == nil {
+		n.t.Fatal("the machine has not so many devices")
+	}
+	return claim
+}
+
+// Each request has all that its containers have together, in one CDI device, and once.
+func TestOneEnvironment(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2}, want{"more", pool.VF, 2})
+	answer := n.ready(claim)
+	if len(answer) != 4 || n.asked.Load() != 1 {
+		t.Fatalf("answer %v, asked for %d pods", answer, n.asked.Load())
+	}
+	const name = "tandem.dev/claim=uid-train-pairs"
+	for i, want := range []string{name, "", name, ""} {
+		if got := strings.Join(answer[i].CDIDeviceIDs, " "); got != want {
+			t.Errorf("device %d of request %v: %q, want %q", i, answer[i].Requests, got, want)
+		}
+	}
+	if spec := n.spec(claim); len(spec.Devices) != 1 || spec.Kind != "tandem.dev/claim" {
+		t.Errorf("spec %+v", spec)
+	}
+	vfs := strings.Split(variable(n.edits(claim, "pairs"), "PCIDEVICE_TANDEM_DEV_RDMA_VF"), ",")
+	if len(vfs) != 4 {
+		t.Errorf("VFs %v", vfs)
+	}
+}
+
+// Containers that have requests of their own get what they asked for, and nothing of each other.
+func TestContainersApart(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"x", pool.Pair, 2}, want{"y", pool.Pair, 1})
+	pod := running("train/x", "train/y")
+	n.pods["team/pod"] = pod
+	n.ready(claim)
+	n.check(claim)
+	x, y := n.edits(claim, "x"), n.edits(claim, "y")
+	has := func(edits specs.ContainerEdits) int {
+		return len(strings.Split(variable(edits, "PCIDEVICE_TANDEM_DEV_RDMA_VF"), ","))
+	}
+	if has(x) != 2 || has(y) != 1 || x.Mounts[0].HostPath == y.Mounts[0].HostPath {
+		t.Errorf("x has %q, y has %q", x.Env, y.Env)
+	}
+}
+
+// A container with two claims of its pod's own finds the devices of both in each.
+func TestTwoClaims(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claims := list(n.need("a", want{"x", pool.Pair, 2}), n.need("b", want{"y", pool.VF, 1}))
+	n.pods["team/pod"] = running("a b")
+	for _, claim := range claims {
+		claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", UID: "pod"}}
+	}
+	n.ready(claims...)
+	n.check(claims...)
+	a, b := n.edits(claims[0], "x"), n.edits(claims[1], "y")
+	if !slices.Equal(a.Env, b.Env) || !strings.Contains(strings.Join(a.Env, " "), ",") {
+		t.Errorf("%q and %q", a.Env, b.Env)
+	}
+	for _, claim := range claims {
+		if err := n.end(claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.check()
+}
+
+// After a boot the files are there again, with the device nodes as they are now; those of others are gone.
+func TestRestore(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(claim)
+	before := n.spec(claim)
+	for _, dir := range []string{n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.restored()
+	n.check(claim)
+	after := n.spec(claim)
+	if !slices.Equal(before.Devices[0].ContainerEdits.Env, after.Devices[0].ContainerEdits.Env) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+// What was killed while it wrote has left files, also after the start of the next process; those of other
+// drivers are none of ours.
+func TestRestoreTidies(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(claim)
+	for _, restore := range []func(context.Context, State) error{n.Restore, n.Repair} {
+		foreign := n.leave()
+		if err := restore(t.Context(), n.state); err != nil {
+			t.Error(err)
+		}
+		if !exists(foreign) {
+			t.Error("the spec of another driver is gone")
+		}
+		if err := os.Remove(foreign); err != nil {
+			t.Fatal(err)
+		}
+		n.check(claim)
+	}
+}
+
+// leave writes files of a killed process, and one of another driver.
+func (n *node) leave() (foreign string) {
+	n.t.Helper()
+	foreign = filepath.Join(n.CDIDir, "nvidia.json")
+	left := []string{n.files.specPath("uid-gone"), n.files.pairsPath("uid-gone-pairs"), foreign}
+	for _, dir := range []string{n.Dir, n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
+		left = append(left, filepath.Join(dir, ".tandem-123"))
+	}
+	for _, name := range left {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	return foreign
+}
+
+// What a device plugin is writing beside a driver that takes claims back alone is not taken from it.
+func TestRestoreBesidePlugins(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	n.Alone = false
+	for _, dir := range []string{n.CDIDir, n.Host.DevinfoDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, ".tandem-123")
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.restored()
+		if !exists(name) {
+			t.Errorf("%s is gone", name)
+		}
+	}
+}
+
+// A spec is written when it changes, and else left: runtimes read all of them again for one.
+func TestSpecIsLeft(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(claim)
+	before := modified(t, n.files.specPath(claim.UID))
+	n.ready(claim)
+	n.restored()
+	if after := modified(t, n.files.specPath(claim.UID)); !os.SameFile(before, after) {
+		t.Error("the spec was replaced by the same")
+	}
+}
+
+func modified(t *testing.T, name string) fs.FileInfo {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// A claim whose device went away keeps what it has, and is prepared as before; one that is not prepared is
+// not.
+func TestGoneWhilePrepared(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	first := n.ready(claim)
+	n.state.Machine.GPUs = n.state.Machine.GPUs[1:]
+	before := modified(t, n.files.specPath(claim.UID))
+	n.restored()
+	again := n.ready(claim)
+	if len(again) != len(first) || again[0].CDIDeviceIDs[0] != first[0].CDIDeviceIDs[0] {
+		t.Errorf("first %v, then %v", first, again)
+	}
+	if !os.SameFile(before, modified(t, n.files.specPath(claim.UID))) {
+		t.Error("the spec changed")
+	}
+	if !strings.Contains(n.log.String(), "keeps its existing CDI spec") {
+		t.Errorf("log %s", n.log)
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+)
+
+// decision determines the devices of claims, one claim after another. It does no I/O.
+type decision struct {
+	*nodeIndex
+	groups groups
+}
+
+func newDecision(state State, prepared []Claim, groups groups) *decision {
+	d := &decision{newNodeIndex(state), groups}
+	for _, c := range prepared {
+		d.hold(c)
+	}
+	return d
+}
+
+// decideAll determines the devices of claims.
+func (d *decision) decideAll(due []*resourceapi.ResourceClaim) (fresh []Claim, err error) {
+	for _, claim := range due {
+		c, err := d.decide(claim)
+		if err != nil {
+			return nil, err
+		}
+		fresh = append(fresh, c)
+	}
+	return fresh, nil
+}
+
+// decide determines the devices of a claim, or returns an error in one sentence.
+func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
+	decided := Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: PodsOf(claim)}
+	required, err := demandOf(claim)
+	if err != nil {
+		return Claim{}, err
+	}
+	decided.Required = required
+	for _, result := range results(claim) {
+		device, ok := d.state.Pool.Devices[result.Device]
+		if !ok {
+			return Claim{}, fmt.Errorf("%s was allocated device %s, and the node has no such device any more: "+
+				"delete the pod, so that another one is allocated", decided, result.Device)
+		}
+		p := Prepared{
+			Request: result.Request, Pool: result.Pool, Device: result.Device,
+			GPUs: slices.Clone(device.GPUs), VFs: distinct(device.VFs),
+			Admin: result.AdminAccess != nil && *result.AdminAccess,
+		}
+		p.Group = d.groups.of(claim.UID, p.request())
+		if device.Type == pool.GPUVF && asksForGPU(claim, result.Request) {
+			p.VFs = nil
+		}
+		decided.Devices = append(decided.Devices, p)
+	}
+	d.redeem(decided.Devices)
+	if err := d.check(decided); err != nil {
+		return Claim{}, err
+	}
+	d.hold(decided)
+	return decided, nil
+}
+
+// check is a final validation: no claim gets a device that does not exist or is not usable. The idle VF of a
+// token can be unhealthy.
+func (d *decision) check(c Claim) error {
+	for _, p := range c.Devices {
+		for _, id := range p.GPUs {
+			g, ok := d.gpus[id]
+			if err := d.free(c, p, "GPU "+id, d.held[id], g.Unusable(), !ok); err != nil {
+				return err
+			}
+		}
+		for _, id := range p.vfs() {
+			vf, ok := d.vfs[id]
+			if id == p.Token {
+				vf.Fault = ""
+			}
+			if err := d.free(c, p, "VF "+id, d.held[id], vf.Unusable(), !ok); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// free returns an error if a claim cannot have a part of a device: because of its holder by a claim, or for
+// the reason why no claim can get the part.
+func (d *decision) free(c Claim, p Prepared, what, holder, unusable string, gone bool) error {
+	switch {
+	case gone:
+		return fmt.Errorf("%s was allocated device %s, and its %s is gone: delete the pod, so that another device "+
+			"is allocated", c, p.Device, what)
+	case p.Admin:
+		return nil
+	case holder != "":
+		return fmt.Errorf("%s was allocated device %s, and its %s is in use by %s: delete the pod, or the pod of "+
+			"the other claim", c, p.Device, what, holder)
+	case unusable != "":
+		return fmt.Errorf("%s was allocated device %s, and its %s: it is handed out once that ends; or delete the "+
+			"pod, so that another device is allocated", c, p.Device, unusable)
+	default:
+		return nil
+	}
+}
+
+// asksForGPU reports whether a request of a claim is only for GPUs: its class is one of Tandem's classes
+// without VFs, "gpu.tandem.dev" or the class of a GPU resource name. With any other class the request also
+// gets the VF.
+func asksForGPU(claim *resourceapi.ResourceClaim, request string) bool {
+	alone := func(class string) bool {
+		return strings.HasSuffix(class, "."+pool.Driver) && class != "pair."+pool.Driver
+	}
+	for _, r := range claim.Spec.Devices.Requests {
+		if r.Exactly != nil && r.Name == request {
+			return alone(r.Exactly.DeviceClassName)
+		}
+		for _, sub := range r.FirstAvailable {
+			if r.Name+"/"+sub.Name == request {
+				return alone(sub.DeviceClassName)
+			}
+		}
+	}
+	return false
+}
+
+// distinct removes duplicates.
+func distinct(list []string) []string {
+	var once []string
+	for _, s := range list {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	return once
+}

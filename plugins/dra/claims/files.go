@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+)
+
+// claimFiles are the files of claims besides the checkpoint: CDI specs and pairs files.
+type claimFiles struct {
+	cdiDir   string
+	pairsDir string
+	disk     file.Disk
+	log      *slog.Logger
+
+	mu       sync.Mutex
+	outdated map[types.UID]string // reasons for files that could not be restored and are there, as logged
+}
+
+func (f *claimFiles) specPath(claim types.UID) string {
+	return filepath.Join(f.cdiDir, specPrefix+string(claim)+specSuffix)
+}
+
+func (f *claimFiles) pairsPath(group string) string {
+	return filepath.Join(f.pairsDir, group+".json")
+}
+
+// specs lists the claims that have a CDI spec.
+func (f *claimFiles) specs() ([]types.UID, error) {
+	entries, err := os.ReadDir(f.cdiDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list CDI specs: %w", err)
+	}
+	var claims []types.UID
+	for _, entry := range entries {
+		if claim, ok := claimOfSpec(entry.Name()); ok {
+			claims = append(claims, claim)
+		}
+	}
+	return claims, nil
+}
+
+// writeSpec writes the CDI spec of a claim unless it exists. It omits groups without edits, which CDI
+// rejects, and writes no spec if all groups are empty.
+func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) error {
+	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
+	for _, first := range c.firsts() {
+		if edits := environments[first.Group].edits.CDI(); !isEmpty(edits) {
+			name := cdiDevice(c.UID, first.request())
+			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
+		}
+	}
+	name := f.specPath(c.UID)
+	if len(spec.Devices) == 0 {
+		return f.disk.Remove(name)
+	}
+	content, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
+	}
+	return f.disk.Update(name, content, 0o600, 0o755) // runtimes reread all specs after each write
+}
+
+// remove removes the files of claims, except for pairs files of groups that remaining claims share.
+func (f *claimFiles) remove(gone, left []Claim) error {
+	for _, c := range gone {
+		if err := f.disk.Remove(f.specPath(c.UID)); err != nil {
+			return err
+		}
+		f.restored(c)
+		for _, first := range c.firsts() {
+			if len(inGroup(left, first.Group)) > 0 {
+				continue
+			}
+			if err := f.disk.Remove(f.pairsPath(first.Group)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unrestored returns the error of a prepared claim whose files cannot be written, or nil if all files exist.
+// The next repair tries again.
+func (f *claimFiles) unrestored(c Claim, cause error) error {
+	if missing := f.missing(c); missing != "" {
+		return fmt.Errorf("restore %s of %s: %w", missing, c, cause)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if text := cause.Error(); f.outdated[c.UID] != text {
+		f.outdated[c.UID] = text
+		f.log.Warn("a prepared claim keeps its existing CDI spec",
+			"claim", c.Namespace+"/"+c.Name, "error", cause)
+	}
+	return nil
+}
+
+// restored ends the complaint about a claim that unrestored logged.
+func (f *claimFiles) restored(c Claim) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.outdated, c.UID)
+}
+
+// missing returns the name of a missing or incomplete file of a prepared claim, or "": the CDI spec, with all
+// CDI devices that were reported to the kubelet, or a pairs file that the spec mounts.
+func (f *claimFiles) missing(c Claim) string {
+	told := c.ownCDI()
+	if len(told) == 0 {
+		return ""
+	}
+	name := f.specPath(c.UID)
+	content, err := os.ReadFile(name)
+	var spec specs.Spec
+	if err != nil || json.Unmarshal(content, &spec) != nil {
+		return name
+	}
+	for _, device := range spec.Devices {
+		delete(told, parser.QualifiedName(pool.Driver, cdiClass, device.Name))
+		for _, mount := range device.ContainerEdits.Mounts {
+			if filepath.Dir(mount.HostPath) != f.pairsDir {
+				continue
+			}
+			if _, err := os.Stat(mount.HostPath); err != nil {
+				return mount.HostPath
+			}
+		}
+	}
+	if len(told) > 0 {
+		return name
+	}
+	return ""
+}
+
+// complete returns the claims of which no file is missing.
+func (f *claimFiles) complete(kept []Claim) []Claim {
+	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return f.missing(c) != "" })
+}
+
+// tidySpecs removes the CDI specs of claims that are not prepared.
+func (f *claimFiles) tidySpecs(known []Claim) error {
+	with, err := f.specs()
+	problems := []error{err}
+	for _, uid := range with {
+		if !(Claim{UID: uid}).in(known) {
+			problems = append(problems, f.disk.Remove(f.specPath(uid)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// tidyPairs removes the pairs files of claims that are not prepared.
+func (f *claimFiles) tidyPairs(known []Claim) error {
+	entries, err := os.ReadDir(f.pairsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list pairs files: %w", err)
+	}
+	var problems []error
+	for _, entry := range entries {
+		group := strings.TrimSuffix(entry.Name(), ".json")
+		if len(inGroup(known, group)) == 0 {
+			problems = append(problems, f.disk.Remove(filepath.Join(f.pairsDir, entry.Name())))
+		}
+	}
+	return errors.Join(problems...)
+}

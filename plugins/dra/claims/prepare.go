@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
+)
+
+// Result is the result of preparing a claim: the answer to the kubelet, and the prepared claim.
+type Result struct {
+	kubeletplugin.PrepareResult
+	Claim Claim
+}
+
+// Prepare prepares the claims of a pod: of the claims that are not prepared yet, all or none, because the pod
+// needs all of them. A repeated call for a claim returns the same answer.
+func (p *Preparer) Prepare(
+	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
+) map[types.UID]Result {
+	known, err := p.Prepared()
+	if err != nil {
+		known = nil // all pods are read, and prepare restores the record or returns the error
+	}
+	var prepared []Claim
+	pods, err := findPods(ctx, p.Pod, state, known, claims)
+	if err == nil {
+		prepared, err = p.prepare(ctx, state, claims, pods)
+	}
+	results := make(map[types.UID]Result, len(claims))
+	for _, claim := range claims {
+		results[claim.UID] = Result{PrepareResult: kubeletplugin.PrepareResult{Err: err}}
+	}
+	for _, c := range prepared {
+		results[c.UID] = Result{kubeletplugin.PrepareResult{Devices: c.answer()}, c}
+	}
+	return results
+}
+
+// prepare prepares the claims of a pod. With an error it returns the claims that are prepared nevertheless.
+//
+// Rebind waits for the API server, so prepare calls Rebind after the release of the lock. Before Rebind
+// succeeds, new claims are recorded and have their files, but the kubelet does not get the names of the CDI
+// devices: a repeated call finds the claims recorded and calls Rebind again, and the end of the pod
+// unprepares the claims.
+func (p *Preparer) prepare(
+	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
+) ([]Claim, error) {
+	kept, fresh, all, err := p.record(state, claims, pods)
+	if err != nil {
+		return kept, err
+	}
+	given := slices.Concat(kept, fresh)
+	if !redeemed(given...) {
+		return given, nil
+	}
+	if err := p.rebind(ctx, all); err != nil {
+		return slices.DeleteFunc(kept, func(c Claim) bool { return redeemed(c) }), err
+	}
+	return given, nil
+}
+
+// record decides about the claims of a pod and writes the decision, under the lock. It returns the claims
+// that were prepared before, the new ones, and all claims of the node. With an error it returns the claims
+// that are prepared nevertheless.
+func (p *Preparer) record(
+	state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
+) (kept, fresh, all []Claim, err error) {
+	release, err := lock(p.Dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer release()
+	known, err := p.store.read()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	kept, due := split(known, claims)
+	failed := func(err error) ([]Claim, []Claim, []Claim, error) { return p.files.complete(kept), nil, nil, err }
+	if len(due) > 0 && state.Unread != nil {
+		return failed(fmt.Errorf("prepare claims: %w", state.Unread))
+	}
+	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
+		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
+	})
+	d := newDecision(state, others, group(claims, pods))
+	if fresh, err = d.decideAll(due); err != nil {
+		return failed(err)
+	}
+	all = slices.Concat(others, fresh)
+	m := p.newComposition(d.nodeIndex, all)
+	written, err := m.addAll(kept, fresh)
+	if err == nil {
+		j := judgement{composition: m, policy: p.Policy, log: p.Log, fresh: fresh, called: claims, pods: pods}
+		err = j.judge()
+	}
+	if err != nil {
+		return failed(err)
+	}
+	if err := p.commit(m, fresh, written); err != nil {
+		_, undo := p.forget(all, fresh)
+		return failed(errors.Join(err, undo))
+	}
+	return kept, fresh, all, nil
+}
+
+// split separates the prepared claims from the claims that need preparation.
+func split(
+	known []Claim, claims []*resourceapi.ResourceClaim,
+) (kept []Claim, due []*resourceapi.ResourceClaim) {
+	for _, claim := range claims {
+		switch was := find(known, claim.UID); {
+		case len(results(claim)) == 0: // no device of this driver
+		case was.isOf(claim):
+			kept = append(kept, was)
+		default:
+			due = append(due, claim)
+		}
+	}
+	return kept, due
+}
+
+// commit writes a decision: first the checkpoint, because files of unknown claims are removed.
+func (p *Preparer) commit(m *composition, fresh, written []Claim) error {
+	if len(fresh) > 0 {
+		if err := p.store.save(m.claims); err != nil {
+			return err
+		}
+	}
+	for _, c := range written {
+		if err := m.write(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unprepare releases the devices of claims; for an unprepared claim it does nothing. Claims that share
+// containers must end in one call, as all claims of a pod do: the environment of a remaining claim includes
+// the devices of the other claims.
+func (p *Preparer) Unprepare(
+	ctx context.Context, claims []kubeletplugin.NamespacedObject,
+) map[types.UID]error {
+	gone, left, err := p.unprepare(claims) // without the lock afterwards, as rebind waits
+	answers := make(map[types.UID]error, len(claims))
+	for _, claim := range claims {
+		answers[claim.UID] = err
+	}
+	if err == nil && redeemed(gone...) {
+		if err := p.rebind(ctx, left); err != nil {
+			p.Log.Warn("device bindings of ended claims are still published", "error", err)
+		}
+	}
+	return answers
+}
+
+// unprepare unprepares claims, under the lock. It returns the claims that were prepared, and the remaining
+// claims. While the claims of the node are unknown it removes the CDI specs, so that pods can end: nothing is
+// prepared meanwhile.
+func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, left []Claim, err error) {
+	release, err := lock(p.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	known, err := p.store.read()
+	for _, claim := range claims {
+		gone = append(gone, find(known, claim.UID))
+	}
+	switch {
+	case errors.Is(err, held.ErrUnknown):
+		p.Log.Error("unpreparing claims without their record", "claims", len(gone), "error", err)
+		return gone, nil, p.files.remove(gone, nil)
+	case err != nil:
+		return nil, nil, err
+	}
+	left, err = p.forget(known, gone)
+	return gone, left, err
+}
+
+// forget unprepares claims: it removes their files first, so that the checkpoint contains all claims with
+// files. It returns the remaining claims.
+func (p *Preparer) forget(known, gone []Claim) (left []Claim, err error) {
+	left = slices.DeleteFunc(slices.Clone(known), func(c Claim) bool { return c.in(gone) })
+	if err := p.files.remove(gone, left); err != nil {
+		return known, err
+	}
+	if len(left) == len(known) {
+		return left, nil
+	}
+	return left, p.store.save(left)
+}

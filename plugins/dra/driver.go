@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+)
+
+// Driver is the DRA driver of a node. It is made with New and does nothing before Run.
+type Driver struct {
+	config    Config
+	viewer    *viewer
+	publisher *publisher
+	service   *claimService
+	files     *fileRestorer
+	server    *server
+	teller    *teller
+}
+
+// New returns a Driver. It creates the driver's directory and starts nothing.
+func New(config Config) (*Driver, error) {
+	if err := Check(config); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(PluginDir(config.KubeletDir), 0o750); err != nil {
+		return nil, fmt.Errorf("make the driver's folder: %w", err)
+	}
+	config.Host.CDI, config.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
+	complaints := newComplaints(config.Log)
+	publisher := &publisher{config: config, again: newSignal()}
+	preparer := newPreparer(config, publisher.rebind)
+	publisher.viewer = newViewer(config, complaints,
+		newGates(config.Client, config.NodeName, config.Log), preparer)
+	newest := publisher.viewer.newest
+	service := &claimService{
+		config: config, complaints: complaints, viewer: publisher.viewer, preparer: preparer,
+		owners: newOwners(), refused: newSignal(),
+	}
+	files := &fileRestorer{
+		complaints: complaints, preparer: preparer, newest: newest, disk: config.Host.Disk, runDir: config.RunDir,
+		failed: newLatest(error(nil)),
+	}
+	return &Driver{
+		config: config, viewer: publisher.viewer, publisher: publisher, service: service, files: files,
+		server: &server{
+			claimService: service,
+			healthReporter: &healthReporter{
+				config: config, complaints: complaints, preparer: preparer, newest: newest,
+			},
+			config: config, publisher: publisher, fatal: make(chan error, 1),
+		},
+		teller: &teller{
+			complaints: complaints, preparer: preparer, newest: newest, owners: service.owners, files: files,
+			noGPUs: config.NoGPUs,
+		},
+	}, nil
+}
+
+func newPreparer(
+	config Config, rebind func(ctx context.Context, bound map[string]string) error,
+) *claims.Preparer {
+	options := claims.Options{
+		Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: config.Host, Policy: config.Policy,
+		Alone: !config.Drain, Rebind: rebind, Log: config.Log,
+		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+			return config.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+	}
+	if config.GPUs != nil {
+		options.GPUs = config.GPUs
+	}
+	if config.VFs != nil {
+		options.VFs = config.VFs
+	}
+	return claims.New(options)
+}
+
+// Run serves the kubelet and publishes until ctx is done, or an error is fatal. It builds the first view
+// before the kubelet can call. At the end it rejects new calls, answers the calls in flight, writes the
+// queued statuses, and leaves the published slices to the next driver.
+func (d *Driver) Run(ctx context.Context) error {
+	if !d.config.Drain {
+		leave, err := coordination.Enter(ctx, mode.DRA, d.config.RunDir, d.config.KubeletDir)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	found, err := d.viewer.begin(ctx)
+	if err != nil {
+		return err
+	}
+	d.files.begin(ctx)
+	statuses := newStatuses(d.config.Client, d.config.Log)
+	d.service.statuses = statuses
+	defer statuses.queue.ShutDown()
+	lasting := context.WithoutCancel(ctx) // until the last call is answered
+	serving, stop := context.WithCancel(klog.NewContext(lasting, logr.FromSlogHandler(d.config.Log.Handler())))
+	defer stop()
+	helper, err := d.server.start(serving)
+	if err != nil {
+		return err
+	}
+	writing, written := context.WithCancel(lasting)
+	var writer sync.WaitGroup
+	writer.Go(func() { statuses.run(writing) })
+	err = d.work(ctx, helper, found)
+	d.server.calls.close(callsLimit)
+	helper.Stop()
+	d.publisher.handing.Wait()
+	statuses.close(statusLimit)
+	written()
+	writer.Wait()
+	return err
+}
+
+// Maximum times that the end of the driver waits for calls of the kubelet, and for queued statuses.
+const (
+	callsLimit  = 10 * time.Second
+	statusLimit = 3 * time.Second
+)
+
+// work runs all activities besides the kubelet's calls.
+func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found scan) error {
+	g, ctx := errgroup.WithContext(ctx)
+	background := func(run func(context.Context)) {
+		g.Go(func() error { run(ctx); return nil })
+	}
+	g.Go(func() error { return d.viewer.follow(ctx, found) })
+	g.Go(func() error { return d.publisher.publish(ctx, helper) })
+	g.Go(func() error { return d.server.awaitFatal(ctx) })
+	background(func(ctx context.Context) {
+		d.viewer.gates.watch(ctx, d.viewer.complaints, d.viewer.changed.send)
+	})
+	background(d.viewer.watchHolders)
+	background(newOrphanCollector(d.config.Client, d.service).run)
+	background(d.files.run)
+	if d.config.GPUs != nil {
+		g.Go(func() error { return d.config.GPUs.Run(ctx) })
+	}
+	if d.config.VFs != nil {
+		g.Go(func() error { return d.config.VFs.Run(ctx) })
+	}
+	if !d.config.Drain { // a draining driver does not scan devices
+		background(func(ctx context.Context) {
+			coordination.Tell(ctx, d.config.RunDir, d.config.Socket, d.teller, d.config.Log)
+		})
+		if d.config.Unsound != nil {
+			background(func(ctx context.Context) { d.teller.tellUnsound(ctx, d.config.Unsound) })
+		}
+	}
+	return g.Wait()
+}
+
+// Role returns the role of the driver on its node.
+func (d *Driver) Role() coordination.Role { return coordination.Serves }
+
+// Alive returns an error if a part of the driver hangs that a restart would fix.
+func (d *Driver) Alive(ctx context.Context) error { return d.viewer.refresh(ctx) }
+
+// Resources returns the devices of the current view.
+func (d *Driver) Resources() []*api.Resource { return d.teller.resources(d.viewer.newest.get()) }

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	healthpb "k8s.io/kubelet/pkg/apis/dra-health/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/plugins/dra"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+)
+
+const machine = "oci-mi300x-derived"
+
+// complete reports whether all devices of eight GPUs with eight VFs each are published.
+func complete(devices map[string]resourceapi.Device, counters int) bool {
+	return ofType(pool.Pair)(devices) == 8 && ofType(pool.GPU)(devices) == 8 &&
+		ofType(pool.VF)(devices) == 7*8 && counters > 0
+}
+
+func TestPrepare(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c, "")
+	stop := n.start(config)
+	k := n.register("")
+	if got := strings.Join(k.services, " "); !strings.Contains(got, "v1.DRAPlugin") ||
+		!strings.Contains(got, "v1.DRAResourceHealth") {
+		t.Errorf("services %s", got)
+	}
+	c.awaitPublished(complete)
+
+	claim := c.allocate("four", "train-0", "pair-11-00-0", "pair-2f-00-0")
+	cdi, wrong := k.prepare(t.Context(), claim)
+	if wrong != "" || len(cdi) == 0 {
+		t.Fatalf("%v, %s", cdi, wrong)
+	}
+	if again, wrong := k.prepare(t.Context(), claim); wrong != "" || !slices.Equal(again, cdi) {
+		t.Errorf("asked again it says %v, %s", again, wrong)
+	}
+	if got := n.specs(); len(got) != 1 || !strings.Contains(got[0], string(claim.UID)) {
+		t.Errorf("CDI specs %v", got)
+	}
+	c.awaitStatus("four", "pair-11-00-0")
+
+	other := c.allocate("other", "train-1", "gpu-11-00-0")
+	if _, wrong := k.prepare(t.Context(), other); !strings.Contains(wrong, "team/four") {
+		t.Errorf("a GPU of another claim: %q", wrong)
+	}
+	gone := c.allocate("gone", "train-2", "pair-99-00-0")
+	if _, wrong := k.prepare(t.Context(), gone); !strings.Contains(wrong, "pair-99-00-0") {
+		t.Errorf("a device that is not there: %q", wrong)
+	}
+	for range 2 {
+		if wrong := k.unprepare(t.Context(), claim); wrong != "" {
+			t.Error(wrong)
+		}
+	}
+	if got := n.specs(); len(got) > 0 {
+		t.Errorf("CDI specs are left behind: %v", got)
+	}
+	if _, wrong := k.prepare(t.Context(), other); wrong != "" {
+		t.Error(wrong)
+	}
+	stop()
+	if devices, _ := c.published(); len(devices) == 0 {
+		t.Error("the slices are deleted at the end, when another pod of the driver follows")
+	}
+}
+
+// TestGates: what is published follows what the API server can do, and nothing is ever published with fields
+// that it drops where a dry run tells that before.
+func TestGates(t *testing.T) {
+	for _, test := range []struct {
+		server string
+		off    []string
+		notes  []string
+	}{
+		{"v1.37.1", nil, nil},
+		{"v1.35.0", []string{"DRAPartitionableDevices", "DRADeviceTaints"},
+			[]string{"DRAPartitionableDevices", "DRADeviceTaints"}},
+		{"v1.37.1", []string{"DRAPartitionableDevices"}, []string{"DRAPartitionableDevices"}},
+		// somebody switched a gate on
+		{"v1.34.2+k3s1", []string{"DRADeviceTaints"}, []string{"DRADeviceTaints"}},
+	} {
+		t.Run(test.server+" "+strings.Join(test.off, " "), func(t *testing.T) {
+			c, n := newCluster(t, test.server, test.off...), newNode(t, machine, 8)
+			config, gpus := n.config(c, "")
+			gpus.fallIll("0000:2f:00.0")
+			if err := gpusAnew(&config, gpus); err != nil {
+				t.Fatal(err)
+			}
+			config.NoGPUs = "a reason for absent GPUs"
+			n.start(config)
+			plain := contains(test.off, "DRAPartitionableDevices")
+			devices := c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
+				return len(devices) > 0 && (counters == 0) == plain
+			})
+			ill := map[bool]string{false: "gpu-2f-00-0", true: "gpu-vf-2f-00-0"}[plain]
+			_, has := devices[ill]
+			if left := contains(test.off, "DRADeviceTaints"); has == left {
+				t.Errorf("a GPU that is ill is published: %v", has)
+			} else if !left && len(devices[ill].Taints) != 1 {
+				t.Errorf("taints %v", devices[ill].Taints)
+			}
+			answer := n.status(t)
+			if answer.GetMode() != string(mode.DRA) || len(answer.GetNotes()) < len(test.notes) {
+				t.Errorf("mode %s, notes %q", answer.GetMode(), answer.GetNotes())
+			}
+			if !contains(answer.GetNotes(), config.NoGPUs) {
+				t.Errorf("notes %q lack the absent GPUs", answer.GetNotes())
+			}
+			for _, gate := range test.notes {
+				if !strings.Contains(strings.Join(answer.GetNotes(), "\n"), "feature gate "+gate+" ") {
+					t.Errorf("notes %q lack %s", answer.GetNotes(), gate)
+				}
+			}
+			k := n.register("")
+			for name, device := range map[string]string{"a": "pair-11-00-0", "b": "gpu-vf-46-00-0"} {
+				claim := c.allocate(name, "train-"+name, device)
+				if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+					t.Errorf("a claim that was allocated when the cluster could do something else: %s", wrong)
+				}
+			}
+			if holders, err := held.Read(dra.PluginDir(n.kubelet)); err != nil || len(holders) != 4 {
+				t.Errorf("claims for two pairs have %v, %v", holders, err)
+			}
+		})
+	}
+}
+
+// TestDroppedFields: gates that are switched off later are noticed by what the API server keeps.
+func TestDroppedFields(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, gpus := n.config(c, "")
+	n.start(config)
+	c.awaitPublished(complete)
+	c.change(func() { c.off["DRAPartitionableDevices"] = true })
+	gpus.fallIll("0000:2f:00.0") // something to be written
+	c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
+		return counters == 0 && ofType(pool.GPUVF)(devices) == 8
+	})
+	if notes := strings.Join(n.status(t).GetNotes(), "\n"); !strings.Contains(notes, "DRAPartitionableDevices") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
+// TestHealth: what falls ill is tainted, and told in the stream; what is well again is neither.
+func TestHealth(t *testing.T) {
+	c, n := newCluster(t, "v1.36.3"), newNode(t, machine, 8)
+	config, gpus := n.config(c, "")
+	n.start(config)
+	k := n.register("")
+	c.awaitPublished(complete)
+	stream, err := healthpb.NewDRAResourceHealthClient(k.ClientConn).NodeWatchResources(t.Context(),
+		&healthpb.NodeWatchResourcesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, _ := c.published()
+	for _, ill := range []string{"", "0000:2f:00.0", ""} {
+		gpus.fallIll(ill)
+		await(t, "the health stream tells of "+ill, func() bool {
+			report, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := map[string]bool{}
+			for _, d := range report.GetDevices() {
+				if d.GetDevice().GetPoolName() != nodeName || d.GetHealthCheckTimeoutSeconds() < 30 {
+					t.Errorf("%v", d)
+				}
+				found[d.GetDevice().GetDeviceName()] = d.GetHealth() == healthpb.HealthStatus_UNHEALTHY
+			}
+			if len(found) != len(published) {
+				t.Fatalf("%d devices, want %d", len(found), len(published))
+			}
+			want := ill != ""
+			return found["gpu-2f-00-0"] == want && found["pair-2f-00-0"] == want && !found["pair-11-00-0"]
+		})
+		c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
+			return complete(devices, counters) && (len(devices["pair-2f-00-0"].Taints) > 0) == (ill != "")
+		})
+	}
+}
+
+// TestNothingNew: what is the same is not written again.
+func TestNothingNew(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, gpus := n.config(c, "")
+	n.start(config)
+	k := n.register("")
+	c.awaitPublished(complete)
+	written := 0
+	c.change(func() { written = c.written })
+	for range 3 {
+		gpus.fallIll() // looked at again, and the same
+		if _, wrong := k.prepare(t.Context(), c.allocate("four", "train-0", "pair-11-00-0")); wrong != "" {
+			t.Error(wrong)
+		}
+		err := c.ResourceV1().ResourceClaims("team").Delete(t.Context(), "four", metav1.DeleteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.change(func() {
+		if c.written != written {
+			t.Errorf("%d writes", c.written-written)
+		}
+	})
+}
+
+// TestUnknownClaims: while it is not known what claims have nothing is published, and it is said why.
+func TestUnknownClaims(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	unreadable := filepath.Join(dra.PluginDir(n.kubelet), "claims.json")
+	if err := os.MkdirAll(unreadable, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	config, gpus := n.config(c, "")
+	n.start(config)
+	n.register("")
+	await(t, "it is said", func() bool {
+		return strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "it is not known what claims have")
+	})
+	if devices, _ := c.published(); len(devices) > 0 {
+		t.Errorf("published are %d devices", len(devices))
+	}
+	if err := os.Remove(unreadable); err != nil {
+		t.Fatal(err)
+	}
+	gpus.fallIll() // it looks again
+	c.awaitPublished(complete)
+}
+
+// TestLateDevices: a claim whose devices come late after a boot has its files as soon as they are there, and
+// until then the kubelet is told that it is not prepared.
+func TestLateDevices(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c, "")
+	stop := n.start(config)
+	claim := c.allocate("a", "train-0", "pair-11-00-0")
+	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	stop()
+	for _, name := range n.specs() {
+		if err := os.Remove(n.path("cdi/" + name + ".json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, gpus := n.config(c, "")
+	gpus.hide("0000:11:00.0")
+	if err := gpusAnew(&config, gpus); err != nil {
+		t.Fatal(err)
+	}
+	n.start(config)
+	k := n.register("")
+	if _, wrong := k.prepare(t.Context(), claim); !strings.Contains(wrong, "GPU 0000:11:00.0: it is gone") {
+		t.Errorf("the kubelet is told %q", wrong)
+	}
+	if notes := strings.Join(n.status(t).GetNotes(), "\n"); !strings.Contains(notes, "claim team/a") {
+		t.Errorf("notes %q", notes)
+	}
+	gpus.hide("")
+	gpus.fallIll() // it looks again
+	await(t, "the CDI spec is there", func() bool { return len(n.specs()) == 1 })
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+		t.Error(wrong)
+	}
+	await(t, "it is said no more", func() bool {
+		return !strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "claim team/a")
+	})
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// holdersPause is the interval between looks at the kubelet's device checkpoint.
+const holdersPause = 10 * time.Second
+
+// holderView tracks devices without a claim: pods got them from a device plugin before the node changed to
+// DRA. The source is the kubelet's device checkpoint, read by package holders. The checkpoint also contains
+// ended pods until the kubelet next writes it, which may never happen on a node without device plugins; so
+// the view tracks the ends of these pods.
+type holderView struct {
+	kubeletDir string
+	log        *slog.Logger
+	complaints *complaints
+	recorded   *recordedPods // belongs to the goroutine that calls update
+
+	last  *kubelet.Checkpoint // last read checkpoint; nil before the first read
+	found holders.Holders     // at the last look
+	// by name of the device's unit and by device ID, for people; nil before the first successful read. It
+	// includes devices that the node lacks at the moment, because a device can appear between two reads.
+	holders *latest[map[string]string]
+}
+
+func newHolderView(config Config, complaints *complaints) *holderView {
+	if config.Kubelet == nil {
+		config.Kubelet = kubeletSockets{config.KubeletDir}
+	}
+	return &holderView{
+		kubeletDir: config.KubeletDir, log: config.Log, complaints: complaints,
+		recorded: &recordedPods{
+			client: config.Client, kubelet: config.Kubelet, ownUID: config.PodUID, now: time.Now,
+			pods: map[string]recordedPod{},
+		},
+		holders: newLatest(map[string]string(nil)),
+	}
+}
+
+// errUnrecorded is the reason for publishing nothing before the checkpoint was read once.
+var errUnrecorded = errors.New("it is not known which devices pods have from device plugins: the kubelet's " +
+	"device checkpoint cannot be read")
+
+// update reads the holders of all devices, and the ends of pods with a machine's devices.
+func (h *holderView) update(ctx context.Context, machine inventory.Machine) {
+	sources, err := h.read(ctx, machine)
+	if err != nil {
+		return
+	}
+	h.found, _ = holders.Find(sources)
+	before, held := h.holders.get(), heldBy(h.found)
+	if before == nil || !maps.Equal(held, before) {
+		h.log.Info("read the devices that device plugins gave to pods", "devices", len(held))
+		h.holders.set(held)
+	}
+}
+
+// read returns the sources of holders: the checkpoint, or the last one if it cannot be read. Without one the
+// kubelet's list is the source: a checkpoint that cannot be read does not mean that no pod has devices.
+func (h *holderView) read(ctx context.Context, machine inventory.Machine) (holders.Sources, error) {
+	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
+	if err == nil {
+		h.last = &recorded
+	}
+	isMissing := errors.Is(err, fs.ErrNotExist)
+	if isMissing && h.last == nil {
+		err = nil // a kubelet without device plugins writes no checkpoint
+	}
+	h.complaints.report("device checkpoint of the kubelet not read; using the last known holders", err)
+	if h.last == nil {
+		view, err := h.list(ctx)
+		switch {
+		case isMissing && errors.Is(err, fs.ErrNotExist), err == nil && isMissing && len(view.Containers) == 0:
+			h.last = &kubelet.Checkpoint{} // no pod has devices
+		case err != nil:
+			h.complaints.report("pods of the node not read; using the last known pods", err)
+			return holders.Sources{}, err
+		default:
+			return holders.Sources{View: &view}, nil
+		}
+	}
+	sources := holders.Sources{
+		Recorded: h.last, Before: h.found, Known: h.recorded.told(), Kubelet: kubelet.Life(h.kubeletDir),
+	}
+	all, _ := holders.Find(sources)
+	err = h.recorded.update(ctx, *h.last, all, podsWith(all, names(machine)))
+	h.complaints.report("pods of the node not read; using the last known pods", err)
+	sources.Pods = h.recorded.living()
+	return sources, nil
+}
+
+// list returns the pods of the kubelet with their devices. It returns an error for a list without any pod:
+// the kubelet has just started, as the driver's own pod is missing.
+func (h *holderView) list(ctx context.Context) (kubelet.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, recordedLimit)
+	defer cancel()
+	view, err := h.recorded.kubelet.List(ctx)
+	if err == nil && len(view.Pods) == 0 {
+		err = errors.New("list pods of the kubelet: the driver's own pod is not among them")
+	}
+	return view, err
+}
+
+// podsWith returns the UIDs of the holders of devices of the node, under any resource name: another vendor's
+// plugin may have assigned the devices.
+func podsWith(all holders.Holders, known map[string]bool) map[string]bool {
+	pods := map[string]bool{}
+	for _, h := range all {
+		for _, ids := range h.Devices {
+			if slices.ContainsFunc(ids, func(id string) bool { return known[topology.UnitOfID(id).Name] }) {
+				pods[h.UID] = true
+			}
+		}
+	}
+	return pods
+}
+
+// heldBy returns the holders of devices, for people. A replica counts as its device.
+func heldBy(found holders.Holders) map[string]string {
+	held := map[string]string{}
+	for _, h := range found {
+		who := "a pod with UID " + h.UID
+		if h.Pod.Name != "" {
+			who = "pod " + h.Pod.Namespace + "/" + h.Pod.Name
+		}
+		for _, ids := range h.Devices {
+			for _, id := range ids {
+				held[topology.UnitOfID(id).Name] = who + ", by a device plugin"
+			}
+		}
+	}
+	return held
+}
+
+// names returns the names by which device plugins can have given a machine's devices to pods: the IDs of the
+// devices, and the names of their units, such as the PCI address of a GPU with another ID.
+func names(machine inventory.Machine) map[string]bool {
+	all := map[string]bool{}
+	for _, g := range machine.GPUs {
+		all[g.ID], all[g.Unit().Name] = true, true
+	}
+	for _, vf := range machine.VFs {
+		all[vf.ID], all[vf.Unit().Name] = true, true
+	}
+	return all
+}
+
+// withHolders returns a machine with the holders of its devices.
+func withHolders(machine inventory.Machine, holders map[string]string) inventory.Machine {
+	if len(holders) == 0 {
+		return machine
+	}
+	machine.GPUs, machine.VFs = slices.Clone(machine.GPUs), slices.Clone(machine.VFs)
+	for i := range machine.GPUs {
+		g := &machine.GPUs[i]
+		g.Held = cmp.Or(holders[g.ID], holders[g.Unit().Name])
+	}
+	for i := range machine.VFs {
+		vf := &machine.VFs[i]
+		vf.Held = cmp.Or(holders[vf.ID], holders[vf.Unit().Name])
+	}
+	return machine
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+)
+
+// builder builds a pool.
+type builder struct {
+	machine inventory.Machine
+	options Options
+	groups  []*group
+	others  []*inventory.VF // VFs that cannot be paired with a GPU
+	vfs     map[string]*inventory.VF
+	inUse   map[string]bool // IDs of the VFs of claims
+	unfit   map[string]bool // IDs of VFs that usable VFs precede
+	units   [][]item
+	notes   []string
+}
+
+// item is a device of the pool.
+type item struct {
+	Device
+	gpus []*inventory.GPU
+	vfs  []*inventory.VF
+	rank rank
+}
+
+// rank orders the devices of a slice. Pairs come first, because claims for pairs are the most time-critical.
+type rank int
+
+const (
+	rankBundle rank = iota
+	rankPair
+	rankGPU       // GPUs without a near or free VF
+	rankPairedGPU // GPUs that a pair could use
+	rankVF        // VFs that no pair needs
+	rankPairedVF
+)
+
+func newItem(t Type, name string, r rank, gpus []*inventory.GPU, vfs []*inventory.VF) item {
+	i := item{Device: Device{Name: string(t) + "-" + name, Type: t}, gpus: gpus, vfs: vfs, rank: r}
+	for _, gpu := range gpus {
+		i.GPUs = append(i.GPUs, gpu.ID)
+	}
+	for _, vf := range vfs {
+		i.VFs = append(i.VFs, vf.ID)
+	}
+	return i
+}
+
+func alone(gpu *inventory.GPU, r rank) item {
+	return newItem(GPU, gpuName(gpu), r, []*inventory.GPU{gpu}, nil)
+}
+
+func aloneVF(vf *inventory.VF, r rank) item {
+	return newItem(VF, vfName(vf), r, nil, []*inventory.VF{vf})
+}
+
+// gpuWithVF returns a GPU and its VF as one device. Its name is not that of the GPU alone: a claim for a pair
+// that was allocated the device never gets a GPU without a VF.
+func gpuWithVF(gpu *inventory.GPU, vf *inventory.VF) item {
+	return newItem(GPUVF, gpuName(gpu), rankPairedGPU, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+}
+
+// reservedPair returns a GPU with its reserved VF. It is named after the GPU.
+func reservedPair(gpu *inventory.GPU, vf *inventory.VF) item {
+	return newItem(Pair, gpuName(gpu), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+}
+
+// namedPair returns a GPU with one of several VFs. It is named after both.
+func namedPair(gpu *inventory.GPU, vf *inventory.VF) item {
+	return newItem(Pair, gpuName(gpu)+"-"+vfName(vf), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+}
+
+func newBuilder(machine inventory.Machine, options Options) *builder {
+	b := &builder{
+		machine: machine, options: options, vfs: map[string]*inventory.VF{}, inUse: map[string]bool{},
+		unfit: map[string]bool{}, notes: slices.Clone(machine.Notes),
+	}
+	for _, id := range options.Bound {
+		b.inUse[id] = true
+	}
+	for i := range machine.VFs {
+		vf := &machine.VFs[i]
+		b.vfs[vf.ID] = vf
+		b.unfit[vf.ID] = vf.Unusable() != "" && (vf.Held != "" || !options.FailedLater[vf.ID])
+	}
+	b.noteLongNames()
+	b.groups, b.others = groups(&b.machine, b.published())
+	bound := b.bound()
+	for _, g := range b.groups {
+		g.match(machine.Links, bound, b.inUse, b.unfit)
+	}
+	return b
+}
+
+// noteLongNames adds a note about resources that are published without their name.
+func (b *builder) noteLongNames() {
+	var long []string
+	check := func(resource string) {
+		if len(resource) > resourceapi.DeviceAttributeMaxValueLength && !slices.Contains(long, resource) {
+			long = append(long, resource)
+			b.note("resource %s: a name of more than %d characters is not published: Multus does not find its devices",
+				resource, resourceapi.DeviceAttributeMaxValueLength)
+		}
+	}
+	for _, gpu := range b.machine.GPUs {
+		check(gpu.Resource)
+	}
+	for _, vf := range b.machine.VFs {
+		check(vf.Pool)
+	}
+}
+
+// published returns the VFs within the limit, usable ones first, and VFs of claims.
+func (b *builder) published() []*inventory.VF {
+	all := make([]*inventory.VF, 0, len(b.vfs))
+	for i := range b.machine.VFs {
+		all = append(all, &b.machine.VFs[i])
+	}
+	byIndex := func(v, w *inventory.VF) int {
+		return cmp.Or(v.Function().Compare(w.Function()), cmp.Compare(v.Index, w.Index))
+	}
+	slices.SortStableFunc(all, byIndex)
+	if b.options.VFsPerPF <= 0 {
+		return all
+	}
+	perPF := map[string]int{}
+	isUnfit := func(v *inventory.VF) bool { return b.unfit[v.ID] }
+	usableFirst := append(slices.DeleteFunc(slices.Clone(all), isUnfit),
+		slices.DeleteFunc(slices.Clone(all), func(v *inventory.VF) bool { return !isUnfit(v) })...)
+	kept := slices.DeleteFunc(usableFirst, func(v *inventory.VF) bool {
+		pf := v.Function().String()
+		perPF[pf]++
+		return perPF[pf] > b.options.VFsPerPF && !b.inUse[v.ID]
+	})
+	slices.SortStableFunc(kept, byIndex)
+	if left := len(all) - len(kept); left > 0 {
+		b.note("%d of %d VFs are published, %d of a PF at the most", len(kept), len(all), b.options.VFsPerPF)
+	}
+	return kept
+}
+
+func (b *builder) note(format string, args ...any) {
+	b.notes = append(b.notes, fmt.Sprintf(format, args...))
+}
+
+// addUnit adds devices that change together and therefore belong to one slice.
+func (b *builder) addUnit(items ...item) {
+	if len(items) > 0 {
+		b.units = append(b.units, items)
+	}
+}
+
+// addSurplus adds the VFs that no pair has, or can have when its GPU becomes free, in rounds over the PFs:
+// consecutive devices are spread over all PFs, have the same index, and are near the GPUs that are allocated
+// first.
+func (b *builder) addSurplus() {
+	paired := map[*inventory.VF]bool{}
+	each(b.units, func(i *item) {
+		for _, vf := range i.vfs {
+			paired[vf] = true
+		}
+	})
+	for _, g := range b.groups {
+		for _, vf := range g.reserved {
+			paired[vf] = paired[vf] || b.options.Bound[aloneVF(vf, rankVF).Name] == ""
+		}
+	}
+	var surplus []*inventory.VF
+	for _, g := range b.groups {
+		surplus = append(surplus, g.vfs...)
+	}
+	surplus = slices.DeleteFunc(append(surplus, b.others...), func(vf *inventory.VF) bool { return paired[vf] })
+	for _, vf := range byRail(surplus) {
+		i := aloneVF(vf, rankVF)
+		if b.inUse[vf.ID] && b.options.Bound[i.Name] == "" {
+			continue // a claim holds the VF through another device, which no counter separates from this device
+		}
+		b.addUnit(i)
+	}
+}
+
+// names lists the first of many names.
+func names(list []string) string {
+	const most = 8
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}
+
+// each calls do for every device.
+func each(units [][]item, do func(*item)) {
+	for _, unit := range units {
+		for i := range unit {
+			do(&unit[i])
+		}
+	}
+}

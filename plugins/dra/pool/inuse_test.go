@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+// claim has a claim hold a device.
+func claim(options *pool.Options, d pool.Device) {
+	options.Bound, options.InUse = maps.Clone(options.Bound), maps.Clone(options.InUse)
+	if options.InUse == nil {
+		options.Bound, options.InUse = map[string]string{}, map[string]string{}
+	}
+	for _, id := range slices.Concat(d.GPUs, d.VFs) {
+		options.InUse[id] = d.Name
+	}
+	if len(d.VFs) == 1 {
+		options.Bound[d.Name] = d.VFs[0]
+	}
+}
+
+// offered are the devices that the scheduler could allocate although a claim has something of them: it knows
+// the published devices that claims have, and what these take of counters, of which each has one.
+func offered(p pool.Pool, options pool.Options) (names []string) {
+	claimed, taken := map[string]bool{}, map[string]bool{}
+	for name := range options.Bound {
+		claimed[name] = true
+	}
+	for _, name := range options.InUse {
+		claimed[name] = true
+	}
+	each := func(do func(d resourceapi.Device, counters []string)) {
+		for _, slice := range p.Slices {
+			for _, d := range slice.Devices {
+				var counters []string
+				for _, set := range d.ConsumesCounters {
+					for counter := range set.Counters {
+						counters = append(counters, set.CounterSet+"/"+counter)
+					}
+				}
+				do(d, counters)
+			}
+		}
+	}
+	each(func(d resourceapi.Device, counters []string) {
+		for _, counter := range counters {
+			taken[counter] = taken[counter] || claimed[d.Name]
+		}
+	})
+	each(func(d resourceapi.Device, counters []string) {
+		has := slices.Concat(p.Devices[d.Name].GPUs, p.Devices[d.Name].VFs)
+		isInUse := func(id string) bool { return options.InUse[id] != "" }
+		isTaken := func(counter string) bool { return taken[counter] }
+		if len(d.Taints) == 0 && !claimed[d.Name] && !slices.ContainsFunc(counters, isTaken) &&
+			slices.ContainsFunc(has, isInUse) {
+			names = append(names, d.Name)
+		}
+	})
+	return names
+}
+
+// A GPU that a claim has is not offered where the device by which it does is published no more.
+func TestGPUsOfClaimsAreNotOffered(t *testing.T) {
+	t.Parallel()
+	without := func(m *inventory.Machine, gone func(inventory.VF) bool) {
+		m.VFs = slices.DeleteFunc(slices.Clone(m.VFs), gone)
+	}
+	for name, c := range map[string]struct {
+		machine, device string
+		vfs             int
+		options         pool.Options
+		change          func(*inventory.Machine, *pool.Options)
+		tainted         []string // nil for left out
+	}{
+		"its VF is lost": {"oci-mi300x-derived", "pair-11-00-0-0c-00-1", 1, sharing,
+			func(m *inventory.Machine, _ *pool.Options) {
+				without(m, func(vf inventory.VF) bool { return vf.ID == "0000:0c:00.1" })
+			}, []string{"gpu-11-00-0"}},
+		"a boot before VFs": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
+			func(m *inventory.Machine, _ *pool.Options) { m.VFs = nil }, []string{"gpu-11-00-0"}},
+		"counters are off": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
+			func(_ *inventory.Machine, o *pool.Options) { o.Counters = false }, []string{"gpu-vf-11-00-0"}},
+		"its VF is lost without counters": {"oci-mi300x-derived", "gpu-vf-11-00-0", 1, pool.Options{Taints: true},
+			func(m *inventory.Machine, _ *pool.Options) {
+				without(m, func(vf inventory.VF) bool { return vf.ID == "0000:0c:00.1" })
+			}, []string{"gpu-11-00-0"}},
+		"taints too": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
+			func(_ *inventory.Machine, o *pool.Options) { o.Counters, o.Taints = false, false }, nil},
+		"no bundles": {"amd-mi300x-smc-thor2-cpx-derived", "bundle-05-00-0", 16, sharing,
+			func(_ *inventory.Machine, o *pool.Options) { o.Counters, o.Taints = false, false }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			machine, options := load(t, c.machine, c.vfs), c.options
+			before := pool.Build(machine, options)
+			has, ok := before.Devices[c.device]
+			if !ok {
+				t.Fatalf("no such device; there are %v", published(before))
+			}
+			claim(&options, has)
+			p := pool.Build(machine, options)
+			for _, slice := range p.Slices {
+				for _, d := range slice.Devices {
+					if len(d.Taints) > 0 {
+						t.Errorf("while %s is published %s has the taints %v", c.device, d.Name, d.Taints)
+					}
+				}
+			}
+			c.change(&machine, &options)
+			p = pool.Build(machine, options)
+			if found := offered(p, options); len(found) > 0 {
+				t.Errorf("a claim has %s, and offered are %v", c.device, found)
+			}
+			for _, name := range c.tainted {
+				taints := device(t, p, name).Taints
+				if len(taints) != 1 || taints[0].Key != pool.TaintInUse || taints[0].Value != c.device {
+					t.Errorf("%s has the taints %v", name, taints)
+				}
+			}
+		})
+	}
+}
+
+// Whatever becomes of a machine and its cluster while claims have devices, nothing of theirs is offered.
+func TestNothingOfClaimsIsOffered(t *testing.T) {
+	t.Parallel()
+	held := 0
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		names := machines.Names()
+		read := load(t, names[random.IntN(len(names))], []int{1, 2, 4, 8}[random.IntN(4)])
+		machine, options := disturbed(random, read)
+		before := pool.Build(machine, options)
+		all := slices.Sorted(maps.Keys(before.Devices))
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		later, now := disturbed(random, read)
+		for _, name := range allocate(before, all[:len(all)/3]) {
+			claim(&now, before.Devices[name])
+			held++
+		}
+		if found := offered(pool.Build(later, now), now); len(found) > 0 {
+			t.Errorf("seed %d: %v", seed, found)
+		}
+	}
+	if held < 100 {
+		t.Errorf("%d devices are too few: this shows nothing", held)
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+)
+
+// claimService prepares and unprepares claims for the kubelet, and records the results for people.
+type claimService struct {
+	config     Config
+	complaints *complaints
+	viewer     *viewer
+	preparer   *claims.Preparer
+	owners     *owners
+	statuses   *statuses
+
+	refused signal // a claim was not prepared
+}
+
+// errDrains is the answer of a draining driver.
+var errDrains = errors.New("prepare claim: this node is in the mode of device plugins, and its DRA driver " +
+	"only unprepares claims: the pod needs another node")
+
+// PrepareResourceClaims prepares the claims of a pod.
+func (s *claimService) PrepareResourceClaims(
+	ctx context.Context, list []*resourceapi.ResourceClaim,
+) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	if s.config.Drain {
+		return nil, errDrains
+	}
+	began := time.Now()
+	if err := s.awaitFeatures(ctx); err != nil {
+		return nil, err
+	}
+	state := s.viewer.newest.get().stateFor(list)
+	results := s.preparer.Prepare(ctx, state, list)
+	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(results))
+	took, failed := time.Since(began), 0
+	for _, claim := range list {
+		result := results[claim.UID]
+		answers[claim.UID] = result.PrepareResult
+		err := result.Err
+		s.owners.asked(claim, began, took, err)
+		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
+		if err != nil {
+			failed++
+			log.Warn("claim not prepared", "error", err)
+		} else {
+			log.Info("prepared", "devices", deviceNames(result.Devices))
+			s.writeStatus(state, claim, result.Claim)
+		}
+	}
+	s.observe(Prepare, took, len(list), failed)
+	if failed > 0 {
+		s.refused.send()
+	}
+	s.viewer.changed.send() // devices of claims stay published
+	return answers, nil
+}
+
+// awaitFeatures asks the API server for its features if they are not known yet: the meaning of devices
+// depends on them.
+func (s *claimService) awaitFeatures(ctx context.Context) error {
+	if s.viewer.newest.get().Gates.Known {
+		return nil
+	}
+	if err := s.viewer.gates.ask(ctx); err != nil {
+		return fmt.Errorf("prepare claims: %w", err)
+	}
+	return s.viewer.refresh(ctx)
+}
+
+func deviceNames(devices []kubeletplugin.Device) []string {
+	names := make([]string, 0, len(devices))
+	for _, device := range devices {
+		names = append(names, device.DeviceName)
+	}
+	return names
+}
+
+// writeStatus queues the devices of a prepared claim for the claim's status. The kubelet's answer does not
+// wait for the API server.
+func (s *claimService) writeStatus(state claims.State, claim *resourceapi.ResourceClaim, c claims.Claim) {
+	if len(c.Devices) > 0 {
+		s.statuses.write(claim, s.preparer.Status(state, c, metav1.Now()))
+	}
+}
+
+// completeStatus queues the devices of a prepared claim if its status lacks any of them: they were not
+// written before the driver ended, or were refused. Devices that are there stay as they are: they contain
+// the netdevs from before CNI plugins took them.
+func (s *claimService) completeStatus(claim *resourceapi.ResourceClaim, c claims.Claim) {
+	if lacks(claim, c) {
+		s.writeStatus(s.viewer.newest.get().State, claim, c)
+	}
+}
+
+// UnprepareResourceClaims releases the devices of claims.
+func (s *claimService) UnprepareResourceClaims(
+	ctx context.Context, list []kubeletplugin.NamespacedObject,
+) (map[types.UID]error, error) {
+	began := time.Now()
+	answers := s.preparer.Unprepare(ctx, list)
+	took, failed := time.Since(began), 0
+	for _, claim := range list {
+		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
+		if err := answers[claim.UID]; err != nil {
+			failed++
+			log.Warn("claim not unprepared", "error", err)
+			continue
+		}
+		s.owners.forget(claim.UID)
+		s.statuses.drop(claim.UID)
+		log.Info("unprepared")
+	}
+	s.observe(Unprepare, took, len(list), failed)
+	s.viewer.changed.send()
+	return answers, nil
+}
+
+func (s *claimService) observe(call string, took time.Duration, claims, failed int) {
+	if s.config.Observer != nil {
+		s.config.Observer.Claims(call, took, claims, failed)
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"sync"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+)
+
+// publisher publishes the view in ResourceSlices.
+type publisher struct {
+	config Config
+	viewer *viewer
+
+	again   signal         // the published slices may be gone
+	handing sync.WaitGroup // calls of the helper
+}
+
+// publish publishes the current view until ctx is done, after the cluster's features and the claims' devices
+// are known. It skips intermediate and identical views.
+func (p *publisher) publish(ctx context.Context, helper *kubeletplugin.Helper) error {
+	var published resourceslice.DriverResources
+	begun, again := false, false
+	for {
+		v, changed := p.viewer.newest.watch()
+		resources := p.driverResources(v)
+		if v.isKnown() && (again || !begun || !reflect.DeepEqual(published, resources)) {
+			published, begun = resources, true
+			p.config.Log.Info("published", "devices", len(v.State.Pool.Devices), "slices", len(v.State.Pool.Slices),
+				"counters", v.Gates.Counters, "taints", v.Gates.Taints)
+			if err := p.hand(ctx, helper, *published.DeepCopy()); err != nil {
+				return err
+			}
+		}
+		again = false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-p.again:
+			again = true
+		}
+	}
+}
+
+// hand passes resources to the helper, which keeps them and modifies them when a field is dropped. The first
+// call waits for the API server; only the end of the helper ends this wait, not ctx.
+func (p *publisher) hand(
+	ctx context.Context, helper *kubeletplugin.Helper, resources resourceslice.DriverResources,
+) error {
+	handed := make(chan error, 1)
+	p.handing.Go(func() { handed <- helper.PublishResources(ctx, resources) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-handed:
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("publish the node's devices: %w", err)
+		}
+		return nil
+	}
+}
+
+// driverResources returns the published data of a view: one pool with the name of the node. A draining driver
+// publishes none, which removes existing slices.
+func (p *publisher) driverResources(v *view) resourceslice.DriverResources {
+	if p.config.Drain {
+		return resourceslice.DriverResources{}
+	}
+	var slices []resourceslice.Slice
+	for _, s := range v.State.Pool.Slices {
+		slices = append(slices, resourceslice.Slice{Devices: s.Devices, SharedCounters: s.SharedCounters})
+	}
+	if len(slices) == 0 { // a pool without devices shows that the driver is running
+		slices = append(slices, resourceslice.Slice{})
+	}
+	return resourceslice.DriverResources{
+		Pools: map[string]resourceslice.Pool{p.config.NodeName: {Slices: slices}},
+	}
+}
+
+// rebindLimit is the maximum time until the API server has the bound VFs. The kubelet waits for 45 s.
+const rebindLimit = 20 * time.Second
+
+// rebind publishes the VFs that claims actually hold, and waits until the API server has them: CNI plugins
+// read there the VF of a pod immediately after the kubelet's answer.
+func (p *publisher) rebind(ctx context.Context, bound map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, rebindLimit)
+	defer cancel()
+	names := maps.Clone(p.viewer.newest.get().Bound) // restores the values of released devices
+	if err := p.viewer.refresh(ctx); err != nil {
+		return err
+	}
+	if names == nil {
+		names = map[string]string{}
+	}
+	maps.Copy(names, bound)
+	seen := map[string]string{}
+	_, err := watchtools.UntilWithSync(ctx, slicesOf(p.config.Client, p.config.NodeName),
+		&resourceapi.ResourceSlice{}, nil, func(event watch.Event) (bool, error) {
+			if slice, ok := event.Object.(*resourceapi.ResourceSlice); ok && event.Type != watch.Deleted {
+				maps.Copy(seen, multusIDs(slice.Spec.Devices))
+			}
+			return isShown(p.viewer.newest.get().State.Pool, names, seen), nil
+		})
+	if err != nil {
+		return fmt.Errorf("wait until the API server has which VFs are handed out: %w", err)
+	}
+	return nil
+}
+
+// isShown reports whether the Multus attributes of named devices match a pool, for the devices of that pool.
+func isShown(current pool.Pool, names, seen map[string]string) bool {
+	for _, s := range current.Slices {
+		for name, id := range multusIDs(s.Devices) {
+			if _, concerned := names[name]; concerned && seen[name] != id {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// slicesOf lists and watches the published slices of a node.
+func slicesOf(client kubernetes.Interface, nodeName string) cache.ListerWatcher {
+	selector := fields.Set{
+		resourceapi.ResourceSliceSelectorDriver:   pool.Driver,
+		resourceapi.ResourceSliceSelectorNodeName: nodeName,
+	}.String()
+	slices := client.ResourceV1().ResourceSlices()
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return slices.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return slices.Watch(ctx, o)
+		},
+	}, client)
+}
+
+// multusIDs returns the Multus device IDs of devices, by name.
+func multusIDs(devices []resourceapi.Device) map[string]string {
+	ids := map[string]string{}
+	for _, device := range devices {
+		if id := device.Attributes[pool.AttributeMultusID].StringValue; id != nil {
+			ids[device.Name] = *id
+		}
+	}
+	return ids
+}

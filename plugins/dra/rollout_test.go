@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/plugins/dra"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+)
+
+// TestRollout: the next pod of the driver starts before this one ends; either answers, and one goes on where
+// the other was.
+func TestRollout(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	before, _ := n.config(c, "uid-before")
+	stop := n.start(before)
+	old := n.register("uid-before")
+	c.awaitPublished(complete)
+	claim := c.allocate("a", "train-0", "pair-11-00-0")
+	cdi, wrong := old.prepare(t.Context(), claim)
+	if wrong != "" {
+		t.Fatal(wrong)
+	}
+	after, _ := n.config(c, "uid-after")
+	n.start(after)
+	k := n.register("uid-after")
+	if again, wrong := k.prepare(t.Context(), claim); wrong != "" || !slices.Equal(again, cdi) {
+		t.Errorf("the next pod says %v, %s, and the one before %v", again, wrong, cdi)
+	}
+	other := c.allocate("b", "train-1", "gpu-11-00-0")
+	if _, wrong := k.prepare(t.Context(), other); !strings.Contains(wrong, "team/a") {
+		t.Errorf("the GPU is given away again: %q", wrong)
+	}
+	stop()
+	if _, counters := c.published(); counters == 0 {
+		t.Error("nothing is published any more")
+	}
+	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
+		t.Error(wrong)
+	}
+	await(t, "the next pod tells the status", func() bool {
+		answer, err := coordination.Status(t.Context(), n.run())
+		return err == nil && len(answer.GetResources()) > 0
+	})
+}
+
+// TestAway: claims are taken back while the API server is away, and what is published comes when it is back.
+func TestAway(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	claim := c.allocate("a", "train-0", "pair-11-00-0")
+	config, _ := n.config(c, "")
+	stop := n.start(config)
+	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	devices := c.awaitPublished(complete)
+	token := farVF(devices, "gpu-2f-00-0")
+	reserved := text(devices, "pair-2f-00-0", pool.AttributeVF)
+	stop()
+	c.change(func() { c.away = true })
+	n.start(config)
+	k := n.register("")
+	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
+		t.Error(wrong)
+	}
+	if _, wrong := k.prepare(t.Context(), claim); !strings.Contains(wrong, "away") {
+		t.Errorf("prepare: %q", wrong)
+	}
+	c.change(func() { c.away = false })
+	// before the driver has looked again what the API server can do
+	if _, wrong := k.prepare(t.Context(), c.allocate("b", "train-1", "gpu-2f-00-0", token)); wrong != "" {
+		t.Error(wrong)
+	}
+	if now, _ := c.published(); text(now, token, pool.AttributeMultusID) != reserved {
+		t.Errorf("for the token %s is handed out, want %s", text(now, token, pool.AttributeMultusID), reserved)
+	}
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+		t.Error(wrong)
+	}
+	c.awaitPublished(complete)
+	c.awaitStatus("a", "pair-11-00-0")
+}
+
+// text is an attribute of a device that is published.
+func text(devices map[string]resourceapi.Device, device string, name resourceapi.QualifiedName) string {
+	if value := devices[device].Attributes[name].StringValue; value != nil {
+		return *value
+	}
+	return ""
+}
+
+// farVF names a VF that is not on the switch of a GPU.
+func farVF(devices map[string]resourceapi.Device, gpu string) (token string) {
+	for name := range devices {
+		if strings.HasPrefix(name, "vf-") &&
+			text(devices, name, pool.AttributeSwitch) != text(devices, gpu, pool.AttributeSwitch) {
+			token = name
+		}
+	}
+	return token
+}
+
+// TestTokens: where a token stands for another VF, the API server has that before the kubelet has its answer,
+// and the VF's own again when the claim is taken back.
+func TestTokens(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c, "")
+	n.start(config)
+	k := n.register("")
+	devices := c.awaitPublished(complete)
+	token := farVF(devices, "gpu-11-00-0")
+	own := text(devices, token, pool.AttributeMultusID)
+	reserved := text(devices, "pair-11-00-0", pool.AttributeVF)
+	claim := c.allocate("a", "train-0", "gpu-11-00-0", token)
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	if now, _ := c.published(); text(now, token, pool.AttributeMultusID) != reserved {
+		t.Errorf("Multus reads %s of %s, want %s", text(now, token, pool.AttributeMultusID), token, reserved)
+	}
+	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	if now, _ := c.published(); text(now, token, pool.AttributeMultusID) != own {
+		t.Errorf("Multus reads %s of %s, want %s", text(now, token, pool.AttributeMultusID), token, own)
+	}
+}
+
+// TestTold: status and explain tell who has what, and what was refused, also after a restart.
+func TestTold(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c, "")
+	stop := n.start(config)
+	k := n.register("")
+	if _, wrong := k.prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0")); wrong != "" {
+		t.Fatal(wrong)
+	}
+	if _, wrong := k.prepare(t.Context(), c.allocate("b", "train-1", "gpu-11-00-0")); wrong == "" {
+		t.Fatal("a GPU is given twice")
+	}
+	owned := func() bool {
+		gpus, vfs := 0, 0
+		for _, r := range n.status(t).GetResources() {
+			for _, d := range r.GetDevices() {
+				if o := d.GetOwner(); d.GetAllocated() && o.GetNamespace() == "team" && o.GetPod() == "train-0" {
+					if r.GetKind() == "gpu" {
+						gpus++
+					} else {
+						vfs++
+					}
+				}
+			}
+		}
+		return gpus == 1 && vfs == 1
+	}
+	if !owned() {
+		t.Errorf("%v", n.status(t))
+	}
+	explained := func(pod string) *api.Decision {
+		answer, err := coordination.Explain(t.Context(), n.run(), "team", pod, "")
+		if err != nil || len(answer.GetDecisions()) != 1 {
+			t.Fatalf("%v, %v", answer, err)
+		}
+		return answer.GetDecisions()[0]
+	}
+	if one := explained("train-0"); one.GetRefusal() != "" || len(one.GetPairs()) != 1 ||
+		one.GetPairs()[0].GetGpu() != "0000:11:00.0" || one.GetPairs()[0].GetDistance() == "" {
+		t.Errorf("%v", one)
+	}
+	if one := explained("train-1"); !strings.Contains(one.GetRefusal(), "team/a") {
+		t.Errorf("%v", one)
+	}
+	if _, err := coordination.Explain(t.Context(), n.run(), "team", "none", ""); err == nil ||
+		!strings.Contains(err.Error(), "explain pod team/none: no claim of the pod is prepared") {
+		t.Errorf("%v", err)
+	}
+	stop()
+	n.start(config)
+	await(t, "the next process knows the owner", owned)
+}
+
+func TestBadInput(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	for want, change := range map[string]func(*dra.Config){
+		"--node-name":   func(config *dra.Config) { config.NodeName = "" },
+		"--kubelet-dir": func(config *dra.Config) { config.KubeletDir += "-none" },
+	} {
+		config, _ := n.config(c, "")
+		change(&config)
+		if _, err := dra.New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+)
+
+// server serves the kubelet.
+type server struct {
+	*claimService
+	*healthReporter
+
+	config    Config
+	publisher *publisher
+	calls     calls
+	fatal     chan error // reason for the end of the driver
+}
+
+var _ kubeletplugin.DRAPlugin = (*server)(nil)
+
+// start opens the sockets for the kubelet.
+func (s *server) start(ctx context.Context) (*kubeletplugin.Helper, error) {
+	options := []kubeletplugin.Option{
+		kubeletplugin.DriverName(pool.Driver),
+		kubeletplugin.NodeName(s.config.NodeName),
+		kubeletplugin.KubeClient(s.config.Client),
+		kubeletplugin.PluginDataDirectoryPath(PluginDir(s.config.KubeletDir)),
+		kubeletplugin.RegistrarDirectoryPath(registryDir(s.config.KubeletDir)),
+		kubeletplugin.RollingUpdate(types.UID(s.config.PodUID)),
+		kubeletplugin.Serialize(true),
+		kubeletplugin.GRPCInterceptor(s.intercept),
+	}
+	if listen := s.config.Listen; listen != nil {
+		options = append(options, kubeletplugin.PluginListener(listen), kubeletplugin.RegistrarListener(listen))
+	}
+	helper, err := kubeletplugin.Start(ctx, s, options...)
+	if err != nil {
+		return nil, fmt.Errorf("serve the kubelet: %w", err)
+	}
+	return helper, nil
+}
+
+// intercept counts the calls, and derives from them whether the kubelet knows the driver.
+func (s *server) intercept(
+	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+) (any, error) {
+	if !s.calls.begin() {
+		return nil, status.Error(codes.Unavailable, "the driver ends; another one follows")
+	}
+	defer s.calls.active.Done()
+	answer, err := handle(ctx, request)
+	if told, ok := request.(*registerapi.RegistrationStatus); ok && told.GetPluginRegistered() {
+		s.config.Log.Info("registered with the kubelet")
+		if s.config.Observer != nil {
+			s.config.Observer.Registered(pool.Driver)
+		}
+		s.publisher.again.send() // a starting kubelet deletes the published slices
+	}
+	return answer, err
+}
+
+// HandleError receives background errors of the helper: published data has lost fields that the cluster does
+// not support; it cannot be written at the moment; or a socket failed, which ends the driver.
+func (s *server) HandleError(_ context.Context, err error, msg string) {
+	viewer := s.publisher.viewer
+	if dropped := (*resourceslice.DroppedFieldsError)(nil); errors.As(err, &dropped) {
+		if viewer.gates.drop(dropped.DisabledFeatures()) {
+			viewer.changed.send()
+			return
+		}
+	}
+	if !errors.Is(err, kubeletplugin.ErrRecoverable) {
+		select {
+		case s.fatal <- fmt.Errorf("%s: %w", msg, err):
+		default: // the driver already ends for another reason
+		}
+		return
+	}
+	viewer.complaints.complain(msg, err)
+}
+
+// awaitFatal returns the reason for the end of the driver, or nil when ctx is done.
+func (s *server) awaitFatal(ctx context.Context) error {
+	select {
+	case err := <-s.fatal:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// calls are the kubelet's calls in flight. The zero value accepts calls.
+type calls struct {
+	mu     sync.Mutex
+	ended  bool
+	active sync.WaitGroup
+}
+
+// begin accepts a call; it returns false after close.
+func (c *calls) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.active.Add(1)
+	}
+	return !c.ended
+}
+
+// close rejects new calls and waits for the calls in flight, for at most limit.
+func (c *calls) close(limit time.Duration) {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		c.active.Wait()
+	}()
+	select {
+	case <-answered:
+	case <-time.After(limit): // a hanging call ends with the process
+	}
+}

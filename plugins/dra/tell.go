@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// teller answers questions of people about the node's devices and claims.
+type teller struct {
+	complaints *complaints
+	preparer   *claims.Preparer
+	newest     *latest[*view]
+	owners     *owners
+	files      *fileRestorer
+	noGPUs     string // see Config
+}
+
+var _ coordination.Teller = (*teller)(nil)
+
+// Status returns all devices under the resource names of the device plugins, and notes about unsupported
+// features of the cluster.
+func (t *teller) Status(context.Context) *api.StatusResponse {
+	v := t.newest.get()
+	notes := v.notes()
+	if t.noGPUs != "" {
+		notes = append(notes, t.noGPUs)
+	}
+	if err := t.files.failed.get(); err != nil {
+		notes = append(notes, fmt.Sprintf("%s: %v", filesMissing, err))
+	}
+	return &api.StatusResponse{Resources: t.resources(v), Notes: notes}
+}
+
+// resources returns the devices of a view with their owners, by resource name.
+func (t *teller) resources(v *view) []*api.Resource {
+	taken := t.taken(v)
+	byName := map[string]*api.Resource{}
+	add := func(name string, kind device.Kind, one device.Device, at, held string) {
+		if byName[name] == nil {
+			byName[name] = &api.Resource{Name: name, Kind: string(kind), Connected: true}
+		}
+		status := &api.DeviceStatus{Device: one.Encode(), Switch: at}
+		status.Owner, status.Allocated = taken[one.ID], taken[one.ID] != nil
+		if held != "" && !status.Allocated {
+			status.Owner, status.Allocated = holder(held), true
+		}
+		byName[name].Devices = append(byName[name].Devices, status)
+	}
+	for _, g := range v.State.Machine.GPUs {
+		add(g.Resource, device.GPU, g.Announced(), g.Switch, g.Held)
+	}
+	for _, vf := range v.State.Machine.VFs {
+		add(vf.Pool, device.VF, rdma.Announced(vf.Device), vf.Switch, vf.Held)
+	}
+	resources := slices.SortedFunc(maps.Values(byName), func(a, b *api.Resource) int {
+		return cmp.Compare(a.GetName(), b.GetName())
+	})
+	markStranded(resources)
+	return resources
+}
+
+// taken returns the owners of devices that claims hold, by device ID. Of claims that cannot be read the last
+// known devices stay taken.
+func (t *teller) taken(v *view) map[string]*api.Owner {
+	prepared, err := t.preparer.Prepared()
+	t.complaints.report("prepared claims not read; status lacks the holders of devices", err)
+	taken := map[string]*api.Owner{}
+	if err != nil {
+		for id := range v.inUse {
+			taken[id] = &api.Owner{Pod: "?", Container: "by a claim"}
+		}
+	}
+	for _, c := range prepared {
+		owner := ownerOf(t.owners.of(c))
+		for _, p := range c.Devices {
+			for _, id := range p.Holds() {
+				taken[id] = owner
+			}
+		}
+	}
+	return taken
+}
+
+// ownerOf returns the owner of a claim's devices, if known. A claim does not identify the container, so the
+// claim's name takes its place.
+func ownerOf(o outcome) *api.Owner {
+	return &api.Owner{Namespace: o.Namespace, Pod: cmp.Or(o.owner(), "?"), Container: "claim " + o.Name}
+}
+
+// holder returns the holder of a device that a device plugin assigned: "pod team/train-0, by a device
+// plugin".
+func holder(text string) *api.Owner {
+	who, _, _ := strings.Cut(text, ", ")
+	namespace, pod, known := strings.Cut(strings.TrimPrefix(who, "pod "), "/")
+	if !known {
+		return &api.Owner{Pod: who, Container: "by a device plugin"}
+	}
+	return &api.Owner{Namespace: namespace, Pod: pod, Container: "by a device plugin"}
+}
+
+// markStranded marks free devices whose switch has no free device of the other kind.
+func markStranded(resources []*api.Resource) {
+	free := map[string]map[string]bool{} // switches by kind
+	each := func(do func(kind string, d *api.DeviceStatus)) {
+		for _, r := range resources {
+			for _, d := range r.GetDevices() {
+				if d.GetDevice().GetHealthy() && !d.GetAllocated() {
+					do(r.GetKind(), d)
+				}
+			}
+		}
+	}
+	each(func(kind string, d *api.DeviceStatus) {
+		if free[kind] == nil {
+			free[kind] = map[string]bool{}
+		}
+		free[kind][d.GetSwitch()] = true
+	})
+	each(func(kind string, d *api.DeviceStatus) {
+		d.Stranded = !free[string(device.Kind(kind).Other())][d.GetSwitch()]
+	})
+}
+
+// Explain returns the devices of a pod's claims, and rejections.
+func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.Decision, error) {
+	its := func(o outcome) bool {
+		return (namespace == "" || o.Namespace == namespace) &&
+			slices.ContainsFunc(o.Pods, func(p claims.Pod) bool { return p.Name == pod })
+	}
+	prepared, err := t.preparer.Prepared()
+	if err != nil {
+		return nil, err
+	}
+	v := t.newest.get()
+	var decisions []*api.Decision
+	for _, c := range prepared {
+		if o := t.owners.of(c); its(o) {
+			decisions = append(decisions, given(v.State.Machine, c, o)...)
+		}
+	}
+	for _, o := range t.owners.refusals() {
+		if its(o) {
+			one := decision(o)
+			one.Refusal = o.Refused
+			decisions = append(decisions, one)
+		}
+	}
+	if len(decisions) == 0 {
+		return nil, fmt.Errorf("explain pod %s: no claim of the pod is prepared on this node now, and none was "+
+			"refused; the claims of an ended pod are released, and for a waiting pod kubectl describe has the "+
+			"scheduler's reason",
+			strings.TrimPrefix(namespace+"/"+pod, "/"))
+	}
+	return decisions, nil
+}
+
+func decision(o outcome) *api.Decision {
+	one := &api.Decision{
+		TookNano: int64(o.Took), Container: ownerOf(o), Known: "claim " + o.Namespace + "/" + o.Name,
+	}
+	if !o.Asked.IsZero() {
+		one.TimeUnixNano = o.Asked.UnixNano()
+	}
+	return one
+}
+
+// given returns the requests of a prepared claim.
+func given(machine inventory.Machine, c claims.Claim, o outcome) (decisions []*api.Decision) {
+	byRequest := map[string]*api.Decision{}
+	for _, p := range c.Devices {
+		one := byRequest[p.Request]
+		if one == nil {
+			one = decision(o)
+			one.Resource = "request " + p.Request
+			one.AllocatedUnixNano = max(one.TimeUnixNano, time.Unix(0, 1).UnixNano())
+			byRequest[p.Request] = one
+			decisions = append(decisions, one)
+		}
+		one.Size++
+		one.Chosen = append(one.Chosen, p.Device)
+		one.Allocated = append(one.Allocated, slices.Concat(p.GPUs, p.VFs)...)
+		one.Pairs = append(one.Pairs, pairs(machine, p)...)
+	}
+	for _, one := range decisions {
+		one.Reason = "the scheduler chose " + strings.Join(one.GetChosen(), " ")
+	}
+	return decisions
+}
+
+// pairs returns the pairs of a device with one or several.
+func pairs(machine inventory.Machine, p claims.Prepared) (pairs []*api.Pair) {
+	for i := range min(len(p.GPUs), len(p.VFs)) {
+		gpu, vf := p.GPUs[i], p.VFs[i]
+		pairs = append(pairs, &api.Pair{Gpu: gpu, Vf: vf, Distance: distance(machine, gpu, vf)})
+	}
+	return pairs
+}
+
+// distance returns the distance of a GPU and a VF; "" if the node no longer has both.
+func distance(machine inventory.Machine, gpu, vf string) string {
+	var a, b topology.Address
+	for _, g := range machine.GPUs {
+		if g.ID == gpu {
+			a = g.Card
+		}
+	}
+	for _, v := range machine.VFs {
+		if v.ID == vf {
+			b = v.Address
+		}
+	}
+	if a == (topology.Address{}) || b == (topology.Address{}) {
+		return ""
+	}
+	return machine.Tree.Distance(a, b).Level.String()
+}

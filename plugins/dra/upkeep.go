@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"math"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+)
+
+// Intervals between requests to the API server for the prepared claims: in general, while a claim is gone,
+// and after a failure. A claim that is gone is unprepared after orphanPatience, unless one of its pods runs.
+// A kubelet that knows the claim unprepares the claim itself after the end of the pods, at the latest in its
+// next reconciliation, which happens every minute (reconcileLoop in pkg/kubelet/cm/dra/manager.go).
+const (
+	claimsPause    = 10 * time.Minute
+	orphanPause    = 30 * time.Second
+	claimsRetry    = 5 * time.Second
+	orphanPatience = 3 * time.Minute
+)
+
+// orphanCollector unprepares claims that no longer exist.
+type orphanCollector struct {
+	client  kubernetes.Interface
+	service *claimService
+
+	gone map[types.UID]time.Time // prepared claims that the API server does not have, since when
+}
+
+func newOrphanCollector(client kubernetes.Interface, service *claimService) *orphanCollector {
+	return &orphanCollector{client: client, service: service, gone: map[types.UID]time.Time{}}
+}
+
+// run collects until ctx is done: periodically, and after a refused claim, whose devices an orphan may hold.
+func (o *orphanCollector) run(ctx context.Context) {
+	for {
+		pause := o.collect(ctx, time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.service.refused:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// collect asks the API server for the prepared claims, records their pods, and unprepares claims that have
+// been gone for some time. It returns the pause until the next call.
+func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause time.Duration) {
+	prepared, err := o.service.preparer.Prepared()
+	if err != nil {
+		return claimsRetry
+	}
+	pause = claimsPauseOf(o.service.config.NodeName)
+	since := map[types.UID]time.Time{}
+	for _, c := range prepared {
+		claim, err := o.client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+		switch {
+		case err == nil && claim.UID == c.UID:
+			o.service.owners.learn(claim)
+			o.service.completeStatus(claim, c)
+			continue
+		case err != nil && !apierrors.IsNotFound(err):
+			pause = min(pause, claimsRetry)
+			if first, before := o.gone[c.UID]; before {
+				since[c.UID] = first
+			}
+			continue
+		}
+		first, before := o.gone[c.UID]
+		if !before {
+			first = now
+		}
+		if now.Sub(first) < orphanPatience || o.isUsed(ctx, c) || !o.unprepare(ctx, c) {
+			since[c.UID] = first
+			pause = min(pause, orphanPause)
+		}
+	}
+	clear(o.gone)
+	maps.Copy(o.gone, since)
+	return pause
+}
+
+// claimsPauseOf returns the pause of a node, up to a fifth longer than claimsPause: nodes that start at the
+// same time ask at different times.
+func claimsPauseOf(nodeName string) time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(nodeName)) // never fails
+	return claimsPause + time.Duration(float64(claimsPause)*0.2*float64(hash.Sum32())/math.MaxUint32)
+}
+
+// isUsed reports whether one of a claim's pods runs, or may run: a forced deletion of a claim does not end
+// the pods.
+func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
+	for _, its := range o.service.owners.of(c).Pods {
+		pod, err := o.client.CoreV1().Pods(c.Namespace).Get(ctx, its.Name, metav1.GetOptions{})
+		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != its.UID
+		if !isGone && (err != nil || !kubelet.HasEnded(pod)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unprepare unprepares an orphan, and reports success.
+func (o *orphanCollector) unprepare(ctx context.Context, c claims.Claim) bool {
+	log := o.service.config.Log
+	log.Warn("unpreparing a claim that no longer exists and that the kubelet did not unprepare",
+		"claim", c.Namespace+"/"+c.Name, "uid", c.UID)
+	answers, err := o.service.UnprepareResourceClaims(ctx, []kubeletplugin.NamespacedObject{{
+		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID,
+	}})
+	return err == nil && answers[c.UID] == nil
+}
+
+// filesPause is the interval between checks of the files of prepared claims.
+const filesPause = 10 * time.Second
+
+// filesMissing is the consequence of an error while restoring files.
+const filesMissing = "files of prepared claims may be missing, or left behind"
+
+// fileRestorer restores the files of prepared claims.
+type fileRestorer struct {
+	complaints *complaints
+	preparer   *claims.Preparer
+	newest     *latest[*view]
+	disk       file.Disk
+	runDir     string
+
+	failed *latest[error] // reason for missing files, nil if all exist
+}
+
+// begin restores files at the start.
+func (f *fileRestorer) begin(ctx context.Context) {
+	err := f.preparer.Restore(ctx, f.newest.get().State)
+	f.complaints.report(filesMissing, err)
+	f.failed.set(err)
+}
+
+// run restores files periodically until ctx is done, and after a change of the machine's devices, such as VFs
+// that appear late after a boot. Each look compares all files of claims with the machine, so that a failed
+// write, a lost file and an outdated file need no notification.
+func (f *fileRestorer) run(ctx context.Context) {
+	tick := time.NewTicker(filesPause)
+	defer tick.Stop()
+	for {
+		v, changed := f.newest.watch()
+		if err := f.preparer.Repair(ctx, v.State); !errors.Is(err, claims.ErrBusy) && ctx.Err() == nil {
+			f.complaints.report(filesMissing, err)
+			f.failed.set(err)
+		}
+		f.tidy()
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-tick.C:
+		}
+	}
+}
+
+// tidy removes the temporary files of killed processes from the run directory.
+func (f *fileRestorer) tidy() {
+	err := f.disk.RemoveTemporaries(f.runDir, file.Abandoned)
+	f.complaints.report("temporary files of killed processes are left behind", err)
+}

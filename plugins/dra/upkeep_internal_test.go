@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+)
+
+// prepared writes a checkpoint with these claims, each with a GPU of its name.
+func prepared(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	var list []claims.Claim
+	for _, name := range names {
+		list = append(list, claims.Claim{
+			UID: types.UID("uid-" + name), Namespace: "team", Name: name,
+			Devices: []claims.Prepared{{Request: "r", Device: "gpu-" + name, GPUs: []string{name}, Group: name}},
+		})
+	}
+	checkpointed(t, dir, list)
+}
+
+func checkpointed(t *testing.T, dir string, list []claims.Claim) {
+	t.Helper()
+	encoded, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(map[string]any{
+		"version": 1, "checksum": crc32.ChecksumIEEE(encoded), "claims": json.RawMessage(encoded),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, claims.FileName), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newClaimService(t *testing.T, client kubernetes.Interface, dir string, log *slog.Logger) *claimService {
+	t.Helper()
+	config := Config{Client: client, Log: log}
+	preparer := claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log})
+	s := &claimService{
+		config: config, complaints: newComplaints(log), preparer: preparer, owners: newOwners(),
+		viewer:   newViewer(config, newComplaints(log), newGates(client, "a", log), preparer),
+		statuses: newStatuses(client, log),
+	}
+	t.Cleanup(s.statuses.queue.ShutDown)
+	return s
+}
+
+// A claim that exists no more is taken back, once the kubelet has had the time to do so; one of which the API
+// server does not tell is not.
+func TestOrphans(t *testing.T) {
+	client, away := fake.NewClientset(), false
+	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return away, nil, errors.New("the API server is away")
+	})
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	prepared(t, dir, "alive", "another", "gone")
+	for name, uid := range map[string]types.UID{"alive": "uid-alive", "another": "of another one"} {
+		claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: uid}}
+		claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "train-0"}}
+		if err := client.Tracker().Add(claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, began := newOrphanCollector(client, d), time.Now()
+	for _, step := range []struct {
+		after time.Duration
+		away  bool
+		pause time.Duration // at the most
+		left  []string
+	}{
+		{0, true, claimsRetry, []string{"alive", "another", "gone"}},
+		{orphanPatience, false, orphanPause, []string{"alive", "another", "gone"}},
+		{2*orphanPatience - time.Second, false, orphanPause, []string{"alive", "another", "gone"}},
+		{2 * orphanPatience, true, claimsRetry, []string{"alive", "another", "gone"}},
+		{2*orphanPatience + time.Second, false, 2 * claimsPause, []string{"alive"}},
+		{time.Hour, false, 2 * claimsPause, []string{"alive"}},
+	} {
+		away = step.away
+		if pause := gone.collect(t.Context(), began.Add(step.after)); pause > step.pause {
+			t.Errorf("after %s: looks again after %s", step.after, pause)
+		}
+		list, err := d.preparer.Prepared()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, c := range list {
+			left = append(left, c.Name)
+		}
+		if !slices.Equal(left, step.left) {
+			t.Errorf("after %s: prepared %v, want %v", step.after, left, step.left)
+		}
+	}
+	if len(gone.gone) > 0 {
+		t.Errorf("remembered: %v", gone.gone)
+	}
+	if c := (claims.Claim{UID: "uid-alive"}); d.owners.of(c).owner() != "train-0" {
+		t.Errorf("owner %v", d.owners.of(c))
+	}
+}
+
+// A claim that somebody deleted by force is not taken back as long as a pod that it was prepared for runs.
+func TestOrphanOfARunningPod(t *testing.T) {
+	client := fake.NewClientset()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	prepared(t, dir, "train")
+	claim := &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-train"},
+		Status: resourceapi.ResourceClaimStatus{ReservedFor: []resourceapi.ResourceClaimConsumerReference{
+			{Resource: "pods", Name: "train-0", UID: "uid-pod"},
+		}},
+	}
+	d.owners.learn(claim)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
+	pods := client.CoreV1().Pods("team")
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone, now := newOrphanCollector(client, d), time.Now()
+	left := func(what string, want int) {
+		t.Helper()
+		for range 3 {
+			now = now.Add(orphanPatience)
+			gone.collect(t.Context(), now)
+		}
+		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
+			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
+		}
+	}
+	left("the pod runs", 1)
+	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod.UID = "of the next one"
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	left("another pod has its name", 0)
+}
+
+// Files of claims are compared with the machine periodically, while nothing changes: here a CDI spec, and a
+// temporary file in the run directory, that a killed process left behind.
+func TestFilesAreRepairedPeriodically(t *testing.T) {
+	dir, cdiDir, runDir, log := t.TempDir(), t.TempDir(), t.TempDir(), slog.New(slog.DiscardHandler)
+	temporary := filepath.Join(runDir, ".tandem-of-a-killed-process")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		files := &fileRestorer{
+			complaints: newComplaints(log), newest: newLatest(&view{}), failed: newLatest(error(nil)),
+			preparer: claims.New(claims.Options{Dir: dir, CDIDir: cdiDir, Log: log}), runDir: runDir,
+		}
+		if err := os.WriteFile(temporary, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(temporary, time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { defer close(ended); files.run(ctx) }()
+		synctest.Wait()
+		left := filepath.Join(cdiDir, "tandem.dev-claim_uid-ended.json")
+		for range 2 {
+			if err := os.WriteFile(left, []byte("{}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			checkpointed(t, dir, nil)
+			<-time.After(filesPause)
+			synctest.Wait()
+			if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the file of a claim that has ended: %v", err)
+			}
+			if _, err := os.Stat(temporary); err != nil {
+				t.Errorf("a temporary file that another process may be writing: %v", err)
+			}
+		}
+		<-time.After(file.Abandoned)
+		synctest.Wait()
+		if _, err := os.Stat(temporary); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("an abandoned temporary file: %v", err)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// reserved is a prepared claim "train", reserved for pods.
+func reserved(names ...string) *resourceapi.ResourceClaim {
+	claim := &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-train"},
+	}
+	for _, name := range names {
+		claim.Status.ReservedFor = append(claim.Status.ReservedFor,
+			resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: name, UID: types.UID("uid-" + name)})
+	}
+	return claim
+}
+
+// A pod that shares a claim since after it was prepared keeps it too: the kubelet does not call for that pod.
+func TestOrphanOfALaterPod(t *testing.T) {
+	client := fake.NewClientset()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	prepared(t, dir, "train")
+	d.owners.asked(reserved("first"), time.Now(), time.Second, nil)
+	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "second", UID: "uid-second"}}
+	for _, object := range []runtime.Object{reserved("second"), second} {
+		if err := client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, now := newOrphanCollector(client, d), time.Now()
+	gone.collect(t.Context(), now)
+	if of := d.owners.of(claims.Claim{UID: "uid-train"}); of.Asked.IsZero() || of.Took != time.Second {
+		t.Errorf("asked %s, took %s", of.Asked, of.Took)
+	}
+	all := client.ResourceV1().ResourceClaims("team")
+	if err := all.Delete(t.Context(), "train", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		now = now.Add(orphanPatience)
+		gone.collect(t.Context(), now)
+	}
+	if list, err := d.preparer.Prepared(); err != nil || len(list) != 1 {
+		t.Errorf("prepared %v, %v: pod second runs", list, err)
+	}
+}
+
+// A claim deleted by force keeps its running pod over a start of the driver, which knows of the pod from the
+// checkpoint alone.
+func TestOrphanAfterAStart(t *testing.T) {
+	client := fake.NewClientset()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	checkpointed(t, dir, []claims.Claim{{
+		UID: "uid-train", Namespace: "team", Name: "train", Pods: []claims.Pod{{Name: "train-0", UID: "uid-pod"}},
+		Devices: []claims.Prepared{{Request: "r", Device: "gpu", GPUs: []string{"a"}, Group: "g"}},
+	}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
+	pods := client.CoreV1().Pods("team")
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone, now := newOrphanCollector(client, d), time.Now()
+	left := func(what string, want int) {
+		t.Helper()
+		for range 3 {
+			now = now.Add(orphanPatience)
+			gone.collect(t.Context(), now)
+		}
+		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
+			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
+		}
+	}
+	left("the pod runs", 1)
+	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	left("the pod has ended", 0)
+}
+
+// tally counts claims by call.
+type tally map[string]int
+
+func (tally) Registered(string) {}
+func (c tally) Claims(call string, _ time.Duration, claims, failed int) {
+	c[call] += claims
+	c[call+" failed"] += failed
+}
+
+// TestUnprepare: of a claim that is released nothing is left, and its status is not written any more. One
+// that is not released keeps all.
+func TestUnprepare(t *testing.T) {
+	for _, damaged := range []bool{false, true} {
+		dir, counted := t.TempDir(), tally{}
+		d := newClaimService(t, fake.NewClientset(), dir, slog.New(slog.DiscardHandler))
+		d.config.Observer = counted
+		prepared(t, dir, "train")
+		claim := kubeletplugin.NamespacedObject{UID: "uid-train"}
+		claim.Namespace, claim.Name = "team", "train"
+		d.owners.given[claim.UID] = outcome{UID: claim.UID}
+		d.statuses.write(reserved("train-0"), []resourceapi.AllocatedDeviceStatus{{Device: "gpu"}})
+		left := 0
+		if damaged {
+			left = 1
+			d.preparer.Dir = filepath.Join(dir, claims.FileName) // no folder
+		}
+		_, err := d.UnprepareResourceClaims(t.Context(), []kubeletplugin.NamespacedObject{claim})
+		if err != nil || len(d.owners.given) != left || len(d.statuses.due) != left {
+			t.Errorf("damaged %t: %v, %d owners, %d statuses", damaged, err, len(d.owners.given), len(d.statuses.due))
+		}
+		if counted[Unprepare] != 1 || counted[Unprepare+" failed"] != left {
+			t.Errorf("damaged %t: counted %v", damaged, counted)
+		}
+	}
+}
+
+// The status of a claim that could not be written is written later: neither a refusal nor the end of a
+// driver, which forgets its queue, is for ever. A status that is there is left alone.
+func TestStatusLater(t *testing.T) {
+	client, forbidden := fake.NewClientset(reserved("train-0")), true
+	client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return forbidden, nil, apierrors.NewForbidden(resourceapi.Resource("resourceclaims"), "train", nil)
+	})
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	prepared(t, dir, "train")
+	collector := newOrphanCollector(client, d)
+	for _, step := range []struct {
+		forbidden bool
+		queued    int
+		devices   int
+	}{{true, 1, 0}, {false, 1, 1}, {false, 0, 1}} {
+		forbidden = step.forbidden
+		collector.collect(t.Context(), time.Now())
+		if queued := d.statuses.queue.Len(); queued != step.queued {
+			t.Fatalf("queued %d, want %d", queued, step.queued)
+		}
+		if step.queued > 0 {
+			uid, _ := d.statuses.queue.Get()
+			d.statuses.one(t.Context(), uid)
+			d.statuses.queue.Done(uid)
+		}
+		claim, err := client.ResourceV1().ResourceClaims("team").Get(t.Context(), "train", metav1.GetOptions{})
+		if err != nil || len(claim.Status.Devices) != step.devices {
+			t.Errorf("status %v, %v; want %d devices", claim.Status.Devices, err, step.devices)
+		}
+	}
+}
