@@ -430,7 +430,7 @@ release: release-needs build ## Build a release in bin/release: images, chart, r
 		--tag $(REGISTRY)/tandem-scheduler --tarball $(RELEASE)/image-scheduler.tar
 	cd test/others && $(PROGRESS) "pack the chart; Helm takes minutes to compile the first time" \
 		go run -buildvcs=false ./chart/pack --program $(BIN)/tandem --out $(RELEASE)
-	cd test/others && go run -buildvcs=false ./chart/release --chart $(RELEASE)/tandem-*.tgz --set image.repository=$(REGISTRY)/tandem >$(RELEASE)/release.yaml
+	cd test/others && go run -buildvcs=false ./chart/release --chart $(RELEASE)/tandem-*.tgz --set image.repository=$(REGISTRY)/tandem --out $(RELEASE)/release.yaml
 	$(if $(SOURCES),cp $(SOURCES) $(RELEASE)/)
 	cd deployments/release && go run -buildvcs=false . --bin $(BIN),$(BIN)/$(THERE),$(BIN)/darwin-amd64,$(BIN)/darwin-arm64 \
 		--image $(RELEASE)/image.tar --scheduler-image $(RELEASE)/image-scheduler.tar --out $(RELEASE)
@@ -476,4 +476,4 @@ release.yaml: ## Write the chart's manifests for IMAGE:TAG (default TAG: the ver
 	@mkdir -p $(BIN)
 	cd test/others && go run -buildvcs=false ./chart/release --namespace $(NAMESPACE) --kube-version $(KUBE_VERSION) \
 		--set image.repository=$(IMAGE) --set-string image.tag=$(TAG) \
-		$(foreach file,$(VALUES),-f $(abspath $(file))) >$(BIN)/release.yaml
+		$(foreach file,$(VALUES),-f $(abspath $(file))) --out $(BIN)/release.yaml

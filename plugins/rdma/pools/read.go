@@ -45,14 +45,17 @@ func Default() *Config {
 	return c
 }
 
+// topLevel has the keys of a configuration.
+type topLevel struct {
+	ResourceList []json.RawMessage `json:"resourceList"`
+	sharedList
+}
+
 func parseConfig(file string, content []byte) (*Config, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, errors.New(`the file is empty; want {"resourceList": [...]}`)
 	}
-	var top struct {
-		ResourceList []json.RawMessage `json:"resourceList"`
-		sharedList
-	}
+	var top topLevel
 	if err := json.Unmarshal(content, &top); err != nil {
 		return nil, explain(err, content)
 	}
@@ -75,13 +78,16 @@ func parseConfig(file string, content []byte) (*Config, error) {
 	return c, nil
 }
 
+// resource has the keys of an element of resourceList.
+type resource struct {
+	ResourceConfig
+	RawSelectors json.RawMessage `json:"selectors"`
+	RawTandem    json.RawMessage `json:"tandem"`
+}
+
 // add checks the resource at a position of the list and appends it, or warns why the resource is skipped.
 func (c *Config) add(position int, raw json.RawMessage) error {
-	var r struct {
-		ResourceConfig
-		RawSelectors json.RawMessage `json:"selectors"`
-		RawTandem    json.RawMessage `json:"tandem"`
-	}
+	var r resource
 	err := json.Unmarshal(raw, &r)
 	name := label(r.Name, position, "resourceList")
 	if err != nil {

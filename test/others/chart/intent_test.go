@@ -53,10 +53,9 @@ func TestKubeletIsAskedWhereItHasNoPodsAPI(t *testing.T) {
 }
 
 // Events take the token, the right to create them and nothing else; without them neither is there.
-// The former source api-server is accepted and takes no rights.
 func TestEvents(t *testing.T) {
 	for values, want := range map[string]bool{
-		"": true, "events: false": false, "events: false\nintent: [api-server]": false, "mode: dra": false,
+		"": true, "events: false": false, "mode: dra": false,
 	} {
 		c, files, err := helm.Files(chartDir, namespace, "v1.37.0", given(t, values))
 		if err != nil {

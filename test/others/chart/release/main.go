@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -20,6 +19,7 @@ type choice struct {
 	kubernetes       string // the version
 	files, settings  []string
 	texts            []string // settings that are always strings
+	out              string
 }
 
 func main() {
@@ -32,33 +32,45 @@ func main() {
 	pflag.StringArrayVar(&c.settings, "set", nil, "a Helm value, such as image.tag=v1; repeatable")
 	pflag.StringArrayVar(&c.texts, "set-string", nil,
 		"a Helm value of type string, such as image.tag=1.2; repeatable")
+	pflag.StringVarP(&c.out, "out", "o", "/dev/stdout", "file of the manifests")
 	pflag.Parse()
-	if err := c.write(os.Stdout); err != nil {
+	if err := c.write(); err != nil {
 		fmt.Fprintf(os.Stderr, "release: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// write renders the chart.
-func (c choice) write(w io.Writer) error {
-	values, err := render.Values(c.files...)
+// write writes the rendered chart to the file. After an error the file is as it was.
+func (c choice) write() error {
+	manifests, err := c.render()
 	if err != nil {
 		return err
 	}
+	if err := os.WriteFile(c.out, []byte(manifests), 0o644); err != nil {
+		return fmt.Errorf("write the manifests: %w", err)
+	}
+	return nil
+}
+
+// render returns the manifests of the chart with the values.
+func (c choice) render() (string, error) {
+	values, err := render.Values(c.files...)
+	if err != nil {
+		return "", err
+	}
 	for _, setting := range c.settings {
 		if err := strvals.ParseInto(setting, values); err != nil {
-			return fmt.Errorf("read --set %s: %w", setting, err)
+			return "", fmt.Errorf("read --set %s: %w", setting, err)
 		}
 	}
 	for _, setting := range c.texts {
 		if err := strvals.ParseIntoString(setting, values); err != nil {
-			return fmt.Errorf("read --set-string %s: %w", setting, err)
+			return "", fmt.Errorf("read --set-string %s: %w", setting, err)
 		}
 	}
 	chart, files, err := render.Files(c.chart, c.namespace, c.kubernetes, values)
 	if err != nil {
-		return fmt.Errorf("render the chart: %w", err)
+		return "", fmt.Errorf("render the chart: %w", err)
 	}
-	_, err = io.WriteString(w, render.Manifests(chart, files))
-	return err
+	return render.Manifests(chart, files), nil
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,22 +24,22 @@ func TestRelease(t *testing.T) {
 		settings: []string{"image.repository=registry.example/tandem", "gpu.vendor=nvidia"},
 		texts:    []string{"image.tag=1"},
 	}
-	var got bytes.Buffer
-	if err := c.write(&got); err != nil {
+	got, err := c.render()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"image: registry.example/tandem:1\n", "namespace: \"gpus\"\n",
 		"- --log-level=debug\n", "- --vendor=nvidia\n",
 	} {
-		if !strings.Contains(got.String(), want) {
-			t.Errorf("there is no %q:\n%s", want, &got)
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %q:\n%s", want, got)
 		}
 	}
-	if strings.Contains(got.String(), "rollout status") {
+	if strings.Contains(got, "rollout status") {
 		t.Error("the notes are among the manifests")
 	}
-	kinds := strings.Join(regexp.MustCompile(`(?m)^kind: \w+`).FindAllString(got.String(), -1), " ")
+	kinds := strings.Join(regexp.MustCompile(`(?m)^kind: \w+`).FindAllString(got, -1), " ")
 	if want := strings.Repeat("kind: ValidatingAdmissionPolicy kind: ValidatingAdmissionPolicyBinding ", 3) +
 		"kind: ConfigMap kind: DaemonSet kind: DaemonSet kind: ClusterRole kind: ClusterRoleBinding " +
 		"kind: ServiceAccount"; kinds != want {
@@ -52,12 +51,12 @@ func TestRelease(t *testing.T) {
 func TestKubernetesOfRelease(t *testing.T) {
 	for version, asks := range map[string]bool{render.Newest: false, "1.35": true, "v1.33.4": true} {
 		c := choice{chart: "../../../../deployments/helm/tandem", namespace: "gpus", kubernetes: version}
-		var got bytes.Buffer
-		if err := c.write(&got); err != nil {
+		got, err := c.render()
+		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(got.String(), "--intent=pods-api,kubelet,podresources") != asks {
-			t.Errorf("%s: want the source kubelet %t:\n%s", version, asks, &got)
+		if strings.Contains(got, "--intent=pods-api,kubelet,podresources") != asks {
+			t.Errorf("%s: want the source kubelet %t:\n%s", version, asks, got)
 		}
 	}
 }
@@ -79,8 +78,12 @@ func TestBadValues(t *testing.T) {
 		if c.choice.kubernetes == "" {
 			c.choice.kubernetes = render.Newest
 		}
-		if err := c.choice.write(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		c.choice.out = filepath.Join(t.TempDir(), "release.yaml")
+		if err := c.choice.write(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.choice, err, c.want)
+		}
+		if _, err := os.Stat(c.choice.out); err == nil {
+			t.Errorf("%v: there is a file", c.choice)
 		}
 	}
 }
