@@ -142,7 +142,7 @@ func (w *withholder) look(offerIsNew bool) {
 	w.seen = recorded.Identity
 	life := w.life() // a kubelet that has written the checkpoint is seen
 	w.found, _ = holders.Find(holders.Sources{
-		Recorded: &recorded, Before: w.alive(), Known: w.told, Kubelet: life,
+		Recorded: kubelet.Read(recorded, nil), Before: w.alive(), Known: w.told, Kubelet: life,
 	})
 	held := heldElsewhere(w.found, offered)
 	w.shared = len(held) > 0

@@ -64,7 +64,7 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 
 // foreseenPlan returns the plan if kept for exactly this question, which was read without PodResources.
 func (o *observation) foreseenPlan(s *state, q asking.Question) *plan {
-	read := valueOf(o.view) != nil || valueOf(o.answer) != nil
+	read := o.view.IsKnown() || o.answer.IsKnown()
 	if read || o.progress(s) != asking.Open || !s.foresees(q, o.asked) {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (o *observation) foreseenPlan(s *state, q asking.Question) *plan {
 func (tx *transaction) fold(q asking.Question, o observation) *asking.Evidence {
 	e := o.evidence(tx.state)
 	tx.endRejected(e, false)
-	if !e.Recorded && e.View != nil { // List shows the devices of all containers before the latest
+	if !e.Recorded.IsKnown() && e.View.IsKnown() { // List shows the devices of all containers before the latest
 		tx.allocates = slices.DeleteFunc(slices.Clone(tx.allocates), func(a holders.Allocate) bool {
 			return e.Newest == nil || !device.SameSet(a.IDs, e.Newest.Devices[a.Resource])
 		})

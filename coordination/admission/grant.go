@@ -53,7 +53,7 @@ func (g grant) reason() string {
 // kubelet has rejected the container of the open admission.
 func (tx *transaction) take(o observation, name string, ids []string, gone bool) grant {
 	e := o.evidence(tx.state)
-	if valueOf(o.answer) != nil {
+	if o.answer.IsKnown() {
 		found := holders.Look(o.sources(tx.state, asking.Question{}))
 		e.Holders, tx.known = found.Holders, found.Known
 	}

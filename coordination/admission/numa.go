@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -24,7 +25,7 @@ type cpus struct {
 type prediction struct {
 	*books
 	devicemanager.Kubelet
-	cpus *cpus // nil if irrelevant or unknown
+	cpus kubelet.Reading[cpus]
 }
 
 // newPrediction returns a prediction by what was read. Where the Topology Manager is unknown, the documented
@@ -61,9 +62,9 @@ func (p prediction) predict(c *asking.Container) (nodes hints.Mask, admitted boo
 		return p.Rule.Nodes(p.podDemands(c))
 	}
 	demands := p.demands(c)
-	if count := c.Asker.CPUs; count > 0 && p.cpus != nil {
+	if read, err := p.cpus.Get(); err == nil && c.Asker.CPUs > 0 {
 		nodes, admitted = p.Rule.Nodes(append(slices.Clip(demands),
-			hints.CPUs(count, p.cpus.nodes, p.cpus.free)))
+			hints.CPUs(c.Asker.CPUs, read.nodes, read.free)))
 	}
 	if !admitted {
 		nodes, admitted = p.Rule.Nodes(demands)

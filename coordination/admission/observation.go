@@ -20,40 +20,33 @@ type observation struct {
 	view       kubelet.Reading[kubelet.View]          // of PodResources
 	single     []kubelet.Pod                          // the pods in view, if read pod by pod
 	answer     kubelet.Reading[intent.Answer]         // of a request source
-	cpus       *cpus                                  // nil if irrelevant or unknown
+	cpus       kubelet.Reading[cpus]                  // not read if irrelevant
 	manager    kubelet.Reading[devicemanager.Kubelet] // not read if irrelevant
-}
-
-// valueOf returns what was read, nil if it is unknown.
-func valueOf[T any](r kubelet.Reading[T]) *T {
-	if value, err := r.Get(); err == nil {
-		return &value
-	}
-	return nil
 }
 
 // recorded identifies the checkpoint; zero if unknown.
 func (o *observation) recorded() kubelet.Identity {
-	if checkpoint := valueOf(o.checkpoint); checkpoint != nil {
+	if checkpoint, err := o.checkpoint.Get(); err == nil {
 		return checkpoint.Identity
 	}
 	return kubelet.Identity{}
 }
 
-// list returns the view if complete; else nil.
-func (o *observation) list() *kubelet.View {
+// list returns the view if complete.
+func (o *observation) list() (none kubelet.Reading[kubelet.View]) {
 	if o.single != nil {
-		return nil
+		return none
 	}
-	return valueOf(o.view)
+	return o.view
 }
 
 // sources returns the input for package holders.
 func (o *observation) sources(before *state, q asking.Question) holders.Sources {
+	answer, err := o.answer.Get()
 	sources := holders.Sources{
-		View: valueOf(o.view), Single: o.single, Pods: podsOf(valueOf(o.answer)), Known: before.known,
+		View: o.view, Single: o.single, Pods: kubelet.Read(podsOf(answer), err), Known: before.known,
 		Before: before.found, Looked: before.listing.Read, Life: before.listing.Life, Allocates: before.allocates,
-		Kubelet: o.kubelet, Recorded: valueOf(o.checkpoint),
+		Kubelet: o.kubelet, Recorded: o.checkpoint,
 	}
 	if r := before.resources[q.Resource]; r != nil {
 		sources.Question = q.Offer(r)
@@ -70,8 +63,8 @@ func (o *observation) progress(s *state) asking.Progress {
 func (o *observation) evidence(s *state) *asking.Evidence {
 	return &asking.Evidence{
 		Resources: s.resources, Holders: s.found, Newest: s.open.allocated().In(o.list()),
-		Recorded: o.recorded() != kubelet.Identity{},
+		Recorded: o.checkpoint,
 		Progress: o.progress(s), Recent: s.open.isRecent(o.asked), Late: s.open.isLate(o.asked),
-		View: o.list(), Answer: valueOf(o.answer), Listing: s.listing,
+		View: o.list(), Answer: o.answer, Listing: s.listing,
 	}
 }

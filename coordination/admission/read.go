@@ -79,7 +79,7 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 		o.manager = kubelet.Read(r.Manager())
 	}
 	all.Wait()
-	if valueOf(o.view) == nil && valueOf(o.answer) == nil {
+	if !o.view.IsKnown() && !o.answer.IsKnown() {
 		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, asking.Question{}), q, mayList))
 	}
 	o.cpus = r.readCPUs(ctx, before, q, &o)
@@ -94,7 +94,7 @@ func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) 
 // pods.
 func (s *state) suspectedPods(sources holders.Sources, q asking.Question, all bool) (pods []kubelet.Pod) {
 	found, _ := holders.Find(sources)
-	if sources.Recorded == nil {
+	if !sources.Recorded.IsKnown() {
 		found = s.found
 	}
 	var rest []kubelet.Pod
@@ -192,21 +192,24 @@ func (r *reader) readPods(
 
 // readCPUs reads the CPUs if relevant: the offered devices have no NUMA nodes, and a possible asker requests
 // exclusive CPUs. The kubelet allocates a container's devices before its CPUs, but chooses the nodes by both.
-func (r *reader) readCPUs(ctx context.Context, s *state, q asking.Question, o *observation) *cpus {
-	list, answer := o.list(), valueOf(o.answer)
-	if r.AllocatableCPUs == nil || list == nil || answer == nil || !requestCPUs(answer.Pods) ||
+func (r *reader) readCPUs(
+	ctx context.Context, s *state, q asking.Question, o *observation,
+) (read kubelet.Reading[cpus]) {
+	list, unlisted := o.list().Get()
+	answer, unknown := o.answer.Get()
+	if r.AllocatableCPUs == nil || unlisted != nil || unknown != nil || !requestCPUs(answer.Pods) ||
 		len(s.resources.Nodes(q.Resource, q.Available)) > 0 {
-		return nil
+		return read
 	}
 	allocatable, err := r.AllocatableCPUs(ctx)
 	switch {
 	case err != nil:
 		r.Log.Warn("allocatable CPUs not read; choosing without free CPUs", "error", err)
-		return nil
+		return kubelet.Read(cpus{}, err)
 	case len(allocatable) == 0: // the policy is not static
-		return nil
+		return read
 	}
-	return &cpus{r.NodeCPUs(), allocatable.Without(list.Exclusive)}
+	return kubelet.Read(cpus{r.NodeCPUs(), allocatable.Without(list.Exclusive)}, nil)
 }
 
 // requestCPUs reports whether a pod not started requests exclusive CPUs.
@@ -221,12 +224,9 @@ func requestCPUs(pods []intent.Pod) bool {
 	return false
 }
 
-// podsOf returns the pods of a request source; nil without a source.
-func podsOf(answer *intent.Answer) *holders.Pods {
-	if answer == nil {
-		return nil
-	}
-	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source == intent.PodsAPI}
+// podsOf returns the pods of the answer of a request source.
+func podsOf(answer intent.Answer) holders.Pods {
+	pods := holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source == intent.PodsAPI}
 	for _, pod := range answer.Pods {
 		pods.Names[pod.UID] = pod.Pod
 	}

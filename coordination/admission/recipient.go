@@ -19,7 +19,7 @@ func (r *reader) readRecipient(
 		return false
 	}
 	o.answer = kubelet.Read(r.readRequests(ctx))
-	return valueOf(o.answer) == nil && s.open != nil && r.areGone(ctx, s.open.container.Pods)
+	return !o.answer.IsKnown() && s.open != nil && r.areGone(ctx, s.open.container.Pods)
 }
 
 // areGone reports whether the kubelet reports none of several pods.

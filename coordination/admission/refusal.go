@@ -70,7 +70,7 @@ func (r *reader) findElsewhere(
 	ctx context.Context, before *state, name string, ids []string, o *observation,
 ) refusal {
 	held, id, found := before.elsewhere(o, name, ids)
-	if found && valueOf(o.answer) == nil {
+	if found && !o.answer.IsKnown() {
 		o.answer = kubelet.Read(r.readRequests(ctx))
 		held, id, found = before.elsewhere(o, name, ids)
 	}
@@ -89,7 +89,7 @@ func (r *reader) findElsewhere(
 func (s *state) elsewhere(
 	o *observation, name string, ids []string,
 ) (held holders.Held, id string, found bool) {
-	if valueOf(o.checkpoint) == nil {
+	if !o.checkpoint.IsKnown() {
 		return held, "", false
 	}
 	sources := o.sources(s, asking.Question{})

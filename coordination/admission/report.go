@@ -15,10 +15,10 @@ type report struct {
 	notes  []note
 	events []func(DecisionObserver)
 
-	view     *kubelet.View       // of PodResources: names the containers of earlier decisions
-	decision *history.Decision   // the answered question, nil for none
-	handover *history.Allocation // the answered Allocate, nil for none
-	paired   bool                // the container's pairs files are due
+	view     kubelet.Reading[kubelet.View] // of PodResources: names the containers of earlier decisions
+	decision *history.Decision             // the answered question, nil for none
+	handover *history.Allocation           // the answered Allocate, nil for none
+	paired   bool                          // the container's pairs files are due
 }
 
 // note is a log record.
@@ -51,8 +51,8 @@ func (r *report) publish(log *slog.Logger, to DecisionObserver) {
 
 // remember adds the decision to the history.
 func (r *report) remember(log *history.Log) {
-	if r.view != nil {
-		log.Resolve(*r.view)
+	if view, err := r.view.Get(); err == nil {
+		log.Resolve(view)
 	}
 	if r.decision != nil {
 		log.Add(r.decision)

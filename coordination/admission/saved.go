@@ -207,11 +207,11 @@ func (k *savedPlan) restore(now time.Time) *plan {
 func (c *Coordinator) restoreHolders() {
 	s := c.current().clone()
 	sources := holders.Sources{Allocates: s.allocates, Known: s.known, Kubelet: c.reader.life()}
-	if now, err := c.Recorded(); err == nil {
-		sources.Recorded = &now
-	} else {
+	recorded, err := c.Recorded()
+	if err != nil {
 		c.Log.Info("device checkpoint of the kubelet not read", "error", err)
 	}
+	sources.Recorded = kubelet.Read(recorded, err)
 	if c.reader.life() != sources.Kubelet { // a kubelet has started meanwhile
 		sources.Kubelet = ""
 	}

@@ -108,38 +108,35 @@ func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
 // newSurvey finds the holders, after the last decision, by sources that are safe to read at any time, without
 // PodResources List.
 func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
-	life, answer := i.reader.life(), valueOf(kubelet.Read(i.reader.readRequests(ctx)))
+	life := i.reader.life()
+	answer, unknown := i.reader.readRequests(ctx)
 	known.found = s.found
+	pods := podsOf(answer)
 	sources := holders.Sources{
-		Known: s.known, Before: s.found, Allocates: s.allocates, Pods: podsOf(answer),
+		Known: s.known, Before: s.found, Allocates: s.allocates, Pods: kubelet.Read(pods, unknown),
 		Kubelet: life, Ended: true,
 	}
-	if n := s.open.allocated(); n != nil && answer == nil { // the checkpoint has only the UID of the latest pod
-		pods := n.Pods[:min(len(n.Pods), maxSuspects)]
+	if n := s.open.allocated(); n != nil && unknown != nil { // the checkpoint has only the UID of the latest pod
+		possible := n.Pods[:min(len(n.Pods), maxSuspects)]
 		if n.Owner != nil {
-			pods = []kubelet.Pod{n.Owner.Pod}
+			possible = []kubelet.Pod{n.Owner.Pod}
 		}
-		view, single := i.reader.readPods(ctx, pods)
-		sources.View, sources.Single = valueOf(view), single
+		sources.View, sources.Single = i.reader.readPods(ctx, possible)
 	}
-	if recorded, err := i.reader.Recorded(); err == nil {
-		sources.Recorded = &recorded
+	if sources.Recorded = kubelet.Read(i.reader.Recorded()); sources.Recorded.IsKnown() {
 		known.found, _ = holders.Find(sources)
 	}
 	known.markInit(answer)
-	if answer != nil {
-		known.ended = known.missingIn(sources)
+	if unknown == nil {
+		known.ended = known.missingIn(pods, sources)
 	} else {
 		known.ended = i.endedPods(ctx, known.found, sources.View, sources.Single)
 	}
 	return known
 }
 
-// markInit marks the init containers among the holders, if a request source is available.
-func (s *survey) markInit(answer *intent.Answer) {
-	if answer == nil {
-		return
-	}
+// markInit marks the init containers among the holders, by the answer of a request source.
+func (s *survey) markInit(answer intent.Answer) {
 	init := map[string]bool{}
 	for _, pod := range answer.Pods {
 		for _, c := range pod.Containers {
@@ -152,10 +149,9 @@ func (s *survey) markInit(answer *intent.Answer) {
 	}
 }
 
-// missingIn returns the pods of holders, by key, and whether their absence from the list of pods means
-// their end.
-func (s *survey) missingIn(sources holders.Sources) map[string]bool {
-	pods := sources.Pods
+// missingIn returns the pods of holders, by key, and whether their absence from a list of pods means their
+// end.
+func (s *survey) missingIn(pods holders.Pods, sources holders.Sources) map[string]bool {
 	named := map[kubelet.Pod]bool{}
 	for _, pod := range pods.Names {
 		named[pod] = true
@@ -173,7 +169,7 @@ func (s *survey) missingIn(sources holders.Sources) map[string]bool {
 // ended pod is missing, or lacks the devices of a container besides plain init containers. Single are the
 // pods read just before, with their view.
 func (i *inspector) endedPods(
-	ctx context.Context, found holders.Holders, view *kubelet.View, single []kubelet.Pod,
+	ctx context.Context, found holders.Holders, view kubelet.Reading[kubelet.View], single []kubelet.Pod,
 ) map[string]bool {
 	gone, asked := map[string]bool{}, []kubelet.Pod{}
 	for _, h := range found {
@@ -182,17 +178,20 @@ func (i *inspector) endedPods(
 		}
 	}
 	read, told := i.reader.readPods(ctx, asked)
-	more := valueOf(read)
 	for n := range found {
 		h, of := &found[n], view
 		switch {
 		case slices.Contains(told, h.Pod):
-			of = more
+			of = read
 		case !slices.Contains(single, h.Pod):
 			continue
 		}
-		shown, listed := of.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
-		gone[key(h)] = gone[key(h)] || !slices.Contains(of.Pods, h.Pod) || listed && len(shown) == 0
+		pods, err := of.Get()
+		if err != nil {
+			continue
+		}
+		shown, listed := pods.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
+		gone[key(h)] = gone[key(h)] || !slices.Contains(pods.Pods, h.Pod) || listed && len(shown) == 0
 	}
 	return gone
 }

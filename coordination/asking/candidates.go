@@ -13,9 +13,9 @@ import (
 // candidates returns the containers compatible with a question: for each pod not started, the first container
 // without the requested devices. The kubelet allocates for the containers of a pod in order, therefore a
 // container with devices completes all earlier containers.
-func (e *Evidence) candidates(q Question) []Asker {
+func (e *Evidence) candidates(q Question, answer intent.Answer) []Asker {
 	var found []Asker
-	for _, pod := range e.Answer.Pods {
+	for _, pod := range answer.Pods {
 		if !e.mayBeInAdmission(pod, q) {
 			continue
 		}
@@ -27,7 +27,7 @@ func (e *Evidence) candidates(q Question) []Asker {
 		}
 		for i, c := range pod.Containers[next:] {
 			if c.Requests[q.Resource] == q.Size && len(held[c.Name][q.Resource]) == 0 {
-				found = append(found, *e.asker(pod, next+i))
+				found = append(found, *newAsker(answer.Source, e.Resources, pod, next+i))
 				break
 			}
 		}
@@ -35,19 +35,15 @@ func (e *Evidence) candidates(q Question) []Asker {
 	return found
 }
 
-// asker returns the asker for a container, given by index in its pod.
-func (e *Evidence) asker(pod intent.Pod, index int) *Asker {
-	return newAsker(e.Answer.Source, e.Resources, pod, index)
-}
-
 // mayBeInAdmission reports whether the kubelet can be admitting a pod: the pod is not started, PodResources
 // shows the pod, and devices to be included belong to its init containers.
 func (e *Evidence) mayBeInAdmission(pod intent.Pod, q Question) bool {
+	view, unread := e.View.Get()
 	switch {
 	case pod.Started:
 		return false
-	case e.View != nil:
-		return slices.Contains(e.View.Pods, pod.Pod)
+	case unread == nil:
+		return slices.Contains(view.Pods, pod.Pod)
 	default:
 		of := e.inherited(q)
 		return len(of) == 0 || holdsAny(of, pod)
@@ -84,11 +80,11 @@ func (e *Evidence) narrow(candidates []Asker, following *Container) []Asker {
 
 // mayBeAnother reports whether a container besides the candidates can be the asker: a started container whose
 // record the kubelet has lost, for which the kubelet's pod workers allocate again.
-func (e *Evidence) mayBeAnother(q Question) bool {
+func (e *Evidence) mayBeAnother(q Question, answer intent.Answer) bool {
 	if of := e.inherited(q); len(of) > 0 { // the container takes over from an init container of its pod
-		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
+		return !slices.ContainsFunc(answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
 	}
-	for _, pod := range e.Answer.Pods {
+	for _, pod := range answer.Pods {
 		if !pod.Started {
 			continue
 		}

@@ -45,12 +45,13 @@ func (c Container) WithDevices(name string, ids []string) Container {
 //     asker.
 //   - If c has devices of two containers, because the second container seemed to continue the first, the
 //     result has only the devices of one.
-//   - If the view does not show the devices, the result is c.
-func (c *Container) In(view *kubelet.View) *Container {
-	if c == nil || view == nil {
+//   - If the view does not show the devices, or is unknown, the result is c.
+func (c *Container) In(read kubelet.Reading[kubelet.View]) *Container {
+	view, err := read.Get()
+	if c == nil || err != nil {
 		return c
 	}
-	owner, shown := c.ownerIn(*view)
+	owner, shown := c.ownerIn(view)
 	if !shown {
 		return c
 	}

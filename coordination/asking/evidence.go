@@ -16,15 +16,15 @@ import (
 type Evidence struct {
 	Resources resources.Set
 	Holders   holders.Holders
-	Recorded  bool       // the kubelet's checkpoint was read
+	Recorded  kubelet.Reading[kubelet.Checkpoint]
 	Newest    *Container // of the latest Allocate; nil if no container can be in admission
 	Progress  Progress   // of Newest
 	// the question came so soon after the latest Allocate as to be the same container's
 	Recent  bool
-	Late    bool           // a long time has passed since the latest call
-	View    *kubelet.View  // of PodResources; nil if not read
-	Answer  *intent.Answer // nil without a request source
-	Listing Listing        // before View
+	Late    bool                           // a long time has passed since the latest call
+	View    kubelet.Reading[kubelet.View]  // of PodResources
+	Answer  kubelet.Reading[intent.Answer] // of a request source
+	Listing Listing                        // before View
 }
 
 // open returns the asker of the latest Allocate, if the kubelet's checkpoint shows unfinished allocation.

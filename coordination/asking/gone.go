@@ -13,15 +13,17 @@ import (
 // leaves its checkpoint unwritten, and the checkpoint keeps showing unfinished allocation. PodResources and
 // all request sources show a pod in admission.
 func (e *Evidence) IsGone(c *Container) bool {
+	view, unread := e.View.Get()
+	answer, unknown := e.Answer.Get()
 	switch {
-	case c.Asker == nil:
-		return e.View != nil && isGone(c, *e.View, e.Listing.arrivals(*e.View))
-	case e.Answer != nil:
-		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return p.UID == c.Asker.UID })
-	case e.View != nil:
-		return !slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return slices.Contains(e.View.Pods, p) })
-	default:
+	case c.Asker != nil && unknown == nil:
+		return !slices.ContainsFunc(answer.Pods, func(p intent.Pod) bool { return p.UID == c.Asker.UID })
+	case unread != nil:
 		return false
+	case c.Asker == nil:
+		return isGone(c, view, e.Listing.arrivals(view))
+	default:
+		return !slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return slices.Contains(view.Pods, p) })
 	}
 }
 
@@ -31,7 +33,7 @@ func (e *Evidence) IsGone(c *Container) bool {
 // nothing.
 func (e *Evidence) IsUnrelated(c *Container) bool {
 	return c.Asker == nil && c.Owner == nil && c.Pods == nil &&
-		(e.Late || e.View != nil && e.Progress == Unknown && !e.Recent)
+		(e.Late || e.View.IsKnown() && e.Progress == Unknown && !e.Recent)
 }
 
 // isGone reports whether a view proves the end of a container unknown to request sources: its devices are

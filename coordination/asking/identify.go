@@ -17,7 +17,8 @@ func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
 	following, why := e.following(q)
 	isNewest := following != nil && following == e.Newest
 	known := Knowledge{Source: intent.Inference, Why: why}
-	if e.View != nil {
+	view, unread := e.View.Get()
+	if unread == nil {
 		known.Source = intent.PodResources
 	}
 	var c Container
@@ -25,33 +26,34 @@ func (e *Evidence) IdentifyContainer(q Question) (Container, Knowledge) {
 		c = following.asking(q)
 		following = &c
 	}
-	if e.Answer != nil {
-		asker := e.likeliest(q, e.narrow(e.candidates(q), following))
+	if answer, err := e.Answer.Get(); err == nil {
+		asker := e.likeliest(q, e.narrow(e.candidates(q, answer), following), answer)
 		if asker == nil {
-			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", e.Answer.Source, q.Size)
+			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.Size)
 		} else {
 			c = e.containerOf(asker, following)
-			known.Source, known.Why = e.Answer.Source, c.half()
+			known.Source, known.Why = answer.Source, c.half()
 		}
 	}
 	if c.Asker == nil && isNewest && c.Owner == nil && !c.Looked {
 		c.Guessed = true
 	}
-	c.Shown = e.View != nil && c.Owner != nil && c.shownBy(*e.View, *c.Owner)
+	c.Shown = c.Owner != nil && c.shownBy(view, *c.Owner)
 	if c.Owner == nil && c.Pods == nil {
 		c.Pods = e.possiblePods(c.Asker)
 	}
-	c.Looked = c.Looked || e.View != nil || len(q.MustInclude) > 0 && following == nil
+	c.Looked = c.Looked || unread == nil || len(q.MustInclude) > 0 && following == nil
 	known.Asker = c.Asker
 	return c, known
 }
 
 // IdentifyRecipient returns the asker of an Allocate without a question; nil without a request source.
 func (e *Evidence) IdentifyRecipient(q Question) *Asker {
-	if e.Answer == nil {
+	answer, err := e.Answer.Get()
+	if err != nil {
 		return nil
 	}
-	return e.likeliest(q, e.candidates(q))
+	return e.likeliest(q, e.candidates(q, answer), answer)
 }
 
 // ContainerOf returns the container of an asker for an Allocate of a resource, with its devices so far. The
@@ -77,7 +79,8 @@ func (e *Evidence) containerOf(asker *Asker, following *Container) Container {
 	maps.Copy(devices, e.Resources.Only(c.Devices))
 	maps.Copy(devices, heldBy(asker, e.Holders, e.Resources))
 	c.Devices, c.Inherits = devices, inheritedBy(asker, e.Holders, e.Resources)
-	if shown := asker.Container(); e.View != nil && c.shownBy(*e.View, shown) {
+	if view, err := e.View.Get(); err == nil && c.shownBy(view, asker.Container()) {
+		shown := asker.Container()
 		c.Owner = &shown
 	}
 	return c
@@ -92,24 +95,18 @@ func (e *Evidence) containerOf(asker *Asker, following *Container) Container {
 //   - a pod new since the last List comes first;
 //   - else the youngest pod, because the kubelet admits a batch of new pods by age (HandlePodAdditions in
 //     pkg/kubelet/kubelet.go), and its containers in order of allocation.
-func (e *Evidence) likeliest(q Question, candidates []Asker) *Asker {
+func (e *Evidence) likeliest(q Question, candidates []Asker, answer intent.Answer) *Asker {
 	if len(candidates) == 0 {
 		return nil
 	}
-	var arrived []kubelet.Pod
-	if e.View != nil {
-		arrived = e.Listing.With(e.View).Arrived
-	}
+	arrived := e.arrived()
 	open := e.open()
 	likeliest := slices.MinFunc(candidates, func(a, b Asker) int {
-		byArrival := 0
-		if e.View != nil {
-			byArrival = compareFirst(slices.Contains(arrived, a.Pod), slices.Contains(arrived, b.Pod))
-		}
+		byArrival := compareFirst(slices.Contains(arrived, a.Pod), slices.Contains(arrived, b.Pod))
 		return cmp.Or(compareFirst(a.Is(open), b.Is(open)), byArrival, b.Created.Compare(a.Created))
 	})
 	differs := func(candidate Asker) bool { return !equalRequest(&likeliest, &candidate) }
-	another := e.mayBeAnother(q)
+	another := e.mayBeAnother(q, answer)
 	likeliest.Exact = likeliest.Is(open) && open.Exact || !slices.ContainsFunc(candidates, differs) && !another
 	for _, candidate := range candidates {
 		if !likeliest.Is(open) || candidate.Is(open) {
@@ -117,7 +114,7 @@ func (e *Evidence) likeliest(q Question, candidates []Asker) *Asker {
 		}
 	}
 	if !likeliest.Exact {
-		likeliest.Others = alignments(candidates, another && (e.View != nil || len(q.MustInclude) > 0))
+		likeliest.Others = alignments(candidates, another && (e.View.IsKnown() || len(q.MustInclude) > 0))
 	}
 	return &likeliest
 }
@@ -138,14 +135,18 @@ func alignments(candidates []Asker, unlisted bool) (all []intent.Alignment) {
 
 // possiblePods returns the candidates for the pod of a container without owner; nil if unknown.
 func (e *Evidence) possiblePods(asker *Asker) []kubelet.Pod {
-	switch {
-	case asker != nil:
+	if asker != nil {
 		return asker.Pods
-	case e.View != nil:
-		return e.Listing.With(e.View).Arrived
-	default:
+	}
+	return e.arrived()
+}
+
+// arrived returns the pods that arrived last, by PodResources as just read; nil if not read.
+func (e *Evidence) arrived() []kubelet.Pod {
+	if !e.View.IsKnown() {
 		return nil
 	}
+	return e.Listing.With(e.View).Arrived
 }
 
 // compareFirst compares two elements by a condition; true comes first.

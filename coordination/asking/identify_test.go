@@ -39,11 +39,11 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 	started.Started = true
 	lost := pod("lost", 0, wish{1, 1}) // the kubelet has no record of its devices any more
 	lost.Started = true
-	viewed := &kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}
+	viewed := kubelet.Read(kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}, nil)
 	for name, tc := range map[string]struct {
 		pods    []intent.Pod
 		source  intent.Source
-		view    *kubelet.View
+		view    kubelet.Reading[kubelet.View]
 		arrived []kubelet.Pod
 		want    string // "" for nobody
 		exact   bool
@@ -75,7 +75,7 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				},
 				Listing: Listing{Arrived: tc.arrived, Pods: map[kubelet.Pod]bool{old.Pod: true, young.Pod: true}},
 				View:    tc.view,
-				Answer:  &intent.Answer{Source: tc.source, Pods: tc.pods},
+				Answer:  kubelet.Read(intent.Answer{Source: tc.source, Pods: tc.pods}, nil),
 			}
 			got := e.IdentifyRecipient(Question{Resource: gpus, Size: 1})
 			switch {
@@ -97,8 +97,9 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 	}
 	for uid, asks := range map[string]bool{"old": true, "new": false, "": false} {
 		e := &Evidence{
-			Resources: announced(t), Answer: &intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}},
-			Holders: holders.Holders{{UID: uid, Pod: pod.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}}},
+			Resources: announced(t),
+			Answer:    kubelet.Read(intent.Answer{Source: intent.PodsAPI, Pods: []intent.Pod{pod}}, nil),
+			Holders:   holders.Holders{{UID: uid, Pod: pod.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}}},
 		}
 		if got := e.IdentifyRecipient(Question{Resource: gpus, Size: 1}); (got != nil) != asks {
 			t.Errorf("devices of UID %q: %v asks, want somebody: %t", uid, got, asks)
@@ -110,15 +111,15 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 func TestPodThatIsCreatedAgainArrives(t *testing.T) {
 	t.Parallel()
 	pod := kubelet.Pod{Name: "a"}
-	list := func(id string) *kubelet.View {
-		return &kubelet.View{
+	list := func(id string) kubelet.View {
+		return kubelet.View{
 			Pods:       []kubelet.Pod{pod, {Name: "b"}},
 			Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {id}}},
 		}
 	}
-	before := Listing{}.With(list("g1"))
+	before := Listing{}.With(kubelet.Read(list("g1"), nil))
 	for id, arrived := range map[string]int{"g1": 0, "g2": 1} {
-		if got := before.arrivals(*list(id)); len(got) != arrived || arrived > 0 && got[0] != pod {
+		if got := before.arrivals(list(id)); len(got) != arrived || arrived > 0 && got[0] != pod {
 			t.Errorf("with %s: %v arrived, want %d", id, got, arrived)
 		}
 	}
@@ -194,7 +195,8 @@ func TestCompleteContainerIsNotContinued(t *testing.T) {
 	t.Parallel()
 	for progress, continues := range map[Progress]bool{Open: true, Complete: false} {
 		newest := &Container{ID: 7, Devices: kubelet.Devices{gpus: {"0000:2f:00.0"}}}
-		e := &Evidence{Resources: announced(t), Newest: newest, Progress: progress, Recorded: true}
+		e := &Evidence{Resources: announced(t), Newest: newest, Progress: progress,
+			Recorded: kubelet.Read(kubelet.Checkpoint{}, nil)}
 		if got, why := e.following(Question{Resource: vfs, Size: 1}); (got == newest) != continues {
 			t.Errorf("progress %v: %v, %s", progress, got, why)
 		}

@@ -19,16 +19,17 @@ type Listing struct {
 	Arrived []kubelet.Pod
 }
 
-// With returns the listing after a further List; view is nil for none.
-func (l Listing) With(view *kubelet.View) Listing {
-	if view == nil {
+// With returns the listing after a further List, which may be unknown.
+func (l Listing) With(read kubelet.Reading[kubelet.View]) Listing {
+	view, err := read.Get()
+	if err != nil {
 		return l
 	}
 	next := Listing{true, view.Life, map[kubelet.Pod]bool{}, view.Containers, l.Arrived}
 	for _, pod := range view.Pods {
 		next.Pods[pod] = true
 	}
-	if arrived := l.arrivals(*view); len(arrived) > 0 {
+	if arrived := l.arrivals(view); len(arrived) > 0 {
 		next.Arrived = arrived
 	}
 	return next

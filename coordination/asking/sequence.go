@@ -28,9 +28,9 @@ func (e *Evidence) following(q Question) (*Container, string) {
 		return e.takingOver(q)
 	}
 	var arrived []kubelet.Pod
-	if e.View != nil {
-		arrived = e.Listing.arrivals(*e.View)
-		if open := e.unwritten(q.Resource); open != nil {
+	if view, err := e.View.Get(); err == nil {
+		arrived = e.Listing.arrivals(view)
+		if open := e.unwritten(q.Resource, view); open != nil {
 			return open, SecondHalf + " of " + open.Name()
 		}
 	}
@@ -74,21 +74,21 @@ func (e *Evidence) takingOver(q Question) (*Container, string) {
 // unwritten returns the container without a resource whose devices PodResources shows and the checkpoint does
 // not contain: the container in admission, even if its Allocates were missed. Returns nil if none or, by the
 // kubelet's records, several match.
-func (e *Evidence) unwritten(name string) (open *Container) {
-	if !e.Recorded {
+func (e *Evidence) unwritten(name string, view kubelet.View) (open *Container) {
+	if !e.Recorded.IsKnown() {
 		return nil
 	}
 	for _, h := range e.Holders {
 		devices := e.Resources.Only(h.Devices)
 		owner := kubelet.Container{Pod: h.Pod, Name: h.Name}
-		if _, listed := e.View.Containers[owner]; !h.Open || !listed || len(devices) == 0 {
+		if _, listed := view.Containers[owner]; !h.Open || !listed || len(devices) == 0 {
 			continue
 		}
 		if open != nil {
 			return nil
 		}
 		open = &Container{Owner: &owner, Pods: []kubelet.Pod{h.Pod}, Devices: devices, Looked: true}
-		if n := e.Newest; n != nil && n.shownBy(*e.View, owner) {
+		if n := e.Newest; n != nil && n.shownBy(view, owner) {
 			of := *n
 			of.Owner, of.Pods, of.Devices = &owner, open.Pods, devices
 			open = &of
@@ -112,7 +112,7 @@ func (e *Evidence) follows(q Question, arrived []kubelet.Pod) (bool, string) {
 		return false, FirstHalf + ", the next container"
 	case !e.Resources.SameNodes(newest.Devices, name, available):
 		return false, FirstHalf + ", the next container, on another NUMA node"
-	case e.View != nil && newest.Looked && newest.unexplained(arrived) > 0:
+	case e.View.IsKnown() && newest.Looked && newest.unexplained(arrived) > 0:
 		return false, FirstHalf + ", a new pod has come"
 	}
 	switch e.Progress {
@@ -130,7 +130,7 @@ func (e *Evidence) guess(name string, available []string, arrived []kubelet.Pod)
 	newest := e.Newest
 	nodes := e.Resources.Nodes(name, available)
 	switch others := newest.unexplained(arrived); {
-	case e.View == nil:
+	case !e.View.IsKnown():
 		return e.Recent, "neither checkpoint nor PodResources read, judged by time"
 	case others == 0:
 		return true, SecondHalf + " of " + newest.Name()

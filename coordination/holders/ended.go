@@ -92,16 +92,16 @@ func (e *ended) isWithheld(h *Holder) bool {
 // does not show, seldom share a name with app containers.
 func (e *ended) isAbsent(h *Holder) bool {
 	switch known := e.known[h.UID]; {
-	case e.View == nil || e.pods[h.Pod]:
+	case e.unread != nil || e.pods[h.Pod]:
 		return false
 	case e.single != nil:
 		return slices.Contains(e.single, h.Pod)
 	case h.UID == "":
 		return e.isSameKubelet()
 	case h.Pod != kubelet.Pod{}:
-		return (known.Listed || known.Admitted) && known.Pod == h.Pod && known.Life == e.View.Life
+		return (known.Listed || known.Admitted) && known.Pod == h.Pod && known.Life == e.Life
 	default:
-		admitted := known.Admitted && known.Life == e.View.Life || !e.isKnown(h.UID) && e.isSameKubelet()
+		admitted := known.Admitted && known.Life == e.Life || !e.isKnown(h.UID) && e.isSameKubelet()
 		return admitted && e.isApp(h.Name) && !h.has(e.shows)
 	}
 }

@@ -18,13 +18,14 @@ func Find(s Sources) (found Holders, left []Allocate) {
 // Look is Find, with the known names of pods.
 func Look(s Sources) (r Result) {
 	listed := newListing(s.View)
-	recorded := &record{checkpoint: s.Recorded, before: s.Before, allocates: s.Allocates, kubelet: s.Kubelet}
+	recorded := newRecord(s)
 	isOf := func(h Holder) bool { return h.Life == s.Kubelet }
 	named := &podNames{
-		listing: listed, told: s.Pods, known: s.Known, looked: s.Looked, life: s.Life, kubelet: s.Kubelet,
+		listing: listed, known: s.Known, looked: s.Looked, life: s.Life, kubelet: s.Kubelet,
 		single: s.Single, again: s.Kubelet != "" && slices.ContainsFunc(s.Before, isOf),
 		admitted: map[string]bool{}, learned: map[string]Known{},
 	}
+	named.told, named.untold = s.Pods.Get()
 	asked := newOffer(s.Question)
 	containers := recorded.containers()
 	named.assign(containers, recorded)
@@ -39,7 +40,7 @@ func Look(s Sources) (r Result) {
 		record: recorded, podNames: named, resource: s.Question.Resource, ended: s.Ended,
 		byName: map[kubelet.Container]*Holder{},
 	}
-	f.addRecorded(slices.Concat(containers, recorded.lost(s.Pods, s.Known)), over.gone)
+	f.addRecorded(slices.Concat(containers, recorded.lost(named)), over.gone)
 	f.addListed()
 	named.learnTold()
 	r.Allocates, r.Known = f.addAllocated(), named.learned
@@ -84,9 +85,6 @@ func (s *search) addRecorded(containers []*Holder, gone map[string]bool) {
 // addListed adds the containers in List. Devices that the checkpoint lacks belong to the container in
 // admission.
 func (s *search) addListed() {
-	if s.View == nil {
-		return
-	}
 	for c, devices := range s.Containers {
 		switch known := s.byName[c]; {
 		case known == nil && len(devices) > 0:
@@ -120,7 +118,7 @@ func (s *search) addAllocated() (left []Allocate) {
 // openOf returns the container in admission of an Allocate, nil if unknown.
 func (s *search) openOf(a Allocate) *Holder {
 	for _, h := range s.found {
-		if s.checkpoint == nil && slices.Equal(h.Devices[a.Resource], a.IDs) {
+		if s.unreadable != nil && slices.Equal(h.Devices[a.Resource], a.IDs) {
 			h.Open = true // a holder of the last search
 			return h
 		}

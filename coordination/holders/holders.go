@@ -41,18 +41,18 @@ import (
 
 // Sources are the kubelet's records and further knowledge at one moment.
 type Sources struct {
-	Recorded  *kubelet.Checkpoint // nil if unreadable
-	View      *kubelet.View       // of List; nil if not read
-	Single    []kubelet.Pod       // the pods of a View that is no List; nil for all pods
-	Pods      *Pods               // nil without a request source
-	Known     map[string]Known    // names of pods from earlier searches, by UID
-	Before    Holders             // of the last search: instead of Recorded if nil, and for names of pods
-	Looked    bool                // List was read before
-	Life      string              // of the kubelet that answered the last List
-	Allocates []Allocate          // observed, oldest first
-	Question  Offer               // the current question; the zero value is none
-	Kubelet   string              // identifies the running kubelet; "" if unknown
-	Ended     bool                // ended pods count as holders
+	Recorded  kubelet.Reading[kubelet.Checkpoint]
+	View      kubelet.Reading[kubelet.View] // of List
+	Single    []kubelet.Pod                 // the pods of a View that is no List; nil for all pods
+	Pods      kubelet.Reading[Pods]         // of a request source
+	Known     map[string]Known              // names of pods from earlier searches, by UID
+	Before    Holders                       // of the last search: instead of an unknown Recorded, and for names
+	Looked    bool                          // List was read before
+	Life      string                        // of the kubelet that answered the last List
+	Allocates []Allocate                    // observed, oldest first
+	Question  Offer                         // the current question; the zero value is none
+	Kubelet   string                        // identifies the running kubelet; "" if unknown
+	Ended     bool                          // ended pods count as holders
 }
 
 // Known is the name of a pod of the checkpoint, which has only UIDs.
@@ -77,7 +77,7 @@ type Pods struct {
 
 // Lack reports whether the absence of a pod from a list of a kubelet means that the pod has ended, by what
 // is known of the pod from earlier lists.
-func (p *Pods) Lack(uid, life string, known Known) bool {
+func (p Pods) Lack(uid, life string, known Known) bool {
 	_, listed := p.Names[uid]
 	return !listed && (p.All || (known.Told || known.Admitted) && life != "" && known.Life == life)
 }

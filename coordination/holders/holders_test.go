@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ const (
 )
 
 // record is a checkpoint with the devices of containers, "uid/container": "resource id,id".
-func record(t testing.TB, containers map[string]string) *kubelet.Checkpoint {
+func record(t testing.TB, containers map[string]string) kubelet.Checkpoint {
 	t.Helper()
 	type entry struct {
 		PodUID, ContainerName, ResourceName string
@@ -58,7 +59,7 @@ func record(t testing.TB, containers map[string]string) *kubelet.Checkpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &recorded
+	return recorded
 }
 
 // devices reads "resource id,id" with spaces between several.
@@ -71,8 +72,8 @@ func devices(text string) kubelet.Devices {
 }
 
 // view is a List with the devices of containers, "pod/container"; "" for none.
-func view(containers map[string]string) *kubelet.View {
-	v := &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+func view(containers map[string]string) kubelet.Reading[kubelet.View] {
+	v := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	for _, key := range slices.Sorted(maps.Keys(containers)) {
 		pod, name, _ := strings.Cut(key, "/")
 		if p := (kubelet.Pod{Name: pod}); !slices.Contains(v.Pods, p) {
@@ -80,16 +81,16 @@ func view(containers map[string]string) *kubelet.View {
 		}
 		v.Containers[kubelet.Container{Pod: kubelet.Pod{Name: pod}, Name: name}] = devices(containers[key])
 	}
-	return v
+	return kubelet.Read(v, nil)
 }
 
 // living are pods by UID.
-func living(all bool, names map[string]string) *holders.Pods {
-	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: all}
+func living(all bool, names map[string]string) kubelet.Reading[holders.Pods] {
+	pods := holders.Pods{Names: map[string]kubelet.Pod{}, All: all}
 	for uid, name := range names {
 		pods.Names[uid] = kubelet.Pod{Name: name}
 	}
-	return pods
+	return kubelet.Read(pods, nil)
 }
 
 // held is what Find says, as "resource id: who" in order.
@@ -122,37 +123,37 @@ func TestFind(t *testing.T) {
 		left int
 	}{
 		"the list of pods says whose pod lives": {
-			Sources: holders.Sources{Recorded: two, Pods: living(true, map[string]string{"u2": "b"})},
+			Sources: holders.Sources{Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u2": "b"})},
 			want:    []string{"g2: u2 b/c"},
 		},
 		"pods beside a list that is not all can live": {
-			Sources: holders.Sources{Recorded: two, Pods: living(false, map[string]string{"u2": "b"})},
+			Sources: holders.Sources{Recorded: kubelet.Read(two, nil), Pods: living(false, map[string]string{"u2": "b"})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"a list that is not all names a pod that List shows without devices": {
 			Sources: holders.Sources{
-				Recorded: two, Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
+				Recorded: kubelet.Read(two, nil), Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
 				View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
 			},
 			want: []string{"g2: u2 b/c"},
 		},
 		"without a list pods are found by what they have": {
-			Sources: holders.Sources{Recorded: two, View: view(map[string]string{"b/c": gpus + " g2", "d/c": ""})},
+			Sources: holders.Sources{Recorded: kubelet.Read(two, nil), View: view(map[string]string{"b/c": gpus + " g2", "d/c": ""})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"what is left of an init container stays with its pod": {
 			Sources: holders.Sources{
-				Recorded: inits, View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Recorded: kubelet.Read(inits, nil), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
 			},
 			want: []string{"g1: u1 a/c", "g1: u1 a/init", "g2: u1 a/init", "v1: u1 a/c"},
 		},
 		"a device that is offered frees its whole pod": {
-			Sources: holders.Sources{Recorded: two, Question: holders.Offer{Resource: vfs, Available: []string{"v1"}}},
+			Sources: holders.Sources{Recorded: kubelet.Read(two, nil), Question: holders.Offer{Resource: vfs, Available: []string{"v1"}}},
 			want:    []string{"g2: u2 /c"},
 		},
 		"one that has to be taken frees nobody": {
 			Sources: holders.Sources{
-				Recorded: inits,
+				Recorded: kubelet.Read(inits, nil),
 				Question: holders.Offer{
 					Resource: gpus, Available: []string{"g2", "g3"}, MustInclude: []string{"g2"},
 				},
@@ -161,20 +162,20 @@ func TestFind(t *testing.T) {
 		},
 		"nor one that List shows": {
 			Sources: holders.Sources{
-				Recorded: two, View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Recorded: kubelet.Read(two, nil), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
 				Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
 			},
 			want: []string{"g1: u1 a/c", "g2: u2 /c", "v1: u1 a/c"},
 		},
 		"a device that another pod has frees the one before": {
 			Sources: holders.Sources{
-				Recorded: two, View: view(map[string]string{"next/c": gpus + " g1", "b/c": gpus + " g2"}),
+				Recorded: kubelet.Read(two, nil), View: view(map[string]string{"next/c": gpus + " g1", "b/c": gpus + " g2"}),
 			},
 			want: []string{"g1:  next/c open", "g2: u2 b/c"},
 		},
 		"a container that List shows and the checkpoint does not is in admission": {
 			Sources: holders.Sources{
-				Recorded: two, Pods: living(true, map[string]string{"u1": "a", "u2": "b", "u3": "new"}),
+				Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u1": "a", "u2": "b", "u3": "new"}),
 				View: view(map[string]string{
 					"a/c": gpus + " g1 " + vfs + " v1", "b/c": gpus + " g2", "new/c": gpus + " g3",
 				}),
@@ -183,7 +184,7 @@ func TestFind(t *testing.T) {
 		},
 		"an Allocate that nothing tells of yet": {
 			Sources: holders.Sources{
-				Recorded: two, Pods: living(true, map[string]string{"u2": "b", "u3": "new"}),
+				Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u2": "b", "u3": "new"}),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
 				},
@@ -193,7 +194,7 @@ func TestFind(t *testing.T) {
 		},
 		"is over when its pod has ended": {
 			Sources: holders.Sources{
-				Recorded: two, Pods: living(true, map[string]string{"u2": "b"}),
+				Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u2": "b"}),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
 				},
@@ -202,14 +203,14 @@ func TestFind(t *testing.T) {
 		},
 		"when the checkpoint has been written since": {
 			Sources: holders.Sources{
-				Recorded:  two,
+				Recorded:  kubelet.Read(two, nil),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: inits.Identity}},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "v1: u1 /c"},
 		},
 		"when its resource is asked for again": {
 			Sources: holders.Sources{
-				Recorded:  two,
+				Recorded:  kubelet.Read(two, nil),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
 				Question:  holders.Offer{Resource: gpus},
 			},
@@ -217,14 +218,14 @@ func TestFind(t *testing.T) {
 		},
 		"when List shows it": {
 			Sources: holders.Sources{
-				Recorded: two, View: view(map[string]string{"new/c": gpus + " g3"}),
+				Recorded: kubelet.Read(two, nil), View: view(map[string]string{"new/c": gpus + " g3"}),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "g3:  new/c open", "v1: u1 /c"},
 		},
 		"a pod does not become its successor that was given the same": {
 			Sources: holders.Sources{
-				Recorded:  two,
+				Recorded:  kubelet.Read(two, nil),
 				View:      view(map[string]string{"next/c": gpus + " g2"}),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g2"}, Recorded: two.Identity}},
 			},
@@ -232,30 +233,30 @@ func TestFind(t *testing.T) {
 		},
 		"a device that is offered frees the other containers of its pod": {
 			Sources: holders.Sources{
-				Recorded: inits, Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+				Recorded: kubelet.Read(inits, nil), Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
 			},
 		},
 		"the same ID of another resource frees nobody": {
-			Sources: holders.Sources{Recorded: one, Question: holders.Offer{Resource: vfs, Available: []string{"g1"}}},
+			Sources: holders.Sources{Recorded: kubelet.Read(one, nil), Question: holders.Offer{Resource: vfs, Available: []string{"g1"}}},
 			want:    []string{"g1: u1 /c"},
 		},
 		"nor an offered device that List shows with another container": {
 			Sources: holders.Sources{
-				Recorded: one, View: view(map[string]string{"d/x": gpus + " g1"}),
+				Recorded: kubelet.Read(one, nil), View: view(map[string]string{"d/x": gpus + " g1"}),
 				Question: holders.Offer{Resource: gpus, Available: []string{"g1"}},
 			},
 			want: []string{"g1:  d/x open", "g1: u1 /c"},
 		},
 		"a pod with a withheld device is alive for the kubelet": {
 			Sources: holders.Sources{
-				Recorded: two, Pods: living(true, map[string]string{"u2": "b"}),
+				Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u2": "b"}),
 				Question: holders.Offer{Resource: gpus, Available: []string{"g3"}, Withheld: []string{"g1"}},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"a withheld device that a later pod was given tells nothing of the pod before": {
 			Sources: holders.Sources{
-				Recorded: both,
+				Recorded: kubelet.Read(both, nil),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g1"}, UID: "u3", Anew: true, Recorded: both.Identity},
 				},
@@ -264,7 +265,7 @@ func TestFind(t *testing.T) {
 		},
 		"an offered device of a pod that List shows with another device frees nobody": {
 			Sources: holders.Sources{
-				Recorded: record(t, map[string]string{"u1/c": gpus + " g1", "u1/init": gpus + " g2,g3"}),
+				Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g1", "u1/init": gpus + " g2,g3"}), nil),
 				View:     view(map[string]string{"a/c": gpus + " g1"}),
 				Question: holders.Offer{Resource: gpus, Available: []string{"g2"}},
 			},
@@ -272,7 +273,7 @@ func TestFind(t *testing.T) {
 		},
 		"the pod of one record is not that of another": {
 			Sources: holders.Sources{
-				Recorded: record(t, map[string]string{"u1/c": gpus + " g2", "u2/c": gpus + " g1"}),
+				Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g2", "u2/c": gpus + " g1"}), nil),
 				Pods:     living(false, map[string]string{"u1": "a"}),
 				Before: holders.Holders{
 					{Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: devices(gpus + " g1"), Open: true},
@@ -282,7 +283,7 @@ func TestFind(t *testing.T) {
 		},
 		"an Allocate before the checkpoint does not end the pod": {
 			Sources: holders.Sources{
-				Recorded: one,
+				Recorded: kubelet.Read(one, nil),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g1"}, UID: "u0", Anew: true, Recorded: two.Identity},
 				},
@@ -291,7 +292,7 @@ func TestFind(t *testing.T) {
 		},
 		"nor an Allocate of the next container of the pod": {
 			Sources: holders.Sources{
-				Recorded: inits,
+				Recorded: kubelet.Read(inits, nil),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g2"}, UID: "u1", Name: "d", Recorded: inits.Identity},
 				},
@@ -300,7 +301,7 @@ func TestFind(t *testing.T) {
 		},
 		"nor the List of a kubelet that has just started": {
 			Sources: holders.Sources{
-				Recorded: one, View: &kubelet.View{Life: "2"}, Looked: true, Life: "1",
+				Recorded: kubelet.Read(one, nil), View: kubelet.Read(kubelet.View{Life: "2"}, nil), Looked: true, Life: "1",
 				Known: map[string]holders.Known{"u1": {Pod: kubelet.Pod{Name: "a"}, Listed: true, Life: "1"}},
 			},
 			want: []string{"g1: u1 a/c"},
@@ -348,13 +349,14 @@ func TestFindKeepsList(t *testing.T) {
 	t.Parallel()
 	list := view(map[string]string{"a/c": gpus + " g1"})
 	found, _ := holders.Find(holders.Sources{
-		Recorded: record(t, nil), View: list, Allocates: []holders.Allocate{{Resource: vfs, IDs: []string{"v1"}}},
+		Recorded: kubelet.Read(record(t, nil), nil), View: list, Allocates: []holders.Allocate{{Resource: vfs, IDs: []string{"v1"}}},
 	})
 	if diff := cmp.Diff([]string{"g1:  a/c open", "v1:  a/c open"}, held(found)); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(view(map[string]string{"a/c": gpus + " g1"}), list); diff != "" {
-		t.Errorf("List has changed (-want +got):\n%s", diff)
+	want := view(map[string]string{"a/c": gpus + " g1"})
+	if !reflect.DeepEqual(list, want) {
+		t.Errorf("List has changed: %+v, want %+v", list, want)
 	}
 }
 
@@ -363,7 +365,7 @@ func TestFindKeepsList(t *testing.T) {
 func TestWrongNameIsCorrected(t *testing.T) {
 	t.Parallel()
 	sources := holders.Sources{
-		Recorded: record(t, map[string]string{"u1/c": gpus + " g1"}),
+		Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g1"}), nil),
 		Pods:     living(true, map[string]string{"u1": "a"}),
 		Known: map[string]holders.Known{
 			"u1": {Pod: kubelet.Pod{Name: "wrong"}, Listed: true, Life: "1", Containers: []string{"other"}},
@@ -396,15 +398,18 @@ func TestPodOfTheCheckpointAdmittedWhileListFails(t *testing.T) {
 	t.Parallel()
 	const life = "1"
 	sources := holders.Sources{
-		Recorded: record(t, map[string]string{"u1/c": gpus + " g1"}), Looked: true, Life: life,
+		Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g1"}), nil), Looked: true, Life: life,
 	}
 	first := holders.Look(sources)
 	if want := []string{"g1: u1 /c"}; !slices.Equal(held(first.Holders), want) {
 		t.Fatalf("held %v, want %v", held(first.Holders), want)
 	}
 	sources.Known = first.Known
-	sources.View = view(map[string]string{"b/c": gpus + " g2"})
-	sources.View.Life = life
+	sources.View = kubelet.Read(kubelet.View{Pods: []kubelet.Pod{{Name: "b"}}, Life: life,
+		Containers: map[kubelet.Container]kubelet.Devices{
+			{Pod: kubelet.Pod{Name: "b"}, Name: "c"}: devices(gpus + " g2"),
+		},
+	}, nil)
 	if found, _ := holders.Find(sources); len(found.Of(gpus, "g1")) > 0 {
 		t.Errorf("g1 is still held by %v", found.Of(gpus, "g1"))
 	}
@@ -419,7 +424,7 @@ func BenchmarkFind(b *testing.B) {
 		names[fmt.Sprintf("u%d", i)] = fmt.Sprintf("p%d", i)
 	}
 	s := holders.Sources{
-		Recorded: record(b, containers), View: view(shown), Question: holders.Offer{Resource: gpus},
+		Recorded: kubelet.Read(record(b, containers), nil), View: view(shown), Question: holders.Offer{Resource: gpus},
 	}
 	b.Run("names", func(b *testing.B) {
 		for b.Loop() {
@@ -441,23 +446,23 @@ func TestKubeletStarts(t *testing.T) {
 	t.Parallel()
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	all := living(false, map[string]string{"u1": "a", "u2": "b"})
-	first := holders.Look(holders.Sources{Recorded: recorded, Pods: all, Kubelet: "first"})
+	first := holders.Look(holders.Sources{Recorded: kubelet.Read(recorded, nil), Pods: all, Kubelet: "first"})
 	both := []string{"g1: u1 a/c", "g2: u2 b/c"}
 	for name, step := range map[string]struct {
-		recorded *kubelet.Checkpoint
-		pods     *holders.Pods
+		recorded kubelet.Checkpoint
+		pods     kubelet.Reading[holders.Pods]
 		kubelet  string
 		want     []string
 	}{
 		"a pod ends":      {recorded, living(false, map[string]string{"u2": "b"}), "first", both[1:]},
 		"not listed yet":  {recorded, living(false, map[string]string{"u2": "b"}), "second", both},
 		"records lost":    {record(t, nil), all, "second", both},
-		"lost, no list":   {record(t, nil), nil, "second", both},
+		"lost, no list":   {record(t, nil), kubelet.Reading[holders.Pods]{}, "second", both},
 		"lost, one ended": {record(t, nil), living(true, map[string]string{"u2": "b"}), "second", both[1:]},
 		"taken back":      {record(t, nil), all, "first", nil},
 	} {
 		found := holders.Look(holders.Sources{
-			Recorded: step.recorded, Pods: step.pods, Kubelet: step.kubelet, Known: first.Known, Before: first.Holders,
+			Recorded: kubelet.Read(step.recorded, nil), Pods: step.pods, Kubelet: step.kubelet, Known: first.Known, Before: first.Holders,
 		})
 		if diff := cmp.Diff(step.want, held(found.Holders)); diff != "" {
 			t.Errorf("%s: held (-want +got):\n%s", name, diff)

@@ -10,25 +10,23 @@ import (
 
 // listing is an index of PodResources List.
 type listing struct {
-	*kubelet.View                              // nil if not read
-	holders       map[device]kubelet.Container // of several the first by name
-	pods          map[kubelet.Pod]bool
-	apps          map[kubelet.Pod][]string // names of the pods' containers
+	kubelet.View
+	unread  error                        // why the view is unknown
+	holders map[device]kubelet.Container // of several the first by name
+	pods    map[kubelet.Pod]bool
+	apps    map[kubelet.Pod][]string // names of the pods' containers
 }
 
-// newListing returns the index of a view, which may be nil.
-func newListing(view *kubelet.View) *listing {
+// newListing returns the index of a view.
+func newListing(view kubelet.Reading[kubelet.View]) *listing {
 	l := &listing{
-		View: view, holders: map[device]kubelet.Container{}, pods: map[kubelet.Pod]bool{},
-		apps: map[kubelet.Pod][]string{},
+		holders: map[device]kubelet.Container{}, pods: map[kubelet.Pod]bool{}, apps: map[kubelet.Pod][]string{},
 	}
-	if view == nil {
-		return l
-	}
-	for _, pod := range view.Pods {
+	l.View, l.unread = view.Get()
+	for _, pod := range l.Pods {
 		l.pods[pod] = true
 	}
-	for c, devices := range view.Containers {
+	for c, devices := range l.Containers {
 		l.apps[c.Pod] = append(l.apps[c.Pod], c.Name)
 		shown := Holder{Devices: devices}
 		for d := range shown.devices() {
@@ -58,9 +56,6 @@ func (l *listing) isApp(name string) bool {
 
 // container returns the devices of a holder's container in List.
 func (l *listing) container(h *Holder) (devices kubelet.Devices, shown bool) {
-	if l.View == nil {
-		return nil, false
-	}
 	devices, shown = l.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
 	return devices, shown
 }

@@ -70,36 +70,35 @@ func newKeeper(t *testing.T, seed uint64, source intent.Source, trouble trouble)
 func (k *keeper) happens(chance float64) bool { return k.random.Float64() < chance }
 
 // recorded is the checkpoint.
-func (k *keeper) recorded() *kubelet.Checkpoint {
+func (k *keeper) recorded() kubelet.Checkpoint {
 	recorded, err := k.reader.Read()
 	if err != nil {
 		panic(err)
 	}
-	return &recorded
+	return recorded
 }
 
 // pods are those that a source tells.
-func (k *keeper) pods() *holders.Pods {
+func (k *keeper) pods() (unknown kubelet.Reading[holders.Pods]) {
 	told, ok := k.kubelet.Tell()
 	if !ok || k.source == "" {
-		return nil
+		return unknown
 	}
-	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
+	pods := holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
 	for _, p := range told {
 		pods.Names[p.UID] = p.Pod
 	}
-	return pods
+	return kubelet.Read(pods, nil)
 }
 
 // Prefer answers at random, and judges who is said to hold what.
 func (k *keeper) Prefer(p *model.Pod, c *model.Container, q model.Question) []string {
 	sources := holders.Sources{
-		Recorded: k.recorded(), Pods: k.pods(), Allocates: k.allocates,
+		Recorded: kubelet.Read(k.recorded(), nil), Pods: k.pods(), Allocates: k.allocates,
 		Question: holders.Offer{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude},
 	}
 	if len(q.MustInclude) == 0 && !k.happens(k.trouble.away) {
-		view := k.kubelet.List()
-		sources.View = &view
+		sources.View = kubelet.Read(k.kubelet.List(), nil)
 	}
 	found, left := holders.Find(sources)
 	k.allocates, k.most = left, max(k.most, len(left))
@@ -143,13 +142,13 @@ func (k *keeper) judge(asker *model.Pod, c *model.Container, found holders.Holde
 			switch owner := truth[d.ID]; {
 			case owner != nil && !held:
 				kind := lost
-				if k.missed && owner == asker && (c.Role == intent.Init || s.View == nil) {
+				if k.missed && owner == asker && (c.Role == intent.Init || !s.View.IsKnown()) {
 					kind = unheard
 				}
-				k.wrong(kind, "%s of %s when %s/%s asks, looked %t", d.ID, owner.Name, asker.Name, c.Name, s.View != nil)
+				k.wrong(kind, "%s of %s when %s/%s asks, looked %t", d.ID, owner.Name, asker.Name, c.Name, s.View.IsKnown())
 			case owner == nil && !booked[d.ID] && held:
 				k.wrong(stuck, "%s, by %+v, when %s/%s asks, looked %t", d.ID, found.Of(resource, d.ID),
-					asker.Name, c.Name, s.View != nil)
+					asker.Name, c.Name, s.View.IsKnown())
 			case owner != nil && k.source != "" && !slices.ContainsFunc(found.Of(resource, d.ID),
 				func(h holders.Holder) bool { return h.UID == owner.UID || h.Pod == owner.Pod }):
 				k.wrong(another, "%s of %s, said to be held by %+v", d.ID, owner.Name, found.Of(resource, d.ID))

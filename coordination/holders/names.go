@@ -11,7 +11,8 @@ import (
 // podNames are the names of pods by UID: the checkpoint has only UIDs, List only names.
 type podNames struct {
 	*listing
-	told    *Pods            // by a request source; may be nil
+	told    Pods             // by a request source
+	untold  error            // why the told pods are unknown
 	known   map[string]Known // from earlier searches
 	looked  bool             // List was read before
 	life    string           // of the kubelet of that List
@@ -24,13 +25,10 @@ type podNames struct {
 }
 
 // isComplete reports whether the told pods are all living pods.
-func (n *podNames) isComplete() bool { return n.told != nil && n.told.All }
+func (n *podNames) isComplete() bool { return n.untold == nil && n.told.All }
 
 // isTold reports whether a request source lists a pod.
 func (n *podNames) isTold(uid string) bool {
-	if n.told == nil {
-		return false
-	}
 	_, told := n.told.Names[uid]
 	return told
 }
@@ -41,16 +39,14 @@ func (n *podNames) lacks(uid string) bool {
 	if n.again && !n.isKnown(uid) { // the kubelet has admitted the pod since the last search
 		known.Admitted, known.Life = true, n.kubelet
 	}
-	return n.told != nil && n.told.Lack(uid, n.kubelet, known)
+	return n.untold == nil && n.told.Lack(uid, n.kubelet, known)
 }
 
 // uidOf returns the UID of a pod, "" if unknown.
 func (n *podNames) uidOf(pod kubelet.Pod) string {
-	if n.told != nil {
-		for uid, name := range n.told.Names {
-			if name == pod {
-				return uid
-			}
+	for uid, name := range n.told.Names {
+		if name == pod {
+			return uid
 		}
 	}
 	return ""
@@ -65,7 +61,7 @@ func (n *podNames) isKnown(uid string) bool {
 // isSameKubelet reports whether the kubelet of the listing has answered an earlier List, and therefore listed
 // all pods of that time: any newer pod was admitted since.
 func (n *podNames) isSameKubelet() bool {
-	return n.View != nil && n.single == nil && n.looked && n.life == n.View.Life
+	return n.unread == nil && n.single == nil && n.looked && n.life == n.Life
 }
 
 // assign sets the pods of recorded containers: by the request source, by an earlier search, by a container in
@@ -75,10 +71,10 @@ func (n *podNames) assign(containers []*Holder, since *record) {
 	pods, taken := n.given()
 	if !n.isComplete() {
 		for _, h := range containers {
-			if n.View != nil {
+			if n.unread == nil {
 				n.match(h, since, pods, taken)
 			}
-			if n.View == nil || n.single != nil {
+			if n.unread != nil || n.single != nil {
 				n.matchAdmitted(h, since, pods, taken)
 			}
 		}
@@ -93,10 +89,8 @@ func (n *podNames) assign(containers []*Holder, since *record) {
 // given returns the pods by UID of the request source and of earlier searches, and the pods of the source.
 func (n *podNames) given() (pods map[string]kubelet.Pod, taken map[kubelet.Pod]bool) {
 	pods, taken = map[string]kubelet.Pod{}, map[kubelet.Pod]bool{}
-	if n.told != nil {
-		for uid, pod := range n.told.Names {
-			pods[uid], taken[pod] = pod, true
-		}
+	for uid, pod := range n.told.Names {
+		pods[uid], taken[pod] = pod, true
 	}
 	for uid, known := range n.known {
 		if pods[uid] == (kubelet.Pod{}) {
@@ -125,7 +119,7 @@ func (n *podNames) match(h *Holder, since *record, pods map[string]kubelet.Pod, 
 func (n *podNames) matchAdmitted(
 	h *Holder, since *record, pods map[string]kubelet.Pod, taken map[kubelet.Pod]bool,
 ) {
-	if since.checkpoint == nil || h.UID == "" || len(h.Devices) == 0 || pods[h.UID] != (kubelet.Pod{}) {
+	if since.unreadable != nil || h.UID == "" || len(h.Devices) == 0 || pods[h.UID] != (kubelet.Pod{}) {
 		return
 	}
 	var pod kubelet.Pod
@@ -153,9 +147,6 @@ func (n *podNames) learn(uid string, pod kubelet.Pod, alive bool) {
 // learnTold stores the names of the request source: the names remain known when the source no longer lists a
 // pod and the kubelet has written down the pod's devices.
 func (n *podNames) learnTold() {
-	if n.told == nil {
-		return
-	}
 	for uid, pod := range n.told.Names {
 		if _, done := n.learned[uid]; !done {
 			n.learned[uid] = n.next(uid, pod, true)
@@ -174,10 +165,10 @@ func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
 	}
 	switch {
 	case !alive:
-	case n.View != nil && n.pods[pod]:
-		known.Listed, known.Life, known.Containers = true, n.View.Life, n.apps[pod]
+	case n.unread == nil && n.pods[pod]:
+		known.Listed, known.Life, known.Containers = true, n.Life, n.apps[pod]
 	case (pod == kubelet.Pod{} && !n.isKnown(uid) || n.admitted[uid]) && n.looked &&
-		(n.View == nil || n.life == n.View.Life):
+		(n.unread != nil || n.life == n.Life):
 		known.Life, known.Admitted = n.life, true
 	}
 	return known

@@ -12,16 +12,24 @@ import (
 
 // record is the kubelet's checkpoint with the Allocates since.
 type record struct {
-	checkpoint *kubelet.Checkpoint // nil if unreadable
-	before     Holders             // of the last search
+	checkpoint kubelet.Checkpoint
+	unreadable error   // why the checkpoint is unknown
+	before     Holders // of the last search
 	allocates  []Allocate
 	kubelet    string // that runs now; "" if unknown
+}
+
+// newRecord returns the record of sources.
+func newRecord(s Sources) *record {
+	r := &record{before: s.Before, allocates: s.Allocates, kubelet: s.Kubelet}
+	r.checkpoint, r.unreadable = s.Recorded.Get()
+	return r
 }
 
 // containers returns the recorded containers, or the holders of the last search if the checkpoint is
 // unreadable.
 func (r *record) containers() (all []*Holder) {
-	if r.checkpoint == nil {
+	if r.unreadable != nil {
 		for _, h := range r.before {
 			h.Open = false
 			all = append(all, &h)
@@ -41,8 +49,8 @@ func (r *record) containers() (all []*Holder) {
 // lost returns the holders of the last search that the checkpoint lacks although the kubelet lists their
 // pods: a kubelet has started since, without its records, and offers the devices of running containers.
 // While no list is available, all pods of earlier lists count.
-func (r *record) lost(living *Pods, known map[string]Known) (all []*Holder) {
-	if r.checkpoint == nil {
+func (r *record) lost(named *podNames) (all []*Holder) {
+	if r.unreadable != nil {
 		return nil
 	}
 	recorded := map[string]bool{}
@@ -51,10 +59,7 @@ func (r *record) lost(living *Pods, known map[string]Known) (all []*Holder) {
 		recorded[uid] = true
 	}
 	for _, h := range r.before {
-		lives := known[h.UID].Told
-		if living != nil {
-			_, lives = living.Names[h.UID]
-		}
+		lives := named.isTold(h.UID) || named.untold != nil && named.known[h.UID].Told
 		if lives && !h.Open && !recorded[h.UID] && (h.Life == "" || h.Life != r.kubelet) {
 			all = append(all, &h)
 		}
@@ -62,38 +67,30 @@ func (r *record) lost(living *Pods, known map[string]Known) (all []*Holder) {
 	return all
 }
 
-// identity returns the checkpoint's identity, zero if unreadable.
-func (r *record) identity() kubelet.Identity {
-	if r.checkpoint == nil {
-		return kubelet.Identity{}
-	}
-	return r.checkpoint.Identity
-}
-
 // isShared reports whether the checkpoint has a device several times.
 func (r *record) isShared(d device) bool {
-	return r.checkpoint != nil && len(r.checkpoint.Holders(d.resource, []string{d.id})) > 1
+	return len(r.checkpoint.Holders(d.resource, []string{d.id})) > 1
 }
 
 // isGiven reports whether the kubelet has given a device to any container since the checkpoint: to the next
 // container of the same pod, or to a later pod.
 func (r *record) isGiven(d device) bool {
 	return slices.ContainsFunc(r.allocates, func(a Allocate) bool {
-		return a.Recorded == r.identity() && a.gives(d)
+		return a.Recorded == r.checkpoint.Identity && a.gives(d)
 	})
 }
 
 // isGivenAway reports whether the kubelet has given a device of a recorded container to another pod since the
 // checkpoint.
 func (r *record) isGivenAway(h *Holder, d device) bool {
-	return r.checkpoint != nil && slices.ContainsFunc(r.allocates, func(a Allocate) bool {
+	return r.unreadable == nil && slices.ContainsFunc(r.allocates, func(a Allocate) bool {
 		another := a.Anew || a.UID != "" && a.UID != h.UID
-		return another && a.Recorded == r.identity() && a.gives(d)
+		return another && a.Recorded == r.checkpoint.Identity && a.gives(d)
 	})
 }
 
 // isWritten reports whether the checkpoint was written after an Allocate. A container has all its devices
 // when the kubelet writes the checkpoint.
 func (r *record) isWritten(a Allocate) bool {
-	return r.checkpoint != nil && a.Recorded != (kubelet.Identity{}) && a.Recorded != r.checkpoint.Identity
+	return r.unreadable == nil && a.Recorded != (kubelet.Identity{}) && a.Recorded != r.checkpoint.Identity
 }

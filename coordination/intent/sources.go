@@ -119,7 +119,7 @@ func listed(list lister, config Config) func(context.Context) ([]Pod, error) {
 func (s *Sources) Run(ctx context.Context) {
 	var told Enforcement
 	for ctx.Err() == nil {
-		s.look(ctx)
+		unanswered := s.look(ctx)
 		now, changed := s.Enforcement()
 		if s.enforced != nil && now != told && ctx.Err() == nil {
 			s.enforced(now)
@@ -128,23 +128,22 @@ func (s *Sources) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-changed: // by a question
-		case <-time.After(s.untilLook()):
+		case <-time.After(s.untilLook(unanswered)):
 		}
 	}
 }
 
 // look asks the best available source.
-func (s *Sources) look(ctx context.Context) {
+func (s *Sources) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if _, err := s.Pods(ctx); err != nil {
-		return // the sources keep their failures, for Enforcement
-	}
+	_, err := s.Pods(ctx)
+	return err
 }
 
-// untilLook returns the time until the next look: without a working source, until the first retry.
-func (s *Sources) untilLook() time.Duration {
-	if now, _ := s.Enforcement(); now.Enforced() {
+// untilLook returns the time until the next look: after a failed look, until the first retry.
+func (s *Sources) untilLook(unanswered error) time.Duration {
+	if unanswered == nil {
 		return lookPause
 	}
 	next := lookPause

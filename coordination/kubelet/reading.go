@@ -18,6 +18,9 @@ type Reading[T any] struct {
 // Read returns the result of a reader.
 func Read[T any](value T, err error) Reading[T] { return Reading[T]{value, err, true} }
 
+// IsKnown reports whether the value was read.
+func (r Reading[T]) IsKnown() bool { return r.read && r.err == nil }
+
 // Get returns the value, or why the value is unknown.
 func (r Reading[T]) Get() (value T, err error) {
 	switch {

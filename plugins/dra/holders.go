@@ -31,8 +31,8 @@ type holderView struct {
 	complaints *complaints
 	recorded   *recordedPods // belongs to the goroutine that calls update
 
-	last  *kubelet.Checkpoint // last read checkpoint; nil before the first read
-	found holders.Holders     // at the last look
+	last  kubelet.Reading[kubelet.Checkpoint] // the last read checkpoint
+	found holders.Holders                     // at the last look
 	// by name of the device's unit and by device ID, for people; nil before the first successful read. It
 	// includes devices that the node lacks at the moment, because a device can appear between two reads.
 	holders *latest[map[string]string]
@@ -75,32 +75,32 @@ func (h *holderView) update(ctx context.Context, machine inventory.Machine) {
 func (h *holderView) read(ctx context.Context, machine inventory.Machine) (holders.Sources, error) {
 	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
 	if err == nil {
-		h.last = &recorded
+		h.last = kubelet.Read(recorded, nil)
 	}
 	isMissing := errors.Is(err, fs.ErrNotExist)
-	if isMissing && h.last == nil {
+	if isMissing && !h.last.IsKnown() {
 		err = nil // a kubelet without device plugins writes no checkpoint
 	}
 	h.complaints.report("device checkpoint of the kubelet not read; using the last known holders", err)
-	if h.last == nil {
+	if !h.last.IsKnown() {
 		view, err := h.list(ctx)
 		switch {
 		case isMissing && errors.Is(err, fs.ErrNotExist), err == nil && isMissing && len(view.Containers) == 0:
-			h.last = &kubelet.Checkpoint{} // no pod has devices
+			h.last = kubelet.Read(kubelet.Checkpoint{}, nil) // no pod has devices
 		case err != nil:
 			h.complaints.report("pods of the node not read; using the last known pods", err)
 			return holders.Sources{}, err
 		default:
-			return holders.Sources{View: &view}, nil
+			return holders.Sources{View: kubelet.Read(view, nil)}, nil
 		}
 	}
 	sources := holders.Sources{
 		Recorded: h.last, Before: h.found, Known: h.recorded.told(), Kubelet: kubelet.Life(h.kubeletDir),
 	}
 	all, _ := holders.Find(sources)
-	err = h.recorded.update(ctx, *h.last, all, podsWith(all, names(machine)))
+	err = h.recorded.update(ctx, h.last, all, podsWith(all, names(machine)))
 	h.complaints.report("pods of the node not read; using the last known pods", err)
-	sources.Pods = h.recorded.living()
+	sources.Pods = kubelet.Read(h.recorded.living(), nil)
 	return sources, nil
 }
 

@@ -48,7 +48,7 @@ type recordedPod struct {
 // API, or with another version of it, the API server is the source. After an error the previous facts remain;
 // an unknown pod counts as running.
 func (r *recordedPods) update(
-	ctx context.Context, recorded kubelet.Checkpoint, holding holders.Holders, pods map[string]bool,
+	ctx context.Context, recorded kubelet.Reading[kubelet.Checkpoint], holding holders.Holders, pods map[string]bool,
 ) error {
 	all := map[string]bool{}
 	for _, h := range holding {
@@ -68,7 +68,11 @@ func (r *recordedPods) update(
 	listed, err := r.kubelet.Pods(ctx)
 	switch {
 	case errors.Is(err, kubelet.ErrNoPodsAPI), status.Code(err) == codes.Unimplemented: // or another version
-		return r.confirm(ctx, recorded, pods)
+		read, err := recorded.Get()
+		if err != nil {
+			return err
+		}
+		return r.confirm(ctx, read, pods)
 	case err != nil:
 		return err
 	default:
@@ -107,7 +111,7 @@ func (r *recordedPods) candidates(
 		return nil, err
 	}
 	names := map[string]kubelet.Pod{}
-	found, _ := holders.Find(holders.Sources{Recorded: &recorded, View: &view})
+	found, _ := holders.Find(holders.Sources{Recorded: kubelet.Read(recorded, nil), View: kubelet.Read(view, nil)})
 	for _, h := range found {
 		names[h.UID] = h.Pod
 	}
@@ -124,8 +128,8 @@ func (r *recordedPods) told() map[string]holders.Known {
 }
 
 // living returns the pods that are not known to have ended.
-func (r *recordedPods) living() *holders.Pods {
-	living := &holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
+func (r *recordedPods) living() holders.Pods {
+	living := holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
 	for uid, pod := range r.pods {
 		if !pod.Ended {
 			living.Names[uid] = pod.Name

@@ -13,7 +13,7 @@
 //	file coordination/holders/record.go
 //	test coordination/holders -run ^TestFind$
 //	 	return slices.ContainsFunc(r.allocates, func(a Allocate) bool {
-//	-		return a.Recorded == r.identity() && a.gives(d)
+//	-		return a.Recorded == r.checkpoint.Identity && a.gives(d)
 //	+		return a.gives(d)
 //
 // The last lines are the hunk of a diff, without line numbers. The original lines must occur exactly once in

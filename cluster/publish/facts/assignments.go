@@ -80,11 +80,10 @@ func (a *assignments) readDevices(kubeletDir string, list podLister) (read devic
 		living.Add(pod)
 		exclusive.add(pod)
 	})
+	var pods kubelet.Reading[holders.Pods]
 	if told {
-		read.exclusive = exclusive
-	} else {
-		living = nil
+		read.exclusive, pods = exclusive, kubelet.Read(*living, nil)
 	}
-	read.gone = gone(recorded, living)
+	read.gone = gone(recorded, pods)
 	return read, nil
 }

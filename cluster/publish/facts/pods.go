@@ -26,12 +26,12 @@ type Exclusive []types.NamespacedName
 
 // gone returns the pods of the checkpoint that hold nothing, according to package holders, which the
 // coordinator uses too.
-func gone(checkpoint kubelet.Checkpoint, pods *holders.Pods) Gone {
+func gone(checkpoint kubelet.Checkpoint, pods kubelet.Reading[holders.Pods]) Gone {
 	gone := Gone{}
 	for name := range checkpoint.Containers() {
 		gone[recordedContainer(name).PodUID] = true
 	}
-	found, _ := holders.Find(holders.Sources{Recorded: &checkpoint, Pods: pods})
+	found, _ := holders.Find(holders.Sources{Recorded: kubelet.Read(checkpoint, nil), Pods: pods})
 	for _, h := range found {
 		delete(gone, h.UID)
 	}
