@@ -12,7 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/resources"
-	program "github.com/tandem-k8s/tandem/version"
+	program "github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // version is a version of coordination.proto. The minor number grows with every addition, the major number

@@ -19,8 +19,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/test/apiserver"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

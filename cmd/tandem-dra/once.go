@@ -17,12 +17,12 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 // once serves with the current configuration. Without a GPU driver it serves VFs only, and calls restart once

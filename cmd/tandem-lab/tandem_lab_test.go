@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // run runs tandem-lab.

@@ -18,9 +18,9 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 	"github.com/tandem-k8s/tandem/topology/recording"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 // qualifier is the command line of qualify.

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/test/machines"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 // run runs tandem.

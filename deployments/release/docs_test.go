@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/test/docs"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 // signed is what the workflow adds to the files of a release.

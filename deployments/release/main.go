@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // release is a version of Tandem from one commit.

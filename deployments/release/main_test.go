@@ -19,7 +19,7 @@ import (
 
 	spdxjson "github.com/spdx/tools-golang/json"
 
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 func ready(t *testing.T, err error) {

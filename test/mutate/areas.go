@@ -8,7 +8,7 @@ import (
 )
 
 // patterns are the packages that decide.
-var patterns = []string{"./cluster/...", "./coordination/...", "./plugins/...", "./topology/..."}
+var patterns = []string{"./coordination/...", "./plugins/...", "./topology/..."}
 
 // areas has, for the packages of a folder, other packages whose tests judge what those decide, with
 // arguments. They run for a mutation that the tests of its own package do not detect. One seed of a
@@ -17,11 +17,9 @@ var areas = []struct {
 	folder string
 	judges []string
 }{
-	{"cluster", []string{
-		"cluster/publish/object", "cluster/publish", "cluster/verdict", "test/simulation -admissions=1",
-	}},
 	{"coordination", []string{
-		"coordination", "coordination/admission", "test/simulation -admissions=1",
+		"coordination", "coordination/admission", "coordination/publish", "coordination/publish/object",
+		"coordination/verdict", "test/simulation -admissions=1",
 	}},
 	{"plugins/dra", []string{
 		"plugins/dra", "plugins/dra/claims", "test/simulation/dra -admissions=1", "cmd/tandem-dra",

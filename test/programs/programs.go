@@ -139,7 +139,7 @@ func openSources(root string) error {
 			return err
 		}
 	}
-	for _, top := range []string{"cluster", "cmd", "coordination", "plugins", "topology", "version"} {
+	for _, top := range []string{"cmd", "coordination", "plugins", "topology"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(_ string, _ fs.DirEntry, err error) error {
 			return err
 		})

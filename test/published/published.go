@@ -11,9 +11,9 @@ import (
 	"os"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )

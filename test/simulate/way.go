@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
-	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"

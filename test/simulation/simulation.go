@@ -9,10 +9,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )

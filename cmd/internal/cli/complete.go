@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
-	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // Values returns the completions of an argument or flag.

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
-	"github.com/tandem-k8s/tandem/spelling"
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // Execute runs one command and returns its exit code. The output is printable: foreign text cannot control

@@ -20,7 +20,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // Exit codes.

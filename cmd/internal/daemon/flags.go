@@ -5,12 +5,12 @@ package daemon
 import (
 	"path/filepath"
 
-	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/health"
 )

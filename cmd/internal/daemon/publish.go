@@ -15,14 +15,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/cluster/publish"
-	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
-	"github.com/tandem-k8s/tandem/cluster/publish/labels"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/publish"
+	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish/labels"
 )
 
 // featureFile is the name of our file in NFD's folder.

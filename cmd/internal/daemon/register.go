@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/health"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/admission"
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // watched runs a daemon together with its Monitor and, if enabled, the sender of events.

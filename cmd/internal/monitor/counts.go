@@ -5,10 +5,10 @@ package monitor
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/topology"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // wordsKey is the annotation of a flag with the words of its value.

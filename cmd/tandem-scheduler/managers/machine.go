@@ -11,7 +11,7 @@ import (
 	memory "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 	"k8s.io/utils/cpuset"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
 // readCPUs builds the CPU manager's topology, like Discover in pkg/kubelet/cm/cpumanager/topology. A core's

@@ -16,9 +16,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/utils/cpuset"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
-	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
 
 // managerState is the state of a node's managers: the exclusive CPUs and memory of containers. Clones share

@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 

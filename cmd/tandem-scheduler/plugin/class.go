@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/cluster/rank"
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
-	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/coordination/rank"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
 
 // kind is a hash of an object without its holdings. Most nodes of a cluster are of one kind.

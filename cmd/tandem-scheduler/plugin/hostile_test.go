@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
 // byResource is the index of the objects by the names of their resources.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-k8s/tandem/cluster/rank"
-	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/coordination/rank"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
 
 // overtaken is the reason against a node on which the order of admissions decides whether all pods on their

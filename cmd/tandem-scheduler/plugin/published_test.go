@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 

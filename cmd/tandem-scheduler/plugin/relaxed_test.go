@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 

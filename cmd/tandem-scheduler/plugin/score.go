@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-k8s/tandem/cluster/rank"
+	"github.com/tandem-k8s/tandem/coordination/rank"
 )
 
 // offersKey is the key of the nodes' offers in the cycle state.

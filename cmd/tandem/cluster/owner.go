@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // Daemons returns the daemons by node.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // Question is about a pod, for Explain.

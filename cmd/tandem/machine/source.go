@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 	"github.com/tandem-k8s/tandem/topology/recording"

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )

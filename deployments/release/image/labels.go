@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // Keys of the OCI image specification (annotations.md).

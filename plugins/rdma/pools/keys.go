@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/spelling"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // explain puts an error of encoding/json into words for people.

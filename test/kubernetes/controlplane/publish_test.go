@@ -15,9 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
-	"github.com/tandem-k8s/tandem/cluster/publish/labels"
+	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish/labels"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"

@@ -16,11 +16,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
 )

@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	features "k8s.io/apiserver/pkg/util/feature"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/object"
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
-	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/managers"
+	"github.com/tandem-k8s/tandem/coordination/publish/object"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 )
 

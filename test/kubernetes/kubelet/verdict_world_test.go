@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"

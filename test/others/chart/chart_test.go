@@ -16,9 +16,9 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/golden"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 // cases are the values in testdata, by name.

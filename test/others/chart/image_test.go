@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 // TestImage: a chart of a version takes the image of that version, unless values say which.

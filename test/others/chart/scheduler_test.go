@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/version"
 	helm "github.com/tandem-k8s/tandem/test/others/chart/render"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 const beside = "{publish: [tandem], scheduler: {enabled: true}}"

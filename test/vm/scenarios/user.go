@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/test/vm/build"
 	"github.com/tandem-k8s/tandem/test/vm/host"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 // userFolder is the user's copy of the repository.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet simulates many nodes of a real control plane. Their kubelets are the model (cluster/verdict):
+// Package fleet simulates many nodes of a real control plane. Their kubelets are the model (coordination/verdict):
 // they admit or refuse the pods bound to their nodes, update the pods' status, end pods after a while, and
 // publish the pods' holdings. Another pod replaces each refused one, as with a Job.
 package fleet
@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 

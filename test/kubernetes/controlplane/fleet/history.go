@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
 
 // Arrival is a pod that was bound to a node.

@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
-	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 

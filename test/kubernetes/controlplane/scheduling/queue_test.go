@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/labels"
+	"github.com/tandem-k8s/tandem/coordination/publish/labels"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/manifest"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"

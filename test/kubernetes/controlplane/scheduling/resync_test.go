@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
-	"github.com/tandem-k8s/tandem/cluster/publish/zones"
+	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish/zones"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/published"

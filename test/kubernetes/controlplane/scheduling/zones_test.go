@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/zones"
+	"github.com/tandem-k8s/tandem/coordination/publish/zones"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/manifest"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 )

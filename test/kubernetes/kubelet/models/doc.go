@@ -8,7 +8,7 @@
 //   - test/model, on which the simulation of a node runs, with its own Topology Manager: the judge.
 //   - coordination/kubelet/devicemanager and hints, by which the coordinator and the simulation of strategies
 //     predict.
-//   - cluster/verdict, by which the scheduler predicts.
+//   - coordination/verdict, by which the scheduler predicts.
 //
 // The plugins answer as the verdict foretells, so that the devices of one container leave the same devices to
 // the next one in all models. Choices that the kubelet makes by the order of a Go map are taken from the real

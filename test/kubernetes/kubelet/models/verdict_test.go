@@ -8,11 +8,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
-	"github.com/tandem-k8s/tandem/cluster/publish/object"
-	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
-	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish/object"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
 
 // foretell returns the scheduler's verdict on a pod.

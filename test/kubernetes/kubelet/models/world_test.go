@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"

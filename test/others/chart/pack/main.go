@@ -18,7 +18,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tandem-k8s/tandem/version"
+	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
 func main() {

@@ -12,8 +12,8 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
+	"github.com/tandem-k8s/tandem/coordination/version"
 	"github.com/tandem-k8s/tandem/test/others/chart/render"
-	"github.com/tandem-k8s/tandem/version"
 )
 
 const chart = "../../../../deployments/helm/tandem"

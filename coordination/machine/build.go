@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Domains of functions that the object does not name. Real domains are smaller: VMD and Hyper-V use 16 bits
+// and a few more.
+const (
+	unnamed   = 0xf0000000 // and above (unnamedOf): functions without address
+	otherCard = 0xff000000 // an invented card below each bridge, which makes the bridge shared
+	ownPort   = 0xfe000000 // an invented port above a function that redirects
+)
+
+// networkClass is the class of the functions of NICs: Ethernet controller.
+const networkClass topology.Class = 0x020000
+
+// builder makes the functions of the tree.
+type builder struct {
+	spec      *v1alpha1.Spec
+	spots     [][]spotOf
+	functions []*topology.Device
+	at        []topology.Place
+	byAddress map[topology.Address]*topology.Device
+	cards     map[string]bool           // bridges with an invented card, by path
+	vfs       map[topology.Address]int  // by PF, the device and function number of its newest VF
+	taken     map[topology.Address]bool // addresses in the object, and those assigned to VFs
+}
+
+// resource creates the functions of a resource's devices.
+func (b *builder) resource(i int) ([]placement.Device, error) {
+	r := &b.spec.Resources[i]
+	functions, err := functionsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Addresses) != 0 && len(r.Addresses) != len(functions) {
+		return nil, fmt.Errorf("%d addresses of %d functions", len(r.Addresses), len(functions))
+	}
+	degraded, err := Numbers(r.Degraded, len(functions))
+	if err != nil {
+		return nil, fmt.Errorf("read degraded functions: %w", err)
+	}
+	slow := map[int]bool{}
+	for _, f := range degraded {
+		slow[f] = true
+	}
+	devices := make([]placement.Device, r.Devices)
+	for f, members := range functions {
+		if len(members) == 0 {
+			continue
+		}
+		spot := b.spots[i][members[0]]
+		address := unnamedOf(spot.at, i, f)
+		if len(r.Addresses) > 0 {
+			if address, err = topology.ParseAddress(r.Addresses[f]); err != nil {
+				return nil, err
+			}
+		}
+		function := b.function(address, r.Kind, spot)
+		if slow[f] {
+			function.PCIe = topology.PCIeLink{Width: 1, MaxWidth: 2}
+		}
+		for _, n := range members {
+			devices[n] = placement.Device{ID: fmt.Sprintf("%s/%d", r.Name, n), Address: address}
+			if r.Kind == v1alpha1.VF {
+				devices[n].Address = b.vf(function, spot)
+			}
+		}
+	}
+	return devices, nil
+}
+
+// unnamedOf returns the address of a function without an address in the object, from the indices of its
+// switch, its resource and itself, each below its maximum (v1alpha1.MaxPlaces, MaxResources, MaxFunctions).
+func unnamedOf(at, resource, function int) topology.Address {
+	number := (at*v1alpha1.MaxResources+resource)*v1alpha1.MaxFunctions + function
+	return topology.Address{Domain: unnamed + uint32(number)}
+}
+
+// functionsOf lists the devices of each physical function. Every device belongs to one.
+func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
+	var functions [][]int
+	of, count := make([]bool, r.Devices), 0
+	for _, set := range r.Functions {
+		members, err := Numbers(set, r.Devices)
+		if err != nil {
+			return nil, fmt.Errorf("read functions: %w", err)
+		}
+		for _, n := range members {
+			if of[n] {
+				return nil, fmt.Errorf("read functions: device %d is of two", n)
+			}
+			of[n] = true
+		}
+		functions, count = append(functions, members), count+len(members)
+	}
+	if len(functions) > 0 && count != r.Devices {
+		return nil, fmt.Errorf("read functions: they have %d of %d devices", count, r.Devices)
+	}
+	if len(functions) > 0 {
+		return functions, nil
+	}
+	for n := range r.Devices {
+		functions = append(functions, []int{n})
+	}
+	return functions, nil
+}
+
+// function returns a physical function, created on first use.
+func (b *builder) function(address topology.Address, kind v1alpha1.Kind, s spotOf) *topology.Device {
+	if f := b.byAddress[address]; f != nil {
+		return f
+	}
+	f, redirected := &topology.Device{Address: address}, topology.ACSCompletions
+	if kind == v1alpha1.VF {
+		f.Class, redirected = networkClass, topology.ACSRequests
+	}
+	b.byAddress[address] = f
+	b.put(f, b.placed(s, redirected))
+	return f
+}
+
+// placed returns the place of a function at a spot, with the ports that redirect requests or completions.
+func (b *builder) placed(s spotOf, redirected uint16) topology.Place {
+	place := s.place
+	for i := range place.Bridges {
+		b.share(place, i)
+	}
+	switch {
+	case s.redirected == 0:
+	case s.redirected < len(place.Bridges):
+		b.redirect(place.Bridges[s.redirected], redirected, topology.Place{
+			RootComplex: place.RootComplex, Bridges: place.Bridges[:s.redirected], NUMA: place.NUMA,
+		})
+	default:
+		own := unused(ownPort, len(b.functions))
+		b.redirect(own, redirected, place)
+		place.Bridges = append(place.Bridges[:len(place.Bridges):len(place.Bridges)], own)
+	}
+	return place
+}
+
+// share adds an invented card below a bridge: the object's bridges are shared with further cards.
+func (b *builder) share(place topology.Place, bridge int) {
+	path := fmt.Sprint(place.RootComplex, place.Bridges[:bridge+1])
+	if b.cards[path] {
+		return
+	}
+	b.cards[path] = true
+	for range 2 { // a single port would count as part of the device
+		b.put(&topology.Device{Address: unused(otherCard, len(b.functions))}, topology.Place{
+			RootComplex: place.RootComplex, Bridges: place.Bridges[:bridge+1],
+		})
+	}
+}
+
+// redirect adds a port that redirects the requests of NICs or the completions of GPUs: those of the other
+// kind below a shared port may pass.
+func (b *builder) redirect(port topology.Address, redirected uint16, place topology.Place) {
+	d := b.byAddress[port]
+	if d == nil {
+		d = &topology.Device{Address: port, Class: topology.PortClass, ACS: topology.ACSRedirect}
+		b.byAddress[port] = d
+		b.put(d, place)
+	}
+	d.Control |= redirected
+}
+
+// put adds a function to the tree, unless it has no switch and so no known place.
+func (b *builder) put(d *topology.Device, at topology.Place) {
+	if at.RootComplex == "" {
+		return
+	}
+	b.functions, b.at = append(b.functions, d), append(b.at, at)
+}
+
+// unused returns an address that no other function has, in a slot of its own.
+func unused(domain uint32, number int) topology.Address {
+	return topology.Address{Domain: domain + uint32(number)}
+}
+
+// vf adds the next VF of a PF, after the PFs of its bus and the VFs of earlier PFs, at an unused address: the
+// replicas of a shared PF can exceed its VFs in PCI.
+func (b *builder) vf(pf *topology.Device, s spotOf) topology.Address {
+	if b.vfs == nil {
+		b.vfs, b.taken = b.beforeVFs()
+	}
+	address := topology.Address{}
+	for address == (topology.Address{}) || b.taken[address] {
+		b.vfs[pf.Address]++
+		n := b.vfs[pf.Address]
+		address = topology.Address{
+			Domain: pf.Address.Domain, Bus: pf.Address.Bus + uint8(n>>8),
+			Device: uint8(n >> 3 & 31), Function: uint8(n & 7),
+		}
+	}
+	b.taken[address] = true
+	pf.VFs = append(pf.VFs, address)
+	b.put(&topology.Device{Address: address, PF: pf.Address}, s.place)
+	return address
+}
+
+// beforeVFs returns, for each PF in the object, the device and function number before that of its first VF,
+// and all addresses in the object.
+func (b *builder) beforeVFs() (before map[topology.Address]int, named map[topology.Address]bool) {
+	last, vfs := map[topology.Address]int{}, map[topology.Address]int{}
+	before, named = map[topology.Address]int{}, map[topology.Address]bool{}
+	for _, spots := range b.spots {
+		for _, s := range spots {
+			for _, bridge := range s.place.Bridges {
+				named[bridge] = true
+			}
+		}
+	}
+	for i := range b.spec.Resources {
+		r := &b.spec.Resources[i]
+		functions, _ := functionsOf(r) // other code reports its errors
+		for f, name := range r.Addresses {
+			a, err := topology.ParseAddress(name)
+			if err != nil {
+				continue
+			}
+			named[a] = true
+			last[busOf(a)] = max(last[busOf(a)], int(a.Device)<<3|int(a.Function))
+			if r.Kind == v1alpha1.VF && f < len(functions) {
+				vfs[a] += len(functions[f])
+			}
+		}
+	}
+	for _, pf := range slices.SortedFunc(maps.Keys(vfs), topology.Address.Compare) {
+		before[pf] = last[busOf(pf)]
+		last[busOf(pf)] += vfs[pf]
+	}
+	return before, named
+}
+
+func busOf(a topology.Address) topology.Address {
+	return topology.Address{Domain: a.Domain, Bus: a.Bus}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/machine"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// TestC2C: a GPU on a root port of Grace and a NIC of the NUMA node are C2C to the scheduler too.
+func TestC2C(t *testing.T) {
+	t.Parallel()
+	gpuPort, gpu := topology.Address{Domain: 8}, topology.Address{Domain: 8, Bus: 1}
+	nicPort, nic := topology.Address{}, topology.Address{Bus: 3}
+	numa := topology.Node(0)
+	tree := topology.Assemble([]*topology.Device{
+		{Address: gpuPort, Class: topology.PortClass, Vendor: 0x10de, Product: 0x22b1},
+		{Address: gpu, Class: 0x030200, Vendor: 0x10de, Product: 0x2941},
+		{Address: nicPort, Class: topology.PortClass, Vendor: 0x10de, Product: 0x22b1},
+		{Address: nic, Class: 0x020700, Vendor: 0x15b3, Product: 0x1023},
+	}, []topology.Place{
+		{RootComplex: "pci0008:00", NUMA: numa},
+		{RootComplex: "pci0008:00", Bridges: []topology.Address{gpuPort}, NUMA: numa},
+		{RootComplex: "pci0000:00", NUMA: numa},
+		{RootComplex: "pci0000:00", Bridges: []topology.Address{nicPort}, NUMA: numa},
+	}, []int{0, 1})
+	if got := tree.Distance(gpu, nic).Level; got != topology.C2C {
+		t.Fatalf("on the node: %s", got)
+	}
+	spec := v1alpha1.Spec{
+		NUMANodes: []v1alpha1.NUMANode{{Number: 0}, {Number: 1}},
+		Resources: []v1alpha1.Resource{
+			{Name: "nvidia.com/gpu", Kind: v1alpha1.GPU, Devices: 1, Addresses: []string{gpu.String()}},
+			{Name: "nvidia.com/vf", Kind: v1alpha1.VF, Devices: 1, Addresses: []string{nic.String()}},
+		},
+		Switches: machine.Switches(tree, []machine.Device{
+			{Resource: "nvidia.com/gpu", Address: gpu}, {Resource: "nvidia.com/vf", Address: nic},
+		}),
+	}
+	if len(spec.Switches) != 1 || spec.Switches[0].Alone {
+		t.Errorf("switches %+v, want one that makes pairs", spec.Switches)
+	}
+	m, err := machine.New(&spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Tree.Distance(m.Devices[0][0].Address, m.Devices[1][0].Address).Level; got != topology.C2C {
+		t.Errorf("in the scheduler: %s", got)
+	}
+}
+
+// TestDMAFunctionOnAnotherNode: the NUMA node of a switch is that of the place, in any order of devices.
+func TestDMAFunctionOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	root, up, toNIC, toGPU := at(8, 0, 0), at(8, 1, 0), at(8, 2, 0), at(8, 2, 1)
+	function, gpu, nicPort, nic := at(8, 3, 0), at(8, 4, 0), at(0, 0, 0), at(0, 3, 0)
+	there := func(bridges ...topology.Address) topology.Place {
+		return topology.Place{RootComplex: "pci0008:00", Bridges: bridges, NUMA: topology.Node(1)}
+	}
+	port := topology.PortClass
+	tree := topology.Assemble([]*topology.Device{
+		{Address: root, Class: port}, {Address: up, Class: port}, {Address: toNIC, Class: port},
+		{Address: toGPU, Class: port}, {Address: nicPort, Class: port},
+		{Address: function, Class: 0x020700, Vendor: 0x15b3, Product: 0x2100, V3: "a"},
+		{Address: gpu, Class: 0x030200, Vendor: 0x10de, Product: 0x2941},
+		{Address: nic, Class: 0x020700, Vendor: 0x15b3, Product: 0x1023, V3: "a"},
+	}, []topology.Place{
+		there(), there(root), there(root, up), there(root, up),
+		{RootComplex: "pci0000:00", NUMA: topology.Node(0)}, there(root, up, toNIC), there(root, up, toGPU),
+		{RootComplex: "pci0000:00", Bridges: []topology.Address{nicPort}, NUMA: topology.Node(0)},
+	}, []int{0, 1})
+	devices := []machine.Device{{Resource: "vf", Address: nic}, {Resource: "gpu", Address: gpu}}
+	for range 2 {
+		switches := machine.Switches(tree, devices)
+		if len(switches) != 1 || switches[0].NUMA == nil || *switches[0].NUMA != 1 {
+			t.Errorf("switches of %v: %+v, want one on NUMA node 1", devices, switches)
+		}
+		slices.Reverse(devices)
+	}
+}
+
+func at(domain uint32, bus, device uint8) topology.Address {
+	return topology.Address{Domain: domain, Bus: bus, Device: device}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/test/published"
+)
+
+const zonesOfA = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
+
+// zoneSink returns a sink of NodeResourceTopology, with facts.
+func zoneSink(t *testing.T, s *server) (*apiserver.Sink, facts.Facts, *bytes.Buffer) {
+	t.Helper()
+	client, err := apiserver.NewClient(s.config(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := published.Facts("oci-mi300x-derived", 1, true, "", published.Restricted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &bytes.Buffer{}
+	sink := apiserver.NewSink("nrt", client, true, apiserver.Zones, slog.New(slog.NewTextHandler(log, nil)))
+	return sink, f, log
+}
+
+// TestOthersObject: objects of other writers stay unchanged, with one warning, also if the other writer comes
+// later.
+func TestOthersObject(t *testing.T) {
+	s := newServer("a")
+	s.objects[zonesOfA] = map[string]any{"metadata": map[string]any{"name": "a"}, "zones": []any{}}
+	sink, f, log := zoneSink(t, s)
+	for range 3 {
+		if written, err := sink.Write(t.Context(), f); written || err != nil {
+			t.Errorf("written %v, %v", written, err)
+		}
+	}
+	if len(s.writes) > 0 || strings.Count(log.String(), "not replacing an object") != 1 {
+		t.Errorf("%d writes, log:\n%s", len(s.writes), log)
+	}
+	delete(s.objects, zonesOfA)
+	if written, err := sink.Write(t.Context(), f); !written || err != nil {
+		t.Fatalf("written %v, %v", written, err)
+	}
+	if policy := s.at(zonesOfA, "topologyPolicies"); policy.([]any)[0] != "Restricted" {
+		t.Errorf("policies %v", policy)
+	}
+	s.conflict[zonesOfA] = true
+	f.Kubelet.TopologyManagerPolicy = "none"
+	if written, err := sink.Write(t.Context(), f); written || err != nil || len(s.writes) != 1 {
+		t.Errorf("written %v, %v", written, err)
+	}
+}
+
+// TestOthersObjectAgain: another writer's object is warned of again after the object was Tandem's.
+func TestOthersObjectAgain(t *testing.T) {
+	s := newServer("a")
+	sink, f, log := zoneSink(t, s)
+	for _, policy := range []string{"none", "restricted"} {
+		s.conflict[zonesOfA] = false
+		f.Kubelet.TopologyManagerPolicy = policy
+		if written, err := sink.Write(t.Context(), f); !written || err != nil {
+			t.Fatalf("written %v, %v", written, err)
+		}
+		s.conflict[zonesOfA] = true
+		f.Kubelet.TopologyManagerPolicy = "best-effort"
+		if written, err := sink.Write(t.Context(), f); written || err != nil {
+			t.Fatalf("written %v, %v", written, err)
+		}
+	}
+	if told := strings.Count(log.String(), "not replacing an object"); told != 2 {
+		t.Errorf("taken over twice, told %d times:\n%s", told, log)
+	}
+}
+
+// TestUnreadIsNotWritten: an object with unknown content stays as it is, and the error says why.
+func TestUnreadIsNotWritten(t *testing.T) {
+	s := newServer("a")
+	sink, f, _ := zoneSink(t, s)
+	f.Unread = fmt.Errorf("%w: read the checkpoint: input/output error", facts.ErrUnread)
+	written, err := sink.Write(t.Context(), f)
+	if written || !errors.Is(err, facts.ErrUnread) || len(s.writes) > 0 {
+		t.Errorf("written %v, %v; %d writes", written, err, len(s.writes))
+	}
+	f.Unread = nil
+	if written, err := sink.Write(t.Context(), f); !written || err != nil {
+		t.Errorf("once known: written %v, %v", written, err)
+	}
+}
+
+// TestNodeFeature: it is in the pod's namespace, names its node, and has only the labels.
+func TestNodeFeature(t *testing.T) {
+	s := newServer("a")
+	client, err := apiserver.NewClient(s.config(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	render := apiserver.NodeFeature("kube-system", func(facts.Facts) map[string]string {
+		return map[string]string{"tandem.dev/pairs": "8"}
+	})
+	sink := apiserver.NewSink("nfd", client, false, render, slog.New(slog.DiscardHandler))
+	for range 2 {
+		if _, err := sink.Write(t.Context(), facts.Facts{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const path = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
+	if s.at(path, "metadata", "labels", "nfd.node.kubernetes.io/node-name") != "a" ||
+		s.at(path, "spec", "labels", "tandem.dev/pairs") != "8" || len(s.writes) != 1 {
+		t.Errorf("%d writes, %v", len(s.writes), s.objects[path])
+	}
+}
+
+// TestMissing: without its CRD an object cannot be written, and the error names the CRD.
+func TestMissing(t *testing.T) {
+	s := newServer("a")
+	s.missing[zonesOfA] = true
+	sink, f, _ := zoneSink(t, s)
+	if _, err := sink.Write(t.Context(), f); err == nil || !strings.Contains(err.Error(), zonesOfA) {
+		t.Errorf("error %v", err)
+	}
+	other := newServer()
+	sink, f, _ = zoneSink(t, other)
+	if _, err := sink.Write(t.Context(), f); err == nil || !strings.Contains(err.Error(), "get node a") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish/object"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const (
+	gpuID      = "0000:11:00.0"
+	registered = `"RegisteredDevices":{"amd.com/gpu":["0000:11:00.0"]}},"Checksum":0}`
+	gpuFree    = `{"Data":{"PodDeviceEntries":[],` + registered
+	gpuHeld    = `{"Data":{"PodDeviceEntries":[{"PodUID":"uid","ContainerName":"c",` +
+		`"ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"]}}],` + registered
+	damaged = `{"Data":`
+)
+
+// oneGPU is a node with one GPU.
+type oneGPU struct {
+	*testing.T
+	dir    string
+	reader *facts.Reader
+	log    *bytes.Buffer
+	tree   *topology.Tree
+	gpu    device.Device
+}
+
+func newOneGPU(t *testing.T, settings string) *oneGPU {
+	t.Helper()
+	n := &oneGPU{T: t}
+	n.dir, n.reader, n.log = node(t, nil)
+	write(t, filepath.Join(n.dir, "config.yaml"), header+settings)
+	address, err := topology.ParseAddress(gpuID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.tree, err = topology.Read(empty()); err != nil {
+		t.Fatal(err)
+	}
+	n.gpu = device.Device{ID: gpuID, Address: address, NUMA: topology.Node(0), Healthy: true}
+	return n
+}
+
+func (n *oneGPU) record(content string) { write(n.T, kubelet.CheckpointPath(n.dir), content) }
+
+func (n *oneGPU) read() facts.Facts {
+	return n.reader.Read(n.Context(), n.tree, []facts.Resource{
+		{Name: "amd.com/gpu", Kind: device.GPU, Devices: []device.Device{n.gpu}},
+	})
+}
+
+// While the checkpoint cannot be read, the devices of pods stay those of the last read, marked as such.
+func TestUnreadableCheckpointFreesNothing(t *testing.T) {
+	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
+	for i, step := range []struct {
+		content, free string
+		stale         bool
+	}{
+		{gpuHeld, "0/1", false},
+		{damaged, "0/1", true},
+		{damaged, "0/1", true},
+		{gpuFree, "1/1", false},
+		{damaged, "1/1", true},
+	} {
+		n.record(step.content)
+		f := n.read()
+		if got := object.Build(f).Summary.GPUs; got != step.free {
+			t.Errorf("step %d: free GPUs %s, want %s\n%s", i, got, step.free, n.log)
+		}
+		if f.Unread != nil || (f.Stale != nil) != step.stale {
+			t.Errorf("step %d: unread: %v, stale: %v", i, f.Unread, f.Stale)
+		}
+		if step.stale && !strings.Contains(f.Stale.Error(), kubelet.CheckpointPath(n.dir)) {
+			t.Errorf("step %d: %v does not name the file", i, f.Stale)
+		}
+	}
+	if told := strings.Count(n.log.String(), "publishing the last known"); told != 2 {
+		t.Errorf("two outages, told %d times:\n%s", told, n.log)
+	}
+}
+
+// TestUnknownCheckpointFreesNothing: a missing checkpoint, or one of unknown layout, frees no more than a
+// damaged one.
+func TestUnknownCheckpointFreesNothing(t *testing.T) {
+	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
+	n.record(gpuHeld)
+	if got := object.Build(n.read()).Summary.GPUs; got != "0/1" {
+		t.Fatalf("with a container on the GPU: %s", got)
+	}
+	for _, content := range []string{`null`, `{}`, `{"V3":{"Allocations":[]},"Checksum":1}`, ""} {
+		n.record(content)
+		if content == "" {
+			if err := os.Remove(kubelet.CheckpointPath(n.dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := object.Build(n.read()).Summary.GPUs; got != "0/1" {
+			t.Errorf("checkpoint %q: free GPUs %s, want 0/1", content, got)
+		}
+	}
+}
+
+// Files that were never read make the assignments unknown, until they can be read: the devices of pods, or
+// the CPUs or memory alone. A missing file and one without its keys tell no more than a damaged one.
+func TestAssignmentsNeverRead(t *testing.T) {
+	const settings = "topologyManagerPolicy: restricted\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"
+	const checkpoint = "device-plugins/kubelet_internal_checkpoint"
+	files := map[string]string{
+		checkpoint:              gpuFree,
+		kubelet.CPUStateFile:    `{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`,
+		kubelet.MemoryStateFile: `{"policyName":"Static","machineState":{},"checksum":1}`,
+	}
+	for name, good := range files {
+		n := newOneGPU(t, settings)
+		for other, content := range files {
+			if other != name {
+				write(t, filepath.Join(n.dir, other), content)
+			}
+		}
+		file := filepath.Join(n.dir, name)
+		for _, content := range []string{"", damaged, "{}", "null", `{"data":` + good + `}`} {
+			if content != "" {
+				write(t, file, content)
+			} else {
+				_ = os.Remove(file)
+			}
+			f := n.read()
+			if name == checkpoint != errors.Is(f.Unread, facts.ErrUnread) || !strings.Contains(f.Stale.Error(), file) {
+				t.Errorf("%s %q: unread: %v, stale: %v", file, content, f.Unread, f.Stale)
+			}
+			_, noCPUs := f.CPUs.Get()
+			_, noMemory := f.Memory.Get()
+			if (noCPUs != nil) != (name == kubelet.CPUStateFile) ||
+				(noMemory != nil) != (name == kubelet.MemoryStateFile) {
+				t.Errorf("%s %q: CPUs: %v, memory: %v", file, content, noCPUs, noMemory)
+			}
+		}
+		write(t, file, good)
+		if f := n.read(); f.Unread != nil || f.Stale != nil {
+			t.Errorf("%s: once it can be read: %v, %v", file, f.Unread, f.Stale)
+		}
+	}
+}

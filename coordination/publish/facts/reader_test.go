@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/published"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// empty is the sysfs of a machine without devices.
+func empty() fstest.MapFS {
+	return fstest.MapFS{"bus/pci/devices": &fstest.MapFile{Mode: fs.ModeDir | 0o755}}
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// node returns a kubelet's folder with configuration files, and a reader.
+func node(
+	t *testing.T, configz func(context.Context) ([]byte, error),
+) (string, *facts.Reader, *bytes.Buffer) {
+	t.Helper()
+	dir, log := t.TempDir(), &bytes.Buffer{}
+	if err := published.WriteCheckpoint(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir, facts.NewReader(facts.Config{
+		Sys: empty(), KubeletDir: dir, Configz: configz, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Files: configuration.Files{
+			Config: filepath.Join(dir, "config.yaml"), Dir: filepath.Join(dir, "kubelet.conf.d"),
+		},
+	}), log
+}
+
+func policy(t *testing.T, r *facts.Reader) v1alpha1.Kubelet {
+	t.Helper()
+	tree, err := topology.Read(empty())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Read(t.Context(), tree, nil).Kubelet
+}
+
+// TestFiles: drop-ins override the configuration, in the order of their names, and unset values are the
+// kubelet's defaults.
+func TestFiles(t *testing.T) {
+	dir, r, log := node(t, nil)
+	write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: best-effort\n"+
+		"topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}\ncpuManagerPolicy: static\n")
+	write(t, filepath.Join(dir, "kubelet.conf.d", "20.conf"), header+"topologyManagerPolicy: restricted\n")
+	write(t, filepath.Join(dir, "kubelet.conf.d", "10.conf"),
+		header+"topologyManagerPolicy: none\nkubeReserved: {cpu: 500m}\n"+
+			"systemReserved: {cpu: \"1.2\", memory: 1Gi}\n")
+	want := v1alpha1.Kubelet{
+		TopologyManagerPolicy: "restricted", TopologyManagerScope: "container",
+		TopologyManagerPolicyOptions: map[string]string{"prefer-closest-numa-nodes": "true"},
+		CPUManagerPolicy:             "static", ReservedCPUs: 2, MemoryManagerPolicy: "None",
+	}
+	if diff := cmp.Diff(want, policy(t, r)); diff != "" {
+		t.Errorf("-want +got:\n%s\n%s", diff, log)
+	}
+}
+
+// TestKeysInAnotherCase: the kubelet ignores keys in another case, and starts with the default.
+func TestKeysInAnotherCase(t *testing.T) {
+	dir, r, log := node(t, nil)
+	const keys = "topologymanagerpolicy: restricted\nCPUManagerPolicy: static\n"
+	write(t, filepath.Join(dir, "config.yaml"), header+keys)
+	if got := policy(t, r); got.TopologyManagerPolicy != "none" || got.CPUManagerPolicy != "none" {
+		t.Errorf("policies %s and %s:\n%s", got.TopologyManagerPolicy, got.CPUManagerPolicy, log)
+	}
+}
+
+// TestCores: the CPUs of each core and the socket come from sysfs.
+func TestCores(t *testing.T) {
+	sys := empty()
+	for name, content := range map[string]string{
+		"node/online": "0-1", "node/node0/cpulist": "0-1,4-5", "node/node1/cpulist": "2-3,6-7",
+	} {
+		sys["devices/system/"+name] = &fstest.MapFile{Data: []byte(content + "\n")}
+	}
+	for cpu := range 8 {
+		dir := fmt.Sprintf("devices/system/cpu/cpu%d/topology/", cpu)
+		sys[dir+"thread_siblings_list"] = &fstest.MapFile{Data: fmt.Appendf(nil, "%d,%d\n", cpu%4, cpu%4+4)}
+		sys[dir+"physical_package_id"] = &fstest.MapFile{Data: []byte("0\n")}
+	}
+	tree, err := topology.Read(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := facts.NewReader(facts.Config{Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	nodes := read.Read(t.Context(), tree, nil).NUMANodes
+	if len(nodes) != 2 {
+		t.Fatalf("%+v", nodes)
+	}
+	for i, want := range []string{"0,4 1,5", "2,6 3,7"} {
+		var cores []string
+		for _, core := range nodes[i].Cores {
+			cores = append(cores, core.String())
+		}
+		if strings.Join(cores, " ") != want || nodes[i].Socket != 0 {
+			t.Errorf("node %d: cores %v on socket %d", i, cores, nodes[i].Socket)
+		}
+	}
+}
+
+// TestUnknownPolicy: without a configuration the policy is empty, with one line in the log.
+func TestUnknownPolicy(t *testing.T) {
+	_, r, log := node(t, nil)
+	for range 3 {
+		if diff := cmp.Diff(v1alpha1.Kubelet{}, policy(t, r)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	if text := log.String(); strings.Count(text, "--kubelet-config") != 1 || strings.Count(text, "WARN") != 1 {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
+// TestConfigz: the kubelet's own answer overrides its files, which count while there is no answer. It is
+// requested again after a restart.
+func TestConfigz(t *testing.T) {
+	var answer string
+	asked := 0
+	dir, r, log := node(t, func(context.Context) ([]byte, error) {
+		asked++
+		if answer == "" {
+			return nil, errors.New("403 Forbidden")
+		}
+		return []byte(answer), nil
+	})
+	write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: restricted\n")
+	for range 2 {
+		if got := policy(t, r).TopologyManagerPolicy; got != "restricted" {
+			t.Errorf("policy %q", got)
+		}
+	}
+	if strings.Count(log.String(), "403 Forbidden") != 1 {
+		t.Errorf("log:\n%s", log)
+	}
+	answer = `{"kubeletconfig":{"topologyManagerPolicy":"single-numa-node","topologyManagerScope":"pod"}}`
+	before := asked
+	for range 3 {
+		if got := policy(t, r); got.TopologyManagerPolicy != "single-numa-node" ||
+			got.TopologyManagerScope != "pod" {
+			t.Errorf("policy %+v", got)
+		}
+	}
+	if asked != before+1 {
+		t.Errorf("asked %d times", asked-before)
+	}
+	answer = `{"kubeletconfig":{"topologyManagerPolicy":"none"}}`
+	r.Restarted()
+	if got := policy(t, r).TopologyManagerPolicy; got != "none" {
+		t.Errorf("policy %q after the restart", got)
+	}
+	answer = `{"somethingelse":{}}`
+	r.Restarted()
+	if got := policy(t, r).TopologyManagerPolicy; got != "restricted" {
+		t.Errorf("policy %q where the answer has none", got)
+	}
+	if err := os.Remove(filepath.Join(dir, "config.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if got := policy(t, r).TopologyManagerPolicy; got != "none" {
+		t.Errorf("policy %q where only an earlier answer is known", got)
+	}
+}
+
+// TestMissedRestart: a changed policy is detected without a reported restart, and the kubelet's own answer
+// stays valid while there is no new one.
+func TestMissedRestart(t *testing.T) {
+	answer := `{"kubeletconfig":{"topologyManagerPolicy":"none"}}`
+	dir, r, log := node(t, func(context.Context) ([]byte, error) {
+		if answer == "" {
+			return nil, errors.New("not now")
+		}
+		return []byte(answer), nil
+	})
+	write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: best-effort\n")
+	for _, step := range []struct{ answer, want string }{
+		{answer, "none"},
+		{"", "none"},
+		{`{"kubeletconfig":{"topologyManagerPolicy":"restricted"}}`, "restricted"},
+	} {
+		answer = step.answer
+		r.Recheck()
+		for range 2 {
+			if got := policy(t, r).TopologyManagerPolicy; got != step.want {
+				t.Errorf("answer %q: policy %q, want %s\n%s", step.answer, got, step.want, log)
+			}
+		}
+	}
+	dir, r, log = node(t, nil)
+	for _, want := range []string{"none", "restricted"} {
+		write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: "+want+"\n")
+		r.Recheck()
+		if got := policy(t, r).TopologyManagerPolicy; got != want {
+			t.Errorf("policy %q, want %s\n%s", got, want, log)
+		}
+	}
+}
+
+func TestNUMA(t *testing.T) {
+	sys := empty()
+	for name, content := range map[string]string{
+		"node/online": "0-1\n", "node/node0/cpulist": "0-3\n", "node/node0/distance": "10 21\n",
+		"node/node0/meminfo": "Node 0 MemTotal:       131072 kB\nNode 0 MemFree:  1 kB\n",
+		"cpu/online":         "0-7\n", "node/node1/cpulist": "4-7\n", "node/node1/distance": "21 10 30\n",
+	} {
+		sys["devices/system/"+name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	tree, err := topology.Read(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := facts.NewReader(facts.Config{Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	got := r.Read(t.Context(), tree, nil).NUMANodes
+	want := []facts.NUMANode{
+		{Number: 0, Distances: []int{10, 21}, CPUs: topology.CPUSet{0: true, 1: true, 2: true, 3: true},
+			Socket: -1, Memory: 128 << 20},
+		{Number: 1, CPUs: topology.CPUSet{4: true, 5: true, 6: true, 7: true}, Socket: -1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package object_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish/object"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/published"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func read(
+	t *testing.T, machine string, vfs int, hints bool, dir string, policy v1alpha1.Kubelet,
+) facts.Facts {
+	t.Helper()
+	f, err := published.Facts(machine, vfs, hints, dir, policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestMachines: the switches agree with the distances of the tree, for every GPU and VF of every recorded
+// machine, and for every two devices of a kind that share a switch, not only a C2C complex.
+func TestMachines(t *testing.T) {
+	for _, name := range machines.Names() {
+		for _, vfs := range []int{1, 8} {
+			f := read(t, name, vfs, true, "", published.Restricted)
+			spec := object.Build(f)
+			type place struct {
+				path, resource string
+				alone          bool
+			}
+			places := map[topology.Address]place{}
+			for _, on := range spec.Switches {
+				for resource, devices := range on.Devices {
+					at := slices.IndexFunc(f.Resources, func(r facts.Resource) bool { return r.Name == resource })
+					for _, number := range devices.Numbers() {
+						places[f.Resources[at].Devices[number].Address] = place{on.Path, resource, on.Alone}
+					}
+				}
+			}
+			for a, of := range places {
+				for b, other := range places {
+					same := of.path == other.path && !of.alone || a == b
+					if of.resource == other.resource && same && strings.HasPrefix(f.Tree.Switch(a), "c2c") {
+						continue
+					}
+					if want := f.Tree.Distance(a, b).Level.Direct(); same != want && !sameCard(f.Tree, a, b) {
+						t.Errorf("%s: %s and %s on one switch: %v, by the tree %v", name, a, b, same, want)
+					}
+				}
+			}
+			total := 0
+			for _, r := range f.Resources {
+				total += len(r.Devices)
+			}
+			if len(places) != total {
+				t.Errorf("%s: %d of %d devices have a place", name, len(places), total)
+			}
+		}
+	}
+}
+
+// sameCard reports whether two functions are on one card, and so near each other on any switch.
+func sameCard(tree *topology.Tree, a, b topology.Address) bool {
+	p, _ := tree.Device(a)
+	q, _ := tree.Device(b)
+	return p.Function().Slot() == q.Function().Slot()
+}
+
+// TestSize: an object, which every scheduler receives on every change, has a few kilobytes and is within the
+// limits.
+func TestSize(t *testing.T) {
+	for _, name := range machines.Names() {
+		spec := object.Build(read(t, name, 8, true, "", published.Restricted))
+		if err := spec.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		text, err := json.Marshal(spec)
+		if err != nil || len(text) > 2560 {
+			t.Errorf("%s takes %d bytes, %v", name, len(text), err)
+		}
+	}
+}
+
+// TestNumbers: a node with known devices, with pods.
+func TestNumbers(t *testing.T) {
+	dir := t.TempDir()
+	if err := published.WriteCheckpoint(dir,
+		published.Give("b", "main", published.GPUs, "0000:11:00.0", "0000:2f:00.0"),
+		published.Give("b", "main", published.VFs, "0000:0c:00.1"),
+		published.Give("b", "init", published.GPUs, "0000:11:00.0"),
+		published.Give("a", "main", "example.com/else", "x"),
+		published.Give("c", "main", published.GPUs, "0000:ff:00.0"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
+	f.Resources[0].Devices[7].Healthy = false
+	f.Resources[1].Devices[4].Degraded = true
+	spec := object.Build(f)
+	want := []v1alpha1.Resource{
+		{Name: published.GPUs, Kind: v1alpha1.GPU, Devices: 8, Unhealthy: "7",
+			Hints: map[string]v1alpha1.Set{"0": "0-3", "1": "4-7"},
+			Addresses: strings.Fields("0000:11:00.0 0000:2f:00.0 0000:46:00.0 0000:5d:00.0 " +
+				"0000:8b:00.0 0000:aa:00.0 0000:c2:00.0 0000:da:00.0")},
+		{Name: published.VFs, Kind: v1alpha1.VF, Devices: 16, Degraded: "2", // the third function
+			Hints:     map[string]v1alpha1.Set{"0": "0-7", "1": "8-15"},
+			Functions: []v1alpha1.Set{"0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"},
+			Addresses: strings.Fields("0000:0c:00.0 0000:2a:00.0 0000:41:00.0 0000:58:00.0 " +
+				"0000:86:00.0 0000:a5:00.0 0000:bd:00.0 0000:d5:00.0")},
+	}
+	if diff := cmp.Diff(want, spec.Resources); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	first := v1alpha1.Switch{Name: "0000:08:00.0", Path: "pci0000:07/0000:07:00.0/0000:08:00.0", NUMA: new(0),
+		Devices: map[string]v1alpha1.Set{published.GPUs: "0", published.VFs: "0-1"}}
+	if diff := cmp.Diff(first, spec.Switches[0]); diff != "" || len(spec.Switches) != 8 {
+		t.Errorf("%d switches, the first (-want +got):\n%s", len(spec.Switches), diff)
+	}
+	held := []v1alpha1.Held{{UID: "b", Containers: []v1alpha1.Container{
+		{Name: "init", Devices: map[string]v1alpha1.Set{published.GPUs: "0"}},
+		{Name: "main", Devices: map[string]v1alpha1.Set{published.GPUs: "0-1", published.VFs: "0"}},
+	}}, {UID: "c", Containers: []v1alpha1.Container{{Name: "main"}}}} // its GPU is gone
+	if diff := cmp.Diff(held, spec.Held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	counts := v1alpha1.Summary{Switches: 8, GPUs: "5/7", VFs: "15/16", FreePairs: 5}
+	if diff := cmp.Diff(counts, spec.Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+// TestEnded: devices of ended pods count as free if the kubelet lists its pods. They stay in the holdings in
+// any case.
+func TestEnded(t *testing.T) {
+	dir := t.TempDir()
+	if err := published.WriteCheckpoint(dir,
+		published.Give("a", "main", published.GPUs, "0000:11:00.0"),
+		published.Give("b", "main", published.GPUs, "0000:2f:00.0", "0000:46:00.0"),
+		published.Give("b", "main", published.VFs, "0000:2a:00.1"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, "oci-mi300x-derived", 1, true, dir, published.Restricted)
+	for _, test := range []struct {
+		gone facts.Gone
+		want v1alpha1.Summary
+	}{
+		{nil, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
+		{facts.Gone{"c": true}, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
+		{facts.Gone{"b": true}, v1alpha1.Summary{Switches: 8, GPUs: "7/8", VFs: "8/8", FreePairs: 7}},
+		{facts.Gone{"a": true, "b": true}, v1alpha1.Summary{Switches: 8, GPUs: "8/8", VFs: "8/8", FreePairs: 8}},
+	} {
+		f.Gone = test.gone
+		spec := object.Build(f)
+		if diff := cmp.Diff(test.want, spec.Summary); diff != "" || len(spec.Held) != 2 {
+			t.Errorf("gone %v: %d pods hold something, summary (-want +got):\n%s", test.gone, len(spec.Held), diff)
+		}
+	}
+}
+
+// TestOrder: the order of the input does not matter.
+func TestOrder(t *testing.T) {
+	dir := t.TempDir()
+	if err := published.WriteCheckpoint(dir,
+		published.Give("b", "main", published.GPUs, "0000:11:00.0", "0000:2f:00.0"),
+		published.Give("a", "main", published.VFs, "0000:0c:00.1"),
+		published.Give("a", "init", published.VFs, "0000:0c:00.2")); err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
+	want, random := object.Build(f), rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		mixed := f
+		mixed.Resources = slices.Clone(f.Resources)
+		for i := range mixed.Resources {
+			devices := slices.Clone(mixed.Resources[i].Devices)
+			random.Shuffle(len(devices), func(a, b int) { devices[a], devices[b] = devices[b], devices[a] })
+			mixed.Resources[i].Devices = devices
+		}
+		slices.Reverse(mixed.Resources)
+		mixed.Devices = slices.Clone(f.Devices)
+		random.Shuffle(len(mixed.Devices), func(a, b int) {
+			mixed.Devices[a], mixed.Devices[b] = mixed.Devices[b], mixed.Devices[a]
+		})
+		if diff := cmp.Diff(want, object.Build(mixed)); diff != "" {
+			t.Fatalf("in another order (-first +now):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package publish
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/survive"
+)
+
+const (
+	// Coalesce is the minimum time for which changes are collected.
+	Coalesce = 200 * time.Millisecond
+	// Jitter is the maximum extension of Coalesce.
+	Jitter = 100 * time.Millisecond
+	// look is the interval of reads if changes cannot be watched. Such a read alone causes no write.
+	look = 30 * time.Second
+	// recheck is the interval of comparisons with the published content, and of reads of the kubelet's
+	// configuration, plus up to a quarter. A comparison restores deleted and changed content.
+	recheck = 5 * time.Minute
+)
+
+// Sink is a target of a node's publication.
+type Sink interface {
+	// Name returns the name in --publish.
+	Name() string
+	// Write updates the published content from the facts. It reports whether a write was necessary.
+	Write(ctx context.Context, f facts.Facts) (written bool, err error)
+	// Forget drops the cached state of the target, so that the next Write reads it. It may be called while Write
+	// runs.
+	Forget()
+}
+
+// Config configures a Publisher.
+type Config struct {
+	Reader *facts.Reader
+	Sinks  []Sink
+	// Reach opens a connection to the API server and closes it; nil if no sink needs one.
+	Reach func(context.Context) error
+	// Watch sends changes of the kubelet's folder until ctx is done, without ever blocking.
+	Watch func(ctx context.Context, changed chan<- Change)
+	// Published reports a write, or a failed attempt.
+	Published func(sink string, err error)
+	Log       *slog.Logger
+}
+
+// Change is a change of a kubelet's folder.
+type Change int
+
+// The changes: a file is another, or the kubelet has been started.
+const (
+	Written Change = iota
+	Started
+)
+
+// Publisher publishes a node while its plugin serves the coordination.
+type Publisher struct {
+	config Config
+	notes  notes
+}
+
+// New returns a Publisher.
+func New(config Config) *Publisher { return &Publisher{config: config} }
+
+// Notes returns sentences about failing sinks, by their names.
+func (p *Publisher) Notes() []string { return p.notes.all() }
+
+// Publish keeps all sinks up to date until ctx is done. A panic also ends the work for the sinks: the caller
+// recovers and calls Publish again. Until then Notes says that the publications are not up to date.
+func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced) error {
+	var all sync.WaitGroup
+	defer p.notes.put(stale, "")
+	defer p.noteFailure(ctx)
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	newest := &cell{changed: make(chan struct{})}
+	for _, sink := range p.config.Sinks {
+		k := keeper{Config: &p.config, sink: sink, newest: newest, notes: &p.notes}
+		all.Go(func() { k.keep(ctx) })
+	}
+	events := make(chan Change, 16)
+	all.Go(func() {
+		_ = survive.Do(p.config.Log, func() error { p.config.Watch(ctx, events); return nil }) // look remains
+	})
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	check := time.NewTimer(untilRecheck())
+	defer check.Stop()
+	p.heard(Started)       // another plugin may have published meanwhile, and the kubelet have been started
+	p.collect(ctx, events) // when another plugin served before, all have to announce again
+	for ctx.Err() == nil {
+		announced, changed := plugins.Announced()
+		enforcement, otherwise := plugins.Enforcement()
+		if len(announced.Resources) > 0 { // no resources yet means unknown, not none
+			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced))
+			read.Enforced, read.Alignment = enforcement.Enforced(), plugins.Policy().Publish()
+			newest.put(read)
+			p.notes.put(failure, "")
+			p.noteStale(read.Stale)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-otherwise:
+		case <-tick.C:
+		case <-check.C:
+			p.config.Reader.Recheck()
+			p.forget()
+			check.Reset(untilRecheck())
+		case event := <-events:
+			p.heard(event)
+		}
+		p.collect(ctx, events)
+	}
+	return nil
+}
+
+// Subjects of notes besides the names of sinks: a failed Publish, and stale facts.
+const (
+	failure = "failure"
+	stale   = "stale"
+)
+
+// noteStale notes that published assignments of pods are those of an earlier time, or absent.
+func (p *Publisher) noteStale(reason error) {
+	text := ""
+	if reason != nil {
+		text = fmt.Sprintf("devices, CPUs and memory of pods are published as known before, "+
+			"and what was never known is not published: %v", reason)
+	}
+	p.notes.put(stale, text)
+}
+
+// noteFailure notes the end of Publish before the end of ctx.
+func (p *Publisher) noteFailure(ctx context.Context) {
+	if ctx.Err() == nil {
+		p.notes.put(failure, fmt.Sprintf("what is published of this node is not up to date since %s: "+
+			"the publisher failed and is started again; its log has the reason", time.Now().Format(time.RFC3339)))
+	}
+}
+
+// collect waits a moment for more changes.
+func (p *Publisher) collect(ctx context.Context, events <-chan Change) {
+	enough := time.After(Coalesce + rand.N(Jitter))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-events:
+			p.heard(event)
+		case <-enough:
+			return
+		}
+	}
+}
+
+func (p *Publisher) heard(event Change) {
+	if event != Started {
+		return
+	}
+	p.config.Reader.Restarted()
+	p.forget() // the node can be another
+}
+
+// forget makes all sinks read the published content.
+func (p *Publisher) forget() {
+	for _, sink := range p.config.Sinks {
+		sink.Forget()
+	}
+}
+
+// untilRecheck returns the time until the next recheck.
+func untilRecheck() time.Duration { return recheck + rand.N(recheck/4) }
+
+// resources returns the announced resources. The kubelet marks a resource's devices unhealthy while its
+// plugin is absent.
+func resources(a admission.Announced) []facts.Resource {
+	var all []facts.Resource
+	for _, r := range a.Resources {
+		devices := slices.SortedFunc(maps.Values(r.Devices), device.Compare)
+		for i := range devices {
+			devices[i].Healthy = devices[i].Healthy && r.Joined
+		}
+		all = append(all, facts.Resource{Name: r.Name, Kind: r.Kind, Devices: devices, Links: r.Links})
+	}
+	return all
+}
+
+// cell holds the newest facts.
+type cell struct {
+	mu      sync.Mutex
+	facts   *facts.Facts  // nil before the first
+	changed chan struct{} // closed on the next
+}
+
+func (c *cell) put(f facts.Facts) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.facts = &f
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (c *cell) get() (*facts.Facts, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.facts, c.changed
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package publish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/survive"
+)
+
+// broken is the knowledge of a plugin of which a read panics.
+type broken struct{}
+
+func (broken) Announced() (admission.Announced, <-chan struct{}) { panic("index out of range") }
+
+func (broken) Policy() intent.Policy { return intent.Policy{} }
+
+func (broken) Enforcement() (intent.Enforcement, <-chan struct{}) {
+	return intent.Enforcement{}, nil
+}
+
+// unused is a target that nothing is written to.
+type unused struct{}
+
+func (unused) Name() string                                     { return "tandem" }
+func (unused) Write(context.Context, facts.Facts) (bool, error) { return false, errors.New("unused") }
+func (unused) Forget()                                          {}
+
+// knowing is a target that is written if the facts are known.
+type knowing struct{ unused }
+
+func (knowing) Write(_ context.Context, f facts.Facts) (bool, error) {
+	return f.Unread == nil, f.Unread
+}
+
+// A target with unknown content waits for other facts, says so, and is written at once with them.
+func TestUnreadFactsAreAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		attempts := 0
+		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) { attempts++ }}
+		k := keeper{
+			Config: &config, sink: knowing{}, newest: &cell{changed: make(chan struct{})}, notes: &notes{},
+		}
+		go k.keep(ctx)
+		k.newest.put(facts.Facts{Unread: facts.ErrUnread})
+		<-time.After(time.Hour)
+		all := k.notes.all()
+		if attempts != 1 || len(all) != 1 || !strings.Contains(all[0], facts.ErrUnread.Error()) {
+			t.Errorf("%d attempts, notes %q", attempts, all)
+		}
+		k.newest.put(facts.Facts{})
+		synctest.Wait()
+		if all := k.notes.all(); attempts != 2 || len(all) > 0 {
+			t.Errorf("%d attempts, notes %q", attempts, all)
+		}
+	})
+}
+
+// A panic ends Publish with all its work, so that the caller can call Publish again; until then a note says
+// that the publication is not up to date.
+func TestPublishEndsAfterPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		log := slog.New(slog.DiscardHandler)
+		p := New(Config{
+			Sinks: []Sink{unused{}}, Log: log, Published: func(string, error) {},
+			Watch: func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
+		})
+		ended := make(chan error, 1)
+		go func() {
+			ended <- survive.Do(log, func() error { return p.Publish(ctx, broken{}) })
+		}()
+		select {
+		case err := <-ended:
+			if !survive.Panicked(err) {
+				t.Errorf("ended: %v", err)
+			}
+			if notes := p.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "not up to date") {
+				t.Errorf("notes %q", notes)
+			}
+		case <-time.After(time.Hour):
+			t.Error("an hour after the panic Publish has not returned")
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// starting is the knowledge of a plugin that has not announced its devices yet.
+type starting struct{ broken }
+
+func (starting) Announced() (admission.Announced, <-chan struct{}) { return admission.Announced{}, nil }
+
+// Before the first announcement the devices are unknown, and the published content stays.
+func TestUnknownIsNotPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
+		defer cancel()
+		times := 0
+		log := slog.New(slog.DiscardHandler)
+		p := New(Config{
+			Reader: facts.NewReader(facts.Config{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
+			Watch:     func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
+			Published: func(string, error) { t.Error("written") },
+		})
+		if err := p.Publish(ctx, starting{}); err != nil {
+			t.Error(err)
+		}
+		if times != 1 {
+			t.Errorf("what another plugin may have published is read again %d times, want once", times)
+		}
+	})
+}
+
+// A target that is no longer kept up to date here has no note: the other plugin may publish then, and nobody
+// would take the note back.
+func TestEndedTargetHasNoNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) {}}
+		k := keeper{
+			Config: &config, sink: unused{}, newest: &cell{changed: make(chan struct{})}, notes: &notes{},
+		}
+		go k.keep(ctx)
+		k.newest.put(facts.Facts{})
+		synctest.Wait()
+		if all := k.notes.all(); len(all) != 1 {
+			t.Errorf("notes of a target that fails: %q", all)
+		}
+		cancel()
+		synctest.Wait()
+		if all := k.notes.all(); len(all) > 0 {
+			t.Errorf("notes of a target that has ended: %q", all)
+		}
+	})
+}
+
+// forgetful is a target that counts how often it is to read its content again.
+type forgetful struct {
+	unused
+	times *int
+}
+
+func (f forgetful) Forget() { *f.times++ }
+
+// After a start of the kubelet the published content is read again: the node can be another one of its name.
+func TestKubeletStartMakesTargetsReadAgain(t *testing.T) {
+	times := 0
+	log := slog.New(slog.DiscardHandler)
+	p := New(Config{
+		Reader: facts.NewReader(facts.Config{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
+	})
+	for change, want := range map[Change]int{Written: 0, Started: 1} {
+		times = 0
+		if p.heard(change); times != want {
+			t.Errorf("change %d: the content is read again %d times, want %d", change, times, want)
+		}
+	}
+}

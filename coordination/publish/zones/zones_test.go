@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package zones_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/k8stopologyawareschedwg/podfingerprint"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish/zones"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/published"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// amount is a resource of a zone as text: capacity, allocatable, available.
+type amount [3]string
+
+func amounts(z zones.Zone) map[string]amount {
+	all := map[string]amount{}
+	for _, r := range z.Resources {
+		all[r.Name] = amount{r.Capacity.String(), r.Allocatable.String(), r.Available.String()}
+	}
+	return all
+}
+
+// build returns the zones of a machine of two NUMA nodes with four GPUs each, of which one is broken and one
+// is allocated.
+func build(t *testing.T, hints bool, change func(*facts.Facts)) map[string]zones.Zone {
+	t.Helper()
+	dir := t.TempDir()
+	if err := published.WriteCheckpoint(dir,
+		published.Give("a", "main", published.GPUs, "0000:11:00.0")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := published.Facts("oci-mi300x-derived", 2, hints, dir, published.Restricted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Resources[0].Devices[1].Healthy = false
+	if change != nil {
+		change(&f)
+	}
+	byName := map[string]zones.Zone{}
+	for _, z := range zones.Build(f).Zones {
+		byName[z.Name] = z
+	}
+	return byName
+}
+
+// TestHints: NUMA nodes list resources with hints, because the kubelet aligns nothing else; switches list
+// all.
+func TestHints(t *testing.T) {
+	for hints, want := range map[bool]map[string]amount{
+		true:  {"cpu": {"112", "112", "112"}, published.GPUs: {"4", "3", "2"}, published.VFs: {"8", "8", "8"}},
+		false: {"cpu": {"112", "112", "112"}, published.GPUs: {"4", "3", "2"}},
+	} {
+		all := build(t, hints, nil)
+		if diff := cmp.Diff(want, amounts(all["node-0"])); diff != "" {
+			t.Errorf("hints %v (-want +got):\n%s", hints, diff)
+		}
+		on := all["0000:08:00.0"]
+		if diff := cmp.Diff(map[string]amount{published.GPUs: {"1", "1", "0"}, published.VFs: {"2", "2", "2"}},
+			amounts(on)); diff != "" || on.Parent != "node-0" || on.Type != "Switch" || len(all) != 10 {
+			t.Errorf("%d zones, switch %+v (-want +got):\n%s", len(all), on, diff)
+		}
+		if diff := cmp.Diff([]zones.Cost{{Name: "node-0", Value: 10}, {Name: "node-1", Value: 20}},
+			all["node-0"].Costs); diff != "" {
+			t.Errorf("costs (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestNoneOfIt: a NUMA node without devices of a resource lists 0, because the resource must appear in all
+// nodes.
+func TestNoneOfIt(t *testing.T) {
+	all := build(t, true, func(f *facts.Facts) { f.Resources[0].Devices = f.Resources[0].Devices[:4] })
+	if got := amounts(all["node-1"])[published.GPUs]; got != (amount{"0", "0", "0"}) {
+		t.Errorf("GPUs %v", got)
+	}
+}
+
+// TestCPUsAndMemory are always listed: without them a scheduler rejects Guaranteed pods.
+func TestCPUsAndMemory(t *testing.T) {
+	give := func(f *facts.Facts) {
+		f.NUMANodes[0].CPUs = topology.CPUSet{0: true, 1: true, 2: true, 3: true}
+		f.NUMANodes[0].Memory = 64 << 30
+		f.Kubelet.ReservedSystemCPUs = "0"
+	}
+	want := map[string]amount{
+		"cpu": {"4", "4", "4"}, "memory": {"64Gi", "64Gi", "64Gi"}, published.GPUs: {"4", "3", "2"},
+	}
+	if diff := cmp.Diff(want, amounts(build(t, false, give)["node-0"])); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	want["cpu"] = amount{"4", "3", "1"}
+	static := func(f *facts.Facts) {
+		give(f)
+		f.CPUs = kubelet.Read(kubelet.CPUState{Entries: map[string]map[string]string{"a": {"main": "2-3,9"}}}, nil)
+	}
+	if diff := cmp.Diff(want, amounts(build(t, false, static)["node-0"])); diff != "" {
+		t.Errorf("static (-want +got):\n%s", diff)
+	}
+}
+
+// TestWords: the policy in the attributes, and in the older field for Koordinator.
+func TestWords(t *testing.T) {
+	for _, c := range []struct {
+		policy, scope, old string
+		attributes         int
+	}{
+		{"restricted", "container", "Restricted", 2},
+		{"single-numa-node", "pod", "SingleNUMANodePodLevel", 2},
+		{"single-numa-node", "container", "SingleNUMANodeContainerLevel", 2},
+		{"none", "", "None", 2}, {"best-effort", "container", "BestEffort", 2}, {"", "", "", 0},
+	} {
+		f, err := published.Facts("nv-h800-8x8", 1, true, "", published.Restricted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Kubelet = v1alpha1.Kubelet{TopologyManagerPolicy: c.policy, TopologyManagerScope: c.scope}
+		got := zones.Build(f)
+		if len(got.Attributes) != c.attributes || (c.old == "") != (got.Policies == nil) ||
+			c.old != "" && got.Policies[0] != c.old {
+			t.Errorf("%+v: %v %v", c, got.Policies, got.Attributes)
+		}
+	}
+}
+
+// TestFingerprint: equal sets of pods have equal fingerprints, and different sets different ones.
+func TestFingerprint(t *testing.T) {
+	of := func(pods facts.Exclusive) map[string]string {
+		f, err := published.Facts("nv-h800-8x8", 1, true, "", v1alpha1.Kubelet{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Exclusive = pods
+		words := map[string]string{}
+		for _, a := range zones.Build(f).Attributes {
+			words[a.Name] = a.Value
+		}
+		return words
+	}
+	a, b := types.NamespacedName{Namespace: "x", Name: "a"}, types.NamespacedName{Namespace: "y", Name: "b"}
+	words := of(facts.Exclusive{b, a})
+	counted := podfingerprint.NewFingerprint(0)
+	_ = counted.Add("x", "a")
+	err := counted.Check(words[podfingerprint.Attribute])
+	if !errors.Is(err, podfingerprint.ErrSignatureMismatch) {
+		t.Errorf("one pod is as two: %v", err)
+	}
+	_ = counted.Add("y", "b")
+	if err := counted.Check(words[podfingerprint.Attribute]); err != nil {
+		t.Errorf("the same pods: %v", err)
+	}
+	if method := words[podfingerprint.AttributeMethod]; method != podfingerprint.MethodWithExclusiveResources {
+		t.Errorf("method %q", method)
+	}
+	if words := of(nil); len(words) > 0 {
+		t.Errorf("nobody tells of pods, and the object says %v", words)
+	}
+	if words := of(facts.Exclusive{}); len(words) != 2 {
+		t.Errorf("a node without pods says %v", words)
+	}
+}

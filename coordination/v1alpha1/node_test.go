@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// FuzzNode: what a node publishes is all that predictions read of it. The values are made by reflection, so
+// that a new field of the model is in the test from the start.
+func FuzzNode(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte(strings.Repeat("\x03a\x01\x07\x02", 60)))
+	f.Fuzz(func(t *testing.T, seed []byte) {
+		var n model.Node
+		fill(reflect.ValueOf(&n).Elem(), &seed)
+		text, err := json.Marshal(v1alpha1.ToSpec(&n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var spec v1alpha1.Spec
+		if err := json.Unmarshal(text, &spec); err != nil {
+			t.Fatal(err)
+		}
+		read, err := v1alpha1.FromSpec(&spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&n, read, cmp.AllowUnexported(topology.NUMANode{})); diff != "" {
+			t.Errorf("the node, and the same from its object:\n%s", diff)
+		}
+	})
+}
+
+// TestNodeHasEachField: the fuzzed values reach each field.
+func TestNodeHasEachField(t *testing.T) {
+	var n model.Node
+	seed := []byte(strings.Repeat("\x03", 500))
+	fill(reflect.ValueOf(&n).Elem(), &seed)
+	text, err := json.Marshal(v1alpha1.ToSpec(&n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zero func(at string, v reflect.Value)
+	zero = func(at string, v reflect.Value) {
+		switch {
+		case v.Type() == reflect.TypeFor[topology.NUMANode](), v.Kind() == reflect.Bool:
+		case v.Kind() == reflect.Struct:
+			for field, value := range v.Fields() {
+				zero(at+"."+field.Name, value)
+			}
+		case v.Kind() == reflect.Slice:
+			zero(at, v.Index(0))
+		case v.IsZero():
+			t.Errorf("%s is empty in %s", at, text)
+		}
+	}
+	zero("Node", reflect.ValueOf(n))
+}
+
+// fill fills a value from bytes, each of which decides one choice; without bytes it stays empty.
+func fill(v reflect.Value, seed *[]byte) {
+	next := func() int {
+		if len(*seed) == 0 {
+			return 0
+		}
+		b := (*seed)[0]
+		*seed = (*seed)[1:]
+		return int(b)
+	}
+	switch v.Interface().(type) {
+	case topology.NUMANode:
+		if b := next(); b < 64 {
+			v.Set(reflect.ValueOf(topology.Node(b)))
+		}
+		return
+	case devicemanager.Kind:
+		v.SetInt(int64(next() % len(devicemanager.Kinds)))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, value := range v.Fields() {
+			fill(value, seed)
+		}
+	case reflect.Bool:
+		v.SetBool(next()%2 == 1)
+	case reflect.Int:
+		v.SetInt(int64(next()))
+	case reflect.String:
+		v.SetString(strings.Repeat("a", next()%4))
+	case reflect.Slice:
+		count := next() % 4
+		if count == 0 && v.Type().Elem() != reflect.TypeFor[model.Device]() {
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), count, count))
+		for i := range count {
+			fill(v.Index(i), seed)
+		}
+	case reflect.Map:
+		if count := next() % 4; count > 0 {
+			v.Set(reflect.ValueOf(map[string]string{"name": strings.Repeat("a", count)}))
+		}
+	default:
+		panic("no values of " + v.Type().String())
+	}
+}

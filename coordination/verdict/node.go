@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+)
+
+// Node is a published object, prepared for verdicts. A Node never changes and may be shared.
+type Node struct {
+	*shape
+	name      string
+	kubelet   devicemanager.Kubelet
+	alignment intent.Policy
+	unknown   error // why the Topology Manager is ignored; nil if it is not
+	healthy   devicemanager.Set
+	held      []podDevices
+	object    []v1alpha1.Held
+	managers  Managers
+}
+
+// podDevices are the devices that a pod holds.
+type podDevices struct {
+	uid        types.UID
+	containers []containerDevices
+	all        devicemanager.Set
+}
+
+// containerDevices are the devices of one container.
+type containerDevices struct {
+	name    string
+	devices devicemanager.Set
+	nodes   hints.Mask
+}
+
+// New reads a published object. If managers is nil, verdicts ignore CPUs and memory. New returns an error if
+// the object contradicts itself.
+func New(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
+	return (*Shapes)(nil).New(topology, managers)
+}
+
+// New is like [New], but nodes with the same devices at the same places share their shape.
+func (s *Shapes) New(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
+	n, err := s.read(topology, managers)
+	if err != nil {
+		return nil, fmt.Errorf("read NodeTopology %s: %w", topology.Name, err)
+	}
+	return n, nil
+}
+
+func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
+	spec := &topology.Spec
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	published, err := v1alpha1.FromSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.shape(spec, published)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		shape: found, name: topology.Name, object: spec.Held, managers: managers, healthy: found.devices.NewSet(),
+	}
+	for i, r := range published.Resources {
+		for number, d := range r.Devices {
+			if d.Healthy {
+				n.healthy.Insert(found.devices.Resources[i].First + number)
+			}
+		}
+	}
+	if n.alignment, err = intent.PublishedPolicy(published.Alignment); err != nil {
+		return nil, err
+	}
+	if n.kubelet, n.unknown = published.Kubelet.TopologyManager(published.NUMANodes); n.unknown != nil {
+		n.kubelet = devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.None}}
+	}
+	for _, h := range spec.Held {
+		p, err := n.readHeld(h)
+		if err != nil {
+			return nil, fmt.Errorf("read what pod %s holds: %w", h.UID, err)
+		}
+		n.held = append(n.held, p)
+	}
+	return n, nil
+}
+
+// readHeld reads the devices of a pod, without resources that the node no longer has.
+func (n *Node) readHeld(h v1alpha1.Held) (podDevices, error) {
+	p := podDevices{uid: types.UID(h.UID), all: n.devices.NewSet()}
+	for _, c := range h.Containers {
+		g := containerDevices{name: c.Name, devices: n.devices.NewSet()}
+		for name, devices := range c.Devices {
+			i, known := n.devices.Resource(name)
+			if !known {
+				continue
+			}
+			r := &n.devices.Resources[i]
+			ranges, err := devices.Ranges(r.Count)
+			if err != nil {
+				return podDevices{}, fmt.Errorf("read %s of container %s: %w", name, c.Name, err)
+			}
+			for _, have := range ranges {
+				g.devices.InsertRange(r.First+have.First, r.First+have.Last)
+			}
+		}
+		p.all.Include(g.devices)
+		p.containers = append(p.containers, g)
+	}
+	return p, nil
+}
+
+// Unknown returns the reason why the node's Topology Manager is ignored and rejects nothing, otherwise nil.
+func (n *Node) Unknown() error { return n.unknown }
+
+// Devices returns the number of devices of the node.
+func (n *Node) Devices() int {
+	count := 0
+	for i := range n.devices.Resources {
+		count += n.devices.Resources[i].Count
+	}
+	return count
+}
+
+// Resources returns the names of the published resources in ascending order.
+func (n *Node) Resources() []string {
+	var names []string
+	for i := range n.devices.Resources {
+		names = append(names, n.devices.Resources[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
