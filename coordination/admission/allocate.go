@@ -20,7 +20,7 @@ func (c *Coordinator) fail(name string, ids []string) {
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
 		if open := tx.open; open != nil && (open.container.Lacks(name) || device.SameSet(open.devices[name], ids)) {
-			tx.endRejected(o.evidence(tx.state), true)
+			tx.endRejected(o.evidence(tx.state), isOut)
 			tx.end()
 		}
 		return nil
@@ -39,7 +39,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	first, cancelFirst := context.WithTimeout(looking, bounded.Look/2)
 	defer cancelFirst()
 	double := c.reader.findConflict(first, c.current(), c.now(), name, ids, &o)
-	gone := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)
+	of := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)
 	err = c.decide(func(tx *transaction) error {
 		refusable := ctx.Err() == nil
 		if double.said != "" && !refusable {
@@ -52,7 +52,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 			taken = tx.refuse(nil, name, ids, RefusedDouble, double)
 			return nil
 		}
-		g := tx.take(o, name, ids, gone)
+		g := tx.take(o, name, ids, of)
 		if apart := findMisalignment(tx.books(), g, c.Alignment); apart.said != "" && refusable {
 			tx.release(g.container)
 			taken = tx.refuse(g.container, name, ids, RefusedAlignment, apart)

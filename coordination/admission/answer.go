@@ -74,7 +74,7 @@ func (o *observation) foreseenPlan(s *state, q asking.Question) *plan {
 // fold updates the state from an observation, holders included, and returns the evidence for the asker.
 func (tx *transaction) fold(q asking.Question, o observation) *asking.Evidence {
 	e := o.evidence(tx.state)
-	tx.endRejected(e, false)
+	tx.endRejected(e, lives)
 	if !e.Recorded.IsKnown() && e.View.IsKnown() { // List shows the devices of all containers before the latest
 		tx.allocates = slices.DeleteFunc(slices.Clone(tx.allocates), func(a holders.Allocate) bool {
 			return e.Newest == nil || !device.SameSet(a.IDs, e.Newest.Devices[a.Resource])

@@ -49,16 +49,16 @@ func (g grant) reason() string {
 	return g.plan.choice.Reason
 }
 
-// take records an Allocate for its most likely container, which becomes the open one. Gone reports that the
-// kubelet has rejected the container of the open admission.
-func (tx *transaction) take(o observation, name string, ids []string, gone bool) grant {
+// take records an Allocate for its most likely container, which becomes the open one. Before is the fate of
+// the container of the open admission.
+func (tx *transaction) take(o observation, name string, ids []string, before fate) grant {
 	e := o.evidence(tx.state)
 	if o.answer.IsKnown() {
 		found := holders.Look(o.sources(tx.state, asking.Question{}))
 		e.Holders, tx.known = found.Holders, found.Known
 	}
 	if !tx.open.proves(name, ids, o.asked) {
-		tx.endRejected(e, gone)
+		tx.endRejected(e, before)
 	}
 	g := grant{name: name, ids: ids, progress: e.Progress}
 	tx.fulfilPlan(name, ids)

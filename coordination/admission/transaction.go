@@ -38,9 +38,10 @@ func (tx *transaction) ask(c *asking.Container, next *plan, name string, recorde
 	tx.open.plan, tx.open.recorded, tx.open.at, tx.open.foreseen = next, recorded, tx.now(), false
 }
 
-// endRejected closes the open admission if the kubelet has rejected the container's pod, known as gone or by
-// the evidence, and frees the devices; or if nothing relates the container to a call.
-func (tx *transaction) endRejected(e *asking.Evidence, gone bool) {
+// endRejected closes the open admission if the kubelet has rejected the container's pod, by its fate or by
+// the evidence, and frees the devices; or if the pod may have been rejected, or nothing relates the container
+// to a call.
+func (tx *transaction) endRejected(e *asking.Evidence, of fate) {
 	if tx.open == nil || tx.open.allocated() != nil && e.Progress == asking.Complete {
 		return
 	}
@@ -49,9 +50,9 @@ func (tx *transaction) endRejected(e *asking.Evidence, gone bool) {
 		c = e.Newest
 	}
 	switch {
-	case gone || e.IsGone(c):
+	case of == isOut || e.IsGone(c):
 		tx.release(tx.open.container)
-	case !e.IsUnrelated(c):
+	case of == lives && !e.IsUnrelated(c):
 		return
 	}
 	tx.end()
