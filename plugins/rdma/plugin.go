@@ -123,22 +123,23 @@ func Announced(d pools.Device) device.Device {
 
 // Prefer asks the coordinator.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	return p.choosePresent(available, mustInclude, func(available []string) []string {
+	return p.choosePresent(available, mustInclude, size, func(available []string) []string {
 		return p.member.Prefer(ctx, available, mustInclude, size)
 	})
 }
 
 // Alone chooses without the coordinator.
 func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
-	return p.choosePresent(available, mustInclude, func(available []string) []string {
+	return p.choosePresent(available, mustInclude, size, func(available []string) []string {
 		return p.member.Alone(available, mustInclude, size)
 	})
 }
 
 // choosePresent chooses devices. If the choice contains a device that has vanished and that the kubelet still
-// lists, choosePresent chooses again without such devices.
+// lists, choosePresent chooses again without such devices, unless too few would be left: Allocate then fails
+// with any choice.
 func (p *Plugin) choosePresent(
-	available, mustInclude []string, choose func(available []string) []string,
+	available, mustInclude []string, size int, choose func(available []string) []string,
 ) []string {
 	chosen := choose(available)
 	if len(p.vanished(chosen, mustInclude)) == 0 {
@@ -146,7 +147,11 @@ func (p *Plugin) choosePresent(
 	}
 	p.vfs.Look()
 	vanished := p.vanished(available, mustInclude)
-	return choose(slices.DeleteFunc(slices.Clone(available), func(id string) bool { return vanished[id] }))
+	left := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return vanished[id] })
+	if len(left) < size {
+		return chosen
+	}
+	return choose(left)
 }
 
 // vanished returns the devices that no longer exist, except must-include devices.

@@ -165,6 +165,22 @@ func TestPreferWithoutVanishedVFs(t *testing.T) {
 	}
 }
 
+// If the VFs that are left are too few, the first choice stands: the coordinator cannot choose more.
+func TestPreferOfTooFewVFs(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 3, nil)
+	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
+	unplug(t, root, "0000:81:00.1")
+	unplug(t, root, "0000:81:00.2")
+	all := []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3"}
+	if got := p.Prefer(t.Context(), all, nil, 2); len(got) != 2 {
+		t.Errorf("chosen %v", got)
+	}
+	if diff := cmp.Diff(all, member.available); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAllocateErrors(t *testing.T) {
 	p, member, _ := onDisk(t, rdmaVF(), resources(`{"resourceName": "a"}`))
 	const unknown = "allocate intel.com/a: device 0000:86:02.4 is not one of this resource"

@@ -119,11 +119,12 @@ func (s *Simulation) checkAlone() {
 	}
 }
 
-// checkRefusal: in a calm a plugin refuses only what required alignment forbids.
+// checkRefusal: in a calm a plugin refuses only what required alignment forbids, and devices that are gone.
 func (s *Simulation) checkRefusal(
 	p *model.Pod, c *model.Container, resource string, ids []string, err error,
 ) {
-	if s.judging && (!s.options.requires(p) || !s.isApart(p, c, resource, ids)) {
+	gone := s.hardware.Lacks(s.addresses(resource, ids))
+	if s.judging && !gone && (!s.options.requires(p) || !s.isApart(p, c, resource, ids)) {
 		s.wrong(refused, "%s/%s %s %v: %v", p.Name, c.Name, resource, ids, err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Node is a node with the model of a kubelet. Its methods must be called by one goroutine, in a bubble of
@@ -216,6 +217,17 @@ func (n *Node) sync() error {
 		}
 	}
 	return nil
+}
+
+// isStale reports whether the kubelet lists a healthy device that the machine no longer has.
+func (n *Node) isStale() bool {
+	var listed []topology.Address
+	for _, devices := range n.kubelet.Devices {
+		for _, d := range devices {
+			listed = append(listed, d.Address)
+		}
+	}
+	return n.hardware.Lacks(listed)
 }
 
 // keep stores the answer of a plugin for the checkpoint.

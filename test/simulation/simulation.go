@@ -223,7 +223,7 @@ func (s *Simulation) judge(pod *model.Pod) error {
 	if err := s.sync(); err != nil {
 		return err
 	}
-	updates := s.updates
+	updates, stale := s.updates, s.isStale()
 	s.trace("%s arrives: %v", pod.Name, pod)
 	err := s.kubelet.Admit(pod, s)
 	s.trace("%s, %s: %v", pod.Name, pod.UID, verdictText(err))
@@ -231,7 +231,7 @@ func (s *Simulation) judge(pod *model.Pod) error {
 	if failure := s.sync(); failure != nil {
 		return failure
 	}
-	if s.judging && s.updates == updates {
+	if s.judging && s.updates == updates && !stale {
 		s.checkAdmission(pod, err)
 		s.checkVerdict(pod, told, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,6 +120,16 @@ func (h *Machine) Tree() (*topology.Tree, error) { return h.Present(), nil }
 
 // Present returns the PCI tree.
 func (h *Machine) Present() *topology.Tree { return h.layout().tree }
+
+// Lacks reports whether any of several functions is no longer there, or off the bus.
+func (h *Machine) Lacks(functions []topology.Address) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(functions, func(a topology.Address) bool {
+		_, present := h.now.tree.Device(a)
+		return !present || h.gone[a.String()]
+	})
+}
 
 // GPUs returns the GPUs that the driver shows, and false without a driver.
 func (h *Machine) GPUs() (found []*topology.Device, driver bool) {
