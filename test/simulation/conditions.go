@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -22,7 +24,8 @@ type condition struct {
 // circumstances are what conditions have made of a node.
 type circumstances struct {
 	cycles       int
-	dealt        *condition            // of the cycle, until it comes about
+	waiting      []condition           // dealt, each until it comes about, the oldest first
+	met          bool                  // a condition has come about in the cycle
 	undo         []func() error        // at the end of the storm, or after an excused admission
 	noCheckpoint bool                  // the kubelet's checkpoint is unknown
 	excused      bool                  // the next admission is not judged
@@ -41,16 +44,16 @@ var conditions = []condition{
 	faulty("the kubelet loses its records", otherVerdict, (*Simulation).loseRecords, hasPodsLate,
 		"what the kubelet has lost records of is free in the published node, and for the next server"),
 	named("the kubelet has just started", hasPods, (*Simulation).justStart),
-	named("the kubelet's checkpoint has no keys", holdsGPUs, layout(constant("{}"))),
-	named("the kubelet's checkpoint is null", holdsGPUs, layout(constant("null"))),
-	named("the kubelet's checkpoint has entries one level deeper", holdsGPUs, layout(deeper)),
-	named("the kubelet's checkpoint vanishes", holdsGPUs, (*Simulation).removeCheckpoint),
+	named("the kubelet's checkpoint has no keys", listsGPUs, layout(constant("{}"))),
+	named("the kubelet's checkpoint is null", listsGPUs, layout(constant("null"))),
+	named("the kubelet's checkpoint has entries one level deeper", listsGPUs, layout(deeper)),
+	named("the kubelet's checkpoint vanishes", listsGPUs, (*Simulation).removeCheckpoint),
 	named("coordinator.json has another layout", serves, leaving(deep)),
 	named("coordinator.json is of a newer version", serves, leaving(newer)),
 	named("a pod forges the annotation of a mirror", hasPods, (*Simulation).forge),
 	named("a pod has the name of one in another namespace", hasPods, (*Simulation).nameAlike),
-	named("a tenant's pods with many containers run", readsPods, crowding(runningPods)),
-	named("a tenant's pods with many containers have been refused", readsPods, crowding(refusedPods)),
+	crowded("a tenant's pods with many containers run", runningPods),
+	crowded("a tenant's pods with many containers have been refused", refusedPods),
 	brief("the folder of Multus' files cannot be written", (*Simulation).blockDevinfo),
 	brief("the folder of pairs files cannot be written", (*Simulation).blockPairs),
 	brief("a device is gone between question and Allocate", (*Simulation).vanishSoon),
@@ -80,6 +83,13 @@ func named(name string, ready func(*Simulation) bool, meet func(*Simulation) err
 	return condition{Condition: seeds.Condition{Name: name}, ready: ready, meet: meet}
 }
 
+// crowded returns a condition with a tenant's pods, for the seeds whose node has a source of requests.
+func crowded(name string, pods func() []corev1.Pod) condition {
+	return condition{
+		Condition: seeds.Condition{Name: name, Within: withSource}, ready: readsPods, meet: crowding(pods),
+	}
+}
+
 // brief returns a condition of one admission.
 func brief(name string, meet func(*Simulation) error) condition {
 	return condition{
@@ -99,21 +109,25 @@ func faulty(
 // cyclesOfSeed is the number of conditions that a seed meets.
 const cyclesOfSeed = 20
 
-// deal returns the condition of the next storm: the only one of the options, or each in turn.
-func (s *Simulation) deal() *condition {
+// deal adds the condition of the next cycle to those that wait: the only one of the options, or each in turn.
+func (s *Simulation) deal() {
 	s.cycles++
+	s.met = false
 	dealt := seeds.Deal(conditions, func(c condition) seeds.Condition { return c.Condition },
 		s.options.Condition, s.seed*cyclesOfSeed, s.cycles)
-	return &dealt
+	if !slices.ContainsFunc(s.waiting, func(c condition) bool { return c.Name == dealt.Name }) {
+		s.waiting = append(s.waiting, dealt)
+	}
 }
 
-// meetDealt lets the condition of the cycle come about once the node is ready for it.
+// meetDealt lets the oldest of the waiting conditions come about for which the node is ready, one in a cycle.
 func (s *Simulation) meetDealt() error {
-	if s.dealt == nil || s.dealt.brief == s.raging || !s.dealt.ready(s) {
+	i := slices.IndexFunc(s.waiting, func(c condition) bool { return c.brief != s.raging && c.ready(s) })
+	if s.met || i < 0 {
 		return nil
 	}
-	name := s.dealt.Name
-	s.dealt = nil
+	name := s.waiting[i].Name
+	s.met, s.waiting = true, slices.Delete(s.waiting, i, i+1)
 	return s.do(Event{Kind: conditionMet, What: name})
 }
 
@@ -155,7 +169,10 @@ func hasPodsLate(s *Simulation) bool {
 	return hasPods(s) && (s.steps-1)%(stormSteps+calmSteps) >= stormSteps-2
 }
 
-func holdsGPUs(s *Simulation) bool { return len(s.kubelet.Holders(model.GPUs)) > 0 }
+// listsGPUs reports whether pods have GPUs that the coordinator knows from their plugin.
+func listsGPUs(s *Simulation) bool {
+	return len(s.kubelet.Holders(model.GPUs)) > 0 && s.process(gpuProcess) != nil && serves(s)
+}
 
 func holdsVFs(s *Simulation) bool { return len(s.kubelet.Holders(model.VFs)) > 0 }
 

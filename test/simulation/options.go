@@ -54,6 +54,9 @@ func OptionsOf(seed uint64) Options {
 // optionSeeds is a number of successive seeds that have each value of each option.
 const optionSeeds = 14
 
+// withSource is a number of successive seeds of which one has a source of requests.
+const withSource = 5
+
 // values returns the values of the options, each with its name.
 func (o Options) values() []string {
 	text, _, _ := strings.Cut(fmt.Sprintf("%+v", o), " Condition:") // the last field is no property

@@ -133,7 +133,7 @@ func (s *Simulation) cycle() error {
 	if err := s.do(Event{Kind: stormBegins}); err != nil {
 		return err
 	}
-	s.dealt = s.deal()
+	s.deal()
 	for range stormSteps {
 		if err := s.step(); err != nil || s.broken != "" {
 			return err
@@ -211,7 +211,7 @@ func (s *Simulation) admit() error {
 }
 
 // judge admits a pod, and judges the admission in a calm: the kubelet has the plugins' newest lists, as a
-// kubelet that gets a list at once, and no list changes during the admission.
+// kubelet that gets a list at once, no list changes during the admission, and no device of a list is gone.
 func (s *Simulation) judge(pod *model.Pod) error {
 	var told *verdict.Verdict
 	if s.judging && s.options.Published {

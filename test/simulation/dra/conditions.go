@@ -43,24 +43,31 @@ var conditions = []condition{
 	{seeds.Condition{Name: "a later pod uses a shared claim beside its own"}, (*Simulation).shareLater},
 }
 
-// deal returns the condition of the next storm: the only one of the options, or each in turn.
-func (s *Simulation) deal() condition {
+// deal adds the condition of the next storm to those that wait: the only one of the options, or each in turn.
+func (s *Simulation) deal() {
 	s.cycles++
-	return seeds.Deal(conditions, func(c condition) seeds.Condition { return c.Condition },
+	s.met = false
+	dealt := seeds.Deal(conditions, func(c condition) seeds.Condition { return c.Condition },
 		s.options.Condition, s.seed, s.cycles)
+	if !slices.ContainsFunc(s.waiting, func(c condition) bool { return c.Name == dealt.Name }) {
+		s.waiting = append(s.waiting, dealt)
+	}
 }
 
-// meet lets the condition of a storm come about, unless it already has.
-func (s *Simulation) meet(c *condition) error {
-	if c.meet == nil {
-		return nil
+// meetDealt lets the oldest of the waiting conditions come about for which the node is ready, one in a storm.
+func (s *Simulation) meetDealt() error {
+	for i := 0; i < len(s.waiting) && !s.met; i++ {
+		c := s.waiting[i]
+		met, err := c.meet(s)
+		if err != nil {
+			return err
+		}
+		if met {
+			s.note(c.Name)
+			s.met, s.waiting = true, slices.Delete(s.waiting, i, i+1)
+		}
 	}
-	met, err := c.meet(s)
-	if met {
-		s.note(c.Name)
-		c.meet = nil
-	}
-	return err
+	return nil
 }
 
 // setClockBack makes all files of the driver an hour newer than the clock.

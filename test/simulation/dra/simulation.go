@@ -33,6 +33,8 @@ type Simulation struct {
 	broken   string
 	happened map[string]int
 	cycles   int
+	waiting  []condition // dealt, each until it comes about, the oldest first
+	met      bool        // a condition has come about in the storm
 	steps    int
 	arrived  int
 }
@@ -96,7 +98,7 @@ func (s *Simulation) cycle() error {
 		return err
 	}
 	s.rage()
-	dealt := s.deal()
+	s.deal()
 	for i := range stormSteps {
 		if err := s.step(); err != nil || s.broken != "" {
 			return err
@@ -104,7 +106,7 @@ func (s *Simulation) cycle() error {
 		if i < stormSteps/2 || s.draining {
 			continue
 		}
-		if err := s.meet(&dealt); err != nil {
+		if err := s.meetDealt(); err != nil {
 			return err
 		}
 	}
