@@ -240,7 +240,10 @@ func (r *reader) numa(file string) NUMANode {
 // is still usable for placement.
 func ReadPCIeLink(sys fs.FS, dir string) PCIeLink {
 	text := func(file string) string {
-		content, _ := fs.ReadFile(sys, path.Join(dir, file))
+		content, err := fs.ReadFile(sys, path.Join(dir, file))
+		if err != nil {
+			return ""
+		}
 		return strings.TrimSpace(string(content))
 	}
 	return PCIeLink{

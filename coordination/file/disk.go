@@ -4,6 +4,7 @@ package file
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -16,14 +17,17 @@ type Disk struct {
 	Boot string                           // identifies the boot in a test; "" for the running kernel's
 }
 
-// BootID identifies the boot; "" if unreadable, then for every boot. What a file on the disk tells of the
-// machine or of running containers is valid for one boot.
-func (d Disk) BootID() string {
+// BootID identifies the boot. What a file on the disk tells of the machine or of running containers is valid
+// for one boot.
+func (d Disk) BootID() (string, error) {
 	if d.Boot != "" {
-		return d.Boot
+		return d.Boot, nil
 	}
-	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id))
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read the ID of the boot: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
 }
 
 // Folder has the steps of changes in a folder: the same folder, even after another one has replaced it at its

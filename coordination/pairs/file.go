@@ -81,8 +81,13 @@ func read(name string) (d Document, err error) {
 	return d, nil
 }
 
-// readOf reads a pairs file of a boot. A file of another boot is an error, one that does not tell is not.
-func readOf(boot, name string) (File, error) {
+// readOf reads a pairs file of a disk's boot. A file of another boot is an error, one that does not tell is
+// not.
+func readOf(disk file.Disk, name string) (File, error) {
+	boot, err := disk.BootID()
+	if err != nil {
+		return File{}, err
+	}
 	d, err := read(name)
 	if err == nil && d.Boot != "" && d.Boot != boot {
 		return File{}, fmt.Errorf("read pairs: %s is of another boot", name)
@@ -93,7 +98,11 @@ func readOf(boot, name string) (File, error) {
 // Write writes a pairs file and creates its directory, unless the file has the content already. A running
 // container keeps the file with which it started.
 func (p File) Write(disk file.Disk, name string) error {
-	content, err := json.MarshalIndent(Document{p, disk.BootID()}, "", "  ")
+	boot, err := disk.BootID()
+	var content []byte
+	if err == nil {
+		content, err = json.MarshalIndent(Document{p, boot}, "", "  ")
+	}
 	if err == nil {
 		err = disk.Update(name, append(content, '\n'), 0o444, 0o700)
 	}

@@ -106,7 +106,7 @@ func (f *Folder) write(change func()) {
 // restore writes a container's pairs file if it is missing, of another boot, or lacks GPUs of the container.
 // If a container runtime has created a directory in place of a missing file, restore removes the directory.
 func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
-	before, err := readOf(f.disk.BootID(), file)
+	before, err := readOf(f.disk, file)
 	hasGPU := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.GPU })
 	hasVF := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.VF })
 	complete := err == nil &&

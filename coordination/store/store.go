@@ -66,7 +66,7 @@ type Store[T any] struct {
 
 	changed chan struct{} // holds a token after a change
 	failing bool          // the last write failed, and the error was logged
-	newer   bool          // the file is of a newer version and stays as it is
+	idle    bool          // the file stays as it is: it is of a newer version, or nobody knows the boot
 }
 
 // Open opens the run folder. Run closes the folder.
@@ -79,8 +79,12 @@ func Open[T any](disk file.Disk, runDir string, log *slog.Logger) (*Store[T], er
 	if err := errors.Join(disk.Remove(ledger), disk.RemoveTemporaries(runDir, file.Abandoned)); err != nil {
 		log.Warn("files of earlier servers not removed", "error", err)
 	}
+	boot, err := disk.BootID()
+	if err != nil {
+		log.Warn("a restart will lose the decisions: a file in the run folder is valid for one boot", "error", err)
+	}
 	return &Store[T]{
-		boot: disk.BootID(), dir: runDir, folder: folder, log: log, changed: make(chan struct{}, 1),
+		boot: boot, idle: err != nil, dir: runDir, folder: folder, log: log, changed: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -119,7 +123,7 @@ func (s *Store[T]) Run(ctx context.Context, value func() T) error {
 // write replaces the file. After a failure a crash loses the changes since; the first failure and the
 // recovery are logged.
 func (s *Store[T]) write(value T) {
-	if s.newer {
+	if s.idle {
 		return
 	}
 	err := s.replace(value)
@@ -155,13 +159,15 @@ func (s *Store[T]) Load() (value T, ok bool) {
 	case errors.Is(err, fs.ErrNotExist):
 		return value, false
 	case errors.Is(err, file.ErrNewer):
-		s.newer = true
+		s.idle = true
 		s.log.Warn("a restart will lose the decisions: the file in the run folder is of a newer version; install "+
 			"that version again, or remove the file and restart",
 			"file", filepath.Join(s.dir, FileName), "error", err)
 		return value, false
 	case err != nil:
 		s.SetAside(err)
+		return value, false
+	case s.idle:
 		return value, false
 	case boot != s.boot:
 		s.log.Info("ignored the checkpoint of another boot", "run_dir", s.dir)
@@ -180,7 +186,11 @@ func (s *Store[T]) SetAside(reason error) {
 // Read returns the value in a run folder since a boot, "" for the running kernel's, and changes nothing.
 func Read[T any](runDir, since string) (T, error) {
 	value, boot, err := read[T](runDir)
-	if err == nil && boot != (file.Disk{Boot: since}).BootID() {
+	if err != nil {
+		return value, err
+	}
+	now, err := file.Disk{Boot: since}.BootID()
+	if err == nil && boot != now {
 		err = fmt.Errorf("read %s: it is of another boot", filepath.Join(runDir, FileName))
 	}
 	return value, err

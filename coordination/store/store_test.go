@@ -89,14 +89,24 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What cannot be trusted is set aside, with a warning, and the next one is written.
-func TestBadCheckpointIsSetAside(t *testing.T) {
-	t.Parallel()
-	good, err := encode(file.Disk{}.BootID(), train)
+// boot is the ID of the running kernel's boot.
+func boot(t *testing.T) string {
+	t.Helper()
+	id, err := file.Disk{}.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown, err := encode(file.Disk{}.BootID(), map[string]int{"pods_of_tomorrow": 1})
+	return id
+}
+
+// What cannot be trusted is set aside, with a warning, and the next one is written.
+func TestBadCheckpointIsSetAside(t *testing.T) {
+	t.Parallel()
+	good, err := encode(boot(t), train)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown, err := encode(boot(t), map[string]int{"pods_of_tomorrow": 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +163,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 // TestNewerFileStays: the state of a newer version is left to that version, and the server's own is lost.
 func TestNewerFileStays(t *testing.T) {
 	t.Parallel()
-	good, err := encode(file.Disk{}.BootID(), train)
+	good, err := encode(boot(t), train)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +192,7 @@ func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
 	store := open(t, dir, slog.New(slog.DiscardHandler))
 	store.boot = "before"
 	store.write(train)
-	store.boot = file.Disk{}.BootID()
+	store.boot = boot(t)
 	if c, ok := store.Load(); ok {
 		t.Errorf("loaded %v", c)
 	}

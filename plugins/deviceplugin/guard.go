@@ -61,7 +61,7 @@ type guard struct {
 func (s *Server) newGuard(socket string, earlier sockets) *guard {
 	return &guard{
 		Server: s, socket: socket, earlier: earlier, changed: make(chan struct{}, 1), lost: make(chan error, 1),
-		cancel: func() {},
+		listed: sockets{}, suspect: sockets{}, cancel: func() {},
 	}
 }
 
@@ -91,15 +91,16 @@ func (g *guard) touch() {
 // run returns the reason to register again, or nil when ctx is done.
 func (g *guard) run(ctx context.Context) error {
 	g.devices.begin()
-	g.listed = g.others()
-	g.suspect = g.listed.living()
+	if others, err := g.others(); err == nil {
+		g.listed, g.suspect = others, others.living()
+	}
 	next := time.Now().Add(settle)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-g.changed:
-			if others := g.others(); !maps.Equal(others, g.listed) {
+			if others, err := g.others(); err == nil && !maps.Equal(others, g.listed) {
 				maps.Copy(g.suspect, others)
 				next = earlier(next, time.Now().Add(settle))
 			}
@@ -124,14 +125,20 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-func (g *guard) others() sockets { return otherSockets(g.kubeletDir, g.socket, g.resource.Name()) }
+func (g *guard) others() (sockets, error) {
+	return otherSockets(g.kubeletDir, g.socket, g.resource.Name())
+}
 
 // look returns the reason to register again, or nil.
 func (g *guard) look(ctx context.Context) error {
 	if g.rivals != nil {
 		return g.awaitGone()
 	}
-	others := g.others()
+	others, err := g.others()
+	if err != nil {
+		g.log.Debug("sockets of other plugins not read", "error", err)
+		return nil
+	}
 	if rivals := others.named(g.resource.Name(), g.earlier).living(); len(rivals) > 0 {
 		g.lose(rivals)
 		return nil

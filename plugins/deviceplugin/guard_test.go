@@ -306,13 +306,29 @@ func TestPluginsThatStartAtOnce(t *testing.T) {
 				}
 				defer listener.Close()
 				opened.Wait()
-				later[i] = otherSockets(dir, listener.Addr().String(), "amd.com/gpu").named("amd.com/gpu", earlier)
+				others, err := otherSockets(dir, listener.Addr().String(), "amd.com/gpu")
+				if err != nil {
+					t.Error(err)
+				}
+				later[i] = others.named("amd.com/gpu", earlier)
 			})
 		}
 		close(begin)
 		if both.Wait(); len(later[0]) > 0 && len(later[1]) > 0 {
 			t.Fatalf("each takes the other for later: %v", later)
 		}
+	}
+}
+
+// TestUnreadableFolderOfSockets: sockets that cannot be read are not missing.
+func TestUnreadableFolderOfSockets(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "device-plugins"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := otherSockets(dir, "", "amd.com/gpu"); err == nil {
+		t.Errorf("found %v in no folder", found)
 	}
 }
 
@@ -339,7 +355,11 @@ func guarded(t *testing.T, story func(*watched), before ...int) {
 		for _, after := range before {
 			w.listeners = append(w.listeners, w.listen("amd.com_gpu", after))
 		}
-		w.guard = server.newGuard(w.path(own), otherSockets(dir, "", "amd.com/gpu"))
+		earlier, err := otherSockets(dir, "", "amd.com/gpu")
+		if err != nil {
+			t.Error(err)
+		}
+		w.guard = server.newGuard(w.path(own), earlier)
 		w.listen(own, 0)
 		w.guard.start(t.Context())
 		defer w.guard.stop()

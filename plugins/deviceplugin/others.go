@@ -3,6 +3,8 @@
 package deviceplugin
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,11 +19,14 @@ type sockets map[string]time.Time
 
 // otherSockets returns the sockets of other plugins in both directories, for any resource, because a socket
 // does not name its resource. It omits the given socket of the resource, and this program's sockets for other
-// resources.
-func otherSockets(kubeletDir, socket, resource string) sockets {
+// resources. The second directory does not exist everywhere.
+func otherSockets(kubeletDir, socket, resource string) (sockets, error) {
 	found := sockets{}
 	for _, dir := range []string{"device-plugins", registryFolder} {
-		entries, _ := os.ReadDir(filepath.Join(kubeletDir, dir)) // the second directory does not exist everywhere
+		entries, err := os.ReadDir(filepath.Join(kubeletDir, dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read the sockets of other plugins: %w", err)
+		}
 		for _, entry := range entries {
 			name, path := entry.Name(), filepath.Join(kubeletDir, dir, entry.Name())
 			own := path == socket || ownForm.MatchString(name) && !namedAfter(path, resource)
@@ -33,7 +38,7 @@ func otherSockets(kubeletDir, socket, resource string) sockets {
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
 // named returns the sockets with a name for a resource that are not among earlier ones: the kubelet uses the

@@ -171,7 +171,14 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet fswatch.Id
 // them after it listens: of two plugins that start at once, each would else take the other for the later one.
 func (s *Server) open() (net.Listener, sockets, error) {
 	listener, err := listen(s.dir, s.resource.Name())
-	return listener, otherSockets(s.kubeletDir, "", s.resource.Name()), err
+	if err != nil {
+		return nil, nil, err
+	}
+	others, err := otherSockets(s.kubeletDir, "", s.resource.Name())
+	if err != nil {
+		return nil, nil, errors.Join(err, listener.Close())
+	}
+	return listener, others, nil
 }
 
 // attendance holds the events of a session.

@@ -4,6 +4,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -539,5 +540,41 @@ func BenchmarkLook(b *testing.B) {
 	for b.Loop() {
 		c.now = c.now.Add(2 * time.Second)
 		c.look(c.now)
+	}
+}
+
+// TestUnreadKind: a netdev or port whose kind cannot be read is not judged until it can.
+func TestUnreadKind(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pf)
+	n.infiniband()
+	n.set("net/ib0.8005/carrier", "0") // of a partition's multicast group
+	n.set("infiniband/mlx5_0/ports/1/state", "1: DOWN")
+	n.set(counters+"link_downed", "0")
+	monitor := newClock(n, Default(), pf)
+	for _, step := range []struct {
+		file string
+		want Verdict
+	}{
+		{"infiniband/mlx5_0/ports/1/link_layer", Verdict{}},
+		{"net/ib0.8005/type", Verdict{Degraded, "port mlx5_0/1 is DOWN since its creation"}},
+	} {
+		file := filepath.Join(n.root, "bus/pci/devices", pf, step.file)
+		content, err := os.ReadFile(file)
+		if err := errors.Join(err, os.Remove(file), os.Mkdir(file, 0o750)); err != nil {
+			t.Fatal(err)
+		}
+		if v := newClock(n, Default(), pf).after(t, time.Second); v != step.want {
+			t.Errorf("without %s: %v, want %v", step.file, v, step.want)
+		}
+		monitor.after(t, time.Second)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		n.set(step.file, strings.TrimSpace(string(content)))
+	}
+	want := Verdict{Degraded, "port mlx5_0/1 is DOWN since its creation"}
+	if v := monitor.after(t, 2*time.Second); v != want {
+		t.Errorf("got %v, want %v", v, want)
 	}
 }

@@ -36,7 +36,7 @@ func (p Port) text() string { return p.Name + " is " + p.Status }
 // read reads the values. Whole is false if a file can no longer be read, for example after a change of the
 // driver: then the files are to be found again.
 func (s *source) read() (sample Sample, whole bool) {
-	sample.Counters, whole = make(map[Counter]uint64, len(s.counters)), true
+	sample.Counters, whole = make(map[Counter]uint64, len(s.counters)), !s.partial
 	for _, c := range s.counters {
 		if value, ok := c.number(); ok {
 			sample.Counters[Counter{c.counter, c.name}] = value

@@ -3,6 +3,7 @@
 package health
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 	"regexp"
@@ -21,6 +22,7 @@ type source struct {
 	ports    []port
 	link     link
 	files    []*file // all of them
+	partial  bool    // a file could not be read that says whether others belong here
 }
 
 // counterFile is the file of a counter.
@@ -77,7 +79,7 @@ func (s *source) findNetdevs() {
 	folder := topology.NetFolder(s.sys, s.dir)
 	for _, name := range topology.Names(s.sys, folder) {
 		dir := path.Join(folder, name)
-		if kind, _ := fs.ReadFile(s.sys, dir+"/type"); strings.TrimSpace(string(kind)) == infiniband {
+		if kind, known := s.kind(dir, "type"); !known || kind == infiniband {
 			continue
 		}
 		if portName, err := fs.ReadFile(s.sys, dir+"/phys_port_name"); err == nil && representor.Match(portName) {
@@ -88,6 +90,15 @@ func (s *source) findNetdevs() {
 			ups: s.open(dir, "carrier_up_count"),
 		})
 	}
+}
+
+// kind reads a file that says of which kind a netdev or port is; "" if it has no such file. While the file
+// cannot be read, the netdev or port is not judged, and the next look finds all files again.
+func (s *source) kind(dir, name string) (kind string, known bool) {
+	content, err := fs.ReadFile(s.sys, path.Join(dir, name))
+	known = err == nil || errors.Is(err, fs.ErrNotExist)
+	s.partial = s.partial || !known
+	return strings.TrimSpace(string(content)), known
 }
 
 // shown returns the name of a netdev or RDMA device for people: a pod can have given it any name.
@@ -104,8 +115,7 @@ func (s *source) findPorts() (dirs []string) {
 		for _, number := range s.names("infiniband", name, "ports") {
 			dir := path.Join(s.dir, "infiniband", name, "ports", number)
 			dirs = append(dirs, dir)
-			layer, _ := fs.ReadFile(s.sys, dir+"/link_layer")
-			if strings.TrimSpace(string(layer)) == "InfiniBand" {
+			if layer, known := s.kind(dir, "link_layer"); known && layer == "InfiniBand" {
 				s.ports = append(s.ports, port{
 					name: shown(name) + "/" + number, state: s.open(dir, "state"),
 					downs: s.open(dir, "counters", "link_downed"),

@@ -45,7 +45,11 @@ func TestEveryStepOfTheMemory(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		after, err := readMemory(known.File, known.Disk.BootID())
+		boot, err := known.Disk.BootID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := readMemory(known.File, boot)
 		if err == nil {
 			ids := len(after.Listed["intel.com/sriov-rdma-vf"])
 			if ids != 1 && ids != 2 && !fault.Power {
@@ -61,7 +65,7 @@ func TestEveryStepOfTheMemory(t *testing.T) {
 		if got := state(again, "intel.com/sriov-rdma-vf"); len(got) != 2 {
 			t.Errorf("found %v", got)
 		}
-		whole, err := readMemory(known.File, known.Disk.BootID())
+		whole, err := readMemory(known.File, boot)
 		if err != nil || len(whole.Listed["intel.com/sriov-rdma-vf"]) != 2 {
 			t.Errorf("after the next scan: %v, %v", whole, err)
 		}

@@ -58,8 +58,11 @@ type Known struct {
 func FindVFs(
 	finder pools.Finder, config *pools.Config, known Known, events Events, log *slog.Logger,
 ) (*VFs, error) {
-	boot := known.Disk.BootID()
-	memory, err := readMemory(known.File, boot)
+	boot, err := known.Disk.BootID()
+	memory := newMemory(boot)
+	if err == nil {
+		memory, err = readMemory(known.File, boot)
+	}
 	if err != nil {
 		log.Warn("known devices not restored; devices of running containers may be missing", "error", err)
 		memory = newMemory(boot)

@@ -101,7 +101,10 @@ func (n *node) content() string {
 // functions.
 func (c *capture) facts(dir string) {
 	text := func(file string) string {
-		content, _ := fs.ReadFile(c.sys, path.Join(dir, file)) // "" is of no kind below
+		content, err := fs.ReadFile(c.sys, path.Join(dir, file))
+		if err != nil {
+			c.leave(path.Join(dir, file), err) // "" is of no kind below
+		}
 		return strings.TrimSpace(string(content))
 	}
 	class := text("class")

@@ -137,14 +137,16 @@ func ports(n *machine.Node, a topology.Address) []PortTruth {
 	}
 	for _, rdma := range d.RDMA {
 		dir := path.Join(topology.PCIDevices, a.String(), "infiniband", rdma, "ports")
-		entries, _ := fs.ReadDir(n.Sys, dir) // none for a missing directory
-		for _, entry := range entries {
-			number, err := strconv.Atoi(entry.Name())
+		for _, name := range topology.Names(n.Sys, dir) {
+			number, err := strconv.Atoi(name)
 			if err != nil {
 				continue
 			}
 			text := func(file string) string {
-				content, _ := fs.ReadFile(n.Sys, path.Join(dir, entry.Name(), file)) // "" for an unreadable file
+				content, err := fs.ReadFile(n.Sys, path.Join(dir, name, file))
+				if err != nil {
+					return "" // unknown
+				}
 				return strings.TrimSpace(string(content))
 			}
 			ports = append(ports, PortTruth{Device: rdma, Port: number, State: text("state"), Rate: text("rate")})

@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -96,8 +97,10 @@ func (c *Container) vf(
 		return // an alias, or a device of another kind
 	}
 	r.VFs = append(r.VFs, VF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})
-	// absent without RDMA
-	nodes, _ := fs.ReadDir(sys, path.Join(topology.PCIDevices, address.String(), "infiniband_verbs"))
+	nodes, err := fs.ReadDir(sys, path.Join(topology.PCIDevices, address.String(), "infiniband_verbs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // absent without RDMA
+		r.fail("RDMA device nodes of VF %s are not known: %v", address, err)
+	}
 	for _, node := range nodes {
 		if !c.has("infiniband/" + node.Name()) {
 			r.fail("VF %s has the RDMA device node /dev/infiniband/%s, and it is not in the container",

@@ -16,16 +16,26 @@ func ReadNUMANodes(sys fs.FS, numbers []int) []NUMANode {
 	var nodes []NUMANode
 	for _, number := range slices.Sorted(slices.Values(numbers)) {
 		node := NUMANode{Number: number}
-		content, _ := fs.ReadFile(sys, fmt.Sprintf("devices/system/node/node%d/distance", number))
-		for word := range strings.FieldsSeq(string(content)) {
-			if distance, err := strconv.Atoi(word); err == nil {
-				node.Distances = append(node.Distances, distance)
-			}
-		}
-		if len(node.Distances) != len(numbers) { // unknown, or of nodes that are offline too
-			node.Distances = nil
+		if distances := readDistances(sys, number); len(distances) == len(numbers) { // else unknown
+			node.Distances = distances
 		}
 		nodes = append(nodes, node)
 	}
 	return nodes
+}
+
+// readDistances reads the distances of a node to all nodes, those that are offline too; nil if unknown.
+func readDistances(sys fs.FS, number int) (distances []int) {
+	content, err := fs.ReadFile(sys, fmt.Sprintf("devices/system/node/node%d/distance", number))
+	if err != nil {
+		return nil
+	}
+	for word := range strings.FieldsSeq(string(content)) {
+		distance, err := strconv.Atoi(word)
+		if err != nil {
+			return nil
+		}
+		distances = append(distances, distance)
+	}
+	return distances
 }

@@ -87,10 +87,14 @@ func (r *Reader) pods(ctx context.Context, each func(*corev1.Pod)) (told bool) {
 }
 
 // numaNodes returns the machine's NUMA nodes. It reads them, two files per CPU, once per tree and per start
-// of the kubelet, because the kubelet reads them at its start.
+// of the kubelet, because the kubelet reads them at its start, and again after an error.
 func (r *Reader) numaNodes(tree *topology.Tree) []NUMANode {
-	if r.tree != tree {
-		r.tree, r.numa = tree, readNUMA(r.config.Sys, tree.NUMANodes())
+	if r.tree == tree {
+		return r.numa
+	}
+	numa, err := readNUMA(r.config.Sys, tree.NUMANodes())
+	if r.numa = numa; r.works("NUMA nodes", err) {
+		r.tree = tree
 	}
 	return r.numa
 }
@@ -162,6 +166,7 @@ var consequences = map[string]string{
 		"--kubelet-config to the file, or --kubelet-address to query the kubelet",
 	"configz": "kubelet not queried; publishing the configuration from the file, without the " +
 		"kubelet's flags",
+	"NUMA nodes":         "NUMA nodes not read as a whole; publishing what was read, until the rest can be read",
 	kubelet.CPUStateFile: "CPUs of containers not read; publishing the last known CPUs, none if never read",
 	kubelet.MemoryStateFile: "memory of containers not read; publishing the last known memory, " +
 		"none if never read",

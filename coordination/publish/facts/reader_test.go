@@ -227,6 +227,46 @@ func TestMissedRestart(t *testing.T) {
 	}
 }
 
+// TestUnreadNUMA: what sysfs does not tell at the moment is complained of once, and read as soon as it can be.
+func TestUnreadNUMA(t *testing.T) {
+	for _, file := range []string{
+		"node/node0/meminfo", "cpu/cpu1/topology/physical_package_id", "cpu/cpu1/topology/thread_siblings_list",
+	} {
+		sys := empty()
+		for name, content := range map[string]string{
+			"node/online": "0", "node/node0/cpulist": "0-1", "node/node0/meminfo": "Node 0 MemTotal:  1024 kB",
+			"cpu/cpu0/topology/physical_package_id": "0", "cpu/cpu0/topology/thread_siblings_list": "0-1",
+			"cpu/cpu1/topology/physical_package_id": "0", "cpu/cpu1/topology/thread_siblings_list": "0-1",
+		} {
+			sys["devices/system/"+name] = &fstest.MapFile{Data: []byte(content + "\n")}
+		}
+		tree, err := topology.Read(sys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		r := facts.NewReader(facts.Config{
+			Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		whole := sys["devices/system/"+file]
+		sys["devices/system/"+file] = &fstest.MapFile{Mode: fs.ModeDir}
+		for range 2 {
+			r.Read(t.Context(), tree, nil)
+		}
+		if n := strings.Count(log.String(), "NUMA nodes not read"); n != 1 || !strings.Contains(log.String(), file) {
+			t.Errorf("%s: %d complaints: %s", file, n, &log)
+		}
+		sys["devices/system/"+file] = whole
+		want := facts.NUMANode{
+			Distances: nil, CPUs: topology.CPUSet{0: true, 1: true}, Cores: []topology.CPUSet{{0: true, 1: true}},
+			Memory: 1 << 20,
+		}
+		if diff := cmp.Diff([]facts.NUMANode{want}, r.Read(t.Context(), tree, nil).NUMANodes); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", file, diff)
+		}
+	}
+}
+
 func TestNUMA(t *testing.T) {
 	sys := empty()
 	for name, content := range map[string]string{

@@ -3,6 +3,7 @@
 package nvidia
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -75,11 +76,12 @@ func (n nodes) lacking(uuid string, paths []string) string {
 	return ""
 }
 
-// driverDevRoot returns the root of the driver's device nodes for this process: the driver root if it
-// contains device nodes.
+// driverDevRoot returns the root of the driver's device nodes for this process: the driver root, unless it
+// certainly contains no device nodes. Of a folder that nobody can read the nodes are missing.
 func driverDevRoot(config *settings.Config) string {
-	if info, err := os.Stat(path.Join(config.ContainerDriverRoot, "dev")); err == nil && info.IsDir() {
-		return config.ContainerDriverRoot
+	info, err := os.Stat(path.Join(config.ContainerDriverRoot, "dev"))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return "/"
 	}
-	return "/"
+	return config.ContainerDriverRoot
 }

@@ -90,10 +90,20 @@ func (e *End) readPort(sys fs.FS, d *topology.Device) {
 	dir := path.Join(topology.PCIDevices, d.Address.String(), "infiniband", e.RDMA, "ports", port)
 	e.State, e.Rate = text(sys, dir, "state"), text(sys, dir, "rate")
 	e.RateGbps = parseRate(e.Rate)
-	if text(sys, dir, "link_layer") != "Ethernet" {
+	layer, err := fs.ReadFile(sys, path.Join(dir, "link_layer"))
+	if err != nil {
+		e.Err = fmt.Sprintf("it is not known whether %s is of InfiniBand: %v", e.RDMA, err)
 		return
 	}
-	gid, ok := chooseGID(readGIDs(sys, dir), d.Netdevs)
+	if strings.TrimSpace(string(layer)) != "Ethernet" {
+		return
+	}
+	gids, err := readGIDs(sys, dir)
+	if err != nil {
+		e.Err = fmt.Sprintf("read the GIDs of %s: %v", e.RDMA, err)
+		return
+	}
+	gid, ok := chooseGID(gids, d.Netdevs)
 	if !ok {
 		e.Err = fmt.Sprintf("%s has no RoCE v2 GID of the VF's netdev: give the netdev an IP address", e.RDMA)
 		return
@@ -103,7 +113,10 @@ func (e *End) readPort(sys fs.FS, d *topology.Device) {
 
 // text returns the content of a file without white space around it; "" for an unreadable file.
 func text(sys fs.FS, dir, file string) string {
-	content, _ := fs.ReadFile(sys, path.Join(dir, file))
+	content, err := fs.ReadFile(sys, path.Join(dir, file))
+	if err != nil {
+		return ""
+	}
 	return strings.TrimSpace(string(content))
 }
 

@@ -65,7 +65,11 @@ func TestChooseGID(t *testing.T) {
 	}
 	expect := func(index int, ok bool) {
 		t.Helper()
-		if got, found := chooseGID(readGIDs(sys, dir), []string{"net1"}); got != index || found != ok {
+		gids, err := readGIDs(sys, dir)
+		if err != nil {
+			t.Error(err)
+		}
+		if got, found := chooseGID(gids, []string{"net1"}); got != index || found != ok {
 			t.Errorf("index %d, %v; want %d, %v", got, found, index, ok)
 		}
 	}

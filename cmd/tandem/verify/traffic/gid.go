@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"errors"
 	"io/fs"
 	"net/netip"
 	"path"
@@ -20,8 +21,11 @@ type gid struct {
 
 // readGIDs reads the entries with a type, which unused entries do not have (gid_attrs of
 // Documentation/ABI/stable/sysfs-class-infiniband).
-func readGIDs(sys fs.FS, dir string) (gids []gid) {
-	entries, _ := fs.ReadDir(sys, path.Join(dir, "gids")) // none for a missing folder
+func readGIDs(sys fs.FS, dir string) (gids []gid, err error) {
+	entries, err := fs.ReadDir(sys, path.Join(dir, "gids"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	for _, entry := range entries {
 		index, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -35,7 +39,7 @@ func readGIDs(sys fs.FS, dir string) (gids []gid) {
 		}
 	}
 	slices.SortFunc(gids, func(a, b gid) int { return a.index - b.index })
-	return gids
+	return gids, nil
 }
 
 // chooseGID returns the index of the first RoCE v2 GID of the netdevs with the widest reach: an IPv4 address
