@@ -31,9 +31,9 @@ both lists. Together with tandem-gpu it assigns VFs and GPUs on the same PCIe sw
 	Examples: `  tandem-rdma
   tandem-rdma --config-file=/etc/pcidp/config.json --resource-prefix=nvidia.com --log-format=json
   tandem-rdma --sysfs-root=/tmp/node/sys --kubelet-dir=/tmp/node/kubelet --run-dir=/tmp/node/run --devinfo-dir=/tmp/node/devinfo`,
-	ExitCodes: `Exit codes, those of the SR-IOV network device plugin:
-  0  ended by SIGINT, SIGTERM, SIGQUIT or SIGHUP, or no readable configuration: the last line on standard error names the reason
-  1  failure, or invalid command line: the last line on standard error names the reason and a remedy
+	ExitCodes: `Exit codes:
+  0  ended by SIGINT, SIGTERM, SIGQUIT or SIGHUP
+  1  failure, or invalid configuration or command line: the last line on standard error names the reason and a remedy
 `,
 	BadUsage: 1,
 	Signals:  []os.Signal{syscall.SIGHUP},
@@ -61,7 +61,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	}
 	config, err := pools.ReadConfig(own.ConfigFile)
 	if err != nil {
-		return exit(err)
+		return err
 	}
 	if some, _ := config.Shares(); some {
 		if err := rdma.CheckSharing(flags.SysfsRoot); err != nil {
@@ -112,13 +112,4 @@ func cleanUp(specs *grants.CDI, config *pools.Config, kept []pools.Pool) (err er
 		err = errors.Join(err, specs.CleanUpShared(kept...))
 	}
 	return err
-}
-
-// exit gives an error of the configuration the stock plugin's exit code: success for an unreadable file, so
-// that a node without a configuration counts as healthy.
-func exit(err error) error {
-	if invalid := (*pools.InvalidError)(nil); errors.As(err, &invalid) {
-		return err
-	}
-	return &daemon.ExitError{Err: err}
 }

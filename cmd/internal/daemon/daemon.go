@@ -47,15 +47,6 @@ type Help struct {
 	Signals   []os.Signal // further signals that end the daemon
 }
 
-// ExitError is an error of Run that ends the daemon with the exit code Code.
-type ExitError struct {
-	Err  error
-	Code int
-}
-
-func (e *ExitError) Error() string { return e.Err.Error() }
-func (e *ExitError) Unwrap() error { return e.Err }
-
 // Run runs a daemon. It returns when ctx is done or when the daemon cannot continue.
 type Run func(ctx context.Context, log *slog.Logger) error
 
@@ -100,9 +91,6 @@ func execute(
 	log.Info("started", "version", version.Text(), "config", config(set))
 	if err := flags.watched(ctx, set.Name(), log, run); err != nil && !stopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
-		if exit := (*ExitError)(nil); errors.As(err, &exit) {
-			return exit.Code
-		}
 		return exitError
 	}
 	log.Info("stopped", "cause", context.Cause(ctx))

@@ -4,6 +4,7 @@ package pools
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -21,14 +22,6 @@ type Config struct {
 	Interval time.Duration
 }
 
-// InvalidError is an error in the content of a readable configuration: invalid names and selectors. The stock
-// plugin exits with a failure for these errors only, and successfully without a readable configuration.
-type InvalidError struct{ err error }
-
-func (e *InvalidError) Error() string          { return e.err.Error() }
-func (e *InvalidError) Unwrap() error          { return e.err }
-func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
-
 // label names a resource for people, by its position in a list if it has no name.
 func label(resource string, position int, list string) string {
 	if resource == "" {
@@ -42,11 +35,11 @@ func (c *Config) checkNew(name string, r ResourceConfig) error {
 	same := func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }
 	switch {
 	case r.Name == "":
-		return invalid("%s", c.missing(name+": resourceName is missing"))
+		return errors.New(c.missing(name + ": resourceName is missing"))
 	case !stockName.MatchString(r.Name):
-		return invalid("%s: resourceName may have letters, digits, - and _", name)
+		return fmt.Errorf("%s: resourceName may have letters, digits, - and _", name)
 	case slices.ContainsFunc(c.Resources, same):
-		return invalid("%s: resourceName is there twice", name)
+		return fmt.Errorf("%s: resourceName is there twice", name)
 	default:
 		return nil
 	}

@@ -167,11 +167,11 @@ func (f Finder) names(c *Config) ([]string, error) {
 		}
 		name := prefix + "/" + r.Name
 		if !resourcePrefix.MatchString(prefix) {
-			return nil, invalid("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com",
+			return nil, fmt.Errorf("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com",
 				r.Name, prefix)
 		}
 		if slices.Contains(names, name) {
-			return nil, invalid("resource %q: resourceName is there twice, once with resourcePrefix %s",
+			return nil, fmt.Errorf("resource %q: resourceName is there twice, once with resourcePrefix %s",
 				r.Name, prefix)
 		}
 		names = append(names, name)

@@ -114,7 +114,7 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return nil
 	}
 	if err := r.checkSelectors(); err != nil {
-		return invalid("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	c.warnAll(name+": selectors: ", selectorWarnings(r.DeviceType, r.Selectors, r.RawSelectors))
 	c.addOwn(name, raw, r.RawTandem, &r.ResourceConfig)

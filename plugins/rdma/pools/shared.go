@@ -62,14 +62,14 @@ func (c *Config) addShared(list sharedList) error {
 		return nil
 	}
 	if len(list.ConfigList) == 0 {
-		return invalid("configList is empty")
+		return errors.New("configList is empty")
 	}
 	seconds := sharedInterval
 	if list.Interval != nil {
 		seconds = *list.Interval
 	}
 	if seconds < 0 || seconds > math.MaxInt32 {
-		return invalid("periodicUpdateInterval is %d; want a number of seconds, or 0 for never", seconds)
+		return fmt.Errorf("periodicUpdateInterval is %d; want a number of seconds, or 0 for never", seconds)
 	}
 	c.Interval = time.Duration(seconds) * time.Second
 	first := 0
@@ -95,7 +95,7 @@ func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, 
 	err := json.Unmarshal(raw, &s)
 	name := label(s.Name, position, "configList")
 	if err != nil {
-		return ResourceConfig{}, invalid("%s: %w", name, explain(err, raw))
+		return ResourceConfig{}, fmt.Errorf("%s: %w", name, explain(err, raw))
 	}
 	r := ResourceConfig{
 		Name: s.Name, Prefix: s.Prefix, DeviceType: SharedHCA, ExcludeTopology: s.NoTopology, Replicas: s.Max,
@@ -108,14 +108,14 @@ func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, 
 		return r, err
 	}
 	if s.Max < 0 || s.Max > math.MaxInt32 {
-		return r, invalid("%s: rdmaHcaMax is %d; want how many containers may share an HCA", name, s.Max)
+		return r, fmt.Errorf("%s: rdmaHcaMax is %d; want how many containers may share an HCA", name, s.Max)
 	}
 	if s.Max == 0 {
 		c.warn("%s: rdmaHcaMax is 0 or missing: nothing is offered", name)
 	}
 	selector, err := s.selector(c, name)
 	if err != nil {
-		return r, invalid("%s: %w", name, err)
+		return r, fmt.Errorf("%s: %w", name, err)
 	}
 	r.Selectors = []Selector{selector}
 	c.addOwn(name, raw, s.Tandem, &r)

@@ -119,6 +119,20 @@ func TestDocumentedValues(t *testing.T) {
 	}
 }
 
+// TestDocumentedMistakes: helm rejects a wrong pool as the table says.
+func TestDocumentedMistakes(t *testing.T) {
+	mistakes, err := docs.Mistakes("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mistakes {
+		_, err := render(t, "rdma: {config: "+m.Config()+"}")
+		if m.Helm == "-" && err != nil || m.Helm != "-" && (err == nil || !strings.Contains(err.Error(), m.Helm)) {
+			t.Errorf("%s: %v, want %q", m.Pool, err, m.Helm)
+		}
+	}
+}
+
 // TestNamedValues: values of the chart that the documents name by themselves are there.
 func TestNamedValues(t *testing.T) {
 	values, err := helm.Values(filepath.Join(chartDir, "values.yaml"))
