@@ -3,14 +3,14 @@
 package topology
 
 import (
+	"bytes"
+	"encoding/binary"
 	"slices"
 	"testing"
 	"testing/fstest"
-
-	"github.com/tandem-k8s/tandem/topology/capability"
 )
 
-func TestReadCapabilities(t *testing.T) {
+func TestEffect(t *testing.T) {
 	t.Parallel()
 	port := Address{Bus: 0x80, Device: 1}
 	for _, c := range []struct {
@@ -19,19 +19,23 @@ func TestReadCapabilities(t *testing.T) {
 	}{
 		{nil, ACSUnknown},
 		{make([]byte, 64), ACSUnknown}, // without privilege
-		{capability.Config{}.Bytes(), ACSOff},
-		{capability.Config{ACS: true, Control: 0x01}.Bytes(), ACSOff},      // validation alone
-		{capability.Config{ACS: true, Control: 0x04}.Bytes(), ACSRedirect}, // requests
-		{capability.Config{ACS: true, Control: 0x08}.Bytes(), ACSRedirect}, // completions
-		{capability.Config{ACS: true, Control: 0x1d}.Bytes(), ACSRedirect}, // as the kernel sets it with an IOMMU
+		{Capabilities{}.Bytes(), ACSOff},
+		{Capabilities{ACS: true, Control: 0x01}.Bytes(), ACSOff},      // validation alone
+		{Capabilities{ACS: true, Control: 0x04}.Bytes(), ACSRedirect}, // requests
+		{Capabilities{ACS: true, Control: 0x08}.Bytes(), ACSRedirect}, // completions
+		{Capabilities{ACS: true, Control: 0x1d}.Bytes(), ACSRedirect}, // as the kernel sets it with an IOMMU
 	} {
 		sys := fstest.MapFS{PCIDevices + "/0000:80:01.0/config": {Data: c.config}}
-		if got, err := readCapabilities(sys, port); got.acs != c.want || err != nil {
-			t.Errorf("%d bytes: %s, %v; want %s", len(c.config), got.acs, err, c.want)
+		got := ACSUnknown
+		if read, known := readCapabilities(sys, port); known {
+			got = read.effect()
+		}
+		if got != c.want {
+			t.Errorf("%d bytes: %s; want %s", len(c.config), got, c.want)
 		}
 	}
-	if got, err := readCapabilities(fstest.MapFS{}, port); got.acs != ACSUnknown || err == nil {
-		t.Errorf("no such port: %s, %v", got.acs, err)
+	if got, known := readCapabilities(fstest.MapFS{}, port); known {
+		t.Errorf("no such port: %+v", got)
 	}
 }
 
@@ -125,4 +129,82 @@ func TestTranslatedOnTheWholeWay(t *testing.T) {
 			t.Errorf("%s with control %#x above: %t", c.acs, c.control, got)
 		}
 	}
+}
+
+// space is a configuration space of this size with extended capabilities: at these offsets, with these IDs,
+// and what follows the header.
+func space(size int, capabilities ...[3]uint32) []byte {
+	c := make([]byte, size)
+	for i, capability := range capabilities {
+		next := uint32(0)
+		if i+1 < len(capabilities) {
+			next = capabilities[i+1][0]
+		}
+		binary.LittleEndian.PutUint32(c[capability[0]:], next<<20|1<<16|capability[1])
+		binary.LittleEndian.PutUint32(c[capability[0]+4:], capability[2])
+	}
+	return c
+}
+
+const (
+	advancedErrors = 0x0001 // ID of another capability
+	serialNumber   = 0x0003 // and another
+	control        = 16     // of the dword that holds both registers of ACS
+)
+
+func TestReadCapabilities(t *testing.T) {
+	t.Parallel()
+	gone := bytes.Repeat([]byte{0xff}, configSize)
+	loop := space(4096, [3]uint32{0x100, advancedErrors}, [3]uint32{0x200, extendedATS})
+	binary.LittleEndian.PutUint32(loop[0x200:], 0x100<<nextCapability|extendedATS)
+	for _, c := range []struct {
+		name   string
+		config []byte
+		known  bool
+		want   Capabilities
+	}{
+		{"without privilege", space(64), false, Capabilities{}},
+		{"nothing", nil, false, Capabilities{}},
+		{"gone", gone, false, Capabilities{}},
+		{"conventional PCI", space(256), true, Capabilities{}},
+		{"no capability", space(4096), true, Capabilities{}},
+		{"others", space(4096, [3]uint32{0x100, advancedErrors, 0xffffffff},
+			[3]uint32{0x148, serialNumber, 0xffffffff}), true, Capabilities{}},
+		{"off", space(4096, [3]uint32{0x100, advancedErrors}, [3]uint32{0x148, extendedACS, 0x005f}), true,
+			Capabilities{ACS: true}},
+		{"as the kernel sets it with an IOMMU", space(4096, [3]uint32{0x100, extendedACS, 0x005f | 0x1d<<control}),
+			true, Capabilities{ACS: true, Control: 0x1d}},
+		{"both", space(4096, [3]uint32{0x100, extendedATS}, [3]uint32{0x150, extendedACS, 0x5d << control}), true,
+			Capabilities{ACS: true, Control: 0x5d, ATS: true}},
+		{"cut off", space(4096, [3]uint32{0x100, extendedACS, 0x1d << control})[:0x104], true, Capabilities{}},
+		{"a loop", loop, true, Capabilities{ATS: true}},
+	} {
+		got, known := ReadCapabilities(bytes.NewReader(c.config))
+		if got != c.want || known != c.known {
+			t.Errorf("%s: %+v, %t; want %+v, %t", c.name, got, known, c.want, c.known)
+		}
+	}
+}
+
+func TestCapabilitiesBytes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Capabilities{
+		{}, {ATS: true}, {ACS: true}, {ACS: true, Control: 0x1d}, {ACS: true, Control: 0xffff, ATS: true},
+	} {
+		if got, known := ReadCapabilities(bytes.NewReader(c.Bytes())); got != c || !known {
+			t.Errorf("%+v is read as %+v, %t", c, got, known)
+		}
+	}
+}
+
+// FuzzReadCapabilities: the facts of any configuration space survive Bytes.
+func FuzzReadCapabilities(f *testing.F) {
+	f.Add(space(4096, [3]uint32{0x100, advancedErrors, 0}, [3]uint32{0x148, extendedACS, 0x1d << control}))
+	f.Add(Capabilities{ACS: true, Control: 0x5d, ATS: true}.Bytes())
+	f.Fuzz(func(t *testing.T, config []byte) {
+		c, known := ReadCapabilities(bytes.NewReader(config))
+		if again, _ := ReadCapabilities(bytes.NewReader(c.Bytes())); known && again != c {
+			t.Errorf("%+v is read as %+v", c, again)
+		}
+	})
 }

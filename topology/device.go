@@ -3,8 +3,94 @@
 package topology
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
+
+// Address is the address of one PCI function: domain, bus, device and function ("BDF").
+// An address is comparable and may be used as a map key.
+type Address struct {
+	Domain   uint32 // 0000 to ffffffff; more than four hex digits behind VMD and Hyper-V
+	Bus      uint8  // 00 to ff
+	Device   uint8  // 00 to 1f
+	Function uint8  // 0 to 7
+}
+
+// ParseAddress reads an address in the kernel's format, "0000:81:00.0" (pci_setup_device in
+// drivers/pci/probe.c: "%04x:%02x:%02x.%d"). The domain may have up to eight hex digits; upper case is
+// accepted. The domain is never optional: two devices may differ only in the domain.
+func ParseAddress(s string) (Address, error) {
+	bad := func() (Address, error) {
+		return Address{}, fmt.Errorf("parse PCI address %q: want domain:bus:device.function, as in 0000:81:00.0", s)
+	}
+	domain, rest, ok := strings.Cut(s, ":")
+	bus, rest, ok2 := strings.Cut(rest, ":")
+	device, function, ok3 := strings.Cut(rest, ".")
+	if !ok || !ok2 || !ok3 || len(domain) < 4 || len(domain) > 8 || len(bus) != 2 || len(device) != 2 ||
+		len(function) != 1 {
+		return bad()
+	}
+	// A leading zero of a wide domain is an error, so that every address has a single notation.
+	if len(domain) > 4 && domain[0] == '0' {
+		return bad()
+	}
+	var a Address
+	for _, f := range []struct {
+		text string
+		bits int
+		set  func(uint64)
+	}{
+		{domain, 32, func(n uint64) { a.Domain = uint32(n) }},
+		{bus, 8, func(n uint64) { a.Bus = uint8(n) }},
+		{device, 5, func(n uint64) { a.Device = uint8(n) }},
+		{function, 3, func(n uint64) { a.Function = uint8(n) }},
+	} {
+		n, err := strconv.ParseUint(f.text, 16, f.bits)
+		if err != nil {
+			return bad()
+		}
+		f.set(n)
+	}
+	return a, nil
+}
+
+// String returns the address in the kernel's format: lower case, the domain with at least four digits.
+func (a Address) String() string {
+	return fmt.Sprintf("%04x:%02x:%02x.%d", a.Domain, a.Bus, a.Device, a.Function)
+}
+
+// Compare orders addresses by domain, bus, device and function.
+func (a Address) Compare(b Address) int {
+	return cmp.Compare(a.number(), b.number())
+}
+
+// number returns all parts of an address in one number, which makes a comparison a single step: placement
+// compares addresses ten thousand times.
+func (a Address) number() uint64 {
+	return uint64(a.Domain)<<24 | uint64(a.Bus)<<16 | uint64(a.Device)<<8 | uint64(a.Function)
+}
+
+// MarshalText returns the result of String, for JSON and YAML.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads an address like ParseAddress.
+func (a *Address) UnmarshalText(text []byte) error {
+	parsed, err := ParseAddress(string(text))
+	if err != nil {
+		return err
+	}
+	*a = parsed
+	return nil
+}
+
+// Slot returns the address with function 0, which identifies the slot of a card.
+func (a Address) Slot() Address {
+	a.Function = 0
+	return a
+}
 
 // Class is a PCI class code in the format of sysfs: base class, sub-class, programming interface (0xBBSSPP).
 // The codes are those of the kernel's include/linux/pci_ids.h.
@@ -113,4 +199,47 @@ type Link struct {
 	Type  LinkType
 	Hops  int // number of GPUs on the way, including the last one: 1 for neighbours
 	Count int // parallel links between the two, 1 or more
+}
+
+// Unit is what a container has of the node by a device: a PCI function, or a part of a function. A unit has
+// one container at a time, or several that all share the unit. Resource names and device IDs are names of a
+// unit: after a change of the configuration, the same unit has other names.
+type Unit struct {
+	Name   string // "0000:0c:00.1", or of a part "0000:81:00.0/7-0"
+	Shared bool   // by a replica of a GPU, or of an HCA
+}
+
+// NewUnit returns the unit of a function, or of its part: GPU instance and compute instance of a MIG device,
+// index of a partition, name of a sub-function; "" for the whole function.
+func NewUnit(function Address, part string, shared bool) Unit {
+	unit := Unit{Name: function.String(), Shared: shared}
+	if part != "" {
+		unit.Name += "/" + part
+	}
+	return unit
+}
+
+// replicaMark is between the ID of a device and the number of a replica, as in the IDs of shared GPUs
+// (NVIDIA/k8s-device-plugin, internal/rm/devices.go).
+const replicaMark = "::"
+
+// ReplicaID returns the kubelet's device ID of a replica: "0000:0c:00.0::3".
+func ReplicaID(original string, number int) string {
+	return fmt.Sprintf("%s%s%d", original, replicaMark, number)
+}
+
+// CutReplica returns the ID of the device of a replica; other IDs remain as they are.
+func CutReplica(id string) (original string, replica bool) {
+	original, _, replica = strings.Cut(id, replicaMark)
+	return original, replica
+}
+
+// UnitOfID returns the unit of a device by the ID alone: of a device of another plugin, or of a plugin of an
+// earlier version. A PCI address is a function; any other ID is no unit of this node's functions.
+func UnitOfID(id string) Unit {
+	original, shared := CutReplica(id)
+	if function, err := ParseAddress(original); err == nil {
+		original = function.String()
+	}
+	return Unit{original, shared}
 }

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/tandem-k8s/tandem/topology/capability"
 )
 
 // PCIDevices is the kernel's directory of all PCI functions, each a link to its place in the tree.
@@ -78,23 +76,23 @@ func readDetails(sys fs.FS, devices map[Address]*Device) {
 			d.V3, d.ManagesNVSwitches = vpd.V3, vpd.ManagesNVSwitches
 		}
 		if withSwitches && d.isConnectX() {
-			if c, err := readCapabilities(sys, d.Address); err == nil { // unknown otherwise
-				d.ATS = c.ats
+			if c, known := readCapabilities(sys, d.Address); known {
+				d.ATS = c.ATS
 			}
 		}
 	}
 }
 
 // readVPD reads a function's file vpd; no keyword if the file is absent, damaged or unreadable.
-func readVPD(sys fs.FS, function Address) capability.VPD {
+func readVPD(sys fs.FS, function Address) VPD {
 	file, err := sys.Open(path.Join(PCIDevices, function.String(), "vpd"))
 	if err != nil {
-		return capability.VPD{}
+		return VPD{}
 	}
 	defer func() { _ = file.Close() }() // opened for reading
-	vpd, err := capability.ReadVPD(file)
+	vpd, err := ReadVPD(file)
 	if err != nil {
-		return capability.VPD{}
+		return VPD{}
 	}
 	return vpd
 }
@@ -173,8 +171,8 @@ func (r *reader) attributes(d *Device) {
 	d.NUMA = r.numa("numa_node")
 	d.PCIe = ReadPCIeLink(r.sys, r.dir)
 	if d.Class.isBridge() {
-		if c, err := readCapabilities(r.sys, d.Address); err == nil { // unknown otherwise
-			d.ACS, d.Control = c.acs, c.control
+		if c, known := readCapabilities(r.sys, d.Address); known {
+			d.ACS, d.Control = c.effect(), c.Control
 		}
 	}
 }

@@ -13,17 +13,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/topology/capability"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // live returns a sysfs with files that Capture omits, including identifiers.
 func live() fstest.MapFS {
 	const pf = "devices/pci0000:80/0000:80:01.0/0000:81:00.0"
-	port, vpd := capability.Config{ACS: true, Control: 0x1d}, capability.VPD{V3: "f00d", SN: "MT25"}
+	port, vpd := topology.Capabilities{ACS: true, Control: 0x1d}, topology.VPD{V3: "f00d", SN: "MT25"}
 	sys := fstest.MapFS{}
 	for name, content := range map[string]string{
 		pf + "/class":                                           "0x020000\n",
-		pf + "/config":                                          string(capability.Config{ATS: true}.Bytes()),
+		pf + "/config":                                          string(topology.Capabilities{ATS: true}.Bytes()),
 		pf + "/vpd":                                             string(vpd.Bytes()),
 		pf + "/vendor":                                          "0x15b3\n",
 		pf + "/uevent":                                          "PCI_SLOT_NAME=0000:81:00.0\n",

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/topology/capability"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // A machine file has the facts of a function's files config and vpd in words instead of the files' bytes:
@@ -26,7 +26,7 @@ const (
 	nvSwitch   = "NVSwitch" // the function manages NVSwitches
 )
 
-func configText(c capability.Config) string {
+func configText(c topology.Capabilities) string {
 	var words []string
 	if c.ACS {
 		words = append(words, fmt.Sprintf("ACS=%#04x", c.Control))
@@ -37,7 +37,7 @@ func configText(c capability.Config) string {
 	return cmp.Or(strings.Join(words, " "), neither) + "\n"
 }
 
-func vpdText(v capability.VPD) string {
+func vpdText(v topology.VPD) string {
 	var words []string
 	if v.V3 != "" {
 		words = append(words, "V3="+v.V3)
@@ -51,7 +51,7 @@ func vpdText(v capability.VPD) string {
 	return strings.Join(words, " ") + "\n"
 }
 
-func parseConfig(text string) (c capability.Config) {
+func parseConfig(text string) (c topology.Capabilities) {
 	for word := range strings.FieldsSeq(text) {
 		switch name, value, _ := strings.Cut(word, "="); name {
 		case "ACS":
@@ -64,7 +64,7 @@ func parseConfig(text string) (c capability.Config) {
 	return c
 }
 
-func parseVPD(text string) (v capability.VPD) {
+func parseVPD(text string) (v topology.VPD) {
 	for word := range strings.FieldsSeq(text) {
 		switch name, value, _ := strings.Cut(word, "="); name {
 		case "V3":
@@ -88,7 +88,7 @@ func (n *node) content() string {
 		}
 	case vpdFile:
 		v := parseVPD(n.text)
-		known := v != capability.VPD{} && max(len(v.V3), len(v.SN)) <= capability.LongestKeyword
+		known := v != topology.VPD{} && max(len(v.V3), len(v.SN)) <= topology.LongestKeyword
 		if known && vpdText(v) == n.text {
 			return string(v.Bytes())
 		}
@@ -138,7 +138,7 @@ func (c *capture) config(file fs.File) (string, error) {
 	if !ok {
 		return "", errors.ErrUnsupported
 	}
-	facts, known := capability.ReadConfig(at)
+	facts, known := topology.ReadCapabilities(at)
 	if !known {
 		return "", fs.ErrPermission
 	}
@@ -146,8 +146,8 @@ func (c *capture) config(file fs.File) (string, error) {
 }
 
 func (c *capture) vpd(file fs.File) (string, error) {
-	facts, err := capability.ReadVPD(file)
-	if facts == (capability.VPD{}) {
+	facts, err := topology.ReadVPD(file)
+	if facts == (topology.VPD{}) {
 		return "", err
 	}
 	facts.V3, facts.SN = c.scrub.keyword(facts.V3), c.scrub.keyword(facts.SN)

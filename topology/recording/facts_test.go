@@ -12,27 +12,27 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/topology/capability"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // TestFacts: files in words are read as the bytes of sysfs, other texts as they are.
 func TestFacts(t *testing.T) {
 	t.Parallel()
-	config := func(c capability.Config) string { return string(c.Bytes()) }
-	vpd := func(v capability.VPD) string { return string(v.Bytes()) }
+	config := func(c topology.Capabilities) string { return string(c.Bytes()) }
+	vpd := func(v topology.VPD) string { return string(v.Bytes()) }
 	long := "V3=" + strings.Repeat("x", 300)
 	for _, c := range []struct{ name, text, want string }{
-		{configFile, "none\n", config(capability.Config{})},
-		{configFile, "ATS\n", config(capability.Config{ATS: true})},
-		{configFile, "ACS=0x001d\n", config(capability.Config{ACS: true, Control: 0x1d})},
-		{configFile, "ACS=0x0000 ATS\n", config(capability.Config{ACS: true, ATS: true})},
+		{configFile, "none\n", config(topology.Capabilities{})},
+		{configFile, "ATS\n", config(topology.Capabilities{ATS: true})},
+		{configFile, "ACS=0x001d\n", config(topology.Capabilities{ACS: true, Control: 0x1d})},
+		{configFile, "ACS=0x0000 ATS\n", config(topology.Capabilities{ACS: true, ATS: true})},
 		{configFile, "ACS=0x1d\n", "ACS=0x1d\n"},
 		{configFile, "ACS=0x001d\nATS\n", "ACS=0x001d\nATS\n"},
 		{configFile, "\x86\x80", "\x86\x80"},
 		{configFile, "", ""},
-		{vpdFile, "V3=1 SN=2\n", vpd(capability.VPD{V3: "1", SN: "2"})},
-		{vpdFile, "SN=2\n", vpd(capability.VPD{SN: "2"})},
-		{vpdFile, "SN=2 NVSwitch\n", vpd(capability.VPD{SN: "2", ManagesNVSwitches: true})},
+		{vpdFile, "V3=1 SN=2\n", vpd(topology.VPD{V3: "1", SN: "2"})},
+		{vpdFile, "SN=2\n", vpd(topology.VPD{SN: "2"})},
+		{vpdFile, "SN=2 NVSwitch\n", vpd(topology.VPD{SN: "2", ManagesNVSwitches: true})},
 		{vpdFile, "SN=2 V3=1\n", "SN=2 V3=1\n"},
 		{vpdFile, long + "\n", long + "\n"},
 		{vpdFile, "\n", "\n"},
@@ -101,9 +101,9 @@ func factsOf(t *testing.T, m *Machine) map[string]string {
 func TestCaptureFacts(t *testing.T) {
 	t.Parallel()
 	config := func(control uint16, ats bool) []byte {
-		return capability.Config{ACS: control != 0, Control: control, ATS: ats}.Bytes()
+		return topology.Capabilities{ACS: control != 0, Control: control, ATS: ats}.Bytes()
 	}
-	vpd := func(v3, sn string) []byte { return capability.VPD{V3: v3, SN: sn}.Bytes() }
+	vpd := func(v3, sn string) []byte { return topology.VPD{V3: v3, SN: sn}.Bytes() }
 	const port, nic, gpu, mellanox = "0x060400", "0x020000", "0x030200", "0x15b3"
 	m, err := Capture(sysfsOf(
 		function{"0000:80:01.0", port, "0x8086", "", config(0x1d, false), nil},
