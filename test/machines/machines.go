@@ -22,7 +22,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology/recording"
-	"github.com/tandem-k8s/tandem/topology/recording/sriov"
 )
 
 //go:embed *.txt reports
@@ -102,9 +101,9 @@ func Load(name string, vfsPerPF int) (*recording.Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load machine %s: %w", name, err)
 	}
-	withVFs, err := sriov.AddVFs(machine, vfsPerPF)
+	withVFs, err := recording.AddVFs(machine, vfsPerPF)
 	switch {
-	case errors.Is(err, sriov.ErrHasVFs):
+	case errors.Is(err, recording.ErrHasVFs):
 		return machine, nil
 	case err != nil:
 		return nil, fmt.Errorf("load machine %s: %w", name, err)

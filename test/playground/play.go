@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 	"github.com/tandem-k8s/tandem/test/playground/nvidia"
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/recording/sriov"
+	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
 // MostVFs is the maximum number of VFs that a playground adds to a NIC.
@@ -48,7 +48,7 @@ type Playground struct {
 func Open(o Options) (*Playground, error) {
 	from := machine.Source{Recording: o.Machine, VFs: o.VFs}
 	n, err := machine.Read(&from)
-	if errors.Is(err, sriov.ErrHasVFs) {
+	if errors.Is(err, recording.ErrHasVFs) {
 		return nil, fmt.Errorf("%w; omit --vfs", err)
 	}
 	if err != nil {

@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -177,4 +179,142 @@ func (c *capture) leave(name string, err error) {
 		return
 	}
 	c.left[c.scrub.name(path.Base(name))]++
+}
+
+// The lists below name all files that Capture records, besides config and vpd. Each element of a pattern is a
+// path.Match pattern for one path element. A directory that matches a whole pattern is recorded without its
+// content.
+
+// pciPatterns are relative to the directory of each PCI function (Documentation/ABI/testing/sysfs-bus-pci,
+// sysfs-class-net, sysfs-class-infiniband and, for the AMD files, Documentation/gpu/amdgpu).
+var pciPatterns = []string{
+	"class", "vendor", "device", "subsystem_vendor", "subsystem_device", "acpi_index",
+	"numa_node",
+	"current_link_speed", "current_link_width", "max_link_speed", "max_link_width",
+	"driver", "iommu_group", "physfn", "virtfn*", // links
+	"sriov_totalvfs", "sriov_numvfs",
+	"net", "net/*",
+	"net/*/type", "net/*/carrier", "net/*/operstate", "net/*/speed", "net/*/phys_port_name",
+	"net/*/phys_switch_id",
+	"virtio*/net/*", "virtio*/net/*/type", "virtio*/net/*/carrier", "virtio*/net/*/operstate",
+	"virtio*/net/*/speed",
+	"infiniband", "infiniband/*",
+	"infiniband/*/ports/*/state", "infiniband/*/ports/*/phys_state", "infiniband/*/ports/*/link_layer",
+	"infiniband/*/ports/*/rate", "infiniband/*/ports/*/pkeys/0",
+	"infiniband_verbs/uverbs*", "infiniband_verbs/uverbs*/ibdev",
+	"infiniband_mad/umad*", "infiniband_mad/umad*/ibdev", "infiniband_mad/umad*/port",
+	"infiniband_mad/issm*", "infiniband_mad/issm*/ibdev", "infiniband_mad/issm*/port",
+	"infiniband_cm/ucm*", "infiniband_cm/ucm*/ibdev",
+	"*.rdma.*", "*.roce.*", "*.iwarp.*", // auxiliary devices for RDMA
+	"*.sf.*", "*.sf.*/sfnum", "*.sf.*/net/*", "*.sf.*/net/*/type", "*.sf.*/*.rdma.*", // sub-functions
+	"*.sf.*/infiniband/*", "*.sf.*/infiniband_verbs/uverbs*", "*.sf.*/infiniband_verbs/uverbs*/ibdev",
+	"drm/card*", "drm/card*/dev", "drm/renderD*", "drm/renderD*/dev",
+	"current_compute_partition", "current_memory_partition", "mem_info_vram_total",
+}
+
+// machinePatterns are relative to the root.
+var machinePatterns = []string{
+	"devices/platform/amdgpu_xcp*",
+	"devices/platform/amdgpu_xcp*/drm/card*", "devices/platform/amdgpu_xcp*/drm/card*/dev",
+	"devices/platform/amdgpu_xcp*/drm/renderD*", "devices/platform/amdgpu_xcp*/drm/renderD*/dev",
+	"devices/system/node/online", "devices/system/node/node*/cpulist", "devices/system/node/node*/distance",
+	"devices/virtual/kfd/kfd/topology/system_properties",
+	"devices/virtual/kfd/kfd/topology/nodes",
+	"devices/virtual/kfd/kfd/topology/nodes/*/properties",
+	"devices/virtual/kfd/kfd/topology/nodes/*/gpu_id",
+	"devices/virtual/kfd/kfd/topology/nodes/*/name",
+	"devices/virtual/kfd/kfd/topology/nodes/*/io_links/*/properties",
+	"devices/virtual/kfd/kfd/topology/nodes/*/p2p_links/*/properties",
+	"kernel/iommu_groups/*", "kernel/iommu_groups/*/name",
+	"module/amdgpu", "module/amdgpu/version", "module/amdgpu/drivers/*",
+}
+
+// linkDirs are directories of links. Capture records links with recorded targets.
+var linkDirs = []string{
+	"bus/pci/drivers/*",
+	"class/drm", "class/infiniband", "class/infiniband_cm", "class/infiniband_mad", "class/infiniband_verbs",
+	"class/kfd", "class/net",
+}
+
+// scrubber replaces identifiers of a machine. Equal identifiers get equal replacements, so that references
+// between files stay valid.
+type scrubber struct {
+	names      map[string]string // replacements of interface names that contain an address
+	identities map[string]int    // replacements of hardware identifiers
+}
+
+func newScrubber() *scrubber {
+	return &scrubber{names: map[string]string{}, identities: map[string]int{}}
+}
+
+// addressed matches names of interfaces and RDMA devices that contain a MAC address or GUID: enx001122334455,
+// ibx…, rocex… (systemd.net-naming-scheme(7), rdma_rename in rdma-core).
+// A suffix, as of a VF, does not hide an address.
+var addressed = regexp.MustCompile(`(en|ib|wl|ww|roce|iw|opa|rdma)x([0-9a-f]{16}|[0-9a-f]{12})`)
+
+// name replaces addressed names in a path, a link target or other text: enx001122334455 by enx000000000001.
+func (s *scrubber) name(text string) string {
+	if !mayBeAddressed(text) {
+		return text
+	}
+	return addressed.ReplaceAllStringFunc(text, func(found string) string {
+		if s.names[found] == "" {
+			kind, digits, _ := strings.Cut(found, "x")
+			s.names[found] = fmt.Sprintf("%sx%0*x", kind, len(digits), len(s.names)+1)
+		}
+		return s.names[found]
+	})
+}
+
+// mayBeAddressed reports whether a text may match addressed. It is much faster than the regular expression.
+func mayBeAddressed(text string) bool {
+	for _, kind := range []string{"enx", "ibx", "wlx", "wwx", "rocex", "iwx", "opax", "rdmax"} {
+		if strings.Contains(text, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// identity matches the lines of a KFD properties file that identify a GPU or a hive of linked GPUs (node_show
+// in drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+var identity = regexp.MustCompile(`(?m)^(unique_id|hive_id) ([0-9]+)$`)
+
+// content replaces identifiers in the content of a file.
+func (s *scrubber) content(name, text string) string {
+	switch path.Base(name) {
+	case "phys_switch_id": // made of a MAC address by most drivers
+		if id := strings.TrimSpace(text); id != "" {
+			return fmt.Sprintf("%02x\n", s.number(id))
+		}
+	case "properties":
+		return identity.ReplaceAllStringFunc(text, func(line string) string {
+			key, value, _ := strings.Cut(line, " ")
+			if key == "unique_id" {
+				return "unique_id 0"
+			}
+			return fmt.Sprintf("hive_id %d", s.number(value))
+		})
+	}
+	return s.name(text)
+}
+
+// keyword replaces a keyword of Vital Product Data; "" stays.
+func (s *scrubber) keyword(value string) string {
+	if value == "" {
+		return ""
+	}
+	return strconv.Itoa(s.number(value))
+}
+
+// number returns the replacement of an identifier, from 1 up in the order of first use. Zero means none and
+// stays zero.
+func (s *scrubber) number(id string) int {
+	if strings.Trim(id, "0") == "" {
+		return 0
+	}
+	if s.identities[id] == 0 {
+		s.identities[id] = len(s.identities) + 1
+	}
+	return s.identities[id]
 }

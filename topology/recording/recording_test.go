@@ -185,7 +185,7 @@ func TestCutAnywhere(t *testing.T) {
 // TestPackageComment: the example in the package comment is a machine file.
 func TestPackageComment(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("doc.go")
+	source, err := os.ReadFile("machine.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 	"github.com/tandem-k8s/tandem/topology/recording"
-	"github.com/tandem-k8s/tandem/topology/recording/sriov"
 )
 
 // Source is the origin of a machine: a sysfs root, or a recorded machine.
@@ -72,7 +71,7 @@ func (s *Source) open() (fs.FS, error) {
 	}
 	machine, err := recording.Parse(text)
 	if err == nil && s.VFs > 0 {
-		machine, err = sriov.AddVFs(machine, s.VFs)
+		machine, err = recording.AddVFs(machine, s.VFs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read machine %s: %w", s.Recording, err)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sriov adds VFs to a recorded machine, as the kernel creates them.
-package sriov
+package recording
 
 import (
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
 // vfDevice maps a vendor to the device ID of its VFs: mlx5 (mlx5_core_pci_table in
@@ -32,7 +30,7 @@ var ErrHasVFs = errors.New("the machine was recorded with VFs")
 // AddVFs returns the machine with a number of VFs on each PF with an RDMA device, like the kernel after a
 // write to sriov_numvfs (pci_iov_add_virtfn in drivers/pci/iov.c). The error is ErrHasVFs if the machine has
 // VFs.
-func AddVFs(machine *recording.Machine, perPF int) (*recording.Machine, error) {
+func AddVFs(machine *Machine, perPF int) (*Machine, error) {
 	tree, err := topology.Read(machine.FS())
 	if err != nil {
 		return nil, err
@@ -61,7 +59,7 @@ func AddVFs(machine *recording.Machine, perPF int) (*recording.Machine, error) {
 // adder adds VFs. Names with machine-wide numbers (mlx5_, bnxt_re, uverbs, umad, issm) continue the existing
 // numbers.
 type adder struct {
-	*recording.Builder
+	*Builder
 	sys   fs.FS
 	total int            // sriov_totalvfs
 	next  map[string]int // the next number by name prefix
@@ -91,7 +89,7 @@ func (a *adder) number(prefix string) string {
 func (a *adder) functions(pf *topology.Device, pfs []*topology.Device, count int) error {
 	var ports []topology.Address
 	for _, other := range pfs {
-		if sameSlot(other.Address, pf.Address) {
+		if other.Address.Slot() == pf.Address.Slot() {
 			ports = append(ports, other.Address)
 		}
 	}
@@ -114,11 +112,6 @@ func (a *adder) functions(pf *topology.Device, pfs []*topology.Device, count int
 		a.Replace(dir+"/sriov_numvfs", fmt.Sprintln(count))
 	}
 	return nil
-}
-
-func sameSlot(a, b topology.Address) bool {
-	a.Function, b.Function = 0, 0
-	return a == b
 }
 
 // after returns the address at an offset from function 0 of the PF's slot, across devices (ARI) and buses
