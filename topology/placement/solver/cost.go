@@ -4,6 +4,7 @@ package solver
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -98,4 +99,111 @@ type FillCost struct {
 func (c FillCost) compare(d FillCost) int {
 	return cmp.Or(cmp.Compare(c.degraded, d.degraded), cmp.Compare(c.shared, d.shared),
 		cmp.Compare(c.load, d.load))
+}
+
+// The distance of two GPUs consists of two numbers that are summed over all pairs of a set: the first for
+// links, the second for PCI Express, which decides if links are equal. Both share an int64, which has room
+// for 2,000 chosen GPUs. The distance of GPUs of one card is 0; a direct link costs linkHop for each hop,
+// less one for every parallel link; a missing link costs more than any link.
+const (
+	linkHop      = 100
+	mostHops     = 9
+	mostParallel = linkHop - 1
+	noLink       = 1000
+	levelStep    = 100
+	linkShift    = 32
+)
+
+// distance returns the distance of two GPUs that meet at a place and have the given distance by links. By PCI
+// Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer. The GPUs
+// of a C2C complex have a host bridge each.
+func (n *Place) distance(link int64) int64 {
+	level, nearer := n.Level, 0
+	switch level {
+	case topology.C2C:
+		level = topology.NODE
+	case topology.PXB:
+		nearer = min(n.Depth, levelStep-1)
+	}
+	d := levelStep*int64(level) - int64(nearer)
+	return link<<linkShift + d
+}
+
+// Link is a direct link between two cards, as numbers in the order of the tree, a before b.
+type Link struct {
+	a, b int
+	link int64 // distance of two GPUs with this link
+}
+
+// NewLink returns a link between two cards of a tree passed to [New]. Hops is the number of GPUs on the way,
+// including the last one; count is the number of parallel links.
+func NewLink(a, b *Place, hops, count int) Link {
+	hops = min(max(hops, 1), mostHops)
+	return Link{
+		a: min(a.cardLow, b.cardLow), b: max(a.cardLow, b.cardLow),
+		link: int64(linkHop*hops - min(max(count, 1), mostParallel)),
+	}
+}
+
+// measure sets for every place the distance of two GPUs that meet there. All such GPUs must have the same
+// distance: without links, with links between all GPUs, or within hives that are places. If links do not
+// follow the tree, measure returns the links, otherwise nil.
+func measure(root *Place, cards []*Place, links []Link) (irregular []Link) {
+	links = uniqueLinks(links)
+	for _, l := range links {
+		meet := cards[l.a].Parent
+		for meet.cardHigh <= l.b {
+			meet = meet.Parent
+		}
+		if meet.links == 0 {
+			meet.link = l.link
+		} else if meet.link != l.link {
+			irregular = links
+		}
+		meet.links++
+	}
+	if root.settleNear() {
+		return irregular
+	}
+	return links
+}
+
+// numberCards sets for every place the range of the cards below it.
+func (n *Place) numberCards(cards []*Place) []*Place {
+	n.cardLow = len(cards)
+	if n.Kind == Card {
+		cards = append(cards, n)
+	}
+	for _, child := range n.Children {
+		cards = child.numberCards(cards)
+	}
+	n.cardHigh = len(cards)
+	return cards
+}
+
+// uniqueLinks returns the links without duplicates, of which the shortest remains.
+func uniqueLinks(links []Link) []Link {
+	slices.SortFunc(links, func(x, y Link) int {
+		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.link, y.link))
+	})
+	return slices.CompactFunc(links, func(x, y Link) bool { return x.a == y.a && x.b == y.b })
+}
+
+// settleNear sets the distance of GPUs that meet at a place, and reports whether at every place either all or
+// none of them have a link.
+func (n *Place) settleNear() bool {
+	regular, crossing, below := true, 0, 0
+	for _, child := range n.Children {
+		regular = child.settleNear() && regular
+		crossing += below * (child.cardHigh - child.cardLow)
+		below += child.cardHigh - child.cardLow
+	}
+	if n.Kind == Card {
+		return true
+	}
+	if n.links == 0 {
+		n.link = noLink
+	}
+	n.near = n.distance(n.link)
+	return regular && (n.links == 0 || n.links == crossing)
 }

@@ -134,3 +134,147 @@ type Counts struct {
 	GPUs, VFs, Extras int
 	mix               mix // number of devices of each resource
 }
+
+// Shares is the number of partners of each device. The number of pairs is the size of the larger half. Each
+// device of the larger half is in one pair; each device of the smaller half is in an equal number of pairs,
+// and some of them, the extras, are in one more.
+type Shares struct {
+	GPUs, VFs         int // wanted
+	Pairs             int // 0 if a half is empty
+	PerGPU, PerVF     int // partners of each device, without its extra
+	GPUExtra, VFExtra int // number of extras of the smaller half; 0 for the other half
+	extras            int // the nonzero one of GPUExtra and VFExtra, if any
+}
+
+// NewShares returns the shares of the given numbers of GPUs and VFs.
+func NewShares(gpus, vfs int) Shares {
+	s := Shares{GPUs: gpus, VFs: vfs}
+	if gpus == 0 || vfs == 0 {
+		return s
+	}
+	s.Pairs = max(gpus, vfs)
+	if vfs >= gpus {
+		s.PerGPU, s.PerVF, s.extras = vfs/gpus, 1, vfs%gpus
+		s.GPUExtra = s.extras
+	} else {
+		s.PerGPU, s.PerVF, s.extras = 1, gpus/vfs, gpus%vfs
+		s.VFExtra = s.extras
+	}
+	return s
+}
+
+// units returns the number of pairs of g GPUs and v VFs if e of the devices that can be extras are extras.
+func (s *Shares) units(g, v, e int) (ofGPUs, ofVFs int) {
+	ofGPUs, ofVFs = s.PerGPU*g, s.PerVF*v
+	if s.GPUExtra > 0 {
+		ofGPUs += e
+	} else if s.VFExtra > 0 {
+		ofVFs += e
+	}
+	return ofGPUs, ofVFs
+}
+
+// mostExtras returns the maximum number of extras among g GPUs and v VFs.
+func (s *Shares) mostExtras(g, v int) int {
+	if s.GPUExtra > 0 {
+		return min(g, s.extras)
+	}
+	return min(v, s.extras) // s.extras is 0 if neither half has extras
+}
+
+// pairsOf returns the number of pairs that the counts of a place form below it.
+func (s *Shares) pairsOf(c *Counts) int {
+	ofGPUs, ofVFs := s.units(c.GPUs, c.VFs, c.Extras)
+	return min(ofGPUs, ofVFs)
+}
+
+// limits are the conditions of an entry to be part of a choice.
+type limits struct {
+	Shares
+	root  *Place
+	limit int  // maximum number of pairs beyond PIX
+	loose bool // extras follow the VFs instead of being tried in all numbers
+}
+
+// within reports whether a part of the tree with the given pairs beyond PIX can be part of a choice within
+// the limit. Devices of the part without a partner add pairs beyond PIX, and the rest of the tree has a
+// limited number of PIX pairs.
+func (l *limits) within(part *Content, beyond, ofGPUs, ofVFs int) bool {
+	pix := min(ofGPUs, ofVFs) - beyond
+	return beyond+max(ofGPUs-ofVFs, ofVFs-ofGPUs) <= l.limit &&
+		pix+l.root.mostPIX-part.mostPIX >= l.Pairs-l.limit
+}
+
+// fewestVFs returns the minimum number of VFs for a number of GPUs such that the pairs beyond PIX stay within
+// the limit.
+func (l *limits) fewestVFs(gpus int) int {
+	if l.Pairs == 0 {
+		return 0
+	}
+	_, ofVFs := l.slack()
+	if d := l.PerGPU*gpus - l.limit - ofVFs; d > 0 {
+		return (d + l.PerVF - 1) / l.PerVF
+	}
+	return 0
+}
+
+// slack returns the maximum number of extras among the GPUs and VFs of an entry.
+func (l *limits) slack() (ofGPUs, ofVFs int) {
+	switch {
+	case !l.loose:
+		return l.GPUExtra, l.VFExtra
+	case l.GPUExtra > 0:
+		return l.GPUs, 0
+	default:
+		return 0, l.VFs
+	}
+}
+
+// vfRange returns the range of VFs that a group can give together with a number of GPUs.
+func (l *limits) vfRange(n *Place, gpus int) (low, high int) {
+	if n.fixedVFs != anyNumber {
+		return n.fixedVFs, n.fixedVFs
+	}
+	low, high = fewest(l.VFs, n.VFs, l.root.VFs), min(n.VFs.Most, l.VFs)
+	if l.Pairs > 0 {
+		low = max(low, l.fewestVFs(gpus))
+		ofGPUs, _ := l.slack()
+		high = min(high, (l.PerGPU*gpus+ofGPUs+l.limit)/l.PerVF)
+	}
+	return low, high
+}
+
+// fewest returns the minimum number of devices that have to come from a part of the tree: the held devices
+// and the devices that the rest of the tree lacks.
+func fewest(wanted int, part, all Tally) int {
+	return max(part.Held, wanted-(all.Most-part.Most))
+}
+
+// extrasRange returns the range of extras that a number of GPUs and VFs can have. The devices elsewhere must
+// be able to take the remaining extras, one each.
+func (l *limits) extrasRange(gpus, vfs int) (low, high int) {
+	high = l.mostExtras(gpus, vfs)
+	if l.loose {
+		follow := vfs - l.PerGPU*gpus
+		if l.VFExtra > 0 {
+			follow = gpus - l.PerVF*vfs
+		}
+		follow = min(max(follow, 0), high)
+		return follow, follow
+	}
+	return l.extras - l.mostExtras(l.GPUs-gpus, l.VFs-vfs), high
+}
+
+// boundPIX sets for every place an upper bound of its PIX pairs: the sum of the PIX pairs that each switch
+// could have independently of the others.
+func (n *Place) boundPIX(s *Shares) {
+	n.mostPIX = 0
+	for _, child := range n.Children {
+		child.boundPIX(s)
+		n.mostPIX += child.mostPIX
+	}
+	if n.Kind == Group && n.Level == topology.PIX {
+		g, v := min(n.GPUs.Most, s.GPUs), min(n.VFs.Most, s.VFs)
+		n.mostPIX = min(s.units(g, v, s.mostExtras(g, v)))
+	}
+}

@@ -1,5 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package solver finds the cheapest choice on a tree of places. The input of the solver is the number of
+// devices of each kind at every place and the cost of taking some of them; it does not use names of devices.
+// Package placement builds the tree of a request and reads the result from it.
+//
+// # Algorithm
+//
+// The PCI tree is reduced to the places where paths of the request's devices meet: cards, groups (devices
+// below one switch), bridges, root complexes, NUMA nodes. On a tree it is optimal to form every pair as low
+// as possible. The number of pairs below a place therefore depends only on the numbers of GPUs and VFs taken
+// below it. A table for each place holds the cheapest way for each number of GPUs, VFs and extras (devices
+// with one additional partner), and the tables of sibling places combine into the table of their parent. All
+// criteria of package placement except the last are sums over places; the fifth is a sum if links follow the
+// tree: no links, links between all GPUs, or links within places. VF indices are assigned last, when the
+// number of VFs of each PF is known: it is optimal to take one index after another, each from all PFs that
+// can give it. To keep the tables small, the solver first looks for solutions with the fewest possible pairs
+// beyond PIX.
+//
+// If links do not follow the tree (a cube mesh, MI250), criterion 5 depends on the individual GPUs. The
+// solver then enumerates the sets of GPUs, with the best possible completion as a bound, and solves the pairs
+// for sets within the bound.
+//
+// # Several resources
+//
+// Devices of several resources of one kind (partition types, VFs of several rails or pools) are equivalent in
+// all of the above: the devices below a switch, the VFs of a PF and the remaining devices are sums over the
+// resources. The number taken from each resource is fixed by the request. The tables are therefore indexed by
+// the number of devices of every resource, not only by their sum, and the solver first finds, PF by PF, the
+// VFs that a group can give for each such number. A part of the tree has to give at least the devices that
+// the rest of the tree lacks. This keeps the tables small in the common case of a rail with one VF of each
+// PF: every part gives the VFs that only this part has.
 package solver
 
 import "math"
@@ -91,5 +121,114 @@ func (s *Solver) deepen() bool {
 		if _, ok := s.solve(limit); ok || s.budget < 0 || limit == s.Pairs {
 			return ok
 		}
+	}
+}
+
+// solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports
+// whether such a choice exists and was found within the budget.
+func (t *tables) solve(limit int) (cost, bool) {
+	t.limit, t.entries = limit, t.entries[:0]
+	all := t.table(t.root)
+	if t.budget < 0 {
+		return cost{}, false
+	}
+	for i := all.from; i < all.to; i++ {
+		e := &t.entries[i]
+		if e.GPUs == t.GPUs && e.VFs == t.VFs && e.mix == t.mixing.wanted && (t.loose || e.Extras == t.extras) {
+			t.choose(t.root, i)
+			return e.cost, true
+		}
+	}
+	return cost{}, false
+}
+
+// choose traces an entry of a place back to the entries that it consists of.
+func (t *tables) choose(n *Place, i int32) {
+	n.Chosen = t.entries[i].Counts
+	if n.Kind == Group { // the table of a group is based on the table of its cards
+		i = t.entries[i].before
+	}
+	for k := len(n.Children) - 1; k > 0; k-- {
+		t.choose(n.Children[k], t.entries[i].last)
+		i = t.entries[i].before
+	}
+	if len(n.Children) > 0 {
+		t.choose(n.Children[0], i)
+	}
+}
+
+// stepsPerPlace is the fixed cost of a place, in steps.
+const stepsPerPlace = 8
+
+// table builds the table of a place.
+func (t *tables) table(n *Place) span {
+	t.budget -= stepsPerPlace
+	if n.Kind == Card {
+		return t.cardTable(n)
+	}
+	var made span
+	var part Content // of the children merged until now
+	for i, child := range n.Children {
+		last := t.table(child)
+		part.Add(child.Content)
+		if i == 0 {
+			made = last
+		} else {
+			m := merge{tables: t, place: n, part: part, before: made, last: last}
+			if t.mixing.any() {
+				m.floor = n.floors[i]
+			}
+			made = m.table()
+		}
+	}
+	switch n.Kind {
+	case Group:
+		return t.groupTable(n, made)
+	case Node:
+		breakNode(n, t.entries[made.from:made.to])
+	}
+	return made
+}
+
+// pin restricts the search to the marked counts, or removes the restriction.
+func (n *Place) pin(on bool) {
+	n.fixedGPUs, n.fixedVFs = anyNumber, anyNumber
+	if on && n.Kind == Card {
+		n.fixedGPUs = n.Chosen.GPUs
+	} else if on && n.Kind == Group {
+		n.fixedVFs = n.Chosen.VFs
+	}
+	for _, child := range n.Children {
+		child.pin(on)
+	}
+}
+
+// spread marks a choice without search: it fills one child after another with GPUs and VFs that form PIX
+// pairs, then with the remaining devices. It is used only for machines far larger than existing ones.
+func (n *Place) spread(s *Shares, gpus, vfs int) {
+	n.Chosen = Counts{GPUs: gpus, VFs: vfs}
+	for _, child := range n.Children {
+		child.Chosen = Counts{GPUs: child.GPUs.Held, VFs: child.VFs.Held}
+		gpus -= child.GPUs.Held
+		vfs -= child.VFs.Held
+	}
+	if n.Kind == Group { // the children are cards
+		vfs = 0
+	}
+	for _, pairsOnly := range []bool{true, false} {
+		for _, child := range n.Children {
+			g, v := min(gpus, child.GPUs.Most-child.Chosen.GPUs), min(vfs, child.VFs.Most-child.Chosen.VFs)
+			if pairsOnly && s.Pairs > 0 && n.Kind != Group {
+				g = min(g, max(child.mostPIX/s.PerGPU-child.Chosen.GPUs, 0))
+				v = min(v, max(child.mostPIX/s.PerVF-child.Chosen.VFs, 0))
+			}
+			child.Chosen.GPUs += g
+			child.Chosen.VFs += v
+			gpus -= g
+			vfs -= v
+		}
+	}
+	for _, child := range n.Children {
+		child.spread(s, child.Chosen.GPUs, child.Chosen.VFs)
 	}
 }
