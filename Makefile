@@ -25,6 +25,7 @@ MUTANTS   ?= .
 MUTATIONS ?= 2000
 PACKAGES  ?= .
 AGAINST   ?=
+UPDATE    ?=
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
@@ -227,10 +228,15 @@ claims: ## Allocate SEQUENCES (10000) random sequences of claims with the schedu
 	cd test/kubernetes && go test $(KUBE36) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
 	cd test/kubernetes && go test $(KUBE35) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
 
+.PHONY: census
+census: ## Count code, names and forms, beside their limits; UPDATE=limits or UPDATE=messages writes what make lint compares with
+	@go run -buildvcs=false ./test/census -update '$(UPDATE)'
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
 	@set -e; for module in $(MODULES); do echo "lint $$module"; \
 		(cd $$module && $(PROGRESS) "lint $$module; $(KUBELET)" $(TOOLS)/golangci-lint run ./...); done
+	$(PROGRESS) "census" go run -buildvcs=false ./test/census -check
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go vet $(MAC)
 	cd cmd/tandem-scheduler && go vet $(KUBE36) ./...
 	cd test/kubernetes && go vet $(KUBE36) ./dra/... ./kubelet/... && go vet $(KUBE35) ./dra/...

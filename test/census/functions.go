@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"regexp"
+	"slices"
+)
+
+// oneWord matches names such as prefer, Prefer, GPU and GPUs.
+var oneWord = regexp.MustCompile(`^([a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+s?)$`)
+
+// oneWordNames returns the functions with a name of one word, except for main, init, and methods that
+// implement a foreign interface.
+func oneWordNames(all []function, foreign map[string]bool) (found []function) {
+	for _, f := range all {
+		name := f.Name.Name
+		isGiven := f.Recv == nil && (name == "main" || name == "init") || foreign[f.id()]
+		if oneWord.MatchString(name) && !isGiven {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// id returns the folder and the name, for a method with its type between them.
+func (f function) id() string {
+	if f.Recv == nil {
+		return f.folder + "." + f.Name.Name
+	}
+	receiver := f.Recv.List[0].Type
+	if pointer, ok := receiver.(*ast.StarExpr); ok {
+		receiver = pointer.X
+	}
+	return f.folder + "." + types.ExprString(receiver) + "." + f.Name.Name
+}
+
+// lengthsOf returns the number of lines that nine of ten functions have at most, and that of the longest.
+func lengthsOf(all []function) (p90, longest int) {
+	var lines []int
+	for _, f := range all {
+		lines = append(lines, f.lines)
+	}
+	slices.Sort(lines)
+	return lines[(len(lines)*9-1)/10], lines[len(lines)-1]
+}
+
+// changesInHeads counts assignments in the heads of if and switch, except for := and those that end in err =.
+func changesInHeads(file *ast.File) (n int) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		var head ast.Stmt
+		switch s := node.(type) {
+		case *ast.IfStmt:
+			head = s.Init
+		case *ast.SwitchStmt:
+			head = s.Init
+		case *ast.TypeSwitchStmt:
+			head = s.Init
+		}
+		if changesState(head) {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+func changesState(statement ast.Stmt) bool {
+	switch s := statement.(type) {
+	case *ast.AssignStmt:
+		last, ok := s.Lhs[len(s.Lhs)-1].(*ast.Ident)
+		return s.Tok != token.DEFINE && !(ok && last.Name == "err")
+	case *ast.IncDecStmt:
+		return true
+	default:
+		return false
+	}
+}
+
+// The most lines of a helper, and of a function that holds one.
+const (
+	helperLines = 14
+	holderLines = 30
+)
+
+// oneCallerHelpers counts short functions that one function of their package names, once, and could hold.
+func (r *repository) oneCallerHelpers(sources []*source) (n int) {
+	for _, files := range byFolder(sources) {
+		all := r.functions(files)
+		uses := map[string][]function{} // by name
+		for _, user := range all {
+			ast.Inspect(user.FuncDecl, func(node ast.Node) bool {
+				id, ok := node.(*ast.Ident)
+				if ok && id != user.Name && (id.Obj == nil || id.Obj.Kind == ast.Fun) {
+					uses[id.Name] = append(uses[id.Name], user)
+				}
+				return true
+			})
+		}
+		for _, f := range all {
+			users := uses[f.Name.Name]
+			if !f.Name.IsExported() && f.lines <= helperLines && len(users) == 1 &&
+				users[0].Name != f.Name && users[0].lines+f.lines <= holderLines {
+				n++
+			}
+		}
+	}
+	return n
+}

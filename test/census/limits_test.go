@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMessages: which texts count as messages.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	for statement, want := range map[string][]string{
+		`return fmt.Errorf("read %s: %w", name, err)`:           {`error "read %s: %w"`},
+		`return status.Errorf(codes.Internal, "no %q", name)`:   {`error "no %q"`},
+		`return errors.New("set --node-name")`:                  {`error "set --node-name"`},
+		`return errors.New("claims.json is empty")`:             {`error "claims.json is empty"`},
+		`return errors.New("it is empty")`:                      nil,
+		`return fmt.Errorf("decide: %w", err)`:                  nil,
+		`return fmt.Errorf("read "+"%s "+hint, name)`:           {`error "read %s …"`},
+		`log.Info("started", "version", v)`:                     {`log "started"`},
+		`logger.V(4).Error(err, "not read", "node", n)`:         {`log "not read"`},
+		`logger.Error(err, "not read", more...)`:                {`log "not read"`},
+		`log.WarnContext(ctx, "late")`:                          {`log "late"`},
+		`log.Warn(text, "error", err)`:                          nil,
+		`http.Error(w, "no such page", 404)`:                    nil,
+		`return err.Error()`:                                    nil,
+		`return counter("pairs_total", "Pairs by distance")`:    {`metric "pairs_total"`},
+		`return prometheus.CounterOpts{Name: "a", Help: "A b"}`: {`metric "a"`},
+		`return flag{Name: "a"}`:                                nil,
+		`return counter("pairs_total", "distance")`:             nil,
+	} {
+		content := "import `example.com/prometheus`\nfunc f() error { " + statement + " }"
+		if diff := cmp.Diff(want, messagesOf(file(t, content))); diff != "" {
+			t.Errorf("%s:\n%s", statement, diff)
+		}
+	}
+	if got := messagesOf(file(t, `func f() { counter("pairs_total", "Pairs by distance") }`)); got != nil {
+		t.Errorf("without a package of metrics: %s", got)
+	}
+}
+
+// TestDroppedMessages: a message may move to another package, and is dropped if no package has it.
+func TestDroppedMessages(t *testing.T) {
+	t.Parallel()
+	before := of(t, map[string]string{
+		"a/a.go": "package a\nfunc f() { log.Info(`one`); log.Info(`two`); log.Info(`two`) }", "b/b.go": "package b",
+	})
+	list := listMessages(before.sources)
+	if want := "a\n  log \"one\"\n  log \"two\"\n"; list != want {
+		t.Errorf("list %q, want %q", list, want)
+	}
+	after := of(t, map[string]string{"b/b.go": "package b\nfunc f() { log.Info(`one`); log.Info(`new`) }"})
+	if diff := cmp.Diff([]string{`a: log "two"`}, dropped(list, after.sources)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestCompare: a figure above its limit fails, and so does what falls below a floor.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	limits, err := parseLimits("# a comment\nlines of code 10 5\nfiles 2 1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		figures        []figure
+		comments, code int
+		p90            int
+		want           string
+	}{
+		"all at their limits": {[]figure{{"lines of code", 5}, {"files", 1}}, 12, 88, 30, ""},
+		"above":               {[]figure{{"lines of code", 6}}, 12, 88, 30, "lines of code: 6, above the limit 5"},
+		"without a limit":     {[]figure{{"packages", 1}}, 12, 88, 30, "packages: 1, above the limit 0"},
+		"few comments":        {nil, 11, 89, 30, "comments are less than 12 %"},
+		"long functions":      {nil, 12, 88, 31, "nine of ten functions have up to 31 lines"},
+	} {
+		s := size{code: c.code, comments: c.comments}
+		err := compare(limits, &census{figures: c.figures, rows: []row{{size: s}}, p90: c.p90})
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for _, wrong := range []string{"lines 1", "lines 1 x", "lines x 1"} {
+		if _, err := parseLimits(wrong); err == nil {
+			t.Errorf("limit %q is read", wrong)
+		}
+	}
+}
+
+// TestFileOfLimits: the file is as it is written, and CONTRIBUTING has it as a table.
+func TestFileOfLimits(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	content, err := os.ReadFile(filepath.Join(root, limitsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, err := parseLimits(string(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var figures []figure
+	for _, l := range limits {
+		figures = append(figures, figure{l.name, l.value})
+	}
+	if diff := cmp.Diff(string(content), formatLimits(newLimits(limits, figures))); diff != "" {
+		t.Errorf("make census UPDATE=limits writes:\n%s", diff)
+	}
+	text, err := os.ReadFile(filepath.Join(root, document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), table(limits)) {
+		t.Errorf("the table in %s is not that of %s: make census UPDATE=limits writes it", document, limitsFile)
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Census counts the hand-written code of the repository, from its syntax trees: how much there is, and what
+// makes it hard to hold in the head. "make lint" fails above a limit of limits.txt, and below a floor, which
+// protects what has to stay.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// The files of the census, below the root of the repository.
+const (
+	limitsFile   = "test/census/limits.txt"
+	messagesFile = "test/census/messages.txt"
+	document     = "CONTRIBUTING.md" // has the limits as a table
+)
+
+func main() {
+	root := flag.String("root", ".", "count the code below this `folder`, such as a checkout of another commit")
+	check := flag.Bool("check", false, "print only figures above their limits, and messages that are gone")
+	update := flag.String("update", "", "write the `figures` of now: limits, or messages")
+	flag.Parse()
+	if err := run(os.Stdout, *root, *check, *update); err != nil {
+		fmt.Fprintln(os.Stderr, "census:", err)
+		os.Exit(1)
+	}
+}
+
+// run counts the code below a root and does with the figures what the flags say. The files of the census are
+// below the working directory.
+func run(out io.Writer, root string, check bool, update string) error {
+	r, err := readRepository(os.DirFS(root))
+	if err != nil {
+		return err
+	}
+	if update == "messages" {
+		return os.WriteFile(messagesFile, []byte(listMessages(r.of(shipped))), 0o644)
+	}
+	content, err := os.ReadFile(limitsFile)
+	if err != nil {
+		return err
+	}
+	limits, err := parseLimits(string(content))
+	if err != nil {
+		return err
+	}
+	linked, foreign, err := load(root)
+	if err != nil {
+		return err
+	}
+	c := r.count(linked, foreign)
+	switch {
+	case update == "limits":
+		return writeLimits(newLimits(limits, c.figures))
+	case update != "":
+		return fmt.Errorf("-update %s: want limits or messages", update)
+	case check:
+		return errors.Join(compare(limits, c), r.checkMessages())
+	}
+	c.writeTo(out, limits)
+	return nil
+}
+
+// checkMessages returns an error for each message of the list that the code has no more.
+func (r *repository) checkMessages() error {
+	list, err := os.ReadFile(messagesFile)
+	if err != nil {
+		return err
+	}
+	var all []error
+	for _, m := range dropped(string(list), r.of(shipped)) {
+		all = append(all, fmt.Errorf("%s\n  is gone: the commit that drops it takes it off %s and says why",
+			m, messagesFile))
+	}
+	return errors.Join(all...)
+}
+
+// writeLimits writes the file of limits, and the table of the document.
+func writeLimits(limits []limit) error {
+	if err := os.WriteFile(limitsFile, []byte(formatLimits(limits)), 0o644); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), tableHead)
+	_, after, ended := strings.Cut(rest, "\n\n")
+	if !found || !ended {
+		return fmt.Errorf("write the table of limits in %s: there is none that begins with %q", document, tableHead)
+	}
+	return os.WriteFile(document, []byte(before+table(limits)+"\n"+after), 0o644)
+}
