@@ -128,6 +128,8 @@ status
 		{"errors", recorded("oci-mi300x-derived"), `
 help
 ! run a gpu=9
+explain a
+delete a
 ! delete a
 ! explain ghost
 quit
@@ -257,7 +259,7 @@ func TestPlayServe(t *testing.T) {
 	root.SetArgs([]string{
 		"play", "--machine", recorded("oci-mi300x-derived"), "--serve", ":0", "--programs",
 		programs.Build(t, "tandem", "tandem-gpu", "tandem-rdma"), "--directory", filepath.Join(shortDir(t), "node"),
-		"--script", write(t, "script.txt", "run train gpu=2 vf=2\n"),
+		"--script", write(t, "script.txt", "! run late gpu=9\nrun train gpu=2 vf=2\n"),
 	})
 	root.SetOut(in)
 	go func() {
@@ -278,10 +280,20 @@ func TestPlayServe(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	page, err := io.ReadAll(answer.Body)
-	for _, want := range []string{"<title>oci-mi300x-derived</title>", "default/train/main", "GPUs free 6/8"} {
+	for _, want := range []string{"<title>oci-mi300x-derived</title>", "default/train/main", "GPUs free 6/8",
+		`data-owner="default/late/"`} {
 		if err != nil || !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %q: %v", want, err)
 		}
+	}
+	answer, err = http.Get(url + "explain?owner=default/late/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	page, err = io.ReadAll(answer.Body)
+	if err != nil || !bytes.HasPrefix(page, []byte("default/late was rejected by the kubelet's Topology Manager")) {
+		t.Errorf("the explanation of a rejected pod: %v, %s", err, page)
 	}
 	stop()
 	if err := <-ended; err != nil {

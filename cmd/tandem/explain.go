@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -10,10 +11,11 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 )
 
 func newExplain() *cobra.Command {
-	var runDir, container, created string
+	var runDir, kubeletDir, container, created string
 	var present coordinator.Present
 	var all bool
 	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(explainVerdicts)
@@ -26,6 +28,10 @@ alone allowed. The verdict on each container comes first. For a container with a
 also names the current holders of the VFs next to its GPUs, and a remedy. Without a pod, list all known decisions. Decisions for
 running containers survive a restart of the serving plugin; for ended containers the latest decisions are kept until the restart.
 Decisions for deleted pods of the same name are shown with --all.
+
+For a pod with status TopologyAffinityError the kubelet has called no plugin. The command then compares the pod's requests with the
+devices that each NUMA node and each switch has free now, and names the pods that hold the other devices, and which of them did so
+before the rejection. The kubelet lists such pods with Kubernetes 1.37 and later; "kubectl tandem explain" works with any version.
 The command requires root.`,
 		Example: `  tandem explain
   tandem explain train-0
@@ -54,15 +60,26 @@ The command requires root.`,
 					return err
 				}
 			}
-			decisions, err := coordinator.AskDecisions(cmd.Context(), runDir, namespace, pod, container)
+			known := rejection.Explanation{Decisions: []coordinator.Decision{}}
+			var unknown error
+			if len(args) == 1 {
+				known.Rejection, unknown = rejection.Ask(cmd.Context(), runDir, kubeletDir, namespace, pod)
+				if known.Rejection != nil {
+					return format.Write(cmd, known, known.Rejection.Text)
+				}
+			}
+			var err error
+			known.Decisions, err = coordinator.AskDecisions(cmd.Context(), runDir, namespace, pod, container)
+			if err != nil && unknown != nil {
+				return fmt.Errorf("%w; %w", err, unknown)
+			}
 			if err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				coordinator.MarkEarlier(decisions, present)
+				coordinator.MarkEarlier(known.Decisions, present)
 			}
-			known := coordinator.Decisions{Decisions: decisions}
-			return format.Write(cmd, known, func() []byte { return show(decisions) })
+			return format.Write(cmd, known, func() []byte { return show(known.Decisions) })
 		},
 	}
 	cmd.ValidArgsFunction = cli.First(func(cmd *cobra.Command, _ string) ([]string, error) {
@@ -77,6 +94,7 @@ The command requires root.`,
 	cmd.Flags().StringVar(&created, "created", "", "creation time of the pod (creationTimestamp): earlier "+
 		"decisions without a UID are of deleted pods (default recognized by repeated allocations)")
 	registerRunDir(cmd.Flags(), &runDir)
+	registerKubeletDir(cmd.Flags(), &kubeletDir)
 	format.Register(cmd)
 	return cmd
 }

@@ -21,7 +21,8 @@ func newClusterExplain(o *cluster.Options) *cobra.Command {
 the chosen devices, and the devices that each switch had free at that time. The output is that of "tandem explain" on the node.
 
 For a pod with status TopologyAffinityError the kubelet has called no plugin. The command then compares the pod's requests with the
-devices that each NUMA node has free now, names the pods that hold the other devices, and says whether the empty node admits the pod.`,
+devices that each NUMA node and each switch has free now, names the pods that hold the other devices, and says whether the empty node
+admits the pod. What was free at the rejection is in no record; the output tells which pods have held their devices since before it.`,
 		Example: `  kubectl tandem explain train-0
   kubectl tandem explain team/train-0 --container worker -o json
   kubectl tandem explain team/train-0 --node gpu-17`,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
+	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/golden"
@@ -178,13 +179,13 @@ func TestClusterExplainsRejection(t *testing.T) {
 	text := strings.Join(strings.Fields(stdout), " ")
 	for _, want := range []string{
 		"team/rejected was rejected by the kubelet's Topology Manager on node gpu-1", "amd.com/gpu 3 0 2/4 1 4/4",
-		"HELD BY RESOURCE NUMA DEVICES team/train-0 amd.com/gpu 0 2",
+		"HELD BY RESOURCE NUMA DEVICES SINCE team/train-0 amd.com/gpu 0 2 unknown",
 	} {
 		if code != cli.ExitOK || stderr != "" || !strings.Contains(text, want) {
 			t.Errorf("exit code %d, %q; no %q:\n%s", code, stderr, want, stdout)
 		}
 	}
-	var explained cluster.Explanation
+	var explained rejection.Explanation
 	_, stdout, _ = plugin(kubeconfig, "explain", "rejected", "-o", "json")
 	if err := json.Unmarshal([]byte(stdout), &explained); err != nil || explained.Rejection == nil ||
 		!explained.Rejection.FitsEmpty {

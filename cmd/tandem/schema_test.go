@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
+	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -35,7 +36,7 @@ import (
 var documented = map[string]reflect.Type{
 	"cluster-status": reflect.TypeFor[cluster.Status](),
 	"doctor":         reflect.TypeFor[doctor.Findings](),
-	"explain":        reflect.TypeFor[cluster.Explanation](),
+	"explain":        reflect.TypeFor[rejection.Explanation](),
 	"pairs":          reflect.TypeFor[pairs.Document](),
 	"plan":           reflect.TypeFor[plan.Plan](),
 	"qualify":        reflect.TypeFor[qualify.Report](),

@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // registerSource adds the flags of commands that read this node or a recorded machine.
@@ -32,6 +33,11 @@ func registerRunDir(flags *pflag.FlagSet, dir *string) {
 		"--run-dir of the plugins (default the folder in which a plugin answers: "+
 			"device-plugins/tandem in the kubelet's folder, or /run/tandem)")
 	plainflag.Files.Put(flags, "run-dir")
+}
+
+func registerKubeletDir(flags *pflag.FlagSet, dir *string) {
+	flags.StringVar(dir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
+	plainflag.Files.Put(flags, "kubelet-dir")
 }
 
 // checkSource refuses two sources at once.

@@ -12,7 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // looker is the command line of status.
@@ -60,7 +59,7 @@ can; set another address, or use a tunnel (kubectl port-forward, ssh -L).`,
 func (l *looker) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	registerRunDir(flags, &l.runDir)
-	flags.StringVar(&l.kubeletDir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
+	registerKubeletDir(flags, &l.kubeletDir)
 	l.format.Register(cmd)
 	flags.BoolVarP(&l.watch, "watch", "w", false, "repeat the output after each change, until Ctrl-C")
 	flags.StringVar(&l.serve, "serve", "",
@@ -69,7 +68,7 @@ func (l *looker) register(cmd *cobra.Command) {
 	flags.StringVar(&l.from.SysfsRoot, "sysfs-root", "/sys",
 		"root of sysfs, for --serve and for GPUs that no plugin offers")
 	registerTopologyFile(flags, &l.from.TopologyFile)
-	plainflag.Files.Put(flags, "kubelet-dir", "sysfs-root")
+	plainflag.Files.Put(flags, "sysfs-root")
 	plainflag.Output.Put(flags, "watch", "serve")
 }
 

@@ -72,9 +72,14 @@ func newPod(p *corev1.Pod, policy Policy) Pod {
 	return pod
 }
 
-// topologyAffinity is the reason in the status of a pod that the kubelet's Topology Manager has rejected
+// TopologyAffinity is the reason in the status of a pod that the kubelet's Topology Manager has rejected
 // (ErrorTopologyAffinity in pkg/kubelet/cm/topologymanager), without a call to a device plugin.
-const topologyAffinity = "TopologyAffinityError"
+const TopologyAffinity = "TopologyAffinityError"
+
+// IsRejected reports whether the kubelet's Topology Manager has rejected a pod.
+func IsRejected(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed && p.Status.Reason == TopologyAffinity
+}
 
 // rejectedFor is the maximum age of a reported rejection: rejected pods stay until a user or controller
 // deletes the pods.
@@ -91,7 +96,7 @@ type Rejected struct {
 // nil for another pod.
 func rejectedPod(p *corev1.Pod) (*Rejected, time.Time) {
 	started := p.Status.StartTime // set by the kubelet at the rejection
-	if p.Status.Phase != corev1.PodFailed || p.Status.Reason != topologyAffinity || started == nil {
+	if !IsRejected(p) || started == nil {
 		return nil, time.Time{}
 	}
 	wanted := map[string]bool{}

@@ -106,7 +106,7 @@ func isFile(word string) bool {
 // explainFlags returns the flags of tandem explain, with the UID of the pod: the decisions for ended pods of
 // the name are not those of the present pod.
 func (p *Playground) explainFlags(words []string) []string {
-	flags := []string{p.Flags().Run}
+	flags := []string{p.Flags().Run, p.Flags().Kubelet}
 	for _, word := range words {
 		if uid, known := p.kubelet.UID(strings.TrimPrefix(word, kubelet.Namespace+"/")); known {
 			flags = append(flags, "--uid="+uid)

@@ -64,6 +64,7 @@ func (p Page) HTML() ([]byte, error) {
 		Layouts  []layout
 		Table    table
 		Notes    []string
+		Rejected []string
 		Every    int64 // milliseconds
 	}{
 		Page:     p,
@@ -80,6 +81,7 @@ func (p Page) HTML() ([]byte, error) {
 			{"narrow", template.HTML(p.Node.draw(Narrow, ""))},
 		}
 		view.Table, view.Notes = newTable(p.Node.tree().rows()), p.Node.Notes
+		view.Rejected = p.Node.Rejected
 	}
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, view)

@@ -47,7 +47,9 @@ async function explain(owner) {
   }
   if (part("explained").textContent === owner) part("explanation").textContent = text;
 }
-picture.addEventListener("click", (event) => explain(event.target.closest("[data-owner]")?.dataset.owner));
+for (const place of [picture, part("notes")]) {
+  place.addEventListener("click", (event) => explain(event.target.closest("[data-owner]")?.dataset.owner));
+}
 picture.addEventListener("keydown", (event) => {
   if (event.key === "Enter") explain(event.target.closest("[data-owner]")?.dataset.owner);
 });

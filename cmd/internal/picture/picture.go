@@ -19,7 +19,10 @@ type Node struct {
 	Tree    *topology.Tree
 	Cards   []Card   // in any order
 	Notes   []string // further facts, a sentence each
-	Width   int      // of the picture of SVG in pixels, if the switches fit; 0 is Wide
+	// Rejected are pods that hold nothing, as owners without a container ("NAMESPACE/POD/"); only a page has
+	// them.
+	Rejected []string
+	Width    int // of the picture of SVG in pixels, if the switches fit; 0 is Wide
 	// Palette is for a picture that is drawn repeatedly. With nil, the legend has only the looks in use.
 	Palette Palette
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
@@ -88,7 +89,7 @@ func (c *Cluster) refused(ctx context.Context, node string) (refused doctor.Refu
 		return refused, fmt.Errorf("list failed pods of %s: %w", node, err)
 	}
 	for i := range pods.Items {
-		if doctor.IsRefused(&pods.Items[i]) {
+		if intent.IsRejected(&pods.Items[i]) {
 			refused.Add(&pods.Items[i])
 		}
 	}
@@ -98,11 +99,9 @@ func (c *Cluster) refused(ctx context.Context, node string) (refused doctor.Refu
 // configuration returns the effective configuration of a node's kubelet, including flags and drop-ins
 // (/configz), as a configuration file.
 func (c *Cluster) configuration(ctx context.Context, node string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
-	defer cancel()
-	answer, err := c.server.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").DoRaw(ctx)
+	answer, err := c.configz(ctx, node)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet of %s for its configuration (nodes/proxy): %w", node, err)
+		return nil, err
 	}
 	var told struct {
 		Configuration map[string]any `json:"kubeletconfig"`
@@ -115,4 +114,15 @@ func (c *Cluster) configuration(ctx context.Context, node string) ([]byte, error
 	}
 	told.Configuration["kind"], told.Configuration["apiVersion"] = configuration.Kind, configuration.Version
 	return json.Marshal(told.Configuration)
+}
+
+// configz returns the answer of a node's kubelet to /configz.
+func (c *Cluster) configz(ctx context.Context, node string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	answer, err := c.server.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the kubelet of %s for its configuration (nodes/proxy): %w", node, err)
+	}
+	return answer, nil
 }

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
@@ -45,7 +45,7 @@ func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pod != nil && doctor.IsRefused(pod) {
+	if pod != nil && intent.IsRejected(pod) {
 		return c.rejection(ctx, pod, daemons[q.Node], q.Format)
 	}
 	printed, err := c.decisions(ctx, q, pod, daemons[q.Node])
@@ -72,20 +72,22 @@ func (c *Cluster) decisions(
 	if q.All {
 		newer = append(newer, "--all")
 	}
-	ask := func(args []string) ([]byte, error) {
-		printed, _, err := c.ask(ctx, daemons, func(d Daemon) []string {
-			return append(slices.Clone(args), d.flags(map[string]string{"run-dir": "run-dir"})...)
-		}, nil)
-		return printed, err
-	}
-	printed, err := ask(newer)
+	printed, err := c.onNode(ctx, daemons, newer...)
 	if err != nil && strings.Contains(err.Error(), unknownFlag) {
-		printed, err = ask(older)
+		printed, err = c.onNode(ctx, daemons, older...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask node %s: %w", q.Node, err)
 	}
 	return printed, nil
+}
+
+// onNode returns the output of a command of tandem about the plugins of a node.
+func (c *Cluster) onNode(ctx context.Context, daemons []Daemon, args ...string) ([]byte, error) {
+	printed, _, err := c.ask(ctx, daemons, func(d Daemon) []string {
+		return append(slices.Clone(args), d.flags(map[string]string{"run-dir": "run-dir"})...)
+	}, nil)
+	return printed, err
 }
 
 // noClaim is in the error of the DRA driver about a pod without prepared and refused claims.

@@ -5,15 +5,8 @@ package coordinator
 import (
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
-
-// Decisions are those that are known, as -o json prints them: in the order in which the kubelet came.
-type Decisions struct {
-	Version   document.V1 `json:"version"`
-	Decisions []Decision  `json:"decisions"`
-}
 
 // Decision is one question of the kubelet and what came of it.
 type Decision struct {

@@ -7,15 +7,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
@@ -27,30 +24,16 @@ type Refused struct {
 	Unknown string   // why the number is unknown; the other fields mean nothing then
 }
 
-// refusal is the kubelet's reason (ErrorTopologyAffinity in pkg/kubelet/cm/topologymanager).
-const refusal = "TopologyAffinityError"
-
-// kubeletTimeout limits the question to the kubelet, which answers in milliseconds.
-const kubeletTimeout = 5 * time.Second
-
-// IsRefused reports whether the kubelet has refused a pod for its NUMA nodes.
-func IsRefused(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodFailed && p.Status.Reason == refusal
-}
-
 // AskRefused asks the kubelet for its pods. The caller needs root's rights alone.
 func AskRefused(ctx context.Context, kubeletDir string) Refused {
-	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
-	defer cancel()
-	var r Refused
-	err := kubelet.ListPods(ctx, kubeletDir, func(pod *corev1.Pod) {
-		if IsRefused(pod) {
-			r.Seen = append(r.Seen, pod.Namespace+"/"+pod.Name)
-			r.Pods.Add(pod)
-		}
-	})
+	pods, err := rejection.Pods(ctx, kubeletDir)
 	if err != nil {
 		return Refused{Unknown: err.Error()}
+	}
+	var r Refused
+	for _, pod := range pods {
+		r.Seen = append(r.Seen, pod.Namespace+"/"+pod.Name)
+		r.Pods.Add(pod)
 	}
 	slices.Sort(r.Seen)
 	return r
@@ -108,7 +91,7 @@ func refusedPods(r refusedFacts) []Finding {
 	f := Finding{
 		ID: "refused-pods", Severity: Warning,
 		Summary: fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.",
-			document.CountAre(number, "pod"), refusal),
+			document.CountAre(number, "pod"), intent.TopologyAffinity),
 		Evidence: slices.Concat(finding.Some(r.shapes), finding.Some(r.Seen)),
 		Why:      "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
@@ -66,9 +67,10 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		if name == "init container" {
 			pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers[:1], pod.Spec.Containers[1:]
 		}
-		explained := rejection.Explain(pod, status, devicemanager.Kubelet{
-			Rule: hints.Rule{Policy: hints.Restricted}, ScopePod: c.scope == "pod",
-		})
+		explained := rejection.Explain(pod, status, kubelet.Reading[[]coordinator.Decision]{},
+			rejection.Manager{Kubelet: devicemanager.Kubelet{
+				Rule: hints.Rule{Policy: hints.Restricted}, ScopePod: c.scope == "pod",
+			}})
 		var pods RefusedPods
 		pods.Add(pod)
 		n.Refused.Pods = RefusedPods{}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rejection explains pods that the kubelet's Topology Manager has rejected. The kubelet calls no
-// device plugin for such a pod. The explanation therefore compares the pod's requests with the status of the
-// node, by the kubelet's own rules ([devicemanager]): the devices that are free now, the holders of the other
-// devices, and the empty node.
+// device plugin for such a pod, and nobody records what was free at that moment. The explanation therefore
+// compares the pod's requests with the status of the node, by the kubelet's own rules ([devicemanager]): the
+// devices that are free now, by NUMA node and switch, the holders of the other devices, and the empty node.
+// The plugins' decisions tell which holders had their devices at the rejection.
 package rejection
 
 import (
@@ -24,14 +25,18 @@ type Node struct {
 	model   *devicemanager.Node
 	kubelet devicemanager.Kubelet
 	healthy devicemanager.Set
-	held    map[string]devicemanager.Set // by pod, as namespace/pod or [coordinator.UnknownHolder]
+	held    sets // by pod, as namespace/pod or [coordinator.UnknownHolder]
+	on      sets // by switch
 }
+
+// sets are the devices of each of a kind of holders or places.
+type sets map[string]devicemanager.Set
 
 // NewNode returns the node with these resources, as in a status, under the settings of its kubelet.
 func NewNode(resources []coordinator.Resource, kubelet devicemanager.Kubelet) *Node {
 	var announced []devicemanager.Announcement
 	var healthy []string
-	held := map[string][]string{}
+	held, on := map[string][]string{}, map[string][]string{}
 	for _, r := range resources {
 		a := devicemanager.Announcement{Name: r.Name, Kind: devicemanager.GPU}
 		if r.Kind == string(device.VF) {
@@ -45,6 +50,7 @@ func NewNode(resources []coordinator.Resource, kubelet devicemanager.Kubelet) *N
 			if r.Connected && d.IsHealthy() {
 				healthy = append(healthy, id)
 			}
+			on[d.Switch] = append(on[d.Switch], id)
 			if pod := podOf(d.Holder()); pod != "" {
 				held[pod] = append(held[pod], id)
 			}
@@ -52,11 +58,14 @@ func NewNode(resources []coordinator.Resource, kubelet devicemanager.Kubelet) *N
 		announced = append(announced, a)
 	}
 	n := &Node{
-		model: devicemanager.New(announced), kubelet: kubelet, held: map[string]devicemanager.Set{},
+		model: devicemanager.New(announced), kubelet: kubelet, held: sets{}, on: sets{},
 	}
 	n.healthy = n.model.Select(healthy)
 	for pod, ids := range held {
 		n.held[pod] = n.model.Select(ids)
+	}
+	for name, ids := range on {
+		n.on[name] = n.model.Select(ids)
 	}
 	return n
 }

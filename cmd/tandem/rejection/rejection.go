@@ -5,30 +5,49 @@ package rejection
 import (
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
+// Explanation is the explanation of a pod, as -o json prints it: the decisions of the plugins or, for a pod
+// that the kubelet's Topology Manager has rejected, the comparison with the node.
+type Explanation struct {
+	Version   document.V1            `json:"version"`
+	Decisions []coordinator.Decision `json:"decisions"` // in the order in which the kubelet came
+	Rejection *Rejection             `json:"rejection,omitempty"`
+}
+
 // Rejection is the comparison of a rejected pod's requests with the devices of its node.
 type Rejection struct {
-	Pod     string `json:"pod"` // namespace/pod
-	Node    string `json:"node"`
-	Verdict string `json:"verdict"` // a sentence
-	Next    string `json:"next"`    // the most helpful step
+	Pod  string `json:"pod"`  // namespace/pod
+	Node string `json:"node"` // "" is the node of the command
+	// by the clock of the node, as in decisions; absent if unknown
+	RejectedAt *time.Time `json:"rejectedAt,omitempty"`
+	Verdict    string     `json:"verdict"` // a sentence about the present node
+	// what is known of the devices at the rejection, a sentence; absent if devices are not the cause, or if the
+	// node always rejects the pod
+	Then string `json:"then,omitempty"`
+	Next string `json:"next"` // the most helpful step
 	// the node admits the devices of the pod now; a pod of the same requests may start
 	FitsNow bool `json:"fitsNow"`
 	// the node admits the devices of the pod if all healthy devices are free
 	FitsEmpty bool `json:"fitsEmptyNode"`
 	// the policy and the scope of the kubelet's Topology Manager
-	Policy     string      `json:"topologyManagerPolicy"`
-	Scope      string      `json:"topologyManagerScope"`
+	Policy string `json:"topologyManagerPolicy"`
+	Scope  string `json:"topologyManagerScope"`
+	// why policy and scope are those that Tandem requires; absent if these are the kubelet's
+	Assumed    string      `json:"assumed,omitempty"`
 	Containers []Container `json:"containers"`
 	Resources  []Resource  `json:"resources"`
+	Switches   []Switch    `json:"switches,omitempty"`
 	Holders    []Holder    `json:"holders,omitempty"`
 }
 
@@ -53,25 +72,38 @@ type NUMACount struct {
 	All  int  `json:"all"`
 }
 
+// Switch is the devices of a requested resource on a switch, or on a host bridge.
+type Switch struct {
+	Name     string `json:"name"`
+	Resource string `json:"resource"`
+	Free     int    `json:"free"` // healthy and without a container
+	All      int    `json:"all"`
+}
+
 // Holder is the devices of a resource that a pod holds on a NUMA node.
 type Holder struct {
 	Pod      string `json:"pod"` // namespace/pod; "?" for any number of unknown pods
 	Resource string `json:"resource"`
 	Node     *int   `json:"node"` // NUMA node; null: without a NUMA node
 	Devices  int    `json:"devices"`
+	// the pod's first allocation, by the plugins' decisions; absent if unknown
+	Since *time.Time `json:"since,omitempty"`
 }
 
-// Explain compares a rejected pod with the status of its node, under the settings of the node's kubelet.
-func Explain(p *corev1.Pod, s *coordinator.Status, kubelet devicemanager.Kubelet) Rejection {
-	n, containers := NewNode(s.Resources, kubelet), intent.ContainersOf(p)
+// Explain compares a rejected pod with the status of its node, under the settings of the node's kubelet, and
+// with the decisions of the node's plugins.
+func Explain(
+	p *corev1.Pod, s *coordinator.Status, decisions kubelet.Reading[[]coordinator.Decision], manager Manager,
+) Rejection {
+	n, containers := NewNode(s.Resources, manager.Kubelet), intent.ContainersOf(p)
 	pod := n.containers(containers)
 	r := Rejection{
 		Pod: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName,
-		Policy: string(kubelet.Rule.Policy), Scope: "container",
+		Policy: string(manager.Rule.Policy), Scope: "container", Assumed: manager.Assumed,
 		FitsNow:   n.admits(n.taken(), pod...),
 		FitsEmpty: n.admits(n.model.NewSet(), pod...),
 	}
-	if kubelet.ScopePod {
+	if manager.ScopePod {
 		r.Scope = "pod"
 	}
 	for _, c := range containers {
@@ -79,11 +111,27 @@ func Explain(p *corev1.Pod, s *coordinator.Status, kubelet devicemanager.Kubelet
 			r.Containers = append(r.Containers, Container{c.Name, c.Requests, c.CPUs})
 		}
 	}
-	total := devicemanager.Total(pod)
-	r.Resources = n.resources(total)
-	r.Holders = n.holders(total)
+	if at := p.Status.StartTime; at != nil { // set by the kubelet at the rejection
+		r.RejectedAt = &at.Time
+	}
+	known, err := decisions.Get()
+	total, since := devicemanager.Total(pod), allocations(known)
+	r.Resources, r.Switches, r.Holders = n.resources(total), n.switches(total), n.holders(total, since)
 	r.Verdict, r.Next = n.verdict(&r, pod)
+	r.Then = n.then(&r, pod, err)
 	return r
+}
+
+// allocations returns the time of the first allocation of each pod that holds devices.
+func allocations(decisions []coordinator.Decision) map[string]time.Time {
+	since := map[string]time.Time{}
+	for _, d := range decisions {
+		pod := podOf(d.Container)
+		if first, known := since[pod]; d.Held && d.AllocatedAt != nil && (!known || d.AllocatedAt.Before(first)) {
+			since[pod] = *d.AllocatedAt
+		}
+	}
+	return since
 }
 
 // resources returns requested resources with their devices by NUMA node.
@@ -100,14 +148,32 @@ func (n *Node) resources(total devicemanager.Requests) (list []Resource) {
 	return list
 }
 
+// switches returns the devices of requested resources by switch.
+func (n *Node) switches(total devicemanager.Requests) (list []Switch) {
+	free := n.free()
+	for _, name := range slices.Sorted(maps.Keys(n.on)) {
+		for _, request := range total {
+			of := &n.model.Resources[request.Resource]
+			if on := n.on[name].Intersection(of.All); on.Len() > 0 {
+				list = append(list, Switch{name, of.Name, free.Common(on), on.Len()})
+			}
+		}
+	}
+	return list
+}
+
 // holders returns the pods with devices of requested resources.
-func (n *Node) holders(total devicemanager.Requests) (list []Holder) {
+func (n *Node) holders(total devicemanager.Requests, since map[string]time.Time) (list []Holder) {
 	for _, pod := range slices.Sorted(maps.Keys(n.held)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
 			n.eachNUMANode(of, func(number *int, on devicemanager.Set) {
 				if held := n.held[pod].Common(on); held > 0 {
-					list = append(list, Holder{pod, of.Name, number, held})
+					h := Holder{Pod: pod, Resource: of.Name, Node: number, Devices: held}
+					if at, known := since[pod]; known {
+						h.Since = &at
+					}
+					list = append(list, h)
 				}
 			})
 		}

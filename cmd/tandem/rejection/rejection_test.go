@@ -3,9 +3,13 @@
 package rejection_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,12 +17,13 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // twoNodes is a node with four GPUs and vfs VFs on each of two NUMA nodes. Owners hold the first devices of a
-// resource on a NUMA node.
+// resource on a NUMA node; "?" is an unknown one.
 func twoNodes(vfs int, owners map[string][]string) *coordinator.Status {
 	s := &coordinator.Status{}
 	for kind, count := range []int{4, vfs} {
@@ -28,8 +33,9 @@ func twoNodes(vfs int, owners map[string][]string) *coordinator.Status {
 			holders := owners[fmt.Sprint(kind, node)]
 			for i := range count {
 				d := coordinator.Device{ID: fmt.Sprint(kind, node, i), NUMA: &node, State: "free"}
+				d.Switch = fmt.Sprintf("0000:%d%d:00.0", node, i%4/2) // two on each NUMA node
 				if i < len(holders) {
-					d.State, d.Owner = "allocated", holders[i]+"/c"
+					d.State, d.Owner = "allocated", strings.TrimPrefix(holders[i]+"/c", "?/c")
 				}
 				r.Devices = append(r.Devices, d)
 			}
@@ -55,60 +61,88 @@ func pod(gpus, vfs int, cpus string) *corev1.Pod {
 	}
 }
 
-// TestVerdicts: the verdict and the next step for each reason of a rejection.
-func TestVerdicts(t *testing.T) {
+// at is the time of the rejection, by the kubelet's clock.
+var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// since are the decisions for pods that got their devices some time after the rejection.
+func since(pods map[string]time.Duration) (decisions []coordinator.Decision) {
+	for pod, later := range pods {
+		when := at.Add(later)
+		decisions = append(decisions, coordinator.Decision{Container: pod + "/c", AllocatedAt: &when, Held: true})
+	}
+	return decisions
+}
+
+// TestText: the text for each reason of a rejection, under scope pod, without the holders' names, and with
+// what is known of the node at the rejection.
+func TestText(t *testing.T) {
 	t.Parallel()
 	busy := map[string][]string{
 		"gpu0": {"team/a", "team/a", "team/a"}, "gpu1": {"team/b", "team/b", "team/b"},
 		"vf0": {"team/a"}, "vf1": {"team/b", "team/b", "team/b"},
 	}
+	few := map[string][]string{"gpu0": {"team/a"}, "gpu1": {"team/b"}, "vf0": {"team/a"}, "vf1": {"team/b"}}
+	unnamed := map[string][]string{"gpu0": {"?", "?", "?"}, "gpu1": {"?"}}
+	earlier := map[string]time.Duration{"team/a": -time.Hour, "team/b": -time.Minute}
+	twice := func(p *corev1.Pod) *corev1.Pod {
+		side := p.Spec.Containers[0]
+		side.Name = "side"
+		p.Spec.Containers = append(p.Spec.Containers, side)
+		return p
+	}
 	for name, c := range map[string]struct {
-		vfs                int
-		owners             map[string][]string
-		pod                *corev1.Pod
-		fitsNow, fitsEmpty bool
-		why, next          string
+		vfs    int
+		owners map[string][]string
+		since  map[string]time.Duration
+		pod    *corev1.Pod
+		policy string // "" for restricted, scope container
+		unread error  // of the decisions
 	}{
-		"busy": {4, busy, pod(2, 2, ""), false, true, "now no set of NUMA nodes has enough free devices of each " +
-			"resource. The empty node admits the pod on 1 NUMA node.",
-			"wait for the end of team/a, then create team/train"},
-		"always": {16, nil, pod(5, 5, ""), false, false, "even with all devices free: the smallest sets of NUMA " +
-			"nodes for its resources have no set in common", "admits 1+1, 2+2, 3+3, 4+4; kubectl tandem doctor gpu-1"},
-		"too many": {4, nil, pod(9, 0, ""), false, false, "it has 8 healthy devices of example.com/gpu",
-			"kubectl tandem doctor gpu-1"},
-		"fits now": {4, nil, pod(2, 2, ""), true, true, "has released devices since", "create the pod again"},
-		"CPUs":     {4, nil, pod(2, 2, "8"), true, true, "exclusive CPUs", "kubectl tandem doctor gpu-1 --cpus 8"},
-		"no device": {4, nil, pod(0, 0, ""), true, true, "requests no device that Tandem's plugins offer",
-			"kubectl tandem status"},
+		"busy":              {4, busy, earlier, pod(2, 2, ""), "", nil},
+		"busy-later":        {4, busy, map[string]time.Duration{"team/a": time.Minute}, pod(2, 2, ""), "", nil},
+		"busy-same-second":  {4, busy, map[string]time.Duration{"team/b": time.Second / 2}, pod(2, 2, ""), "", nil},
+		"unknown-holders":   {4, unnamed, nil, pod(4, 4, ""), "", nil},
+		"unknown-decisions": {4, busy, nil, pod(2, 2, ""), "", errors.New("an older plugin")},
+		"always":            {16, nil, nil, pod(5, 5, ""), "", nil},
+		"too-many":          {4, nil, nil, pod(9, 0, ""), "", nil},
+		"fits-now":          {4, nil, nil, pod(2, 2, ""), "", nil},
+		"cpus":              {4, nil, nil, pod(2, 2, "8"), "", nil},
+		"no-device":         {4, nil, nil, pod(0, 0, ""), "", nil},
+		"pod-busy":          {4, few, earlier, twice(pod(4, 4, "")), "topologyManagerScope: pod", nil},
+		"pod-too-many":      {4, few, nil, twice(pod(5, 5, "")), "topologyManagerScope: pod", nil},
+		"pod-always":        {16, few, nil, twice(pod(3, 3, "")), "topologyManagerScope: pod", nil},
+		"one-too-many":      {4, few, nil, twice(pod(4, 5, "")), "", nil},
+		"single-numa-node":  {4, few, nil, pod(5, 5, ""), "topologyManagerPolicy: single-numa-node", nil},
+		"policy-changed":    {4, busy, earlier, pod(2, 2, ""), "topologyManagerPolicy: none", nil},
+		"unknown-policy":    {4, busy, earlier, pod(2, 2, ""), "unreadable", nil},
+		"node-of-a-command": {4, busy, earlier, on(pod(2, 2, ""), ""), "", nil},
 	} {
-		r := rejection.Explain(c.pod, twoNodes(c.vfs, c.owners),
-			devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.Restricted}})
-		if r.FitsNow != c.fitsNow || r.FitsEmpty != c.fitsEmpty || !strings.Contains(r.Verdict, c.why) ||
-			!strings.Contains(r.Next, c.next) {
-			t.Errorf("%s: fits now %v, empty %v: %s\nnext: %s", name, r.FitsNow, r.FitsEmpty, r.Verdict, r.Next)
-		}
+		c.pod.Status.StartTime = &metav1.Time{Time: at}
+		r := rejection.Explain(c.pod, twoNodes(c.vfs, c.owners), kubelet.Read(since(c.since), c.unread),
+			manager(t, c.policy))
+		golden.Check(t, "testdata/"+name+".txt",
+			fmt.Sprintf("%sfits now: %v, the empty node: %v\n", r.Text(), r.FitsNow, r.FitsEmpty))
 	}
 }
 
-// TestText: verdict and next step come first, then the free devices of each NUMA node and the holders.
-func TestText(t *testing.T) {
-	t.Parallel()
-	owners := map[string][]string{"gpu0": {"team/a", "team/a", "team/a"}, "gpu1": {"team/b", "team/b", "team/b"}}
-	r := rejection.Explain(pod(2, 2, "8"), twoNodes(4, owners),
-		devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.Restricted}, ScopePod: true})
-	text := strings.Join(strings.Fields(string(r.Text())), " ")
-	at := 0
-	for _, want := range []string{
-		"team/train was rejected by the kubelet's Topology Manager on node gpu-1 (policy restricted, scope pod)",
-		" next wait for the end of team/a",
-		"container worker requests 2 example.com/gpu, 2 example.com/vf, 8 exclusive CPUs",
-		"RESOURCE REQUESTED NUMA FREE NOW example.com/gpu 2 0 1/4 1 1/4 example.com/vf 2 0 4/4 1 4/4",
-		"HELD BY RESOURCE NUMA DEVICES team/a example.com/gpu 0 3 team/b example.com/gpu 1 3",
-	} {
-		found := strings.Index(text[at:], want)
-		if found < 0 {
-			t.Fatalf("no %q in this place:\n%s", want, r.Text())
-		}
-		at += found
+func on(p *corev1.Pod, node string) *corev1.Pod {
+	p.Spec.NodeName = node
+	return p
+}
+
+// manager returns the Topology Manager of a kubelet's configuration, restricted without another policy.
+func manager(t *testing.T, settings string) rejection.Manager {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), configuration.FileName)
+	content := "apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind + "\n" + settings + "\n"
+	if !strings.Contains(settings, "Policy") {
+		content += "topologyManagerPolicy: restricted\n"
 	}
+	if settings == "unreadable" {
+		return rejection.NewManager(configuration.Settings{}, errors.New("no right to read"))
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return rejection.NewManager(configuration.Read(configuration.Files{Config: file}, nil))
 }

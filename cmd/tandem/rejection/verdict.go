@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
@@ -16,14 +17,14 @@ import (
 // verdict returns the reason for a rejection and the most helpful step.
 func (n *Node) verdict(r *Rejection, pod []devicemanager.Container) (why, next string) {
 	cpus := mostCPUs(r.Containers)
-	doctor := fmt.Sprintf("kubectl tandem doctor %s --cpus %d", r.Node, cpus)
+	doctor := fmt.Sprintf("%s --cpus %d", r.doctor(), cpus)
 	switch {
 	case len(r.Resources) == 0 && cpus > 0:
 		return "The pod requests no device of Tandem's plugins: the kubelet has no NUMA nodes for its CPUs or " +
 			"other resources.", doctor + " shows the CPUs of each NUMA node"
 	case len(r.Resources) == 0:
 		return "The pod requests no device that Tandem's plugins offer on this node.",
-			"kubectl tandem status shows the offered devices of each node"
+			r.tandem() + " status shows the offered devices"
 	case r.FitsNow && cpus > 0:
 		return "The devices fit the free devices of this node now. The kubelet rejected the pod for its " +
 				"exclusive CPUs, or a pod has released devices since.",
@@ -37,6 +38,61 @@ func (n *Node) verdict(r *Rejection, pod []devicemanager.Container) (why, next s
 	default:
 		return "This node always rejects this pod, even with all devices free: " + n.refusal(pod),
 			n.otherShape(r, pod)
+	}
+}
+
+// tandem returns the command line for a question about the node of the pod.
+func (r *Rejection) tandem() string {
+	if r.Node == "" {
+		return "tandem"
+	}
+	return "kubectl tandem"
+}
+
+func (r *Rejection) doctor() string { return strings.TrimSpace(r.tandem() + " doctor " + r.Node) }
+
+// then returns a sentence about the devices at the rejection, "" without a question. Known are the holders of
+// now that were there already, by decisions without an error: holders that have ended since are in no record.
+func (n *Node) then(r *Rejection, pod []devicemanager.Container, err error) string {
+	if len(r.Resources) == 0 || !r.FitsEmpty {
+		return ""
+	}
+	if err != nil {
+		return fmt.Sprintf("what was free is unknown: %v", err)
+	}
+	var later []string
+	for _, h := range r.Holders {
+		if r.order(h) != before {
+			later = append(later, h.Pod)
+		}
+	}
+	if r.RejectedAt != nil && !n.admits(n.taken(later...), pod...) {
+		return "the same devices were missing: the pods that have had theirs since before the rejection suffice " +
+			"for it"
+	}
+	return "what was free is unknown: the kubelet asked no plugin, and the devices of pods that have ended " +
+		"since are in no record"
+}
+
+// The order of an allocation and the rejection.
+const (
+	before     = "before the rejection"
+	sameSecond = "in the second of the rejection"
+	after      = "after the rejection"
+	unknown    = "unknown"
+)
+
+// order returns the order of a holder's allocation and the rejection, whose time has whole seconds.
+func (r *Rejection) order(h Holder) string {
+	switch {
+	case h.Since == nil || r.RejectedAt == nil:
+		return unknown
+	case h.Since.Before(*r.RejectedAt):
+		return before
+	case h.Since.Before(r.RejectedAt.Add(time.Second)):
+		return sameSecond
+	default:
+		return after
 	}
 }
 
@@ -108,8 +164,7 @@ func (n *Node) otherShape(r *Rejection, pod []devicemanager.Container) string {
 			break
 		}
 	}
-	doctor := fmt.Sprintf("kubectl tandem doctor %s lists the shapes that the node always rejects, with fixes",
-		r.Node)
+	doctor := r.doctor() + " lists the shapes that the node always rejects, with fixes"
 	if len(fits) == 0 {
 		return doctor
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Announce shows the address of the page.
@@ -64,10 +66,18 @@ func (v *Viewer) look(ctx context.Context) (*picture.Node, error) {
 	}
 	drawn.Palette = v.palette
 	s.Fill(drawn)
+	pods, err := rejection.Pods(ctx, v.KubeletDir)
+	if err != nil && !errors.Is(err, kubelet.ErrNoPodsAPI) {
+		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Rejected pods are unknown: %v.", err))
+	}
+	for _, pod := range pods {
+		drawn.Rejected = append(drawn.Rejected, pod.Namespace+"/"+pod.Name+"/")
+	}
 	return drawn, nil
 }
 
-// explain queries the decisions of the plugins for an owner, named as in the picture.
+// explain queries the decisions of the plugins for an owner, named as in the picture. A pod that the kubelet
+// has rejected has no container in its name, and is compared with the node.
 func (v *Viewer) explain(ctx context.Context, owner string) (string, error) {
 	parts := strings.Split(owner, "/")
 	if len(parts) == 2 { // the namespace is unknown
@@ -75,6 +85,15 @@ func (v *Viewer) explain(ctx context.Context, owner string) (string, error) {
 	}
 	if len(parts) != 3 {
 		return "", fmt.Errorf("explain %q: want NAMESPACE/POD/CONTAINER", owner)
+	}
+	if parts[2] == "" {
+		rejected, err := rejection.Ask(ctx, v.RunDir, v.KubeletDir, parts[0], parts[1])
+		if err != nil {
+			return "", err
+		}
+		if rejected != nil {
+			return string(rejected.Text()), nil
+		}
 	}
 	decisions, err := coordinator.AskDecisions(ctx, v.RunDir, parts[0], parts[1], parts[2])
 	coordinator.MarkEarlier(decisions, coordinator.Present{})

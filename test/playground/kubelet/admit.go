@@ -29,10 +29,13 @@ func (k *Kubelet) Admit(ctx context.Context, p *Pod) error {
 		return err
 	}
 	if refusal := a.Admit(); refusal != nil {
+		why := reason(a.Node, refusal)
 		k.mu.Lock()
 		k.end(p)
+		p.reject(why)
+		k.rejected = append(k.rejected, p)
 		k.mu.Unlock()
-		return reason(a.Node, refusal)
+		return why
 	}
 	return k.write()
 }
@@ -56,6 +59,7 @@ func (k *Kubelet) begin(ctx context.Context, p *Pod) (*devicemanager.Admission, 
 		x.plugins[r.Resource] = k.resources[r.Resource].plugin
 	}
 	k.uids, k.ended = k.uids+1, nil
+	k.forget(p.Name)
 	p.uid, p.created = "uid-"+strconv.Itoa(k.uids), time.Now()
 	p.devices, p.responses = map[string][]string{}, map[string]*v1beta1.ContainerAllocateResponse{}
 	taken := node.NewSet()

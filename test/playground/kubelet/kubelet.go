@@ -42,6 +42,7 @@ type Kubelet struct {
 	resources map[string]*announced
 	pods      []*Pod // that have not ended, in the order of their admission
 	ended     []*Pod // that hold devices until the next admission or List
+	rejected  []*Pod // until a pod of the name is admitted or deleted
 	uids      int
 	used      map[string]bool // names of all pods, also of ended ones
 	problem   error           // of the last checkpoint written for a device list
@@ -244,11 +245,20 @@ func (k *Kubelet) Delete(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := k.index(name)
-	if i < 0 {
+	switch {
+	case i >= 0:
+		k.end(k.pods[i])
+	case !k.forget(name):
 		return fmt.Errorf("delete pod %q: %w", name, ErrNoPod)
 	}
-	k.end(k.pods[i])
 	return nil
+}
+
+// forget forgets the rejected pod of a name, and reports whether there was one.
+func (k *Kubelet) forget(name string) bool {
+	all := len(k.rejected)
+	k.rejected = slices.DeleteFunc(k.rejected, func(p *Pod) bool { return p.Name == name })
+	return len(k.rejected) < all
 }
 
 func (k *Kubelet) end(p *Pod) {

@@ -5,6 +5,7 @@ package kubelet
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,7 @@ type Pod struct {
 	created   time.Time
 	devices   map[string][]string // IDs by resource
 	responses map[string]*v1beta1.ContainerAllocateResponse
+	rejected  corev1.PodStatus // zero for an admitted pod
 }
 
 // Grant is what the plugins have given a container.
@@ -77,7 +79,7 @@ func (p *Pod) object() corev1.Pod {
 	for _, r := range p.Requests {
 		asked[corev1.ResourceName(r.Resource)] = *resource.NewQuantity(int64(r.Count), resource.DecimalSI)
 	}
-	return corev1.Pod{
+	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: Namespace, Name: p.Name, UID: types.UID(p.uid), Annotations: p.Annotations,
 			CreationTimestamp: metav1.NewTime(p.created.Truncate(time.Second)),
@@ -87,4 +89,15 @@ func (p *Pod) object() corev1.Pod {
 		}}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
+	if p.rejected.Phase != "" {
+		pod.Status = p.rejected
+	}
+	return pod
+}
+
+// reject ends a pod for a reason, as [reason] writes it.
+func (p *Pod) reject(why error) {
+	now := metav1.Now()
+	word, message, _ := strings.Cut(why.Error(), ": ")
+	p.rejected = corev1.PodStatus{Phase: corev1.PodFailed, Reason: word, Message: message, StartTime: &now}
 }

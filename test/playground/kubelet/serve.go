@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -105,7 +106,7 @@ func (k *Kubelet) ListPods(context.Context, *pods.ListPodsRequest) (*pods.ListPo
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	answer := &pods.ListPodsResponse{}
-	for _, p := range k.pods {
+	for _, p := range slices.Concat(k.pods, k.rejected) {
 		object := p.object()
 		encoded, err := object.Marshal()
 		if err != nil {
