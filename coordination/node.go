@@ -91,7 +91,8 @@ func (n *Node) Member(resource string, kind device.Kind) *Member {
 		announced: announced, chooser: &chooser{announced, handouts, n.machine}, client: n.membership,
 		withheld: n.withheld, config: &n.config, log: log,
 		listed: &listed{
-			resource: resource, config: &n.config, recorded: n.withheld.recorded, again: n.withheld.raise, log: log,
+			resource: resource, config: &n.config, recorded: n.withheld.recorded, log: log,
+			again: func() { n.withheld.raise(resource) },
 		},
 	}
 }

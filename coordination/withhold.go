@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
 const (
@@ -48,9 +49,9 @@ type withholder struct {
 	failure string                   // of the last look, so that an error is logged once
 
 	mu      sync.Mutex
-	offered resources.Set             // of this plugin
-	held    map[heldDevice]heldDevice // to the device that the holder got
-	changed changes.Signal
+	offered resources.Set              // of this plugin
+	held    map[heldDevice]heldDevice  // to the device that the holder got
+	changed map[string]*changes.Signal // by resource
 }
 
 // heldDevice is a device of a resource.
@@ -64,6 +65,7 @@ func newWithholder(c *Config, pods func(context.Context) (intent.Answer, error))
 	}
 	return &withholder{
 		claims: c.Withheld, pods: pods, life: life, log: c.Log, ended: map[string]bool{}, offered: resources.Set{},
+		changed:  map[string]*changes.Signal{},
 		recorded: bounded.Read(c.Log, withholdTimeout, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 	}
 }
@@ -76,10 +78,13 @@ func (w *withholder) withhold(
 	w.mu.Lock()
 	w.offered = maps.Clone(w.offered)
 	w.offered[resource] = resources.New(resource, kind, devices)
+	if w.changed[resource] == nil {
+		w.changed[resource] = &changes.Signal{}
+	}
 	w.mu.Unlock()
 	w.look(true)
 	w.mu.Lock()
-	changed, elsewhere := w.changed.Next(), w.held
+	changed, elsewhere := w.changed[resource].Next(), w.held
 	w.mu.Unlock()
 	var claims Holders
 	if w.claims != nil {
@@ -110,21 +115,40 @@ func (w *withholder) run(ctx context.Context) {
 			w.look(false)
 		case <-freed:
 			_, freed = w.claims.Latest()
-			w.raise()
+			w.raiseAll()
 		}
 	}
 }
 
-// raise makes the plugin list its devices again.
-func (w *withholder) raise() {
+// raise makes the plugin list the devices of a resource again.
+func (w *withholder) raise(resource string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.changed.Raise()
+	if changed := w.changed[resource]; changed != nil {
+		changed.Raise()
+	}
 }
 
-// look reads the kubelet's checkpoint and, if a device has a holder under another name, the node's pods.
-// Unless the offer is new, an unchanged checkpoint without such a device needs no further look.
+// raiseAll makes the plugin list the devices of all resources again.
+func (w *withholder) raiseAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, changed := range w.changed {
+		changed.Raise()
+	}
+}
+
+// look is lookAt, and keeps the last known holders after a panic.
 func (w *withholder) look(offerIsNew bool) {
+	_ = survive.Do(w.log, func() error {
+		w.lookAt(offerIsNew)
+		return nil
+	})
+}
+
+// lookAt reads the kubelet's checkpoint and, if a device has a holder under another name, the node's pods.
+// Unless the offer is new, an unchanged checkpoint without such a device needs no further look.
+func (w *withholder) lookAt(offerIsNew bool) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	recorded, err := w.recorded()
@@ -160,9 +184,9 @@ func (w *withholder) look(offerIsNew bool) {
 		}
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.held = held
-	w.changed.Raise()
+	w.mu.Unlock()
+	w.raiseAll()
 }
 
 // complain logs an error once. A missing checkpoint is that of a kubelet without devices so far.

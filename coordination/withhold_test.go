@@ -223,3 +223,36 @@ func testWithholdWithoutRecords(t *testing.T, source intent.Source) {
 		}
 	}
 }
+
+// A list that is due again, because a device of it is gone, is that of one resource.
+func TestOneListAgain(t *testing.T) {
+	t.Parallel()
+	w := newWithholding(t)
+	_, gone := w.withhold("old/vf", device.VF, nil)
+	_, other := w.withhold("new/vf", device.VF, nil)
+	w.raise("old/vf")
+	<-gone
+	select {
+	case <-other:
+		t.Error("the list of another resource is due")
+	default:
+	}
+	w.raiseAll()
+	<-other
+}
+
+// A panic of a look costs one look: the last known holders stay, and the next look finds others.
+func TestWithholdSurvives(t *testing.T) {
+	t.Parallel()
+	w := newWithholding(t)
+	w.healthy("new/vf")
+	read := w.recorded
+	w.recorded = func() (kubelet.Checkpoint, error) { panic("a mistake") }
+	if got, want := w.healthy("new/vf"), []string{freeVF}; !slices.Equal(got, want) {
+		t.Errorf("healthy are %v, want %v", got, want)
+	}
+	w.recorded, w.pods = read, nil
+	if got, want := w.healthy("new/vf"), []string{heldVF, freeVF}; !slices.Equal(got, want) {
+		t.Errorf("after the panic: healthy are %v, want %v", got, want)
+	}
+}

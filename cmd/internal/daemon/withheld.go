@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
 )
 
@@ -56,7 +57,10 @@ func (w *withheld) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.look()
+			_ = survive.Do(w.log, func() error { // the last known devices after a panic
+				w.look()
+				return nil
+			})
 		}
 	}
 }

@@ -5,6 +5,8 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +21,9 @@ type Plugin struct {
 	pods    cache.Indexer        // the scheduler's pods that have not ended; by node
 	nodes   fwk.SharedLister     // the snapshot of the current scheduling cycle
 	events  events.EventRecorder // nil in tests
+
+	mu       sync.Mutex
+	reported map[subject]time.Time // when Events of the last reportAgain were written
 }
 
 // byNode is the name of the index of the scheduler's pods by node.

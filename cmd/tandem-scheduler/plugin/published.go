@@ -32,7 +32,6 @@ type published struct {
 	kind      kind
 	classes   *classes // of all objects
 	resources map[string]bool
-	reported  atomic.Int64 // time of the last Event about the object, in nanoseconds; 0 for none
 	metav1.ObjectMeta
 }
 

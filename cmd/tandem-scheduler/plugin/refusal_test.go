@@ -44,6 +44,13 @@ func TestRefusedObject(t *testing.T) {
 	if len(recorder.Events) != 0 {
 		t.Errorf("another event: %q", <-recorder.Events)
 	}
+	next := server.Topology("bad", 1, true)
+	next.Spec.Resources[0].Devices, next.ResourceVersion = 1<<60, "next"
+	again := start(t, next, full)
+	r.plugin.objects = again.plugin.objects
+	if r.filter(server.Pod("new", 1, 1), on("bad")); len(recorder.Events) != 0 {
+		t.Errorf("an event of the next version: %q", <-recorder.Events)
+	}
 	if o := r.plugin.objects; o.refused() != 1 {
 		t.Errorf("%d objects are refused", o.refused())
 	}
