@@ -137,7 +137,7 @@ func (p *Playground) cards() map[string]topology.Address {
 		}
 	}
 	if p.standIn != nil {
-		maps.Copy(cards, p.standIn.Cards())
+		maps.Copy(cards, p.standIn.cards())
 	}
 	return cards
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
-	"github.com/tandem-k8s/tandem/test/playground/nvidia"
 )
 
 // Layout is the directory of a playground.
@@ -67,7 +66,7 @@ topologyManagerScope: container
 // LayOut writes a machine into the directory: its sysfs, files in place of device nodes, and the
 // configurations of tandem-rdma and of the kubelet. The directory must be absent or empty. NVIDIA's device
 // nodes and files in /proc are those of the stand-in, which may be nil.
-func (l Layout) LayOut(sys fs.FS, gpus *nvidia.GPUs) error {
+func (l Layout) LayOut(sys fs.FS, gpus *standIns) error {
 	if err := l.check(); err != nil {
 		return err
 	}
@@ -140,11 +139,11 @@ func (l Layout) makeNodes(sys fs.FS) error {
 }
 
 // makeNVIDIA makes the files of NVIDIA's driver.
-func (l Layout) makeNVIDIA(gpus *nvidia.GPUs) error {
+func (l Layout) makeNVIDIA(gpus *standIns) error {
 	if gpus == nil {
 		return nil
 	}
-	return errors.Join(makeFiles(l.dev(), inDev(gpus.DeviceNodes())), gpus.WriteProc(l.proc()))
+	return errors.Join(makeFiles(l.dev(), inDev(gpus.deviceNodes())), gpus.writeProc(l.proc()))
 }
 
 // inDev returns the paths of device nodes below /dev.

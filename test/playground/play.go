@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
-	"github.com/tandem-k8s/tandem/test/playground/nvidia"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
@@ -39,7 +38,7 @@ type Playground struct {
 	machine   *machine.Node
 	gpus      gpu.Maker
 	kubelet   *kubelet.Kubelet
-	standIn   *nvidia.GPUs // nil unless the GPUs are NVIDIA's
+	standIn   *standIns // nil unless the GPUs are NVIDIA's
 	gpu, rdma *daemon
 	faults    map[topology.Address]map[health.State]func() error // repairs of the faulty functions
 }
@@ -77,7 +76,7 @@ func (p *Playground) identify() {
 	}
 	p.gpus, _ = gpu.MakerOf(gpu.Vendor(p.machine.GPUs[0])) // Read lists only GPUs of makers
 	if p.gpus.Vendor == gpu.NVIDIA {
-		p.standIn = nvidia.Find(p.machine.Tree)
+		p.standIn = findNVIDIA(p.machine.Tree)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
-	"github.com/tandem-k8s/tandem/test/playground/nvidia"
 )
 
 // startTime limits the wait for the daemons, which are ready within a second on an idle machine.
@@ -69,8 +68,7 @@ func (p *Playground) gpuDaemon() *daemon {
 	}
 	d.name = "stand-in for tandem-gpu"
 	d.launch = inProcess(func(ctx context.Context, log *slog.Logger) error {
-		node := nvidia.Node{SysfsRoot: p.SysfsRoot(), KubeletDir: p.KubeletDir(), RunDir: p.RunDir()}
-		return p.standIn.Run(ctx, node, log)
+		return p.standIn.run(ctx, p.Layout, log)
 	})
 	return d
 }
