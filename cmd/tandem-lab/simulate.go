@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/simulate"
-	"github.com/tandem-k8s/tandem/test/simulate/world"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -52,8 +51,8 @@ The node is one of three common servers or a recorded machine:
 
 func aboutPresets() string {
 	var b strings.Builder
-	for _, name := range world.Presets() {
-		fmt.Fprintf(&b, "  %s  %s\n", name, world.AboutPreset(name))
+	for _, name := range simulate.Presets() {
+		fmt.Fprintf(&b, "  %s  %s\n", name, simulate.AboutPreset(name))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -61,7 +60,7 @@ func aboutPresets() string {
 func (s *simulator) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c := &s.config
-	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(world.Presets(), ", "))
+	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(simulate.Presets(), ", "))
 	flags.StringVar(&s.source.Recording, "machine", "",
 		"recorded machine to simulate instead of --node, a file of tandem record or tandem qualify")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "number of VFs on each PF without recorded VFs")
@@ -75,7 +74,7 @@ func (s *simulator) register(cmd *cobra.Command) {
 	c.Loads = []float64{30, 60, 90}
 	flags.Var(&numbers{list: &c.Loads}, "load",
 		"percentages of GPUs allocated with the stock plugins")
-	flags.StringVar(&s.mix, "mix", world.DefaultMix,
+	flags.StringVar(&s.mix, "mix", simulate.DefaultMix,
 		"requests of the containers as GPUs+VFs[:WEIGHT], such as 1+1:3; the default weight is 1")
 	flags.StringSliceVar(&s.ways, "ways", nil,
 		"placement strategies: "+strings.Join(simulate.WayNames(), ", ")+" (default all)")
@@ -91,7 +90,7 @@ func (s *simulator) register(cmd *cobra.Command) {
 	plainflag.Kubelet.Put(flags, "policy", "gpu-first")
 	plainflag.Arrivals.PutRest(flags)
 	cli.CompleteMachines(cmd)
-	cli.Complete(cmd, "node", cli.Fixed(world.Presets()...))
+	cli.Complete(cmd, "node", cli.Fixed(simulate.Presets()...))
 	cli.Complete(cmd, "policy", cli.Fixed(policies...))
 	cli.Complete(cmd, "ways", cli.Fixed(simulate.WayNames()...))
 }
@@ -122,7 +121,7 @@ func (s *simulator) parse() (err error) {
 	if c.Policy, err = hints.ParsePolicy(s.policy); err != nil {
 		return err
 	}
-	if c.Mix, err = world.ParseMix(s.mix); err != nil {
+	if c.Mix, err = simulate.ParseMix(s.mix); err != nil {
 		return err
 	}
 	if c.Ways, err = simulate.FindWays(s.ways); err != nil {
@@ -136,9 +135,9 @@ func (s *simulator) parse() (err error) {
 
 // node returns the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs. A PF
 // that was recorded with VFs gets no further VFs.
-func (s *simulator) node() (*world.Node, error) {
+func (s *simulator) node() (*simulate.Node, error) {
 	if s.source.Live() {
-		return world.NewPreset(s.preset, s.vfs)
+		return simulate.NewPreset(s.preset, s.vfs)
 	}
 	n, err := machine.Read(&s.source)
 	if err != nil {
@@ -155,11 +154,11 @@ func (s *simulator) node() (*world.Node, error) {
 		if len(pf.VFs) > 0 {
 			continue
 		}
-		added, err := world.NewVFs(pf.Address, s.vfs)
+		added, err := simulate.NewVFs(pf.Address, s.vfs)
 		if err != nil {
 			return nil, fmt.Errorf("simulate %s: %w", s.source.Name(), err)
 		}
 		vfs = append(vfs, added...)
 	}
-	return world.New(s.source.Name(), n.Tree, gpus, vfs, n.Links)
+	return simulate.New(s.source.Name(), n.Tree, gpus, vfs, n.Links)
 }

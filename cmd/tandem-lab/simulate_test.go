@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/test/simulate/report"
+	"github.com/tandem-k8s/tandem/test/simulate"
 )
 
 // few returns the arguments of a fast simulation.
@@ -51,7 +51,7 @@ func TestSimulate(t *testing.T) {
 }
 
 func TestSimulateJSON(t *testing.T) {
-	var report report.Report
+	var report simulate.Report
 	text := succeed(t, "simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "-o=json",
 		"--seed=3")
 	if err := json.Unmarshal([]byte(text), &report); err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/simulate"
-	"github.com/tandem-k8s/tandem/test/simulate/world"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -95,12 +94,12 @@ func TestDocumentsOfMachines(t *testing.T) {
 // TestDocumentOfASimulation: what tandem-lab simulate prints.
 func TestDocumentOfASimulation(t *testing.T) {
 	t.Parallel()
-	mix, err := world.ParseMix(world.DefaultMix)
+	mix, err := simulate.ParseMix(simulate.DefaultMix)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, vfs := range []int{1, 0} {
-		node, err := world.NewPreset("A", vfs)
+		node, err := simulate.NewPreset("A", vfs)
 		if err != nil {
 			t.Fatal(err)
 		}

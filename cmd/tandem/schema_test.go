@@ -28,7 +28,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/golden"
-	"github.com/tandem-k8s/tandem/test/simulate/report"
+	"github.com/tandem-k8s/tandem/test/simulate"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -40,7 +40,7 @@ var documented = map[string]reflect.Type{
 	"pairs":          reflect.TypeFor[pairs.Document](),
 	"plan":           reflect.TypeFor[plan.Plan](),
 	"qualify":        reflect.TypeFor[qualify.Report](),
-	"simulate":       reflect.TypeFor[report.Report](),
+	"simulate":       reflect.TypeFor[simulate.Report](),
 	"status":         reflect.TypeFor[coordinator.Status](),
 	"topo":           reflect.TypeFor[topo.Matrix](),
 	"verify":         reflect.TypeFor[verify.Verification](),

@@ -4,10 +4,15 @@
 // choosing their GPUs and VFs.
 //
 // Containers arrive as a Poisson process and stay for exponential times. Their requests are drawn from a
-// [world.Mix]. Containers that do not fit by numbers, or that the kubelet refuses, are lost. The rate of
+// [Mix]. Containers that do not fit by numbers, or that the kubelet refuses, are lost. The rate of
 // arrivals is set so that the stock plugins allocate a given share of the GPUs on average; all ways of
-// choosing get the same arrivals, so that figures are comparable seed by seed. Package world has the node,
-// and the kubelet that admits containers to the node.
+// choosing get the same arrivals, so that figures are comparable seed by seed.
+//
+// # The node
+//
+// [State.Admit] admits like the kubelet (package devicemanager), one resource after the other in random
+// order; the way of choosing answers each [Question]. A short answer is filled up at random. Containers have
+// one resource of each kind; CPUs and memory are ignored.
 //
 // # Ways of choosing
 //
@@ -23,7 +28,7 @@
 //
 // # Results
 //
-// A [report.Report] depends on the [Config] alone, not on the number of processors. Its figures are means
-// over seeds with 95 % confidence intervals, as documented in [report.Figures]. It can be written as a table
+// A [Report] depends on the [Config] alone, not on the number of processors. Its figures are means
+// over seeds with 95 % confidence intervals, as documented in [Figures]. It can be written as a table
 // and as JSON.
 package simulate

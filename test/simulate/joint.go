@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
-
-	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // jointly maximizes, for one container at a time, the pairs; then the possible same-switch pairs that remain;
@@ -15,7 +13,7 @@ import (
 // counts devices by switch and tries all numbers for each switch. It does not use package placement, for
 // which it is the reference.
 type jointly struct {
-	node   *world.Node
+	node   *Node
 	pools  []pool
 	best   []int64 // by switch and devices taken before: the best score
 	take   []taking
@@ -42,9 +40,9 @@ const (
 	unreachable = -1
 )
 
-func joint(n *world.Node) world.Prefer {
+func joint(n *Node) Prefer {
 	j := &jointly{node: n}
-	return func(s *world.State, q world.Question, _ *rand.Rand) []int {
+	return func(s *State, q Question, _ *rand.Rand) []int {
 		var may [2][]int
 		may[q.Kind] = q.Available
 		if other := q.Kind.Other(); len(q.Allocated[other]) == 0 {
@@ -59,10 +57,10 @@ func joint(n *world.Node) world.Prefer {
 }
 
 // fill sorts devices into pools.
-func (j *jointly) fill(s *world.State, q world.Question, may [2][]int) {
+func (j *jointly) fill(s *State, q Question, may [2][]int) {
 	n := j.node
 	j.pools = make([]pool, n.Switches+1)
-	for _, kind := range world.Kinds {
+	for _, kind := range Kinds {
 		for i := range n.Switches {
 			j.pools[i].free[kind] = s.FreeOn(kind, i)
 		}
@@ -75,12 +73,12 @@ func (j *jointly) fill(s *world.State, q world.Question, may [2][]int) {
 		}
 	}
 	for i := range j.pools {
-		j.pools[i].pfs = j.spread(j.pools[i].may[world.VF])
+		j.pools[i].pfs = j.spread(j.pools[i].may[VF])
 	}
-	j.wanted = taking{q.Request.GPUs - len(q.Allocated[world.GPU]), q.Request.VFs - len(q.Allocated[world.VF])}
+	j.wanted = taking{q.Request.GPUs - len(q.Allocated[GPU]), q.Request.VFs - len(q.Allocated[VF])}
 }
 
-func (j *jointly) at(kind world.Kind, i int) int {
+func (j *jointly) at(kind Kind, i int) int {
 	if at := j.node.Devices[kind][i].Switch; at >= 0 {
 		return at
 	}
@@ -92,7 +90,7 @@ func (j *jointly) at(kind world.Kind, i int) int {
 func (j *jointly) spread(vfs []int) int {
 	on := map[int][]int{}
 	for _, i := range vfs {
-		pf := j.node.Devices[world.VF][i].PF
+		pf := j.node.Devices[VF][i].PF
 		on[pf] = append(on[pf], i)
 	}
 	turn := make(map[int]int, len(vfs)) // of each VF on its PF
@@ -101,7 +99,7 @@ func (j *jointly) spread(vfs []int) int {
 			turn[i] = t
 		}
 	}
-	size := func(i int) int { return len(on[j.node.Devices[world.VF][i].PF]) }
+	size := func(i int) int { return len(on[j.node.Devices[VF][i].PF]) }
 	slices.SortStableFunc(vfs, func(a, b int) int { return cmp.Or(turn[a]-turn[b], size(b)-size(a), a-b) })
 	return len(on)
 }
@@ -125,8 +123,8 @@ func (j *jointly) solve() int64 {
 				continue
 			}
 			gpus, vfs := at/(w.vfs+1), at%(w.vfs+1)
-			for g := 0; g <= min(len(p.may[world.GPU]), w.gpus-gpus); g++ {
-				for v := 0; v <= min(len(p.may[world.VF]), w.vfs-vfs); v++ {
+			for g := 0; g <= min(len(p.may[GPU]), w.gpus-gpus); g++ {
+				for v := 0; v <= min(len(p.may[VF]), w.vfs-vfs); v++ {
 					to := (gpus+g)*(w.vfs+1) + vfs + v
 					if s := score + j.score(p, g, v); s > next[to] {
 						next[to], take[to] = s, taking{g, v}
@@ -143,9 +141,9 @@ func (j *jointly) score(p *pool, g, v int) int64 {
 	if p == &j.pools[len(j.pools)-1] {
 		return 0
 	}
-	gpus, vfs := p.free[world.GPU]-g, p.free[world.VF]-v // remaining free devices
-	g, v = g+p.given[world.GPU], v+p.given[world.VF]
-	own := min(g, v, p.pfs+p.given[world.VF])
+	gpus, vfs := p.free[GPU]-g, p.free[VF]-v // remaining free devices
+	g, v = g+p.given[GPU], v+p.given[VF]
+	own := min(g, v, p.pfs+p.given[VF])
 	return int64(min(g, v))*onePair + int64(min(gpus, vfs))*oneLeft + int64(g*g)*oneNear + int64(own)*oneOwnPF +
 		even(vfs)
 }
@@ -155,7 +153,7 @@ func (j *jointly) score(p *pool, g, v int) int64 {
 func even(free int) int64 { return int64(free * (4095 - free) / 2) }
 
 // chosen follows the best score back to the devices of a kind.
-func (j *jointly) chosen(kind world.Kind) []int {
+func (j *jointly) chosen(kind Kind) []int {
 	width := len(j.best) / (len(j.pools) + 1)
 	at := width - 1
 	var devices []int
@@ -163,7 +161,7 @@ func (j *jointly) chosen(kind world.Kind) []int {
 		t := j.take[(i+1)*width+at]
 		at -= t.gpus*(j.wanted.vfs+1) + t.vfs
 		n := t.gpus
-		if kind == world.VF {
+		if kind == VF {
 			n = t.vfs
 		}
 		devices = append(devices, j.pools[i].may[kind][:n]...)

@@ -15,19 +15,17 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/golden"
-	"github.com/tandem-k8s/tandem/test/simulate/report"
-	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // small is a configuration that runs in well under a second.
 func small(t testing.TB, node string, vfsPerPF int) Config {
 	return Config{
-		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, world.DefaultMix),
+		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, DefaultMix),
 		Loads: []float64{60}, GPUFirst: 0.5, Seed: 1, Seeds: 4, Warmup: 50, Arrivals: 200, Ways: Ways(),
 	}
 }
 
-func run(t testing.TB, c Config) *report.Report {
+func run(t testing.TB, c Config) *Report {
 	t.Helper()
 	r, err := Run(t.Context(), c)
 	if err != nil {
@@ -36,9 +34,9 @@ func run(t testing.TB, c Config) *report.Report {
 	return r
 }
 
-func figuresOf(t testing.TB, l report.Load, way string) report.Figures {
+func figuresOf(t testing.TB, l Load, way string) Figures {
 	t.Helper()
-	i := slices.IndexFunc(l.Ways, func(w report.Way) bool { return w.Name == way })
+	i := slices.IndexFunc(l.Ways, func(w wayResult) bool { return w.Name == way })
 	if i < 0 {
 		t.Fatalf("no way %s", way)
 	}
@@ -78,7 +76,7 @@ func TestStockFiguresAreReproduced(t *testing.T) {
 }
 
 func TestTandemPairsEverythingWithManyVFs(t *testing.T) {
-	for _, node := range world.Presets() {
+	for _, node := range Presets() {
 		c := small(t, node, 8)
 		c.Loads, c.Ways = []float64{30, 60, 90}, ways(t, "stock", "tandem", "joint")
 		for _, l := range run(t, c).Loads {
@@ -128,7 +126,7 @@ func TestOutput(t *testing.T) {
 	}
 	golden.Check(t, "testdata/table.txt", string(r.Table()))
 	golden.Check(t, "testdata/report.json", string(text)+"\n")
-	var back report.Report
+	var back Report
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, r) {
 		t.Errorf("JSON does not read back: %v", err)
 	}
@@ -164,7 +162,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"1+1":                    "1+1",
 		" 1+1:3, 0+2:0.5":        "1+1:3,0+2:0.5",
-		world.DefaultMix:         world.DefaultMix,
+		DefaultMix:               DefaultMix,
 		"1":                      "",
 		"0+0":                    "",
 		"-1+1":                   "",
@@ -174,7 +172,7 @@ func TestParse(t *testing.T) {
 		"1+1,":                   "",
 		"1+99999999999999999999": "",
 	} {
-		m, err := world.ParseMix(text)
+		m, err := ParseMix(text)
 		if want == "" && err == nil || want != "" && (err != nil || m.String() != want) {
 			t.Errorf("%q: %v, %v", text, m, err)
 		}
@@ -185,7 +183,25 @@ func TestParse(t *testing.T) {
 	if _, err := FindWays([]string{"best"}); err == nil || !strings.Contains(err.Error(), "tandem-unknown") {
 		t.Errorf("way best: %v", err)
 	}
-	if _, err := world.NewPreset("D", 1); err == nil {
+	if _, err := NewPreset("D", 1); err == nil {
 		t.Error("node D")
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	nan := math.NaN()
+	if e := Mean([]float64{nan, nan}); e != nil {
+		t.Errorf("nothing: %v", e)
+	}
+	if e := Mean([]float64{3, nan}); e.Mean != 3 || e.CI != nil {
+		t.Errorf("one: %v", e)
+	}
+	if e := Mean([]float64{1, 2, 3, 4, 5}); e.Mean != 3 || math.Abs(*e.CI-1.963) > 0.002 { // t(4) = 2.776
+		t.Errorf("five: %v ± %v", e.Mean, *e.CI)
+	}
+	for freedom, want := range map[int]float64{3: 3.182, 10: 2.228, 149: 1.976} {
+		if got := student(freedom); math.Abs(got-want) > 0.01 {
+			t.Errorf("t(%d) = %.3f, want %.3f", freedom, got, want)
+		}
 	}
 }

@@ -3,14 +3,13 @@
 package simulate
 
 import (
+	"math"
 	"slices"
-
-	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // tally counts the outcomes of the containers of one trial, and the node's state over time.
 type tally struct {
-	node     *world.Node
+	node     *Node
 	best     *best
 	requests []requestTally // by index of the mix
 
@@ -29,13 +28,13 @@ type requestTally struct {
 }
 
 // arrival counts a container after its admission.
-func (t *tally) arrival(s *world.State, what int, c world.Container, outcome world.Outcome) {
+func (t *tally) arrival(s *State, what int, c Container, outcome Outcome) {
 	r := &t.requests[what]
-	if outcome == world.DoesNotFit {
+	if outcome == doesNotFit {
 		return
 	}
 	r.fit++
-	if outcome == world.Refused {
+	if outcome == Refused {
 		r.refused++
 		return
 	}
@@ -56,10 +55,10 @@ func (t *tally) arrival(s *world.State, what int, c world.Container, outcome wor
 }
 
 // locality returns the score of a container's GPUs relative to the best set of the GPUs free before.
-func (t *tally) locality(s *world.State, c world.Container) float64 {
-	free := slices.Clone(c.Devices[world.GPU])
-	for i := range t.node.Devices[world.GPU] {
-		if !s.Taken(world.GPU, i) {
+func (t *tally) locality(s *State, c Container) float64 {
+	free := slices.Clone(c.Devices[GPU])
+	for i := range t.node.Devices[GPU] {
+		if !s.Taken(GPU, i) {
 			free = append(free, i)
 		}
 	}
@@ -67,13 +66,13 @@ func (t *tally) locality(s *world.State, c world.Container) float64 {
 	if best == 0 {
 		return 1
 	}
-	return float64(t.node.Locality.Of(c.Devices[world.GPU])) / float64(best)
+	return float64(t.node.Locality.Of(c.Devices[GPU])) / float64(best)
 }
 
 // pass adds the node's state for a duration.
-func (t *tally) pass(s *world.State, time float64) {
+func (t *tally) pass(s *State, time float64) {
 	t.time += time
-	t.busy += time * (1 - float64(s.Free(world.GPU))/float64(t.node.Count(world.GPU)))
+	t.busy += time * (1 - float64(s.Free(GPU))/float64(t.node.Count(GPU)))
 	t.stranded += time * float64(s.Stranded())
 }
 
@@ -84,4 +83,72 @@ func (r *requestTally) add(o requestTally) {
 	r.pix += o.pix
 	r.own += o.own
 	r.full += o.full
+}
+
+// sample is the result of one trial: the figures in order, then those of the requests.
+type sample []float64
+
+const (
+	figPIX = iota
+	figFull
+	figOwnPF
+	figCrossNUMA
+	figRefused
+	figLocality
+	figStranded
+	figLoad
+	figures
+)
+
+const perRequest = 3
+
+func (t *tally) sample(mix Mix) sample {
+	s := make(sample, figures+perRequest*len(mix))
+	var all, paired requestTally
+	pairs := 0
+	for i, r := range t.requests {
+		request := mix[i].Request
+		all.add(r)
+		mine := s[figures+perRequest*i:]
+		mine[0], mine[1], mine[2] = math.NaN(), math.NaN(), percent(r.refused, r.fit)
+		if request.Both() {
+			paired.add(r)
+			pairs += r.admitted * request.Pairs()
+			mine[0], mine[1] = percent(r.pix, r.admitted*request.Pairs()), percent(r.full, r.admitted)
+		}
+	}
+	s[figPIX] = percent(paired.pix, pairs)
+	s[figFull] = percent(paired.full, paired.admitted)
+	s[figOwnPF] = percent(paired.own, pairs)
+	s[figCrossNUMA] = percent(t.crossing, pairs)
+	s[figRefused] = percent(all.refused, all.fit)
+	s[figLocality] = 100 * t.near / float64(t.several)
+	s[figStranded] = t.stranded / t.time
+	s[figLoad] = 100 * t.busy / t.time
+	return s
+}
+
+// percent returns a share in percent, NaN if whole is 0.
+func percent(part, whole int) float64 { return 100 * float64(part) / float64(whole) }
+
+// wayReport summarizes samples, one per seed.
+func wayReport(w Way, mix Mix, samples []sample) wayResult {
+	at := func(i int) *Estimate {
+		values := make([]float64, len(samples))
+		for k, s := range samples {
+			values[k] = s[i]
+		}
+		return Mean(values)
+	}
+	r := wayResult{Name: w.Name, Title: w.Title, Figures: Figures{
+		PIX: at(figPIX), Full: at(figFull), OwnPF: at(figOwnPF), CrossNUMA: at(figCrossNUMA),
+		Refused: at(figRefused), Locality: at(figLocality), Stranded: at(figStranded), Load: at(figLoad),
+	}}
+	for i, share := range mix {
+		from := figures + perRequest*i
+		r.Requests = append(r.Requests, requestResult{
+			Request: share.Request, PIX: at(from), Full: at(from + 1), Refused: at(from + 2),
+		})
+	}
+	return r
 }

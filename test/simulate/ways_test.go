@@ -10,7 +10,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/test/simulate/world"
 )
 
 // On an empty node with four switches per NUMA node the stock plugins choose two random subsets: n/4 of n
@@ -21,21 +20,21 @@ func TestStockPairOnAnEmptyNode(t *testing.T) {
 	rng := newRand(1)
 	prefer := ways(t, "stock")[0].Prefer(node)
 	for _, c := range []struct {
-		request   world.Request
+		request   Request
 		policy    hints.Policy
 		pix, full float64
 	}{
-		{world.Request{GPUs: 1, VFs: 1}, hints.Restricted, 25, 25},
-		{world.Request{GPUs: 2, VFs: 2}, hints.Restricted, 44.4, 12.9},
-		{world.Request{GPUs: 4, VFs: 4}, hints.Restricted, 70.5, 11.4},
-		{world.Request{GPUs: 8, VFs: 8}, hints.BestEffort, 67.9, 0.4},
+		{Request{GPUs: 1, VFs: 1}, hints.Restricted, 25, 25},
+		{Request{GPUs: 2, VFs: 2}, hints.Restricted, 44.4, 12.9},
+		{Request{GPUs: 4, VFs: 4}, hints.Restricted, 70.5, 11.4},
+		{Request{GPUs: 8, VFs: 8}, hints.BestEffort, 67.9, 0.4},
 	} {
 		const draws = 20_000
 		pix, full := 0, 0
 		for range draws {
-			s := world.NewState(node, world.Rules{Policy: c.policy})
-			container, outcome := s.Admit(c.request, world.Kind(rng.IntN(2)), prefer, rng)
-			if outcome != world.Admitted {
+			s := newState(node, Rules{Policy: c.policy})
+			container, outcome := s.Admit(c.request, Kind(rng.IntN(2)), prefer, rng)
+			if outcome != Admitted {
 				t.Fatalf("%v: outcome %v", c.request, outcome)
 			}
 			n, _, _ := node.Pairs(container)
@@ -82,12 +81,12 @@ func TestVendorKeepsGPUsTogether(t *testing.T) {
 func TestJointIsTheBestOfAll(t *testing.T) {
 	rng := newRand(1)
 	for range 3000 {
-		node := presetNode(t, world.Presets()[rng.IntN(3)], 1+rng.IntN(2))
-		s := world.NewState(node, world.Rules{
+		node := presetNode(t, Presets()[rng.IntN(3)], 1+rng.IntN(2))
+		s := newState(node, Rules{
 			Policy: hints.Policy([]hints.Policy{hints.Restricted, hints.None}[rng.IntN(2)]),
 		})
 		scatter(s, rng, 0.3+0.5*rng.Float64())
-		r := world.Request{GPUs: rng.IntN(4), VFs: rng.IntN(4)}
+		r := Request{GPUs: rng.IntN(4), VFs: rng.IntN(4)}
 		if r.GPUs+r.VFs == 0 || !s.Fits(r) {
 			continue
 		}
@@ -96,7 +95,7 @@ func TestJointIsTheBestOfAll(t *testing.T) {
 			continue
 		}
 		want := mostPairs(s, r, mask)
-		container, _ := s.Admit(r, world.Kind(rng.IntN(2)), joint(node), rng)
+		container, _ := s.Admit(r, Kind(rng.IntN(2)), joint(node), rng)
 		if got := worth(s, container); got != want {
 			t.Fatalf("node %s, %v: %v, best %v", node.Name, r, got, want)
 		}
@@ -104,12 +103,12 @@ func TestJointIsTheBestOfAll(t *testing.T) {
 }
 
 // mostPairs tries all sets of both kinds.
-func mostPairs(s *world.State, r world.Request, mask hints.Mask) (best [2]int) {
+func mostPairs(s *State, r Request, mask hints.Mask) (best [2]int) {
 	best[0] = -1
-	q := world.Question{Request: r, Mask: mask}
-	locality.EachSet(s.Offered(world.GPU, q), r.GPUs, func(gpus []int) {
-		locality.EachSet(s.Offered(world.VF, q), r.VFs, func(vfs []int) {
-			c := world.Container{Request: r, Devices: [2][]int{gpus, vfs}}
+	q := Question{Request: r, Mask: mask}
+	locality.EachSet(s.Offered(GPU, q), r.GPUs, func(gpus []int) {
+		locality.EachSet(s.Offered(VF, q), r.VFs, func(vfs []int) {
+			c := Container{Request: r, Devices: [2][]int{gpus, vfs}}
 			s.Take(c)
 			if w := worth(s, c); slices.Compare(w[:], best[:]) > 0 {
 				best = w
@@ -121,35 +120,35 @@ func mostPairs(s *world.State, r world.Request, mask hints.Mask) (best [2]int) {
 }
 
 // worth returns a container's pairs on one switch, and the pairs that remain possible.
-func worth(s *world.State, c world.Container) [2]int {
+func worth(s *State, c Container) [2]int {
 	pix, _, _ := s.Node.Pairs(c)
-	return [2]int{pix, min(s.Free(world.GPU), s.Free(world.VF)) - s.Stranded()}
+	return [2]int{pix, min(s.Free(GPU), s.Free(VF)) - s.Stranded()}
 }
 
 // Both know the whole request, so both make the most pairs: package placement and this package agree.
 func TestTandemMakesAsManyPairs(t *testing.T) {
 	rng := newRand(2)
 	for range 1000 {
-		node := presetNode(t, world.Presets()[rng.IntN(3)], 1+rng.IntN(3))
+		node := presetNode(t, Presets()[rng.IntN(3)], 1+rng.IntN(3))
 		policy := []hints.Policy{hints.Restricted, hints.BestEffort, hints.None}[rng.IntN(3)]
-		s := world.NewState(node, world.Rules{
+		s := newState(node, Rules{
 			Policy: policy, ExcludeTopology: policy == hints.Restricted && rng.IntN(2) == 0,
 		})
 		scatter(s, rng, rng.Float64())
-		r := world.Request{GPUs: 1 + rng.IntN(4), VFs: 1 + rng.IntN(4)}
+		r := Request{GPUs: 1 + rng.IntN(4), VFs: 1 + rng.IntN(4)}
 		if r.GPUs != r.VFs || !s.Fits(r) {
 			continue
 		}
-		first := world.Kind(rng.IntN(2))
+		first := Kind(rng.IntN(2))
 		mine, outcome := s.Admit(r, first, tandemKnown(node), rng)
-		if outcome != world.Admitted {
+		if outcome != Admitted {
 			continue
 		}
 		s.Release(mine)
 		best, _ := s.Admit(r, first, joint(node), rng)
 		got, _, _ := node.Pairs(mine)
 		want, _, _ := node.Pairs(best)
-		if got != want && !(s.Rules.ExcludeTopology && first == world.VF) { // its NUMA node must be guessed
+		if got != want && !(s.Rules.ExcludeTopology && first == VF) { // its NUMA node must be guessed
 			t.Fatalf("node %s, %s, %v, %v first: %d pairs, best %d", node.Name, policy, r, first, got, want)
 		}
 	}
@@ -168,7 +167,7 @@ func TestPairsCountNoVFTwice(t *testing.T) {
 		{[]int{0, 4}, []int{0, 1}, 1, 1, 1},
 		{[]int{0}, []int{15}, 0, 0, 0},
 	} {
-		pix, own, sameNode := node.Pairs(world.Container{Devices: [2][]int{c.gpus, c.vfs}})
+		pix, own, sameNode := node.Pairs(Container{Devices: [2][]int{c.gpus, c.vfs}})
 		if pix != c.pix || own != c.own || sameNode != c.sameNode {
 			t.Errorf("%v %v: %d %d %d", c.gpus, c.vfs, pix, own, sameNode)
 		}
@@ -179,10 +178,10 @@ func BenchmarkAdmit(b *testing.B) {
 	for _, w := range Ways() {
 		b.Run(w.Name, func(b *testing.B) {
 			node := presetNode(b, "A", 8)
-			s, rng, prefer := world.NewState(node, world.Rules{Policy: hints.Restricted}), rand.New(rand.NewPCG(1, 1)),
+			s, rng, prefer := newState(node, Rules{Policy: hints.Restricted}), rand.New(rand.NewPCG(1, 1)),
 				w.Prefer(node)
 			for b.Loop() {
-				c, _ := s.Admit(world.Request{GPUs: 2, VFs: 2}, world.Kind(rng.IntN(2)), prefer, rng)
+				c, _ := s.Admit(Request{GPUs: 2, VFs: 2}, Kind(rng.IntN(2)), prefer, rng)
 				s.Release(c)
 			}
 		})

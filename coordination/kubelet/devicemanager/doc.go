@@ -10,6 +10,6 @@
 // devices. [Others] contains the decisions outside the device manager: the answers of plugins, the CPU and
 // memory managers, and the random choice of devices.
 //
-// The scheduler's verdict (coordination/verdict) and the simulation (test/simulate/world) are adapters of
+// The scheduler's verdict (coordination/verdict) and the simulation (test/simulate) are adapters of
 // this model. A test compares the model with the kubelet's own managers (test/kubernetes/kubelet).
 package devicemanager

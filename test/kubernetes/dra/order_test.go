@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/scheduler"
-	"github.com/tandem-k8s/tandem/test/simulate/world"
+	"github.com/tandem-k8s/tandem/test/simulate"
 )
 
 // bystanders are pairs among claims for GPUs and VFs alone, which leave the other half of a pair
@@ -27,7 +27,7 @@ func TestOrderStrandsLeast(t *testing.T) {
 	if scheduler.Minor < 36 {
 		t.Skip("slices have no order before 1.36")
 	}
-	mix, err := world.ParseMix(bystanders)
+	mix, err := simulate.ParseMix(bystanders)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/form"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/scheduler"
-	"github.com/tandem-k8s/tandem/test/simulate/world"
+	"github.com/tandem-k8s/tandem/test/simulate"
 )
 
 var arrivals = flag.Int("arrivals", 300, "containers that come to each machine in TestSimulatedMix")
@@ -26,7 +26,7 @@ var arrivals = flag.Int("arrivals", 300, "containers that come to each machine i
 // The containers of tandem-lab simulate, as claims: every pair is on one switch, and what is published as
 // pairs refuses no more of them than GPUs and VFs that constraints match.
 func TestSimulatedMix(t *testing.T) {
-	mix, err := world.ParseMix(world.DefaultMix)
+	mix, err := simulate.ParseMix(simulate.DefaultMix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestSimulatedMix(t *testing.T) {
 	}
 }
 
-func meanGPUs(mix world.Mix) float64 {
+func meanGPUs(mix simulate.Mix) float64 {
 	gpus, weight := 0.0, 0.0
 	for _, share := range mix {
 		gpus += share.Weight * float64(share.Request.GPUs)
@@ -82,7 +82,7 @@ type simulated struct {
 	machine   inventory.Machine
 	scheduler *scheduler.Scheduler
 	devices   map[string]resourceapi.Device
-	request   func(name string, r world.Request) *resourceapi.ResourceClaim
+	request   func(name string, r simulate.Request) *resourceapi.ResourceClaim
 	free      map[string][2]int // GPUs and VFs by switch
 	numbers   [2]int            // free GPUs and VFs
 	leave     []departure
@@ -110,7 +110,7 @@ func (s *simulated) String() string {
 
 func newSimulated(
 	t *testing.T, m inventory.Machine, contents []pool.Slice,
-	request func(name string, r world.Request) *resourceapi.ResourceClaim,
+	request func(name string, r simulate.Request) *resourceapi.ResourceClaim,
 ) *simulated {
 	s := &simulated{
 		t: t, machine: m, request: request, devices: map[string]resourceapi.Device{}, free: map[string][2]int{},
@@ -139,12 +139,12 @@ func (s *simulated) count(on string, gpus, vfs int) {
 }
 
 // pairRequest asks for devices that are pairs.
-func pairRequest(name string, r world.Request) *resourceapi.ResourceClaim {
+func pairRequest(name string, r simulate.Request) *resourceapi.ResourceClaim {
 	return claim.Spec{Pairs: r.Pairs(), GPUs: r.GPUs - r.Pairs(), VFs: r.VFs - r.Pairs()}.Claim(name)
 }
 
 // plainRequest asks for GPUs and VFs that match.
-func plainRequest(name string, r world.Request) *resourceapi.ResourceClaim {
+func plainRequest(name string, r simulate.Request) *resourceapi.ResourceClaim {
 	c := claim.Plain(name, r.Pairs())
 	rest := claim.Spec{GPUs: r.GPUs - r.Pairs(), VFs: r.VFs - r.Pairs()}.Claim(name)
 	c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, rest.Spec.Devices.Requests...)
@@ -153,7 +153,7 @@ func plainRequest(name string, r world.Request) *resourceapi.ResourceClaim {
 
 // play lets containers come as a Poisson process and stay for exponential times, as package simulation
 // does.
-func (s *simulated) play(mix world.Mix, rate float64, r *rand.Rand) {
+func (s *simulated) play(mix simulate.Mix, rate float64, r *rand.Rand) {
 	now := 0.0
 	for i := range *arrivals {
 		gap, holds, what := r.ExpFloat64()/rate, r.ExpFloat64(), mix[mix.At(r.Float64())].Request
@@ -185,7 +185,7 @@ func (s *simulated) pass(time float64) {
 	s.stranded += time * float64(min(s.numbers[0], left)-free)
 }
 
-func (s *simulated) arrive(name string, r world.Request, until float64) {
+func (s *simulated) arrive(name string, r simulate.Request, until float64) {
 	if r.GPUs > s.numbers[0] || r.VFs > s.numbers[1] {
 		return
 	}

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world models the node of simulated containers: its devices, their allocation, and the kubelet.
-//
-// [State.Admit] admits like the kubelet (package devicemanager), one resource after the other in random
-// order; the simulated way of choosing answers each [Question]. A short answer is filled up at random.
-// Containers have one resource of each kind; CPUs and memory are ignored.
-package world
+package simulate
 
 import (
 	"cmp"
@@ -158,3 +153,50 @@ func number[K comparable](seen map[K]int, key K) int {
 
 // Count returns the number of the node's devices of a kind.
 func (n *Node) Count(kind Kind) int { return len(n.Devices[kind]) }
+
+// Pairs returns the number of a container's GPUs that can have a VF of their own on their switch, of those
+// with a PF of their own, and of those with a VF of their own on their NUMA node.
+func (n *Node) Pairs(c Container) (pix, own, sameNode int) {
+	type place struct{ gpus, vfs, pfs int }
+	switches, numa := make([]place, n.Switches+1), make([]place, len(n.NUMA)+1) // the first for -1, unknown
+	seen := map[int]bool{}
+	for _, i := range c.Devices[GPU] {
+		d := n.Devices[GPU][i]
+		switches[d.Switch+1].gpus++
+		numa[d.NUMA+1].gpus++
+	}
+	for _, i := range c.Devices[VF] {
+		d := n.Devices[VF][i]
+		switches[d.Switch+1].vfs++
+		numa[d.NUMA+1].vfs++
+		if !seen[d.PF] {
+			seen[d.PF] = true
+			switches[d.Switch+1].pfs++
+		}
+	}
+	for _, p := range switches[1:] {
+		pix += min(p.gpus, p.vfs)
+		own += min(p.gpus, p.pfs)
+	}
+	for _, p := range numa {
+		sameNode += min(p.gpus, p.vfs)
+	}
+	return pix, own, sameNode
+}
+
+// checkNumbers returns an error if a number of a simulation is too small, or needs more memory or time than a
+// computer has.
+func checkNumbers(seeds, arrivals, warmup int) error {
+	for _, n := range []struct {
+		name                string
+		number, least, most int
+	}{
+		{"seeds", seeds, 1, 10_000}, {"arrivals", arrivals, 1, 1_000_000},
+		{"warmup", warmup, 0, 1_000_000},
+	} {
+		if n.number < n.least || n.number > n.most {
+			return fmt.Errorf("simulate: %s %d: want %d to %d", n.name, n.number, n.least, n.most)
+		}
+	}
+	return nil
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package simulate
 
 import (
 	"fmt"
@@ -49,7 +49,7 @@ func TestTopologyManager(t *testing.T) {
 		{"the lower of two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 4}, Request{1, 1}, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := NewState(presetNode(t, "A", c.vfs), c.rules)
+			s := newState(presetNode(t, "A", c.vfs), c.rules)
 			occupy(s, c.free[0], c.free[1])
 			mask, admitted := s.Affinity(c.request)
 			if admitted != c.admitted || admitted && mask != c.mask {
@@ -64,7 +64,7 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 	rng := newRand(1)
 	for range 5000 {
 		vfs := 1 + rng.IntN(4)
-		s := NewState(presetNode(t, Presets()[rng.IntN(3)], vfs), Rules{
+		s := newState(presetNode(t, Presets()[rng.IntN(3)], vfs), Rules{
 			Policy: hints.Restricted, ExcludeTopology: rng.IntN(4) == 0,
 		})
 		scatter(s, rng, rng.Float64())
@@ -114,7 +114,7 @@ func TestWhenThePluginIsAsked(t *testing.T) {
 			[2]int{2, 4}, Request{2, 2}, "VF 16 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := NewState(presetNode(t, "A", 2), c.rules)
+			s := newState(presetNode(t, "A", 2), c.rules)
 			occupy(s, c.free[0], c.free[1])
 			var asked string
 			container, outcome := s.Admit(c.request, GPU, func(_ *State, q Question, _ *rand.Rand) []int {
@@ -146,7 +146,7 @@ func TestAnswersAreFilledUp(t *testing.T) {
 		{"of the other node", []int{6, 7}, func(got []int) bool { return len(got) == 2 && got[1] < 4 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := NewState(presetNode(t, "A", 1), Rules{Policy: hints.Restricted})
+			s := newState(presetNode(t, "A", 1), Rules{Policy: hints.Restricted})
 			container, _ := s.Admit(Request{GPUs: 2},
 				GPU, func(*State, Question, *rand.Rand) []int { return c.answer }, newRand(1))
 			if got := container.Devices[GPU]; !c.want(got) {
@@ -157,7 +157,7 @@ func TestAnswersAreFilledUp(t *testing.T) {
 }
 
 func TestReleaseUndoesAdmission(t *testing.T) {
-	s := NewState(presetNode(t, "B", 3), Rules{Policy: hints.BestEffort})
+	s := newState(presetNode(t, "B", 3), Rules{Policy: hints.BestEffort})
 	rng := newRand(1)
 	var containers []Container
 	for range 2000 {
@@ -174,8 +174,21 @@ func TestReleaseUndoesAdmission(t *testing.T) {
 	for _, c := range containers {
 		s.Release(c)
 	}
-	empty := NewState(s.Node, s.Rules)
+	empty := newState(s.Node, s.Rules)
 	if !s.free.Equal(empty.free) {
 		t.Errorf("free are %x, want %x", s.free, empty.free)
 	}
 }
+
+// occupy leaves the given numbers of GPUs free on the two NUMA nodes.
+func occupy(s *State, free0, free1 int) {
+	left := [2]int{free0, free1}
+	for i, d := range s.Node.Devices[GPU] {
+		if left[d.NUMA]--; left[d.NUMA] < 0 {
+			s.Take(Container{Devices: [2][]int{GPU: {i}}})
+		}
+	}
+}
+
+// nothing has no preference.
+func nothing(*State, Question, *rand.Rand) []int { return nil }
