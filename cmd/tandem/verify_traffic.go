@@ -12,14 +12,14 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 )
 
 // traffics are the flags of verify --traffic.
 type traffics struct {
 	wanted     bool
 	memory, to string
-	traffic.Plan
+	verify.TrafficPlan
 }
 
 func (t *traffics) register(cmd *cobra.Command) {
@@ -38,9 +38,9 @@ func (t *traffics) register(cmd *cobra.Command) {
 	flags.IntVar(&t.Port, "traffic-port", 18515, "TCP port of the first pair; the others have the next ports")
 	flags.DurationVar(&t.Wait, "traffic-wait", 2*time.Minute, "time to wait for the other container")
 	addChoice(cmd, &t.memory, "traffic-memory", "memory of the traffic",
-		string(traffic.Auto), string(traffic.DMABuf), string(traffic.Peer), string(traffic.Host))
+		string(verify.Auto), string(verify.DMABuf), string(verify.Peer), string(verify.Host))
 	addChoice(cmd, &t.to, "traffic-to", "destination of the traffic within the container",
-		string(traffic.ToSelf), string(traffic.ToNext))
+		string(verify.ToSelf), string(verify.ToNext))
 	plainflag.Traffic.PutRest(flags)
 }
 
@@ -51,7 +51,7 @@ func addChoice(cmd *cobra.Command, value *string, name, what string, allowed ...
 }
 
 // plan returns the plan of the flags, nil without --traffic.
-func (t *traffics) plan(cmd *cobra.Command) (*traffic.Plan, error) {
+func (t *traffics) plan(cmd *cobra.Command) (*verify.TrafficPlan, error) {
 	if !t.wanted {
 		var err error
 		cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -61,10 +61,10 @@ func (t *traffics) plan(cmd *cobra.Command) (*traffic.Plan, error) {
 		})
 		return nil, err
 	}
-	t.Memory, t.To = traffic.Memory(t.memory), traffic.Direction(t.to)
+	t.Memory, t.To = verify.Memory(t.memory), verify.Direction(t.to)
 	if err := t.Validate(); err != nil {
 		return nil, cli.Usage("%w", err)
 	}
 	t.Environment, t.Progress = os.Environ(), cmd.ErrOrStderr()
-	return &t.Plan, nil
+	return &t.TrafficPlan, nil
 }

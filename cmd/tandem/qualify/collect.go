@@ -12,7 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -145,19 +144,19 @@ func trafficOf(v *verify.Verification, n *machine.Node) (Traffic, error) {
 	if v.Traffic == nil {
 		return t, fmt.Errorf("read verification: it has no traffic: run tandem verify with --traffic")
 	}
-	t.Seconds, t.Direction = v.Traffic.Seconds, traffic.WithoutHost(v.Traffic.Direction)
+	t.Seconds, t.Direction = v.Traffic.Seconds, verify.WithoutHost(v.Traffic.Direction)
 	for _, p := range v.Traffic.Pairs {
 		t.Pairs = append(t.Pairs, MeasuredPair{
 			GPU: p.GPU, VF: p.VF, Distance: p.Distance, Memory: memoryOf(p.Memory), Gbps: p.Gbps, Latency: p.Latency,
-			OfBest: p.OfBest, OfRate: p.OfRate, Good: p.Verdict == traffic.OK,
+			OfBest: p.OfBest, OfRate: p.OfRate, Good: p.Verdict == verify.OK,
 		})
 	}
 	return t, t.check(n)
 }
 
 // memoryOf returns the memory of a pair's traffic; "" for an unknown one.
-func memoryOf(m traffic.Memory) traffic.Memory {
-	if slices.Contains([]traffic.Memory{traffic.Host, traffic.Peer, traffic.DMABuf}, m) {
+func memoryOf(m verify.Memory) verify.Memory {
+	if slices.Contains([]verify.Memory{verify.Host, verify.Peer, verify.DMABuf}, m) {
 		return m
 	}
 	return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -290,7 +290,7 @@ func judgeMeasurement(j *judgement, n *machine.Node, t Traffic) (inHost int) {
 			j.fail("GPU %s and VF %s: %.2f Gb/s, %d %% of the best pair, %d %% of the port's rate", p.GPU, p.VF,
 				p.Gbps, p.OfBest, p.OfRate)
 		}
-		if p.Memory != traffic.Peer && p.Memory != traffic.DMABuf {
+		if p.Memory != verify.Peer && p.Memory != verify.DMABuf {
 			inHost++
 		}
 		if p.GPU != "" && !slices.ContainsFunc(t.Places, p.isAt) {

@@ -19,7 +19,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
@@ -66,9 +65,9 @@ func good(t *testing.T, name string) Evidence {
 	pair.Distance = n.Tree.Distance(gpus[0].Address, addressOf(n, pair.VF)).Level
 	e.Verified = []*verify.Verification{{
 		Pairs: []machine.Pair{pair},
-		Traffic: &traffic.Report{Seconds: 5, Pairs: []traffic.Pair{{
-			Facts:  traffic.Facts{GPU: pair.GPU, VF: pair.VF, Distance: pair.Distance},
-			Memory: traffic.DMABuf, Gbps: 190, OfBest: 100, OfRate: 95, Verdict: traffic.OK,
+		Traffic: &verify.TrafficReport{Seconds: 5, Pairs: []verify.TrafficPair{{
+			Facts:  verify.Facts{GPU: pair.GPU, VF: pair.VF, Distance: pair.Distance},
+			Memory: verify.DMABuf, Gbps: 190, OfBest: 100, OfRate: 95, Verdict: verify.OK,
 		}}},
 	}}
 	return e
@@ -265,7 +264,7 @@ func TestFaults(t *testing.T) {
 		}, "traffic", Failed, "NODE apart in the container"},
 		{"a container without a measured pair", func(_ *testing.T, e *Evidence) {
 			none := *e.Verified[0]
-			none.Traffic = &traffic.Report{Seconds: 5}
+			none.Traffic = &verify.TrafficReport{Seconds: 5}
 			e.Verified = append(e.Verified, &none)
 		}, "traffic", Failed, "no pair"},
 		{"no pair is measured", func(_ *testing.T, e *Evidence) {
@@ -417,7 +416,7 @@ func TestNotes(t *testing.T) {
 	}
 	measured := e.Verified[0].Traffic.Pairs[0]
 	e.Verified[0].Traffic.Pairs = nil
-	for _, memory := range []traffic.Memory{traffic.Host, traffic.Peer, traffic.DMABuf, "other"} {
+	for _, memory := range []verify.Memory{verify.Host, verify.Peer, verify.DMABuf, "other"} {
 		measured.Memory = memory
 		e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, measured)
 	}
@@ -476,7 +475,7 @@ func TestVFAlone(t *testing.T) {
 	t.Parallel()
 	e := good(t, "oci-mi300x-derived")
 	alone := e.Verified[0].Traffic.Pairs[0]
-	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, traffic.Host
+	alone.GPU, alone.Distance, alone.Memory = "", topology.UNK, verify.Host
 	e.Verified[0].Traffic.Pairs = append(e.Verified[0].Traffic.Pairs, alone)
 	got := report(t, e).Results[5]
 	if got.Verdict != Passed || got.Summary != "2 pairs, 1 of them in GPU memory" {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -101,7 +101,7 @@ type MeasuredPair struct {
 	GPU      string         `json:"gpu,omitempty"`
 	VF       string         `json:"vf"`
 	Distance topology.Level `json:"distance"`
-	Memory   traffic.Memory `json:"memory"` // "host", "gpu" or "dmabuf"; "" for unknown
+	Memory   verify.Memory  `json:"memory"` // "host", "gpu" or "dmabuf"; "" for unknown
 	Gbps     float64        `json:"gbps"`
 	Latency  float64        `json:"microseconds"`
 	OfBest   int            `json:"percentOfBest"`

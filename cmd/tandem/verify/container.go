@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -130,7 +129,7 @@ func (c *Container) rendered(sys fs.FS, from sysfs.Reader, r *Verification) erro
 			if i < 0 {
 				continue
 			}
-			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card, runtime: traffic.GPU{
+			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card, runtime: runtimeGPU{
 				Address: d.Card, ROCm: slices.Index(order, d.Nodes[i]),
 			}})
 			if !c.has(from.Shared) {
@@ -243,7 +242,7 @@ func (c *Container) nvidiaGPUs() ([]nvidiaGPU, error) {
 			return nil, fmt.Errorf("read GPU %s: %w", address, err)
 		}
 		g := nvidiaGPU{GPU: GPU{ID: address.String(), Address: address}}
-		g.runtime = traffic.GPU{Address: address, NVIDIA: true}
+		g.runtime = runtimeGPU{Address: address, NVIDIA: true}
 		for line := range strings.Lines(string(content)) {
 			key, value, _ := strings.Cut(line, ":")
 			switch strings.TrimSpace(key) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -26,8 +25,8 @@ type Verification struct {
 	Failures  []string       `json:"failures"`
 	// pairs whose distance is that of the pairs file: only root reads the vpd files that assign NICs to DMA
 	// functions
-	Trusted []string        `json:"trusted,omitempty"`
-	Traffic *traffic.Report `json:"traffic,omitempty"` // only with --traffic
+	Trusted []string       `json:"trusted,omitempty"`
+	Traffic *TrafficReport `json:"traffic,omitempty"` // only with --traffic
 }
 
 // GPU is a GPU of the container.
@@ -36,7 +35,7 @@ type GPU struct {
 	Address topology.Address `json:"address"`
 	UUID    string           `json:"uuid,omitempty"` // NVIDIA only
 
-	runtime traffic.GPU
+	runtime runtimeGPU
 }
 
 // VF is a VF of the container.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verify checks, inside a container, that its GPUs and VFs are on the same switches.
+// Package verify checks, inside a container, that its GPUs and VFs are on the same switches. With --traffic it
+// measures the bandwidth and latency of each pair with perftest, and judges the results. The programs of
+// perftest (ib_write_bw and ib_read_lat) are part of the container's image; the package starts them, one pair
+// after another, and reads their output.
 package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,7 +16,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/verify/traffic"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -26,7 +29,7 @@ type Check struct {
 	Within    topology.Level // greatest accepted distance of a pair
 	InOrder   bool           // the i-th VF has to pair with the i-th GPU
 	Topology  string         // a topology file; "" for none
-	Traffic   *traffic.Plan  // nil for no traffic
+	Traffic   *TrafficPlan   // nil for no traffic
 }
 
 // Run examines the container, and measures the traffic of its pairs if the Check has a plan for traffic. It
@@ -67,7 +70,7 @@ func (v *Check) Run(ctx context.Context) (*Verification, error) {
 
 // measure measures the traffic of the pairs, in the order of the VFs.
 func (r *Verification) measure(
-	ctx context.Context, plan *traffic.Plan, sys fs.FS, tree *topology.Tree,
+	ctx context.Context, plan *TrafficPlan, sys fs.FS, tree *topology.Tree,
 ) (err error) {
 	if r.Traffic, err = plan.Run(ctx, r.ends(sys, tree)); err != nil {
 		return err
@@ -77,17 +80,17 @@ func (r *Verification) measure(
 }
 
 // ends returns the VFs with the GPUs of their pairs. An HCA that pairs with several GPUs is in as many pairs.
-func (r *Verification) ends(sys fs.FS, tree *topology.Tree) (ends []traffic.End) {
+func (r *Verification) ends(sys fs.FS, tree *topology.Tree) (ends []End) {
 	pairs := slices.Clone(r.Pairs)
 	for _, vf := range r.VFs {
 		i := slices.IndexFunc(pairs, func(p machine.Pair) bool { return p.VF == vf.Address.String() })
 		if i < 0 {
-			ends = append(ends, traffic.NewEnd(sys, tree, vf.Address, "", nil))
+			ends = append(ends, newEnd(sys, tree, vf.Address, "", nil))
 			continue
 		}
 		g := r.gpu(pairs[i].GPU)
 		pairs = slices.Delete(pairs, i, i+1)
-		ends = append(ends, traffic.NewEnd(sys, tree, vf.Address, g.ID, &g.runtime))
+		ends = append(ends, newEnd(sys, tree, vf.Address, g.ID, &g.runtime))
 	}
 	return ends
 }
@@ -165,4 +168,65 @@ func (r *Verification) ordered(tree *topology.Tree, within topology.Level) bool 
 		}
 	}
 	return true
+}
+
+// comparePairs compares pairs.json, the container's pairs as written by tandem-rdma, with the container's
+// devices. The file is optional; err is the error of its reading.
+func (r *Verification) comparePairs(tree *topology.Tree, file string, told pairs.File, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		r.PairsFile = "absent"
+		return
+	}
+	failures := len(r.Failures)
+	if err != nil {
+		r.fail("%v", err)
+	}
+	for _, pair := range told.Pairs {
+		r.compare(tree, file, pair)
+	}
+	r.PairsFile = "agrees"
+	if len(r.Failures) > failures {
+		r.PairsFile = "differs"
+	}
+}
+
+func (r *Verification) compare(tree *topology.Tree, file string, told pairs.Pair) {
+	if !slices.ContainsFunc(r.VFs, func(vf VF) bool { return vf.Address == told.VF.Address }) {
+		r.fail("%s names the VF %s, and the container does not have it", file, told.VF.Address)
+		return
+	}
+	if told.GPU == nil {
+		return
+	}
+	if !slices.ContainsFunc(r.GPUs, func(g GPU) bool { return g.Address == told.GPU.Address }) {
+		r.fail("%s names the GPU %s, and the container does not have it", file, told.GPU.ID)
+		return
+	}
+	if d := tree.Distance(told.GPU.Address, told.VF.Address).Level.String(); d != told.Distance {
+		r.fail("%s tells that GPU %s and VF %s are %s apart, and they are %s",
+			file, told.GPU.ID, told.VF.Address, told.Distance, d)
+	}
+}
+
+// trust returns the tree with the NICs of a pairs file below the DMA functions of their GPUs, as far as this
+// process cannot read the assignment. The daemon, which reads the vpd files as root, wrote the file.
+func (r *Verification) trust(tree *topology.Tree, told pairs.File) *topology.Tree {
+	moved := map[topology.Address]topology.Place{}
+	for _, pair := range told.Pairs {
+		if pair.GPU == nil || pair.Distance != topology.PIX.String() && pair.Distance != topology.PXB.String() {
+			continue
+		}
+		function, is := tree.UnreadFunction(pair.GPU.Address, pair.VF.Address)
+		if !is {
+			continue
+		}
+		d, _ := tree.Device(pair.VF.Address)
+		moved[d.Function()], _ = tree.Place(function)
+		r.Trusted = append(r.Trusted, fmt.Sprintf("GPU %s, VF %s: %s", pair.GPU.Address, pair.VF.Address,
+			pair.Distance))
+	}
+	if len(moved) == 0 {
+		return tree
+	}
+	return tree.Move(moved)
 }

@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package traffic
+package verify
 
 import (
+	"cmp"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Report has the results of all pairs, in JSON.
-type Report struct {
-	Direction string   `json:"direction"` // of the traffic
-	Seconds   int      `json:"seconds"`   // of the bandwidth test of each pair; unused with gib
-	GiB       int      `json:"gib"`       // bytes of the bandwidth test of each pair; 0 for no limit of its own
-	Min       int      `json:"min"`       // least bandwidth in percent of the best pair's
-	MinRate   int      `json:"minRate"`   // least bandwidth in percent of the port's rate
-	Pairs     []Pair   `json:"pairs"`
-	Runs      []Run    `json:"runs"`
-	Failures  []string `json:"failures"`
+// TrafficReport has the results of all pairs, in JSON.
+type TrafficReport struct {
+	Direction string        `json:"direction"` // of the traffic
+	Seconds   int           `json:"seconds"`   // of the bandwidth test of each pair; unused with gib
+	GiB       int           `json:"gib"`       // bytes of the bandwidth test of each pair; 0 for no limit of its own
+	Min       int           `json:"min"`       // least bandwidth in percent of the best pair's
+	MinRate   int           `json:"minRate"`   // least bandwidth in percent of the port's rate
+	Pairs     []TrafficPair `json:"pairs"`
+	Runs      []Run         `json:"runs"`
+	Failures  []string      `json:"failures"`
 }
 
-// Pair is the result of a pair.
-type Pair struct {
+// TrafficPair is the result of a pair.
+type TrafficPair struct {
 	Index int `json:"index"`
 	Facts
 	Memory        Memory  `json:"memory"`
@@ -47,8 +51,8 @@ const (
 // judge compares the pairs with the best one and with their ports. In a ring each pair has two runs. A slow
 // pair is slow in both, its neighbours in one: the better run is the pair's. A slow run between two pairs
 // that are fast in their other runs is a failure of its own.
-func judge(ends []End, runs []Run, least, leastRate int) *Report {
-	r := &Report{Min: least, MinRate: leastRate, Runs: runs, Failures: []string{}}
+func judge(ends []End, runs []Run, least, leastRate int) *TrafficReport {
+	r := &TrafficReport{Min: least, MinRate: leastRate, Runs: runs, Failures: []string{}}
 	for i, e := range ends {
 		r.Pairs = append(r.Pairs, newPair(i, e.Facts, runs))
 	}
@@ -61,7 +65,7 @@ func judge(ends []End, runs []Run, least, leastRate int) *Report {
 }
 
 // listFailures adds the failed runs, the slow pairs, and the slow runs of fast pairs.
-func (r *Report) listFailures(best Pair) {
+func (r *TrafficReport) listFailures(best TrafficPair) {
 	add := func(format string, arguments ...any) {
 		r.Failures = append(r.Failures, fmt.Sprintf(format, arguments...))
 	}
@@ -85,8 +89,8 @@ func (r *Report) listFailures(best Pair) {
 }
 
 // newPair returns a pair with the results of its runs.
-func newPair(index int, f Facts, runs []Run) Pair {
-	p := Pair{Index: index, Facts: f, Verdict: failed, Reasons: []string{}}
+func newPair(index int, f Facts, runs []Run) TrafficPair {
+	p := TrafficPair{Index: index, Facts: f, Verdict: failed, Reasons: []string{}}
 	for _, run := range runs {
 		if run.From != index && run.To != index {
 			continue
@@ -102,8 +106,8 @@ func newPair(index int, f Facts, runs []Run) Pair {
 	return p
 }
 
-func bestOf(pairs []Pair) Pair {
-	var best Pair
+func bestOf(pairs []TrafficPair) TrafficPair {
+	var best TrafficPair
 	for _, p := range pairs {
 		if p.Gbps > best.Gbps {
 			best = p
@@ -112,7 +116,7 @@ func bestOf(pairs []Pair) Pair {
 	return best
 }
 
-func (p *Pair) judge(best Pair, least, leastRate int) {
+func (p *TrafficPair) judge(best TrafficPair, least, leastRate int) {
 	p.OfBest, p.OfRate = percent(p.Gbps, best.Gbps), percent(p.Gbps, p.RateGbps)
 	low := below(p.Gbps, best.Gbps, least) || below(p.Gbps, p.RateGbps, leastRate)
 	if low && p.Verdict == OK {
@@ -139,7 +143,7 @@ func percent(gbps, of float64) int {
 func compared(gbps, of float64) string { return fmt.Sprintf("%.2f of %.2f Gb/s", gbps, of) }
 
 // slowAlone reports whether a run is below the threshold and neither of its pairs is.
-func (r *Report) slowAlone(run Run, best float64) bool {
+func (r *TrafficReport) slowAlone(run Run, best float64) bool {
 	if run.Err != "" || run.From < 0 || run.To < 0 || !below(run.Gbps, best, r.Min) {
 		return false
 	}
@@ -161,7 +165,7 @@ func (r Run) name() string {
 func (r Run) toAnother() bool { return r.From < 0 || r.To < 0 }
 
 // reasons returns the known facts that make a pair slower than the best one.
-func (f Facts) reasons(best Pair) (list []string) {
+func (f Facts) reasons(best TrafficPair) (list []string) {
 	add := func(format string, arguments ...any) { list = append(list, fmt.Sprintf(format, arguments...)) }
 	if f.GPU != "" && !f.Distance.Direct() {
 		add("GPU and VF are %s apart", f.Distance)
@@ -189,7 +193,7 @@ func (f Facts) reasons(best Pair) (list []string) {
 }
 
 // text describes a slow pair: "41 % of the best pair, 38.1 of 92.4 Gb/s: PCIe width 4 of 16".
-func (p Pair) text(best Pair) string {
+func (p TrafficPair) text(best TrafficPair) string {
 	text := fmt.Sprintf("%d %% of the best pair, %s", p.OfBest, compared(p.Gbps, best.Gbps))
 	if p.OfBest == 100 {
 		text = fmt.Sprintf("%d %% of the port's rate, %s", p.OfRate, compared(p.Gbps, p.RateGbps))
@@ -204,4 +208,99 @@ func (p Pair) text(best Pair) string {
 }
 
 // inHost reports whether the GPU takes no part.
-func (p Pair) inHost() bool { return p.GPU != "" && p.Memory == Host }
+func (p TrafficPair) inHost() bool { return p.GPU != "" && p.Memory == Host }
+
+// Write writes a table for people.
+func (r *TrafficReport) Write(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PAIR\tGPU\tVF\tMEMORY\tGb/s\tOF BEST\tOF RATE\tREAD\tVERDICT")
+	for _, p := range r.Pairs {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Index, cmp.Or(p.GPU, "-"), p.VF, p.memory(),
+			p.gbps(), p.ofBest(), p.ofRate(), p.read(), p.verdict())
+	}
+	_ = w.Flush() // the writer is memory
+	fmt.Fprintf(out, "\ntraffic %s, %s for each pair; threshold %d %% of the best pair%s\n",
+		r.Direction, r.amount(), r.Min, r.rateThreshold())
+	for _, note := range r.notes() {
+		fmt.Fprintln(out, note)
+	}
+}
+
+func (r *TrafficReport) amount() string {
+	if r.GiB > 0 {
+		return fmt.Sprintf("%d GiB", r.GiB)
+	}
+	return fmt.Sprintf("%d s", r.Seconds)
+}
+
+func (r *TrafficReport) rateThreshold() string {
+	if r.MinRate == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d %% of the port's rate", r.MinRate)
+}
+
+// notes returns what the numbers do not prove.
+func (r *TrafficReport) notes() (notes []string) {
+	if slices.ContainsFunc(r.Pairs, TrafficPair.inHost) {
+		notes = append(notes, "host memory: the GPUs took no part, because perftest has no option "+
+			"for them, or --traffic-memory is host")
+	}
+	if len(r.Pairs) == 1 {
+		notes = append(notes, "one pair: there is no other to compare with; --traffic-min-rate sets a threshold")
+	}
+	if slices.ContainsFunc(r.Runs, Run.toAnother) {
+		notes = append(notes, "reasons are of this container's end; those of the other end are in its own output")
+	}
+	return notes
+}
+
+func (p TrafficPair) verdict() string {
+	text := p.Verdict
+	if p.inHost() {
+		text += " in host memory"
+	}
+	return strings.Join(append([]string{text}, p.Reasons...), ", ")
+}
+
+func (p TrafficPair) memory() string {
+	switch p.Memory {
+	case DMABuf:
+		return "GPU (dmabuf)"
+	case Peer:
+		return "GPU"
+	}
+	return string(p.Memory)
+}
+
+func (p TrafficPair) gbps() string {
+	if p.Gbps == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", p.Gbps)
+}
+
+func (p TrafficPair) ofBest() string {
+	if p.Gbps == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d %%", p.OfBest)
+}
+
+func (p TrafficPair) ofRate() string {
+	if p.RateGbps == 0 || p.Gbps == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d %% of %g", p.OfRate, p.RateGbps)
+}
+
+func (p TrafficPair) read() string {
+	if p.Latency == 0 {
+		return "-"
+	}
+	text := fmt.Sprintf("%.2f µs", p.Latency)
+	if p.LatencyMemory == Host && p.Memory != Host {
+		text += " (host)"
+	}
+	return text
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package traffic
+package verify
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func ends(number int) (list []End) {
 		list = append(list, End{Facts: Facts{
 			GPU: gpu.String(), VF: topology.Address{Bus: uint8(0x31 + i)}.String(), RDMA: fmt.Sprintf("mlx5_%d", i),
 			Distance: topology.PIX, State: "4: ACTIVE", Rate: "200 Gb/sec (4X HDR)", RateGbps: 200,
-		}, GPU: &GPU{Address: gpu, ROCm: i}, GID: 3})
+		}, GPU: &runtimeGPU{Address: gpu, ROCm: i}, GID: 3})
 	}
 	return list
 }
@@ -40,13 +40,13 @@ func freePort(t *testing.T) int {
 	return min(listener.Addr().(*net.TCPAddr).Port, 65530)
 }
 
-func newPlan(t *testing.T, f fakes) *Plan {
+func newPlan(t *testing.T, f fakes) *TrafficPlan {
 	t.Helper()
-	return &Plan{Seconds: 1, Port: freePort(t), Wait: 20 * time.Second, Memory: Auto, To: ToNext, Min: 80,
+	return &TrafficPlan{Seconds: 1, Port: freePort(t), Wait: 20 * time.Second, Memory: Auto, To: ToNext, Min: 80,
 		Environment: f.install(t), Progress: io.Discard}
 }
 
-func run(t *testing.T, p *Plan, list []End) *Report {
+func run(t *testing.T, p *TrafficPlan, list []End) *TrafficReport {
 	t.Helper()
 	report, err := p.Run(t.Context(), list)
 	if err != nil {
@@ -55,7 +55,7 @@ func run(t *testing.T, p *Plan, list []End) *Report {
 	return report
 }
 
-func verdicts(r *Report) (list []string) {
+func verdicts(r *TrafficReport) (list []string) {
 	for _, p := range r.Pairs {
 		list = append(list, fmt.Sprintf("%.0f Gb/s, %d %%, %d %% of the rate, %.2f µs, %s/%s: %s", p.Gbps, p.OfBest,
 			p.OfRate, p.Latency, p.Memory, p.LatencyMemory, p.verdict()))
@@ -85,15 +85,15 @@ func TestRing(t *testing.T) {
 }
 
 func TestCommandLines(t *testing.T) {
-	gpu := &GPU{Address: topology.Address{Bus: 0x11}, NVIDIA: true}
+	gpu := &runtimeGPU{Address: topology.Address{Bus: 0x11}, NVIDIA: true}
 	for _, test := range []struct {
 		name, help string
-		gpu        *GPU
-		change     func(p *Plan)
+		gpu        *runtimeGPU
+		change     func(p *TrafficPlan)
 		want       string // behind -F
 	}{
 		{"host", "", gpu, nil, "-d mlx5_0 -i 1 -p 18515 -x 3 -D 1 -s 1048576 -t 16 --report_gbits"},
-		{"bytes", "", gpu, func(p *Plan) { p.GiB = 2 },
+		{"bytes", "", gpu, func(p *TrafficPlan) { p.GiB = 2 },
 			"-d mlx5_0 -i 1 -p 18515 -x 3 -n 2048 -s 1048576 -t 16 --report_gbits"},
 		{"CUDA", "--use_cuda=<id> --use_cuda_bus_id=<id>", gpu, nil,
 			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
@@ -101,15 +101,15 @@ func TestCommandLines(t *testing.T) {
 			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 --use_cuda_dmabuf -D 1 -s 1048576 -t 16 " +
 				"--report_gbits"},
 		{"CUDA, dmabuf not wanted", "--use_cuda_bus_id=<id> --use_cuda_dmabuf", gpu,
-			func(p *Plan) { p.Memory = Peer },
+			func(p *TrafficPlan) { p.Memory = Peer },
 			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_cuda_bus_id=0000:11:00.0 -D 1 -s 1048576 -t 16 --report_gbits"},
-		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &GPU{Address: gpu.Address, ROCm: 5}, nil,
+		{"ROCm, dmabuf", "--use_rocm=<id> --use_rocm_dmabuf", &runtimeGPU{Address: gpu.Address, ROCm: 5}, nil,
 			"-d mlx5_0 -i 1 -p 18515 -x 3 --use_rocm=5 --use_rocm_dmabuf -D 1 -s 1048576 -t 16 --report_gbits"},
-		{"GPU not wanted", "--use_rocm=<id>", &GPU{}, func(p *Plan) { p.Memory = Host },
+		{"GPU not wanted", "--use_rocm=<id>", &runtimeGPU{}, func(p *TrafficPlan) { p.Memory = Host },
 			"-d mlx5_0 -i 1 -p 18515 -x 3 -D 1 -s 1048576 -t 16 --report_gbits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := &Plan{Seconds: 1, Memory: Auto}
+			p := &TrafficPlan{Seconds: 1, Memory: Auto}
 			if test.change != nil {
 				test.change(p)
 			}
@@ -140,7 +140,7 @@ func TestFailures(t *testing.T) {
 		name   string
 		fakes  fakes
 		ends   []End
-		change func(p *Plan, list []End)
+		change func(p *TrafficPlan, list []End)
 		want   string
 	}{
 		{"no MR", fakes{Fail: map[string]string{"mlx5_0": "---\nCouldn't allocate MR\n failed to create mr"}},
@@ -148,13 +148,13 @@ func TestFailures(t *testing.T) {
 			"Couldn't allocate MR; failed to create mr (the NIC cannot register the memory: the container's limit"},
 		{"another GPU", fakes{Help: "--use_rocm=<id>", ROCmBus: "c1"}, ends(1), nil,
 			"perftest used the GPU on PCI bus 0xc1 instead of 0000:11:00.0"},
-		{"no ROCm", fakes{Help: "--use_rocm=<id>"}, ends(1), func(_ *Plan, list []End) { list[0].GPU.ROCm = -1 },
+		{"no ROCm", fakes{Help: "--use_rocm=<id>"}, ends(1), func(_ *TrafficPlan, list []End) { list[0].GPU.ROCm = -1 },
 			"pair 0: GPU 0000:11:00.0 is not in the KFD topology"},
-		{"no GID", fakes{}, ends(1), func(_ *Plan, list []End) { list[0].Err = "no GID" },
+		{"no GID", fakes{}, ends(1), func(_ *TrafficPlan, list []End) { list[0].Err = "no GID" },
 			"pair 0: VF 0000:31:00.0: no GID"},
 		{"no bytes", fakes{Gbps: map[string]string{"mlx5_0 mlx5_0": "0.00"}}, ends(1), nil,
 			"pair 0: run ib_write_bw: read the result: no message arrived"},
-		{"rate", fakes{}, ends(1), func(p *Plan, _ []End) { p.MinRate = 90 },
+		{"rate", fakes{}, ends(1), func(p *TrafficPlan, _ []End) { p.MinRate = 90 },
 			"pair 0: 50 % of the port's rate, 100.00 of 200.00 Gb/s in host memory: no reason in sysfs"},
 		{"slow between fast pairs", fakes{Gbps: map[string]string{"mlx5_0 mlx5_1": "50"}}, ends(3), nil,
 			"pair 0 to pair 1: 50 % of the best pair, 50.00 of 100.00 Gb/s, and both pairs are faster in"},
@@ -188,14 +188,14 @@ func TestErrors(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		ends   []End
-		change func(p *Plan)
+		change func(p *TrafficPlan)
 		want   string
 	}{
 		{"no VF", nil, nil, "the container has no VF"},
-		{"no dmabuf", ends(1), func(p *Plan) { p.Memory = DMABuf },
+		{"no dmabuf", ends(1), func(p *TrafficPlan) { p.Memory = DMABuf },
 			"pair 0: memory dmabuf: ib_write_bw has no option --use_rocm"},
-		{"no port", ends(2), func(p *Plan) { p.Port = 65535 }, "pair 1 has no TCP port"},
-		{"no perftest", ends(1), func(*Plan) { t.Setenv("PATH", t.TempDir()) }, "install perftest"},
+		{"no port", ends(2), func(p *TrafficPlan) { p.Port = 65535 }, "pair 1 has no TCP port"},
+		{"no perftest", ends(1), func(*TrafficPlan) { t.Setenv("PATH", t.TempDir()) }, "install perftest"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPlan(t, fakes{})
@@ -216,7 +216,7 @@ func TestTwoContainers(t *testing.T) {
 	client.Client = "127.0.0.1"
 	server := *client
 	server.Client, server.Server = "", true
-	var served *Report
+	var served *TrafficReport
 	var err error
 	var all sync.WaitGroup
 	var start sync.Once
@@ -239,7 +239,7 @@ func TestTwoContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, side := range []struct {
-		report  *Report
+		report  *TrafficReport
 		latency string
 	}{{called, "2.25 µs, host/host"}, {served, "0.00 µs, host/"}} {
 		want := []string{

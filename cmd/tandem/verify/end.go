@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package traffic
+package verify
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,13 +21,13 @@ const port = "1"
 // End is a VF, and the GPU of its pair if there is one.
 type End struct {
 	Facts
-	GPU *GPU
+	GPU *runtimeGPU
 	GID int    // index of the GID for RoCE; -1 for none, as on InfiniBand
 	Err string // why the VF cannot carry traffic; "" if it can
 }
 
-// GPU is a GPU as its vendor's runtime addresses it.
-type GPU struct {
+// runtimeGPU is a GPU as its vendor's runtime addresses it.
+type runtimeGPU struct {
 	Address topology.Address
 	NVIDIA  bool
 	ROCm    int // of an AMD GPU: its index among those of the container; -1 for unknown
@@ -53,8 +56,8 @@ type Link struct {
 	MaxWidth int     `json:"maxLanes"`
 }
 
-// NewEnd reads the facts of a VF and of its GPU; nil for none.
-func NewEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpuID string, gpu *GPU) End {
+// newEnd reads the facts of a VF and of its GPU; nil for none.
+func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpuID string, gpu *runtimeGPU) End {
 	e := End{Facts: Facts{GPU: gpuID, VF: vf.String(), Distance: topology.UNK, Redirects: []string{}}, GPU: gpu,
 		GID: -1}
 	d, ok := tree.Device(vf)
@@ -129,4 +132,63 @@ func parseRate(rate string) float64 {
 		return 0
 	}
 	return n
+}
+
+// gid is an entry of a port's GID table.
+type gid struct {
+	index   int
+	address netip.Addr
+	kind    string // "RoCE v2"
+	netdev  string
+}
+
+// readGIDs reads the entries with a type, which unused entries do not have (gid_attrs of
+// Documentation/ABI/stable/sysfs-class-infiniband).
+func readGIDs(sys fs.FS, dir string) (gids []gid, err error) {
+	entries, err := fs.ReadDir(sys, path.Join(dir, "gids"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, entry := range entries {
+		index, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		g := gid{index: index, kind: text(sys, dir, "gid_attrs/types/"+entry.Name()),
+			netdev: text(sys, dir, "gid_attrs/ndevs/"+entry.Name())}
+		g.address, err = netip.ParseAddr(text(sys, dir, "gids/"+entry.Name()))
+		if err == nil && g.kind != "" {
+			gids = append(gids, g)
+		}
+	}
+	slices.SortFunc(gids, func(a, b gid) int { return a.index - b.index })
+	return gids, nil
+}
+
+// chooseGID returns the index of the first RoCE v2 GID of the netdevs with the widest reach: an IPv4 address
+// (::ffff:0:0/96), then a global IPv6 address, then a link-local one.
+func chooseGID(gids []gid, netdevs []string) (index int, ok bool) {
+	best := 0
+	for _, g := range gids {
+		if g.kind != "RoCE v2" || !slices.Contains(netdevs, g.netdev) {
+			continue
+		}
+		if reach := g.reach(); reach > best {
+			best, index, ok = reach, g.index, true
+		}
+	}
+	return index, ok
+}
+
+func (g gid) reach() int {
+	switch {
+	case g.address.Is4In6():
+		return 3
+	case g.address.IsLinkLocalUnicast():
+		return 1
+	case g.address.IsUnspecified():
+		return 0
+	default:
+		return 2
+	}
 }

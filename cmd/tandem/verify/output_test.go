@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package traffic
+package verify
 
 import (
 	"os"
@@ -83,6 +83,6 @@ func FuzzOutput(f *testing.F) {
 		if got := reason(output); len(got) > 1000 {
 			t.Errorf("a reason of %d bytes", len(got))
 		}
-		_ = checkGPU(output, &GPU{})
+		_ = checkGPU(output, &runtimeGPU{})
 	})
 }

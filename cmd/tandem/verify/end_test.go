@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package traffic
+package verify
 
 import (
 	"testing"
@@ -43,8 +43,8 @@ func TestEndsOfMachines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gpu := &GPU{Address: address(t, test.gpu)}
-		got := NewEnd(sys, tree, address(t, test.vf), test.gpu, gpu)
+		gpu := &runtimeGPU{Address: address(t, test.gpu)}
+		got := newEnd(sys, tree, address(t, test.vf), test.gpu, gpu)
 		test.want.GPU, test.want.Facts.GPU, test.want.VF, test.want.GID = gpu, test.gpu, test.vf, -1
 		test.want.Redirects = []string{}
 		if diff := cmp.Diff(test.want, got); diff != "" {

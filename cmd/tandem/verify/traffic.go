@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package traffic measures the bandwidth and latency of each pair of a container with perftest, and judges
-// the results. The programs of perftest (ib_write_bw and ib_read_lat) are part of the container's image; the
-// package starts them, one pair after another, and reads their output.
-package traffic
+package verify
 
 import (
 	"context"
@@ -15,15 +12,15 @@ import (
 	"time"
 )
 
-// Limits of a Plan.
+// Limits of a TrafficPlan.
 const (
 	minSeconds, maxSeconds = 1, 60
 	maxGiB                 = 4096
 	minPort                = 1024
 )
 
-// Plan says between which ends traffic flows, how much, and which result is good.
-type Plan struct {
+// TrafficPlan says between which ends traffic flows, how much, and which result is good.
+type TrafficPlan struct {
 	Seconds int // of the bandwidth test of each pair; minSeconds to maxSeconds
 	GiB     int // bytes of the bandwidth test instead of Seconds, in GiB; 0 for no limit of its own
 	Port    int // TCP port of pair 0, for perftest's exchange of addresses; pair i has port Port+i
@@ -52,7 +49,7 @@ const (
 )
 
 // Validate returns an error for values outside the limits, with the name of the flag.
-func (p *Plan) Validate() error {
+func (p *TrafficPlan) Validate() error {
 	switch {
 	case p.Seconds < minSeconds || p.Seconds > maxSeconds:
 		return fmt.Errorf("--traffic-seconds %d: want %d to %d", p.Seconds, minSeconds, maxSeconds)
@@ -80,7 +77,7 @@ func (p *Plan) Validate() error {
 
 // Run measures all pairs and judges them. It returns an error only if nothing could be measured; a failed run
 // is in the report. The end of ctx ends the programs.
-func (p *Plan) Run(ctx context.Context, ends []End) (*Report, error) {
+func (p *TrafficPlan) Run(ctx context.Context, ends []End) (*TrafficReport, error) {
 	if len(ends) == 0 {
 		return nil, errors.New("measure traffic: the container has no VF")
 	}
@@ -112,7 +109,7 @@ const (
 )
 
 // direction returns the destination of the traffic, for people.
-func (p *Plan) direction(pairs int) string {
+func (p *TrafficPlan) direction(pairs int) string {
 	switch {
 	case p.Server:
 		return fromClient
@@ -138,6 +135,6 @@ func WithoutHost(direction string) string {
 	}
 }
 
-func (p *Plan) toSelf(pairs int) bool {
+func (p *TrafficPlan) toSelf(pairs int) bool {
 	return p.To == ToSelf || pairs == 1
 }

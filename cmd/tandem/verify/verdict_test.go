@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package traffic
+package verify
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestReasons(t *testing.T) {
-	best := Pair{Facts: Facts{RateGbps: 400}}
+	best := TrafficPair{Facts: Facts{RateGbps: 400}}
 	for _, test := range []struct {
 		name  string
 		facts Facts

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package traffic
+package verify
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Programs of perftest. A latency of RDMA reads includes both directions. Of the latency tests only reads and
@@ -72,7 +74,7 @@ func readOptions(help string) map[string]bool {
 }
 
 // memory returns the memory for an end: as wanted, if the program supports it.
-func (p program) memory(wanted Memory, gpu *GPU) (Memory, error) {
+func (p program) memory(wanted Memory, gpu *runtimeGPU) (Memory, error) {
 	if gpu == nil || wanted == Host {
 		if gpu == nil && wanted != Host && wanted != Auto {
 			return "", fmt.Errorf("memory %s: the VF has no GPU", wanted)
@@ -96,7 +98,7 @@ func (p program) memory(wanted Memory, gpu *GPU) (Memory, error) {
 }
 
 // options returns the options that select the GPU, and dmabuf.
-func (g *GPU) options() (selection, dmabuf string) {
+func (g *runtimeGPU) options() (selection, dmabuf string) {
 	if g.NVIDIA {
 		return "--use_cuda_bus_id", "--use_cuda_dmabuf"
 	}
@@ -104,7 +106,7 @@ func (g *GPU) options() (selection, dmabuf string) {
 }
 
 // arguments returns the options of a memory; dmabuf follows the selection of the GPU.
-func (m Memory) arguments(gpu *GPU) []string {
+func (m Memory) arguments(gpu *runtimeGPU) []string {
 	if m == Host || gpu == nil {
 		return nil
 	}
@@ -130,7 +132,7 @@ func (e End) common(tcp int, m Memory) []string {
 }
 
 // bandwidth returns the arguments of ib_write_bw.
-func (p *Plan) bandwidth(e End, tcp int, m Memory) []string {
+func (p *TrafficPlan) bandwidth(e End, tcp int, m Memory) []string {
 	amount := []string{"-D", strconv.Itoa(p.Seconds)}
 	if p.GiB > 0 {
 		amount = []string{"-n", strconv.Itoa(p.GiB * (1 << 30 / messageBytes))}
@@ -140,7 +142,7 @@ func (p *Plan) bandwidth(e End, tcp int, m Memory) []string {
 }
 
 // latency returns the arguments of ib_read_lat.
-func (p *Plan) latency(e End, tcp int, m Memory) []string {
+func (p *TrafficPlan) latency(e End, tcp int, m Memory) []string {
 	return append(e.common(tcp, m), "-n", strconv.Itoa(latencyIterations), "-s", strconv.Itoa(latencyBytes))
 }
 
@@ -154,4 +156,38 @@ func withoutHidden(environment []string) []string {
 			return strings.HasPrefix(variable, prefix)
 		})
 	})
+}
+
+// Limits of a program.
+const (
+	outputLimit = 64 << 10
+	grace       = 2 * time.Second // between SIGTERM and SIGKILL
+)
+
+// head keeps the first outputLimit bytes.
+type head struct{ strings.Builder }
+
+// Write implements io.Writer, and never fails.
+func (h *head) Write(text []byte) (int, error) {
+	room := max(outputLimit-h.Len(), 0)
+	h.Builder.Write(text[:min(room, len(text))])
+	return len(text), nil
+}
+
+// run runs the program and returns its output, standard error last. The end of ctx ends the program.
+func (p program) run(ctx context.Context, environment []string, arguments ...string) (string, error) {
+	var stdout, stderr head
+	cmd := exec.CommandContext(ctx, p.path, arguments...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = environment, &stdout, &stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = grace
+	err := cmd.Run()
+	output := stdout.String() + "\n" + stderr.String()
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("run %s: %w", p.name, context.Cause(ctx))
+	case err != nil:
+		err = fmt.Errorf("run %s %s: %w: %s", p.name, strings.Join(arguments, " "), err, reason(output))
+	}
+	return output, err
 }

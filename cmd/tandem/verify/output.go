@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package traffic
+package verify
 
 import (
 	"errors"
@@ -111,7 +111,7 @@ var rocmBus = regexp.MustCompile(`Using ROCm Device with ID: \d+, .*PCI Bus ID: 
 
 // checkGPU returns an error if the program reports another GPU than the end's. For CUDA the option names the
 // address.
-func checkGPU(output string, gpu *GPU) error {
+func checkGPU(output string, gpu *runtimeGPU) error {
 	m := rocmBus.FindStringSubmatch(output)
 	if m == nil || gpu == nil {
 		return nil
