@@ -21,7 +21,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/live"
 	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
@@ -138,7 +137,7 @@ func (p *player) listen() (net.Listener, error) {
 	if p.serve == "" {
 		return noPage{}, nil
 	}
-	return live.Listen(p.serve)
+	return viewer.Listen(p.serve)
 }
 
 // page serves the page of --serve in the background. The function that it returns ends the page.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/live"
 	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
 )
 
@@ -16,7 +15,7 @@ import (
 func serveStatus(cmd *cobra.Command, address string, v *viewer.Viewer) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	listener, err := live.Listen(address)
+	listener, err := viewer.Listen(address)
 	if err != nil {
 		return err
 	}

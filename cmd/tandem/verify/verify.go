@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verify checks, inside a container, that its GPUs and VFs are on the same switches. With --traffic it
-// measures the bandwidth and latency of each pair with perftest, and judges the results. The programs of
+// Package verify checks, inside a container, that its GPUs and VFs are on the same switches. With --traffic
+// it measures the bandwidth and latency of each pair with perftest, and judges the results. The programs of
 // perftest (ib_write_bw and ib_read_lat) are part of the container's image; the package starts them, one pair
 // after another, and reads their output.
 package verify

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package viewer shows a node with its plugins as a live page.
+// Package viewer shows a node with its plugins as a live page: one read-only page over HTTP, which refreshes
+// itself. The server queries the node at most once a second, for any number of clients.
 package viewer
 
 import (
@@ -11,7 +12,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/live"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -23,7 +23,7 @@ import (
 // Announce shows the address of the page.
 func Announce(stdout, stderr io.Writer, listener net.Listener) {
 	fmt.Fprintf(stdout, "http://%s/ shows this node until Ctrl-C\n", listener.Addr())
-	if !live.Loopback(listener.Addr()) {
+	if !reachesHostOnly(listener.Addr()) {
 		fmt.Fprintf(stderr, "WARNING: %s is not a loopback address: whoever reaches it over the "+
 			"network reads the names of this node's pods and its hardware, unencrypted and without a password; "+
 			"--serve :PORT serves this host alone\n", listener.Addr())
@@ -45,7 +45,7 @@ type Viewer struct {
 // Serve serves the page until ctx is done.
 func (v *Viewer) Serve(ctx context.Context, listener net.Listener) error {
 	v.palette = picture.Palette{}
-	return live.Serve(ctx, listener, v.Title, v.look, v.explain)
+	return servePage(ctx, listener, v.Title, v.look, v.explain)
 }
 
 // look queries the plugins. Without an answer the picture shows sysfs alone.

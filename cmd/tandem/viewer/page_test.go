@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package live
+package viewer
 
 import (
 	"context"
@@ -63,7 +63,7 @@ func told(_ context.Context, owner string) (string, error) {
 
 // Explanations are plain text, whatever their content.
 func TestExplain(t *testing.T) {
-	h := Handler("node", (&looks{}).look, told, true)
+	h := handler("node", (&looks{}).look, told, true)
 	const explain, wanted = "http://localhost/explain", "want ?owner=NAMESPACE/POD/CONTAINER\n"
 	for _, c := range []struct {
 		method, url, body string
@@ -135,7 +135,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "http://node-7.example:8080/", false, 200},
 		{"POST", "http://node-7.example:8080/", false, 405},
 	} {
-		w := ask(Handler("node", l.look, told, c.loopback), c.method, c.url)
+		w := ask(handler("node", l.look, told, c.loopback), c.method, c.url)
 		if w.Code != c.code {
 			t.Errorf("%s %s: %d, want %d", c.method, c.url, w.Code, c.code)
 		}
@@ -154,7 +154,7 @@ func TestRequests(t *testing.T) {
 func TestOneQuestionForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{state: picture.Free}
-		h := Handler("node", l.look, told, true)
+		h := handler("node", l.look, told, true)
 		first := ask(h, "GET", "http://localhost/")
 		for range 100 {
 			ask(h, "GET", "http://localhost/")
@@ -181,7 +181,7 @@ func TestOneQuestionForAll(t *testing.T) {
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{err: errors.New("ask /run/<x>: nobody answers")}
-		h := Handler("node", l.look, told, true)
+		h := handler("node", l.look, told, true)
 		w := ask(h, "GET", "http://localhost/")
 		body := w.Body.String()
 		if w.Code != 503 || w.Header().Get("ETag") != "" || strings.Contains(body, "viewBox") {
@@ -211,7 +211,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		if Loopback(listener.Addr()) != loopback {
+		if reachesHostOnly(listener.Addr()) != loopback {
 			t.Errorf("%s listens on %s", address, listener.Addr())
 		}
 		listener.Close()
@@ -231,7 +231,7 @@ func TestServe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, listener, "node", (&looks{}).look, told) }()
+	go func() { ended <- servePage(ctx, listener, "node", (&looks{}).look, told) }()
 	client := &http.Client{Transport: &http.Transport{}}
 	answer, err := client.Get("http://" + listener.Addr().String())
 	if err != nil {
@@ -251,7 +251,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	if err := Serve(t.Context(), listener, "node", (&looks{}).look, told); err == nil {
+	if err := servePage(t.Context(), listener, "node", (&looks{}).look, told); err == nil {
 		t.Error("a closed listener is no error")
 	}
 }
