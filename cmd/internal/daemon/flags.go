@@ -5,7 +5,6 @@ package daemon
 import (
 	"path/filepath"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -33,8 +32,8 @@ type Flags struct {
 	publishing publishing
 
 	probe   monitor.Probe
-	monitor *monitor.Monitor // nil until the daemon runs
-	sender  *events.Sender   // nil without events
+	monitor *monitor.Monitor     // nil until the daemon runs
+	sender  *monitor.EventSender // nil without events
 }
 
 // account is the folder in which Kubernetes mounts the token of a pod's service account and the cluster's CA.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/version"
@@ -35,7 +34,7 @@ func (f *Flags) openEvents(name string, log *slog.Logger) {
 	if !f.Events {
 		return
 	}
-	sender, err := events.Open(events.Config{
+	sender, err := monitor.OpenEvents(monitor.EventsConfig{
 		Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log,
 	})
 	if err != nil {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package monitor exposes the state of a daemon: Prometheus metrics on /metrics, liveness on /healthz and
-// registration with the kubelet on /readyz. A Monitor is the observer of coordination and deviceplugin, which
-// do not import this package, and reads their state on each request. Nothing is served without an address.
+// registration with the kubelet on /readyz, and Kubernetes Events. A Monitor is the observer of coordination
+// and deviceplugin, which do not import this package, and reads their state on each request. Nothing is
+// served without an address.
 package monitor
 
 import (

@@ -148,8 +148,9 @@ func TestFailures(t *testing.T) {
 			"Couldn't allocate MR; failed to create mr (the NIC cannot register the memory: the container's limit"},
 		{"another GPU", fakes{Help: "--use_rocm=<id>", ROCmBus: "c1"}, ends(1), nil,
 			"perftest used the GPU on PCI bus 0xc1 instead of 0000:11:00.0"},
-		{"no ROCm", fakes{Help: "--use_rocm=<id>"}, ends(1), func(_ *TrafficPlan, list []End) { list[0].GPU.ROCm = -1 },
-			"pair 0: GPU 0000:11:00.0 is not in the KFD topology"},
+		{"no ROCm", fakes{Help: "--use_rocm=<id>"}, ends(1), func(_ *TrafficPlan, list []End) {
+			list[0].GPU.ROCm = -1
+		}, "pair 0: GPU 0000:11:00.0 is not in the KFD topology"},
 		{"no GID", fakes{}, ends(1), func(_ *TrafficPlan, list []End) { list[0].Err = "no GID" },
 			"pair 0: VF 0000:31:00.0: no GID"},
 		{"no bytes", fakes{Gbps: map[string]string{"mlx5_0 mlx5_0": "0.00"}}, ends(1), nil,

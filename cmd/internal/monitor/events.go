@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package events sends Kubernetes Events to the owner of a pod if the devices of a container could not be
-// aligned, or if the kubelet refused the pod for its NUMA nodes, and to the owner of a node that does not
-// enforce the annotations of pods.
-//
-// The recorder of client-go does not fit: it queues a thousand events, retries each for two minutes, drops
-// further events silently, and aggregates repeated events of an object, for which it needs permission to
-// patch. A container gets its devices once, so a short queue and one attempt per event suffice; the outcome
-// is counted. An event about a refused pod is sent again with the next list of refused pods.
-package events
+package monitor
 
 import (
 	"context"
@@ -36,35 +28,35 @@ import (
 )
 
 const (
-	maxWaiting  = 64               // events in the queue: more than a node starts pods at once
+	queueLength = 64               // events in the queue: more than a node starts pods at once
 	sendTimeout = 10 * time.Second // per event
 	maxMessage  = 1024             // bytes of a message (NoteLengthLimit in pkg/apis/core/validation/events.go)
 )
 
 // Outcomes of an event.
 const (
-	Sent    = "sent"
-	Failed  = "failed"  // the API server rejected the event
-	Dropped = "dropped" // the queue was full
+	eventSent    = "sent"
+	eventFailed  = "failed"  // the API server rejected the event
+	eventDropped = "dropped" // the queue was full
 )
 
-// Outcomes lists all outcomes.
-var Outcomes = []string{Sent, Failed, Dropped}
+// eventOutcomes lists all outcomes.
+var eventOutcomes = []string{eventSent, eventFailed, eventDropped}
 
 // Reasons of the events, as kubectl shows them.
 const (
-	degraded = "AlignmentDegraded"
-	refused  = "AlignmentRefused"
-	rejected = "TopologyRefused"
+	reasonDegraded = "AlignmentDegraded"
+	reasonRefused  = "AlignmentRefused"
+	reasonRejected = "TopologyRefused"
 
-	unenforced = "AlignmentNotEnforced" // of the node
+	reasonUnenforced = "AlignmentNotEnforced" // of the node
 
 	deviceFailed   = "DeviceFailed"
 	deviceDegraded = "DeviceDegraded"
 )
 
-// Config configures a Sender.
-type Config struct {
+// EventsConfig configures a Sender.
+type EventsConfig struct {
 	APIServer *rest.Config // nil for the API server of this process's pod
 	Component string       // "tandem-gpu"
 	Node      string
@@ -72,9 +64,16 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Sender sends events.
-type Sender struct {
-	config Config
+// EventSender sends Kubernetes Events to the owner of a pod if the devices of a container could not be
+// aligned, or if the kubelet refused the pod for its NUMA nodes, and to the owner of a node that does not
+// enforce the annotations of pods.
+//
+// The recorder of client-go does not fit: it queues a thousand events, retries each for two minutes, drops
+// further events silently, and aggregates repeated events of an object, for which it needs permission to
+// patch. A container gets its devices once, so a short queue and one attempt per event suffice; the outcome
+// is counted. An event about a refused pod is sent again with the next list of refused pods.
+type EventSender struct {
+	config EventsConfig
 	client rest.Interface
 	queue  chan *corev1.Event
 	failed string // last error, so that an error is logged once
@@ -83,13 +82,13 @@ type Sender struct {
 	told map[string]bool // UIDs of pods of the last call of Rejected whose events are sent or in the queue
 	// events about the unsound devices of the last call of Unsound, sent or in the queue
 	unsound map[coordination.Unsound]*corev1.Event
-	// those of earlier calls that were good, or bad for another reason, since; at most maxWaiting
+	// those of earlier calls that were good, or bad for another reason, since; at most queueLength
 	recovered map[coordination.Unsound]bool
 	many      bool // there were more: from then on all count as recovered
 }
 
-// Open returns a Sender; Run sends.
-func Open(config Config) (*Sender, error) {
+// OpenEvents returns a Sender; Run sends.
+func OpenEvents(config EventsConfig) (*EventSender, error) {
 	server, err := intent.ServerConfig(config.APIServer)
 	if err != nil {
 		return nil, err
@@ -98,15 +97,15 @@ func Open(config Config) (*Sender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server for events: %w", err)
 	}
-	return &Sender{
-		config: config, client: client, queue: make(chan *corev1.Event, maxWaiting),
+	return &EventSender{
+		config: config, client: client, queue: make(chan *corev1.Event, queueLength),
 		recovered: map[coordination.Unsound]bool{},
 	}, nil
 }
 
 // Tell queues an event about an Allocate with a worse result than same-switch pairs, if the pod is certain.
 // Tell never blocks.
-func (s *Sender) Tell(v admission.Verdict) {
+func (s *EventSender) Tell(v admission.Verdict) {
 	if v.Container == nil || v.PodUID == "" {
 		return
 	}
@@ -114,20 +113,20 @@ func (s *Sender) Tell(v admission.Verdict) {
 	explain := fmt.Sprintf("kubectl tandem explain %s/%s", pod.Namespace, pod.Name)
 	switch v.Outcome {
 	case admission.Degraded:
-		s.enqueue(s.event(pod, v.PodUID, degraded,
+		s.enqueue(s.event(pod, v.PodUID, reasonDegraded,
 			fmt.Sprintf("container %s: %s; why: %s", v.Container.Name, summary(v), explain)))
 	case admission.RefusedAlignment:
 		const who = "; who holds the rest: "
 		refusal := cut(fmt.Sprintf("container %s: %s", v.Container.Name, v.Refusal),
 			maxMessage-len(who)-len(explain))
-		s.enqueue(s.event(pod, v.PodUID, refused, refusal+who+explain))
+		s.enqueue(s.event(pod, v.PodUID, reasonRefused, refusal+who+explain))
 	}
 }
 
 // Rejected queues one event for each pod that the kubelet has refused for its NUMA nodes. Each call passes
 // all refused pods, including those of earlier calls, whose events are queued again if they were not taken.
 // Rejected never blocks.
-func (s *Sender) Rejected(pods []intent.Rejected) {
+func (s *EventSender) Rejected(pods []intent.Rejected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told := map[string]bool{}
@@ -136,8 +135,8 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 			told[p.UID] = true
 			continue
 		}
-		event := s.event(p.Pod, p.UID, rejected, fmt.Sprintf("no minimal set of NUMA nodes of node %s had all "+
-			"devices and CPUs of a container free (TopologyAffinityError); requests that the node always refuses, "+
+		event := s.event(p.Pod, p.UID, reasonRejected, fmt.Sprintf("no minimal set of NUMA nodes of node %s had "+
+			"all devices and CPUs of a container free (TopologyAffinityError); requests that the node always refuses, "+
 			"and the way out: kubectl tandem doctor %[1]s", s.config.Node))
 		event.Name = sameName(p.Name, p.UID)
 		if s.enqueue(event) {
@@ -149,10 +148,10 @@ func (s *Sender) Rejected(pods []intent.Rejected) {
 
 // Unenforced queues an event about the node, whose pods' annotations are not enforced for a reason that
 // lasts. Unenforced never blocks.
-func (s *Sender) Unenforced(now intent.Enforcement) {
+func (s *EventSender) Unenforced(now intent.Enforcement) {
 	const namespace = "default" // of events about objects without one
 	node := s.config.Node
-	event := s.event(kubelet.Pod{Namespace: namespace, Name: node}, node, unenforced, now.String())
+	event := s.event(kubelet.Pod{Namespace: namespace, Name: node}, node, reasonUnenforced, now.String())
 	event.InvolvedObject.Kind, event.InvolvedObject.Namespace = "Node", ""
 	event.Name = sameName(node, digest(now.Why))
 	s.enqueue(event)
@@ -165,7 +164,7 @@ func digest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(
 // another reason. A daemon that starts does not know which events are written, and gives them the names of
 // before; an event about a device that was good meanwhile has a name of its own. Each call passes all such
 // devices; events that were not taken are queued again by the next call. Unsound never blocks.
-func (s *Sender) Unsound(devices []coordination.Unsound) {
+func (s *EventSender) Unsound(devices []coordination.Unsound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told := map[coordination.Unsound]*corev1.Event{}
@@ -180,7 +179,7 @@ func (s *Sender) Unsound(devices []coordination.Unsound) {
 	}
 	for d := range s.unsound {
 		if told[d] == nil {
-			if s.many = s.many || len(s.recovered) >= maxWaiting; !s.many {
+			if s.many = s.many || len(s.recovered) >= queueLength; !s.many {
 				s.recovered[d] = true
 			}
 		}
@@ -188,7 +187,7 @@ func (s *Sender) Unsound(devices []coordination.Unsound) {
 	s.unsound = told
 }
 
-func (s *Sender) unsoundEvent(d coordination.Unsound) *corev1.Event {
+func (s *EventSender) unsoundEvent(d coordination.Unsound) *corev1.Event {
 	reason, others := deviceFailed, "no other container gets it"
 	if d.Health == device.Degraded {
 		reason, others = deviceDegraded, "other containers get it last"
@@ -213,22 +212,22 @@ func sameName(pod, what string) string {
 
 // retry makes the next call of Rejected or Unsound queue an event again, if the event is about a refused pod
 // or an unsound device.
-func (s *Sender) retry(event *corev1.Event) {
+func (s *EventSender) retry(event *corev1.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if event.Reason == rejected {
+	if event.Reason == reasonRejected {
 		delete(s.told, string(event.InvolvedObject.UID))
 	}
 	maps.DeleteFunc(s.unsound, func(_ coordination.Unsound, told *corev1.Event) bool { return told == event })
 }
 
 // enqueue reports whether the queue had a place for an event.
-func (s *Sender) enqueue(event *corev1.Event) bool {
+func (s *EventSender) enqueue(event *corev1.Event) bool {
 	select {
 	case s.queue <- event:
 		return true
 	default:
-		s.config.Count(Dropped)
+		s.config.Count(eventDropped)
 		return false
 	}
 }
@@ -239,7 +238,7 @@ func summary(v admission.Verdict) string {
 		placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs))
 }
 
-func (s *Sender) event(pod kubelet.Pod, uid, reason, message string) *corev1.Event {
+func (s *EventSender) event(pod kubelet.Pod, uid, reason, message string) *corev1.Event {
 	now := metav1.Now()
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -268,7 +267,7 @@ func cut(message string, most int) string {
 }
 
 // Run sends queued events until ctx is done.
-func (s *Sender) Run(ctx context.Context) {
+func (s *EventSender) Run(ctx context.Context) {
 	for {
 		select {
 		case event := <-s.queue:
@@ -279,17 +278,17 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-func (s *Sender) send(ctx context.Context, event *corev1.Event) {
+func (s *EventSender) send(ctx context.Context, event *corev1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	err := s.client.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
 	if err == nil || apierrors.IsAlreadyExists(err) { // of the daemon before
 		s.failed = ""
-		s.config.Count(Sent)
+		s.config.Count(eventSent)
 		return
 	}
 	s.retry(event)
-	s.config.Count(Failed)
+	s.config.Count(eventFailed)
 	if text := err.Error(); text != s.failed {
 		s.failed = text
 		s.config.Log.Warn("event not written",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package events
+package monitor
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -27,8 +26,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster is an API server that accepts events.
 type cluster struct {
@@ -65,13 +62,13 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.events <- event
 }
 
-// open returns a sender to a cluster, and a channel of outcomes.
-func open(t *testing.T, code int) (*Sender, *cluster, chan string) {
+// openSender returns a sender to a cluster, and a channel of outcomes.
+func openSender(t *testing.T, code int) (*EventSender, *cluster, chan string) {
 	t.Helper()
-	c := &cluster{t: t, code: code, events: make(chan corev1.Event, 2*maxWaiting), hold: make(chan struct{})}
+	c := &cluster{t: t, code: code, events: make(chan corev1.Event, 2*queueLength), hold: make(chan struct{})}
 	server := httptest.NewServer(c)
-	outcomes := make(chan string, 4*maxWaiting)
-	s, err := Open(Config{
+	outcomes := make(chan string, 4*queueLength)
+	s, err := OpenEvents(EventsConfig{
 		APIServer: &rest.Config{Host: server.URL, QPS: -1, Transport: &http.Transport{}}, Component: "tandem-gpu",
 		Node: "node-1", Count: func(outcome string) { outcomes <- outcome }, Log: slog.New(slog.DiscardHandler),
 	})
@@ -102,7 +99,7 @@ func verdict(outcome admission.Outcome) admission.Verdict {
 }
 
 func TestEvents(t *testing.T) {
-	s, c, outcomes := open(t, http.StatusCreated)
+	s, c, outcomes := openSender(t, http.StatusCreated)
 	close(c.hold)
 	refusal := verdict(admission.RefusedAlignment)
 	refusal.Refusal = "refuse 4 amd.com/gpu: " + strings.Repeat("held by team/other, ", 100)
@@ -136,7 +133,7 @@ func TestEvents(t *testing.T) {
 			got.FirstTimestamp.IsZero() {
 			t.Errorf("event of %+v, %d times since %v", got.Source, got.Count, got.FirstTimestamp)
 		}
-		if outcome := <-outcomes; outcome != Sent {
+		if outcome := <-outcomes; outcome != eventSent {
 			t.Errorf("was %s", outcome)
 		}
 	}
@@ -145,7 +142,7 @@ func TestEvents(t *testing.T) {
 // A pod that the kubelet has refused for its NUMA nodes gets a single event, also across a restart of the
 // daemon.
 func TestRejectedPods(t *testing.T) {
-	s, c, outcomes := open(t, http.StatusCreated)
+	s, c, outcomes := openSender(t, http.StatusCreated)
 	close(c.hold)
 	pod := func(uid string) intent.Rejected {
 		return intent.Rejected{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, UID: uid}
@@ -159,7 +156,7 @@ func TestRejectedPods(t *testing.T) {
 	for range 2 {
 		got := <-c.events
 		names[got.Name] = true
-		if outcome := <-outcomes; outcome != Sent || got.Reason != "TopologyRefused" ||
+		if outcome := <-outcomes; outcome != eventSent || got.Reason != "TopologyRefused" ||
 			!strings.Contains(got.Message, "TopologyAffinityError") ||
 			!strings.HasSuffix(got.Message, "kubectl tandem doctor node-1") {
 			t.Errorf("%s, event %s: %s", outcome, got.Reason, got.Message)
@@ -168,10 +165,10 @@ func TestRejectedPods(t *testing.T) {
 	if !names["train-0.tandem-a"] || !names["train-0.tandem-b"] || len(s.told) != 0 {
 		t.Errorf("events %v, remembered %v", names, s.told)
 	}
-	again, c, outcomes := open(t, http.StatusConflict)
+	again, c, outcomes := openSender(t, http.StatusConflict)
 	close(c.hold)
 	again.Rejected([]intent.Rejected{pod("a")})
-	if <-c.events; <-outcomes != Sent {
+	if <-c.events; <-outcomes != eventSent {
 		t.Error("an event that is there already has failed")
 	}
 }
@@ -179,26 +176,26 @@ func TestRejectedPods(t *testing.T) {
 // An event about a refused pod that the API server does not take, or that finds the queue full, is sent with
 // a later list of refused pods, once.
 func TestRejectedPodsAreToldLater(t *testing.T) {
-	s, c, outcomes := open(t, http.StatusInternalServerError)
+	s, c, outcomes := openSender(t, http.StatusInternalServerError)
 	pod := []intent.Rejected{{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, UID: "uid-1"}}
 	s.Tell(verdict(admission.Degraded))
 	for len(s.queue) > 0 {
 		runtime.Gosched() // until the first event is on its way
 	}
-	for range maxWaiting {
+	for range queueLength {
 		s.Tell(verdict(admission.Degraded))
 	}
 	s.Rejected(pod)
-	if outcome := <-outcomes; outcome != Dropped {
+	if outcome := <-outcomes; outcome != eventDropped {
 		t.Errorf("with a full queue: was %s", outcome)
 	}
 	close(c.hold)
-	for range maxWaiting + 1 {
+	for range queueLength + 1 {
 		<-outcomes
 		<-c.events
 	}
 	s.Rejected(pod)
-	if outcome := <-outcomes; outcome != Failed {
+	if outcome := <-outcomes; outcome != eventFailed {
 		t.Errorf("was %s", outcome)
 	}
 	<-c.events
@@ -206,7 +203,7 @@ func TestRejectedPodsAreToldLater(t *testing.T) {
 	for range 3 {
 		s.Rejected(pod)
 	}
-	if outcome := <-outcomes; outcome != Sent {
+	if outcome := <-outcomes; outcome != eventSent {
 		t.Errorf("was %s", outcome)
 	}
 	if got := <-c.events; got.Reason != "TopologyRefused" {
@@ -219,10 +216,10 @@ func TestRejectedPodsAreToldLater(t *testing.T) {
 }
 
 func TestForbiddenEventsAreCounted(t *testing.T) {
-	s, c, outcomes := open(t, http.StatusForbidden)
+	s, c, outcomes := openSender(t, http.StatusForbidden)
 	close(c.hold)
 	s.Tell(verdict(admission.Degraded))
-	if outcome := <-outcomes; outcome != Failed {
+	if outcome := <-outcomes; outcome != eventFailed {
 		t.Errorf("was %s", outcome)
 	}
 	<-c.events
@@ -230,8 +227,8 @@ func TestForbiddenEventsAreCounted(t *testing.T) {
 
 // A hanging API server loses events, but never delays the daemon.
 func TestNothingWaitsForTheAPIServer(t *testing.T) {
-	s, c, outcomes := open(t, http.StatusCreated)
-	const told = 2*maxWaiting + 1
+	s, c, outcomes := openSender(t, http.StatusCreated)
+	const told = 2*queueLength + 1
 	for range told { // never blocks, although no request is answered
 		s.Tell(verdict(admission.Degraded))
 	}
@@ -240,15 +237,15 @@ func TestNothingWaitsForTheAPIServer(t *testing.T) {
 	for range told {
 		all = append(all, <-outcomes)
 	}
-	dropped := len(slices.DeleteFunc(slices.Clone(all), func(o string) bool { return o != Dropped }))
-	if dropped < told-maxWaiting-1 || dropped > told-maxWaiting || slices.Contains(all, Failed) {
+	dropped := len(slices.DeleteFunc(slices.Clone(all), func(o string) bool { return o != eventDropped }))
+	if dropped < told-queueLength-1 || dropped > told-queueLength || slices.Contains(all, eventFailed) {
 		t.Errorf("%d of %d were dropped: %q", dropped, told, all)
 	}
 }
 
 // An unsound device of a container gets one event for each reason, and another one after it was good.
-func TestUnsoundDevices(t *testing.T) {
-	s, c, outcomes := open(t, http.StatusCreated)
+func TestUnsoundDeviceEvents(t *testing.T) {
+	s, c, outcomes := openSender(t, http.StatusCreated)
 	close(c.hold)
 	vf := coordination.Unsound{
 		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
@@ -270,7 +267,7 @@ func TestUnsoundDevices(t *testing.T) {
 			"the container keeps the device, and no other container gets it",
 	} {
 		got := <-c.events
-		if text := got.Reason + " " + got.Message; text != want || <-outcomes != Sent {
+		if text := got.Reason + " " + got.Message; text != want || <-outcomes != eventSent {
 			t.Errorf("got %s, want %s", text, want)
 		}
 		if got.InvolvedObject.UID != "uid-1" || got.InvolvedObject.Name != "train-0" {
@@ -281,10 +278,10 @@ func TestUnsoundDevices(t *testing.T) {
 	if len(s.queue) > 0 || len(names) != 3 {
 		t.Errorf("an event is sent twice: %d names", len(names))
 	}
-	again, c, outcomes := open(t, http.StatusConflict) // the next daemon
+	again, c, outcomes := openSender(t, http.StatusConflict) // the next daemon
 	close(c.hold)
 	again.Unsound([]coordination.Unsound{worse})
-	if got := <-c.events; !names[got.Name] || <-outcomes != Sent {
+	if got := <-c.events; !names[got.Name] || <-outcomes != eventSent {
 		t.Errorf("after a restart the event is %s", got.Name)
 	}
 }
@@ -299,7 +296,7 @@ func TestNamesOfEventsFit(t *testing.T) {
 // An event on an unsound device that the API server does not take is sent again: the fault of a NIC can be
 // the reason for that.
 func TestUnsoundDeviceIsToldLater(t *testing.T) {
-	s, c, outcomes := open(t, http.StatusInternalServerError)
+	s, c, outcomes := openSender(t, http.StatusInternalServerError)
 	close(c.hold)
 	vf := coordination.Unsound{
 		Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
@@ -318,7 +315,7 @@ func TestUnsoundDeviceIsToldLater(t *testing.T) {
 // An event about a node has the reason for which annotations are not enforced, and the same name from both
 // daemons of the node.
 func TestUnenforced(t *testing.T) {
-	s, c, _ := open(t, http.StatusCreated)
+	s, c, _ := openSender(t, http.StatusCreated)
 	c.namespace = "default"
 	close(c.hold)
 	now := intent.Enforcement{Why: "pods-api: the kubelet's list of pods is too large", TooLarge: true}
@@ -327,12 +324,38 @@ func TestUnenforced(t *testing.T) {
 		s.Unenforced(intent.Enforcement{Why: why})
 		event := <-c.events
 		if event.InvolvedObject.Kind != "Node" || event.InvolvedObject.Name != "node-1" ||
-			event.Reason != unenforced || !strings.Contains(event.Message, why) {
+			event.Reason != reasonUnenforced || !strings.Contains(event.Message, why) {
 			t.Errorf("event %+v", event)
 		}
 		names = append(names, event.Name)
 	}
 	if names[0] != names[1] || names[1] == names[2] {
 		t.Errorf("names %q", names)
+	}
+}
+
+// A device that fails again is told again, whatever many other devices have recovered meanwhile.
+func TestManyRecoveries(t *testing.T) {
+	s, c, outcomes := openSender(t, http.StatusCreated)
+	close(c.hold)
+	device := func(i int) coordination.Unsound {
+		return coordination.Unsound{
+			Container: kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
+			UID:       "uid-1", Resource: "amd.com/gpu", Device: fmt.Sprint(i), Health: "unhealthy", Reason: "x",
+		}
+	}
+	tell := func(i int) string {
+		s.Unsound([]coordination.Unsound{device(i)})
+		e := <-c.events
+		<-outcomes
+		s.Unsound(nil)
+		return e.Name
+	}
+	first := tell(0)
+	for i := 1; i <= queueLength+1; i++ {
+		tell(i)
+	}
+	if again := tell(0); again == first {
+		t.Errorf("the second failure has the name of the first event, %s, and is not written", again)
 	}
 }
