@@ -25,7 +25,7 @@ type condition struct {
 type circumstances struct {
 	cycles       int
 	waiting      []condition           // dealt, each until it comes about, the oldest first
-	met          bool                  // a condition has come about in the cycle
+	met          bool                  // a condition has come about in the storm or calm
 	undo         []func() error        // at the end of the storm, or after an excused admission
 	noCheckpoint bool                  // the kubelet's checkpoint is unknown
 	excused      bool                  // the next admission is not judged
@@ -120,7 +120,8 @@ func (s *Simulation) deal() {
 	}
 }
 
-// meetDealt lets the oldest of the waiting conditions come about for which the node is ready, one in a cycle.
+// meetDealt lets the oldest of the waiting conditions come about for which the node is ready, one in a storm
+// and one in a calm.
 func (s *Simulation) meetDealt() error {
 	i := slices.IndexFunc(s.waiting, func(c condition) bool { return c.brief != s.raging && c.ready(s) })
 	if s.met || i < 0 {

@@ -142,6 +142,7 @@ func (s *Simulation) cycle() error {
 	if err := s.settle(); err != nil {
 		return err
 	}
+	s.met = false
 	for range calmSteps {
 		if err := s.step(); err != nil || s.broken != "" {
 			return err
