@@ -5,11 +5,13 @@ package verdict
 import (
 	"encoding/binary"
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
@@ -182,3 +184,119 @@ func (s *State) Same() string {
 	}
 	return string(text)
 }
+
+// sizes are the numbers of same-switch pairs for which room is kept, the largest first.
+var sizes = [...]int{8, 4, 2, 1}
+
+// Room is, for each of [sizes], the number of containers with that many pairs that the kubelet could admit
+// one after the other with all their pairs on one switch each, if no other pods came; at most mostRoom.
+type Room [len(sizes)]int
+
+// Less returns the room that is lost if this much of it is left.
+func (r Room) Less(left Room) Room {
+	for i, kept := range left {
+		r[i] -= kept
+	}
+	return r
+}
+
+// mostRoom is how many containers of a size are looked at. A machine has fewer pairs, unless its GPUs and
+// NICs are shared out many times.
+const mostRoom = 128
+
+// fit returns the room in the free same-switch pairs, given by NUMA node. The function admit returns the kubelet's verdict
+// on a container of a size with these free pairs: its NUMA nodes, or false for a refusal.
+func fit(pairs hints.PerNode, admit func(size int, pairs hints.PerNode) (hints.Mask, bool)) Room {
+	var room Room
+	for i, size := range sizes {
+		left, free := pairs.On(^hints.Mask(0)), slices.Clone(pairs)
+		for ; left >= size && room[i] < mostRoom; left -= size {
+			nodes, admitted := admit(size, free)
+			if !admitted {
+				break
+			}
+			take(free, nodes, size)
+			room[i]++
+		}
+	}
+	return room
+}
+
+// take takes pairs from NUMA nodes, and the rest from the other nodes.
+func take(pairs hints.PerNode, from hints.Mask, size int) {
+	for _, m := range [...]hints.Mask{from, ^from} {
+		for node := range pairs {
+			if m>>node&1 == 1 {
+				t := min(size, pairs[node])
+				pairs[node] -= t
+				size -= t
+			}
+		}
+	}
+}
+
+// Stranded returns the number of pairs that the free devices cannot form because of their switches.
+func (s *State) Stranded() int { return s.node.switches.Stranded(s.node.devices, s.free()) }
+
+// Room returns the room of the free devices for containers that request the most frequent GPU and VF
+// resources of the node. CPUs and memory are ignored.
+func (s *State) Room() Room {
+	n := s.node
+	g, v := n.largest(devicemanager.GPU), n.largest(devicemanager.VF)
+	if g == nil || v == nil {
+		return Room{}
+	}
+	free := s.free()
+	return fit(n.pairsOn(free.Intersection(g.All), free.Intersection(v.All)),
+		func(size int, pairs hints.PerNode) (hints.Mask, bool) {
+			demands := make([]hints.Demand, 0, 2)
+			for _, r := range [...]*devicemanager.Resource{g, v} {
+				if r.Hinted {
+					demands = append(demands, hints.Demand{Count: size, All: r.Total, Free: pairs})
+				}
+			}
+			return n.kubelet.Rule.Nodes(demands)
+		})
+}
+
+// largest returns the resource of a kind with the most devices, nil for none.
+func (s *shape) largest(kind devicemanager.Kind) *devicemanager.Resource {
+	var most *devicemanager.Resource
+	for i := range s.devices.Resources {
+		if r := &s.devices.Resources[i]; r.Kind == kind && (most == nil || r.Count > most.Count) {
+			most = r
+		}
+	}
+	return most
+}
+
+// pairsOn returns the number of pairs that free devices of two resources form on the switches of each NUMA
+// node in the hints of the kubelet. Devices without hints count for node 0.
+func (s *shape) pairsOn(gpus, vfs devicemanager.Set) hints.PerNode {
+	pairs := make(hints.PerNode, 64)
+	for i := range s.switches {
+		on := &s.switches[i]
+		if p := min(gpus.Common(on[devicemanager.GPU]), vfs.Common(on[devicemanager.VF])); p > 0 {
+			pairs[s.told(on)] += p
+		}
+	}
+	return pairs
+}
+
+// told returns the NUMA node in the hints for the devices of a switch.
+func (s *shape) told(of *[2]devicemanager.Set) int {
+	for i := range s.devices.Resources {
+		r := &s.devices.Resources[i]
+		for node, on := range r.On {
+			if on.Common(of[r.Kind]) > 0 {
+				return node
+			}
+		}
+	}
+	return 0
+}
+
+// Free returns the number of free healthy devices of all resources.
+func (s *State) Free() int { return s.free().Len() }
+
+func (s *State) free() devicemanager.Set { return s.node.healthy.Difference(s.taken) }

@@ -1,11 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package verdict predicts, from a published node, the decision of the kubelet on a pod, and the devices and
+// pairs of the pod's containers. The verdict is a pure function of the object and of the admitted pods: no
+// clock, no logger, no I/O.
+//
+// [State.Admit] follows the kubelet: one container after another, the Topology Manager's merge of all hints
+// (package hints), then the devices, as chosen by the device manager and by the coordinator of
+// coordination/admission if the coordinator knows the container's request. [State.Ask] omits the choice if
+// the verdict does not depend on the devices.
+//
+// The verdict is the kubelet's. Devices, and therefore pairs, can differ in the following cases: random
+// choices ([Verdict.Chance]); a container that the coordinator cannot identify; and, for VFs without hints,
+// a static memory manager, and CPUs under scope pod, which the coordinator ignores. The package ignores
+// shared devices (time slicing), devices that a scheduler chose (annotation tandem.dev/devices), and
+// resources of other plugins. A required alignment counts also on a node that reads no annotations: there the
+// pod's pairs would be on one switch by chance alone.
 package verdict
 
 import (
+	"fmt"
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
@@ -62,4 +81,118 @@ type ManagerState interface {
 	Take(pod *v1.Pod, container *v1.Container, best hints.Hint) error
 	// Remove releases the CPUs and memory of a pod.
 	Remove(uid types.UID)
+}
+
+// reason returns the reason of a refusal as one sentence for people.
+func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
+	sentence := ""
+	shortage := t.shortage(r)
+	switch {
+	case r.Err != nil:
+		sentence = r.Err.Error()
+	case shortage != nil:
+		sentence = t.short(shortage, r.Requests)
+	default:
+		sentence = t.topology(r, never)
+	}
+	if r.Container >= 0 && (t.requests.with > 1 || len(r.Requests) == 0) {
+		sentence = fmt.Sprintf("container %s: %s", t.requests.containers[r.Container].Name, sentence)
+	}
+	return sentence
+}
+
+// shortage returns the shortage of devices that causes a refusal, or nil.
+func (t *trial) shortage(r *devicemanager.Refusal) *devicemanager.Shortage {
+	if r.Err != nil || r.Shortage != nil {
+		return r.Shortage
+	}
+	return t.Shortage(r.Requests, r.Container >= 0)
+}
+
+// short describes a shortage of devices.
+func (t *trial) short(s *devicemanager.Shortage, asked devicemanager.Requests) string {
+	r := &t.Node.Resources[s.Resource]
+	if !s.Healthy {
+		return fmt.Sprintf("no %s is healthy", r.Name)
+	}
+	return fmt.Sprintf("only %d of %d %s are free, asked for are %s", s.Free, r.Count, r.Name, t.list(asked))
+}
+
+// topology explains why the Topology Manager finds no NUMA nodes.
+func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
+	type need struct {
+		devicemanager.Request
+		nodes int
+	}
+	rule := &t.Kubelet.Rule
+	var hinted devicemanager.Requests
+	most, least := need{}, need{nodes: 65}
+	for _, a := range r.Requests.ByResource() {
+		if !t.Node.Resources[a.Resource].Hinted {
+			continue
+		}
+		hinted = append(hinted, a)
+		n := need{a, rule.Width(t.Demand(a, r.Container >= 0))}
+		if n.nodes > most.nodes {
+			most = n
+		}
+		if n.nodes < least.nodes {
+			least = n
+		}
+	}
+	switch {
+	case len(hinted) == 0:
+		return fmt.Sprintf("no NUMA nodes have the requested CPUs and memory; policy %s refuses others",
+			rule.Policy)
+	case never && most.nodes != least.nodes:
+		sentence := fmt.Sprintf("%s needed for %s, %s with hints need %d: never admitted under %s",
+			countNodes(most.nodes), t.amount(most.Request), t.plural(least.Request), least.nodes, rule.Policy)
+		if t.Node.Resources[least.Resource].Kind == devicemanager.VF {
+			sentence += "; excludeTopology is the way out"
+		}
+		return sentence
+	case rule.Policy == hints.SingleNUMANode && most.nodes > 1:
+		return fmt.Sprintf("%s needed for %s: never admitted under %s", countNodes(most.nodes),
+			t.amount(most.Request), rule.Policy)
+	}
+	where := "no NUMA node has "
+	if most.nodes > 1 {
+		where = fmt.Sprintf("no %d NUMA nodes have ", most.nodes)
+	}
+	sentence := where + t.list(hinted) + " free"
+	if t.managers != nil {
+		sentence += " with the requested CPUs and memory"
+	}
+	return sentence + fmt.Sprintf("; policy %s refuses more nodes", rule.Policy)
+}
+
+func countNodes(n int) string {
+	if n == 1 {
+		return "1 NUMA node"
+	}
+	return fmt.Sprintf("%d NUMA nodes", n)
+}
+
+// amount returns text such as "8 GPUs".
+func (t *trial) amount(a devicemanager.Request) string {
+	if a.Count == 1 {
+		return fmt.Sprint("1 ", t.Node.Resources[a.Resource].Kind)
+	}
+	return fmt.Sprint(a.Count, " ", t.plural(a))
+}
+
+func (t *trial) plural(a devicemanager.Request) string {
+	return t.Node.Resources[a.Resource].Kind.String() + "s"
+}
+
+// list returns text such as "4 amd.com/gpu and 4 tandem.dev/rdma_vf".
+func (t *trial) list(asked devicemanager.Requests) string {
+	var parts []string
+	for _, a := range asked.ByResource() {
+		parts = append(parts, fmt.Sprintf("%d %s", a.Count, t.Node.Resources[a.Resource].Name))
+	}
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
 }

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/rank"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
@@ -81,7 +80,7 @@ func newNode(t testing.TB, topology *v1alpha1.NodeTopology) *Node {
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	s := newNode(t, server(1, true)).State(nobody)
-	if got, want := s.Room(), (rank.Room{1, 2, 4, 8}); got != want {
+	if got, want := s.Room(), (Room{1, 2, 4, 8}); got != want {
 		t.Errorf("room %v, want %v", got, want)
 	}
 	v := s.Admit(asking("four", 4, 4))
@@ -91,7 +90,7 @@ func TestAdmit(t *testing.T) {
 	if !reflect.DeepEqual(v, want) {
 		t.Errorf("got %+v\nwant %+v", v, want)
 	}
-	if got, want := s.Room(), (rank.Room{0, 1, 2, 4}); got != want {
+	if got, want := s.Room(), (Room{0, 1, 2, 4}); got != want {
 		t.Errorf("room %v, want %v", got, want)
 	}
 	s.Admit(asking("one", 1, 0))

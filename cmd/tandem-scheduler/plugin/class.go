@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/coordination/rank"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
@@ -31,7 +30,7 @@ func kindOf(spec *v1alpha1.Spec) (kind, error) {
 // the class and the request are its complete input.
 type class struct {
 	verdicts memo[verdict.Verdict]
-	offers   memo[rank.Offer]
+	offers   memo[offer]
 }
 
 // classKey identifies a class.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-k8s/tandem/coordination/rank"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
 
@@ -32,7 +31,7 @@ type observation struct {
 	mu    sync.Mutex     // of the fields below
 	after *verdict.State // after the admission of inFlight
 	since []step         // steps since the object was written; nil until needed
-	room  *rank.Room     // nil until needed
+	room  *verdict.Room  // nil until needed
 }
 
 // observe subtracts the holdings of deleted pods, and admits the pods without holdings.
@@ -114,7 +113,7 @@ func (s *observation) isSafe(pod *v1.Pod, request request) bool {
 }
 
 // offer returns the node's offer for a pod that the kubelet admits.
-func (s *observation) offer(pod *v1.Pod, request request) rank.Offer {
+func (s *observation) offer(pod *v1.Pod, request request) offer {
 	offer, known := s.class.offers.find(request)
 	if known {
 		return offer
@@ -129,10 +128,12 @@ func (s *observation) offer(pod *v1.Pod, request request) rank.Offer {
 }
 
 // rate admits the pod last and rates the remaining devices. Must be called with the lock held.
-func (s *observation) rate(pod *v1.Pod) rank.Offer {
+func (s *observation) rate(pod *v1.Pod) offer {
 	if s.room == nil {
 		s.room = new(s.after.Room())
 	}
 	then := s.after.Clone()
-	return rank.NewOffer(then.Admit(pod).Pairs, *s.room, then)
+	o := offer{pairs: then.Admit(pod).Pairs}
+	o.stranded, o.lost, o.free = then.Stranded(), s.room.Less(then.Room()), then.Free()
+	return o
 }

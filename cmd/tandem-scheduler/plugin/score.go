@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -11,36 +12,54 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-k8s/tandem/coordination/rank"
+	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
 
 // offersKey is the key of the nodes' offers in the cycle state.
 const offersKey = fwk.StateKey("tandem.dev/offers")
 
+// offer is the result of a node for a pod.
+type offer struct {
+	pairs    int          // same-switch pairs of the pod's GPUs and VFs
+	stranded int          // after the pod, including pairs that were stranded before
+	lost     verdict.Room // room before the pod less room after
+	free     int          // devices, after the pod
+}
+
+// compareOffers returns a positive number if a is better than b: by more pairs; else by fewer stranded pairs; else
+// by less lost room, for large containers first; else by fewer free devices, so that whole nodes stay free.
+func compareOffers(a, b offer) int {
+	by := cmp.Or(cmp.Compare(a.pairs, b.pairs), cmp.Compare(b.stranded, a.stranded))
+	for i := range a.lost {
+		by = cmp.Or(by, cmp.Compare(b.lost[i], a.lost[i]))
+	}
+	return cmp.Or(by, cmp.Compare(b.free, a.free))
+}
+
 // offerNumbers are the distinct offers of nodes for a pod. Most nodes share an offer.
 type offerNumbers struct {
 	mu      sync.Mutex
-	numbers map[rank.Offer]int64 // from 1 on
+	numbers map[offer]int64 // from 1 on
 }
 
 // Clone implements fwk.StateData: a cycle is scored once.
 func (o *offerNumbers) Clone() fwk.StateData { return o }
 
 // number returns the number of an offer.
-func (o *offerNumbers) number(offer rank.Offer) int64 {
+func (o *offerNumbers) number(of offer) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	number, known := o.numbers[offer]
+	number, known := o.numbers[of]
 	if !known {
 		number = int64(len(o.numbers)) + 1
-		o.numbers[offer] = number
+		o.numbers[of] = number
 	}
 	return number
 }
 
 // scores returns the score of each offer, by its number.
 func (o *offerNumbers) scores() []int64 {
-	sorted := slices.SortedFunc(maps.Keys(o.numbers), func(a, b rank.Offer) int { return rank.Compare(b, a) })
+	sorted := slices.SortedFunc(maps.Keys(o.numbers), func(a, b offer) int { return compareOffers(b, a) })
 	scores := make([]int64, len(sorted)+1)
 	scores[0] = fwk.MinScore // nothing is known
 	for i, offer := range sorted {
@@ -56,7 +75,7 @@ func (p *Plugin) PreScore(
 	if _, err := readRequest(state); err != nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(offersKey, &offerNumbers{numbers: map[rank.Offer]int64{}})
+	state.Write(offersKey, &offerNumbers{numbers: map[offer]int64{}})
 	return nil
 }
 
@@ -77,11 +96,11 @@ func (p *Plugin) Score(
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	var offer rank.Offer
-	if !object.try(ctx, func() { offer = object.observation(info).offer(pod, request) }) {
+	var made offer
+	if !object.try(ctx, func() { made = object.observation(info).offer(pod, request) }) {
 		return 0, nil
 	}
-	return data.(*offerNumbers).number(offer), nil
+	return data.(*offerNumbers).number(made), nil
 }
 
 // ScoreExtensions rank the nodes.

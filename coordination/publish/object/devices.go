@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tandem-k8s/tandem/coordination/machine"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
@@ -42,11 +41,11 @@ func addFunctions(published *v1alpha1.Resource, tree *topology.Tree, r facts.Res
 }
 
 // places returns all devices with their addresses.
-func places(resources []facts.Resource) []machine.Device {
-	var all []machine.Device
+func places(resources []facts.Resource) []v1alpha1.Placed {
+	var all []v1alpha1.Placed
 	for _, r := range resources {
 		for number, d := range r.Devices {
-			all = append(all, machine.Device{Resource: r.Name, Number: number, Address: d.Address})
+			all = append(all, v1alpha1.Placed{Resource: r.Name, Number: number, Address: d.Address})
 		}
 	}
 	return all

@@ -10,7 +10,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/machine"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
@@ -23,7 +22,7 @@ func Build(f facts.Facts) v1alpha1.Spec {
 	for i, r := range numbers.resources {
 		addFunctions(&spec.Resources[i], f.Tree, r)
 	}
-	spec.Switches = machine.Switches(f.Tree, places(numbers.resources))
+	spec.Switches = v1alpha1.SwitchesOf(f.Tree, places(numbers.resources))
 	for i, n := range f.NUMANodes {
 		addManaged(&spec.NUMANodes[i], f, n)
 	}

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine_test
+package v1alpha1_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/machine"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -37,14 +36,14 @@ func TestC2C(t *testing.T) {
 			{Name: "nvidia.com/gpu", Kind: v1alpha1.GPU, Devices: 1, Addresses: []string{gpu.String()}},
 			{Name: "nvidia.com/vf", Kind: v1alpha1.VF, Devices: 1, Addresses: []string{nic.String()}},
 		},
-		Switches: machine.Switches(tree, []machine.Device{
+		Switches: v1alpha1.SwitchesOf(tree, []v1alpha1.Placed{
 			{Resource: "nvidia.com/gpu", Address: gpu}, {Resource: "nvidia.com/vf", Address: nic},
 		}),
 	}
 	if len(spec.Switches) != 1 || spec.Switches[0].Alone {
 		t.Errorf("switches %+v, want one that makes pairs", spec.Switches)
 	}
-	m, err := machine.New(&spec)
+	m, err := v1alpha1.NewMachine(&spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +72,9 @@ func TestDMAFunctionOnAnotherNode(t *testing.T) {
 		{RootComplex: "pci0000:00", NUMA: topology.Node(0)}, there(root, up, toNIC), there(root, up, toGPU),
 		{RootComplex: "pci0000:00", Bridges: []topology.Address{nicPort}, NUMA: topology.Node(0)},
 	}, []int{0, 1})
-	devices := []machine.Device{{Resource: "vf", Address: nic}, {Resource: "gpu", Address: gpu}}
+	devices := []v1alpha1.Placed{{Resource: "vf", Address: nic}, {Resource: "gpu", Address: gpu}}
 	for range 2 {
-		switches := machine.Switches(tree, devices)
+		switches := v1alpha1.SwitchesOf(tree, devices)
 		if len(switches) != 1 || switches[0].NUMA == nil || *switches[0].NUMA != 1 {
 			t.Errorf("switches of %v: %+v, want one on NUMA node 1", devices, switches)
 		}

@@ -1,16 +1,164 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine
+package v1alpha1
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
+
+// Machine has a node's devices at their places. A Machine is immutable and may be shared.
+//
+// The tree contains only the devices and the bridges that they share. Placement depends on nothing else, so
+// this tree and the node's own give equal results, as the test shows on recorded machines. The object has the
+// addresses of PFs only. VFs get addresses after those of the PFs of their bus, PF by PF and in numerical
+// order, like real devices (PCI Express Base Specification, "VF Offset" and "VF Stride").
+type Machine struct {
+	Tree  *topology.Tree
+	Links []topology.Link
+	// Devices are the devices of the object's resources, in the object's order, each by its number. The ID is
+	// the name of the resource and the number, "amd.com/gpu/3".
+	Devices [][]placement.Device
+	// Switches has, for each device, an index in the object's switches; -1 for a device without a switch.
+	Switches [][]int
+}
+
+// NewMachine converts a published object, which must be valid (Spec.Validate). It returns an error that names the
+// value if a set, path or address is malformed, or names a missing device.
+func NewMachine(spec *Spec) (*Machine, error) {
+	b := &builder{spec: spec, byAddress: map[topology.Address]*topology.Device{}, cards: map[string]bool{}}
+	m := &Machine{}
+	for i := range spec.Resources {
+		m.Switches = append(m.Switches, slices.Repeat([]int{-1}, spec.Resources[i].Devices))
+	}
+	var err error
+	if b.spots, err = readSpots(spec, m.Switches); err != nil {
+		return nil, err
+	}
+	for i := range spec.Resources {
+		devices, err := b.resource(i)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", spec.Resources[i].Name, err)
+		}
+		m.Devices = append(m.Devices, devices)
+	}
+	var nodes []int
+	for _, n := range spec.NUMANodes {
+		nodes = append(nodes, n.Number)
+	}
+	m.Tree = topology.Assemble(b.functions, b.at, nodes)
+	m.Links, err = links(spec, m.Devices)
+	return m, err
+}
+
+// links returns the object's links between GPUs.
+func links(spec *Spec, devices [][]placement.Device) ([]topology.Link, error) {
+	byID := map[string]topology.Address{}
+	if len(spec.Links) == 0 {
+		return nil, nil
+	}
+	for _, list := range devices {
+		for _, d := range list {
+			byID[d.ID] = d.Address
+		}
+	}
+	var all []topology.Link
+	for _, l := range spec.Links {
+		a, knownA := byID[string(l.A)]
+		b, knownB := byID[string(l.B)]
+		if !knownA || !knownB {
+			return nil, fmt.Errorf("link %s %s: no such device", l.A, l.B)
+		}
+		all = append(all, topology.Link{A: a, B: b, Type: topology.LinkType(l.Type), Hops: l.Hops, Count: l.Count})
+	}
+	return all, nil
+}
+
+// spotOf is the position of a device.
+type spotOf struct {
+	at         int // index of the switch, for invented addresses of devices
+	place      topology.Place
+	redirected int
+}
+
+// readSpots returns the positions of each resource's devices, and stores their switches.
+func readSpots(spec *Spec, switches [][]int) ([][]spotOf, error) {
+	spots := make([][]spotOf, len(spec.Resources))
+	for i, r := range spec.Resources {
+		spots[i] = make([]spotOf, r.Devices)
+	}
+	put := func(s spotOf, devices map[string]Set) error {
+		for i, r := range spec.Resources {
+			list, err := numbersBelow(devices[r.Name], r.Devices)
+			if err != nil {
+				return fmt.Errorf("read %s of switch %s: %w", r.Name, spec.Switches[s.at].Name, err)
+			}
+			for _, device := range list {
+				spots[i][device], switches[i][device] = s, s.at
+			}
+		}
+		return nil
+	}
+	for at, sw := range spec.Switches {
+		numa := topology.NUMANode{}
+		if sw.NUMA != nil {
+			numa = topology.Node(*sw.NUMA)
+		}
+		place, err := readPath(sw.Path, numa)
+		if err != nil {
+			return nil, err
+		}
+		if err := put(spotOf{at, place, sw.Redirected}, sw.Devices); err != nil {
+			return nil, err
+		}
+		for _, below := range sw.Below {
+			further := place
+			if below.Path != "" {
+				if further, err = readPath(sw.Path+"/"+below.Path, numa); err != nil {
+					return nil, err
+				}
+			}
+			if err := put(spotOf{at, further, below.Redirected}, below.Devices); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return spots, nil
+}
+
+// readPath reads a path of the object.
+func readPath(path string, numa topology.NUMANode) (topology.Place, error) {
+	names := strings.Split(path, "/")
+	if path == unknown {
+		return topology.Place{}, nil
+	}
+	place := topology.Place{RootComplex: names[0], NUMA: numa}
+	for _, name := range names[1:] {
+		bridge, err := topology.ParseAddress(name)
+		if err != nil {
+			return place, fmt.Errorf("read path %s: %w", path, err)
+		}
+		place.Bridges = append(place.Bridges, bridge)
+	}
+	return place, nil
+}
+
+// numbersBelow returns the devices of a published set, ascending, or an error if a number is not below devices.
+func numbersBelow(set Set, devices int) ([]int, error) {
+	ranges, err := set.Ranges(MaxDevices)
+	if err != nil || len(ranges) == 0 {
+		return nil, err
+	}
+	if last := ranges[len(ranges)-1].Last; last >= devices {
+		return nil, fmt.Errorf("device %d of %d", last, devices)
+	}
+	return set.List(devices)
+}
 
 // Domains of functions that the object does not name. Real domains are smaller: VMD and Hyper-V use 16 bits
 // and a few more.
@@ -25,7 +173,7 @@ const networkClass topology.Class = 0x020000
 
 // builder makes the functions of the tree.
 type builder struct {
-	spec      *v1alpha1.Spec
+	spec      *Spec
 	spots     [][]spotOf
 	functions []*topology.Device
 	at        []topology.Place
@@ -45,7 +193,7 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 	if len(r.Addresses) != 0 && len(r.Addresses) != len(functions) {
 		return nil, fmt.Errorf("%d addresses of %d functions", len(r.Addresses), len(functions))
 	}
-	degraded, err := Numbers(r.Degraded, len(functions))
+	degraded, err := numbersBelow(r.Degraded, len(functions))
 	if err != nil {
 		return nil, fmt.Errorf("read degraded functions: %w", err)
 	}
@@ -71,7 +219,7 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 		}
 		for _, n := range members {
 			devices[n] = placement.Device{ID: fmt.Sprintf("%s/%d", r.Name, n), Address: address}
-			if r.Kind == v1alpha1.VF {
+			if r.Kind == VF {
 				devices[n].Address = b.vf(function, spot)
 			}
 		}
@@ -80,18 +228,18 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 }
 
 // unnamedOf returns the address of a function without an address in the object, from the indices of its
-// switch, its resource and itself, each below its maximum (v1alpha1.MaxPlaces, MaxResources, MaxFunctions).
+// switch, its resource and itself, each below its maximum (MaxPlaces, MaxResources, MaxFunctions).
 func unnamedOf(at, resource, function int) topology.Address {
-	number := (at*v1alpha1.MaxResources+resource)*v1alpha1.MaxFunctions + function
+	number := (at*MaxResources+resource)*MaxFunctions + function
 	return topology.Address{Domain: unnamed + uint32(number)}
 }
 
 // functionsOf lists the devices of each physical function. Every device belongs to one.
-func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
+func functionsOf(r *Resource) ([][]int, error) {
 	var functions [][]int
 	of, count := make([]bool, r.Devices), 0
 	for _, set := range r.Functions {
-		members, err := Numbers(set, r.Devices)
+		members, err := numbersBelow(set, r.Devices)
 		if err != nil {
 			return nil, fmt.Errorf("read functions: %w", err)
 		}
@@ -116,12 +264,12 @@ func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
 }
 
 // function returns a physical function, created on first use.
-func (b *builder) function(address topology.Address, kind v1alpha1.Kind, s spotOf) *topology.Device {
+func (b *builder) function(address topology.Address, kind Kind, s spotOf) *topology.Device {
 	if f := b.byAddress[address]; f != nil {
 		return f
 	}
 	f, redirected := &topology.Device{Address: address}, topology.ACSCompletions
-	if kind == v1alpha1.VF {
+	if kind == VF {
 		f.Class, redirected = networkClass, topology.ACSRequests
 	}
 	b.byAddress[address] = f
@@ -231,7 +379,7 @@ func (b *builder) beforeVFs() (before map[topology.Address]int, named map[topolo
 			}
 			named[a] = true
 			last[busOf(a)] = max(last[busOf(a)], int(a.Device)<<3|int(a.Function))
-			if r.Kind == v1alpha1.VF && f < len(functions) {
+			if r.Kind == VF && f < len(functions) {
 				vfs[a] += len(functions[f])
 			}
 		}

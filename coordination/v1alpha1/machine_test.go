@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine_test
+package v1alpha1_test
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/machine"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
@@ -40,7 +39,7 @@ func TestSameChoice(t *testing.T) {
 type world struct {
 	tree      *topology.Tree
 	resources []facts.Resource
-	machine   *machine.Machine
+	machine   *v1alpha1.Machine
 }
 
 // load reads a recorded machine. With rails every second PF has a resource of its own, whose name sorts
@@ -64,7 +63,7 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 		f.NUMANodes = append(f.NUMANodes, facts.NUMANode{Number: n})
 	}
 	spec := object.Build(f)
-	if w.machine, err = machine.New(&spec); err != nil {
+	if w.machine, err = v1alpha1.NewMachine(&spec); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -178,7 +177,7 @@ func TestOddities(t *testing.T) {
 		Links:     []v1alpha1.Link{{A: "gpu/0", B: "gpu/2", Type: "XGMI", Hops: 1, Count: 2}},
 		NUMANodes: []v1alpha1.NUMANode{{Number: 0}, {Number: 1}},
 	}
-	m, err := machine.New(&spec)
+	m, err := v1alpha1.NewMachine(&spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +204,7 @@ func TestOddities(t *testing.T) {
 	if len(m.Links) != 1 || m.Links[0].A != gpus[0].Address || m.Links[0].Count != 2 {
 		t.Errorf("links %+v", m.Links)
 	}
-	again := machine.Switches(m.Tree, []machine.Device{
+	again := v1alpha1.SwitchesOf(m.Tree, []v1alpha1.Placed{
 		{Resource: "gpu", Number: 0, Address: gpus[0].Address},
 		{Resource: "gpu", Number: 2, Address: gpus[2].Address},
 		{Resource: "vf", Number: 0, Address: vfs[0].Address},
@@ -236,7 +235,7 @@ func TestContradictions(t *testing.T) {
 			}},
 		}
 		spoil(&spec)
-		if _, err := machine.New(&spec); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := v1alpha1.NewMachine(&spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

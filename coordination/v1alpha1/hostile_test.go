@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package machine_test
+package v1alpha1_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/machine"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -35,7 +34,7 @@ func TestFunctionsOverlap(t *testing.T) {
 		"device 4 of 4":      {"0-4"},
 	} {
 		vfs := v1alpha1.Resource{Devices: 4, Functions: functions}
-		_, err := machine.New(spec(v1alpha1.Resource{Devices: 1}, vfs))
+		_, err := v1alpha1.NewMachine(spec(v1alpha1.Resource{Devices: 1}, vfs))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("functions %v: %v, want %q", functions, err, want)
 		}
@@ -47,7 +46,7 @@ func TestUnnamedFunctions(t *testing.T) {
 	t.Parallel()
 	s := spec(v1alpha1.Resource{Devices: 600}, v1alpha1.Resource{Devices: 400})
 	s.Resources[1].Kind = v1alpha1.GPU
-	m, err := machine.New(s)
+	m, err := v1alpha1.NewMachine(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func TestSharedFunction(t *testing.T) {
 	vfs := v1alpha1.Resource{
 		Devices: 2000, Functions: []v1alpha1.Set{"0-1999"}, Addresses: []string{"0000:0c:00.0"},
 	}
-	m, err := machine.New(spec(gpus, vfs))
+	m, err := v1alpha1.NewMachine(spec(gpus, vfs))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+)
+
+// TestLess: a pod takes the room that is not left.
+func TestLess(t *testing.T) {
+	if got, want := (Room{1, 2, 4, 8}).Less(Room{0, 1, 3, 7}), (Room{1, 1, 1, 1}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestFit(t *testing.T) {
+	all := hints.PerNode{4, 4}
+	kubelet := func(size int, free hints.PerNode) (hints.Mask, bool) {
+		return hints.Restricted.Nodes(hints.Demand{Count: size, All: all, Free: free})
+	}
+	for _, c := range []struct {
+		pairs hints.PerNode
+		want  Room
+	}{
+		{hints.PerNode{4, 4}, Room{1, 2, 4, 8}},
+		{hints.PerNode{3, 4}, Room{0, 1, 3, 7}},
+		{hints.PerNode{3, 3}, Room{0, 0, 2, 6}},
+		{nil, Room{}},
+	} {
+		if got := fit(c.pairs, kubelet); got != c.want {
+			t.Errorf("%v: %v, want %v", c.pairs, got, c.want)
+		}
+	}
+	asked := 0
+	got := fit(hints.PerNode{1 << 15}, func(int, hints.PerNode) (hints.Mask, bool) { asked++; return 1, true })
+	if want := (Room{mostRoom, mostRoom, mostRoom, mostRoom}); got != want || asked != len(sizes)*mostRoom {
+		t.Errorf("of GPUs that are shared out: %v, asked %d times", got, asked)
+	}
+}
