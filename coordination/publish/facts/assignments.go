@@ -60,10 +60,10 @@ func (a *assignments) read(kubeletDir string, list podLister, f *Facts) (all []a
 	return all
 }
 
-// keep replaces the last state by the state of an attempt to read, and keeps the last state after an error.
+// keep replaces the last state by that of an attempt to read. After an error, a state that was read stays.
 func keep[T any](last *kubelet.Reading[T], subject string, read T, err error) attempt {
-	if err == nil {
-		*last = kubelet.Read(read, nil)
+	if err == nil || !last.IsKnown() {
+		*last = kubelet.Read(read, err)
 	}
 	return attempt{subject, err}
 }

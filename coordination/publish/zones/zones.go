@@ -6,7 +6,9 @@ package zones
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
@@ -161,13 +163,18 @@ func quantity(count int) resource.Quantity {
 }
 
 // own returns the CPUs and the memory of a NUMA node. Schedulers need both, even without exclusive
-// assignment, and reject nobody because of an unknown one.
+// assignment: without them no pod fits (resourcesAvailableInAnyNUMANodes in pkg/noderesourcetopology of
+// sigs.k8s.io/scheduler-plugins). Of a manager whose state cannot be read none are available, which rejects
+// only pods of class Guaranteed (isResourceSetSuitable). Without a state, of another policy or where the
+// kubelet's folder is not mounted, nobody is rejected.
 func own(f facts.Facts, node facts.NUMANode) []Resource {
 	var list []Resource
 	if all := node.CPUs; len(all) > 0 {
 		allocatable, taken := len(all), 0
 		if state, unknown := f.CPUs.Get(); unknown == nil {
 			taken, allocatable = cpus(f, state, node)
+		} else if !isAbsent(unknown) {
+			taken = allocatable
 		}
 		list = append(list, counted("cpu", len(all), allocatable, max(allocatable-taken, 0)))
 	}
@@ -176,7 +183,11 @@ func own(f facts.Facts, node facts.NUMANode) []Resource {
 	if unknown != nil || len(machine.Memory) == 0 {
 		if node.Memory > 0 {
 			total := bytes(node.Memory)
-			list = append(list, Resource{"memory", total, total, total})
+			free := total
+			if unknown != nil && !isAbsent(unknown) {
+				free = bytes(0)
+			}
+			list = append(list, Resource{"memory", total, total, free})
 		}
 		return list
 	}
@@ -185,6 +196,11 @@ func own(f facts.Facts, node facts.NUMANode) []Resource {
 		list = append(list, Resource{kind, bytes(m.Total), bytes(m.Allocatable), bytes(m.Free)})
 	}
 	return list
+}
+
+// isAbsent reports whether a manager has no state here.
+func isAbsent(unknown error) bool {
+	return errors.Is(unknown, kubelet.ErrNotRead) || errors.Is(unknown, fs.ErrNotExist)
 }
 
 func bytes(count uint64) resource.Quantity {

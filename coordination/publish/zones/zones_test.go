@@ -4,6 +4,8 @@ package zones_test
 
 import (
 	"errors"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,6 +74,26 @@ func TestHints(t *testing.T) {
 		if diff := cmp.Diff([]zones.Cost{{Name: "node-0", Value: 10}, {Name: "node-1", Value: 20}},
 			all["node-0"].Costs); diff != "" {
 			t.Errorf("costs (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestUnreadManager: what a manager that was never read may have assigned is not available.
+func TestUnreadManager(t *testing.T) {
+	for cause, want := range map[error]map[string]amount{
+		kubelet.ErrNotRead: {"cpu": {"112", "112", "112"}, "memory": {"1Gi", "1Gi", "1Gi"}},
+		fs.ErrNotExist:     {"cpu": {"112", "112", "112"}, "memory": {"1Gi", "1Gi", "1Gi"}},
+		syscall.EIO:        {"cpu": {"112", "112", "0"}, "memory": {"1Gi", "1Gi", "0"}},
+	} {
+		all := build(t, false, func(f *facts.Facts) {
+			f.CPUs = kubelet.Read(kubelet.CPUState{}, cause)
+			f.Memory = kubelet.Read(kubelet.MemoryState{}, cause)
+			f.NUMANodes[0].Memory = 1 << 30
+		})
+		got := amounts(all["node-0"])
+		delete(got, published.GPUs)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", cause, diff)
 		}
 	}
 }
