@@ -44,10 +44,10 @@ var conditions = []condition{
 	faulty("the kubelet loses its records", otherVerdict, (*Simulation).loseRecords, hasPodsLate,
 		"what the kubelet has lost records of is free in the published node, and for the next server"),
 	named("the kubelet has just started", hasPods, (*Simulation).justStart),
-	named("the kubelet's checkpoint has no keys", listsGPUs, layout(constant("{}"))),
-	named("the kubelet's checkpoint is null", listsGPUs, layout(constant("null"))),
-	named("the kubelet's checkpoint has entries one level deeper", listsGPUs, layout(deeper)),
-	named("the kubelet's checkpoint vanishes", listsGPUs, (*Simulation).removeCheckpoint),
+	named("the kubelet's checkpoint has no keys", savesGPUs, layout(constant("{}"))),
+	named("the kubelet's checkpoint is null", savesGPUs, layout(constant("null"))),
+	named("the kubelet's checkpoint has entries one level deeper", savesGPUs, layout(deeper)),
+	named("the kubelet's checkpoint vanishes", savesGPUs, (*Simulation).removeCheckpoint),
 	named("coordinator.json has another layout", serves, leaving(deep)),
 	named("coordinator.json is of a newer version", serves, leaving(newer)),
 	named("a pod forges the annotation of a mirror", hasPods, (*Simulation).forge),
@@ -168,11 +168,6 @@ func hasPods(s *Simulation) bool { return len(s.kubelet.Pods()) > 1 }
 // hasPodsLate reports whether pods run at the end of a storm, so that they run in the calm.
 func hasPodsLate(s *Simulation) bool {
 	return hasPods(s) && (s.steps-1)%(stormSteps+calmSteps) >= stormSteps-2
-}
-
-// listsGPUs reports whether pods have GPUs that the coordinator knows from their plugin.
-func listsGPUs(s *Simulation) bool {
-	return len(s.kubelet.Holders(model.GPUs)) > 0 && s.process(gpuProcess) != nil && serves(s)
 }
 
 func holdsVFs(s *Simulation) bool { return len(s.kubelet.Holders(model.VFs)) > 0 }

@@ -40,11 +40,14 @@ type process struct {
 	done      chan error
 }
 
+// bootID identifies a boot of the machine.
+func bootID(boots int) string { return fmt.Sprint("boot-", boots) }
+
 // start starts a process.
 func (n *Node) start(name string, resources []string) (*process, error) {
 	p := &process{
 		name: name, resources: resources, node: n, socket: n.network.newSocket(),
-		disk: newDisk(fmt.Sprint("boot-", n.boots)),
+		disk: newDisk(bootID(n.boots)),
 		log:  n.log.With("process", name), done: make(chan error, 1),
 	}
 	var err error

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
@@ -120,14 +122,31 @@ func (s *Simulation) loseHeld() error {
 		s.noCheckpoint = false
 		return s.kubelet.Layout(nil)
 	})
-	held := slices.Sorted(maps.Keys(s.kubelet.Holders(model.GPUs)))
-	if len(held) == 0 {
+	held := s.heldGPU()
+	if held == "" {
 		return nil
 	}
-	if err := s.hardware.Apply(hardware.Change{What: hardware.OffTheBus, Of: held[0]}); err != nil {
+	if err := s.hardware.Apply(hardware.Change{What: hardware.OffTheBus, Of: held}); err != nil {
 		return err
 	}
 	return s.anew(gpuProcess)
+}
+
+// heldGPU returns the first GPU of a container, "" for none.
+func (s *Simulation) heldGPU() string {
+	held := slices.Sorted(maps.Keys(s.kubelet.Holders(model.GPUs)))
+	if len(held) == 0 {
+		return ""
+	}
+	return held[0]
+}
+
+// savesGPUs reports whether the coordinator's file tells of the first GPU of a container.
+func savesGPUs(s *Simulation) bool {
+	held := s.heldGPU()
+	saved, err := admission.Saved(s.runDir(), bootID(s.boots), model.GPUs)
+	is := func(d device.Device) bool { return d.ID == held }
+	return err == nil && held != "" && slices.ContainsFunc(saved, is)
 }
 
 func (s *Simulation) setClockForth() error { return s.setClock(time.Hour) }
