@@ -26,6 +26,7 @@ MUTATIONS ?= 2000
 PACKAGES  ?= .
 AGAINST   ?=
 UPDATE    ?=
+NAMES     ?= ^structs
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
@@ -229,8 +230,8 @@ claims: ## Allocate SEQUENCES (10000) random sequences of claims with the schedu
 	cd test/kubernetes && go test $(KUBE35) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
 
 .PHONY: census
-census: ## Count code, names and forms, beside their limits; UPDATE=limits or UPDATE=messages writes what make lint compares with
-	@go run -buildvcs=false ./test/census -update '$(UPDATE)'
+census: ## Count code, names and forms, beside their limits; NAMES=head lists what figures count, UPDATE=limits or UPDATE=messages writes what make lint compares with
+	@go run -buildvcs=false ./test/census -update '$(UPDATE)' -names '$(NAMES)'
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files

@@ -6,25 +6,25 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
-// figure is a number that has a limit.
+// figure is a number with a limit.
 type figure struct {
 	name  string
 	value int
+	names []string // of what is counted
 }
 
 // census has all that is counted.
 type census struct {
-	figures  []figure
-	packages map[string]size // of shipped code
-	rows     []row
-	forms    map[string][]string // structs by form
-	helpers  int                 // with one caller
-	p90      int
+	packages, rows []row // of shipped code by package; of all code, and of parts of it
+	figures        []figure
+	helpers        figure // which has no limit
+	p90            int    // lines
 }
 
 // row is the size of what belongs together.
@@ -36,11 +36,10 @@ type row struct {
 // count counts a repository with the folders that each package is linked with, and the methods that implement
 // foreign interfaces.
 func (r *repository) count(linked map[string][]string, foreign map[string]bool) *census {
-	own := r.of(shipped)
-	c := &census{packages: map[string]size{}, forms: map[string][]string{}, helpers: r.oneCallerHelpers(own)}
+	c, own := &census{}, r.of(shipped)
 	packages := byFolder(own)
-	for folder, sources := range packages {
-		c.packages[folder] = sizeOf(sources)
+	for _, folder := range slices.Sorted(maps.Keys(packages)) {
+		c.packages = append(c.packages, row{folder, sizeOf(packages[folder])})
 	}
 	all := sizeOf(own)
 	c.rows = []row{{"shipped", all}}
@@ -50,45 +49,49 @@ func (r *repository) count(linked map[string][]string, foreign map[string]bool) 
 	c.add("files", all.files)
 	c.add("packages", all.packages)
 	for _, programs := range [][]string{{"tandem-gpu", "tandem-rdma"}, {"tandem-dra"}, {"tandem"}} {
-		s := sizeOf(linkedInto(programs, linked, packages))
-		c.addRow(strings.Join(programs, " and ")+", with all that is linked", s)
+		c.addPart(strings.Join(programs, " and ")+", with all that is linked",
+			linkedInto(programs, linked, packages))
 	}
-	c.addRow("tandem-lab, with playground and simulate", sizeOf(r.of(lab)))
-	c.rows = append(c.rows, row{"builds releases", sizeOf(r.of(release))}, row{"tests", sizeOf(r.of(tests))})
+	c.addPart("tandem-lab, with playground and simulate", r.of(lab))
+	c.rows = append(c.rows, row{"builds releases", sizeOf(r.of(release))})
 	c.addNames(r, own, foreign)
-	for _, f := range forms(formsFile) {
-		c.forms[f.word] = f.structs(own)
-		c.add("structs of the form "+f.word, len(c.forms[f.word]))
-	}
-	c.add("lines of tests", sizeOf(r.of(tests)).lines)
+	c.addPart("tests", r.of(tests))
 	c.add("words in documents", r.words)
 	return c
 }
 
 // addNames adds what makes code hard to follow.
 func (c *census) addNames(r *repository, own []*source, foreign map[string]bool) {
-	all := r.functions(own)
-	heads := 0
+	all, exported := r.functions(own), r.exportedNames()
+	var heads []string
 	for _, s := range own {
-		heads += changesInHeads(s.syntax)
+		heads = append(heads, r.changesInHeads(s.syntax)...)
 	}
-	names := r.exportedNames()
 	p90, longest := lengthsOf(all)
-	c.p90 = p90
-	c.add("functions with a name of one word", len(oneWordNames(all, foreign)))
-	c.add("assignments in the head of an if or switch", heads)
-	c.add("exported names", names.all)
-	c.add("exported names for one package", names.forOne)
-	c.add("exported names for no package", names.forNone)
-	c.add("exported names for tests alone", names.forTests)
+	helpers := r.oneCallerHelpers(own)
+	c.p90, c.helpers = p90, figure{"short functions with one caller that could hold them", len(helpers), helpers}
+	c.addAll("functions with a name of one word", oneWordNames(all, foreign))
+	c.addAll("assignments in the head of an if or switch", heads)
+	c.addAll("exported names", exported.all)
+	c.addAll("exported names for one package", exported.forOne)
+	c.addAll("exported names for no package", exported.forNone)
+	c.addAll("exported names for tests alone", exported.forTests)
 	c.add("lines of nine of ten functions", p90)
 	c.add("lines of the longest function", longest)
+	for _, f := range forms(formsFile) {
+		c.addAll("structs of the form "+f.word, f.structs(own))
+	}
 }
 
-func (c *census) add(name string, value int) { c.figures = append(c.figures, figure{name, value}) }
+func (c *census) add(name string, value int) { c.figures = append(c.figures, figure{name, value, nil}) }
 
-// addRow adds a row whose lines have a limit.
-func (c *census) addRow(name string, s size) {
+func (c *census) addAll(name string, names []string) {
+	c.figures = append(c.figures, figure{name, len(names), names})
+}
+
+// addPart adds a row whose lines have a limit.
+func (c *census) addPart(name string, sources []*source) {
+	s := sizeOf(sources)
 	c.rows = append(c.rows, row{name, s})
 	c.add("lines of "+name, s.lines)
 }
@@ -109,31 +112,25 @@ func linkedInto(
 	return all
 }
 
-// writeTo writes the size of each package and of the rows, the figures, the structs by form, and what has no
-// limit.
-func (c *census) writeTo(out io.Writer, limits []limit) {
+// write writes the sizes, the figures, and what is counted for figures that an expression matches.
+func (c *census) write(out io.Writer, limits []limit, names *regexp.Regexp) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PACKAGE\tSTATEMENTS\tLINES\tCODE\tCOMMENTS\tFILES\tPACKAGES")
-	for _, folder := range slices.Sorted(maps.Keys(c.packages)) {
-		c.packages[folder].writeTo(w, folder)
-	}
-	fmt.Fprintln(w, "\t\t\t\t\t\t")
-	for _, r := range c.rows {
-		r.size.writeTo(w, r.name)
+	for _, r := range append(append(c.packages, row{}), c.rows...) {
+		s := r.size
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n",
+			r.name, s.statements, s.lines, s.code, s.comments, s.files, s.packages)
 	}
 	fmt.Fprintln(w, "\nFIGURE\tAT c94aa67a\tLIMIT\tNOW")
 	for _, f := range c.figures {
 		l := find(limits, f.name)
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", f.name, l.before, l.value, f.value)
 	}
+	fmt.Fprintf(w, "%s\t\t\t%d\n", c.helpers.name, c.helpers.value)
 	w.Flush()
-	for _, word := range slices.Sorted(maps.Keys(c.forms)) {
-		fmt.Fprintf(out, "\n%s: %s\n", word, strings.Join(c.forms[word], ", "))
+	for _, f := range append(c.figures, c.helpers) {
+		if len(f.names) > 0 && names.MatchString(f.name) {
+			fmt.Fprintf(out, "\n%s:\n  %s\n", f.name, strings.Join(f.names, "\n  "))
+		}
 	}
-	fmt.Fprintf(out, "\nShort functions with one caller that could hold them, without limit: %d\n", c.helpers)
-}
-
-func (s size) writeTo(w io.Writer, name string) {
-	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n",
-		name, s.statements, s.lines, s.code, s.comments, s.files, s.packages)
 }

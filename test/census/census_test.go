@@ -95,10 +95,7 @@ func TestOneWordNames(t *testing.T) {
 		func main() {}; func init() {}
 		type T struct{}; func (t *T) String() string { return "" }; func (t T) Text() string { return "" }
 		func (t T) main() {}`})
-	var got []string
-	for _, f := range oneWordNames(r.functions(r.sources), map[string]bool{"a.T.String": true}) {
-		got = append(got, f.id())
-	}
+	got := oneWordNames(r.functions(r.sources), map[string]bool{"a.T.String": true})
 	want := []string{"a.prefer", "a.Prefer", "a.GPU", "a.GPUs", "a.in6", "a.T.Text", "a.T.main"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -164,8 +161,9 @@ func TestHeads(t *testing.T) {
 		"if n -= 1; n > 1 {}": 1, "switch x = f(); x {}": 1, "switch x = f(); y := x.(type) {}": 1,
 		"if x {} else if x = f(); x {}": 1,
 	} {
-		if got := changesInHeads(file(t, "func f() { "+head+" }")); got != want {
-			t.Errorf("%s: %d, want %d", head, got, want)
+		r := of(t, map[string]string{"a/a.go": "package a\nfunc f() { " + head + " }"})
+		if got := r.changesInHeads(r.sources[0].syntax); len(got) != want {
+			t.Errorf("%s: %v, want %d", head, got, want)
 		}
 	}
 }
@@ -186,8 +184,8 @@ func TestHelpers(t *testing.T) {
 		"func f() { g() " + long + long + long + "}; func g() {}": 0,
 	} {
 		r := of(t, map[string]string{"a/a.go": "package a\n" + content, "b/b.go": "package b\nfunc b() { g() }"})
-		if got := r.oneCallerHelpers(r.sources); got != want {
-			t.Errorf("%q: %d, want %d", content, got, want)
+		if got := r.oneCallerHelpers(r.sources); len(got) != want {
+			t.Errorf("%q: %v, want %d", content, got, want)
 		}
 	}
 }
@@ -197,40 +195,41 @@ func TestExportedNames(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  exported
+		want  [4]int // all, for one package, for none, for tests alone
 	}{
 		"functions, types, constants and variables, without methods": {map[string]string{
 			"a/a.go": "package a\nfunc F() {}; type T int; const (C = 1; D, e = 2, 3); var V T; func (T) M() {}",
-		}, exported{all: 5, forNone: 5}},
+		}, [4]int{5, 0, 5, 0}},
 		"one package": {map[string]string{"b/b.go": "package b\nimport `" + module + "a`\nvar x, y = a.F(), a.F()"},
-			exported{1, 1, 0, 0}},
+			[4]int{1, 1, 0, 0}},
 		"one package that renames": {map[string]string{"b/b.go": "package b\nimport c `" + module + "a`\nvar x = c.F()"},
-			exported{1, 1, 0, 0}},
+			[4]int{1, 1, 0, 0}},
 		"two packages, one of a lab": {map[string]string{
 			"b/b.go":             "package b\nimport `" + module + "a`\nvar x = a.F()",
 			"test/simulate/c.go": "package c\nimport `" + module + "a`\nvar x = a.F()",
-		}, exported{all: 1}},
+		}, [4]int{1, 0, 0, 0}},
 		"one package beside a test": {map[string]string{
 			"b/b.go":      "package b\nimport `" + module + "a`\nvar x = a.F()",
 			"test/d/c.go": "package c\nimport `" + module + "a`\nvar x = a.F()",
-		}, exported{1, 1, 0, 0}},
+		}, [4]int{1, 1, 0, 0}},
 		"external tests": {map[string]string{
 			"a/a_test.go": "package a_test\nimport `" + module + "a`\nvar x = a.F()",
-		}, exported{1, 0, 0, 1}},
+		}, [4]int{1, 0, 0, 1}},
 		"the own package, and its tests": {map[string]string{
 			"a/b.go": "package a\nvar x = F()", "a/b_test.go": "package a\nvar y = F()",
-		}, exported{1, 0, 1, 0}},
+		}, [4]int{1, 0, 1, 0}},
 		"a variable with the name of a package": {map[string]string{
 			"b/b.go": "package b\nimport `" + module + "a`\nfunc f(a T) { a.F() }; var _ = a.G",
-		}, exported{1, 0, 1, 0}},
+		}, [4]int{1, 0, 1, 0}},
 		"a foreign package": {map[string]string{"b/b.go": "package b\nimport `example.com/a`\nvar x = a.F()"},
-			exported{1, 0, 1, 0}},
-		"a program": {map[string]string{"b/b.go": "package main\nfunc G() {}"}, exported{1, 0, 1, 0}},
+			[4]int{1, 0, 1, 0}},
+		"a program": {map[string]string{"b/b.go": "package main\nfunc G() {}"}, [4]int{1, 0, 1, 0}},
 	} {
 		files := map[string]string{"a/a.go": "package a\nfunc F() {}"}
 		maps.Copy(files, c.files)
-		if got := of(t, files).exportedNames(); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		e := of(t, files).exportedNames()
+		if got := [4]int{len(e.all), len(e.forOne), len(e.forNone), len(e.forTests)}; got != c.want {
+			t.Errorf("%s: %+v, want %v", name, e, c.want)
 		}
 	}
 }

@@ -4,34 +4,37 @@ package main
 
 import (
 	"go/ast"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 )
 
-// exported counts the exported names that packages declare, without methods and fields, by the other packages
+// exported are the names that packages export, without methods and fields, by the other packages
 // that use the name.
 type exported struct {
-	all, forOne, forNone, forTests int
+	all, forOne, forNone, forTests []string
 }
 
 // users are the folders of packages that use a name of another one, by whether they are tests.
 type users map[bool]map[string]bool
 
-// exportedNames counts the exported names of shipped packages.
+// exportedNames returns the exported names of shipped packages.
 func (r *repository) exportedNames() (sum exported) {
 	names := r.declared()
 	for _, s := range r.sources {
 		s.addUses(names)
 	}
-	for _, u := range names {
-		sum.all++
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		u := names[name]
+		sum.all = append(sum.all, name)
 		switch packages, tested := len(u[false]), len(u[true]) > 0; {
 		case packages == 1:
-			sum.forOne++
+			sum.forOne = append(sum.forOne, name)
 		case packages == 0 && tested:
-			sum.forTests++
+			sum.forTests = append(sum.forTests, name)
 		case packages == 0:
-			sum.forNone++
+			sum.forNone = append(sum.forNone, name)
 		}
 	}
 	return sum

@@ -15,12 +15,12 @@ var oneWord = regexp.MustCompile(`^([a-z0-9]+|[A-Z][a-z0-9]*|[A-Z0-9]+s?)$`)
 
 // oneWordNames returns the functions with a name of one word, except for main, init, and methods that
 // implement a foreign interface.
-func oneWordNames(all []function, foreign map[string]bool) (found []function) {
+func oneWordNames(all []function, foreign map[string]bool) (found []string) {
 	for _, f := range all {
 		name := f.Name.Name
 		isGiven := f.Recv == nil && (name == "main" || name == "init") || foreign[f.id()]
 		if oneWord.MatchString(name) && !isGiven {
-			found = append(found, f)
+			found = append(found, f.id())
 		}
 	}
 	return found
@@ -48,8 +48,9 @@ func lengthsOf(all []function) (p90, longest int) {
 	return lines[(len(lines)*9-1)/10], lines[len(lines)-1]
 }
 
-// changesInHeads counts assignments in the heads of if and switch, except for := and those that end in err =.
-func changesInHeads(file *ast.File) (n int) {
+// changesInHeads returns where assignments are in the heads of if and switch, except for := and those that
+// end in err =.
+func (r *repository) changesInHeads(file *ast.File) (found []string) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		var head ast.Stmt
 		switch s := node.(type) {
@@ -61,11 +62,11 @@ func changesInHeads(file *ast.File) (n int) {
 			head = s.Init
 		}
 		if changesState(head) {
-			n++
+			found = append(found, r.files.Position(head.Pos()).String())
 		}
 		return true
 	})
-	return n
+	return found
 }
 
 func changesState(statement ast.Stmt) bool {
@@ -86,8 +87,8 @@ const (
 	holderLines = 30
 )
 
-// oneCallerHelpers counts short functions that one function of their package names, once, and could hold.
-func (r *repository) oneCallerHelpers(sources []*source) (n int) {
+// oneCallerHelpers returns the short functions that one function of their package names once, and can hold.
+func (r *repository) oneCallerHelpers(sources []*source) (found []string) {
 	for _, files := range byFolder(sources) {
 		all := r.functions(files)
 		uses := map[string][]function{} // by name
@@ -104,9 +105,10 @@ func (r *repository) oneCallerHelpers(sources []*source) (n int) {
 			users := uses[f.Name.Name]
 			if !f.Name.IsExported() && f.lines <= helperLines && len(users) == 1 &&
 				users[0].Name != f.Name && users[0].lines+f.lines <= holderLines {
-				n++
+				found = append(found, f.id())
 			}
 		}
 	}
-	return n
+	slices.Sort(found)
+	return found
 }

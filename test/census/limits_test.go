@@ -67,20 +67,20 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	code := func(value int) []figure { return []figure{{name: "lines of code", value: value}} }
 	for name, c := range map[string]struct {
-		figures        []figure
-		comments, code int
-		p90            int
-		want           string
+		figures                  []figure
+		comments, lines, longest int
+		want                     string
 	}{
-		"all at their limits": {[]figure{{"lines of code", 5}, {"files", 1}}, 12, 88, 30, ""},
-		"above":               {[]figure{{"lines of code", 6}}, 12, 88, 30, "lines of code: 6, above the limit 5"},
-		"without a limit":     {[]figure{{"packages", 1}}, 12, 88, 30, "packages: 1, above the limit 0"},
-		"few comments":        {nil, 11, 89, 30, "comments are less than 12 %"},
-		"long functions":      {nil, 12, 88, 31, "nine of ten functions have up to 31 lines"},
+		"all at their limits": {code(5), 12, 88, 30, ""},
+		"above":               {code(6), 12, 88, 30, "lines of code: 6, above the limit 5"},
+		"without a limit":     {[]figure{{name: "heads", value: 1}}, 12, 88, 30, "heads: 1, above the limit 0"},
+		"few comments":        {code(5), 11, 89, 30, "comments are less than 12 %"},
+		"long functions":      {code(5), 12, 88, 31, "nine of ten functions have up to 31 lines"},
 	} {
-		s := size{code: c.code, comments: c.comments}
-		err := compare(limits, &census{figures: c.figures, rows: []row{{size: s}}, p90: c.p90})
+		s := row{size: size{code: c.lines, comments: c.comments}}
+		err := compare(limits, &census{figures: c.figures, rows: []row{s}, p90: c.longest})
 		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -106,7 +106,7 @@ func TestFileOfLimits(t *testing.T) {
 	}
 	var figures []figure
 	for _, l := range limits {
-		figures = append(figures, figure{l.name, l.value})
+		figures = append(figures, figure{name: l.name, value: l.value})
 	}
 	if diff := cmp.Diff(string(content), formatLimits(newLimits(limits, figures))); diff != "" {
 		t.Errorf("make census UPDATE=limits writes:\n%s", diff)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -21,25 +22,37 @@ const (
 	document     = "CONTRIBUTING.md" // has the limits as a table
 )
 
+// options are the flags.
+type options struct {
+	root, update, names string
+	check               bool
+}
+
 func main() {
-	root := flag.String("root", ".", "count the code below this `folder`, such as a checkout of another commit")
-	check := flag.Bool("check", false, "print only figures above their limits, and messages that are gone")
-	update := flag.String("update", "", "write the `figures` of now: limits, or messages")
+	var o options
+	flag.StringVar(&o.root, "root", ".", "count the code below this `folder`, such as a checkout of another commit")
+	flag.BoolVar(&o.check, "check", false, "print only figures above their limits, and messages that are gone")
+	flag.StringVar(&o.names, "names", "^structs", "list what is counted for figures that match this `expression`")
+	flag.StringVar(&o.update, "update", "", "write the `file` of limits or messages as of now")
 	flag.Parse()
-	if err := run(os.Stdout, *root, *check, *update); err != nil {
+	if err := o.run(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "census:", err)
 		os.Exit(1)
 	}
 }
 
-// run counts the code below a root and does with the figures what the flags say. The files of the census are
-// below the working directory.
-func run(out io.Writer, root string, check bool, update string) error {
-	r, err := readRepository(os.DirFS(root))
+// run counts, and does with the figures what the flags say. The files of the census are below the working
+// directory.
+func (o *options) run(out io.Writer) error {
+	names, err := regexp.Compile(o.names)
+	if err != nil {
+		return fmt.Errorf("parse -names: %w", err)
+	}
+	r, err := readRepository(os.DirFS(o.root))
 	if err != nil {
 		return err
 	}
-	if update == "messages" {
+	if o.update == "messages" {
 		return os.WriteFile(messagesFile, []byte(listMessages(r.of(shipped))), 0o644)
 	}
 	content, err := os.ReadFile(limitsFile)
@@ -50,20 +63,20 @@ func run(out io.Writer, root string, check bool, update string) error {
 	if err != nil {
 		return err
 	}
-	linked, foreign, err := load(root)
+	linked, foreign, err := load(o.root)
 	if err != nil {
 		return err
 	}
 	c := r.count(linked, foreign)
 	switch {
-	case update == "limits":
+	case o.update == "limits":
 		return writeLimits(newLimits(limits, c.figures))
-	case update != "":
-		return fmt.Errorf("-update %s: want limits or messages", update)
-	case check:
+	case o.update != "":
+		return fmt.Errorf("-update %s: want limits or messages", o.update)
+	case o.check:
 		return errors.Join(compare(limits, c), r.checkMessages())
 	}
-	c.writeTo(out, limits)
+	c.write(out, limits, names)
 	return nil
 }
 

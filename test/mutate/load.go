@@ -3,20 +3,16 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/test/golist"
 )
 
 // tags are those of "make test", whose compiled packages are used.
@@ -40,26 +36,13 @@ type source struct {
 	syntax  *ast.File
 }
 
-// listed is a package in the output of "go list".
-type listed struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
-	DepOnly                 bool
-}
-
 // load returns the packages that match patterns of the go command.
 func load(fset *token.FileSet, patterns []string) (all []*code, err error) {
-	packages, err := list(patterns)
+	packages, err := golist.Compiled(".", append([]string{tags}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}
-	exports := map[string]string{}
-	for _, p := range packages {
-		exports[p.ImportPath] = p.Export
-	}
-	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		return os.Open(exports[path])
-	})
+	imports := golist.Importer(fset, packages)
 	for _, p := range packages {
 		if p.DepOnly {
 			continue
@@ -73,29 +56,8 @@ func load(fset *token.FileSet, patterns []string) (all []*code, err error) {
 	return all, nil
 }
 
-// list asks the go command for packages and their dependencies, with the types that they export.
-func list(patterns []string) (all []listed, err error) {
-	command := exec.Command("go", append([]string{
-		"list", "-export", "-deps", tags, "-json=ImportPath,Dir,Export,GoFiles,DepOnly",
-	}, patterns...)...)
-	command.Stderr = os.Stderr
-	output, err := command.Output()
-	if err != nil {
-		return nil, fmt.Errorf("list packages: %w", err)
-	}
-	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
-		var p listed
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("list packages: %w", err)
-		}
-		all = append(all, p)
-	}
-}
-
 // check parses a package and determines its types.
-func check(fset *token.FileSet, imports types.Importer, p listed) (*code, error) {
+func check(fset *token.FileSet, imports types.Importer, p golist.Package) (*code, error) {
 	c := &code{
 		name: strings.TrimPrefix(p.ImportPath, module),
 		info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}},
