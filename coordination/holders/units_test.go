@@ -41,6 +41,42 @@ func TestByUnit(t *testing.T) {
 	}
 }
 
+// A GPU and its MIG devices, which a container has from before the GPU was repartitioned, exclude each other;
+// MIG devices of one GPU do not, nor partitions of an AMD GPU, nor a function and its sub-function.
+func TestByUnitOfParts(t *testing.T) {
+	t.Parallel()
+	const card = "0000:81:00.0"
+	unitOf := func(_, id string) topology.Unit {
+		original, shared := topology.CutReplica(id)
+		return topology.Unit{Name: original, Shared: shared}
+	}
+	for _, c := range []struct {
+		has, id string
+		held    bool
+	}{
+		{card, card + "/7-0", true},
+		{card, card + "/7-0::1", true},
+		{card + "::0", card + "/7-0", true},
+		{card + "/7-0", card, true},
+		{card + "/7-0::1", card, true},
+		{card + "/7-0", card + "::0", true},
+		{card + "/7-0", card + "/8-0", false},
+		{card + "/7-0", "0000:82:00.0", false},
+		{card, "0000:82:00.0/7-0", false},
+		{card, card + "/3", false},
+		{card + "/3", card, false},
+		{card, card + "/mlx5_core.sf.4", false},
+		{card + "/mlx5_core.sf.4", card, false},
+	} {
+		found := holders.Holders{{UID: "uid", Name: "main", Devices: kubelet.Devices{"old/gpu": {c.has}}}}
+		units := found.ByUnit(unitOf)
+		if _, elsewhere := units.Elsewhere("new/gpu", c.id); elsewhere != c.held ||
+			(units.Of("new/gpu", c.id) != nil) != c.held {
+			t.Errorf("%s is held: %s is held: %t", c.has, c.id, elsewhere)
+		}
+	}
+}
+
 // The app container has the devices that the pod's init container had.
 func TestByUnitOfInitContainer(t *testing.T) {
 	t.Parallel()
