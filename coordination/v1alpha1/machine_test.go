@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -62,7 +61,7 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 	for _, n := range w.tree.NUMANodes() {
 		f.NUMANodes = append(f.NUMANodes, facts.NUMANode{Number: n})
 	}
-	spec := object.Build(f)
+	spec := facts.BuildSpec(f)
 	if w.machine, err = v1alpha1.NewMachine(&spec); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ var areas = []struct {
 	judges []string
 }{
 	{"coordination", []string{
-		"coordination", "coordination/admission", "coordination/publish", "coordination/publish/object",
+		"coordination", "coordination/admission", "coordination/publish", "coordination/publish/facts",
 		"coordination/verdict", "test/simulation -admissions=1",
 	}},
 	{"plugins/dra", []string{

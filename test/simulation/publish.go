@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/model"
@@ -39,7 +38,7 @@ func (b *board) Write(_ context.Context, f facts.Facts) (bool, error) {
 	if f.Unread != nil {
 		return false, f.Unread
 	}
-	spec := object.Build(f)
+	spec := facts.BuildSpec(f)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.spec = &spec

@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/labels"
 )
 
 // featureFile is the name of our file in NFD's folder.
@@ -62,10 +61,10 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 // sinks returns a sink per target, and the client of the API server if a target needs the API server.
 func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publish.Sink, err error) {
 	targets := f.publishing.targets
-	made := func(facts facts.Facts) map[string]string {
-		all := labels.Build(facts)
+	made := func(f facts.Facts) map[string]string {
+		all := facts.BuildLabels(f)
 		if targets.Has(publish.KubeNexus) {
-			maps.Copy(all, labels.KubeNexus(facts))
+			maps.Copy(all, facts.BuildKubeNexusLabels(f))
 		}
 		return all
 	}
@@ -92,7 +91,7 @@ func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publis
 		sinks = append(sinks, apiserver.NewSink(string(target), client, shared, render, log))
 	}
 	if targets.Has(publish.NFDFile) {
-		render := func(facts facts.Facts, until time.Time) []byte { return labels.File(made(facts), until) }
+		render := func(f facts.Facts, until time.Time) []byte { return facts.FormatLabels(made(f), until) }
 		sinks = append(sinks, publish.NewFile(file.Disk{}, string(publish.NFDFile),
 			filepath.Join(f.publishing.features, featureFile), render))
 	}

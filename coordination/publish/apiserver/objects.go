@@ -6,8 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/object"
-	"github.com/tandem-k8s/tandem/coordination/publish/zones"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
@@ -15,7 +13,7 @@ import (
 func NodeTopology(f facts.Facts, node Node) Object {
 	t := &v1alpha1.NodeTopology{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTopology"},
-		ObjectMeta: node.Meta(), Spec: object.Build(f),
+		ObjectMeta: node.Meta(), Spec: facts.BuildSpec(f),
 	}
 	t.Spec.Kubelet.Version = node.Kubelet
 	return Object{
@@ -26,9 +24,9 @@ func NodeTopology(f facts.Facts, node Node) Object {
 
 // Zones returns the NodeResourceTopology of a node.
 func Zones(f facts.Facts, node Node) Object {
-	t := zones.Build(f)
+	t := facts.BuildZones(f)
 	t.ObjectMeta = node.Meta()
-	return Object{Collection: zones.Collection, Name: node.Name, Body: t, Unread: f.Unread}
+	return Object{Collection: facts.ZonesCollection, Name: node.Name, Body: t, Unread: f.Unread}
 }
 
 // Feature is a NodeFeature of Node Feature Discovery (nfd.k8s-sigs.io/v1alpha1), from which NFD's master

@@ -20,7 +20,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/labels"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -132,7 +131,7 @@ func TestEnforcement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sink := apiserver.NewSink("nfd", client, false, apiserver.NodeFeature("kube-system", labels.Build),
+		sink := apiserver.NewSink("nfd", client, false, apiserver.NodeFeature("kube-system", facts.BuildLabels),
 			slog.New(slog.DiscardHandler))
 		stop := run(t, n.publisher(t, s, sink), n)
 		defer stop()
@@ -140,7 +139,7 @@ func TestEnforcement(t *testing.T) {
 			n.enforce(source)
 			wait(t, time.Second)
 			const path = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
-			got := s.at(path, "spec", "labels", labels.AlignmentEnforced)
+			got := s.at(path, "spec", "labels", facts.LabelAlignmentEnforced)
 			if want := fmt.Sprint(source != ""); got != want {
 				t.Errorf("source %q: label %v, want %s", source, got, want)
 			}

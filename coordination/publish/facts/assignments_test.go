@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/object"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -75,7 +74,7 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 	} {
 		n.record(step.content)
 		f := n.read()
-		if got := object.Build(f).Summary.GPUs; got != step.free {
+		if got := facts.BuildSpec(f).Summary.GPUs; got != step.free {
 			t.Errorf("step %d: free GPUs %s, want %s\n%s", i, got, step.free, n.log)
 		}
 		if f.Unread != nil || (f.Stale != nil) != step.stale {
@@ -95,7 +94,7 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 func TestUnknownCheckpointFreesNothing(t *testing.T) {
 	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
 	n.record(gpuHeld)
-	if got := object.Build(n.read()).Summary.GPUs; got != "0/1" {
+	if got := facts.BuildSpec(n.read()).Summary.GPUs; got != "0/1" {
 		t.Fatalf("with a container on the GPU: %s", got)
 	}
 	for _, content := range []string{`null`, `{}`, `{"V3":{"Allocations":[]},"Checksum":1}`, ""} {
@@ -105,7 +104,7 @@ func TestUnknownCheckpointFreesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := object.Build(n.read()).Summary.GPUs; got != "0/1" {
+		if got := facts.BuildSpec(n.read()).Summary.GPUs; got != "0/1" {
 			t.Errorf("checkpoint %q: free GPUs %s, want 0/1", content, got)
 		}
 	}

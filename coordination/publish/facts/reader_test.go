@@ -227,7 +227,8 @@ func TestMissedRestart(t *testing.T) {
 	}
 }
 
-// TestUnreadNUMA: what sysfs does not tell at the moment is complained of once, and read as soon as it can be.
+// TestUnreadNUMA: what sysfs does not tell at the moment is complained of once, and read as soon as it can
+// be.
 func TestUnreadNUMA(t *testing.T) {
 	for _, file := range []string{
 		"node/node0/meminfo", "cpu/cpu1/topology/physical_package_id", "cpu/cpu1/topology/thread_siblings_list",

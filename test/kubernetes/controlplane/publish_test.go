@@ -17,7 +17,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/labels"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -58,7 +57,7 @@ func sinksOf(client *apiserver.Client) []*apiserver.Sink {
 	return []*apiserver.Sink{
 		apiserver.NewSink("tandem", client, false, apiserver.NodeTopology, log),
 		apiserver.NewSink("nrt", client, true, apiserver.Zones, log),
-		apiserver.NewSink("nfd", client, false, apiserver.NodeFeature(daemonNamespace, labels.Build), log),
+		apiserver.NewSink("nfd", client, false, apiserver.NodeFeature(daemonNamespace, facts.BuildLabels), log),
 	}
 }
 

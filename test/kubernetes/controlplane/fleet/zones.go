@@ -14,7 +14,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/test/server"
@@ -39,7 +38,7 @@ func newZones(vfs int) (*zones, error) {
 		return nil, err
 	}
 	same := func(a, b v1alpha1.Resource) bool { return a.Name == b.Name && maps.Equal(a.Hints, b.Hints) }
-	if !slices.EqualFunc(object.Build(f).Resources, server.Topology("", vfs, true).Spec.Resources, same) {
+	if !slices.EqualFunc(facts.BuildSpec(f).Resources, server.Topology("", vfs, true).Spec.Resources, same) {
 		return nil, fmt.Errorf("%s is not as a server with %d VFs for each NIC", twin, vfs)
 	}
 	for i := range f.NUMANodes {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/zones"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -93,7 +92,7 @@ func (n *zoned) publish() {
 	}
 	n.version++
 	object := apiserver.Zones(f, apiserver.Node{Name: n.name, UID: types.UID(n.name)})
-	object.Body.(*zones.Topology).Annotations = map[string]string{
+	object.Body.(*facts.ResourceTopology).Annotations = map[string]string{
 		"test.tandem.dev/version": fmt.Sprint(n.version),
 	}
 	if err := fleet.Apply(n.t.Context(), n.client.Discovery().RESTClient(), object); err != nil {

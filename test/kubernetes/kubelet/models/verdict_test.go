@@ -10,7 +10,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
@@ -36,7 +35,7 @@ func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 			})
 		}
 	}
-	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: object.Build(f)}, nil)
+	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: facts.BuildSpec(f)}, nil)
 	if err != nil {
 		return verdict.Verdict{}, err
 	}

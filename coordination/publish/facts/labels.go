@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package labels computes a node's labels from its facts: properties that do not change while the node runs,
-// and whether annotations are enforced.
-package labels
+package facts
 
 import (
 	"fmt"
@@ -15,26 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
 // The names of the labels.
 const (
-	Switches     = "tandem.dev/switches"       // with GPUs and VFs
-	Pairs        = "tandem.dev/pairs"          // on one switch each, on the empty node
-	PairsPerNUMA = "tandem.dev/pairs-per-numa" // the minimum over the NUMA nodes with pairs
-	VFHint       = "tandem.dev/vf-hint"        // true if VFs have NUMA hints
-	GPUModel     = "tandem.dev/gpu-model"      // PCI vendor and device ID, "1002-74a1"
-	GPULinks     = "tandem.dev/gpu-links"      // xgmi, nvlink or none
+	labelSwitches     = "tandem.dev/switches"       // with GPUs and VFs
+	labelPairs        = "tandem.dev/pairs"          // on one switch each, on the empty node
+	LabelPairsPerNUMA = "tandem.dev/pairs-per-numa" // the minimum over the NUMA nodes with pairs
+	labelVFHint       = "tandem.dev/vf-hint"        // true if VFs have NUMA hints
+	labelGPUModel     = "tandem.dev/gpu-model"      // PCI vendor and device ID, "1002-74a1"
+	labelGPULinks     = "tandem.dev/gpu-links"      // xgmi, nvlink or none
 	// true while the annotation tandem.dev/alignment of pods is enforced on the node
-	AlignmentEnforced = "tandem.dev/alignment-enforced"
+	LabelAlignmentEnforced = "tandem.dev/alignment-enforced"
 )
 
-// Build returns the labels. They count all devices, healthy and free or not.
-func Build(f facts.Facts) map[string]string {
-	spec := object.Build(f)
+// BuildLabels returns the labels of a node: properties that do not change while the node runs, and whether
+// annotations are enforced. They count all devices, healthy and free or not.
+func BuildLabels(f Facts) map[string]string {
+	spec := BuildSpec(f)
 	kinds, hinted := map[string]v1alpha1.Kind{}, false
 	for _, r := range spec.Resources {
 		kinds[r.Name] = r.Kind
@@ -60,14 +57,14 @@ func Build(f facts.Facts) map[string]string {
 		fewest = slices.Min(slices.Collect(maps.Values(perNUMA)))
 	}
 	labels := map[string]string{
-		Switches: strconv.Itoa(spec.Summary.Switches), Pairs: strconv.Itoa(pairs),
-		PairsPerNUMA: strconv.Itoa(fewest), VFHint: strconv.FormatBool(hinted), GPULinks: "none",
-		AlignmentEnforced: strconv.FormatBool(f.Enforced),
+		labelSwitches: strconv.Itoa(spec.Summary.Switches), labelPairs: strconv.Itoa(pairs),
+		LabelPairsPerNUMA: strconv.Itoa(fewest), labelVFHint: strconv.FormatBool(hinted), labelGPULinks: "none",
+		LabelAlignmentEnforced: strconv.FormatBool(f.Enforced),
 	}
 	var models []string
 	for _, r := range f.Resources {
 		for _, l := range r.Links {
-			labels[GPULinks] = strings.ToLower(string(l.Type))
+			labels[labelGPULinks] = strings.ToLower(string(l.Type))
 		}
 		for _, d := range r.Devices {
 			if found, ok := f.Tree.Device(d.Address); ok && r.Kind == device.GPU {
@@ -77,14 +74,14 @@ func Build(f facts.Facts) map[string]string {
 	}
 	slices.Sort(models)
 	if models = slices.Compact(models); len(models) > 0 {
-		labels[GPUModel] = strings.Join(models, ".")
+		labels[labelGPUModel] = strings.Join(models, ".")
 	}
-	return valid(labels)
+	return dropInvalid(labels)
 }
 
-// KubeNexus returns the labels that the scheduler KubeNexus reads. A list of CPUs is omitted unless it is a
-// single range, because label values cannot contain commas.
-func KubeNexus(f facts.Facts) map[string]string {
+// BuildKubeNexusLabels returns the labels that the scheduler KubeNexus reads. A list of CPUs is omitted
+// unless it is a single range, because label values cannot contain commas.
+func BuildKubeNexusLabels(f Facts) map[string]string {
 	const prefix = "numa.kubenexus.io/"
 	labels := map[string]string{prefix + "node-count": strconv.Itoa(len(f.NUMANodes))}
 	for _, node := range f.NUMANodes {
@@ -96,19 +93,18 @@ func KubeNexus(f facts.Facts) map[string]string {
 			labels[of+"memory"] = strconv.FormatUint(node.Memory, 10)
 		}
 	}
-	return valid(labels)
+	return dropInvalid(labels)
 }
 
-// valid removes labels with values that Kubernetes rejects.
-func valid(labels map[string]string) map[string]string {
+// dropInvalid removes labels with values that Kubernetes rejects.
+func dropInvalid(labels map[string]string) map[string]string {
 	maps.DeleteFunc(labels, func(_, value string) bool { return validation.IsValidLabelValue(value) != nil })
 	return labels
 }
 
-// File returns labels as a local feature file of Node Feature Discovery, sorted. NFD removes the
-// labels at the
-// given time (source/local, ExpiryTimeKey).
-func File(labels map[string]string, until time.Time) []byte {
+// FormatLabels returns labels as a local feature file of Node Feature Discovery, sorted. NFD removes the
+// labels at the given time (source/local, ExpiryTimeKey).
+func FormatLabels(labels map[string]string, until time.Time) []byte {
 	var text strings.Builder
 	fmt.Fprintf(&text, "# +expiry-time=%s\n", until.UTC().Format(time.RFC3339))
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package labels_test
+package facts_test
 
 import (
 	"testing"
@@ -9,12 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/labels"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-func machine(t *testing.T, name string, hints bool) facts.Facts {
+func publishedMachine(t *testing.T, name string, hints bool) facts.Facts {
 	t.Helper()
 	f, err := published.Facts(name, 2, hints, "", published.Restricted)
 	if err != nil {
@@ -23,8 +22,8 @@ func machine(t *testing.T, name string, hints bool) facts.Facts {
 	return f
 }
 
-func TestBuild(t *testing.T) {
-	f := machine(t, "oci-mi300x-derived", false)
+func TestBuildLabels(t *testing.T) {
+	f := publishedMachine(t, "oci-mi300x-derived", false)
 	gpus := f.Resources[0].Devices
 	gpus[0].Healthy = false // changes must not matter
 	f.Enforced = true
@@ -36,19 +35,19 @@ func TestBuild(t *testing.T) {
 		{f, map[string]string{"tandem.dev/switches": "8", "tandem.dev/pairs": "8", "tandem.dev/pairs-per-numa": "4",
 			"tandem.dev/vf-hint": "false", "tandem.dev/gpu-model": "1002-74a1", "tandem.dev/gpu-links": "xgmi",
 			"tandem.dev/alignment-enforced": "true"}},
-		{machine(t, "nv-4xrtx6000ada-2cx7", true), map[string]string{"tandem.dev/switches": "0",
+		{publishedMachine(t, "nv-4xrtx6000ada-2cx7", true), map[string]string{"tandem.dev/switches": "0",
 			"tandem.dev/pairs": "0", "tandem.dev/pairs-per-numa": "0", "tandem.dev/vf-hint": "true",
 			"tandem.dev/gpu-model": "10de-26b1", "tandem.dev/gpu-links": "none",
 			"tandem.dev/alignment-enforced": "false"}},
 	} {
-		if diff := cmp.Diff(c.want, labels.Build(c.facts)); diff != "" {
+		if diff := cmp.Diff(c.want, facts.BuildLabels(c.facts)); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
 }
 
 // TestKubeNexus: CPUs with gaps would make an invalid value of a label.
-func TestKubeNexus(t *testing.T) {
+func TestBuildKubeNexusLabels(t *testing.T) {
 	f := facts.Facts{NUMANodes: []facts.NUMANode{
 		{Number: 0, CPUs: topology.CPUSet{0: true, 1: true}, Memory: 5},
 		{Number: 1, CPUs: topology.CPUSet{2: true, 4: true}},
@@ -57,14 +56,14 @@ func TestKubeNexus(t *testing.T) {
 		"numa.kubenexus.io/node-count": "2", "numa.kubenexus.io/node-0-cpus": "0-1",
 		"numa.kubenexus.io/node-0-memory": "5",
 	}
-	if diff := cmp.Diff(want, labels.KubeNexus(f)); diff != "" {
+	if diff := cmp.Diff(want, facts.BuildKubeNexusLabels(f)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-func TestFile(t *testing.T) {
+func TestFormatLabels(t *testing.T) {
 	until := time.Date(2026, 11, 24, 9, 30, 0, 0, time.FixedZone("CET", 3600))
-	got := string(labels.File(map[string]string{"b": "2", "a": "1"}, until))
+	got := string(facts.FormatLabels(map[string]string{"b": "2", "a": "1"}, until))
 	if want := "# +expiry-time=2026-11-24T08:30:00Z\na=1\nb=2\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

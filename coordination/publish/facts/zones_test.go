@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package zones_test
+package facts_test
 
 import (
 	"errors"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/zones"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
@@ -23,7 +22,7 @@ import (
 // amount is a resource of a zone as text: capacity, allocatable, available.
 type amount [3]string
 
-func amounts(z zones.Zone) map[string]amount {
+func amounts(z facts.Zone) map[string]amount {
 	all := map[string]amount{}
 	for _, r := range z.Resources {
 		all[r.Name] = amount{r.Capacity.String(), r.Allocatable.String(), r.Available.String()}
@@ -33,7 +32,7 @@ func amounts(z zones.Zone) map[string]amount {
 
 // build returns the zones of a machine of two NUMA nodes with four GPUs each, of which one is broken and one
 // is allocated.
-func build(t *testing.T, hints bool, change func(*facts.Facts)) map[string]zones.Zone {
+func buildZones(t *testing.T, hints bool, change func(*facts.Facts)) map[string]facts.Zone {
 	t.Helper()
 	dir := t.TempDir()
 	if err := published.WriteCheckpoint(dir,
@@ -48,21 +47,21 @@ func build(t *testing.T, hints bool, change func(*facts.Facts)) map[string]zones
 	if change != nil {
 		change(&f)
 	}
-	byName := map[string]zones.Zone{}
-	for _, z := range zones.Build(f).Zones {
+	byName := map[string]facts.Zone{}
+	for _, z := range facts.BuildZones(f).Zones {
 		byName[z.Name] = z
 	}
 	return byName
 }
 
-// TestHints: NUMA nodes list resources with hints, because the kubelet aligns nothing else; switches list
-// all.
-func TestHints(t *testing.T) {
+// TestHintsOfZones: NUMA nodes list resources with hints, because the kubelet aligns nothing else; switches
+// list all.
+func TestHintsOfZones(t *testing.T) {
 	for hints, want := range map[bool]map[string]amount{
 		true:  {"cpu": {"112", "112", "112"}, published.GPUs: {"4", "3", "2"}, published.VFs: {"8", "8", "8"}},
 		false: {"cpu": {"112", "112", "112"}, published.GPUs: {"4", "3", "2"}},
 	} {
-		all := build(t, hints, nil)
+		all := buildZones(t, hints, nil)
 		if diff := cmp.Diff(want, amounts(all["node-0"])); diff != "" {
 			t.Errorf("hints %v (-want +got):\n%s", hints, diff)
 		}
@@ -71,7 +70,7 @@ func TestHints(t *testing.T) {
 			amounts(on)); diff != "" || on.Parent != "node-0" || on.Type != "Switch" || len(all) != 10 {
 			t.Errorf("%d zones, switch %+v (-want +got):\n%s", len(all), on, diff)
 		}
-		if diff := cmp.Diff([]zones.Cost{{Name: "node-0", Value: 10}, {Name: "node-1", Value: 20}},
+		if diff := cmp.Diff([]facts.Cost{{Name: "node-0", Value: 10}, {Name: "node-1", Value: 20}},
 			all["node-0"].Costs); diff != "" {
 			t.Errorf("costs (-want +got):\n%s", diff)
 		}
@@ -85,7 +84,7 @@ func TestUnreadManager(t *testing.T) {
 		fs.ErrNotExist:     {"cpu": {"112", "112", "112"}, "memory": {"1Gi", "1Gi", "1Gi"}},
 		syscall.EIO:        {"cpu": {"112", "112", "0"}, "memory": {"1Gi", "1Gi", "0"}},
 	} {
-		all := build(t, false, func(f *facts.Facts) {
+		all := buildZones(t, false, func(f *facts.Facts) {
 			f.CPUs = kubelet.Read(kubelet.CPUState{}, cause)
 			f.Memory = kubelet.Read(kubelet.MemoryState{}, cause)
 			f.NUMANodes[0].Memory = 1 << 30
@@ -101,14 +100,14 @@ func TestUnreadManager(t *testing.T) {
 // TestNoneOfIt: a NUMA node without devices of a resource lists 0, because the resource must appear in all
 // nodes.
 func TestNoneOfIt(t *testing.T) {
-	all := build(t, true, func(f *facts.Facts) { f.Resources[0].Devices = f.Resources[0].Devices[:4] })
+	all := buildZones(t, true, func(f *facts.Facts) { f.Resources[0].Devices = f.Resources[0].Devices[:4] })
 	if got := amounts(all["node-1"])[published.GPUs]; got != (amount{"0", "0", "0"}) {
 		t.Errorf("GPUs %v", got)
 	}
 }
 
-// TestCPUsAndMemory are always listed: without them a scheduler rejects Guaranteed pods.
-func TestCPUsAndMemory(t *testing.T) {
+// TestCPUsAndMemoryOfZones are always listed: without them a scheduler rejects Guaranteed pods.
+func TestCPUsAndMemoryOfZones(t *testing.T) {
 	give := func(f *facts.Facts) {
 		f.NUMANodes[0].CPUs = topology.CPUSet{0: true, 1: true, 2: true, 3: true}
 		f.NUMANodes[0].Memory = 64 << 30
@@ -117,7 +116,7 @@ func TestCPUsAndMemory(t *testing.T) {
 	want := map[string]amount{
 		"cpu": {"4", "4", "4"}, "memory": {"64Gi", "64Gi", "64Gi"}, published.GPUs: {"4", "3", "2"},
 	}
-	if diff := cmp.Diff(want, amounts(build(t, false, give)["node-0"])); diff != "" {
+	if diff := cmp.Diff(want, amounts(buildZones(t, false, give)["node-0"])); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want["cpu"] = amount{"4", "3", "1"}
@@ -125,7 +124,7 @@ func TestCPUsAndMemory(t *testing.T) {
 		give(f)
 		f.CPUs = kubelet.Read(kubelet.CPUState{Entries: map[string]map[string]string{"a": {"main": "2-3,9"}}}, nil)
 	}
-	if diff := cmp.Diff(want, amounts(build(t, false, static)["node-0"])); diff != "" {
+	if diff := cmp.Diff(want, amounts(buildZones(t, false, static)["node-0"])); diff != "" {
 		t.Errorf("static (-want +got):\n%s", diff)
 	}
 }
@@ -146,7 +145,7 @@ func TestWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Kubelet = v1alpha1.Kubelet{TopologyManagerPolicy: c.policy, TopologyManagerScope: c.scope}
-		got := zones.Build(f)
+		got := facts.BuildZones(f)
 		if len(got.Attributes) != c.attributes || (c.old == "") != (got.Policies == nil) ||
 			c.old != "" && got.Policies[0] != c.old {
 			t.Errorf("%+v: %v %v", c, got.Policies, got.Attributes)
@@ -163,7 +162,7 @@ func TestFingerprint(t *testing.T) {
 		}
 		f.Exclusive = pods
 		words := map[string]string{}
-		for _, a := range zones.Build(f).Attributes {
+		for _, a := range facts.BuildZones(f).Attributes {
 			words[a.Name] = a.Value
 		}
 		return words

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package object_test
+package facts_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/publish/object"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -36,7 +35,7 @@ func TestMachines(t *testing.T) {
 	for _, name := range machines.Names() {
 		for _, vfs := range []int{1, 8} {
 			f := read(t, name, vfs, true, "", published.Restricted)
-			spec := object.Build(f)
+			spec := facts.BuildSpec(f)
 			type place struct {
 				path, resource string
 				alone          bool
@@ -83,7 +82,7 @@ func sameCard(tree *topology.Tree, a, b topology.Address) bool {
 // limits.
 func TestSize(t *testing.T) {
 	for _, name := range machines.Names() {
-		spec := object.Build(read(t, name, 8, true, "", published.Restricted))
+		spec := facts.BuildSpec(read(t, name, 8, true, "", published.Restricted))
 		if err := spec.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -109,7 +108,7 @@ func TestNumbers(t *testing.T) {
 	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
 	f.Resources[0].Devices[7].Healthy = false
 	f.Resources[1].Devices[4].Degraded = true
-	spec := object.Build(f)
+	spec := facts.BuildSpec(f)
 	want := []v1alpha1.Resource{
 		{Name: published.GPUs, Kind: v1alpha1.GPU, Devices: 8, Unhealthy: "7",
 			Hints: map[string]v1alpha1.Set{"0": "0-3", "1": "4-7"},
@@ -164,7 +163,7 @@ func TestEnded(t *testing.T) {
 		{facts.Gone{"a": true, "b": true}, v1alpha1.Summary{Switches: 8, GPUs: "8/8", VFs: "8/8", FreePairs: 8}},
 	} {
 		f.Gone = test.gone
-		spec := object.Build(f)
+		spec := facts.BuildSpec(f)
 		if diff := cmp.Diff(test.want, spec.Summary); diff != "" || len(spec.Held) != 2 {
 			t.Errorf("gone %v: %d pods hold something, summary (-want +got):\n%s", test.gone, len(spec.Held), diff)
 		}
@@ -181,7 +180,7 @@ func TestOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
-	want, random := object.Build(f), rand.New(rand.NewPCG(1, 2))
+	want, random := facts.BuildSpec(f), rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		mixed := f
 		mixed.Resources = slices.Clone(f.Resources)
@@ -195,7 +194,7 @@ func TestOrder(t *testing.T) {
 		random.Shuffle(len(mixed.Devices), func(a, b int) {
 			mixed.Devices[a], mixed.Devices[b] = mixed.Devices[b], mixed.Devices[a]
 		})
-		if diff := cmp.Diff(want, object.Build(mixed)); diff != "" {
+		if diff := cmp.Diff(want, facts.BuildSpec(mixed)); diff != "" {
 			t.Fatalf("in another order (-first +now):\n%s", diff)
 		}
 	}

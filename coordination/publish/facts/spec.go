@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// BuildSpec returns the specification of a node's NodeTopology. Equal facts give equal results, in any order
+// of their lists.
+func BuildSpec(f Facts) v1alpha1.Spec {
+	numbers := number(f.Resources)
+	spec := v1alpha1.ToSpec(modelOf(f, numbers))
+	for i, r := range numbers.resources {
+		addFunctions(&spec.Resources[i], f.Tree, r)
+	}
+	spec.Switches = v1alpha1.SwitchesOf(f.Tree, places(numbers.resources))
+	for i, n := range f.NUMANodes {
+		addManaged(&spec.NUMANodes[i], f, n)
+	}
+	spec.Links = links(numbers.resources)
+	spec.Held, spec.MemoryReserved = holdings(f, numbers), memoryReserved(f)
+	spec.Summary = summary(spec, f.Gone)
+	return spec
+}
+
+// modelOf returns the model of the node.
+func modelOf(f Facts, n numbered) *model.Node {
+	m := &model.Node{Kubelet: f.Kubelet, Alignment: f.Alignment}
+	for _, numa := range f.NUMANodes {
+		m.NUMANodes = append(m.NUMANodes, model.NUMANode{Number: numa.Number, Distances: numa.Distances})
+	}
+	for _, r := range n.resources {
+		modelled := model.Resource{Name: r.Name, Kind: devicemanager.GPU}
+		if r.Kind == device.VF {
+			modelled.Kind = devicemanager.VF
+		}
+		for _, d := range r.Devices {
+			modelled.Devices = append(modelled.Devices, model.Device{NUMA: d.NUMA, Healthy: d.Healthy})
+		}
+		m.Resources = append(m.Resources, modelled)
+	}
+	return m
+}
+
+// numbered are the devices with their numbers.
+type numbered struct {
+	resources []Resource
+	of        map[string]map[string]int // by resource and ID
+}
+
+func number(resources []Resource) numbered {
+	n := numbered{slices.Clone(resources), map[string]map[string]int{}}
+	slices.SortFunc(n.resources, func(a, b Resource) int { return strings.Compare(a.Name, b.Name) })
+	for i := range n.resources {
+		r := &n.resources[i]
+		r.Devices = slices.SortedFunc(slices.Values(r.Devices), device.Compare)
+		n.of[r.Name] = map[string]int{}
+		for number, d := range r.Devices {
+			n.of[r.Name][d.ID] = number
+		}
+	}
+	return n
+}
+
+// set collects the numbers of devices by resource.
+type set map[string][]int
+
+func (s set) add(resource string, number int) { s[resource] = append(s[resource], number) }
+
+// sets converts the numbers; nil for an empty set.
+func (s set) sets() map[string]v1alpha1.Set {
+	if len(s) == 0 {
+		return nil
+	}
+	written := map[string]v1alpha1.Set{}
+	for name, numbers := range s {
+		written[name] = v1alpha1.SetOf(numbers...)
+	}
+	return written
+}
+
+// addFunctions adds the physical functions of a resource's devices.
+func addFunctions(published *v1alpha1.Resource, tree *topology.Tree, r Resource) {
+	functions := map[topology.Address][]int{}
+	last := map[topology.Address]bool{} // by the health of a device
+	for number, d := range r.Devices {
+		function := d.Address
+		if found, ok := tree.Device(function); ok {
+			function = found.Function()
+		}
+		functions[function] = append(functions[function], number)
+		last[function] = last[function] || d.Degraded
+	}
+	var degraded []int
+	for i, function := range slices.SortedFunc(maps.Keys(functions), topology.Address.Compare) {
+		published.Functions = append(published.Functions, v1alpha1.SetOf(functions[function]...))
+		published.Addresses = append(published.Addresses, function.String())
+		d, ok := tree.Device(function)
+		if last[function] || ok && d.PCIe.DegradedOf(published.Kind == v1alpha1.GPU) {
+			degraded = append(degraded, i)
+		}
+	}
+	published.Degraded = v1alpha1.SetOf(degraded...)
+	if len(functions) == len(r.Devices) {
+		published.Functions = nil
+	}
+}
+
+// places returns all devices with their addresses.
+func places(resources []Resource) []v1alpha1.Placed {
+	var all []v1alpha1.Placed
+	for _, r := range resources {
+		for number, d := range r.Devices {
+			all = append(all, v1alpha1.Placed{Resource: r.Name, Number: number, Address: d.Address})
+		}
+	}
+	return all
+}
+
+// linkOf has the compared fields of a link.
+type linkOf struct {
+	kind        topology.LinkType
+	hops, count int
+}
+
+// links returns the links between GPUs, or nil if all are equal. A card with several devices is named by its
+// first one.
+func links(resources []Resource) []v1alpha1.Link {
+	refs := map[topology.Address]v1alpha1.GPURef{}
+	for _, r := range resources {
+		if r.Kind != "gpu" {
+			continue
+		}
+		for number, d := range r.Devices {
+			if refs[d.Address] == "" {
+				refs[d.Address] = v1alpha1.GPURef(r.Name + "/" + strconv.Itoa(number))
+			}
+		}
+	}
+	published, kinds := map[[2]topology.Address]v1alpha1.Link{}, map[linkOf]bool{}
+	for _, r := range resources {
+		for _, l := range r.Links {
+			a, b := l.A, l.B
+			if a.Compare(b) > 0 {
+				a, b = b, a
+			}
+			if refs[a] == "" || refs[b] == "" || a == b {
+				continue
+			}
+			published[[2]topology.Address{a, b}] = v1alpha1.Link{
+				A: refs[a], B: refs[b], Type: string(l.Type), Hops: l.Hops, Count: l.Count,
+			}
+			kinds[linkOf{l.Type, l.Hops, l.Count}] = true
+		}
+	}
+	if len(kinds) <= 1 && len(published) == len(refs)*(len(refs)-1)/2 {
+		return nil
+	}
+	var all []v1alpha1.Link
+	for _, ends := range slices.SortedFunc(maps.Keys(published), func(p, q [2]topology.Address) int {
+		return cmp.Or(p[0].Compare(q[0]), p[1].Compare(q[1]))
+	}) {
+		all = append(all, published[ends])
+	}
+	return all
+}
+
+// addManaged adds the CPUs and memory of a NUMA node if the kubelet's managers assign them exclusively, and
+// their containers are known.
+func addManaged(node *v1alpha1.NUMANode, f Facts, n NUMANode) {
+	if _, unknown := f.CPUs.Get(); unknown == nil {
+		node.CPUs = v1alpha1.Set(n.CPUs.String())
+		for _, core := range n.Cores {
+			node.Cores = append(node.Cores, v1alpha1.Set(core.String()))
+		}
+		if n.Socket >= 0 && n.Socket != n.Number {
+			node.Socket = new(n.Socket)
+		}
+	}
+	memory, unknown := f.Memory.Get()
+	if machine := memory.Machine[strconv.Itoa(n.Number)]; unknown == nil && len(machine.Memory) > 0 {
+		node.Memory = map[string]v1alpha1.Memory{}
+		for kind, m := range machine.Memory {
+			node.Memory[kind] = v1alpha1.Memory{
+				Total: m.Total, SystemReserved: m.SystemReserved, Allocatable: m.Allocatable,
+			}
+		}
+	}
+}
+
+// memoryReserved returns the memory of NUMA nodes that containers hold.
+func memoryReserved(f Facts) []v1alpha1.MemoryReserved {
+	memory, unknown := f.Memory.Get()
+	if unknown != nil {
+		return nil
+	}
+	var all []v1alpha1.MemoryReserved
+	for _, n := range f.NUMANodes {
+		machine := memory.Machine[strconv.Itoa(n.Number)]
+		one := v1alpha1.MemoryReserved{
+			NUMANode: n.Number, Group: v1alpha1.SetOf(machine.Cells...), Memory: map[string]uint64{},
+		}
+		for kind, m := range machine.Memory {
+			if m.Reserved > 0 {
+				one.Memory[kind] = m.Reserved
+			}
+		}
+		if len(one.Memory) > 0 || len(machine.Cells) > 1 {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// holdings returns the devices, CPUs and memory of pods. Devices without an announcement have no number and
+// are omitted. A container with only such devices is listed without devices, and so does not count as on the
+// way to the node.
+func holdings(f Facts, n numbered) []v1alpha1.Held {
+	pods := map[string]map[string]*v1alpha1.Container{}
+	of := func(c Container) *v1alpha1.Container {
+		if pods[c.PodUID] == nil {
+			pods[c.PodUID] = map[string]*v1alpha1.Container{}
+		}
+		if pods[c.PodUID][c.Name] == nil {
+			pods[c.PodUID][c.Name] = &v1alpha1.Container{Name: c.Name}
+		}
+		return pods[c.PodUID][c.Name]
+	}
+	for _, h := range f.Devices {
+		devices, ours := set{}, false
+		for resource, ids := range h.Devices {
+			ours = ours || n.of[resource] != nil
+			for _, id := range ids {
+				if number, known := n.of[resource][id]; known {
+					devices.add(resource, number)
+				}
+			}
+		}
+		if ours {
+			of(h.Container).Devices = devices.sets()
+		}
+	}
+	if state, unknown := f.CPUs.Get(); unknown == nil {
+		for uid, containers := range state.Entries {
+			for name, cpus := range containers {
+				of(Container{PodUID: uid, Name: name}).CPUs = v1alpha1.Set(cpus)
+			}
+		}
+	}
+	if state, unknown := f.Memory.Get(); unknown == nil {
+		for uid, containers := range state.Entries {
+			for name, blocks := range containers {
+				of(Container{PodUID: uid, Name: name}).Memory = memory(blocks)
+			}
+		}
+	}
+	return ordered(pods)
+}
+
+func memory(blocks []kubelet.MemoryBlock) []v1alpha1.MemoryBlock {
+	var all []v1alpha1.MemoryBlock
+	for _, b := range blocks {
+		all = append(all, v1alpha1.MemoryBlock{
+			NUMANodes: v1alpha1.SetOf(b.NUMANodes...), Type: b.Type, Size: b.Size,
+		})
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.MemoryBlock) int {
+		return strings.Compare(a.Type+" "+string(a.NUMANodes), b.Type+" "+string(b.NUMANodes))
+	})
+	return all
+}
+
+func ordered(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
+	var all []v1alpha1.Held
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		h := v1alpha1.Held{UID: uid}
+		for _, name := range slices.Sorted(maps.Keys(pods[uid])) {
+			h.Containers = append(h.Containers, *pods[uid][name])
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// summary counts the most important values for people.
+func summary(s v1alpha1.Spec, gone Gone) v1alpha1.Summary {
+	free, kinds := FreeDevices(s, gone), map[string]v1alpha1.Kind{}
+	healthy, left := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
+	for _, r := range s.Resources {
+		kinds[r.Name] = r.Kind
+		healthy[r.Kind] += r.Devices - len(r.Unhealthy.Numbers())
+		left[r.Kind] += len(free[r.Name])
+	}
+	var counts v1alpha1.Summary
+	for _, on := range s.Switches {
+		has, spare := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
+		for name, devices := range on.Devices {
+			for _, number := range devices.Numbers() {
+				has[kinds[name]]++
+				if free[name][number] {
+					spare[kinds[name]]++
+				}
+			}
+		}
+		if on.Alone || has[v1alpha1.GPU] == 0 || has[v1alpha1.VF] == 0 {
+			continue
+		}
+		counts.Switches++
+		counts.FreePairs += min(spare[v1alpha1.GPU], spare[v1alpha1.VF])
+	}
+	counts.GPUs = fmt.Sprintf("%d/%d", left[v1alpha1.GPU], healthy[v1alpha1.GPU])
+	counts.VFs = fmt.Sprintf("%d/%d", left[v1alpha1.VF], healthy[v1alpha1.VF])
+	return counts
+}
+
+// FreeDevices returns the healthy devices that no pod holds, by resource and number, including those of ended
+// pods, which the kubelet reuses.
+func FreeDevices(s v1alpha1.Spec, gone Gone) map[string]map[int]bool {
+	free := map[string]map[int]bool{}
+	for _, r := range s.Resources {
+		free[r.Name] = map[int]bool{}
+		for number := range r.Devices {
+			free[r.Name][number] = true
+		}
+		drop(free[r.Name], r.Unhealthy)
+	}
+	for _, pod := range s.Held {
+		if gone[pod.UID] {
+			continue
+		}
+		for _, container := range pod.Containers {
+			for name, devices := range container.Devices {
+				drop(free[name], devices)
+			}
+		}
+	}
+	return free
+}
+
+func drop(from map[int]bool, devices v1alpha1.Set) {
+	for _, number := range devices.Numbers() {
+		delete(from, number)
+	}
+}
