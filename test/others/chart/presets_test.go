@@ -269,7 +269,7 @@ func TestPresetsAreRead(t *testing.T) {
 // TestPresetsAreDocumented: a page about deployers names each preset.
 func TestPresetsAreDocumented(t *testing.T) {
 	var pages []string
-	for _, pattern := range []string{"deployers*.md", "*-operator.md"} {
+	for _, pattern := range []string{"deployers*.md", "*-operator.md", "providers.md"} {
 		files, err := filepath.Glob("../../../docs/" + pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no page %s: %v", pattern, err)

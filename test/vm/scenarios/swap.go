@@ -134,7 +134,7 @@ func (t *tester) states(ctx context.Context, pods []holder) (string, error) {
 	return strings.Join(list, ", "), nil
 }
 
-// move is steps 5 and 6 of docs/deployers.md, and step 3 of docs/dra.md.
+// move is steps 1 to 5 of docs/deployers.md, with running pods, and step 3 of docs/dra.md.
 func (t *tester) move(ctx context.Context, m move) error {
 	before, err := t.node.Registrations(ctx)
 	if err != nil {
