@@ -93,8 +93,8 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.Var(&x.refused, "refused-pods", "number of pods of this node that were rejected with "+
 		"TopologyAffinityError, optionally with their requests, as in 2:amd.com/gpu=2,tandem.dev/rdma_vf=2,cpu=8; "+
 		"repeatable (default the kubelet's own list, with Kubernetes 1.37 and later)")
-	flags.StringVar(&x.vendor, "gpu-vendor", "", "value of --vendor of this node's tandem-gpu, to recognize "+
-		"GPUs of another vendor (default unknown)")
+	plainflag.Choice(flags, &x.vendor, "gpu-vendor", "auto", "value of --vendor of this node's tandem-gpu, to "+
+		"recognize GPUs of another vendor", append(gpu.Names(), "auto")...)
 	flags.BoolVar(&x.dropIn, "drop-in", false, "print the settings that the kubelet needs, as a drop-in")
 	flags.BoolVar(&x.static, "static-cpus", false, "with --drop-in: also set cpuManagerPolicy static, and "+
 		"reserve a CPU of each NUMA node for the system unless CPUs are already reserved")

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
@@ -16,7 +19,7 @@ func newClusterStatus(o *cluster.Options) *cobra.Command {
 		Short: "Show free devices and problems of all nodes",
 		Long: `Query Tandem's daemons on all nodes in parallel, and show a line for each node: the mode, the free GPUs and VFs, the number of
 available pairs (a GPU and a VF on one switch), the number of containers with pairs on different switches, the version of the daemons,
-and problems. If a node does not answer, its line shows the reason.
+and problems. If a node does not answer, its line shows the reason; it is an error if no node answers.
 
 -o json includes the complete output of "tandem status -o json" for each node.`,
 		Example: `  kubectl tandem status
@@ -31,7 +34,11 @@ and problems. If a node does not answer, its line shows the reason.
 			if err != nil {
 				return err
 			}
-			return format.Write(cmd, status, status.Table)
+			err = format.Write(cmd, status, status.Table)
+			if err == nil && !slices.ContainsFunc(status.Nodes, cluster.NodeStatus.Answers) {
+				err = errors.New("no node answers: the output has the reasons")
+			}
+			return err
 		},
 	}
 	format.Register(cmd)

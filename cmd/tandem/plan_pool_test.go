@@ -4,9 +4,12 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // TestDefaultPool: the pool of the manifests has the VFs of recent ConnectX and BlueField NICs, also
@@ -30,5 +33,16 @@ func TestDefaultPool(t *testing.T) {
 		if len(p.VFs) != 4 || len(p.Pairs) != 4 || p.Note != "" {
 			t.Errorf("%s: %+v", machine, p)
 		}
+	}
+}
+
+// TestEmptyPool: a selector without a match leads to the command that shows the reason.
+func TestEmptyPool(t *testing.T) {
+	t.Parallel()
+	config := write(t, "config.json", `{"resourceList": [{"resourceName": "a", "selectors": {"drivers": ["none"]}}]}`)
+	code, _, stderr := run("plan", "--vfs", "1", "--machine", recorded("oci-mi300x-derived"), "--config", config)
+	if want := "0 VFs are free; tandem doctor --config " + config; code != cli.ExitError ||
+		!strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, %s; want %q", code, stderr, want)
 	}
 }

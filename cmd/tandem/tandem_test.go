@@ -133,6 +133,8 @@ func TestErrors(t *testing.T) {
 			`tandem verify: invalid argument "x" for "--gpus" flag: want a whole number; see tandem verify --help`},
 		{"verify --in-order=x", 2,
 			`tandem verify: invalid argument "x" for "--in-order" flag: want true or false; see tandem verify --help`},
+		{"doctor --gpu-vendor nvida", 2, `tandem doctor: invalid argument "nvida" for "--gpu-vendor" flag: want ` +
+			`amd, nvidia or auto (did you mean nvidia?); see tandem doctor --help`},
 		{"plan --gpus 9 --vfs 1 --machine " + oci, 1,
 			`tandem plan: choose 9 GPUs and 1 VF: 8 GPUs and 8 VFs are free`},
 		{"plan --vfs 8 --used 0000:0c:00.0 --machine " + oci, 1,

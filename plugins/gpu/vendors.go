@@ -79,6 +79,14 @@ func MakerOf(vendor string) (Maker, bool) {
 	return Maker{}, false
 }
 
+// Names returns the vendors' names, as in --vendor.
+func Names() (names []string) {
+	for _, m := range Makers {
+		names = append(names, m.Vendor)
+	}
+	return names
+}
+
 // Titles lists the vendors for people, as "AMD or NVIDIA".
 func Titles() string { return list(func(m Maker) string { return m.Title }) }
 

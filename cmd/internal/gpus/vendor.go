@@ -24,7 +24,7 @@ const (
 func RegisterVendor(set *pflag.FlagSet, vendor *string) {
 	plainflag.Choice(set, vendor, "vendor", vendorAuto,
 		"vendor of the GPUs to offer: "+listed()+", or auto for the vendor whose driver is in use",
-		words(vendorAuto)...)
+		append(gpu.Names(), vendorAuto)...)
 	plainflag.GPU.Put(set, "vendor")
 }
 
@@ -32,7 +32,7 @@ func RegisterVendor(set *pflag.FlagSet, vendor *string) {
 func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
 	plainflag.Choice(set, vendor, "vendor", vendorAuto,
 		"vendor of the GPUs to publish: "+listed()+", auto for the vendor whose driver is in use, or none if "+
-			"another DRA driver manages the GPUs", words(VendorNone, vendorAuto)...)
+			"another DRA driver manages the GPUs", append(gpu.Names(), VendorNone, vendorAuto)...)
 	plainflag.GPU.Put(set, "vendor")
 }
 
@@ -40,17 +40,8 @@ func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
 var ErrNoDriver = gpu.NoDriver("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +
 	" drives a device here: load the driver, or keep this daemon off the node")
 
-// words returns the vendors' names followed by others.
-func words(others ...string) []string {
-	var names []string
-	for _, m := range gpu.Makers {
-		names = append(names, m.Vendor)
-	}
-	return append(names, others...)
-}
-
 // listed returns the vendors' names for people.
-func listed() string { return strings.Join(words(), ", ") }
+func listed() string { return strings.Join(gpu.Names(), ", ") }
 
 // Detect returns the vendor of the offered GPUs, from the --vendor flag, the program's name, or the driver
 // that is bound to devices. Without a driver, the error is ErrNoDriver.

@@ -29,6 +29,9 @@ type NodeStatus struct {
 	Status *coordinator.Status `json:"status,omitempty"` // what "tandem status -o json" prints there
 }
 
+// Answers reports whether a daemon of the node has answered.
+func (n NodeStatus) Answers() bool { return n.Status != nil }
+
 // atOnce is how many nodes are asked at the same time: each takes two connections of the API server.
 const atOnce = 16
 

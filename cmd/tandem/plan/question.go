@@ -82,8 +82,12 @@ func (q *Question) devices(n *machine.Node, from *machine.Source) (
 		return nil, nil, nil, err
 	}
 	if g, v := uint(len(free(gpus))), uint(len(free(vfs))); g < q.GPUs || v < q.VFs {
-		return nil, nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free", document.Count(q.GPUs, "GPU"),
-			document.Count(q.VFs, "VF"), document.Count(g, "GPU"), document.Count(v, "VF"))
+		why := ""
+		if v < q.VFs && q.Config != "" {
+			why = fmt.Sprintf("; tandem doctor --config %s shows why each selector rejects devices", q.Config)
+		}
+		return nil, nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free%s", document.Count(q.GPUs, "GPU"),
+			document.Count(q.VFs, "VF"), document.Count(g, "GPU"), document.Count(v, "VF"), why)
 	}
 	return gpus, vfs, notes, nil
 }
