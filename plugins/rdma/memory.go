@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 
@@ -60,15 +61,13 @@ func readMemory(file, boot string) (*memory, error) {
 	return m, nil
 }
 
-// keep removes the listed devices that no container holds. A device of a container that is not in the memory
-// is reconstructed from its ID.
-func (m *memory) keep(held map[string][]string) {
+// keep removes the listed devices that no container holds and that were not there last. A device of a
+// container that is not in the memory is reconstructed from its ID.
+func (m *memory) keep(held map[string][]string, wasThere func(resource, id string) bool) {
 	for resource, devices := range m.Listed {
-		for id := range devices {
-			if !slices.Contains(held[resource], id) {
-				delete(devices, id)
-			}
-		}
+		maps.DeleteFunc(devices, func(id string, _ listed) bool {
+			return !slices.Contains(held[resource], id) && !wasThere(resource, id)
+		})
 	}
 	for resource, ids := range held {
 		for _, id := range ids {
@@ -95,6 +94,18 @@ func (m *memory) remember(pool pools.Pool) {
 			m.Hidden[d.ID] = *d.Visible
 		}
 	}
+}
+
+// tidy removes the hidden properties of devices that are not listed.
+func (m *memory) tidy() {
+	maps.DeleteFunc(m.Hidden, func(id string, _ pools.Hidden) bool {
+		for _, devices := range m.Listed {
+			if _, isListed := devices[id]; isListed {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // devices returns the devices that were listed for a resource, by ID, marked as no longer found.

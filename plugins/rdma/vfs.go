@@ -35,6 +35,7 @@ type VFs struct {
 	memory   *memory
 	reserved pools.Reservations // for functions that have carried the node's own network since the start
 	written  []byte             // the current content of the memory file
+	unheld   string             // why the devices of containers were unknown at the last scan; "" if known
 
 	mu       sync.Mutex
 	found    []pools.Pool // by the last scan without an error
@@ -67,7 +68,6 @@ func FindVFs(
 		log.Warn("known devices not restored; devices of running containers may be missing", "error", err)
 		memory = newMemory(boot)
 	}
-	known.keep(memory, log)
 	v := &VFs{
 		finder: finder, config: config, known: known, log: log, events: events, look: make(chan struct{}, 1),
 		memory: memory, reserved: pools.Reservations{}, pools: map[string]pools.Pool{},
@@ -91,17 +91,25 @@ func FindVFs(
 	return v, nil
 }
 
-// keep removes the devices that no container holds from a memory, and nothing while the holders are unknown.
-func (k Known) keep(memory *memory, log *slog.Logger) {
-	if k.Held == nil {
+// forget removes the devices that no container holds and that the last scan did not find from the memory, and
+// nothing while the holders are unknown.
+func (v *VFs) forget() {
+	if v.known.Held == nil {
 		return
 	}
-	held, err := k.Held()
+	held, err := v.known.Held()
 	if err != nil {
-		log.Info("devices of containers not read; all earlier devices stay listed", "error", err)
+		if err.Error() != v.unheld {
+			v.log.Info("devices of containers not read; all earlier devices stay listed", "error", err)
+		}
+		v.unheld = err.Error()
 		return
 	}
-	memory.keep(held)
+	v.unheld = ""
+	v.memory.keep(held, func(resource, id string) bool {
+		d, known := v.pools[resource].Device(id)
+		return known && !d.Missing()
+	})
 }
 
 // explain logs the devices that selectors rejected.
@@ -187,6 +195,7 @@ func (v *VFs) scan() error {
 	if err != nil {
 		return err
 	}
+	v.forget()
 	v.take(found, append(notes, warnings...))
 	v.save()
 	return nil
@@ -224,6 +233,7 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 		v.pools[pool.Name] = pool
 		v.memory.remember(pool)
 	}
+	v.memory.tidy()
 	v.health.Watch(watchedBy(slices.Collect(maps.Values(v.pools)))) // gone ones too: they may come back
 	v.looked.Raise()
 	if changed {

@@ -5,6 +5,7 @@ package rdma
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"os"
@@ -156,6 +157,48 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.3 gone", "0000:99:00.1 gone"},
 		state(after, "intel.com/a")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A device that is gone is known until no container holds it and a scan has told of it; with the device, the
+// properties go that containers hid. While the holders are unknown it stays.
+func TestGoneDevicesAreForgotten(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 3, nil)
+	holders, unknown := []string{"0000:81:00.3"}, error(nil)
+	list := resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`)
+	start := find(t, s.FS(), list, "intel.com", nil)
+	known := Known{File: start.known.File, Held: func() (map[string][]string, error) {
+		return map[string][]string{"intel.com/a": holders}, unknown
+	}}
+	vfs, err := FindVFs(start.finder, start.config, known, nil, start.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{"0000:81:00.2", "0000:81:00.3"} {
+		s.Remove(functions.Dir(gone))
+		s.Remove(topology.PCIDevices + "/" + gone)
+	}
+	for i, step := range []struct {
+		unknown error
+		holders []string
+		want    []string
+	}{
+		{nil, holders, []string{"0000:81:00.1", "0000:81:00.2 gone", "0000:81:00.3 gone"}},
+		{errors.New("damaged"), nil, []string{"0000:81:00.1", "0000:81:00.2 gone", "0000:81:00.3 gone"}},
+		{nil, holders, []string{"0000:81:00.1", "0000:81:00.3 gone"}},
+		{nil, nil, []string{"0000:81:00.1"}},
+	} {
+		holders, unknown = step.holders, step.unknown
+		if err := vfs.scan(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, state(vfs, "intel.com/a")); diff != "" {
+			t.Errorf("scan %d: %s", i, diff)
+		}
+	}
+	if got := slices.Collect(maps.Keys(vfs.memory.Hidden)); !slices.Equal(got, []string{"0000:81:00.1"}) {
+		t.Errorf("properties of %v are known", got)
 	}
 }
 
