@@ -1,5 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package publish keeps a node's published objects and files up to date.
+//
+//	plugins' announcements, the kubelet's files          facts.Reader
+//	      └─ changed ──> 200 to 300 ms ──> facts         Publisher.Publish
+//	                                         ├─> Sink    keep: one goroutine for each
+//	                                         └─> Sink
+//
+// The state is published, not its changes: each write uses the newest facts, so that intermediate changes
+// cost no write, and unchanged content is not written. There is no heartbeat. Every five minutes each sink
+// compares the published content with the facts, so that an object that was deleted or changed is written
+// again.
+//
+// No other work waits for a sink. A sink that fails is retried after a pause that grows to two minutes. If
+// the API server was unreachable, its sinks are retried as soon as a connection succeeds.
 package publish
 
 import (
@@ -8,6 +22,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +30,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/fswatch"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
@@ -218,4 +235,43 @@ func (c *cell) get() (*facts.Facts, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.facts, c.changed
+}
+
+// kubeletSocket is the socket that the kubelet recreates at its start (pkg/kubelet/cm/devicemanager).
+const kubeletSocket = "kubelet.sock"
+
+// Watch returns a function that sends changes in a kubelet's folder: of the files of facts, and of the
+// socket.
+func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Change) {
+	checkpoint := kubelet.CheckpointPath(kubeletDir)
+	watch := fswatch.Watch{Paths: []string{filepath.Dir(checkpoint), kubeletDir}, Interval: look, Log: log}
+	interesting := map[string]Change{
+		checkpoint: Written,
+		filepath.Join(kubeletDir, kubelet.CPUStateFile):        Written,
+		filepath.Join(kubeletDir, kubelet.MemoryStateFile):     Written,
+		filepath.Join(filepath.Dir(checkpoint), kubeletSocket): Started,
+	}
+	return func(ctx context.Context, changed chan<- Change) {
+		known := map[string]fswatch.Identity{}
+		for path := range interesting {
+			known[path], _ = fswatch.Identify(path)
+		}
+		_ = watch.Run(ctx, func() error {
+			for path, change := range interesting {
+				now, there := fswatch.Identify(path)
+				if now == known[path] {
+					continue
+				}
+				known[path] = now
+				if change == Started && !there {
+					continue
+				}
+				select {
+				case changed <- change:
+				case <-ctx.Done():
+				}
+			}
+			return nil // ctx alone ends the watch
+		})
+	}
 }

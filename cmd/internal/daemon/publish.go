@@ -20,7 +20,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 )
 
@@ -59,7 +58,7 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 }
 
 // sinks returns a sink per target, and the client of the API server if a target needs the API server.
-func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publish.Sink, err error) {
+func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.Sink, err error) {
 	targets := f.publishing.targets
 	made := func(f facts.Facts) map[string]string {
 		all := facts.BuildLabels(f)
@@ -77,18 +76,18 @@ func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publis
 				return nil, nil, err
 			}
 		}
-		render, shared := apiserver.NodeTopology, false
+		render, shared := publish.NodeTopology, false
 		switch target {
 		case publish.NRT:
-			render, shared = apiserver.Zones, true
+			render, shared = publish.Zones, true
 		case publish.NFD:
 			namespace, err := namespace()
 			if err != nil {
 				return nil, nil, err
 			}
-			render = apiserver.NodeFeature(namespace, made)
+			render = publish.NodeFeature(namespace, made)
 		}
-		sinks = append(sinks, apiserver.NewSink(string(target), client, shared, render, log))
+		sinks = append(sinks, publish.NewObjectSink(string(target), client, shared, render, log))
 	}
 	if targets.Has(publish.NFDFile) {
 		render := func(f facts.Facts, until time.Time) []byte { return facts.FormatLabels(made(f), until) }
@@ -98,7 +97,7 @@ func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publis
 	return client, sinks, nil
 }
 
-func (f Flags) client() (*apiserver.Client, error) {
+func (f Flags) client() (*publish.Client, error) {
 	if f.NodeName == "" {
 		return nil, errors.New("the node's name is not known; set --node-name, or NODE_NAME from spec.nodeName")
 	}
@@ -106,7 +105,7 @@ func (f Flags) client() (*apiserver.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return apiserver.NewClient(server, f.NodeName)
+	return publish.NewClient(server, f.NodeName)
 }
 
 // namespace returns the namespace of this process's pod.

@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -41,10 +41,10 @@ func TestPublish(t *testing.T) {
 }
 
 // publisher is a client with the token of the daemon on a node, for objects of a node.
-func (c *cluster) publisher(on, of string) *apiserver.Client {
+func (c *cluster) publisher(on, of string) *publish.Client {
 	c.t.Helper()
 	pod := c.create(daemonOf(fmt.Sprintf("tandem-%s-%s", on, of), on))
-	client, err := apiserver.NewClient(c.Bearer(c.token(pod)), of)
+	client, err := publish.NewClient(c.Bearer(c.token(pod)), of)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -52,12 +52,12 @@ func (c *cluster) publisher(on, of string) *apiserver.Client {
 }
 
 // sinksOf are all that write to the API server.
-func sinksOf(client *apiserver.Client) []*apiserver.Sink {
+func sinksOf(client *publish.Client) []*publish.ObjectSink {
 	log := slog.New(slog.DiscardHandler)
-	return []*apiserver.Sink{
-		apiserver.NewSink("tandem", client, false, apiserver.NodeTopology, log),
-		apiserver.NewSink("nrt", client, true, apiserver.Zones, log),
-		apiserver.NewSink("nfd", client, false, apiserver.NodeFeature(daemonNamespace, facts.BuildLabels), log),
+	return []*publish.ObjectSink{
+		publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log),
+		publish.NewObjectSink("nrt", client, true, publish.Zones, log),
+		publish.NewObjectSink("nfd", client, false, publish.NodeFeature(daemonNamespace, facts.BuildLabels), log),
 	}
 }
 
@@ -106,10 +106,10 @@ func (c *cluster) anotherNode(t *testing.T) {
 		})
 	}
 	client := c.publisher("a", "a")
-	foreign := apiserver.NodeFeature(daemonNamespace, func(facts.Facts) map[string]string {
+	foreign := publish.NodeFeature(daemonNamespace, func(facts.Facts) map[string]string {
 		return map[string]string{"node-restriction.kubernetes.io/team": "another"}
 	})
-	sink := apiserver.NewSink("nfd", client, false, foreign, slog.New(slog.DiscardHandler))
+	sink := publish.NewObjectSink("nfd", client, false, foreign, slog.New(slog.DiscardHandler))
 	c.refused(t, "labels of tandem.dev and numa.kubenexus.io alone", func() error {
 		_, err := sink.Write(t.Context(), f)
 		return err

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -60,17 +60,17 @@ func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.
 			})
 		}
 	}
-	o := apiserver.Zones(f, apiserver.Node{Name: node, UID: types.UID(node)}) // no collector compares the UID
+	o := publish.Zones(f, publish.Node{Name: node, UID: types.UID(node)}) // no collector compares the UID
 	return Apply(ctx, a.rest, o)
 }
 
 // Apply applies an object like a node's publisher.
-func Apply(ctx context.Context, client rest.Interface, o apiserver.Object) error {
+func Apply(ctx context.Context, client rest.Interface, o publish.Object) error {
 	body, err := json.Marshal(o.Body)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", o, err)
 	}
-	return client.Patch(types.ApplyPatchType).AbsPath(o.String()).Param("fieldManager", apiserver.Manager).
+	return client.Patch(types.ApplyPatchType).AbsPath(o.String()).Param("fieldManager", publish.FieldManager).
 		Body(body).Do(ctx).Error()
 }
 

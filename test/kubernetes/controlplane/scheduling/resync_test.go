@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
@@ -91,7 +91,7 @@ func (n *zoned) publish() {
 		f.Devices = append(f.Devices, facts.Held{Container: container, Devices: held})
 	}
 	n.version++
-	object := apiserver.Zones(f, apiserver.Node{Name: n.name, UID: types.UID(n.name)})
+	object := publish.Zones(f, publish.Node{Name: n.name, UID: types.UID(n.name)})
 	object.Body.(*facts.ResourceTopology).Annotations = map[string]string{
 		"test.tandem.dev/version": fmt.Sprint(n.version),
 	}

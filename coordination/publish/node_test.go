@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver_test
+package publish_test
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -140,7 +139,7 @@ func (n *node) watch(ctx context.Context, changed chan<- publish.Change) {
 // publisher returns a publisher with sinks, by default for NodeTopology.
 func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publish.Publisher {
 	t.Helper()
-	client, err := apiserver.NewClient(s.config(), n.name)
+	client, err := publish.NewClient(s.config(), n.name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +148,7 @@ func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publis
 		log = slog.New(slog.NewTextHandler(n.log, nil))
 	}
 	if sinks == nil {
-		sinks = []publish.Sink{apiserver.NewSink("tandem", client, false, apiserver.NodeTopology, log)}
+		sinks = []publish.Sink{publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log)}
 	}
 	return publish.New(publish.Config{
 		Reader: facts.NewReader(facts.Config{

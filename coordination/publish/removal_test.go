@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver_test
+package publish_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -21,7 +21,7 @@ import (
 // or with the CRD if it is Tandem's.
 func TestRemovalIsDocumented(t *testing.T) {
 	const namespace = "kube-system"
-	commands, err := docs.Of("../../..", "kubectl")
+	commands, err := docs.Of("../..", "kubectl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +30,11 @@ func TestRemovalIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(facts.Facts) map[string]string { return map[string]string{} }
-	feature := apiserver.NodeFeature(namespace, none)
-	for _, render := range []func(facts.Facts, apiserver.Node) apiserver.Object{
-		apiserver.NodeTopology, apiserver.Zones, feature,
+	feature := publish.NodeFeature(namespace, none)
+	for _, render := range []func(facts.Facts, publish.Node) publish.Object{
+		publish.NodeTopology, publish.Zones, feature,
 	} {
-		o := render(f, apiserver.Node{Name: "a"})
+		o := render(f, publish.Node{Name: "a"})
 		if !slices.ContainsFunc(commands, func(c docs.Command) bool {
 			return strings.HasPrefix(c.Where, "docs/install.md:") && deletes(t, c.Args, o, namespace)
 		}) {
@@ -44,7 +44,7 @@ func TestRemovalIsDocumented(t *testing.T) {
 }
 
 // deletes reports whether arguments of kubectl delete an object.
-func deletes(t *testing.T, args []string, o apiserver.Object, namespace string) bool {
+func deletes(t *testing.T, args []string, o publish.Object, namespace string) bool {
 	t.Helper()
 	path := strings.Split(strings.TrimPrefix(o.Collection, "/apis/"), "/") // GROUP/VERSION/[namespaces/N/]PLURAL
 	resource := path[len(path)-1] + "." + path[0]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver_test
+package publish_test
 
 import (
 	"flag"

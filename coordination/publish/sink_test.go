@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver_test
+package publish_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/published"
 )
@@ -18,9 +18,9 @@ import (
 const zonesOfA = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
 
 // zoneSink returns a sink of NodeResourceTopology, with facts.
-func zoneSink(t *testing.T, s *server) (*apiserver.Sink, facts.Facts, *bytes.Buffer) {
+func zoneSink(t *testing.T, s *server) (*publish.ObjectSink, facts.Facts, *bytes.Buffer) {
 	t.Helper()
-	client, err := apiserver.NewClient(s.config(), "a")
+	client, err := publish.NewClient(s.config(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func zoneSink(t *testing.T, s *server) (*apiserver.Sink, facts.Facts, *bytes.Buf
 		t.Fatal(err)
 	}
 	log := &bytes.Buffer{}
-	sink := apiserver.NewSink("nrt", client, true, apiserver.Zones, slog.New(slog.NewTextHandler(log, nil)))
+	sink := publish.NewObjectSink("nrt", client, true, publish.Zones, slog.New(slog.NewTextHandler(log, nil)))
 	return sink, f, log
 }
 
@@ -100,14 +100,14 @@ func TestUnreadIsNotWritten(t *testing.T) {
 // TestNodeFeature: it is in the pod's namespace, names its node, and has only the labels.
 func TestNodeFeature(t *testing.T) {
 	s := newServer("a")
-	client, err := apiserver.NewClient(s.config(), "a")
+	client, err := publish.NewClient(s.config(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	render := apiserver.NodeFeature("kube-system", func(facts.Facts) map[string]string {
+	render := publish.NodeFeature("kube-system", func(facts.Facts) map[string]string {
 		return map[string]string{"tandem.dev/pairs": "8"}
 	})
-	sink := apiserver.NewSink("nfd", client, false, render, slog.New(slog.DiscardHandler))
+	sink := publish.NewObjectSink("nfd", client, false, render, slog.New(slog.DiscardHandler))
 	for range 2 {
 		if _, err := sink.Write(t.Context(), facts.Facts{}); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver keeps objects of a node at the API server as the node's facts say.
-package apiserver
+package publish
 
 import (
 	"context"
@@ -22,8 +21,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// Manager is the field manager of all writes, and the value of ManagedBy.
-const Manager = "tandem"
+// FieldManager is the field manager of all writes, and the value of ManagedBy.
+const FieldManager = "tandem"
 
 // ManagedBy is the label with the writer of an object.
 const ManagedBy = "app.kubernetes.io/managed-by"
@@ -41,7 +40,7 @@ type Node struct {
 // Meta returns the metadata of an object that the Node owns, so that it is deleted with the Node.
 func (n Node) Meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: n.Name, Labels: map[string]string{ManagedBy: Manager},
+		Name: n.Name, Labels: map[string]string{ManagedBy: FieldManager},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}},
 	}
 }
@@ -136,7 +135,7 @@ func (c *Client) apply(ctx context.Context, o Object, force bool) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", o, err)
 	}
-	err = c.rest.Patch(types.ApplyPatchType).AbsPath(o.path()).Param("fieldManager", Manager).
+	err = c.rest.Patch(types.ApplyPatchType).AbsPath(o.path()).Param("fieldManager", FieldManager).
 		Param("force", fmt.Sprint(force)).Body(body).Do(ctx).Error()
 	if c.done(err) != nil {
 		return fmt.Errorf("apply %s: %w", o, err)

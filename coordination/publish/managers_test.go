@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver_test
+package publish_test
 
 import (
 	"fmt"
@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 )
 
 // Files of the kubelet.
@@ -52,13 +51,13 @@ func (n *node) kubeletFile(t testing.TB, name, content string) {
 // runBoth publishes NodeTopology and NodeResourceTopology until the test ends or stop is called.
 func runBoth(t testing.TB, n *node, s *server) (stop func()) {
 	t.Helper()
-	client, err := apiserver.NewClient(s.config(), n.name)
+	client, err := publish.NewClient(s.config(), n.name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	stop = run(t, n.publisher(t, s, apiserver.NewSink("tandem", client, false, apiserver.NodeTopology, log),
-		apiserver.NewSink("nrt", client, true, apiserver.Zones, log)), n)
+	stop = run(t, n.publisher(t, s, publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log),
+		publish.NewObjectSink("nrt", client, true, publish.Zones, log)), n)
 	wait(t, time.Second)
 	return stop
 }

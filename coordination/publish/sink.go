@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package publish
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 )
 
@@ -30,8 +36,8 @@ func (o Object) path() string { return o.Collection + "/" + o.Name }
 // String returns the path, for people.
 func (o Object) String() string { return o.path() }
 
-// Sink keeps one object up to date.
-type Sink struct {
+// ObjectSink keeps one object at the API server up to date.
+type ObjectSink struct {
 	name   string
 	client *Client
 	render func(facts.Facts, Node) Object
@@ -43,26 +49,26 @@ type Sink struct {
 	forget atomic.Bool // there is not to be relied on
 }
 
-// NewSink returns a sink with a name of --publish. A shared sink does not overwrite objects of other
+// NewObjectSink returns a sink with a name of --publish. A shared sink does not overwrite objects of other
 // software.
-func NewSink(
+func NewObjectSink(
 	name string, client *Client, shared bool, render func(facts.Facts, Node) Object, log *slog.Logger,
-) *Sink {
-	return &Sink{name: name, client: client, render: render, shared: shared, log: log}
+) *ObjectSink {
+	return &ObjectSink{name: name, client: client, render: render, shared: shared, log: log}
 }
 
 // Name returns the name in --publish.
-func (s *Sink) Name() string { return s.name }
+func (s *ObjectSink) Name() string { return s.name }
 
 // Forget makes the next Write request the node and the object.
-func (s *Sink) Forget() {
+func (s *ObjectSink) Forget() {
 	s.client.Forget()
 	s.forget.Store(true)
 }
 
 // Write applies the object, unless the API server already has it. An object with unknown content stays
 // unchanged.
-func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err error) {
+func (s *ObjectSink) Write(ctx context.Context, f facts.Facts) (written bool, err error) {
 	node, err := s.client.Node(ctx)
 	if err != nil {
 		return false, err
@@ -101,7 +107,7 @@ func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err erro
 
 // compare reads the API server's object. It reports whether the object belongs to other software and stays
 // unchanged.
-func (s *Sink) compare(ctx context.Context, o Object, body []byte) (left bool, err error) {
+func (s *ObjectSink) compare(ctx context.Context, o Object, body []byte) (left bool, err error) {
 	has, err := s.client.get(ctx, o)
 	if err != nil || has == nil {
 		return false, err
@@ -121,7 +127,7 @@ func (s *Sink) compare(ctx context.Context, o Object, body []byte) (left bool, e
 }
 
 // leave logs once that an object belongs to other software, until the object is Tandem's again.
-func (s *Sink) leave(o Object) {
+func (s *ObjectSink) leave(o Object) {
 	if !s.warned {
 		s.log.Warn("not replacing an object of this node from another publisher; to let Tandem publish the "+
 			"object, stop the other publisher and delete the object", "publish", s.name, "object", o.String())
@@ -143,7 +149,7 @@ func decode(theirs, ours []byte) (a, b map[string]any, err error) {
 func labelled(object map[string]any) bool {
 	metadata, _ := object["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
-	return labels[ManagedBy] == Manager
+	return labels[ManagedBy] == FieldManager
 }
 
 // same reports whether the object has all of our fields, and no others except metadata. Labels of others do
@@ -169,4 +175,49 @@ func same(theirs, ours map[string]any) bool {
 		}
 	}
 	return reflect.DeepEqual(has["ownerReferences"], want["ownerReferences"])
+}
+
+// The content of a file is valid for validity after the write, less up to renewal, so that the file of a
+// stopped daemon expires.
+const (
+	validity = 30 * time.Minute
+	renewal  = 10 * time.Minute
+)
+
+// File is a sink that keeps a file up to date.
+type File struct {
+	disk       file.Disk
+	name, path string
+	render     Render
+}
+
+// Render makes the content of a file with an expiry time.
+type Render func(f facts.Facts, until time.Time) []byte
+
+// NewFile returns a sink with a name of --publish. The folder must exist.
+func NewFile(disk file.Disk, name, path string, render Render) *File {
+	return &File{disk, name, path, render}
+}
+
+// Name returns the name in --publish.
+func (s *File) Name() string { return s.name }
+
+// Forget does nothing, because each Write reads the file.
+func (s *File) Forget() {}
+
+// Write replaces the file if the content differs; the expiry time changes every renewal.
+func (s *File) Write(_ context.Context, f facts.Facts) (written bool, err error) {
+	want := s.render(f, time.Now().Truncate(renewal).Add(validity))
+	has, err := os.ReadFile(s.path)
+	if err == nil && bytes.Equal(has, want) {
+		return false, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("read what is published: %w", err)
+	}
+	err = s.disk.RemoveTemporaries(filepath.Dir(s.path), file.Abandoned)
+	if err := errors.Join(err, s.disk.Replace(s.path, want, 0o644)); err != nil {
+		return false, fmt.Errorf("publish: %w", err)
+	}
+	return true, nil
 }

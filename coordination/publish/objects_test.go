@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver_test
+package publish_test
 
 import (
 	"fmt"
@@ -18,7 +18,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/apiserver"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -127,11 +126,11 @@ func TestStart(t *testing.T) {
 func TestEnforcement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newNode(t, "a"), newServer("a")
-		client, err := apiserver.NewClient(s.config(), "a")
+		client, err := publish.NewClient(s.config(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		sink := apiserver.NewSink("nfd", client, false, apiserver.NodeFeature("kube-system", facts.BuildLabels),
+		sink := publish.NewObjectSink("nfd", client, false, publish.NodeFeature("kube-system", facts.BuildLabels),
 			slog.New(slog.DiscardHandler))
 		stop := run(t, n.publisher(t, s, sink), n)
 		defer stop()
@@ -166,20 +165,20 @@ func TestDeleted(t *testing.T) {
 		{"not owned", func(s *server, path string) { delete(metadata(s, path), "ownerReferences") }, 3},
 		{"Node is new", func(s *server, _ string) { metadata(s, "/api/v1/nodes/a")["uid"] = "another" }, 3},
 		{"of no node for NFD", func(s *server, path string) {
-			metadata(s, path)["labels"] = map[string]any{apiserver.ManagedBy: apiserver.Manager, "team": "a"}
+			metadata(s, path)["labels"] = map[string]any{publish.ManagedBy: publish.FieldManager, "team": "a"}
 		}, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n, s := newNode(t, "a"), newServer("a")
-			client, err := apiserver.NewClient(s.config(), "a")
+			client, err := publish.NewClient(s.config(), "a")
 			if err != nil {
 				t.Fatal(err)
 			}
-			log, feature := slog.New(slog.DiscardHandler), apiserver.NodeFeature("kube-system", labels)
+			log, feature := slog.New(slog.DiscardHandler), publish.NodeFeature("kube-system", labels)
 			stop := run(t, n.publisher(t, s,
-				apiserver.NewSink("tandem", client, false, apiserver.NodeTopology, log),
-				apiserver.NewSink("nrt", client, true, apiserver.Zones, log),
-				apiserver.NewSink("nfd", client, false, feature, log)), n)
+				publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log),
+				publish.NewObjectSink("nrt", client, true, publish.Zones, log),
+				publish.NewObjectSink("nfd", client, false, feature, log)), n)
 			defer stop()
 			wait(t, time.Hour)
 			want := map[string]map[string]any{}
