@@ -101,8 +101,7 @@ func TestSeveralReleases(t *testing.T) {
 		t.Errorf("in the namespace that is told: exit code %d, %s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = plugin(kubeconfig, "status", "-n", "tenant")
-	if code != cli.ExitError || !strings.Contains(stderr, "no node answers") || len(started) != 1 ||
-		!strings.Contains(stdout, `\u001b]0;owned\u0007\u001b[2J all is well`) {
+	if code != cli.ExitOK || len(started) != 1 || !strings.Contains(stdout, `\u001b]0;owned\u0007\u001b[2J all is well`) {
 		t.Errorf("in another one: exit code %d, %q%s", code, stdout, stderr)
 	}
 	if code, _, stderr = plugin(kubeconfig, "status", "-n", "elsewhere"); code != cli.ExitError ||

@@ -82,6 +82,18 @@ func TestClusterStatus(t *testing.T) {
 	}
 }
 
+// TestClusterStatusOfNone: a cluster in which no node answers is an error, after the lines with the reasons.
+func TestClusterStatusOfNone(t *testing.T) {
+	t.Parallel()
+	s := newPodServer(t)
+	s.add("kube-system/tandem-gpu-a", "tandem-gpu", "gpu-1", itself(t), "--run-dir="+filepath.Join(s.root, "none"))
+	code, stdout, stderr := plugin(s.start(), "status")
+	if code != cli.ExitError || !strings.Contains(stdout, "0 of 1 nodes answer") ||
+		!strings.Contains(stderr, "no node answers") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
 func TestClusterStatusJSON(t *testing.T) {
 	t.Parallel()
 	s := theCluster(t)
