@@ -23,8 +23,8 @@ const machine = "oci-mi300x-derived"
 
 // complete reports whether all devices of eight GPUs with eight VFs each are published.
 func complete(devices map[string]resourceapi.Device, counters int) bool {
-	return ofType(pool.Pair)(devices) == 8 && ofType(pool.GPU)(devices) == 8 &&
-		ofType(pool.VF)(devices) == 7*8 && counters > 0
+	return ofType(pool.TypePair)(devices) == 8 && ofType(pool.TypeGPU)(devices) == 8 &&
+		ofType(pool.TypeVF)(devices) == 7*8 && counters > 0
 }
 
 func TestPrepare(t *testing.T) {
@@ -146,7 +146,7 @@ func TestDroppedFields(t *testing.T) {
 	c.change(func() { c.off["DRAPartitionableDevices"] = true })
 	gpus.fallIll("0000:2f:00.0") // something to be written
 	c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
-		return counters == 0 && ofType(pool.GPUVF)(devices) == 8
+		return counters == 0 && ofType(pool.TypeGPUVF)(devices) == 8
 	})
 	if notes := strings.Join(n.status(t).GetNotes(), "\n"); !strings.Contains(notes, "DRAPartitionableDevices") {
 		t.Errorf("notes %q", notes)

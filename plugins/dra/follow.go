@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -29,9 +28,9 @@ type viewer struct {
 	refreshes chan chan struct{} // closed by follow after a refresh
 
 	// of the goroutine of follow, and of Run before
-	machine inventory.Machine // without holders
-	looks   int               // number of looks at the machine
-	noted   []string          // logged notes
+	machine pool.Machine // without holders
+	looks   int          // number of looks at the machine
+	noted   []string     // logged notes
 }
 
 func newViewer(config Config, complaints *complaints, gates *gates, preparer *claims.Preparer) *viewer {
@@ -44,8 +43,8 @@ func newViewer(config Config, complaints *complaints, gates *gates, preparer *cl
 
 // scan is the result of a look at the machine, with notifications of changes.
 type scan struct {
-	machine   inventory.Machine // without holders
-	gpus, vfs <-chan struct{}   // nil for devices that the node does not have
+	machine   pool.Machine    // without holders
+	gpus, vfs <-chan struct{} // nil for devices that the node does not have
 }
 
 // look scans the machine.
@@ -53,7 +52,7 @@ func (w *viewer) look() (scan, error) {
 	var found scan
 	var offered map[string][]gpu.Device
 	var in []pools.Pool
-	of := inventory.Sources{Sys: w.config.Host.Sys}
+	of := pool.MachineSources{Sys: w.config.Host.Sys}
 	if w.config.GPUs != nil {
 		offered, of.Links, found.gpus = w.config.GPUs.All()
 	}
@@ -65,7 +64,7 @@ func (w *viewer) look() (scan, error) {
 		return found, err
 	}
 	of.Tree, of.GPUs, of.Pools = tree, offered, in
-	found.machine = inventory.New(of)
+	found.machine = pool.NewMachine(of)
 	return found, nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -40,9 +39,9 @@ func TestHealthOfVFs(t *testing.T) {
 	h := healthReporter{complaints: service.complaints, preparer: service.preparer}
 	v := &view{
 		State: claims.State{
-			Machine: inventory.Machine{
-				GPUs: []inventory.GPU{{Device: gpu.Device{ID: "g", Healthy: true}}},
-				VFs: []inventory.VF{
+			Machine: pool.Machine{
+				GPUs: []pool.GPU{{Device: gpu.Device{ID: "g", Healthy: true}}},
+				VFs: []pool.VF{
 					{Device: pools.Device{ID: ill[0], Fault: "no carrier"}}, {Device: pools.Device{ID: well[0]}},
 				},
 			},

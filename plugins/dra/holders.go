@@ -14,7 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -57,7 +57,7 @@ var errUnrecorded = errors.New("it is not known which devices pods have from dev
 	"device checkpoint cannot be read")
 
 // update reads the holders of all devices, and the ends of pods with a machine's devices.
-func (h *holderView) update(ctx context.Context, machine inventory.Machine) {
+func (h *holderView) update(ctx context.Context, machine pool.Machine) {
 	sources, err := h.read(ctx, machine)
 	if err != nil {
 		return
@@ -72,7 +72,7 @@ func (h *holderView) update(ctx context.Context, machine inventory.Machine) {
 
 // read returns the sources of holders: the checkpoint, or the last one if it cannot be read. Without one the
 // kubelet's list is the source: a checkpoint that cannot be read does not mean that no pod has devices.
-func (h *holderView) read(ctx context.Context, machine inventory.Machine) (holders.Sources, error) {
+func (h *holderView) read(ctx context.Context, machine pool.Machine) (holders.Sources, error) {
 	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
 	if err == nil {
 		h.last = kubelet.Read(recorded, nil)
@@ -149,7 +149,7 @@ func heldBy(found holders.Holders) map[string]string {
 
 // names returns the names by which device plugins can have given a machine's devices to pods: the IDs of the
 // devices, and the names of their units, such as the PCI address of a GPU with another ID.
-func names(machine inventory.Machine) map[string]bool {
+func names(machine pool.Machine) map[string]bool {
 	all := map[string]bool{}
 	for _, g := range machine.GPUs {
 		all[g.ID], all[g.Unit().Name] = true, true
@@ -161,7 +161,7 @@ func names(machine inventory.Machine) map[string]bool {
 }
 
 // withHolders returns a machine with the holders of its devices.
-func withHolders(machine inventory.Machine, holders map[string]string) inventory.Machine {
+func withHolders(machine pool.Machine, holders map[string]string) pool.Machine {
 	if len(holders) == 0 {
 		return machine
 	}

@@ -31,7 +31,7 @@ import (
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
@@ -66,7 +66,7 @@ func newMigrating(t *testing.T) *migrating {
 	}
 	m.viewer = newViewer(config, newComplaints(config.Log), nil, nil)
 	for _, id := range []string{"a", "b"} {
-		m.machine.GPUs = append(m.machine.GPUs, inventory.GPU{Device: gpu.Device{ID: id}})
+		m.machine.GPUs = append(m.machine.GPUs, pool.GPU{Device: gpu.Device{ID: id}})
 	}
 	m.serve(kubelet.PodResourcesSocket(m.config.KubeletDir), func(g *grpc.Server) {
 		podresources.RegisterPodResourcesListerServer(g, m)
@@ -302,7 +302,7 @@ func TestLateDeviceIsHeld(t *testing.T) {
 	m.record(map[string]string{"1": "b"})
 	m.holds("before the device is there")
 	holders := m.viewer.holders.holders.get()
-	if late := withHolders(inventory.Machine{GPUs: all}, holders).GPUs[1]; late.Held == "" {
+	if late := withHolders(pool.Machine{GPUs: all}, holders).GPUs[1]; late.Held == "" {
 		t.Error("the device of a running pod is free until the next look at the checkpoint")
 	}
 	m.machine.GPUs = all

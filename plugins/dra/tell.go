@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -180,7 +180,7 @@ func decision(o outcome) *api.Decision {
 }
 
 // given returns the requests of a prepared claim.
-func given(machine inventory.Machine, c claims.Claim, o outcome) (decisions []*api.Decision) {
+func given(machine pool.Machine, c claims.Claim, o outcome) (decisions []*api.Decision) {
 	byRequest := map[string]*api.Decision{}
 	for _, p := range c.Devices {
 		one := byRequest[p.Request]
@@ -203,7 +203,7 @@ func given(machine inventory.Machine, c claims.Claim, o outcome) (decisions []*a
 }
 
 // pairs returns the pairs of a device with one or several.
-func pairs(machine inventory.Machine, p claims.Prepared) (pairs []*api.Pair) {
+func pairs(machine pool.Machine, p claims.Prepared) (pairs []*api.Pair) {
 	for i := range min(len(p.GPUs), len(p.VFs)) {
 		gpu, vf := p.GPUs[i], p.VFs[i]
 		pairs = append(pairs, &api.Pair{Gpu: gpu, Vf: vf, Distance: distance(machine, gpu, vf)})
@@ -212,7 +212,7 @@ func pairs(machine inventory.Machine, p claims.Prepared) (pairs []*api.Pair) {
 }
 
 // distance returns the distance of a GPU and a VF; "" if the node no longer has both.
-func distance(machine inventory.Machine, gpu, vf string) string {
+func distance(machine pool.Machine, gpu, vf string) string {
 	var a, b topology.Address
 	for _, g := range machine.GPUs {
 		if g.ID == gpu {

@@ -100,7 +100,7 @@ func (c *cluster) usablePairs() (count int) {
 	devices, _ := c.published()
 	for _, d := range devices {
 		kind := d.Attributes[pool.AttributeType].StringValue
-		isPair := kind != nil && (*kind == string(pool.Pair) || *kind == string(pool.GPUVF))
+		isPair := kind != nil && (*kind == string(pool.TypePair) || *kind == string(pool.TypeGPUVF))
 		if isPair && len(d.Taints) == 0 {
 			count++
 		}

@@ -10,7 +10,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
@@ -44,7 +43,7 @@ func (o observation) equal(p observation) bool {
 
 // newView builds a view of a machine, whose devices have no holders yet. The options contain the
 // configuration of the pool.
-func newView(machine inventory.Machine, o observation, options pool.Options) *view {
+func newView(machine pool.Machine, o observation, options pool.Options) *view {
 	machine = withHolders(machine, o.holders)
 	options.Counters, options.Taints = o.Gates.Counters, o.Gates.Taints
 	options.Bound, options.InUse = o.Bound, o.inUse
@@ -61,7 +60,7 @@ func newView(machine inventory.Machine, o observation, options pool.Options) *vi
 }
 
 // failedLater returns the VFs of a machine that have become unhealthy since they were published, by ID.
-func (v *view) failedLater(machine inventory.Machine) map[string]bool {
+func (v *view) failedLater(machine pool.Machine) map[string]bool {
 	if !v.isKnown() {
 		return nil
 	}

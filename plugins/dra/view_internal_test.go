@@ -7,7 +7,6 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -24,7 +23,7 @@ func TestVFOfAPairForAnEarlierClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine, err := inventory.Read(recorded.FS(), tree, nil)
+	machine, err := pool.ReadMachine(recorded.FS(), tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +43,7 @@ func TestVFOfAPairForAnEarlierClaim(t *testing.T) {
 				resourceapi.DeviceRequestAllocationResult{Driver: pool.Driver, Device: device})
 		}
 		devices := v.stateFor([]*resourceapi.ResourceClaim{claim}).Pool.Devices
-		if d := devices[vf]; d.Type != pool.VF || len(d.VFs) != 1 || d.VFs[0] != "0000:0c:00.1" {
+		if d := devices[vf]; d.Type != pool.TypeVF || len(d.VFs) != 1 || d.VFs[0] != "0000:0c:00.1" {
 			t.Errorf("%s: the claim has %+v", name, d)
 		}
 		if _, known := devices[gone]; known {

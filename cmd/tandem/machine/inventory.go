@@ -3,24 +3,24 @@
 package machine
 
 import (
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // Inventory returns the machine as the DRA driver sees it, with the VFs of a config.json, or of all NICs with
 // RDMA if config is "".
-func (n *Node) Inventory(config string, from *Source) (inventory.Machine, error) {
+func (n *Node) Inventory(config string, from *Source) (pool.Machine, error) {
 	var offered []pools.Pool
 	var notes []string
 	if config != "" {
 		var err error
 		if offered, notes, err = n.pools(config, from); err != nil {
-			return inventory.Machine{}, err
+			return pool.Machine{}, err
 		}
 	}
-	found, err := inventory.Read(n.Sys, n.Tree, offered)
+	found, err := pool.ReadMachine(n.Sys, n.Tree, offered)
 	if err != nil {
-		return inventory.Machine{}, err
+		return pool.Machine{}, err
 	}
 	for i := range found.GPUs {
 		if gpu := &found.GPUs[i]; gpu.VRAM == 0 {

@@ -25,10 +25,10 @@ func BenchmarkPrepare(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			n := newNode(b, "oci-mi300x-derived", c.vfs, toldVFs, true)
-			n.allocate(pool.VF, 1)
+			n.allocate(pool.TypeVF, 1)
 			claim := c.claim(n)
 			for i := range min(40, 8*c.vfs-20) {
-				n.ready(n.need(fmt.Sprint("other-", i), want{"vf", pool.VF, 1}))
+				n.ready(n.need(fmt.Sprint("other-", i), want{"vf", pool.TypeVF, 1}))
 			}
 			var prepare, unprepare []time.Duration
 			devices := n.used

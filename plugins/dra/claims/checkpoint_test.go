@@ -59,7 +59,8 @@ func TestUnknownCheckpoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-			train, other := n.need("train", want{"pairs", pool.Pair, 2}), n.need("other", want{"pairs", pool.Pair, 2})
+			train := n.need("train", want{"pairs", pool.TypePair, 2})
+			other := n.need("other", want{"pairs", pool.TypePair, 2})
 			n.ready(train)
 			file := filepath.Join(n.Dir, FileName)
 			content, err := os.ReadFile(file)
@@ -109,7 +110,7 @@ func TestUnknownCheckpoint(t *testing.T) {
 // pods everything begins anew.
 func TestEndOfUnknownClaims(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	train := n.need("train", want{"pairs", pool.Pair, 2})
+	train := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(train)
 	file := filepath.Join(n.Dir, FileName)
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
@@ -125,7 +126,7 @@ func TestEndOfUnknownClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Preparer = New(n.Options)
-	other := n.need("other", want{"pairs", pool.Pair, 2})
+	other := n.need("other", want{"pairs", pool.TypePair, 2})
 	n.ready(other)
 	n.restored()
 	n.check(other)
@@ -134,7 +135,7 @@ func TestEndOfUnknownClaims(t *testing.T) {
 // Keys of a later version are passed over.
 func TestUnknownKeysOfTheCheckpoint(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	n.ready(n.need("train", want{"pairs", pool.Pair, 2}))
+	n.ready(n.need("train", want{"pairs", pool.TypePair, 2}))
 	file := filepath.Join(n.Dir, FileName)
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -155,7 +156,7 @@ func TestUnreadableFolder(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(n.Dir, FileName), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	claim := n.need("train", want{"pairs", pool.Pair, 1})
+	claim := n.need("train", want{"pairs", pool.TypePair, 1})
 	err := n.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err
 	if err == nil || !strings.Contains(err.Error(), FileName) {
 		t.Errorf("error %v", err)
@@ -174,7 +175,7 @@ func TestManyCalls(t *testing.T) {
 	second := New(n.Options)
 	var claims []*claimOf
 	for i := range 6 {
-		claims = append(claims, n.need(string(rune('a'+i)), want{"pairs", pool.Pair, 1}))
+		claims = append(claims, n.need(string(rune('a'+i)), want{"pairs", pool.TypePair, 1}))
 	}
 	var work sync.WaitGroup
 	for i, claim := range claims {

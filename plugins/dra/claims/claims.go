@@ -33,7 +33,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/plugins/container"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -41,7 +40,7 @@ import (
 
 // State has the node's current devices, and their published names.
 type State struct {
-	Machine inventory.Machine
+	Machine pool.Machine
 	Pool    pool.Pool
 	Unread  error // reason for unknown holders of devices; nil if known
 }

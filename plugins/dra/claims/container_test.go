@@ -97,13 +97,13 @@ func TestVerify(t *testing.T) {
 }
 
 func pairsOf(count int) func(*node) *claimOf {
-	return func(n *node) *claimOf { return n.need("train", want{"pairs", pool.Pair, count}) }
+	return func(n *node) *claimOf { return n.need("train", want{"pairs", pool.TypePair, count}) }
 }
 
-func bundle(n *node) *claimOf { return n.need("train", want{"bundle", pool.Bundle, 1}) }
+func bundle(n *node) *claimOf { return n.need("train", want{"bundle", pool.TypeBundle, 1}) }
 
 func unchanged(n *node) *claimOf {
-	n.allocate(pool.VF, 1)
+	n.allocate(pool.TypeVF, 1)
 	claim := n.extended("train", [2]int{4, 4})
 	if claim == nil {
 		n.t.Fatal("the machine has not so many devices")
@@ -114,7 +114,7 @@ func unchanged(n *node) *claimOf {
 // Each request has all that its containers have together, in one CDI device, and once.
 func TestOneEnvironment(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2}, want{"more", pool.VF, 2})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2}, want{"more", pool.TypeVF, 2})
 	answer := n.ready(claim)
 	if len(answer) != 4 || n.asked.Load() != 1 {
 		t.Fatalf("answer %v, asked for %d pods", answer, n.asked.Load())
@@ -137,7 +137,7 @@ func TestOneEnvironment(t *testing.T) {
 // Containers that have requests of their own get what they asked for, and nothing of each other.
 func TestContainersApart(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"x", pool.Pair, 2}, want{"y", pool.Pair, 1})
+	claim := n.need("train", want{"x", pool.TypePair, 2}, want{"y", pool.TypePair, 1})
 	pod := running("train/x", "train/y")
 	n.pods["team/pod"] = pod
 	n.ready(claim)
@@ -154,7 +154,7 @@ func TestContainersApart(t *testing.T) {
 // A container with two claims of its pod's own finds the devices of both in each.
 func TestTwoClaims(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claims := list(n.need("a", want{"x", pool.Pair, 2}), n.need("b", want{"y", pool.VF, 1}))
+	claims := list(n.need("a", want{"x", pool.TypePair, 2}), n.need("b", want{"y", pool.TypeVF, 1}))
 	n.pods["team/pod"] = running("a b")
 	for _, claim := range claims {
 		claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", UID: "pod"}}
@@ -176,7 +176,7 @@ func TestTwoClaims(t *testing.T) {
 // After a boot the files are there again, with the device nodes as they are now; those of others are gone.
 func TestRestore(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
 	before := n.spec(claim)
 	for _, dir := range []string{n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
@@ -196,7 +196,7 @@ func TestRestore(t *testing.T) {
 // drivers are none of ours.
 func TestRestoreTidies(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
 	for _, restore := range []func(context.Context, State) error{n.Restore, n.Repair} {
 		foreign := n.leave()
@@ -251,7 +251,7 @@ func TestRestoreBesidePlugins(t *testing.T) {
 // A spec is written when it changes, and else left: runtimes read all of them again for one.
 func TestSpecIsLeft(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
 	before := modified(t, n.files.specPath(claim.UID))
 	n.ready(claim)
@@ -274,7 +274,7 @@ func modified(t *testing.T, name string) fs.FileInfo {
 // not.
 func TestGoneWhilePrepared(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	first := n.ready(claim)
 	n.state.Machine.GPUs = n.state.Machine.GPUs[1:]
 	before := modified(t, n.files.specPath(claim.UID))

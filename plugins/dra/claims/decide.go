@@ -58,7 +58,7 @@ func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 			Admin: result.AdminAccess != nil && *result.AdminAccess,
 		}
 		p.Group = d.groups.of(claim.UID, p.request())
-		if device.Type == pool.GPUVF && asksForGPU(claim, result.Request) {
+		if device.Type == pool.TypeGPUVF && asksForGPU(claim, result.Request) {
 			p.VFs = nil
 		}
 		decided.Devices = append(decided.Devices, p)

@@ -38,7 +38,7 @@ func TestAsksForGPU(t *testing.T) {
 func TestGPUWithoutItsVF(t *testing.T) {
 	for class, vfs := range map[string]int{"gpu.tandem.dev": 0, "pair.tandem.dev": 1} {
 		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, false)
-		claim := n.need("train", want{"devices", pool.Pair, 1})
+		claim := n.need("train", want{"devices", pool.TypePair, 1})
 		claim.Spec.Devices.Requests = []resourceapi.DeviceRequest{
 			{Name: "devices", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: class}},
 		}

@@ -8,23 +8,23 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // nodeIndex finds the devices of a node and their holders.
 type nodeIndex struct {
 	state State
-	gpus  map[string]inventory.GPU // by ID
-	vfs   map[string]inventory.VF  // by ID
-	held  map[string]string        // holder of each device, by ID: other claims, including new claims
+	gpus  map[string]pool.GPU // by ID
+	vfs   map[string]pool.VF  // by ID
+	held  map[string]string   // holder of each device, by ID: other claims, including new claims
 }
 
 func newNodeIndex(state State) *nodeIndex {
 	n := &nodeIndex{
 		state: state, held: map[string]string{},
-		gpus: make(map[string]inventory.GPU, len(state.Machine.GPUs)),
-		vfs:  make(map[string]inventory.VF, len(state.Machine.VFs)),
+		gpus: make(map[string]pool.GPU, len(state.Machine.GPUs)),
+		vfs:  make(map[string]pool.VF, len(state.Machine.VFs)),
 	}
 	for _, g := range state.Machine.GPUs {
 		n.gpus[g.ID] = g

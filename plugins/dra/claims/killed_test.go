@@ -37,8 +37,8 @@ func (n *node) restored() {
 func TestEveryStep(t *testing.T) {
 	for _, fault := range disk.Faults {
 		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-		n.allocate(pool.VF, 1)
-		other := n.need("other", want{"pairs", pool.Pair, 1})
+		n.allocate(pool.TypeVF, 1)
+		other := n.need("other", want{"pairs", pool.TypePair, 1})
 		n.ready(other)
 		claim := n.extended("train", [2]int{2, 2})
 		for step := 1; ; step++ {
@@ -83,8 +83,8 @@ func (n *node) forgetInfos() {
 func TestEveryStepOfTheEnd(t *testing.T) {
 	for _, fault := range disk.Faults {
 		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-		other := n.need("other", want{"pairs", pool.Pair, 1})
-		claim := n.need("train", want{"pairs", pool.Pair, 2})
+		other := n.need("other", want{"pairs", pool.TypePair, 1})
+		claim := n.need("train", want{"pairs", pool.TypePair, 2})
 		n.ready(other)
 		for step, struck := 1, fault; struck != disk.Nothing; step++ {
 			n.ready(claim)

@@ -26,7 +26,6 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-k8s/tandem/plugins/container"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
@@ -157,7 +156,7 @@ func newNodeOf(
 	}
 	resources, links, _ := gpus.All()
 	all, _ := vfs.All()
-	n.state.Machine = inventory.New(inventory.Sources{
+	n.state.Machine = pool.NewMachine(pool.MachineSources{
 		Sys: sys, Tree: tree, GPUs: resources, Links: links, Pools: all,
 	})
 	n.state.Pool = pool.Build(n.state.Machine, pool.Options{Counters: counters, Taints: counters})
@@ -252,7 +251,7 @@ func (n *node) allocate(of pool.Type, count int) (found []string) {
 	for _, slice := range n.state.Pool.Slices {
 		for _, published := range slice.Devices {
 			d := n.state.Pool.Devices[published.Name]
-			fits := d.Type == of || d.Type == pool.GPUVF && (of == pool.GPU || of == pool.Pair)
+			fits := d.Type == of || d.Type == pool.TypeGPUVF && (of == pool.TypeGPU || of == pool.TypePair)
 			isUsed := func(id string) bool { return n.used[id] != "" }
 			if len(found) == count || !fits || slices.ContainsFunc(slices.Concat(d.GPUs, d.VFs), isUsed) {
 				continue

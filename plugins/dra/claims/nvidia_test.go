@@ -77,7 +77,7 @@ func newNVIDIA(t *testing.T, machine string, change func(*nvml.Machine), args ..
 // by device nodes where the configuration says so.
 func TestNVIDIA(t *testing.T) {
 	n := newNVIDIA(t, "nv-h100-oci", nil, "--pass-device-specs")
-	claim := n.need("train", want{"pairs", pool.Pair, 4})
+	claim := n.need("train", want{"pairs", pool.TypePair, 4})
 	n.ready(claim)
 	n.check(claim)
 	n.aligned(claim, 4)
@@ -102,7 +102,7 @@ func TestNVIDIA(t *testing.T) {
 func TestMIG(t *testing.T) {
 	split := func(m *nvml.Machine) { m.GPUs[0].Split(4, 0, 10240) }
 	n := newNVIDIA(t, "nv-h100-oci", split, "--mig-strategy=mixed")
-	claim := n.need("train", want{"bundle", pool.Bundle, 1}, want{"gpu", pool.GPU, 1})
+	claim := n.need("train", want{"bundle", pool.TypeBundle, 1}, want{"gpu", pool.TypeGPU, 1})
 	n.ready(claim)
 	n.check(claim)
 	visible := strings.Split(variable(n.edits(claim, "bundle"), "NVIDIA_VISIBLE_DEVICES"), ",")

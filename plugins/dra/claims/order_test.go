@@ -123,11 +123,11 @@ func (d *disorder) anyClaim(name string) *claimOf {
 	count := 1 + d.random.IntN(4)
 	switch d.random.IntN(4) {
 	case 0:
-		return d.claim(name, want{"pairs", pool.Pair, count})
+		return d.claim(name, want{"pairs", pool.TypePair, count})
 	case 1:
-		return d.claim(name, want{"vfs", pool.VF, count})
+		return d.claim(name, want{"vfs", pool.TypeVF, count})
 	case 2:
-		return d.claim(name, want{"bundle", pool.Bundle, 1})
+		return d.claim(name, want{"bundle", pool.TypeBundle, 1})
 	default:
 		return d.extended(name, [2]int{count, count}, [2]int{1, 1})
 	}

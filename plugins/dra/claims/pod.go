@@ -85,7 +85,7 @@ func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
 		for _, result := range results(claim) {
 			device := state.Pool.Devices[result.Device]
 			gpu := len(device.GPUs) > 0
-			vf := len(device.VFs) > 0 && (device.Type != pool.GPUVF || !asksForGPU(claim, result.Request))
+			vf := len(device.VFs) > 0 && (device.Type != pool.TypeGPUVF || !asksForGPU(claim, result.Request))
 			gpus, vfs = gpus || gpu, vfs || vf
 			separate = separate || gpu != vf // a pair is on one switch always
 		}

@@ -29,8 +29,8 @@ func TestPowerFailureAtEveryStep(t *testing.T) {
 	for _, inMemory := range []bool{true, false} {
 		for _, fault := range disk.Faults {
 			n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-			n.allocate(pool.VF, 1)
-			other := n.need("other", want{"pairs", pool.Pair, 1})
+			n.allocate(pool.TypeVF, 1)
+			other := n.need("other", want{"pairs", pool.TypePair, 1})
 			n.ready(other)
 			devices := n.prepared(other.UID).Devices
 			claim := n.extended("train", [2]int{2, 2})
@@ -68,7 +68,7 @@ func TestPowerFailureAtEveryStep(t *testing.T) {
 func TestPowerFailureAfterTheNextAnswer(t *testing.T) {
 	for _, fault := range disk.Faults {
 		n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-		claim := n.need("train", want{"pairs", pool.Pair, 2})
+		claim := n.need("train", want{"pairs", pool.TypePair, 2})
 		next := func(struck disk.Fault) {
 			if struck.Kills() {
 				n.restored()

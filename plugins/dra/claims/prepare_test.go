@@ -17,7 +17,7 @@ import (
 // most is a claim for as many pairs as there are up to four.
 func (n *node) most(name string) (*resourceapi.ResourceClaim, int) {
 	for count := 4; count > 0; count /= 2 {
-		if claim := n.claim(name, want{"pairs", pool.Pair, count}); claim != nil {
+		if claim := n.claim(name, want{"pairs", pool.TypePair, count}); claim != nil {
 			return claim, count
 		}
 	}
@@ -70,7 +70,7 @@ func TestPairs(t *testing.T) {
 // Who does not want to be told of pairs is not.
 func TestUntold(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
 	edits := n.edits(claim, "pairs")
 	if len(edits.Mounts) > 0 || len(edits.Env) != 2 || len(names(n.Host.PairsDir)) > 0 {
@@ -81,7 +81,7 @@ func TestUntold(t *testing.T) {
 // The checkpoint has the pods of a claim, which nothing else tells once the claim is deleted by force.
 func TestPodsOfAClaim(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1, plainVFs, true)
-	claim := n.need("train", want{"gpu", pool.GPU, 1})
+	claim := n.need("train", want{"gpu", pool.TypeGPU, 1})
 	n.ready(claim)
 	if pods := n.prepared(claim.UID).Pods; !slices.Equal(pods, []Pod{{Name: "pod", UID: "pod"}}) {
 		t.Errorf("pods %v", pods)

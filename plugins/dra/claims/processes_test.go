@@ -75,7 +75,7 @@ func TestTwoProcesses(t *testing.T) {
 }
 
 // pair needs a claim of one pair.
-func (n *node) pair(name string) *claimOf { return n.need(name, want{"pairs", pool.Pair, 1}) }
+func (n *node) pair(name string) *claimOf { return n.need(name, want{"pairs", pool.TypePair, 1}) }
 
 // atFirstChange is another process on the node, which does something before its first change of a file.
 func (n *node) atFirstChange(do func()) *Preparer {

@@ -20,7 +20,7 @@ import (
 func apart(t *testing.T) (*node, *claimOf) {
 	t.Helper()
 	n := newNode(t, "oci-mi300x-derived", 1, toldVFs, true)
-	n.allocate(pool.VF, 1)
+	n.allocate(pool.TypeVF, 1)
 	return n, n.extended("train", [2]int{4, 4})
 }
 
@@ -145,14 +145,14 @@ func TestAlignmentOfContainer(t *testing.T) {
 	required := map[string]string{intent.AlignmentKey: "required"}
 	separate := func(pod string) func(n *node) []*claimOf {
 		return func(n *node) []*claimOf {
-			n.allocate(pool.VF, 1) // on the switch of the first GPU
+			n.allocate(pool.TypeVF, 1) // on the switch of the first GPU
 			n.pods["team/pod"] = running(pod)
-			return list(n.need("gpu", want{"g", pool.GPU, 1}), n.need("vf", want{"v", pool.VF, 1}))
+			return list(n.need("gpu", want{"g", pool.TypeGPU, 1}), n.need("vf", want{"v", pool.TypeVF, 1}))
 		}
 	}
 	pairAndVFs := func(n *node) []*claimOf {
-		claim := n.need("train", want{"container-0-request-0", pool.Pair, 1},
-			want{"container-0-request-1", pool.VF, 3})
+		claim := n.need("train", want{"container-0-request-0", pool.TypePair, 1},
+			want{"container-0-request-1", pool.TypeVF, 3})
 		claim.Annotations = map[string]string{resourceapi.ExtendedResourceClaimAnnotation: "true"}
 		n.annotate(nil)
 		return list(claim)
@@ -167,7 +167,7 @@ func TestAlignmentOfContainer(t *testing.T) {
 		"a pair and further VFs":            {2, pairAndVFs, true},
 		"separate claims on one switch": {1, func(n *node) []*claimOf {
 			n.pods["team/pod"] = running("gpu vf")
-			return list(n.need("gpu", want{"g", pool.GPU, 1}), n.need("vf", want{"v", pool.VF, 1}))
+			return list(n.need("gpu", want{"g", pool.TypeGPU, 1}), n.need("vf", want{"v", pool.TypeVF, 1}))
 		}, false},
 		"claims of two containers": {1, func(n *node) []*claimOf {
 			claims := separate("")(n)
@@ -205,8 +205,8 @@ func TestAlignmentOfContainer(t *testing.T) {
 // A claim that is prepared already, for which the kubelet does not call again, counts as well.
 func TestAlignmentWithPreparedClaim(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1, plainVFs, true)
-	n.allocate(pool.VF, 1)
-	gpu, vf := n.need("gpu", want{"g", pool.GPU, 1}), n.need("vf", want{"v", pool.VF, 1})
+	n.allocate(pool.TypeVF, 1)
+	gpu, vf := n.need("gpu", want{"g", pool.TypeGPU, 1}), n.need("vf", want{"v", pool.TypeVF, 1})
 	n.pods["team/pod"] = running("gpu")
 	n.ready(gpu)
 	n.pods["team/pod"] = running("gpu vf")
@@ -220,7 +220,7 @@ func TestAlignmentWithPreparedClaim(t *testing.T) {
 func TestAlignedIsPrepared(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1, toldVFs, true)
 	n.Policy.Alignment = intent.Required
-	claim := n.need("train", want{"pairs", pool.Pair, 8})
+	claim := n.need("train", want{"pairs", pool.TypePair, 8})
 	n.ready(claim)
 	n.check(claim)
 }
@@ -228,10 +228,10 @@ func TestAlignedIsPrepared(t *testing.T) {
 // The last line of defence: what somebody has is handed out to nobody else, and what is gone is not.
 func TestNobodyGetsWhatIsNotFree(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	first := n.need("first", want{"pairs", pool.Pair, 2})
+	first := n.need("first", want{"pairs", pool.TypePair, 2})
 	n.ready(first)
 	n.release(devicesOf(first)) // the scheduler errs
-	second := n.need("second", want{"pairs", pool.Pair, 1})
+	second := n.need("second", want{"pairs", pool.TypePair, 1})
 	n.refused(second, "claim team/second was allocated device pair-11-00-0", "is in use by claim team/first")
 
 	admin := true
@@ -263,9 +263,9 @@ func TestNobodyGetsWhatIsNotFree(t *testing.T) {
 // TestTwoClaimsOfOneCall: two claims of a pod with the same device are both refused, for the second one.
 func TestTwoClaimsOfOneCall(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	first := n.need("first", want{"pairs", pool.Pair, 1})
+	first := n.need("first", want{"pairs", pool.TypePair, 1})
 	n.release(devicesOf(first)) // the scheduler errs
-	second := n.need("second", want{"pairs", pool.Pair, 1})
+	second := n.need("second", want{"pairs", pool.TypePair, 1})
 	const reason = "claim team/second was allocated device pair-11-00-0, and its GPU 0000:11:00.0 is in use " +
 		"by claim team/first"
 	for uid, answer := range n.Prepare(t.Context(), n.state, list(first, second)) {
@@ -280,8 +280,8 @@ func TestTwoClaimsOfOneCall(t *testing.T) {
 // is published with one VF.
 func TestNobodyGetsTheTokenOfAnother(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	n.allocate(pool.VF, 1) // the VF on the switch of the first GPU
-	first := n.need("first", want{"vfs", pool.VF, 1})
+	n.allocate(pool.TypeVF, 1) // the VF on the switch of the first GPU
+	first := n.need("first", want{"vfs", pool.TypeVF, 1})
 	n.ready(first)
 	n.release(devicesOf(first)) // the scheduler errs, as after a forced deletion
 	second := n.extended("second", [2]int{1, 1})
@@ -298,9 +298,9 @@ func TestNobodyGetsTheTokenOfAnother(t *testing.T) {
 // A claim that was allocated anew is prepared anew.
 func TestAllocatedAnew(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	before := n.need("train", want{"pairs", pool.Pair, 2})
+	before := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(before)
-	after := n.need("train", want{"pairs", pool.Pair, 2})
+	after := n.need("train", want{"pairs", pool.TypePair, 2})
 	answer := n.ready(after)
 	n.check(after)
 	if answer[0].DeviceName != devicesOf(after)[0] || answer[0].DeviceName == devicesOf(before)[0] {
@@ -311,7 +311,7 @@ func TestAllocatedAnew(t *testing.T) {
 // A claim of other drivers' devices alone is none of ours.
 func TestNotOurs(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 1})
+	claim := n.need("train", want{"pairs", pool.TypePair, 1})
 	claim.Status.Allocation.Devices.Results[0].Driver = "gpu.example.com"
 	if devices := n.ready(claim); len(devices) != 0 {
 		t.Errorf("answer %v", devices)

@@ -28,8 +28,8 @@ func (n *node) boot() {
 // is not there, for it asks once.
 func TestBootWithLateVFs(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2})
-	other := n.need("other", want{"gpu", pool.GPU, 1})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2})
+	other := n.need("other", want{"gpu", pool.TypeGPU, 1})
 	n.ready(claim)
 	n.ready(other)
 	n.boot()
@@ -66,7 +66,7 @@ func TestBootWithLateVFs(t *testing.T) {
 // A file that is gone is missed, and comes back.
 func TestComplete(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
 	for _, name := range []string{n.files.specPath(claim.UID), n.files.pairsPath("uid-train-pairs")} {
 		if !n.Complete() {
@@ -100,7 +100,7 @@ func TestComplete(t *testing.T) {
 // with a lost device-info file.
 func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	claim := n.need("train", want{"pairs", pool.TypePair, 2})
 	n.ready(claim)
 	spec := n.files.specPath(claim.UID)
 	whole, err := os.ReadFile(spec)
@@ -148,7 +148,8 @@ func TestOutdatedFilesAreWrittenLater(t *testing.T) {
 // it again, unless another process has prepared a claim since.
 func TestLostCheckpoint(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	train, other := n.need("train", want{"pairs", pool.Pair, 2}), n.need("other", want{"pairs", pool.Pair, 1})
+	train := n.need("train", want{"pairs", pool.TypePair, 2})
+	other := n.need("other", want{"pairs", pool.TypePair, 1})
 	n.ready(train)
 	file := filepath.Join(n.Dir, FileName)
 	if err := os.Remove(file); err != nil {
@@ -160,7 +161,7 @@ func TestLostCheckpoint(t *testing.T) {
 	if said := strings.Count(n.log.String(), "the record of claims is gone"); said != 1 {
 		t.Errorf("said %d times: %s", said, n.log)
 	}
-	second, third := New(n.Options), n.need("third", want{"pairs", pool.Pair, 1})
+	second, third := New(n.Options), n.need("third", want{"pairs", pool.TypePair, 1})
 	if err := second.Prepare(t.Context(), n.state, list(third))[third.UID].Err; err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func TestSharedClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-			claim := n.need("shared", want{"one", pool.Pair, 1}, want{"two", pool.Pair, 1})
+			claim := n.need("shared", want{"one", pool.TypePair, 1}, want{"two", pool.TypePair, 1})
 			n.share(claim, c.pods)
 			if c.want == 0 {
 				n.refused(claim, "prepare claim team/shared", "request")
@@ -82,8 +82,8 @@ func TestSharedClaim(t *testing.T) {
 func TestSharedClaimOfLaterPod(t *testing.T) {
 	for later, refused := range map[string]bool{"shared/one own": true, "shared own": false} {
 		n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
-		shared := n.need("shared", want{"one", pool.GPU, 1}, want{"two", pool.GPU, 1})
-		own := n.need("own", want{"x", pool.VF, 1})
+		shared := n.need("shared", want{"one", pool.TypeGPU, 1}, want{"two", pool.TypeGPU, 1})
+		own := n.need("own", want{"x", pool.TypeVF, 1})
 		n.share(shared, map[string][]string{"a": {"shared"}})
 		n.ready(shared)
 		n.share(own, map[string][]string{"b": {later}})
@@ -98,7 +98,7 @@ func TestSharedClaimOfLaterPod(t *testing.T) {
 // again.
 func TestPodCannotBeFound(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	claim := n.need("two", want{"one", pool.Pair, 1}, want{"more", pool.Pair, 1})
+	claim := n.need("two", want{"one", pool.TypePair, 1}, want{"more", pool.TypePair, 1})
 	n.pods["team/pod"] = running("two/one", "two/more")
 	n.lost = errors.New("the API server is away")
 	n.refused(claim, "find pod team/pod: the API server is away")
@@ -118,16 +118,16 @@ func TestTwoEnvironments(t *testing.T) {
 		second     pool.Type
 		want       string // of the refusal
 	}{
-		"of one container": {false, []string{"a b"}, pool.Pair,
+		"of one container": {false, []string{"a b"}, pool.TypePair,
 			"container a of pod team/pod uses claim team/a too, and both set NCCL_IB_HCA"},
-		"made for the pod":            {true, []string{"a b"}, pool.Pair, ""},
-		"of two containers":           {false, []string{"a", "b"}, pool.Pair, ""},
-		"nothing that both could set": {false, []string{"a b"}, pool.GPU, ""},
+		"made for the pod":            {true, []string{"a b"}, pool.TypePair, ""},
+		"of two containers":           {false, []string{"a", "b"}, pool.TypePair, ""},
+		"nothing that both could set": {false, []string{"a b"}, pool.TypeGPU, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-			claims := list(n.need("a", want{"x", pool.VF, 1}), n.need("b", want{"y", c.second, 1}))
+			claims := list(n.need("a", want{"x", pool.TypeVF, 1}), n.need("b", want{"y", c.second, 1}))
 			n.pods["team/pod"] = running(c.containers...)
 			for _, claim := range claims {
 				if c.own {

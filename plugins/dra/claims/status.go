@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
@@ -35,7 +34,7 @@ type deviceData struct {
 // Status returns the entries of a claim's status for its devices: the assigned GPUs and VFs, with their names
 // on the node. Must be called when the claim is prepared, because CNI plugins remove the netdevs afterwards.
 func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourceapi.AllocatedDeviceStatus {
-	vfs := make(map[string]inventory.VF, len(state.Machine.VFs))
+	vfs := make(map[string]pool.VF, len(state.Machine.VFs))
 	for _, vf := range state.Machine.VFs {
 		vfs[vf.ID] = vf
 	}
@@ -56,7 +55,7 @@ func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourcea
 	return statuses
 }
 
-func describe(d Prepared, vfs map[string]inventory.VF, representors map[string]string) []byte {
+func describe(d Prepared, vfs map[string]pool.VF, representors map[string]string) []byte {
 	data := deviceData{Token: d.Token}
 	if len(d.GPUs) > 1 || len(d.VFs) > 1 {
 		data.GPUs, data.VFs = d.GPUs, d.VFs
@@ -77,7 +76,7 @@ func describe(d Prepared, vfs map[string]inventory.VF, representors map[string]s
 
 // representors returns the names under which a switch in the kernel, such as Open vSwitch, knows VFs of a
 // claim, by address; only for PFs in switchdev mode. It reads each PF once.
-func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]inventory.VF) map[string]string {
+func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]pool.VF) map[string]string {
 	all := map[string]string{}
 	seen := map[topology.Address]bool{}
 	for _, d := range claim.Devices {
@@ -91,7 +90,7 @@ func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]inventory.V
 }
 
 // network returns the netdev of a device with one VF, nil without a netdev, for example with vfio-pci.
-func network(host grants.Host, d Prepared, vfs map[string]inventory.VF) *resourceapi.NetworkDeviceData {
+func network(host grants.Host, d Prepared, vfs map[string]pool.VF) *resourceapi.NetworkDeviceData {
 	vf, ok := vfs[firstOrEmpty(d.VFs)]
 	if !ok || len(d.VFs) != 1 {
 		return nil

@@ -22,9 +22,9 @@ import (
 // A claim's status says what was handed out for each device, and how the node calls it.
 func TestStatus(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	n.allocate(pool.VF, 1)
+	n.allocate(pool.TypeVF, 1)
 	claim := n.extended("train", [2]int{1, 1})
-	pairs := n.need("pairs", want{"pairs", pool.Pair, 1})
+	pairs := n.need("pairs", want{"pairs", pool.TypePair, 1})
 	n.ready(claim)
 	n.ready(pairs)
 	now := metav1.Now()
@@ -87,7 +87,7 @@ func TestStatusInSwitchdevMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := newNodeOf(t, disk.New(1), machine.FS(), tree, backend, plainVFs, true)
-	claim := n.need("vfs", want{"vfs", pool.VF, 2})
+	claim := n.need("vfs", want{"vfs", pool.TypeVF, 2})
 	n.ready(claim)
 	got := map[string]string{}
 	for _, s := range n.Status(n.state, n.prepared(claim.UID), metav1.Now()) {
@@ -105,7 +105,7 @@ func TestStatusInSwitchdevMode(t *testing.T) {
 // The folder of a PF is listed once for all VFs of a claim, and not at all where no netdev is a representor.
 func TestStatusLooksOncePerPF(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 8, plainVFs, true)
-	claim := n.need("vfs", want{"vfs", pool.VF, 40})
+	claim := n.need("vfs", want{"vfs", pool.TypeVF, 40})
 	n.ready(claim)
 	sys := listing{FS: n.sys, times: map[string]int{}}
 	n.Host.Sys = sys

@@ -135,7 +135,7 @@ func (n *nodeIndex) exchange(c *consumer, t *token, all []*consumer) {
 func (n *nodeIndex) reserved() map[string]string {
 	named, pairs := map[string]int{}, map[string]int{}
 	for _, device := range n.state.Pool.Devices {
-		if device.Type == pool.Bundle { // its pairs are counted separately
+		if device.Type == pool.TypeBundle { // its pairs are counted separately
 			continue
 		}
 		for _, vf := range device.VFs {

@@ -19,8 +19,8 @@ import (
 func (n *node) extended(name string, containers ...[2]int) *claimOf {
 	var wants []want
 	for i, c := range containers {
-		wants = append(wants, want{fmt.Sprintf("container-%d-request-0", i), pool.GPU, c[0]})
-		wants = append(wants, want{fmt.Sprintf("container-%d-request-1", i), pool.VF, c[1]})
+		wants = append(wants, want{fmt.Sprintf("container-%d-request-0", i), pool.TypeGPU, c[0]})
+		wants = append(wants, want{fmt.Sprintf("container-%d-request-1", i), pool.TypeVF, c[1]})
 	}
 	claim := n.claim(name, wants...)
 	n.made = n.made[:len(n.made)-1] // no container names it
@@ -37,7 +37,7 @@ func TestTokensBecomePairs(t *testing.T) {
 	for _, machine := range machines.Names() {
 		for _, taken := range []int{0, 1, 3} {
 			n := newNode(t, machine, 8, toldVFs, true)
-			for _, device := range n.allocate(pool.VF, taken) {
+			for _, device := range n.allocate(pool.TypeVF, taken) {
 				t.Logf("%s is taken", device)
 			}
 			claim := n.extended("train", [2]int{4, 4})
@@ -136,7 +136,7 @@ func TestTokens(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, c.machine, c.vfs, toldVFs, true)
-			n.allocate(pool.VF, c.taken)
+			n.allocate(pool.TypeVF, c.taken)
 			claim := n.extended("train", c.containers...)
 			if claim == nil {
 				t.Fatal("the machine has not so many devices")
@@ -169,7 +169,7 @@ func TestTokens(t *testing.T) {
 // What cannot be published is not reported as prepared: Multus would take another VF than the container has.
 func TestNotPublished(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	n.allocate(pool.VF, 1)
+	n.allocate(pool.TypeVF, 1)
 	claim := n.extended("train", [2]int{4, 4})
 	n.refusal = fmt.Errorf("API server is away")
 	if err := n.Prepare(t.Context(), n.state, list(claim))[claim.UID].Err; err == nil ||
@@ -202,7 +202,7 @@ func TestNotPublished(t *testing.T) {
 // Nobody waits for the API server except the pod whose VFs are published.
 func TestRebindHoldsNoLock(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
-	n.allocate(pool.VF, 1)
+	n.allocate(pool.TypeVF, 1)
 	claim := n.extended("train", [2]int{4, 4})
 	publish, called := n.Rebind, 0
 	n.Rebind = func(ctx context.Context, bound map[string]string) error {
@@ -225,7 +225,7 @@ func TestRebindHoldsNoLock(t *testing.T) {
 // A reserved VF that is broken is not handed out, and another one not twice for it.
 func TestBrokenReservedVF(t *testing.T) {
 	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
-	n.allocate(pool.VF, 8) // those that are left are of another switch than the GPUs
+	n.allocate(pool.TypeVF, 8) // those that are left are of another switch than the GPUs
 	claim := n.extended("train", [2]int{3, 3})
 	reserved := newDecision(n.state, nil, nil).reserved()
 	broken := reserved[n.state.Pool.Devices[claim.Status.Allocation.Devices.Results[0].Device].GPUs[0]]
@@ -248,7 +248,7 @@ func TestBrokenReservedVF(t *testing.T) {
 // The reserved VF of another resource is not handed out: its network is another than the one asked for.
 func TestReservedVFOfAnotherResource(t *testing.T) {
 	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
-	n.allocate(pool.VF, 8) // those that are left are of another switch than the GPUs
+	n.allocate(pool.TypeVF, 8) // those that are left are of another switch than the GPUs
 	claim := n.extended("train", [2]int{3, 3})
 	reserved := newDecision(n.state, nil, nil).reserved()
 	other := map[string]bool{}

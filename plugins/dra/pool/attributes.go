@@ -8,7 +8,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -16,20 +15,20 @@ import (
 const (
 	AttributeType       resourceapi.QualifiedName = "type"       // a Type
 	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // topology.Tree.Switch
-	AttributeDistance   resourceapi.QualifiedName = "distance"   // of a pair: "PIX", "PXB", "C2C"
+	attributeDistance   resourceapi.QualifiedName = "distance"   // of a pair: "PIX", "PXB", "C2C"
 	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name of the resource
-	AttributeVendor     resourceapi.QualifiedName = "vendor"     // "amd" or "nvidia"
-	AttributeModel      resourceapi.QualifiedName = "model"      // "MI300X"
+	attributeVendor     resourceapi.QualifiedName = "vendor"     // "amd" or "nvidia"
+	attributeModel      resourceapi.QualifiedName = "model"      // "MI300X"
 	AttributeGPU        resourceapi.QualifiedName = "gpu"        // address of the GPU's card
 	AttributePartition  resourceapi.QualifiedName = "partition"  // name of a partition within the card
-	AttributePartitions resourceapi.QualifiedName = "partitions" // number of partitions of the card
+	attributePartitions resourceapi.QualifiedName = "partitions" // number of partitions of the card
 	AttributeHive       resourceapi.QualifiedName = "hive"       // lowest address of the GPUs linked with it
-	AttributeLink       resourceapi.QualifiedName = "link"       // the kind of these links: "XGMI" or "NVLINK"
+	attributeLink       resourceapi.QualifiedName = "link"       // the kind of these links: "XGMI" or "NVLINK"
 	AttributeVF         resourceapi.QualifiedName = "vf"         // address of the VF, or name of a sub-function
-	AttributePF         resourceapi.QualifiedName = "pf"         // address of its PF
-	AttributeVFIndex    resourceapi.QualifiedName = "vfIndex"    // its index among the VFs of its PF
-	AttributeRDMA       resourceapi.QualifiedName = "rdmaDevice" // "mlx5_5"
-	AttributeVFResource resourceapi.QualifiedName = "vfResource" // resource of a pair's VF
+	attributePF         resourceapi.QualifiedName = "pf"         // address of its PF
+	attributeVFIndex    resourceapi.QualifiedName = "vfIndex"    // its index among the VFs of its PF
+	attributeRDMA       resourceapi.QualifiedName = "rdmaDevice" // "mlx5_5"
+	attributeVFResource resourceapi.QualifiedName = "vfResource" // resource of a pair's VF
 	AttributeDegraded   resourceapi.QualifiedName = "degraded"   // the reason; absent from a good device
 	CapacityMemory      resourceapi.QualifiedName = "memory"     // memory of a whole GPU, in bytes
 )
@@ -37,8 +36,8 @@ const (
 // Attributes that all drivers publish in the same way (k8s.io/dynamic-resource-allocation/deviceattribute,
 // which contains all three from 1.37 on).
 const (
-	AttributePCIBusID resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
-	AttributePCIeRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
+	attributePCIBusID resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
+	attributePCIeRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
 	AttributeNUMANode resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
 )
 
@@ -69,7 +68,7 @@ func (a attributes) number(name resourceapi.QualifiedName, value int) {
 func (b *builder) attributes(i *item) attributes {
 	a := attributes{}
 	a.text(AttributeType, string(i.Type))
-	var vf *inventory.VF
+	var vf *VF
 	if len(i.vfs) > 0 {
 		vf = i.vfs[0]
 	}
@@ -78,9 +77,9 @@ func (b *builder) attributes(i *item) attributes {
 		gpu := i.gpus[0]
 		b.addPlace(a, gpu.Card)
 		b.addGPU(a, i)
-		if vf != nil && i.Type != Bundle {
-			a.text(AttributeDistance, b.machine.Tree.Distance(gpu.Card, vf.Address).Level.String())
-			a.text(AttributeVFResource, vf.Pool)
+		if vf != nil && i.Type != TypeBundle {
+			a.text(attributeDistance, b.machine.Tree.Distance(gpu.Card, vf.Address).Level.String())
+			a.text(attributeVFResource, vf.Pool)
 		}
 	case vf != nil:
 		b.addPlace(a, vf.Address)
@@ -89,7 +88,7 @@ func (b *builder) attributes(i *item) attributes {
 	if bound := b.vfs[b.options.Bound[i.Name]]; bound != nil && vf != nil {
 		vf = bound
 	}
-	if vf != nil && i.Type != Bundle {
+	if vf != nil && i.Type != TypeBundle {
 		addVF(a, vf)
 	}
 	b.addMultus(a, i, vf)
@@ -114,7 +113,7 @@ func degraded(i *item) string {
 
 // addPlace adds the location of a function.
 func (b *builder) addPlace(a attributes, address topology.Address) {
-	a.text(AttributePCIBusID, address.String())
+	a.text(attributePCIBusID, address.String())
 	tree := b.machine.Tree
 	place, ok := tree.Place(address)
 	if !ok {
@@ -124,7 +123,7 @@ func (b *builder) addPlace(a attributes, address topology.Address) {
 	if pf, ok := tree.Device(function.Function()); ok {
 		function = pf
 	}
-	a.text(AttributePCIeRoot, function.RootComplex()) // not that of a DMA function: other drivers publish it too
+	a.text(attributePCIeRoot, function.RootComplex()) // not that of a DMA function: other drivers publish it too
 	if node, known := place.NUMA.Number(); known {
 		a.number(AttributeNUMANode, node)
 	}
@@ -137,34 +136,34 @@ func (b *builder) addPlace(a attributes, address topology.Address) {
 func (b *builder) addGPU(a attributes, i *item) {
 	gpu := i.gpus[0]
 	a.text(AttributeGPU, gpu.Card.String())
-	a.text(AttributeVendor, gpu.Vendor)
-	a.text(AttributeModel, gpu.Model)
+	a.text(attributeVendor, gpu.Vendor)
+	a.text(attributeModel, gpu.Model)
 	a.text(AttributeResource, gpu.Resource)
 	a.text(AttributeHive, gpu.Hive)
 	for _, link := range b.machine.Links {
 		if link.A == gpu.Card || link.B == gpu.Card {
-			a.text(AttributeLink, string(link.Type))
+			a.text(attributeLink, string(link.Type))
 			break
 		}
 	}
 	if gpu.Whole() {
 		return
 	}
-	a.number(AttributePartitions, gpu.Parts)
-	if i.Type != Bundle {
+	a.number(attributePartitions, gpu.Parts)
+	if i.Type != TypeBundle {
 		a.text(AttributePartition, part(gpu))
 	}
 }
 
-func addVF(a attributes, vf *inventory.VF) {
+func addVF(a attributes, vf *VF) {
 	a.text(AttributeVF, vf.ID)
-	a.text(AttributePF, vf.Function().String())
-	a.text(AttributeRDMA, vf.RDMA)
-	a.number(AttributeVFIndex, vf.Index)
+	a.text(attributePF, vf.Function().String())
+	a.text(attributeRDMA, vf.RDMA)
+	a.number(attributeVFIndex, vf.Index)
 }
 
 // addMultus adds the attributes for Multus. For a bundle it can name only one VF.
-func (b *builder) addMultus(a attributes, i *item, vf *inventory.VF) {
+func (b *builder) addMultus(a attributes, i *item, vf *VF) {
 	name, id := "", ""
 	if len(i.gpus) > 0 {
 		name, id = i.gpus[0].Resource, i.gpus[0].Card.String()
@@ -172,9 +171,9 @@ func (b *builder) addMultus(a attributes, i *item, vf *inventory.VF) {
 	if vf != nil {
 		id = vf.ID
 		switch {
-		case i.Type == VF || b.options.PairsAsVFs:
+		case i.Type == TypeVF || b.options.PairsAsVFs:
 			name = i.vfs[0].Pool
-		case i.Type == Bundle:
+		case i.Type == TypeBundle:
 			name = BundleResource
 		default:
 			name = PairResource
@@ -186,7 +185,7 @@ func (b *builder) addMultus(a attributes, i *item, vf *inventory.VF) {
 
 // capacity returns the memory of a device that has all partitions of its card.
 func capacity(i *item) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
-	if len(i.gpus) == 0 || i.gpus[0].VRAM == 0 || i.Type != Bundle && !i.gpus[0].Whole() {
+	if len(i.gpus) == 0 || i.gpus[0].VRAM == 0 || i.Type != TypeBundle && !i.gpus[0].Whole() {
 		return nil
 	}
 	bytes := resource.NewQuantity(int64(i.gpus[0].VRAM), resource.BinarySI)

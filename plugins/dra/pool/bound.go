@@ -5,13 +5,11 @@ package pool
 import (
 	"maps"
 	"slices"
-
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 )
 
 // bound contains the VFs that claims hold together with GPUs, by the GPU's ID.
-func (b *builder) bound() map[string]*inventory.VF {
-	bound := map[string]*inventory.VF{}
+func (b *builder) bound() map[string]*VF {
+	bound := map[string]*VF{}
 	for i := range b.machine.GPUs {
 		gpu := &b.machine.GPUs[i]
 		for name, id := range b.options.Bound {
@@ -24,12 +22,12 @@ func (b *builder) bound() map[string]*inventory.VF {
 }
 
 // isPair reports whether a device is the pair of a GPU and a VF, under any of its possible names.
-func isPair(name string, gpu *inventory.GPU, vf *inventory.VF) bool {
+func isPair(name string, gpu *GPU, vf *VF) bool {
 	return slices.ContainsFunc(pairs(gpu, vf), func(i item) bool { return i.Name == name })
 }
 
 // pairs returns the possible devices of a GPU and a VF.
-func pairs(gpu *inventory.GPU, vf *inventory.VF) []item {
+func pairs(gpu *GPU, vf *VF) []item {
 	return []item{reservedPair(gpu, vf), namedPair(gpu, vf), gpuWithVF(gpu, vf)}
 }
 
@@ -50,7 +48,7 @@ func (b *builder) addBound() {
 
 // deviceNamed returns the device of a claim by its name, and reports whether the machine still has its GPU
 // and VF.
-func deviceNamed(machine inventory.Machine, name string, has *inventory.VF) (item, bool) {
+func deviceNamed(machine Machine, name string, has *VF) (item, bool) {
 	for i := range machine.VFs {
 		if vf := aloneVF(&machine.VFs[i], rankVF); vf.Name == name {
 			return vf, true
@@ -71,7 +69,7 @@ func deviceNamed(machine inventory.Machine, name string, has *inventory.VF) (ite
 
 // SingleVFs returns all VFs of a machine as devices of their own, by name, whether or not they are published
 // as such: a claim can be allocated a VF that becomes part of a pair before the claim is prepared.
-func SingleVFs(machine inventory.Machine) map[string]Device {
+func SingleVFs(machine Machine) map[string]Device {
 	single := make(map[string]Device, len(machine.VFs))
 	for i := range machine.VFs {
 		d := aloneVF(&machine.VFs[i], rankVF).Device

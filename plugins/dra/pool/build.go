@@ -9,17 +9,15 @@ import (
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
-
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 )
 
 // builder builds a pool.
 type builder struct {
-	machine inventory.Machine
+	machine Machine
 	options Options
 	groups  []*group
-	others  []*inventory.VF // VFs that cannot be paired with a GPU
-	vfs     map[string]*inventory.VF
+	others  []*VF // VFs that cannot be paired with a GPU
+	vfs     map[string]*VF
 	inUse   map[string]bool // IDs of the VFs of claims
 	unfit   map[string]bool // IDs of VFs that usable VFs precede
 	units   [][]item
@@ -29,8 +27,8 @@ type builder struct {
 // item is a device of the pool.
 type item struct {
 	Device
-	gpus []*inventory.GPU
-	vfs  []*inventory.VF
+	gpus []*GPU
+	vfs  []*VF
 	rank rank
 }
 
@@ -46,7 +44,7 @@ const (
 	rankPairedVF
 )
 
-func newItem(t Type, name string, r rank, gpus []*inventory.GPU, vfs []*inventory.VF) item {
+func newItem(t Type, name string, r rank, gpus []*GPU, vfs []*VF) item {
 	i := item{Device: Device{Name: string(t) + "-" + name, Type: t}, gpus: gpus, vfs: vfs, rank: r}
 	for _, gpu := range gpus {
 		i.GPUs = append(i.GPUs, gpu.ID)
@@ -57,33 +55,33 @@ func newItem(t Type, name string, r rank, gpus []*inventory.GPU, vfs []*inventor
 	return i
 }
 
-func alone(gpu *inventory.GPU, r rank) item {
-	return newItem(GPU, gpuName(gpu), r, []*inventory.GPU{gpu}, nil)
+func alone(gpu *GPU, r rank) item {
+	return newItem(TypeGPU, gpuName(gpu), r, []*GPU{gpu}, nil)
 }
 
-func aloneVF(vf *inventory.VF, r rank) item {
-	return newItem(VF, vfName(vf), r, nil, []*inventory.VF{vf})
+func aloneVF(vf *VF, r rank) item {
+	return newItem(TypeVF, vfName(vf), r, nil, []*VF{vf})
 }
 
 // gpuWithVF returns a GPU and its VF as one device. Its name is not that of the GPU alone: a claim for a pair
 // that was allocated the device never gets a GPU without a VF.
-func gpuWithVF(gpu *inventory.GPU, vf *inventory.VF) item {
-	return newItem(GPUVF, gpuName(gpu), rankPairedGPU, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+func gpuWithVF(gpu *GPU, vf *VF) item {
+	return newItem(TypeGPUVF, gpuName(gpu), rankPairedGPU, []*GPU{gpu}, []*VF{vf})
 }
 
 // reservedPair returns a GPU with its reserved VF. It is named after the GPU.
-func reservedPair(gpu *inventory.GPU, vf *inventory.VF) item {
-	return newItem(Pair, gpuName(gpu), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+func reservedPair(gpu *GPU, vf *VF) item {
+	return newItem(TypePair, gpuName(gpu), rankPair, []*GPU{gpu}, []*VF{vf})
 }
 
 // namedPair returns a GPU with one of several VFs. It is named after both.
-func namedPair(gpu *inventory.GPU, vf *inventory.VF) item {
-	return newItem(Pair, gpuName(gpu)+"-"+vfName(vf), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+func namedPair(gpu *GPU, vf *VF) item {
+	return newItem(TypePair, gpuName(gpu)+"-"+vfName(vf), rankPair, []*GPU{gpu}, []*VF{vf})
 }
 
-func newBuilder(machine inventory.Machine, options Options) *builder {
+func newBuilder(machine Machine, options Options) *builder {
 	b := &builder{
-		machine: machine, options: options, vfs: map[string]*inventory.VF{}, inUse: map[string]bool{},
+		machine: machine, options: options, vfs: map[string]*VF{}, inUse: map[string]bool{},
 		unfit: map[string]bool{}, notes: slices.Clone(machine.Notes),
 	}
 	for _, id := range options.Bound {
@@ -122,12 +120,12 @@ func (b *builder) noteLongNames() {
 }
 
 // published returns the VFs within the limit, usable ones first, and VFs of claims.
-func (b *builder) published() []*inventory.VF {
-	all := make([]*inventory.VF, 0, len(b.vfs))
+func (b *builder) published() []*VF {
+	all := make([]*VF, 0, len(b.vfs))
 	for i := range b.machine.VFs {
 		all = append(all, &b.machine.VFs[i])
 	}
-	byIndex := func(v, w *inventory.VF) int {
+	byIndex := func(v, w *VF) int {
 		return cmp.Or(v.Function().Compare(w.Function()), cmp.Compare(v.Index, w.Index))
 	}
 	slices.SortStableFunc(all, byIndex)
@@ -135,10 +133,10 @@ func (b *builder) published() []*inventory.VF {
 		return all
 	}
 	perPF := map[string]int{}
-	isUnfit := func(v *inventory.VF) bool { return b.unfit[v.ID] }
+	isUnfit := func(v *VF) bool { return b.unfit[v.ID] }
 	usableFirst := append(slices.DeleteFunc(slices.Clone(all), isUnfit),
-		slices.DeleteFunc(slices.Clone(all), func(v *inventory.VF) bool { return !isUnfit(v) })...)
-	kept := slices.DeleteFunc(usableFirst, func(v *inventory.VF) bool {
+		slices.DeleteFunc(slices.Clone(all), func(v *VF) bool { return !isUnfit(v) })...)
+	kept := slices.DeleteFunc(usableFirst, func(v *VF) bool {
 		pf := v.Function().String()
 		perPF[pf]++
 		return perPF[pf] > b.options.VFsPerPF && !b.inUse[v.ID]
@@ -165,7 +163,7 @@ func (b *builder) addUnit(items ...item) {
 // consecutive devices are spread over all PFs, have the same index, and are near the GPUs that are allocated
 // first.
 func (b *builder) addSurplus() {
-	paired := map[*inventory.VF]bool{}
+	paired := map[*VF]bool{}
 	each(b.units, func(i *item) {
 		for _, vf := range i.vfs {
 			paired[vf] = true
@@ -176,11 +174,11 @@ func (b *builder) addSurplus() {
 			paired[vf] = paired[vf] || b.options.Bound[aloneVF(vf, rankVF).Name] == ""
 		}
 	}
-	var surplus []*inventory.VF
+	var surplus []*VF
 	for _, g := range b.groups {
 		surplus = append(surplus, g.vfs...)
 	}
-	surplus = slices.DeleteFunc(append(surplus, b.others...), func(vf *inventory.VF) bool { return paired[vf] })
+	surplus = slices.DeleteFunc(append(surplus, b.others...), func(vf *VF) bool { return paired[vf] })
 	for _, vf := range byRail(surplus) {
 		i := aloneVF(vf, rankVF)
 		if b.inUse[vf.ID] && b.options.Bound[i.Name] == "" {

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -20,7 +19,7 @@ import (
 // A taint changes one slice: where more change the scheduler cannot use the node meanwhile.
 func TestAFaultChangesOneSlice(t *testing.T) {
 	t.Parallel()
-	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine pool.Machine, options pool.Options) {
 		before := pool.Build(machine, options)
 		changed := func(what string, after pool.Pool) {
 			t.Helper()
@@ -145,7 +144,7 @@ func TestNoPairWithAVFThatIsHeld(t *testing.T) {
 // Names stay when other devices go, and what claims have is nobody else's.
 func TestNamesStay(t *testing.T) {
 	t.Parallel()
-	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine pool.Machine, options pool.Options) {
 		if len(machine.GPUs) == 0 {
 			return
 		}

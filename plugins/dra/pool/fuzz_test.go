@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -37,11 +36,11 @@ func FuzzBuild(f *testing.F) {
 }
 
 // disturbed is a machine less some devices, with others that are broken or held, on a cluster.
-func disturbed(random *rand.Rand, m inventory.Machine) (inventory.Machine, pool.Options) {
+func disturbed(random *rand.Rand, m pool.Machine) (pool.Machine, pool.Options) {
 	const odds = 6 // one in so many
 	m.GPUs, m.VFs = slices.Clone(m.GPUs), slices.Clone(m.VFs)
-	m.GPUs = slices.DeleteFunc(m.GPUs, func(inventory.GPU) bool { return random.IntN(odds) == 0 })
-	m.VFs = slices.DeleteFunc(m.VFs, func(inventory.VF) bool { return random.IntN(odds) == 0 })
+	m.GPUs = slices.DeleteFunc(m.GPUs, func(pool.GPU) bool { return random.IntN(odds) == 0 })
+	m.VFs = slices.DeleteFunc(m.VFs, func(pool.VF) bool { return random.IntN(odds) == 0 })
 	for i := range m.GPUs {
 		m.GPUs[i].Healthy = random.IntN(odds) > 0
 		if random.IntN(odds) == 0 {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -15,28 +14,28 @@ import (
 // group contains the GPUs of one switch and the VFs that they can be paired with.
 type group struct {
 	tree *topology.Tree
-	gpus []*inventory.GPU
-	vfs  []*inventory.VF
+	gpus []*GPU
+	vfs  []*VF
 	// partner contains the best VF of the switch for every GPU with a VF there; the VFs are distinct if there
 	// are enough.
-	partner map[*inventory.GPU]*inventory.VF
+	partner map[*GPU]*VF
 	// reserved contains, for a strict group, the VFs that are published only with a GPU, whether or not a GPU
 	// has them as its partner now.
-	reserved []*inventory.VF
+	reserved []*VF
 }
 
 // strict reports whether every GPU can have a VF of its own and some VFs remain.
 func (g *group) strict() bool { return len(g.vfs) > len(g.gpus) }
 
 // same reports whether a GPU and a VF form a pair.
-func (g *group) same(gpu *inventory.GPU, vf *inventory.VF) bool {
+func (g *group) same(gpu *GPU, vf *VF) bool {
 	return g.tree.Distance(gpu.Card, vf.Address).Level.Direct()
 }
 
 // groups assigns GPUs and VFs to their switches, in the order in which GPUs are published: by NUMA node, by
 // hive, by switch. It also returns the VFs that cannot be paired with a GPU; on a node with RDMA these
 // include VFs without RDMA.
-func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, others []*inventory.VF) {
+func groups(machine *Machine, vfs []*VF) (found []*group, others []*VF) {
 	bySwitch := map[string]*group{}
 	for i := range machine.GPUs {
 		gpu := &machine.GPUs[i]
@@ -48,13 +47,13 @@ func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, ot
 		}
 		g.gpus = append(g.gpus, gpu)
 	}
-	rdma := slices.ContainsFunc(vfs, func(vf *inventory.VF) bool { return vf.RDMA != "" })
+	rdma := slices.ContainsFunc(vfs, func(vf *VF) bool { return vf.RDMA != "" })
 	for _, vf := range vfs {
 		g := bySwitch[vf.Switch]
 		if rdma && vf.RDMA == "" {
 			g = nil // for a storage network or similar
 		}
-		if g != nil && slices.ContainsFunc(g.gpus, func(gpu *inventory.GPU) bool { return g.same(gpu, vf) }) {
+		if g != nil && slices.ContainsFunc(g.gpus, func(gpu *GPU) bool { return g.same(gpu, vf) }) {
 			g.vfs = append(g.vfs, vf)
 		} else {
 			others = append(others, vf)
@@ -68,7 +67,7 @@ func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, ot
 
 // comparePlaces orders GPUs such that neighbours in the order are neighbours on the machine. Unknown NUMA
 // nodes come last.
-func comparePlaces(tree *topology.Tree, a, b *inventory.GPU) int {
+func comparePlaces(tree *topology.Tree, a, b *GPU) int {
 	return cmp.Or(cmp.Compare(numaOrder(tree, a.Card), numaOrder(tree, b.Card)), cmp.Compare(a.Hive, b.Hive),
 		a.Card.Compare(b.Card))
 }
@@ -86,18 +85,18 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 // gets its own: bound VFs stay, a free GPU gets a free and usable VF, and for a GPU that is not free a
 // reserved VF is kept.
 func (g *group) match(
-	links []topology.Link, bound map[string]*inventory.VF, inUse, unfit map[string]bool,
+	links []topology.Link, bound map[string]*VF, inUse, unfit map[string]bool,
 ) {
-	g.partner = map[*inventory.GPU]*inventory.VF{}
-	isUsable := func(vf *inventory.VF) bool { return !unfit[vf.ID] }
+	g.partner = map[*GPU]*VF{}
+	isUsable := func(vf *VF) bool { return !unfit[vf.ID] }
 	if !g.strict() {
-		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *inventory.VF) bool { return !isUsable(vf) })
+		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *VF) bool { return !isUsable(vf) })
 		if len(vfs) == 0 {
 			vfs = g.vfs
 		}
 		g.take(g.pairs(g.gpus, vfs, len(vfs), links))
 	}
-	taken := map[*inventory.VF]bool{}
+	taken := map[*VF]bool{}
 	for _, gpu := range g.gpus {
 		vf := bound[gpu.ID]
 		if slices.Contains(g.vfs, vf) && g.same(gpu, vf) && !taken[vf] {
@@ -109,8 +108,8 @@ func (g *group) match(
 	}
 	own := g.pairs(g.gpus, g.vfs, len(g.gpus), links)
 	g.reserve(own, isUsable)
-	isFree := func(vf *inventory.VF) bool { return isUsable(vf) && !inUse[vf.ID] }
-	isReserved := func(vf *inventory.VF) bool { return isFree(vf) && slices.Contains(g.reserved, vf) }
+	isFree := func(vf *VF) bool { return isUsable(vf) && !inUse[vf.ID] }
+	isReserved := func(vf *VF) bool { return isFree(vf) && slices.Contains(g.reserved, vf) }
 	for _, p := range own {
 		if p.gpu.Held == "" && g.partner[p.gpu] == nil && !taken[p.vf] && isFree(p.vf) {
 			g.partner[p.gpu], taken[p.vf] = p.vf, true
@@ -118,15 +117,15 @@ func (g *group) match(
 	}
 	for _, step := range []struct {
 		held bool
-		can  func(*inventory.VF) bool
+		can  func(*VF) bool
 	}{
 		{false, isReserved}, {false, isFree}, {true, isReserved},
-		{true, func(*inventory.VF) bool { return true }},
+		{true, func(*VF) bool { return true }},
 	} {
-		gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *inventory.GPU) bool {
+		gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *GPU) bool {
 			return g.partner[gpu] != nil || gpu.Held != "" && !step.held
 		})
-		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *inventory.VF) bool {
+		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *VF) bool {
 			return taken[vf] || !step.can(vf)
 		})
 		n := min(len(gpus), len(vfs))
@@ -143,13 +142,13 @@ func (g *group) match(
 // a claim can only disappear, so a VF that was not reserved before becomes reserved only if it was not
 // usable. A VF that was published alone, which a claim may have been allocated meanwhile, therefore never
 // becomes part of a pair.
-func (g *group) reserve(own []pair, isUsable func(*inventory.VF) bool) {
+func (g *group) reserve(own []pair, isUsable func(*VF) bool) {
 	for _, p := range own {
 		if isUsable(p.vf) {
 			g.reserved = append(g.reserved, p.vf)
 		}
 	}
-	isOwn := func(vf *inventory.VF) bool {
+	isOwn := func(vf *VF) bool {
 		return slices.ContainsFunc(own, func(p pair) bool { return p.vf == vf })
 	}
 	for _, vf := range byRail(g.vfs) {
@@ -167,17 +166,17 @@ func (g *group) take(pairs []pair) {
 
 // pair is a GPU and a VF of its switch.
 type pair struct {
-	gpu *inventory.GPU
-	vf  *inventory.VF
+	gpu *GPU
+	vf  *VF
 }
 
 // pairs pairs all given GPUs with the given number of VFs, as placement does: the nearest VFs, over all PFs,
 // of one index. The devices of the smaller half serve equal shares of the larger half.
-func (g *group) pairs(gpus []*inventory.GPU, vfs []*inventory.VF, count int, links []topology.Link) []pair {
+func (g *group) pairs(gpus []*GPU, vfs []*VF, count int, links []topology.Link) []pair {
 	if len(gpus) == 0 || count == 0 {
 		return nil
 	}
-	gpuByID, vfByID := map[string]*inventory.GPU{}, map[string]*inventory.VF{}
+	gpuByID, vfByID := map[string]*GPU{}, map[string]*VF{}
 	gpuHalf := placement.Half{Count: len(gpus)}
 	for _, gpu := range gpus {
 		gpuByID[gpu.ID] = gpu
@@ -203,14 +202,14 @@ func (g *group) pairs(gpus []*inventory.GPU, vfs []*inventory.VF, count int, lin
 }
 
 // byRail sorts VFs by their index within their PF; VFs with the same index keep their order.
-func byRail(vfs []*inventory.VF) []*inventory.VF {
-	return slices.SortedStableFunc(slices.Values(vfs), func(v, w *inventory.VF) int {
+func byRail(vfs []*VF) []*VF {
+	return slices.SortedStableFunc(slices.Values(vfs), func(v, w *VF) int {
 		return cmp.Compare(v.Index, w.Index)
 	})
 }
 
 // cards groups GPUs by card, in their order.
-func cards(gpus []*inventory.GPU) (sorted [][]*inventory.GPU) {
+func cards(gpus []*GPU) (sorted [][]*GPU) {
 	place := map[topology.Address]int{}
 	for _, gpu := range gpus {
 		i, ok := place[gpu.Card]
@@ -224,4 +223,4 @@ func cards(gpus []*inventory.GPU) (sorted [][]*inventory.GPU) {
 	return sorted
 }
 
-func isPartitioned(card []*inventory.GPU) bool { return len(card) > 1 }
+func isPartitioned(card []*GPU) bool { return len(card) > 1 }

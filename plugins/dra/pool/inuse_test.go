@@ -10,7 +10,6 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -72,32 +71,32 @@ func offered(p pool.Pool, options pool.Options) (names []string) {
 // A GPU that a claim has is not offered where the device by which it does is published no more.
 func TestGPUsOfClaimsAreNotOffered(t *testing.T) {
 	t.Parallel()
-	without := func(m *inventory.Machine, gone func(inventory.VF) bool) {
+	without := func(m *pool.Machine, gone func(pool.VF) bool) {
 		m.VFs = slices.DeleteFunc(slices.Clone(m.VFs), gone)
 	}
 	for name, c := range map[string]struct {
 		machine, device string
 		vfs             int
 		options         pool.Options
-		change          func(*inventory.Machine, *pool.Options)
+		change          func(*pool.Machine, *pool.Options)
 		tainted         []string // nil for left out
 	}{
 		"its VF is lost": {"oci-mi300x-derived", "pair-11-00-0-0c-00-1", 1, sharing,
-			func(m *inventory.Machine, _ *pool.Options) {
-				without(m, func(vf inventory.VF) bool { return vf.ID == "0000:0c:00.1" })
+			func(m *pool.Machine, _ *pool.Options) {
+				without(m, func(vf pool.VF) bool { return vf.ID == "0000:0c:00.1" })
 			}, []string{"gpu-11-00-0"}},
 		"a boot before VFs": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
-			func(m *inventory.Machine, _ *pool.Options) { m.VFs = nil }, []string{"gpu-11-00-0"}},
+			func(m *pool.Machine, _ *pool.Options) { m.VFs = nil }, []string{"gpu-11-00-0"}},
 		"counters are off": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
-			func(_ *inventory.Machine, o *pool.Options) { o.Counters = false }, []string{"gpu-vf-11-00-0"}},
+			func(_ *pool.Machine, o *pool.Options) { o.Counters = false }, []string{"gpu-vf-11-00-0"}},
 		"its VF is lost without counters": {"oci-mi300x-derived", "gpu-vf-11-00-0", 1, pool.Options{Taints: true},
-			func(m *inventory.Machine, _ *pool.Options) {
-				without(m, func(vf inventory.VF) bool { return vf.ID == "0000:0c:00.1" })
+			func(m *pool.Machine, _ *pool.Options) {
+				without(m, func(vf pool.VF) bool { return vf.ID == "0000:0c:00.1" })
 			}, []string{"gpu-11-00-0"}},
 		"taints too": {"oci-mi300x-derived", "pair-11-00-0", 4, sharing,
-			func(_ *inventory.Machine, o *pool.Options) { o.Counters, o.Taints = false, false }, nil},
+			func(_ *pool.Machine, o *pool.Options) { o.Counters, o.Taints = false, false }, nil},
 		"no bundles": {"amd-mi300x-smc-thor2-cpx-derived", "bundle-05-00-0", 16, sharing,
-			func(_ *inventory.Machine, o *pool.Options) { o.Counters, o.Taints = false, false }, nil},
+			func(_ *pool.Machine, o *pool.Options) { o.Counters, o.Taints = false, false }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

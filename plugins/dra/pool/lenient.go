@@ -3,7 +3,6 @@
 package pool
 
 import (
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -62,7 +61,7 @@ func matchings(gpus, vfs int) int {
 func setsOf(groups []*group, share int) int {
 	sets := 1
 	for _, g := range groups {
-		perVF := map[*inventory.VF]int{}
+		perVF := map[*VF]int{}
 		for _, p := range g.partners(share) {
 			perVF[p.vf]++
 		}
@@ -75,7 +74,7 @@ func setsOf(groups []*group, share int) int {
 
 // partners returns the pairs of partners, with at most the given number for each VF.
 func (g *group) partners(share int) (pairs []pair) {
-	perVF := map[*inventory.VF]int{}
+	perVF := map[*VF]int{}
 	for _, gpu := range g.gpus {
 		if vf := g.partner[gpu]; vf != nil && perVF[vf] < share {
 			perVF[vf]++
@@ -101,7 +100,8 @@ func (g *group) rest() (pairs []pair) {
 func lenientUnit(g *group, pairs []pair, links []topology.Link) (unit []item) {
 	for _, card := range cards(g.gpus) {
 		if isPartitioned(card) {
-			unit = append(unit, newItem(Bundle, addressName(card[0].Card), rankBundle, card, shareOf(g, card, links)))
+			unit = append(unit,
+				newItem(TypeBundle, addressName(card[0].Card), rankBundle, card, shareOf(g, card, links)))
 		}
 	}
 	for _, p := range pairs {
@@ -116,8 +116,8 @@ func lenientUnit(g *group, pairs []pair, links []topology.Link) (unit []item) {
 
 // leftoverFirst returns the single GPUs. GPU-only claims first take the GPUs that remain if each VF has one.
 // They take partitions card by card: whole cards stay free, and a card's own VFs are as near.
-func leftoverFirst(gpus []*inventory.GPU, pairs []pair) (unit []item) {
-	first, served := map[*inventory.GPU]bool{}, map[*inventory.VF]bool{}
+func leftoverFirst(gpus []*GPU, pairs []pair) (unit []item) {
+	first, served := map[*GPU]bool{}, map[*VF]bool{}
 	for _, p := range pairs {
 		if !served[p.vf] {
 			first[p.gpu], served[p.vf] = true, true
@@ -140,12 +140,12 @@ func leftoverFirst(gpus []*inventory.GPU, pairs []pair) (unit []item) {
 }
 
 // shareOf returns the VFs of a card if cards share the VFs of their switch: no VF is in two shares.
-func shareOf(g *group, card []*inventory.GPU, links []topology.Link) (vfs []*inventory.VF) {
-	var firsts []*inventory.GPU
+func shareOf(g *group, card []*GPU, links []topology.Link) (vfs []*VF) {
+	var firsts []*GPU
 	for _, c := range cards(g.gpus) {
 		firsts = append(firsts, c[0])
 	}
-	owner := map[*inventory.VF]*inventory.GPU{}
+	owner := map[*VF]*GPU{}
 	for _, p := range g.pairs(firsts, g.vfs, len(g.vfs), links) {
 		if owner[p.vf] == nil {
 			owner[p.vf] = p.gpu

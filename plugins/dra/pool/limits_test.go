@@ -12,13 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 func TestPoolsKeepTheLimitsOfTheAPI(t *testing.T) {
 	t.Parallel()
-	everywhere(t, andMany, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, andMany, func(t *testing.T, machine pool.Machine, options pool.Options) {
 		check(t, pool.Build(machine, options), options)
 	})
 }

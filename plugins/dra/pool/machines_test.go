@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -17,15 +16,15 @@ import (
 var loaded sync.Map
 
 // load reads a recorded machine with this many VFs on each PF.
-func load(t testing.TB, name string, vfs int) inventory.Machine {
+func load(t testing.TB, name string, vfs int) pool.Machine {
 	t.Helper()
-	read, _ := loaded.LoadOrStore(fmt.Sprint(name, vfs), sync.OnceValue(func() inventory.Machine {
+	read, _ := loaded.LoadOrStore(fmt.Sprint(name, vfs), sync.OnceValue(func() pool.Machine {
 		return readMachine(t, name, vfs)
 	}))
-	return read.(func() inventory.Machine)()
+	return read.(func() pool.Machine)()
 }
 
-func readMachine(t testing.TB, name string, vfs int) inventory.Machine {
+func readMachine(t testing.TB, name string, vfs int) pool.Machine {
 	t.Helper()
 	recorded, err := machines.Load(name, vfs)
 	if err != nil {
@@ -35,7 +34,7 @@ func readMachine(t testing.TB, name string, vfs int) inventory.Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine, err := inventory.Read(recorded.FS(), tree, nil)
+	machine, err := pool.ReadMachine(recorded.FS(), tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +55,7 @@ var (
 
 // everywhere runs a test on every recorded machine, with these numbers of VFs, in both forms.
 func everywhere(
-	t *testing.T, perPF []int, test func(t *testing.T, machine inventory.Machine, options pool.Options),
+	t *testing.T, perPF []int, test func(t *testing.T, machine pool.Machine, options pool.Options),
 ) {
 	t.Helper()
 	for _, name := range machines.Names() {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
@@ -47,7 +46,7 @@ func TestAllocatedVFsStayOutOfPairs(t *testing.T) {
 
 // migration is a node on which pods of device plugins end.
 type migration struct {
-	machine  inventory.Machine
+	machine  pool.Machine
 	random   *rand.Rand
 	waiting  map[string]pool.Device // allocated, not prepared, by name
 	prepared []pool.Device
@@ -73,7 +72,7 @@ func (m *migration) step(t *testing.T) {
 	p := pool.Build(m.machine, options)
 	for _, waits := range m.waiting {
 		for name, d := range p.Devices {
-			if name == waits.Name || waits.Type != pool.VF || !slices.Contains(d.VFs, waits.VFs[0]) {
+			if name == waits.Name || waits.Type != pool.TypeVF || !slices.Contains(d.VFs, waits.VFs[0]) {
 				continue
 			}
 			if _, published := p.Devices[waits.Name]; !published || len(allocate(p, []string{waits.Name, name})) == 2 {

@@ -66,11 +66,11 @@ type Type string
 
 // Types of devices.
 const (
-	GPU    Type = "gpu"    // a GPU alone
-	VF     Type = "vf"     // a VF alone
-	Pair   Type = "pair"   // a GPU and a VF of its switch
-	GPUVF  Type = "gpu-vf" // a GPU with its VF, as a GPU or a pair, on clusters without shared counters
-	Bundle Type = "bundle" // all partitions of a GPU, each with a VF if there are enough
+	TypeGPU    Type = "gpu"    // a GPU alone
+	TypeVF     Type = "vf"     // a VF alone
+	TypePair   Type = "pair"   // a GPU and a VF of its switch
+	TypeGPUVF  Type = "gpu-vf" // a GPU with its VF, as a GPU or a pair, on clusters without shared counters
+	TypeBundle Type = "bundle" // all partitions of a GPU, each with a VF if there are enough
 )
 
 // Device describes the parts of a pool device.

@@ -180,7 +180,8 @@ func TestLimitOfVFs(t *testing.T) {
 	options := sharing
 	options.VFsPerPF = 3
 	p := pool.Build(load(t, "oci-mi300x-derived", 8), options)
-	if want := map[pool.Type]int{pool.Pair: 8, pool.GPU: 8, pool.VF: 16}; !cmp.Equal(want, byType(p)) {
+	want := map[pool.Type]int{pool.TypePair: 8, pool.TypeGPU: 8, pool.TypeVF: 16}
+	if !cmp.Equal(want, byType(p)) {
 		t.Errorf("got %v, want %v: the VFs of pairs count", byType(p), want)
 	}
 	if len(p.Notes) != 1 || !strings.HasPrefix(p.Notes[0], "24 of 64 VFs are published") {
@@ -214,7 +215,7 @@ func TestBundles(t *testing.T) {
 		t.Errorf("a bundle has the attributes %v", got)
 	}
 	plain := byType(pool.Build(load(t, "amd-mi300x-smc-thor2-cpx-derived", 64), pool.Options{}))
-	if plain[pool.Bundle] > 0 {
+	if plain[pool.TypeBundle] > 0 {
 		t.Errorf("there are bundles where nothing keeps them apart from partitions: %v", plain)
 	}
 }
@@ -243,7 +244,7 @@ func TestFewVFs(t *testing.T) {
 				}
 			}
 		}
-		if got := byType(p)[pool.Pair]; got != c.pairs {
+		if got := byType(p)[pool.TypePair]; got != c.pairs {
 			t.Errorf("%s with %d VFs for each PF has %d pairs of %d, want %d", c.machine, c.vfs, got, all, c.pairs)
 		}
 		told := slices.ContainsFunc(p.Notes, func(note string) bool { return strings.HasPrefix(note, "switch ") })

@@ -8,19 +8,18 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 func TestDevicesThatShareAreNotAllocatedTogether(t *testing.T) {
 	t.Parallel()
-	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine pool.Machine, options pool.Options) {
 		checkSharing(t, machine, options)
 	})
 }
 
 // checkSharing compares every two devices that can be allocated together, and some random orders.
-func checkSharing(t testing.TB, machine inventory.Machine, options pool.Options) {
+func checkSharing(t testing.TB, machine pool.Machine, options pool.Options) {
 	t.Helper()
 	p := pool.Build(machine, options)
 	all := slices.Sorted(maps.Keys(p.Devices))
@@ -64,8 +63,8 @@ func checkSharing(t testing.TB, machine inventory.Machine, options pool.Options)
 
 func TestPairsAreOfOneSwitch(t *testing.T) {
 	t.Parallel()
-	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
-		gpus, vfs := map[string]inventory.GPU{}, map[string]inventory.VF{}
+	everywhere(t, few, func(t *testing.T, machine pool.Machine, options pool.Options) {
+		gpus, vfs := map[string]pool.GPU{}, map[string]pool.VF{}
 		for _, gpu := range machine.GPUs {
 			gpus[gpu.ID] = gpu
 		}
@@ -86,7 +85,7 @@ func TestPairsAreOfOneSwitch(t *testing.T) {
 			}
 		}
 		for _, gpu := range machine.GPUs {
-			near := slices.ContainsFunc(machine.VFs, func(vf inventory.VF) bool {
+			near := slices.ContainsFunc(machine.VFs, func(vf pool.VF) bool {
 				return machine.Tree.Distance(gpu.Card, vf.Address).Level.Direct()
 			})
 			enough := 0 // as many VFs of the switch as GPUs
@@ -109,7 +108,7 @@ func TestPairsAreOfOneSwitch(t *testing.T) {
 
 func TestEveryDeviceIsPublished(t *testing.T) {
 	t.Parallel()
-	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine pool.Machine, options pool.Options) {
 		published := map[string]bool{}
 		for _, d := range pool.Build(machine, options).Devices {
 			for _, id := range slices.Concat(d.GPUs, d.VFs) {

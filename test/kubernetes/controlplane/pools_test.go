@@ -8,14 +8,13 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // machine is a recorded machine with this many VFs on each PF.
-func machine(t testing.TB, name string, vfs int) inventory.Machine {
+func machine(t testing.TB, name string, vfs int) pool.Machine {
 	t.Helper()
 	recorded, err := machines.Load(name, vfs)
 	if err != nil {
@@ -25,7 +24,7 @@ func machine(t testing.TB, name string, vfs int) inventory.Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := inventory.Read(recorded.FS(), tree, nil)
+	read, err := pool.ReadMachine(recorded.FS(), tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +33,7 @@ func machine(t testing.TB, name string, vfs int) inventory.Machine {
 
 // plain is how drivers publish a machine that know no pairs: each GPU and each VF for itself, with its
 // switch.
-func plain(m inventory.Machine) pool.Pool {
+func plain(m pool.Machine) pool.Pool {
 	var devices []resourceapi.Device
 	add := func(kind, id, at string) {
 		devices = append(devices, resourceapi.Device{
@@ -69,7 +68,7 @@ func nameOf(id string) string {
 }
 
 // without is a machine without the VFs of one GPU's switch.
-func without(m inventory.Machine, at string) inventory.Machine {
-	m.VFs = slices.DeleteFunc(slices.Clone(m.VFs), func(vf inventory.VF) bool { return vf.Switch == at })
+func without(m pool.Machine, at string) pool.Machine {
+	m.VFs = slices.DeleteFunc(slices.Clone(m.VFs), func(vf pool.VF) bool { return vf.Switch == at })
 	return m
 }

@@ -12,7 +12,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -25,12 +24,12 @@ type form struct {
 
 func (f form) String() string { return fmt.Sprintf("counters=%t,taints=%t", f.counters, f.taints) }
 
-func (f form) build(m inventory.Machine) pool.Pool {
+func (f form) build(m pool.Machine) pool.Pool {
 	return pool.Build(m, pool.Options{Counters: f.counters, Taints: f.taints, VFsPerPF: 16})
 }
 
 // sick is a machine one of whose GPUs is not well, and one of whose VFs a pod has from a device plugin.
-func sick(m inventory.Machine) inventory.Machine {
+func sick(m pool.Machine) pool.Machine {
 	m.GPUs, m.VFs = slices.Clone(m.GPUs), slices.Clone(m.VFs)
 	if len(m.GPUs) > 0 {
 		m.GPUs[0].Healthy = false

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/form"
@@ -33,7 +32,7 @@ const patience = 10 * time.Second
 // way is a way to publish a machine, and to ask for pairs of it.
 type way struct {
 	name    string
-	slices  func(inventory.Machine) []pool.Slice
+	slices  func(pool.Machine) []pool.Slice
 	claim   func(name string, pairs int) *resourceapi.ResourceClaim
 	endless bool // to find that there are not enough takes seconds
 }
@@ -51,9 +50,9 @@ func ways() []way {
 	return list
 }
 
-func published(vfsPerPF int) func(inventory.Machine) []pool.Slice {
+func published(vfsPerPF int) func(pool.Machine) []pool.Slice {
 	counters := scheduler.Minor >= 36
-	return func(m inventory.Machine) []pool.Slice {
+	return func(m pool.Machine) []pool.Slice {
 		return build(m, pool.Options{Counters: counters, Taints: counters, VFsPerPF: vfsPerPF}).Slices
 	}
 }
@@ -143,7 +142,7 @@ func exhaust(s *scheduler.Scheduler, contents []pool.Slice, on string) {
 	for _, content := range contents {
 		for _, d := range content.Devices {
 			at, kind := d.Attributes["pcieSwitch"].StringValue, pool.Type(*d.Attributes["type"].StringValue)
-			if at != nil && *at == on && kind != pool.GPU && kind != pool.Bundle {
+			if at != nil && *at == on && kind != pool.TypeGPU && kind != pool.TypeBundle {
 				results = append(results, all(d)...)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/node"
@@ -86,11 +85,11 @@ func TestForeignGPUs(t *testing.T) {
 // foreign is a node whose GPUs another driver publishes.
 type foreign struct {
 	*scheduler.Scheduler
-	machine inventory.Machine
+	machine pool.Machine
 	address map[string]string // of the devices of both drivers
 }
 
-func newForeign(t *testing.T, m inventory.Machine, driver, machine string, told bool) *foreign {
+func newForeign(t *testing.T, m pool.Machine, driver, machine string, told bool) *foreign {
 	t.Helper()
 	n := &foreign{machine: m, address: map[string]string{}}
 	file := "testdata/" + driver + "-" + machine + ".yaml"

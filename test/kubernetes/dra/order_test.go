@@ -52,7 +52,9 @@ func TestOrderStrandsLeast(t *testing.T) {
 			}
 			published := play(contents)
 			t.Logf("as published: %v", published)
-			for _, backwards := range [][]pool.Type{{pool.Pair}, {pool.GPU}, {pool.VF}, {pool.GPU, pool.VF}} {
+			for _, backwards := range [][]pool.Type{
+				{pool.TypePair}, {pool.TypeGPU}, {pool.TypeVF}, {pool.TypeGPU, pool.TypeVF},
+			} {
 				other := play(reordered(contents, backwards))
 				t.Logf("%v backwards: %v", backwards, other)
 				if a, b := published.stranded/published.spent, other.stranded/other.spent; a > b+0.15 {
@@ -78,7 +80,7 @@ func reordered(contents []pool.Slice, backwards []pool.Type) []pool.Slice {
 		}
 	}
 	var all []resourceapi.Device
-	for _, kind := range []pool.Type{pool.Pair, pool.GPU, pool.VF} {
+	for _, kind := range []pool.Type{pool.TypePair, pool.TypeGPU, pool.TypeVF} {
 		if slices.Contains(backwards, kind) {
 			slices.Reverse(byType[kind])
 		}

@@ -12,7 +12,6 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/form"
@@ -79,7 +78,7 @@ func meanGPUs(mix simulate.Mix) float64 {
 // simulated is a node to which containers come, each with a claim.
 type simulated struct {
 	t         *testing.T
-	machine   inventory.Machine
+	machine   pool.Machine
 	scheduler *scheduler.Scheduler
 	devices   map[string]resourceapi.Device
 	request   func(name string, r simulate.Request) *resourceapi.ResourceClaim
@@ -109,7 +108,7 @@ func (s *simulated) String() string {
 }
 
 func newSimulated(
-	t *testing.T, m inventory.Machine, contents []pool.Slice,
+	t *testing.T, m pool.Machine, contents []pool.Slice,
 	request func(name string, r simulate.Request) *resourceapi.ResourceClaim,
 ) *simulated {
 	s := &simulated{
@@ -223,9 +222,9 @@ func (s *simulated) move(result *resourceapi.AllocationResult, sign int) (near i
 		d := s.devices[r.Device]
 		on, gpus, vfs := s.where(d), 0, 0
 		switch kind := pool.Type(*d.Attributes["type"].StringValue); {
-		case kind == pool.Pair || kind == pool.GPUVF && r.Request == "pairs":
+		case kind == pool.TypePair || kind == pool.TypeGPUVF && r.Request == "pairs":
 			gpus, vfs = 1, 1
-		case kind == pool.VF:
+		case kind == pool.TypeVF:
 			vfs = 1
 		default:
 			gpus = 1

@@ -24,7 +24,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
@@ -81,7 +80,7 @@ func newMixed(t *testing.T, name string, vfsPerPF int) *mixed {
 		t.Fatal(err)
 	}
 	gpus, known := classes(t).Of(m.GPUs[0].Resource)
-	vfs, _ := classes(t).Of(inventory.DefaultPool)
+	vfs, _ := classes(t).Of(pool.DefaultPool)
 	if !known || len(m.VFs) == 0 {
 		t.Skip("no class for these: partitions have other names, and who has them says so in the chart's values")
 	}
@@ -125,14 +124,14 @@ func (silent) Edits([]gpu.Device) container.Edits {
 }
 
 // offered are the VFs of a machine, in one pool.
-type offered inventory.Machine
+type offered pool.Machine
 
 func (o offered) Pool(name string) (pools.Pool, bool) {
 	p := pools.Pool{Name: name, Resource: &pools.ResourceConfig{Name: "rdma_vf", DeviceType: pools.NetDevice}}
 	for _, vf := range o.VFs {
 		p.Devices = append(p.Devices, vf.Device)
 	}
-	return p, name == inventory.DefaultPool
+	return p, name == pool.DefaultPool
 }
 
 // everything is a sysfs in which nothing is gone.
@@ -241,7 +240,7 @@ func (q *mixed) pairs(ids [2][]string) (count int) {
 	return count
 }
 
-func (q *mixed) root(vf inventory.VF) string {
+func (q *mixed) root(vf pool.VF) string {
 	place, _ := q.state.Machine.Tree.Place(vf.Address)
 	return place.RootComplex
 }
@@ -250,12 +249,12 @@ func (q *mixed) root(vf inventory.VF) string {
 func (q *mixed) reserved() bool {
 	vfs := map[string]string{}
 	for _, d := range q.state.Pool.Devices {
-		if d.Type == pool.Pair {
+		if d.Type == pool.TypePair {
 			vfs[d.GPUs[0]] = d.VFs[0]
 		}
 	}
 	for _, d := range q.state.Pool.Devices {
-		if d.Type == pool.VF && slices.Contains(slices.Collect(maps.Values(vfs)), d.VFs[0]) {
+		if d.Type == pool.TypeVF && slices.Contains(slices.Collect(maps.Values(vfs)), d.VFs[0]) {
 			return false
 		}
 	}

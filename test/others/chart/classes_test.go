@@ -16,7 +16,6 @@ import (
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/utils/ptr"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	drapool "github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -46,7 +45,7 @@ func build(t *testing.T, machine string, vfsPerPF int, counters bool) drapool.Po
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := inventory.Read(m.FS(), tree, nil)
+	found, err := drapool.ReadMachine(m.FS(), tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +164,7 @@ func TestClassesCost(t *testing.T) {
 			t.Errorf("%s: %d expressions: %q", where, len(expressions), slices.Sorted(maps.Keys(expressions)))
 		}
 		for _, resource := range []string{
-			drapool.PairResource, drapool.BundleResource, "amd.com/gpu", inventory.DefaultPool,
+			drapool.PairResource, drapool.BundleResource, "amd.com/gpu", drapool.DefaultPool,
 		} {
 			if names[resource] == "" {
 				t.Errorf("%s: a pod that asks for %s gets nothing", where, resource)

@@ -196,7 +196,7 @@ func (s *Simulation) shareLater() (bool, error) {
 	s.made++
 	p := &pod{name: s.freeName(), uid: types.UID(fmt.Sprint("pod-", s.made))}
 	own := &claim{name: p.name + "-claim-1", uid: types.UID(fmt.Sprint("claim-", s.made, "-1"))}
-	object := own.allocate(offered, []want{{pool.VF, 1}}, false)
+	object := own.allocate(offered, []want{{pool.TypeVF, 1}}, false)
 	if object == nil {
 		return false, nil
 	}

@@ -75,17 +75,19 @@ type shape struct {
 }
 
 var shapes = []shape{
-	{claims: [][]want{{{pool.Pair, 1}}}},
-	{claims: [][]want{{{pool.Pair, 2}}}},
-	{claims: [][]want{{{pool.GPU, 1}}}},
-	{claims: [][]want{{{pool.VF, 1}}}},
-	{claims: [][]want{{{pool.GPU, 1}, {pool.VF, 1}}}},
-	{claims: [][]want{{{pool.GPU, 2}, {pool.VF, 2}}}},
-	{claims: [][]want{{{pool.Pair, 1}}, {{pool.VF, 1}}}},
-	{claims: [][]want{{{pool.Pair, 1}}, {{pool.Pair, 1}}}, apart: true},
-	{claims: [][]want{{{pool.Pair, 1}, {pool.Pair, 1}, {pool.VF, 1}}}},
-	{claims: [][]want{{{pool.GPU, 2}, {pool.VF, 2}}}, extended: true},
-	{claims: [][]want{{{pool.GPU, 1}, {pool.VF, 1}, {pool.GPU, 1}, {pool.VF, 2}}}, extended: true},
+	{claims: [][]want{{{pool.TypePair, 1}}}},
+	{claims: [][]want{{{pool.TypePair, 2}}}},
+	{claims: [][]want{{{pool.TypeGPU, 1}}}},
+	{claims: [][]want{{{pool.TypeVF, 1}}}},
+	{claims: [][]want{{{pool.TypeGPU, 1}, {pool.TypeVF, 1}}}},
+	{claims: [][]want{{{pool.TypeGPU, 2}, {pool.TypeVF, 2}}}},
+	{claims: [][]want{{{pool.TypePair, 1}}, {{pool.TypeVF, 1}}}},
+	{claims: [][]want{{{pool.TypePair, 1}}, {{pool.TypePair, 1}}}, apart: true},
+	{claims: [][]want{{{pool.TypePair, 1}, {pool.TypePair, 1}, {pool.TypeVF, 1}}}},
+	{claims: [][]want{{{pool.TypeGPU, 2}, {pool.TypeVF, 2}}}, extended: true},
+	{claims: [][]want{
+		{{pool.TypeGPU, 1}, {pool.TypeVF, 1}, {pool.TypeGPU, 1}, {pool.TypeVF, 2}},
+	}, extended: true},
 }
 
 // freeName returns a pod's name that the API server does not have: names are used again.
@@ -183,10 +185,10 @@ func (c *claim) allocate(from *offer, wants []want, others bool) *resourceapi.Re
 			add(request, pool.Driver, device.Name)
 			c.devices = append(c.devices, device.Name)
 			c.ids = append(c.ids, attribute(device, pool.AttributeGPU), attribute(device, pool.AttributeVF))
-			if w.of != pool.VF {
+			if w.of != pool.TypeVF {
 				s.gpus = append(s.gpus, attribute(device, pool.AttributeGPU))
 			}
-			if w.of != pool.GPU {
+			if w.of != pool.TypeGPU {
 				s.vfs++
 			}
 		}

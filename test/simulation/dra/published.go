@@ -12,7 +12,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
@@ -56,20 +55,20 @@ func (s *Simulation) checkBuilt() {
 }
 
 // machine returns the devices of the node with their holders, as found now.
-func (s *Simulation) machine() (inventory.Machine, error) {
+func (s *Simulation) machine() (pool.Machine, error) {
 	gpus, err := gpu.Discover(hardware.Backend{Machine: s.hardware}, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return inventory.Machine{}, err
+		return pool.Machine{}, err
 	}
 	disk := file.Disk{Open: func(string) (file.Folder, error) { return nil, errRefused }}
 	log := slog.New(slog.DiscardHandler)
 	vfs, err := s.hardware.VFs(s.kubeletDir(), s.runDir(), s.path("pools.json"), disk, log)
 	if err != nil {
-		return inventory.Machine{}, err
+		return pool.Machine{}, err
 	}
 	found, links, _ := gpus.All()
 	pools, _ := vfs.All()
-	machine := inventory.New(inventory.Sources{
+	machine := pool.NewMachine(pool.MachineSources{
 		Sys: s.hardware, Tree: s.hardware.Present(), GPUs: found, Links: links, Pools: pools,
 	})
 	holders := s.old.holders()
@@ -160,7 +159,7 @@ func (s *Simulation) checkGPUs(published []*resourceapi.ResourceSlice) {
 			case id == "":
 			case len(device.Taints) == 0:
 				got[id] = true
-			case pool.Type(attribute(&device, pool.AttributeType)) == pool.GPUVF &&
+			case pool.Type(attribute(&device, pool.AttributeType)) == pool.TypeGPUVF &&
 				holders[attribute(&device, pool.AttributeVF)] != "":
 				delete(want, id) // one device with a VF that a pod has
 			}

@@ -19,7 +19,7 @@ type want struct {
 // fits reports whether a device can be allocated for a type.
 func (w want) fits(device *resourceapi.Device) bool {
 	of := pool.Type(attribute(device, pool.AttributeType))
-	return of == w.of || of == pool.GPUVF && (w.of == pool.GPU || w.of == pool.Pair)
+	return of == w.of || of == pool.TypeGPUVF && (w.of == pool.TypeGPU || w.of == pool.TypePair)
 }
 
 // attribute returns an attribute of a device; "" for none.

@@ -10,7 +10,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -19,16 +18,16 @@ import (
 const Capacity = resourceapi.QualifiedName("vfs")
 
 // Plain publishes each GPU and each VF as a device with its switch; the constraints of claims find pairs.
-func Plain(m inventory.Machine) []pool.Slice {
+func Plain(m pool.Machine) []pool.Slice {
 	devices := gpus(m)
 	for i, vf := range m.VFs {
-		devices = append(devices, device(m, fmt.Sprintf("vf-%d", i), pool.VF, vf.Address, vf.Switch))
+		devices = append(devices, device(m, fmt.Sprintf("vf-%d", i), pool.TypeVF, vf.Address, vf.Switch))
 	}
 	return cut(devices)
 }
 
 // PFs publishes each PF as one device with its VFs as a consumable capacity.
-func PFs(m inventory.Machine) []pool.Slice {
+func PFs(m pool.Machine) []pool.Slice {
 	devices := gpus(m)
 	var pfs []topology.Address
 	count := map[topology.Address]int64{}
@@ -42,7 +41,7 @@ func PFs(m inventory.Machine) []pool.Slice {
 		}
 	}
 	for i, pf := range pfs {
-		d := device(m, fmt.Sprintf("pf-%d", i), pool.VF, pf, m.Tree.Switch(pf))
+		d := device(m, fmt.Sprintf("pf-%d", i), pool.TypeVF, pf, m.Tree.Switch(pf))
 		many, one := true, resource.MustParse("1")
 		d.AllowMultipleAllocations = &many
 		d.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{Capacity: {
@@ -56,10 +55,10 @@ func PFs(m inventory.Machine) []pool.Slice {
 	return cut(devices)
 }
 
-func gpus(m inventory.Machine) []resourceapi.Device {
+func gpus(m pool.Machine) []resourceapi.Device {
 	var devices []resourceapi.Device
 	for i, gpu := range m.GPUs {
-		devices = append(devices, device(m, fmt.Sprintf("gpu-%d", i), pool.GPU, gpu.Card, gpu.Switch))
+		devices = append(devices, device(m, fmt.Sprintf("gpu-%d", i), pool.TypeGPU, gpu.Card, gpu.Switch))
 	}
 	return devices
 }
@@ -67,7 +66,7 @@ func gpus(m inventory.Machine) []resourceapi.Device {
 // device returns a device with the attributes of Tandem's devices that constraints need. A device without a
 // switch has none.
 func device(
-	m inventory.Machine, name string, kind pool.Type, at topology.Address, on string,
+	m pool.Machine, name string, kind pool.Type, at topology.Address, on string,
 ) resourceapi.Device {
 	d := resourceapi.Device{Name: name, Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
 		"type": text(string(kind)),

@@ -6,21 +6,21 @@ package node
 import (
 	"fmt"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Read returns a recorded machine with vfsPerPF VFs on each PF (see machines.Load), all of which are offered;
 // a PF without VFs is offered itself.
-func Read(name string, vfsPerPF int) (inventory.Machine, error) {
+func Read(name string, vfsPerPF int) (pool.Machine, error) {
 	recorded, err := machines.Load(name, vfsPerPF)
 	if err != nil {
-		return inventory.Machine{}, err
+		return pool.Machine{}, err
 	}
 	tree, err := topology.Read(recorded.FS())
 	if err != nil {
-		return inventory.Machine{}, fmt.Errorf("read machine %s: %w", name, err)
+		return pool.Machine{}, fmt.Errorf("read machine %s: %w", name, err)
 	}
-	return inventory.Read(recorded.FS(), tree, nil)
+	return pool.ReadMachine(recorded.FS(), tree, nil)
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -27,7 +26,7 @@ type group struct {
 }
 
 // groups groups GPUs, and the published VFs, by switch.
-func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
+func groups(m pool.Machine, published map[string]bool) ([]*group, error) {
 	var list []*group
 	for _, gpu := range m.GPUs {
 		list = join(m.Tree, list, &group{
@@ -93,15 +92,15 @@ func (g *group) assign(devices map[string]pool.Device, counters, all bool) error
 		}
 		got[d.Type]++
 		switch d.Type {
-		case pool.Bundle:
+		case pool.TypeBundle:
 			g.bundles = append(g.bundles, d)
-		case pool.VF:
+		case pool.TypeVF:
 			g.alone = append(g.alone, d.VFs[0])
-		case pool.GPU:
+		case pool.TypeGPU:
 			gpus[d.GPUs[0]]++
-		case pool.Pair:
+		case pool.TypePair:
 			g.pairs[d.GPUs[0]] = append(g.pairs[d.GPUs[0]], d.VFs[0])
-		case pool.GPUVF:
+		case pool.TypeGPUVF:
 			gpus[d.GPUs[0]]++
 			g.pairs[d.GPUs[0]] = append(g.pairs[d.GPUs[0]], d.VFs[0])
 		}
@@ -122,15 +121,15 @@ func (g *group) want(counters, all bool, got map[pool.Type]int) map[pool.Type]in
 	gpus, vfs := len(g.gpus), len(g.vfs)
 	paired := min(gpus, vfs)
 	want := map[pool.Type]int{
-		pool.GPU: gpus, pool.Pair: paired, pool.VF: vfs - paired, pool.Bundle: len(g.bundles),
+		pool.TypeGPU: gpus, pool.TypePair: paired, pool.TypeVF: vfs - paired, pool.TypeBundle: len(g.bundles),
 	}
 	switch {
 	case !counters:
-		want = map[pool.Type]int{pool.GPUVF: paired, pool.GPU: gpus - paired, pool.VF: vfs - paired}
+		want = map[pool.Type]int{pool.TypeGPUVF: paired, pool.TypeGPU: gpus - paired, pool.TypeVF: vfs - paired}
 	case !g.strict && all:
-		want[pool.Pair], want[pool.VF] = gpus*vfs, vfs
+		want[pool.TypePair], want[pool.TypeVF] = gpus*vfs, vfs
 	case !g.strict:
-		want[pool.Pair], want[pool.VF] = min(max(got[pool.Pair], vfs), gpus), vfs
+		want[pool.TypePair], want[pool.TypeVF] = min(max(got[pool.TypePair], vfs), gpus), vfs
 	}
 	maps.DeleteFunc(want, func(_ pool.Type, count int) bool { return count == 0 })
 	return want

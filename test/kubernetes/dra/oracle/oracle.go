@@ -10,14 +10,13 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 )
 
 // Oracle is a machine with the devices of claims.
 type Oracle struct {
-	machine inventory.Machine
+	machine pool.Machine
 	devices map[string]pool.Device
 	groups  []*group
 	// the same without reserved VFs, with all pairs
@@ -28,7 +27,7 @@ type Oracle struct {
 }
 
 // New checks that the published devices of a free machine follow the rules and are complete.
-func New(m inventory.Machine, options pool.Options, p pool.Pool) (*Oracle, error) {
+func New(m pool.Machine, options pool.Options, p pool.Pool) (*Oracle, error) {
 	published := map[string]bool{}
 	for _, d := range p.Devices {
 		for _, vf := range d.VFs {
@@ -66,7 +65,7 @@ func New(m inventory.Machine, options pool.Options, p pool.Pool) (*Oracle, error
 }
 
 // capped checks that the maximum number of VFs of each PF is published, or all VFs.
-func capped(m inventory.Machine, most int, published map[string]bool) error {
+func capped(m pool.Machine, most int, published map[string]bool) error {
 	there, here := map[string]int{}, map[string]int{}
 	for _, vf := range m.VFs {
 		pf := vf.PF.String()
@@ -92,7 +91,7 @@ func vfOf(pf string) bool { return pf != "0000:00:00.0" }
 
 // together checks that the parts of a device are on one switch.
 func (o *Oracle) together(d pool.Device) error {
-	if d.Type == pool.GPU && len(d.VFs) > 0 || d.Type == pool.VF && len(d.GPUs) > 0 {
+	if d.Type == pool.TypeGPU && len(d.VFs) > 0 || d.Type == pool.TypeVF && len(d.GPUs) > 0 {
 		return fmt.Errorf("%s is a %s and has %v and %v", d.Name, d.Type, d.GPUs, d.VFs)
 	}
 	ids := slices.Concat(d.GPUs, d.VFs)
@@ -101,7 +100,7 @@ func (o *Oracle) together(d pool.Device) error {
 			return fmt.Errorf("%s has %s, which is not on the switch of %s", d.Name, id, ids[0])
 		}
 	}
-	if (d.Type == pool.Pair || d.Type == pool.GPUVF) && (len(d.GPUs) != 1 || len(d.VFs) != 1) {
+	if (d.Type == pool.TypePair || d.Type == pool.TypeGPUVF) && (len(d.GPUs) != 1 || len(d.VFs) != 1) {
 		return fmt.Errorf("%s is a %s of %d GPUs and %d VFs", d.Name, d.Type, len(d.GPUs), len(d.VFs))
 	}
 	return nil
@@ -144,7 +143,8 @@ func (o *Oracle) Release(name string) {
 
 // fits has the allowed types of devices by request.
 var fits = map[string][]pool.Type{
-	"pairs": {pool.Pair, pool.GPUVF}, "gpus": {pool.GPU, pool.GPUVF}, "vfs": {pool.VF}, "bundles": {pool.Bundle},
+	"pairs": {pool.TypePair, pool.TypeGPUVF}, "gpus": {pool.TypeGPU, pool.TypeGPUVF},
+	"vfs": {pool.TypeVF}, "bundles": {pool.TypeBundle},
 }
 
 // given returns the devices by request.

@@ -11,13 +11,12 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/claim"
 	"github.com/tandem-k8s/tandem/test/kubernetes/dra/node"
 )
 
-func read(t *testing.T, name string, vfsPerPF int) inventory.Machine {
+func read(t *testing.T, name string, vfsPerPF int) pool.Machine {
 	t.Helper()
 	m, err := node.Read(name, vfsPerPF)
 	if err != nil {
@@ -72,13 +71,13 @@ func (o *Oracle) occupy(r *rand.Rand) {
 // try goes through all sets of devices that have nothing in common. In a set come the pairs first, then
 // the GPUs.
 func (o *Oracle) try(s claim.Spec, set []pool.Device, names []string) bool {
-	kind, next := pool.VF, s
+	kind, next := pool.TypeVF, s
 	switch {
 	case s.Pairs > 0:
-		kind = pool.Pair
+		kind = pool.TypePair
 		next.Pairs--
 	case s.GPUs > 0:
-		kind = pool.GPU
+		kind = pool.TypeGPU
 		next.GPUs--
 	case s.VFs > 0:
 		next.VFs--
@@ -87,13 +86,13 @@ func (o *Oracle) try(s claim.Spec, set []pool.Device, names []string) bool {
 	}
 	for _, name := range names {
 		d := o.devices[name]
-		fits := d.Type == kind || d.Type == pool.GPUVF && kind != pool.VF
+		fits := d.Type == kind || d.Type == pool.TypeGPUVF && kind != pool.TypeVF
 		taken := func(id string) bool { return o.holder[id] != "" }
 		if !fits || slices.ContainsFunc(slices.Concat(d.GPUs, d.VFs), taken) {
 			continue
 		}
 		larger := append(slices.Clone(set), d)
-		distinct := !s.Distinct || kind != pool.Pair || o.distinct(larger)
+		distinct := !s.Distinct || kind != pool.TypePair || o.distinct(larger)
 		if distinct && disjoint(larger) && o.try(next, larger, names) {
 			return true
 		}
@@ -124,13 +123,13 @@ func TestFaultsAreFound(t *testing.T) {
 			devices[first.Name], devices[other.Name] = first, other
 		}, "not on the switch"},
 		{"a VF for two GPUs", func(devices map[string]pool.Device) {
-			edit(devices, pool.VF, func(d *pool.Device) { d.VFs = []string{devices["pair-11-00-0"].VFs[0]} })
+			edit(devices, pool.TypeVF, func(d *pool.Device) { d.VFs = []string{devices["pair-11-00-0"].VFs[0]} })
 		}, "are published, want 2"},
 		{"a GPU that is not published", func(devices map[string]pool.Device) {
 			delete(devices, "gpu-11-00-0")
 		}, "publishes map"},
 		{"a VF that is not published", func(devices map[string]pool.Device) {
-			edit(devices, pool.VF, func(d *pool.Device) { delete(devices, d.Name) })
+			edit(devices, pool.TypeVF, func(d *pool.Device) { delete(devices, d.Name) })
 		}, "are published, want 2"},
 	} {
 		p := pool.Build(m, options)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inventory_test
+package pool_test
 
 import (
 	"io/fs"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
@@ -48,7 +48,7 @@ func address(t *testing.T, text string) topology.Address {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	sys, tree := recorded(t, "oci-mi300x-derived", 2)
-	machine, err := inventory.Read(sys, tree, nil)
+	machine, err := pool.ReadMachine(sys, tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestRead(t *testing.T) {
 		!g.Whole() || g.Hive != "0000:11:00.0" || g.Switch != v.Switch || !g.Healthy {
 		t.Errorf("the second GPU is %+v", g)
 	}
-	if v.ID != "0000:2a:00.2" || v.Index != 1 || v.RDMA != "mlx5_11" || v.Pool != inventory.DefaultPool ||
+	if v.ID != "0000:2a:00.2" || v.Index != 1 || v.RDMA != "mlx5_11" || v.Pool != pool.DefaultPool ||
 		v.Function() != address(t, "0000:2a:00.0") {
 		t.Errorf("the fourth VF is %+v", v)
 	}
@@ -70,7 +70,7 @@ func TestRead(t *testing.T) {
 func TestPartitionsAreOfTheirCard(t *testing.T) {
 	t.Parallel()
 	sys, tree := recorded(t, "amd-mi300x-cpx-kfd", 0)
-	machine, err := inventory.Read(sys, tree, nil)
+	machine, err := pool.ReadMachine(sys, tree, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestADeviceIsThereOnce(t *testing.T) {
 		return d
 	}
 	accelerators := &pools.ResourceConfig{DeviceType: pools.Accelerator}
-	machine := inventory.New(inventory.Sources{
+	machine := pool.NewMachine(pool.MachineSources{
 		Sys: sys, Tree: tree,
 		GPUs: map[string][]gpu.Device{"nvidia.com/gpu.shared": {
 			{ID: "GPU-1::0", Card: card}, {ID: "GPU-1::1", Card: card}, {ID: "GPU-2::0", Card: card, Gone: true},
@@ -150,7 +150,7 @@ func TestAHiveIsWhatLinksConnect(t *testing.T) {
 	for _, bus := range []string{"9b", "9c", "9d", "9e"} {
 		devices = append(devices, gpu.Device{ID: "GPU-" + bus, Card: card(bus), Healthy: true})
 	}
-	machine := inventory.New(inventory.Sources{
+	machine := pool.NewMachine(pool.MachineSources{
 		Sys: sys, Tree: tree, GPUs: map[string][]gpu.Device{"nvidia.com/gpu": devices},
 		Links: []topology.Link{link("9d", "9c"), link("9d", "9e")},
 	})
@@ -176,7 +176,7 @@ func TestAVFInUseKeepsItsRDMADevice(t *testing.T) {
 		ID: "0000:0c:00.1", Address: address(t, "0000:0c:00.1"), PF: address(t, "0000:0c:00.0"),
 		Selector: new(pools.Selector),
 	}
-	machine := inventory.New(inventory.Sources{
+	machine := pool.NewMachine(pool.MachineSources{
 		Sys: sys.FS(), Tree: read(t, fstest.MapFS(sys)),
 		Pools: []pools.Pool{{Name: "tandem.dev/rdma_vf", Devices: []pools.Device{vf}}},
 	})
