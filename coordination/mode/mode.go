@@ -6,6 +6,10 @@
 // two device plugins, or two DRA drivers during an update. A daemon first takes its own lock and then checks
 // the lock of the other mode. If two daemons start at the same time, at least one detects the conflict. The
 // kernel releases the lock when the process ends.
+//
+// The package has the format of the DRA driver's file of prepared claims too, and reads the devices of claims
+// for programs that need no other part of DRA: the device plugins of a node that has migrated back. It does
+// not depend on Kubernetes' API.
 package mode
 
 import (

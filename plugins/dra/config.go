@@ -75,7 +75,7 @@ const (
 )
 
 // PluginDir returns the driver's directory below the kubelet's, which persists over boots: it contains the
-// socket and the prepared claims (package claims/held).
+// socket and the prepared claims (package mode).
 func PluginDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins", pool.Driver) }
 
 // registryDir returns the directory in which the kubelet finds plugins other than device plugins.

@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/dra"
-	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/podsapi"
 )
@@ -138,7 +137,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(wrong)
 	}
 	stop()
-	holders, err := held.Read(dra.PluginDir(n.kubelet))
+	holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet))
 	if err != nil || holders["0000:11:00.0"] != "claim team/a" || len(holders) != 2 {
 		t.Errorf("held %v, %v", holders, err)
 	}
@@ -157,7 +156,7 @@ func TestDrain(t *testing.T) {
 	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
 		t.Error(wrong)
 	}
-	if holders, err := held.Read(dra.PluginDir(n.kubelet)); err != nil || len(holders) > 0 {
+	if holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet)); err != nil || len(holders) > 0 {
 		t.Errorf("held %v, %v", holders, err)
 	}
 }
@@ -179,7 +178,7 @@ func TestHeldIsWhatClaimsWrite(t *testing.T) {
 	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)
 	}
-	got, err := held.Read(dra.PluginDir(n.kubelet))
+	got, err := mode.ReadHolders(dra.PluginDir(n.kubelet))
 	if err != nil || len(got) < 4 {
 		t.Errorf("read %v, %v", got, err)
 	}

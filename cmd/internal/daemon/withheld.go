@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/survive"
-	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
 )
 
 // withheldPause is the interval between two reads of the devices that claims hold.
@@ -76,7 +75,7 @@ func (w *withheld) Remark() string {
 // prepared, so the devices of an earlier read include those of all current claims. Without an earlier read
 // all devices are withheld, because any of them may belong to a pod with a claim.
 func (w *withheld) look() {
-	holders, err := held.Read(w.dir)
+	holders, err := mode.ReadHolders(w.dir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
@@ -91,7 +90,7 @@ func (w *withheld) look() {
 	}
 	if !w.known {
 		w.set(coordination.Holders{coordination.Every: fmt.Sprintf("pods may have the devices by "+
-			"claims that were prepared while the node was in DRA mode: %v; %s", err, held.Remedy(w.dir))})
+			"claims that were prepared while the node was in DRA mode: %v; %s", err, mode.ClaimsRemedy(w.dir))})
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
 )
 
 // claimed writes the DRA driver's checkpoint, with a claim for some devices.
@@ -30,7 +29,7 @@ func claimed(t *testing.T, kubeletDir string, gpus ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(kubeletDir, "plugins", mode.Driver, held.FileName)
+	name := filepath.Join(kubeletDir, "plugins", mode.Driver, mode.ClaimsFile)
 	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -61,15 +60,15 @@ func TestWithheld(t *testing.T) {
 				t.Errorf("%q: %v", id, holders)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(w.dir, held.FileName), []byte("{"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(w.dir, mode.ClaimsFile), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(3 * withheldPause)
 		if holders, _ = w.Latest(); !holders.Has("GPU-1") {
 			t.Error("a file that cannot be read frees devices")
 		}
-		err := errors.Join(os.WriteFile(filepath.Join(w.dir, held.LockName), nil, 0o600),
-			os.Remove(filepath.Join(w.dir, held.FileName)))
+		err := errors.Join(os.WriteFile(filepath.Join(w.dir, mode.ClaimsLock), nil, 0o600),
+			os.Remove(filepath.Join(w.dir, mode.ClaimsFile)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,12 +110,12 @@ func TestWithheldUnknown(t *testing.T) {
 			dir := t.TempDir()
 			claimed(t, dir)
 			log := &bytes.Buffer{}
-			file := filepath.Join(dir, "plugins", mode.Driver, held.FileName)
+			file := filepath.Join(dir, "plugins", mode.Driver, mode.ClaimsFile)
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if content == "" {
-				lock := filepath.Join(filepath.Dir(file), held.LockName)
+				lock := filepath.Join(filepath.Dir(file), mode.ClaimsLock)
 				if err := errors.Join(os.Remove(file), os.WriteFile(lock, nil, 0o600)); err != nil {
 					t.Fatal(err)
 				}
@@ -128,7 +127,8 @@ func TestWithheldUnknown(t *testing.T) {
 			if holders, _ := w.Latest(); !holders.Has("0000:11:00.0") || !holders.Has("GPU-1::3") {
 				t.Errorf("withheld: %v", holders)
 			}
-			if remark := w.Remark(); !strings.Contains(remark, file) || !strings.Contains(remark, held.Remedy(w.dir)) {
+			remark, remedy := w.Remark(), mode.ClaimsRemedy(w.dir)
+			if !strings.Contains(remark, file) || !strings.Contains(remark, remedy) {
 				t.Errorf("remark %q", remark)
 			}
 			if told := strings.Count(log.String(), "level=ERROR"); told != 1 {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
 )
 
 // preparedClaims is the DRA driver's checkpoint on a node in the mode of device plugins.
@@ -19,8 +18,8 @@ type preparedClaims struct {
 
 func (n Node) readClaims(a *access) preparedClaims {
 	dir := filepath.Join(n.KubeletDir, "plugins", mode.Driver)
-	c := preparedClaims{path: filepath.Join(dir, held.FileName)}
-	if _, err := held.Read(dir); err != nil && !a.denied(c.path, err) {
+	c := preparedClaims{path: filepath.Join(dir, mode.ClaimsFile)}
+	if _, err := mode.ReadHolders(dir); err != nil && !a.denied(c.path, err) {
 		c.damage = fmt.Sprint(err)
 	}
 	return c
@@ -34,6 +33,6 @@ func unknownClaims(c preparedClaims) []Finding {
 		Evidence: []string{c.damage},
 		Why: "Any device may belong to a pod with a claim, of the time when this node was in the mode of DRA: " +
 			"a plugin that starts now offers none.",
-		Fix: []string{held.Remedy(filepath.Dir(c.path))},
+		Fix: []string{mode.ClaimsRemedy(filepath.Dir(c.path))},
 	})
 }

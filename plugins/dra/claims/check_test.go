@@ -11,7 +11,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // check checks the invariants: a device belongs to one claim, the prepared claims are those in alive, and the
@@ -39,7 +39,7 @@ func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 		}
 	}
 	n.same("prepared claims", got, want)
-	told, err := held.Read(n.Dir)
+	told, err := mode.ReadHolders(n.Dir)
 	if err != nil || len(told) != len(holders) {
 		n.t.Errorf("held %v, %v; want %v", told, err, holders)
 	}

@@ -17,14 +17,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 // Files in the driver's directory.
 const (
-	FileName = held.FileName
-	lockName = held.LockName
+	FileName = mode.ClaimsFile
+	lockName = mode.ClaimsLock
 )
 
 func sortedByName(claims []Claim) []Claim {
@@ -86,20 +86,20 @@ func (s *store) load() (content []byte, known []Claim, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		with, err := s.files.specs()
 		if err == nil && len(with) > 0 {
-			err = fmt.Errorf("read %s: %w: there is no file, and %d claims have CDI specs", s.name(), held.ErrUnknown,
-				len(with))
+			err = fmt.Errorf("read %s: %w: there is no file, and %d claims have CDI specs", s.name(),
+				mode.ErrUnknownClaims, len(with))
 		}
 		return nil, nil, withRemedy(err)
 	case err != nil:
 		return nil, nil, fmt.Errorf("read prepared claims: %w", err)
 	}
-	known, err = held.Decode[Claim](s.name(), content)
+	known, err = mode.DecodeClaims[Claim](s.name(), content)
 	return content, known, withRemedy(err)
 }
 
 // withRemedy returns the error of an unknown checkpoint with its remedy; other errors remain as they are.
 func withRemedy(err error) error {
-	if !errors.Is(err, held.ErrUnknown) {
+	if !errors.Is(err, mode.ErrUnknownClaims) {
 		return err
 	}
 	return fmt.Errorf("%w; nothing is prepared: start the version of the driver that wrote the file, or end "+
@@ -110,7 +110,7 @@ func withRemedy(err error) error {
 // last call. A checkpoint that cannot be read stays as it is.
 func (s *store) read() ([]Claim, error) {
 	content, known, err := s.load()
-	if content == nil && (err == nil || errors.Is(err, held.ErrUnknown)) {
+	if content == nil && (err == nil || errors.Is(err, mode.ErrUnknownClaims)) {
 		return s.restore(err)
 	}
 	if err == nil {
@@ -133,7 +133,7 @@ func (s *store) restore(unknown error) ([]Claim, error) {
 	case durable == nil:
 		return nil, s.save(nil)
 	}
-	known, err := held.Decode[Claim](s.name(), *durable)
+	known, err := mode.DecodeClaims[Claim](s.name(), *durable)
 	with, unlisted := s.files.specs()
 	isOther := func(uid types.UID) bool { return !(Claim{UID: uid}).in(known) }
 	if err = errors.Join(err, unlisted); err != nil || slices.ContainsFunc(with, isOther) {
@@ -144,7 +144,7 @@ func (s *store) restore(unknown error) ([]Claim, error) {
 }
 
 func (s *store) save(claims []Claim) error {
-	content, err := held.Encode(sortedByName(claims))
+	content, err := mode.EncodeClaims(sortedByName(claims))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // Result is the result of preparing a claim: the answer to the kubelet, and the prepared claim.
@@ -177,7 +177,7 @@ func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, lef
 		gone = append(gone, find(known, claim.UID))
 	}
 	switch {
-	case errors.Is(err, held.ErrUnknown):
+	case errors.Is(err, mode.ErrUnknownClaims):
 		p.Log.Error("unpreparing claims without their record", "claims", len(gone), "error", err)
 		return gone, nil, p.files.remove(gone, nil)
 	case err != nil:

@@ -63,8 +63,8 @@ type MachineSources struct {
 }
 
 // NewMachine returns the devices of a machine. It contains each device once, even if several resources offer
-// it or several containers may share it, because a claim holds a device exclusively. It omits gone devices and
-// includes unhealthy ones.
+// it or several containers may share it, because a claim holds a device exclusively. It omits gone devices
+// and includes unhealthy ones.
 func NewMachine(s MachineSources) Machine {
 	b := machineBuilder{MachineSources: s}
 	b.addGPUs()

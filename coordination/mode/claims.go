@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package held has the format of the file of prepared claims, and reads the devices of claims for programs
-// that need no other part of DRA: the device plugins of a node that has migrated back. It does not depend on
-// Kubernetes' API.
-package held
+package mode
 
 import (
 	"encoding/json"
@@ -15,45 +12,45 @@ import (
 	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // Files in the DRA driver's directory, which package claims writes: the checkpoint of claims, and the lock of
 // the directory. A driver has both from its start.
 const (
-	FileName = "claims.json"
-	LockName = "claims.lock"
+	ClaimsFile = "claims.json"
+	ClaimsLock = "claims.lock"
 )
 
-// layout is the layout of the file. Keys may be added: readers ignore unknown keys.
-var layout = file.Layout{Version: 1, Keys: []string{"checksum", "claims"}}
+// claimsLayout is the layout of the file. Keys may be added: readers ignore unknown keys.
+var claimsLayout = file.Layout{Version: 1, Keys: []string{"checksum", "claims"}}
 
-// checkpoint is the content of the file.
-type checkpoint struct {
+// claimsCheckpoint is the content of the file.
+type claimsCheckpoint struct {
 	Version  int             `json:"version"`
 	Checksum uint32          `json:"checksum"` // CRC-32 (IEEE) of the encoded claims
 	Claims   json.RawMessage `json:"claims"`
 }
 
-// ErrUnknown means that the devices of claims are not known: the file is damaged, of another version or gone.
-var ErrUnknown = errors.New("the devices of claims are not known")
+// ErrUnknownClaims means that the devices of claims are not known: the file is damaged, of another version
+// or gone.
+var ErrUnknownClaims = errors.New("the devices of claims are not known")
 
-// Encode returns the content of the file for claims.
-func Encode[Claim any](claims []Claim) ([]byte, error) {
+// EncodeClaims returns the content of the file for claims.
+func EncodeClaims[Claim any](claims []Claim) ([]byte, error) {
 	list, err := json.Marshal(claims)
 	if err != nil {
 		return nil, fmt.Errorf("encode prepared claims: %w", err)
 	}
-	content, err := json.Marshal(checkpoint{layout.Version, crc32.ChecksumIEEE(list), list})
+	content, err := json.Marshal(claimsCheckpoint{claimsLayout.Version, crc32.ChecksumIEEE(list), list})
 	if err != nil {
 		return nil, fmt.Errorf("encode prepared claims: %w", err)
 	}
 	return append(content, '\n'), nil
 }
 
-// Decode returns the claims of a file with this name. An error is an ErrUnknown.
-func Decode[Claim any](name string, content []byte) (claims []Claim, err error) {
-	read, err := file.Decode[checkpoint](content, layout)
+// DecodeClaims returns the claims of a file with this name. An error is an ErrUnknownClaims.
+func DecodeClaims[Claim any](name string, content []byte) (claims []Claim, err error) {
+	read, err := file.Decode[claimsCheckpoint](content, claimsLayout)
 	if sum := crc32.ChecksumIEEE(read.Claims); err == nil && sum != read.Checksum {
 		err = fmt.Errorf("its checksum is %d and should be %d", read.Checksum, sum)
 	}
@@ -64,7 +61,7 @@ func Decode[Claim any](name string, content []byte) (claims []Claim, err error) 
 		err = json.Unmarshal(read.Claims, &claims)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w: %w", name, ErrUnknown, err)
+		return nil, fmt.Errorf("read %s: %w: %w", name, ErrUnknownClaims, err)
 	}
 	return claims, nil
 }
@@ -87,8 +84,8 @@ func checkDevices(encoded json.RawMessage) error {
 	return nil
 }
 
-// claim contains the required fields of a prepared claim.
-type claim struct {
+// heldClaim contains the required fields of a prepared claim.
+type heldClaim struct {
 	Namespace string
 	Name      string
 	Devices   []struct {
@@ -98,17 +95,17 @@ type claim struct {
 	}
 }
 
-// Remedy says how the devices of claims become known, and that the driver was never in its directory.
-func Remedy(dir string) string {
-	return "end the pods with claims of driver " + mode.Driver + " on this node; if they stay unknown: rm " +
-		filepath.Join(dir, FileName) + " " + filepath.Join(dir, LockName)
+// ClaimsRemedy says how the devices of claims become known, and that the driver was never in its directory.
+func ClaimsRemedy(dir string) string {
+	return "end the pods with claims of driver " + Driver + " on this node; if they stay unknown: rm " +
+		filepath.Join(dir, ClaimsFile) + " " + filepath.Join(dir, ClaimsLock)
 }
 
-// Read returns the holders of devices from the DRA driver's directory, by device ID, for people: "claim
-// team/train-0". It returns none if no driver was ever in the directory, and an error if the devices of a
-// claim are not known.
-func Read(dir string) (map[string]string, error) {
-	name := filepath.Join(dir, FileName)
+// ReadHolders returns the holders of devices from the DRA driver's directory, by device ID, for people:
+// "claim team/train-0". It returns none if no driver was ever in the directory, and an error if the
+// devices of a claim are not known.
+func ReadHolders(dir string) (map[string]string, error) {
+	name := filepath.Join(dir, ClaimsFile)
 	content, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, neverIn(dir)
@@ -116,7 +113,7 @@ func Read(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read prepared claims: %w", err)
 	}
-	claims, err := Decode[claim](name, content)
+	claims, err := DecodeClaims[heldClaim](name, content)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +135,7 @@ func Read(dir string) (map[string]string, error) {
 
 // neverIn returns an error if a driver was in a directory without the file.
 func neverIn(dir string) error {
-	_, err := os.Lstat(filepath.Join(dir, LockName))
+	_, err := os.Lstat(filepath.Join(dir, ClaimsLock))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -146,6 +143,6 @@ func neverIn(dir string) error {
 		return fmt.Errorf("read prepared claims: %w", err)
 	default:
 		return fmt.Errorf("read %s: %w: the file is gone, and %s is there",
-			filepath.Join(dir, FileName), ErrUnknown, LockName)
+			filepath.Join(dir, ClaimsFile), ErrUnknownClaims, ClaimsLock)
 	}
 }

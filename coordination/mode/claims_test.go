@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package held_test
+package mode_test
 
 import (
 	"errors"
@@ -11,18 +11,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/plugins/dra/claims/held"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	if got, err := held.Read(dir); err != nil || len(got) > 0 {
+	if got, err := mode.ReadHolders(dir); err != nil || len(got) > 0 {
 		t.Errorf("no driver was ever there: %v, %v", got, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, held.LockName), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, mode.ClaimsLock), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := held.Read(dir); !errors.Is(err, held.ErrUnknown) {
+	if _, err := mode.ReadHolders(dir); !errors.Is(err, mode.ErrUnknownClaims) {
 		t.Errorf("a driver was there, and its file is gone: %v", err)
 	}
 	const adopted = `[{"uid":"uid-1","namespace":"","name":"","devices":null}]`
@@ -34,10 +34,10 @@ func TestRead(t *testing.T) {
 		fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
 			crc32.ChecksumIEEE([]byte(adopted)), adopted): "UID uid-1",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, held.FileName), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, mode.ClaimsFile), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := held.Read(dir); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := mode.ReadHolders(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v lacks %q", content, err, want)
 		}
 	}
