@@ -23,8 +23,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
+	"github.com/tandem-k8s/tandem/plugins/exporter"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
-	"github.com/tandem-k8s/tandem/plugins/gpu/amd/exporter"
 	"github.com/tandem-k8s/tandem/test/amdsmi"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
@@ -119,19 +119,22 @@ func TestResourceLeftOut(t *testing.T) {
 
 // metrics is the metrics exporter, with variable answers.
 type metrics struct {
-	exporter.UnimplementedMetricsServiceServer
 	mu     sync.Mutex
 	health map[string]string
 }
 
-func (m *metrics) List(context.Context, *emptypb.Empty) (*exporter.GPUStateResponse, error) {
+// answer implements the exporter's only method.
+func (m *metrics) answer(_ any, stream grpc.ServerStream) error {
+	if err := stream.RecvMsg(&emptypb.Empty{}); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	answer := &exporter.GPUStateResponse{}
 	for device, health := range m.health {
 		answer.GPUState = append(answer.GPUState, &exporter.GPUState{Device: device, Health: health})
 	}
-	return answer, nil
+	return stream.SendMsg(answer)
 }
 
 func (m *metrics) say(health map[string]string) {
@@ -156,8 +159,7 @@ func TestMetricsExporter(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &metrics{health: map[string]string{"0000:2f:00.0": "unhealthy", "0000:11:00.0": "unknown"}}
-	server := grpc.NewServer()
-	exporter.RegisterMetricsServiceServer(server, m)
+	server := grpc.NewServer(grpc.UnknownServiceHandler(m.answer))
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
 	awaitHealth(t, plugin, "0000:2f:00.0")

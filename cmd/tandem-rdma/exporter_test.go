@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"path/filepath"
 	"syscall"
@@ -13,19 +12,18 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/exporter"
+	"github.com/tandem-k8s/tandem/plugins/exporter"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
-// metrics is AMD's metrics exporter with one unhealthy NIC.
-type metrics struct {
-	exporter.UnimplementedMetricsServiceServer
-}
-
-func (metrics) List(context.Context, *emptypb.Empty) (*exporter.NICStateResponse, error) {
-	return &exporter.NICStateResponse{NICState: []*exporter.NICState{
+// answerOneUnhealthy is AMD's metrics exporter with one unhealthy NIC.
+func answerOneUnhealthy(_ any, stream grpc.ServerStream) error {
+	if err := stream.RecvMsg(&emptypb.Empty{}); err != nil {
+		return err
+	}
+	return stream.SendMsg(&exporter.NICStateResponse{NICState: []*exporter.NICState{
 		{Device: "0000:2a:00.0", Health: "unhealthy"}, {Device: "0000:0c:00.0", Health: "healthy"},
-	}}, nil
+	}})
 }
 
 // The kubelet gets the exporter's health from the first list on.
@@ -39,8 +37,7 @@ func TestMetricsExporter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
-	exporter.RegisterMetricsServiceServer(server, metrics{})
+	server := grpc.NewServer(grpc.UnknownServiceHandler(answerOneUnhealthy))
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
 	kubelet := kubelettest.Start(t, n.kubelet)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exporter asks the AMD Device Metrics Exporter on this node, for both plugins.
+// Package exporter reads the health of GPUs and NICs from the AMD Device Metrics Exporter on this node.
 package exporter
 
 import (
@@ -9,28 +9,73 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Ask calls the metrics exporter at a socket. It returns the zero value if the socket, and so the exporter,
-// is absent. Each call opens a connection, because the exporter restarts independently.
-func Ask[A any](
-	ctx context.Context, socket string, ask func(context.Context, grpc.ClientConnInterface) (A, error),
-) (answer A, err error) {
+// Default paths of the exporter's sockets.
+const (
+	GPUSocket = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
+	NICSocket = "/var/lib/amd-metrics-exporter/amdnic_device_metrics_exporter_grpc.socket"
+)
+
+// The exporter's methods.
+const (
+	listGPUs = "/metricssvc.MetricsService/List"
+	listNICs = "/nicmetricssvc.MetricsService/List"
+)
+
+// GPUHealth returns the health of the GPUs that the exporter monitors, by device ID, or nil without an
+// exporter. Untested GPUs, with the state "unknown", count as healthy.
+func GPUHealth(ctx context.Context, socket string) (map[string]bool, error) {
+	var answer GPUStateResponse
+	found, err := ask(ctx, socket, listGPUs, &answer)
+	if !found || err != nil {
+		return nil, err
+	}
+	health := make(map[string]bool, len(answer.GetGPUState()))
+	for _, state := range answer.GetGPUState() {
+		health[state.GetDevice()] = !strings.EqualFold(state.GetHealth(), "unhealthy")
+	}
+	return health, nil
+}
+
+// NICHealth returns the health of the exporter's functions, by PCI address, or nil without an exporter, as
+// AMD's network device plugin reads it for resources with enableExporterHealthCheck
+// (pkg/exporter/netDeviceHealth.go in ROCm/k8s-network-device-plugin). As there, every value other than
+// "healthy" is unhealthy: for a function with an unknown administrative state the exporter reports neither
+// "healthy" nor "unhealthy".
+func NICHealth(ctx context.Context, socket string) (map[string]bool, error) {
+	var answer NICStateResponse
+	found, err := ask(ctx, socket, listNICs, &answer)
+	if !found || err != nil {
+		return nil, err
+	}
+	health := make(map[string]bool, len(answer.GetNICState()))
+	for _, state := range answer.GetNICState() {
+		health[state.GetDevice()] = strings.EqualFold(state.GetHealth(), "healthy")
+	}
+	return health, nil
+}
+
+// ask calls a method at a socket. The exporter is not found if the socket is absent. Each call opens a
+// connection, because the exporter restarts independently.
+func ask(ctx context.Context, socket, method string, answer proto.Message) (found bool, err error) {
 	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
-		return answer, nil
+		return false, nil
 	}
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return answer, fmt.Errorf("open %s: %w", socket, err)
+		return true, fmt.Errorf("open %s: %w", socket, err)
 	}
 	defer conn.Close()
-	answer, err = ask(ctx, conn)
-	if err != nil {
-		return answer, fmt.Errorf("ask %s: %v", socket, status.Code(err))
+	if err := conn.Invoke(ctx, method, &emptypb.Empty{}, answer); err != nil {
+		return true, fmt.Errorf("ask %s: %v", socket, status.Code(err))
 	}
-	return answer, nil
+	return true, nil
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/exporter"
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
-	"github.com/tandem-k8s/tandem/plugins/rdma/exporter"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -56,7 +56,7 @@ func (f *Flags) Register(set *pflag.FlagSet, exporterSocket string) {
 		"resource prefix for resources without resourcePrefix")
 	set.StringVar(&f.DevinfoDir, "devinfo-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp",
 		"folder of the device-info files for Multus")
-	set.StringVar(&f.ExporterSocket, exporterSocket, exporter.Socket,
+	set.StringVar(&f.ExporterSocket, exporterSocket, exporter.NICSocket,
 		"socket of the AMD Device Metrics Exporter, queried for the health of NICs of resources with "+
 			"enableExporterHealthCheck")
 	plainflag.VF.Put(set, "config-file", "resource-prefix", "devinfo-dir", exporterSocket)
@@ -69,7 +69,7 @@ const exporterTimeout = 5 * time.Second
 func (f *Flags) health() (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), exporterTimeout)
 	defer cancel()
-	return exporter.Health(ctx, f.ExporterSocket)
+	return exporter.NICHealth(ctx, f.ExporterSocket)
 }
 
 // Find returns the VFs of the configuration's pools on a machine; tree reads the PCI tree.

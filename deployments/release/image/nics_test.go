@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/exporter"
+	"github.com/tandem-k8s/tandem/plugins/exporter"
 )
 
 // Configurations of those who deploy plugins for NICs.
@@ -79,33 +78,32 @@ func (n *node) installPollara(t *testing.T) {
 			write(t, filepath.Join(function, file), content)
 		}
 	}
-	ready(t, os.MkdirAll(filepath.Dir(n.path(exporter.Socket)), 0o755))
-	listener, err := net.Listen("unix", n.path(exporter.Socket))
+	ready(t, os.MkdirAll(filepath.Dir(n.path(exporter.NICSocket)), 0o755))
+	listener, err := net.Listen("unix", n.path(exporter.NICSocket))
 	ready(t, err)
-	server := grpc.NewServer()
-	exporter.RegisterMetricsServiceServer(server, metrics{functions: functions})
+	server := grpc.NewServer(grpc.UnknownServiceHandler(metrics(functions).answer))
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 }
 
-// metrics is AMD's metrics exporter.
-type metrics struct {
-	exporter.UnimplementedMetricsServiceServer
-	functions []string
-}
+// metrics is AMD's metrics exporter for functions of NICs.
+type metrics []string
 
 // unwell is the bus of the NIC that is not.
 const unwell = "0000:41:"
 
-// List tells the health of all functions of NICs.
-func (m metrics) List(context.Context, *emptypb.Empty) (*exporter.NICStateResponse, error) {
+// answer tells the health of all functions of NICs.
+func (m metrics) answer(_ any, stream grpc.ServerStream) error {
+	if err := stream.RecvMsg(&emptypb.Empty{}); err != nil {
+		return err
+	}
 	answer := &exporter.NICStateResponse{}
-	for _, function := range m.functions {
+	for _, function := range m {
 		state := &exporter.NICState{Device: filepath.Base(filepath.Dir(function)), Health: "healthy"}
 		if strings.HasPrefix(state.GetDevice(), unwell) {
 			state.Health = "unhealthy"
 		}
 		answer.NICState = append(answer.NICState, state)
 	}
-	return answer, nil
+	return stream.SendMsg(answer)
 }
