@@ -43,7 +43,8 @@ func (c Capabilities) effect() ACS {
 	return ACSOff
 }
 
-// readCapabilities reads a function's file config. It returns false if the file, or what is in it, is unknown.
+// readCapabilities reads a function's file config. It returns false if the file, or what is in it, is
+// unknown.
 func readCapabilities(sys fs.FS, function Address) (c Capabilities, known bool) {
 	config, err := sys.Open(path.Join(PCIDevices, function.String(), "config"))
 	if err != nil {
@@ -78,8 +79,8 @@ const (
 	nextCapability = 20         // bits below the offset of the next capability
 )
 
-// ReadCapabilities walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset of the
-// next capability (12). It reads only the necessary parts: every four bytes are a request to the
+// ReadCapabilities walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset
+// of the next capability (12). It reads only the necessary parts: every four bytes are a request to the
 // function. It returns false if the facts are unknown: without CAP_SYS_ADMIN only 64 bytes are readable.
 func ReadCapabilities(config io.ReaderAt) (c Capabilities, known bool) {
 	var capability [headerSize]byte

@@ -219,9 +219,9 @@ func NewUnit(function Address, part string, shared bool) Unit {
 	return unit
 }
 
-// MIGFunction returns the function that a MIG device is a part of, false for any other unit. With MIG off, the
-// node of the function gives a container with the part the whole GPU. A partition of an AMD GPU has a node of
-// its own, and the function's is that of the first partition, however the card is partitioned.
+// MIGFunction returns the function that a MIG device is a part of, false for any other unit. With MIG off,
+// the node of the function gives a container with the part the whole GPU. A partition of an AMD GPU has a
+// node of its own, and the function's is that of the first partition, however the card is partitioned.
 func (u Unit) MIGFunction() (name string, isMIG bool) {
 	name, part, _ := strings.Cut(u.Name, "/")
 	gi, ci, isMIG := strings.Cut(part, "-")

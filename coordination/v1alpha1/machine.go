@@ -28,8 +28,8 @@ type Machine struct {
 	Switches [][]int
 }
 
-// NewMachine converts a published object, which must be valid (Spec.Validate). It returns an error that names the
-// value if a set, path or address is malformed, or names a missing device.
+// NewMachine converts a published object, which must be valid (Spec.Validate). It returns an error that names
+// the value if a set, path or address is malformed, or names a missing device.
 func NewMachine(spec *Spec) (*Machine, error) {
 	b := &builder{spec: spec, byAddress: map[topology.Address]*topology.Device{}, cards: map[string]bool{}}
 	m := &Machine{}
@@ -148,7 +148,8 @@ func readPath(path string, numa topology.NUMANode) (topology.Place, error) {
 	return place, nil
 }
 
-// numbersBelow returns the devices of a published set, ascending, or an error if a number is not below devices.
+// numbersBelow returns the devices of a published set, ascending, or an error if a number is not below
+// devices.
 func numbersBelow(set Set, devices int) ([]int, error) {
 	ranges, err := set.Ranges(MaxDevices)
 	if err != nil || len(ranges) == 0 {

@@ -109,8 +109,8 @@ type Placed struct {
 // unknown is the path of devices outside the tree.
 const unknown = "unknown"
 
-// SwitchesOf returns the object's switches with the places of devices, by path. Devices outside the tree are in
-// an entry "unknown" of their own.
+// SwitchesOf returns the object's switches with the places of devices, by path. Devices outside the tree are
+// in an entry "unknown" of their own.
 func SwitchesOf(tree *topology.Tree, devices []Placed) []Switch {
 	groups := map[string][]*spot{}
 	for _, s := range spots(tree, devices) {

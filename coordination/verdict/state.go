@@ -204,8 +204,8 @@ func (r Room) Less(left Room) Room {
 // NICs are shared out many times.
 const mostRoom = 128
 
-// fit returns the room in the free same-switch pairs, given by NUMA node. The function admit returns the kubelet's verdict
-// on a container of a size with these free pairs: its NUMA nodes, or false for a refusal.
+// fit returns the room in the free same-switch pairs, given by NUMA node. The function admit returns the
+// kubelet's verdict on a container of a size with these free pairs: its NUMA nodes, or false for a refusal.
 func fit(pairs hints.PerNode, admit func(size int, pairs hints.PerNode) (hints.Mask, bool)) Room {
 	var room Room
 	for i, size := range sizes {
