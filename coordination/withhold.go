@@ -40,7 +40,7 @@ type withholder struct {
 	life     func() string // identifies the running kubelet; "" if unknown
 	log      *slog.Logger
 
-	looking sync.Mutex // held during a look, which reads
+	looking chan struct{} // full during a look, which reads and may wait
 	found   holders.Holders
 	ended   map[string]bool
 	told    map[string]holders.Known // pods in lists, by UID
@@ -65,7 +65,7 @@ func newWithholder(c *Config, pods func(context.Context) (intent.Answer, error))
 	}
 	return &withholder{
 		claims: c.Withheld, pods: pods, life: life, log: c.Log, ended: map[string]bool{}, offered: resources.Set{},
-		changed:  map[string]*changes.Signal{},
+		changed: map[string]*changes.Signal{}, looking: make(chan struct{}, 1),
 		recorded: bounded.Read(c.Log, withholdTimeout, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 	}
 }
@@ -149,8 +149,8 @@ func (w *withholder) look(offerIsNew bool) {
 // lookAt reads the kubelet's checkpoint and, if a device has a holder under another name, the node's pods.
 // Unless the offer is new, an unchanged checkpoint without such a device needs no further look.
 func (w *withholder) lookAt(offerIsNew bool) {
-	w.looking.Lock()
-	defer w.looking.Unlock()
+	w.looking <- struct{}{}
+	defer func() { <-w.looking }()
 	recorded, err := w.recorded()
 	if err != nil {
 		w.complain(err)
