@@ -24,7 +24,7 @@ import (
 // device after a restart; Allocates missing in the kubelet's records; and decisions, for people.
 type savedState struct {
 	Resources []resources.Saved        `json:"resources"`
-	Allocates []holders.Allocate       `json:"allocates,omitempty"`
+	Allocates []holders.Allocate       `json:"allocates,omitempty"` // those of lost holders too
 	Open      *savedContainer          `json:"open,omitempty"`
 	Plan      *savedPlan               `json:"plan,omitempty"`
 	Seen      savedListing             `json:"seen"`
@@ -78,9 +78,10 @@ const maxPods = 64
 func (c *committedState) save() savedState {
 	s := c.current()
 	k := savedState{
-		Resources: s.resources.Save(), Allocates: s.allocates, Open: saveContainer(s.open.allocated()),
-		Known: s.known, Seen: saveListing(s.listing),
+		Resources: s.resources.Save(), Open: saveContainer(s.open.allocated()), Known: s.known,
+		Seen: saveListing(s.listing), Allocates: slices.Concat(s.allocates, s.found.Lost()),
 	}
+	k.Allocates = k.Allocates[:min(len(k.Allocates), maxAllocates)]
 	if k.Open != nil {
 		k.Open.Recorded, k.Open.Files, k.Open.VFs = s.open.recorded, s.open.files, s.open.vfs
 	}
@@ -148,8 +149,10 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 		return fmt.Errorf("%d Allocates, more than %d", n, maxAllocates)
 	}
 	next := c.current().clone()
-	next.resources, next.allocates = set, k.Allocates
-	next.hold(nil)
+	next.resources = set
+	var lost holders.Holders
+	lost, next.allocates = holders.SplitLost(k.Allocates)
+	next.hold(lost)
 	next.open, next.ids = k.restoreOpen(c.now()), 1
 	next.known = k.Known
 	next.listing = k.Seen.restore()
@@ -203,10 +206,13 @@ func (k *savedPlan) restore(now time.Time) *plan {
 	return &plan{devices: k.Devices, resource: k.Asked, expires: k.Expires}
 }
 
-// restoreHolders reads the holders from the kubelet's checkpoint alone, for a starting server.
+// restoreHolders reads the holders from the kubelet's checkpoint, for a starting server. What the kubelet has
+// lost the records of is in the file.
 func (c *Coordinator) restoreHolders() {
 	s := c.current().clone()
-	sources := holders.Sources{Allocates: s.allocates, Known: s.known, Kubelet: c.reader.life()}
+	sources := holders.Sources{
+		Allocates: s.allocates, Known: s.known, Before: s.found, Kubelet: c.reader.life(),
+	}
 	recorded, err := c.Recorded()
 	if err != nil {
 		c.Log.Info("device checkpoint of the kubelet not read", "error", err)

@@ -106,6 +106,12 @@ func (e *ended) isAbsent(h *Holder) bool {
 	}
 }
 
+// hasLeft reports whether List, which has shown the pod of a container without a record, no longer does. The
+// kubelet offers the devices of such a container while it runs, and to others: that proves nothing.
+func (e *ended) hasLeft(h *Holder) bool {
+	return e.single == nil && !e.isTold(h.UID) && e.isAbsent(h)
+}
+
 // hasSuccessor reports whether a request source lists another pod of the same name instead of a recorded
 // container's pod. Two pods of one name are never alive at the same time.
 func (e *ended) hasSuccessor(h *Holder) bool {

@@ -40,7 +40,8 @@ func Look(s Sources) (r Result) {
 		record: recorded, podNames: named, resource: s.Question.Resource, ended: s.Ended,
 		byName: map[kubelet.Container]*Holder{},
 	}
-	f.addRecorded(slices.Concat(containers, recorded.lost(named)), over.gone)
+	lost := slices.DeleteFunc(recorded.lost(named), over.hasLeft)
+	f.addRecorded(slices.Concat(containers, lost), over.gone)
 	f.addListed()
 	named.learnTold()
 	r.Allocates, r.Known = f.addAllocated(), named.learned
@@ -89,6 +90,7 @@ func (s *search) addListed() {
 		switch known := s.byName[c]; {
 		case known == nil && len(devices) > 0:
 			s.add(&Holder{UID: s.uidOf(c.Pod), Pod: c.Pod, Name: c.Name, Devices: devices, Open: true})
+		case known != nil && known.Lost && len(devices) == 0: // List has none of its devices
 		case known != nil && !equal(known.Devices, devices):
 			known.Devices, known.Open = devices, true
 		}

@@ -129,6 +129,7 @@ type Holder struct {
 	Open    bool   // in admission: the devices are not in the checkpoint yet
 	Init    bool   // known to be an init container
 	Life    string // of the kubelet whose checkpoint has the container; "" if unknown
+	Lost    bool   // the kubelet has lost its record of the container, which runs
 }
 
 // device is a device of a resource.

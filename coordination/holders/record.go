@@ -61,6 +61,7 @@ func (r *record) lost(named *podNames) (all []*Holder) {
 	for _, h := range r.before {
 		lives := named.isTold(h.UID) || named.untold != nil && named.known[h.UID].Told
 		if lives && !h.Open && !recorded[h.UID] && (h.Life == "" || h.Life != r.kubelet) {
+			h.Lost = true
 			all = append(all, &h)
 		}
 	}

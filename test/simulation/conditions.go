@@ -42,7 +42,7 @@ var conditions = []condition{
 	named("the machine starts again", always, (*Simulation).bootWithFiles),
 	named("the machine starts again with an empty run folder", always, (*Simulation).bootWithoutFiles),
 	faulty("the kubelet loses its records", otherVerdict, (*Simulation).loseRecords, hasPodsLate,
-		"what the kubelet has lost records of is free in the published node, and for the next server"),
+		"what the kubelet has lost records of is free in the published node"),
 	named("the kubelet has just started", hasPods, (*Simulation).justStart),
 	named("the kubelet's checkpoint has no keys", savesGPUs, layout(constant("{}"))),
 	named("the kubelet's checkpoint is null", savesGPUs, layout(constant("null"))),
