@@ -73,8 +73,10 @@ func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, o Options
 			return err
 		}
 	}
-	if err := t.walkThrough(ctx, b, "begin"); err != nil {
-		return err
+	for _, part := range []string{"replace", "begin"} {
+		if err := t.walkThrough(ctx, b, part); err != nil {
+			return err
+		}
 	}
 	for i := range b.phases {
 		if err := t.phase(ctx, b, b.phases[i:], o.Admissions); err != nil {

@@ -45,6 +45,7 @@ func (t *tester) layOutUser() error {
 	)
 	return errors.Join(
 		copyTree("deployments", t.Path(userFolder, "deployments"), own),
+		copyTree("test/vm/deploy/stand-in", t.Path(userFolder, "stand-in"), strings.NewReplacer()),
 		copyTree(t.Path("user/crds"), t.Path(userFolder, "crds"), strings.NewReplacer()),
 	)
 }

@@ -132,6 +132,8 @@ func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []Row, go
 // blanks fills in the documents' placeholders for a shell, and longer timeouts for the slow emulated node.
 var blanks = strings.NewReplacer(
 	"kubectl tandem ", "kubectl tandem --timeout=2m ",
+	" TANDEM_GPU_POD ", " ds/tandem-gpu ",
+	" OLD ", " stock ",
 	"NODE...", cluster.NodeName,
 	"NODE", cluster.NodeName,
 	" POD ", ` $(kubectl -n kube-system get pod -l app.kubernetes.io/name=tandem-gpu -o name) `,

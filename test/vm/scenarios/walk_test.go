@@ -10,12 +10,11 @@ import (
 	"github.com/tandem-k8s/tandem/test/docs"
 )
 
-// pages are those by which a new user gets to know Tandem. Of the others docs/deployers.md is for clusters
-// that have the stock plugins; its moves are scenarios of their own.
+// pages are those by which a new user gets to know Tandem, or replaces the stock plugins with it.
 var pages = []string{
 	"README.md", "docs/install.md", "docs/tune.md", "docs/troubleshoot.md", "docs/tools.md",
 	"docs/how-it-works.md", "docs/cluster.md", "docs/limits.md", "docs/performance.md", "docs/glossary.md",
-	"docs/qualify.md",
+	"docs/qualify.md", "docs/deployers.md",
 }
 
 // elsewhere reports whether an argument says that a command takes something from outside: a chart of others,
@@ -33,7 +32,7 @@ func TestWalkIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts, err := parseWalk(walkText)
-	if err != nil || len(parts["begin"]) == 0 || len(parts["end"]) == 0 {
+	if err != nil || len(parts["replace"]) == 0 || len(parts["begin"]) == 0 || len(parts["end"]) == 0 {
 		t.Fatalf("walk.txt has the parts %v: %v", parts, err)
 	}
 	walked := map[string]bool{}
@@ -67,7 +66,14 @@ func TestWalkIsDocumented(t *testing.T) {
 	}
 }
 
-func line(c docs.Command) string { return c.Program + " " + strings.Join(c.Args, " ") }
+// line returns a command with no blanks in its arguments.
+func line(c docs.Command) string {
+	var args []string
+	for _, arg := range c.Args {
+		args = append(args, strings.Join(strings.Fields(arg), ""))
+	}
+	return c.Program + " " + strings.Join(args, " ")
+}
 
 func TestParseWalk(t *testing.T) {
 	t.Parallel()
