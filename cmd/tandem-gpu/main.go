@@ -48,6 +48,7 @@ func main() {
 		if _, err := flags.Dev(); err != nil {
 			return err
 		}
+		flags.CDIDir = ofVendors.CDIRoot
 		return ofVendors.Offer(ctx, program, flags, serve, log)
 	})
 }

@@ -68,6 +68,9 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 			return err
 		}
 	}
+	if n := len(own.cdiDirs); n > 0 {
+		flags.CDIDir = own.cdiDirs[n-1]
+	}
 	node, err := flags.Node(log)
 	if err != nil {
 		return err

@@ -167,7 +167,7 @@ func (x *examiner) complete() {
 	if x.node.RunDir == "" {
 		x.node.RunDir = coordination.FindRunDir(x.node.KubeletDir)
 	}
-	x.node.Now = time.Now()
+	x.node.Now, x.node.CDIDir = time.Now(), mode.CDIDir
 }
 
 // ofRecordings are the flags that have a meaning for a recording.

@@ -10,16 +10,47 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
 )
 
 // Files in the DRA driver's directory, which package claims writes: the checkpoint of claims, and the lock of
-// the directory. A driver has both from its start.
+// the directory. A driver has both from its start; drivers before had the checkpoint from the first claim.
 const (
 	ClaimsFile = "claims.json"
 	ClaimsLock = "claims.lock"
 )
+
+// A claim with edits for its containers has a CDI specification, whose file name contains the claim's UID.
+const (
+	ClaimSpecPrefix = Driver + "-claim_"
+	ClaimSpecSuffix = ".json"
+)
+
+// CDIDir is the usual folder of CDI specifications.
+const CDIDir = "/var/run/cdi"
+
+// ClaimOfSpec returns the UID of the claim of a specification's file name.
+func ClaimOfSpec(name string) (uid string, ok bool) {
+	uid, ours := strings.CutPrefix(name, ClaimSpecPrefix)
+	uid, json := strings.CutSuffix(uid, ClaimSpecSuffix)
+	return uid, ours && json && uid != ""
+}
+
+// ClaimSpecs returns the UIDs of the claims that have a specification in a folder.
+func ClaimSpecs(cdiDir string) (uids []string, err error) {
+	entries, err := os.ReadDir(cdiDir)
+	if err != nil {
+		return nil, fmt.Errorf("list CDI specs: %w", err)
+	}
+	for _, entry := range entries {
+		if uid, ok := ClaimOfSpec(entry.Name()); ok {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, nil
+}
 
 // claimsLayout is the layout of the file. Keys may be added: readers ignore unknown keys.
 var claimsLayout = file.Layout{Version: 1, Keys: []string{"checksum", "claims"}}
@@ -101,14 +132,14 @@ func ClaimsRemedy(dir string) string {
 		filepath.Join(dir, ClaimsFile) + " " + filepath.Join(dir, ClaimsLock)
 }
 
-// ReadHolders returns the holders of devices from the DRA driver's directory, by device ID, for people:
-// "claim team/train-0". It returns none if no driver was ever in the directory, and an error if the
-// devices of a claim are not known.
-func ReadHolders(dir string) (map[string]string, error) {
+// ReadHolders returns the holders of devices from the DRA driver's directory, by device ID, for people: "claim
+// team/train-0". It returns none if no driver was ever in the directory, or if there are neither the file nor
+// specifications of claims, and an error if the devices of a claim are not known.
+func ReadHolders(dir, cdiDir string) (map[string]string, error) {
 	name := filepath.Join(dir, ClaimsFile)
 	content, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, neverIn(dir)
+		return nil, neverPrepared(dir, cdiDir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read prepared claims: %w", err)
@@ -133,16 +164,22 @@ func ReadHolders(dir string) (map[string]string, error) {
 	return holders, nil
 }
 
-// neverIn returns an error if a driver was in a directory without the file.
-func neverIn(dir string) error {
+// neverPrepared returns an error if a driver that was in a directory without the file may have prepared claims.
+func neverPrepared(dir, cdiDir string) error {
 	_, err := os.Lstat(filepath.Join(dir, ClaimsLock))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("read prepared claims: %w", err)
-	default:
-		return fmt.Errorf("read %s: %w: the file is gone, and %s is there",
-			filepath.Join(dir, ClaimsFile), ErrUnknownClaims, ClaimsLock)
 	}
+	uids, err := ClaimSpecs(cdiDir)
+	if err == nil && len(uids) > 0 {
+		err = fmt.Errorf("%d claims have CDI specs in %s", len(uids), cdiDir)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w: the file is gone, and %s is there: %w",
+			filepath.Join(dir, ClaimsFile), ErrUnknownClaims, ClaimsLock, err)
+	}
+	return nil
 }

@@ -16,13 +16,13 @@ import (
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	if got, err := mode.ReadHolders(dir); err != nil || len(got) > 0 {
+	if got, err := mode.ReadHolders(dir, ""); err != nil || len(got) > 0 {
 		t.Errorf("no driver was ever there: %v, %v", got, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, mode.ClaimsLock), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mode.ReadHolders(dir); !errors.Is(err, mode.ErrUnknownClaims) {
+	if _, err := mode.ReadHolders(dir, ""); !errors.Is(err, mode.ErrUnknownClaims) {
 		t.Errorf("a driver was there, and its file is gone: %v", err)
 	}
 	const adopted = `[{"uid":"uid-1","namespace":"","name":"","devices":null}]`
@@ -37,7 +37,7 @@ func TestRead(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, mode.ClaimsFile), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := mode.ReadHolders(dir); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := mode.ReadHolders(dir, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v lacks %q", content, err, want)
 		}
 	}

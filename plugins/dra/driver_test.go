@@ -129,7 +129,7 @@ func TestGates(t *testing.T) {
 					t.Errorf("a claim that was allocated when the cluster could do something else: %s", wrong)
 				}
 			}
-			if holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet)); err != nil || len(holders) != 4 {
+			if holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet), ""); err != nil || len(holders) != 4 {
 				t.Errorf("claims for two pairs have %v, %v", holders, err)
 			}
 		})

@@ -137,7 +137,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(wrong)
 	}
 	stop()
-	holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet))
+	holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet), "")
 	if err != nil || holders["0000:11:00.0"] != "claim team/a" || len(holders) != 2 {
 		t.Errorf("held %v, %v", holders, err)
 	}
@@ -156,7 +156,7 @@ func TestDrain(t *testing.T) {
 	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
 		t.Error(wrong)
 	}
-	if holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet)); err != nil || len(holders) > 0 {
+	if holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet), ""); err != nil || len(holders) > 0 {
 		t.Errorf("held %v, %v", holders, err)
 	}
 }
@@ -178,7 +178,7 @@ func TestHeldIsWhatClaimsWrite(t *testing.T) {
 	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)
 	}
-	got, err := mode.ReadHolders(dra.PluginDir(n.kubelet))
+	got, err := mode.ReadHolders(dra.PluginDir(n.kubelet), "")
 	if err != nil || len(got) < 4 {
 		t.Errorf("read %v, %v", got, err)
 	}

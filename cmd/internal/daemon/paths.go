@@ -24,6 +24,7 @@ type Paths struct {
 	KubeletDir   string
 	RunDir       string
 	TopologyFile string
+	CDIDir       string // of the CDI specifications of claims; of another flag of the program
 }
 
 // register adds the flags to a set.

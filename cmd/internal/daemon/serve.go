@@ -33,7 +33,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	withheld := newWithheld(f.KubeletDir, log)
+	withheld := newWithheld(f.KubeletDir, f.CDIDir, log)
 	config := coordination.Config{
 		RunDir:     f.RunFolder(),
 		Topology:   file,

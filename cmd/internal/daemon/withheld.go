@@ -23,8 +23,9 @@ const withheldPause = 5 * time.Second
 // withheld are the devices that pods hold by a claim from an earlier time in DRA mode. The kubelet's device
 // manager sees them as unhealthy until the claim is unprepared.
 type withheld struct {
-	dir string // the DRA driver's
-	log *slog.Logger
+	dir    string // the DRA driver's
+	cdiDir string // with the CDI specifications of claims
+	log    *slog.Logger
 
 	mu        sync.Mutex
 	known     bool // the file was read once
@@ -34,8 +35,8 @@ type withheld struct {
 }
 
 // newWithheld looks for the first time.
-func newWithheld(kubeletDir string, log *slog.Logger) *withheld {
-	w := &withheld{dir: filepath.Join(kubeletDir, "plugins", mode.Driver), log: log}
+func newWithheld(kubeletDir, cdiDir string, log *slog.Logger) *withheld {
+	w := &withheld{dir: filepath.Join(kubeletDir, "plugins", mode.Driver), cdiDir: cdiDir, log: log}
 	w.look()
 	return w
 }
@@ -75,7 +76,7 @@ func (w *withheld) Remark() string {
 // prepared, so the devices of an earlier read include those of all current claims. Without an earlier read
 // all devices are withheld, because any of them may belong to a pod with a claim.
 func (w *withheld) look() {
-	holders, err := mode.ReadHolders(w.dir)
+	holders, err := mode.ReadHolders(w.dir, w.cdiDir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {

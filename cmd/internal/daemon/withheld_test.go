@@ -43,12 +43,12 @@ func claimed(t *testing.T, kubeletDir string, gpus ...string) {
 // replicas; an unreadable file changes nothing.
 func TestWithheld(t *testing.T) {
 	dir := t.TempDir()
-	if holders, _ := newWithheld(dir, slog.New(slog.DiscardHandler)).Latest(); len(holders) > 0 {
+	if holders, _ := newWithheld(dir, "", slog.New(slog.DiscardHandler)).Latest(); len(holders) > 0 {
 		t.Errorf("%v where there was never a claim", holders)
 	}
 	claimed(t, dir, "0000:11:00.0", "GPU-1")
 	synctest.Test(t, func(t *testing.T) {
-		w := newWithheld(dir, slog.New(slog.DiscardHandler))
+		w := newWithheld(dir, "", slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go w.Run(ctx)
@@ -89,6 +89,31 @@ func TestWithheld(t *testing.T) {
 	})
 }
 
+// TestNeverPrepared: a driver that has prepared no claim withholds nothing, as the CDI specifications show.
+func TestNeverPrepared(t *testing.T) {
+	dir, cdi := t.TempDir(), t.TempDir()
+	lock := filepath.Join(dir, "plugins", mode.Driver, mode.ClaimsLock)
+	spec := filepath.Join(cdi, mode.ClaimSpecPrefix+"uid"+mode.ClaimSpecSuffix)
+	err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o750), os.WriteFile(lock, nil, 0o600),
+		os.WriteFile(filepath.Join(cdi, "other.json"), nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	if holders, _ := newWithheld(dir, cdi, log).Latest(); len(holders) > 0 {
+		t.Errorf("withheld without a specification: %v", holders)
+	}
+	if holders, _ := newWithheld(dir, filepath.Join(cdi, "not mounted"), log).Latest(); !holders.Has("GPU-1") {
+		t.Error("a folder that nobody sees frees devices")
+	}
+	if err := os.WriteFile(spec, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if holders, _ := newWithheld(dir, cdi, log).Latest(); !holders.Has("GPU-1") {
+		t.Error("a claim with a specification has no devices")
+	}
+}
+
 // TestWithheldUnknown: without an earlier read, a file that does not tell the devices of all claims withholds
 // all devices, with a remark that names the file, until it can be read.
 func TestWithheldUnknown(t *testing.T) {
@@ -120,7 +145,7 @@ func TestWithheldUnknown(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w := newWithheld(dir, slog.New(slog.NewTextHandler(log, nil)))
+			w := newWithheld(dir, "", slog.New(slog.NewTextHandler(log, nil)))
 			for range 3 {
 				w.look()
 			}

@@ -19,7 +19,7 @@ type preparedClaims struct {
 func (n Node) readClaims(a *access) preparedClaims {
 	dir := filepath.Join(n.KubeletDir, "plugins", mode.Driver)
 	c := preparedClaims{path: filepath.Join(dir, mode.ClaimsFile)}
-	if _, err := mode.ReadHolders(dir); err != nil && !a.denied(c.path, err) {
+	if _, err := mode.ReadHolders(dir, n.CDIDir); err != nil && !a.denied(c.path, err) {
 		c.damage = fmt.Sprint(err)
 	}
 	return c

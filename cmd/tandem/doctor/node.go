@@ -19,6 +19,7 @@ type Node struct {
 	Guess   string
 	Links   []topology.Link
 	DevRoot string   // "/dev"
+	CDIDir  string   // of the CDI specifications of claims
 	RunDir  string   // "/var/lib/kubelet/device-plugins/tandem"
 	CPUs    int      // whole CPUs that containers request, for the request shapes; 0 for none
 	Notes   []string // features that the DRA driver goes without

@@ -39,14 +39,14 @@ func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 		}
 	}
 	n.same("prepared claims", got, want)
-	told, err := mode.ReadHolders(n.Dir)
+	told, err := mode.ReadHolders(n.Dir, n.CDIDir)
 	if err != nil || len(told) != len(holders) {
 		n.t.Errorf("held %v, %v; want %v", told, err, holders)
 	}
 	var specs, groups, files []string
 	for _, name := range names(n.CDIDir) {
-		uid, _ := claimOfSpec(name)
-		specs = append(specs, string(uid))
+		uid, _ := mode.ClaimOfSpec(name)
+		specs = append(specs, uid)
 	}
 	n.same("CDI specs", specs, want)
 	for _, c := range known {

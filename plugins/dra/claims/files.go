@@ -19,6 +19,7 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
@@ -34,7 +35,7 @@ type claimFiles struct {
 }
 
 func (f *claimFiles) specPath(claim types.UID) string {
-	return filepath.Join(f.cdiDir, specPrefix+string(claim)+specSuffix)
+	return filepath.Join(f.cdiDir, mode.ClaimSpecPrefix+string(claim)+mode.ClaimSpecSuffix)
 }
 
 func (f *claimFiles) pairsPath(group string) string {
@@ -43,15 +44,13 @@ func (f *claimFiles) pairsPath(group string) string {
 
 // specs lists the claims that have a CDI spec.
 func (f *claimFiles) specs() ([]types.UID, error) {
-	entries, err := os.ReadDir(f.cdiDir)
+	uids, err := mode.ClaimSpecs(f.cdiDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list CDI specs: %w", err)
+		return nil, err
 	}
-	var claims []types.UID
-	for _, entry := range entries {
-		if claim, ok := claimOfSpec(entry.Name()); ok {
-			claims = append(claims, claim)
-		}
+	claims := make([]types.UID, 0, len(uids))
+	for _, uid := range uids {
+		claims = append(claims, types.UID(uid))
 	}
 	return claims, nil
 }

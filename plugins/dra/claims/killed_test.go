@@ -6,6 +6,9 @@ import (
 	"os"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/disk"
 )
@@ -18,8 +21,8 @@ func (n *node) between() {
 		n.t.Fatal(err)
 	}
 	for _, name := range names(n.CDIDir) {
-		uid, ok := claimOfSpec(name)
-		if ok && !(Claim{UID: uid}).in(known) {
+		uid, ok := mode.ClaimOfSpec(name)
+		if ok && !(Claim{UID: types.UID(uid)}).in(known) {
 			n.t.Errorf("%s has a CDI spec and is not in the checkpoint", uid)
 		}
 	}

@@ -22,16 +22,7 @@ import (
 const (
 	cdiClass   = "claim"
 	cdiVersion = "0.5.0" // the first with hostPath; later features are not used
-	specPrefix = pool.Driver + "-" + cdiClass + "_"
-	specSuffix = ".json"
 )
-
-// claimOfSpec returns the claim of a spec file in the CDI folder.
-func claimOfSpec(name string) (claim types.UID, ok bool) {
-	uid, ours := strings.CutPrefix(name, specPrefix)
-	uid, json := strings.CutSuffix(uid, specSuffix)
-	return types.UID(uid), ours && json && uid != ""
-}
 
 // cdiDevice returns the name of the CDI device for a group, given the group's first request.
 func cdiDevice(claim types.UID, request string) string { return string(claim) + "-" + request }

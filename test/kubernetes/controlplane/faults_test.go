@@ -107,7 +107,7 @@ func (h *churn) quiet(workers ...*worker) {
 		if err != nil || len(files) > 0 {
 			h.t.Errorf("CDI files of %s are left behind: %v, %v", w.name, files, err)
 		}
-		told, err := mode.ReadHolders(filepath.Join(w.Kubelet(), "plugins", pool.Driver))
+		told, err := mode.ReadHolders(filepath.Join(w.Kubelet(), "plugins", pool.Driver), "")
 		if err != nil || len(told) > 0 {
 			h.t.Errorf("claims of %s still hold devices: %v, %v", w.name, told, err)
 		}
