@@ -8,7 +8,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
+
+// HintedNodes returns the numbers of the NUMA nodes over which hints of CPUs and devices range, ascending:
+// those with CPUs. The others, for example the memory of GPUs on Grace, have neither CPUs nor devices.
+// Without lists of CPUs, all nodes count.
+func HintedNodes(sys fs.FS, tree *topology.Tree) []int {
+	if nodes := topology.NodesWithCPUs(topology.CPUs(sys)); len(nodes) > 0 {
+		return nodes
+	}
+	return tree.NUMANodes()
+}
 
 // ReadNUMANodes reads the NUMA nodes of a machine, by their numbers
 // (Documentation/ABI/stable/sysfs-devices-node).

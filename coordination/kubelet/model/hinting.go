@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Hinting is what decides which pools of VFs have NUMA hints on a node.
+type Hinting struct {
+	Kubelet Kubelet // an unknown policy counts as restricted, an unknown manager as static
+	Nodes   []int   // NUMA nodes of the machine
+	CPUs    []int   // NUMA nodes with CPUs
+	GPUs    []Resource
+	Pools   []Pool
+}
+
+// Pool is a pool of VFs, with the NUMA nodes of the machine.
+type Pool struct {
+	Resource
+	Fixed bool // the pool has hints in any case
+}
+
+// mostMerge is the time that the kubelet may take to merge the hints of a container: no other pod is admitted
+// meanwhile.
+const mostMerge hints.MergeTime = 0.1
+
+// Decide returns what speaks against the hints of each pool whose hints are not fixed, by name; "" for
+// nothing. A pool has hints if they cost nothing that the pool serves without hints:
+//
+//   - The kubelet admits each container with k GPUs of one resource and k VFs, or all VFs of a smaller pool,
+//     on an empty node if it admits the GPUs alone. Devices that are ill count, so that the decision lasts.
+//   - The kubelet merges the hints of the GPUs, of all pools with hints, and of CPUs and memory if their
+//     managers are static, in less than 0.1 s. The estimate is an upper bound: one device of each resource
+//     suffices, so that every set of the resource's nodes is a hint. The GPUs of a container are of one
+//     resource.
+func (h Hinting) Decide() map[string]string {
+	against := map[string]string{}
+	var hinted []Resource
+	for _, p := range h.Pools {
+		refused := ""
+		if !p.Fixed {
+			refused = h.refused(p.Resource)
+			against[p.Name] = refused
+		}
+		if refused == "" {
+			hinted = append(hinted, p.Resource)
+		}
+	}
+	if took := h.merge(hinted); len(hinted) > 0 && took >= mostMerge {
+		for name, refused := range against {
+			against[name] = cmp.Or(refused,
+				fmt.Sprintf("the kubelet would take about %s to merge the hints of a container", took))
+		}
+	}
+	return against
+}
+
+// refused names the smallest container that the kubelet rejects on an empty node for the hints of a pool; ""
+// for none.
+func (h Hinting) refused(pool Resource) string {
+	rule, vfs := h.rule(), perNode(pool)
+	for _, r := range h.GPUs {
+		gpus := perNode(r)
+		for k := 1; k <= len(r.Devices); k++ {
+			m := min(k, len(pool.Devices))
+			ofGPUs, ofVFs := hints.Demand{Count: k, All: gpus, Free: gpus}, hints.Demand{Count: m, All: vfs, Free: vfs}
+			if _, admitted := rule.Nodes([]hints.Demand{ofGPUs}); !admitted {
+				continue
+			}
+			if _, admitted := rule.Nodes([]hints.Demand{ofGPUs, ofVFs}); !admitted {
+				return fmt.Sprintf("under policy %s the kubelet would reject %d %s with %d VFs even on an empty node; "+
+					"false prefers this to far pairs", rule.Policy, k, r.Name, m)
+			}
+		}
+	}
+	return ""
+}
+
+// rule returns the rule of the policy: the others admit what restricted admits.
+func (h Hinting) rule() hints.Rule {
+	if h.Kubelet.TopologyManagerPolicy == string(hints.SingleNUMANode) {
+		return hints.Rule{Policy: hints.SingleNUMANode}
+	}
+	return hints.Rule{Policy: hints.Restricted}
+}
+
+// merge returns the greatest time for the hints of a container.
+func (h Hinting) merge(pools []Resource) hints.MergeTime {
+	const allNodes = 64 // also with the option max-allowable-numa-nodes
+	rule := h.rule()
+	rule.MaxNodes = allNodes
+	var demands []hints.Demand
+	for _, r := range pools {
+		demands = append(demands, onePiece(perNode(r)))
+	}
+	if h.Kubelet.CPUManagerPolicy != "none" {
+		demands = append(demands, onePiece(each(h.CPUs)))
+	}
+	if h.Kubelet.MemoryManagerPolicy != "None" {
+		demands = append(demands, onePiece(each(h.Nodes)))
+	}
+	took := rule.MergeTime(demands...)
+	for _, r := range h.GPUs {
+		took = max(took, rule.MergeTime(append(slices.Clone(demands), onePiece(perNode(r)))...))
+	}
+	return took
+}
+
+func onePiece(devices hints.PerNode) hints.Demand {
+	return hints.Demand{Count: 1, All: devices, Free: devices}
+}
+
+// perNode counts the devices of a resource.
+func perNode(r Resource) (devices hints.PerNode) {
+	for _, d := range r.Devices {
+		devices.Add(d.NUMA)
+	}
+	return devices
+}
+
+// each returns one piece on each of some NUMA nodes.
+func each(nodes []int) (pieces hints.PerNode) {
+	for _, n := range nodes {
+		pieces.Add(topology.Node(n))
+	}
+	return pieces
+}
