@@ -77,7 +77,8 @@ func (a *announcement) publish(latest device.Announcement) {
 	a.siblings.mu.Lock()
 	defer a.siblings.mu.Unlock()
 	if a.message != nil && slices.Equal(latest.Devices, a.latest.Devices) &&
-		slices.Equal(latest.Links, a.latest.Links) && latest.Replicas == a.latest.Replicas {
+		slices.Equal(latest.Links, a.latest.Links) && latest.Replicas == a.latest.Replicas &&
+		latest.Hints == a.latest.Hints {
 		return
 	}
 	a.latest = latest

@@ -51,24 +51,36 @@ func newManagerReader(c *Config, tree func() *topology.Tree) func() (devicemanag
 	})
 }
 
-// readManager returns the Topology Manager by files of the kubelet's configuration. A policy that no file
-// names counts as unknown: a flag of the kubelet may set the policy. So does, without a folder of drop-ins, a
-// policy other than restricted, because a drop-in elsewhere may override the file: tandem doctor --drop-in
-// prints such a one.
+// readManager returns the Topology Manager by files of the kubelet's configuration.
 func readManager(
 	files configuration.Files, sys fs.FS, tree *topology.Tree,
 ) (m devicemanager.Kubelet, err error) {
-	settings, err := configuration.Read(files, nil)
-	if err != nil {
-		return m, err
-	}
-	if settings.Origin("topologyManagerPolicy") == "" ||
-		files.Dir == "" && settings.Policy != string(hints.Restricted) {
-		settings.Policy = ""
-	}
-	kubelet, err := model.NewKubelet(settings)
+	kubelet, err := readKubelet(files)
 	if err != nil {
 		return m, err
 	}
 	return kubelet.TopologyManager(model.ReadNUMANodes(sys, tree.NUMANodes()))
+}
+
+// readKubelet reads the kubelet's settings. A policy is empty, for unknown, if no file names it: a flag of
+// the kubelet may set the policy. So is, without a folder of drop-ins, a policy other than the strictest, because
+// a drop-in elsewhere may override the file: tandem doctor --drop-in prints such a one.
+func readKubelet(files configuration.Files) (model.Kubelet, error) {
+	settings, err := configuration.Read(files, nil)
+	if err != nil {
+		return model.Kubelet{}, err
+	}
+	for _, s := range []struct {
+		key, strict string
+		value       *string
+	}{
+		{"topologyManagerPolicy", string(hints.Restricted), &settings.Policy},
+		{"cpuManagerPolicy", "static", &settings.CPUPolicy},
+		{"memoryManagerPolicy", "Static", &settings.MemoryPolicy},
+	} {
+		if settings.Origin(s.key) == "" || files.Dir == "" && *s.value != s.strict {
+			*s.value = ""
+		}
+	}
+	return model.NewKubelet(settings)
 }

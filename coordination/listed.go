@@ -92,11 +92,11 @@ func (l *listed) earlier(recorded kubelet.Checkpoint, unknown error) []device.De
 		}
 		known[id] = d
 	}
-	saved, err := admission.Saved(l.config.RunDir, l.config.Disk.Boot, l.resource)
+	saved, err := admission.Saved(l.config.RunDir, l.config.Disk.Boot)
 	if err != nil {
 		l.log.Info("devices of an earlier server not read", "error", err)
 	}
-	for _, d := range saved {
+	for _, d := range saved[l.resource].Ordered() {
 		if _, listed := known[d.ID]; listed || unknown != nil {
 			known[d.ID] = d
 		}

@@ -20,7 +20,7 @@ import (
 type version struct{ major, minor uint32 }
 
 // protocol is the version of this program.
-var protocol = version{2, 6}
+var protocol = version{2, 7}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 

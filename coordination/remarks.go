@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/degraded"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -29,6 +30,19 @@ func (r remarks) notes(ctx context.Context, resources []*api.Resource) []string 
 		notes = r.config.Publisher.Notes()
 	}
 	return slices.Concat(notes, r.claims(resources), r.violations(ctx, resources))
+}
+
+// OfHints is in each note about a decision about the NUMA hints of VFs.
+const OfHints = "NUMA hints, because "
+
+// hintNotes returns the decisions about NUMA hints of VFs.
+func hintNotes(announced admission.Announced) (notes []string) {
+	for _, r := range announced.Resources {
+		if r.Hints != "" {
+			notes = append(notes, r.Name+": "+r.Hints)
+		}
+	}
+	return notes
 }
 
 // claims returns sentences about the holders of withheld devices, for which the devices are unhealthy, or the

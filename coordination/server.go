@@ -184,7 +184,8 @@ func (s *nodeServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.Sta
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid, answer.Mode = int64(os.Getpid()), string(mode.DevicePlugin)
 	answer.Peers, answer.Alignment = s.peers.encode(), s.remarks.alignment()
-	answer.Notes = s.remarks.notes(ctx, answer.GetResources())
+	announced, _ := s.coordinator.Announced()
+	answer.Notes = append(s.remarks.notes(ctx, answer.GetResources()), hintNotes(announced)...)
 	return answer, nil
 }
 

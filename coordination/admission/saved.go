@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -227,16 +226,11 @@ func (c *Coordinator) restoreHolders() {
 	c.state.Store(s)
 }
 
-// Saved returns the devices of a resource saved by an earlier server since a boot, "" for the running
-// kernel's.
-func Saved(runDir, boot, resource string) ([]device.Device, error) {
+// Saved returns the resources saved by a server since a boot, "" for the running kernel's.
+func Saved(runDir, boot string) (resources.Set, error) {
 	saved, err := store.Read[savedState](runDir, boot)
 	if err != nil {
 		return nil, err
 	}
-	set, err := resources.Restore(saved.Resources)
-	if err != nil || set[resource] == nil {
-		return nil, err
-	}
-	return set[resource].Ordered(), nil
+	return resources.Restore(saved.Resources)
 }

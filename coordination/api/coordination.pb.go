@@ -37,7 +37,9 @@ type Announcement struct {
 	Returned []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
 	Failed   bool     `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"` // the answer in returned is an error: the kubelet rejects the pod
 	// The rule for the choice among the replicas of shared devices, "distributed" or "packed"; empty for none.
-	Replicas      string `protobuf:"bytes,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas string `protobuf:"bytes,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// Why the devices are reported to the kubelet with or without NUMA nodes, one line for people; empty if nobody decided.
+	Hints         string `protobuf:"bytes,9,opt,name=hints,proto3" json:"hints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,6 +126,13 @@ func (x *Announcement) GetFailed() bool {
 func (x *Announcement) GetReplicas() string {
 	if x != nil {
 		return x.Replicas
+	}
+	return ""
+}
+
+func (x *Announcement) GetHints() string {
+	if x != nil {
+		return x.Hints
 	}
 	return ""
 }
@@ -1946,7 +1955,7 @@ var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
-	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xb7\x02\n" +
+	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xcd\x02\n" +
 	"\fAnnouncement\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x128\n" +
@@ -1955,7 +1964,8 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\x12\x1a\n" +
 	"\breturned\x18\x06 \x03(\tR\breturned\x12\x16\n" +
 	"\x06failed\x18\a \x01(\bR\x06failed\x12\x1a\n" +
-	"\breplicas\x18\b \x01(\tR\breplicas\"K\n" +
+	"\breplicas\x18\b \x01(\tR\breplicas\x12\x14\n" +
+	"\x05hints\x18\t \x01(\tR\x05hints\"K\n" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x14\n" +

@@ -86,6 +86,8 @@ type Announcement struct {
 	Links   []topology.Link // links between GPUs
 	// Replicas is the rule for shared devices.
 	Replicas Replicas
+	// Hints is why the devices have NUMA nodes or none, for people; "" if nobody decided.
+	Hints string
 
 	Own bool // announced by a plugin of this process, which has read the PCI tree for it
 }

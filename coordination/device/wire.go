@@ -18,7 +18,7 @@ func Decode(m *api.Announcement) (Announcement, error) {
 		return Announcement{}, fmt.Errorf("announce %q: kind %q is neither %s nor %s",
 			m.GetResource(), m.GetKind(), GPU, VF)
 	}
-	a := Announcement{Replicas: Replicas(m.GetReplicas())}
+	a := Announcement{Replicas: Replicas(m.GetReplicas()), Hints: printable(m.GetHints())}
 	for _, d := range m.GetDevices() {
 		address, err := topology.ParseAddress(d.GetAddress())
 		if err != nil {
@@ -26,7 +26,7 @@ func Decode(m *api.Announcement) (Announcement, error) {
 		}
 		one := Device{
 			ID: d.GetId(), Address: address, Healthy: d.GetHealthy(), VRAM: d.GetVram(),
-			Degraded: d.GetDegraded(), Reason: reason(d.GetReason()),
+			Degraded: d.GetDegraded(), Reason: printable(d.GetReason()),
 			Unit: topology.Unit{Name: d.GetUnit(), Shared: d.GetShared()},
 		}
 		if d.Numa != nil {
@@ -47,27 +47,29 @@ func Decode(m *api.Announcement) (Announcement, error) {
 	return a, nil
 }
 
-// mostReason is the maximum number of bytes of a device's reason: one of Tandem's own has less than half.
-const mostReason = 256
+// mostText is the maximum number of bytes of a text for people: those of Tandem are shorter.
+const mostText = 256
 
-// reason returns at most mostReason bytes of a reason, all of them printable: a reason can name a netdev,
+// printable returns at most mostText bytes of a text, all of them printable: a reason can name a netdev,
 // whose name is any bytes, and neither messages nor metrics take text that is not UTF-8.
-func reason(text string) string {
+func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
 	}, text)
-	if len(text) > mostReason {
-		text = strings.ToValidUTF8(text[:mostReason], "")
+	if len(text) > mostText {
+		text = strings.ToValidUTF8(text[:mostText], "")
 	}
 	return text
 }
 
 // Encode converts an announcement to its wire format, without the version of the sender.
 func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
-	m := &api.Announcement{Resource: resource, Kind: string(kind), Replicas: string(a.Replicas)}
+	m := &api.Announcement{
+		Resource: resource, Kind: string(kind), Replicas: string(a.Replicas), Hints: printable(a.Hints),
+	}
 	for _, d := range a.Devices {
 		m.Devices = append(m.Devices, d.Encode())
 	}
@@ -83,7 +85,7 @@ func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
 func (d Device) Encode() *api.Device {
 	m := &api.Device{
 		Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM,
-		Degraded: d.Degraded, Reason: reason(d.Reason), Unit: d.Unit.Name, Shared: d.Unit.Shared,
+		Degraded: d.Degraded, Reason: printable(d.Reason), Unit: d.Unit.Name, Shared: d.Unit.Shared,
 	}
 	if n, known := d.NUMA.Number(); known {
 		numa := uint32(n)

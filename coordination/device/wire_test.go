@@ -56,7 +56,7 @@ func FuzzAnnouncement(f *testing.F) {
 // A reason that names a netdev with an odd name can be sent.
 func TestOddReason(t *testing.T) {
 	got := Device{Reason: "netdev e\xffth\x1b[2J\n0 " + strings.Repeat("ä", 200)}.Encode().GetReason()
-	if len(got) > mostReason || !strings.HasPrefix(got, "netdev e\uFFFDth?[2J?0 ä") || !utf8.ValidString(got) {
+	if len(got) > mostText || !strings.HasPrefix(got, "netdev e\uFFFDth?[2J?0 ä") || !utf8.ValidString(got) {
 		t.Errorf("%q", got)
 	}
 }

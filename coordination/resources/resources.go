@@ -33,7 +33,8 @@ type Resource struct {
 	Links   []topology.Link
 	// Replicas is the rule for shared devices.
 	Replicas device.Replicas
-	Joined   bool // the plugin is connected
+	Hints    string // see [device.Announcement]
+	Joined   bool   // the plugin is connected
 	// the devices are those of an earlier server; the plugin has announced nothing to this server so far
 	Restored bool
 
@@ -63,7 +64,7 @@ func (s Set) Announce(name string, kind device.Kind, a device.Announcement) (Set
 		return s, fmt.Errorf("announce %s: there are %d resources already", name, len(s))
 	}
 	r := New(name, kind, a.Devices)
-	r.Links, r.Replicas, r.Joined = a.Links, a.Replicas, true
+	r.Links, r.Replicas, r.Hints, r.Joined = a.Links, a.Replicas, a.Hints, true
 	return s.with(r).withdraw(name), nil
 }
 

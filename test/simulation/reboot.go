@@ -144,9 +144,9 @@ func (s *Simulation) heldGPU() string {
 // savesGPUs reports whether the coordinator's file tells of the first GPU of a container.
 func savesGPUs(s *Simulation) bool {
 	held := s.heldGPU()
-	saved, err := admission.Saved(s.runDir(), bootID(s.boots), model.GPUs)
+	saved, err := admission.Saved(s.runDir(), bootID(s.boots))
 	is := func(d device.Device) bool { return d.ID == held }
-	return err == nil && held != "" && slices.ContainsFunc(saved, is)
+	return err == nil && held != "" && slices.ContainsFunc(saved[model.GPUs].Ordered(), is)
 }
 
 func (s *Simulation) setClockForth() error { return s.setClock(time.Hour) }
