@@ -17,9 +17,9 @@ import (
 
 // nicsOfGPUs are pools of what is no VF: HCAs that are shared, and PFs that have no VFs, each for itself.
 var nicsOfGPUs = map[string]struct{ resource, config string }{
-	"shared HCAs": {"rdma/hca", `{"configList": [{"resourceName": "hca", "rdmaHcaMax": 63, "tandem": {"pairs": true},
+	"shared HCAs": {"rdma/hca", `{"configList": [{"resourceName": "hca", "rdmaHcaMax": 63, "tandem": {"pairs": true}, "excludeTopology": false,
 		"selectors": {"drivers": ["mlx5_core", "bnxt_en"]}}]}`},
-	"PFs": {"nvidia.com/hostdev", `{"resourceList": [{"resourceName": "hostdev", "tandem": {"pairs": true},
+	"PFs": {"nvidia.com/hostdev", `{"resourceList": [{"resourceName": "hostdev", "tandem": {"pairs": true}, "excludeTopology": false,
 		"selectors": {"drivers": ["mlx5_core", "bnxt_en"], "isRdma": true}}]}`},
 }
 

@@ -46,7 +46,7 @@ func (o *options) findVFs(t trees, log *slog.Logger) (*rdma.VFs, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.vfs.Find(o.Flags, t.sys, config, t.read, log)
+	return o.vfs.Find(o.Flags, t.sys, config, t.read, nil, log)
 }
 
 // findGPUs finds the node's GPUs, or returns nil if the flags exclude GPUs or the driver only takes claims

@@ -75,7 +75,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	found, err := own.Find(flags, sys, config, node.ReadTree, log)
+	found, err := own.Find(flags, sys, config, node.ReadTree, node.Hinting, log)
 	if err != nil {
 		return err
 	}

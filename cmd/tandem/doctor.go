@@ -292,6 +292,9 @@ func (x *examiner) readVFs(
 
 // configuredVFs returns the VFs of the configuration, or of all NICs with RDMA.
 func (x *examiner) configuredVFs(n *machine.Node) ([]doctor.Device, error) {
+	if !x.node.Recorded {
+		n.Kubelet = x.node.Settings()
+	}
 	vfs, notes, err := n.VFDevices(x.config, &x.from)
 	if err == nil && x.config != "" {
 		x.pools, err = newSelection(n, x.config, &x.from, notes)

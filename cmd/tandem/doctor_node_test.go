@@ -310,5 +310,5 @@ func (s *sick) checkpoint(registered string) {
 // noExclusion offers VFs with their NUMA nodes.
 func (s *sick) noExclusion() {
 	s.t.Helper()
-	s.write("config.json", strings.Replace(everyVF, `"excludeTopology": true, `, "", 1))
+	s.write("config.json", strings.Replace(everyVF, `"excludeTopology": true`, `"excludeTopology": false`, 1))
 }

@@ -67,17 +67,21 @@ func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 		node           func(string) *uint32
 		away           bool
 		severity, seen string
+		findings       string
 	}{
-		"without nodes": {noNode, false, "", ""},
-		"with nodes":    {socket, false, string(doctor.Error), "VFs: 16 on node 0, 16 on node 1"},
+		"without nodes": {noNode, false, "", "", ""},
+		"with nodes":    {socket, false, string(doctor.Error), "VFs: 16 on node 0, 16 on node 1", "refused-shapes"},
 		"away": {noNode, true, string(doctor.Unknown),
-			"no --config, and no tandem-rdma is running: assumes that the VFs of all NICs"},
+			"no --config, and no tandem-rdma is running: assumes that the VFs of all NICs", "numa-node refused-shapes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := layOut(t, sys)
 			s.with("--config", "")
 			s.offer(test.node, test.away)
+			if test.away {
+				s.write(s.device(ociGPU0, "numa_node"), "-1\n")
+			}
 			findings := s.findings()
 			if test.severity == "" && len(findings) > 0 {
 				t.Errorf("found\n%s", doctor.Report(findings))
@@ -85,9 +89,9 @@ func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 			if test.severity == "" {
 				return
 			}
-			check(t, findings, "refused-shapes", test.seen)
-			if string(findings[0].Severity) != test.severity {
-				t.Errorf("it is %s:\n%s", findings[0].Severity, doctor.Report(findings))
+			check(t, findings, test.findings, test.seen)
+			if last := findings[len(findings)-1]; string(last.Severity) != test.severity {
+				t.Errorf("it is %s:\n%s", last.Severity, doctor.Report(findings))
 			}
 		})
 	}

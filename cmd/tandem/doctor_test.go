@@ -334,7 +334,6 @@ func TestDoctorOnOtherMachines(t *testing.T) {
 			s.write("config.json", strings.Replace(everyVF, `"isRdma": true`, `"vendors": ["8086"]`, 1))
 		}, "no-vf", "selects none"},
 		{"oci-mi300x-derived", 4, func(s *sick) { s.noExclusion() }, "refused-shapes", "5+5 to 8+8"},
-		{"oci-mi300x-derived", 4, func(s *sick) { s.with("--config", "") }, "refused-shapes", "no --config"},
 		{"oci-mi300x-derived", 0, func(s *sick) {}, "no-vfs", "8 PFs near GPUs have no VFs"},
 		{"amd-mi250-16gcd-8nic", 2, func(s *sick) {
 			s.kubelet("  prefer-closest-numa-nodes: \"true\"\n", "", "topologyManagerPolicyOptions:\n", "")

@@ -28,8 +28,8 @@ func newPlan() *cobra.Command {
 		Short: "Show the GPUs and VFs that a container would get",
 		Long: `Show the GPUs and VFs that the plugins would prefer for a container with this request, on the NUMA nodes that the kubelet's
 Topology Manager would select with the policy restricted. Without --config, the VFs are the VFs of all NICs with RDMA, and a NIC
-without VFs counts as a VF; all of them have NUMA hints. With --config, the VFs are those of all resources in the config.json of the
-SR-IOV network device plugin, and those of a pool with excludeTopology have no NUMA hints, as in Tandem's default pool.
+without VFs counts as a VF. With --config, the VFs are those of all resources in the config.json of the SR-IOV network device plugin.
+Whether a pool without excludeTopology has NUMA hints follows from the machine, as on a node; without --config the VFs are such a pool.
 
 --stock shows what the container typically gets from the stock plugins instead: GPUs by the vendor's policy, VFs at random.
 

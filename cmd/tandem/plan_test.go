@@ -74,8 +74,10 @@ func TestPlanOfUsers(t *testing.T) {
 		{"8+8, one VF per PF", []string{"--gpus", "8", "--vfs", "8", "--machine", one}, map[string]int{"PIX": 8},
 			[]int{0, 1}, false},
 		{"8+8, four VFs per PF", []string{"--gpus", "8", "--vfs", "8", "--machine", four}, map[string]int{"PIX": 8},
-			[]int{}, true},
-		{"the same by a configuration",
+			[]int{0, 1}, false},
+		{"8+1", []string{"--gpus", "8", "--vfs", "1", "--machine", one},
+			map[string]int{"PIX": 1, "NODE": 3, "SYS": 4}, []int{}, true},
+		{"hints in any case",
 			[]string{"--gpus", "8", "--vfs", "8", "--machine", four, "--config", config("false")},
 			map[string]int{"PIX": 8}, []int{}, true},
 		{"VFs without NUMA nodes",
@@ -99,7 +101,7 @@ func TestPlanOfUsers(t *testing.T) {
 			if (p.Note != "") != test.note {
 				t.Errorf("note %q", p.Note)
 			}
-			if assumed := strings.Contains(p.Note, "without --config all VFs have NUMA hints"); assumed !=
+			if assumed := strings.Contains(p.Note, "without --config the VFs are one pool"); assumed !=
 				(test.note && !slices.Contains(test.args, "--config")) {
 				t.Errorf("note %q", p.Note)
 			}

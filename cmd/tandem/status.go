@@ -30,8 +30,8 @@ func newStatus() *cobra.Command {
 		Long: `Query the status of the node over the socket of the running plugins. The output shows the free devices, the number of available
 pairs (a GPU and a VF on one switch), the plugins and whether their resources are registered with the kubelet, and containers with
 pairs on different switches, followed by a line for each switch. Devices of ended containers count as free. Devices of a disconnected
-plugin are shown as stale and do not count as free. "?" marks unknown values. NUMA nodes are the nodes reported to the kubelet: a pool
-with excludeTopology has none, and a pool with excludeTopology "auto" has none on a node with more than four NUMA nodes. The command requires root.
+plugin are shown as stale and do not count as free. "?" marks unknown values. NUMA nodes are the nodes reported to the kubelet; a line NOTE
+has the reason where the plugins decide about them (excludeTopology). The command requires root.
 
 A line HEALTH names the devices that are failed (no container gets them) or degraded (chosen last) for one reason; docs/health.md has
 the reasons.

@@ -24,6 +24,9 @@ type memory struct {
 	Listed map[string]map[string]listed `json:"listed"`
 	// Hidden contains the properties that container namespaces may hide, by device ID.
 	Hidden map[string]pools.Hidden `json:"hidden"`
+	// Hints contains the last decision about the hints of each pool that leaves it to the node; not in files of
+	// earlier versions.
+	Hints map[string]given `json:"hints,omitempty"`
 }
 
 // listed is a device as last seen, without its ID.

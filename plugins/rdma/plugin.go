@@ -81,7 +81,7 @@ func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) 
 			p.prepare(pool)
 			var announced []device.Device
 			announced, again = p.member.List(present(pool))
-			p.member.Publish(device.Announcement{Devices: announced})
+			p.member.Publish(device.Announcement{Devices: announced, Hints: pool.Decision})
 			p.member.AwaitTaken(ctx)
 			publish(forKubelet(announced))
 		}
@@ -174,6 +174,7 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	failed := true // also by a panic
 	defer func() { p.member.Returned(ids, failed) }()
+	p.vfs.admitting(p.name)
 	pool, _ := p.vfs.latest(p.name)
 	beside := pool.Beside(ids)
 	given, err := p.give(pool, slices.Concat(ids, beside))

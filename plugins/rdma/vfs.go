@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/file"
@@ -36,6 +37,7 @@ type VFs struct {
 	reserved pools.Reservations // for functions that have carried the node's own network since the start
 	written  []byte             // the current content of the memory file
 	unheld   string             // why the devices of containers were unknown at the last scan; "" if known
+	hints    hinting
 
 	mu       sync.Mutex
 	found    []pools.Pool // by the last scan without an error
@@ -52,6 +54,9 @@ type Known struct {
 	File string // the state that must survive a restart
 	// Held reads the devices of containers, by resource; nil without containers.
 	Held func() (map[string][]string, error)
+	// Decide decides about the hints of pools as found, by name, and reports whether the GPUs are known. Nil
+	// without a kubelet that merges hints: pools then keep the NUMA nodes of the machine.
+	Decide func(found []pools.Pool) (decided map[string]pools.Decision, gpusKnown bool)
 }
 
 // FindVFs computes the pools of a configuration. Events reports changes of the machine; it may be nil. Run
@@ -71,6 +76,7 @@ func FindVFs(
 	v := &VFs{
 		finder: finder, config: config, known: known, log: log, events: events, look: make(chan struct{}, 1),
 		memory: memory, reserved: pools.Reservations{}, pools: map[string]pools.Pool{},
+		hints: hinting{began: time.Now(), allocated: map[string]time.Time{}},
 	}
 	for _, warning := range config.Warnings {
 		log.Warn("note on the configuration", "file", config.File, "note", warning)
@@ -196,6 +202,7 @@ func (v *VFs) scan() error {
 		return err
 	}
 	v.forget()
+	v.decide(found)
 	v.take(found, append(notes, warnings...))
 	v.save()
 	return nil
@@ -223,10 +230,13 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 	changed := false
 	for _, pool := range found {
 		pool.Devices = v.judged(v.keep(pool))
+		if decided, ok := v.hints.decided[pool.Name]; ok {
+			pool = pool.Decided(decided)
+		}
 		if pool.Decision != v.pools[pool.Name].Decision {
 			v.log.Info("NUMA hints", "resource", pool.Name, "decision", pool.Decision)
 		}
-		if v.report(pool) {
+		if v.report(pool) || pool.Decision != v.pools[pool.Name].Decision {
 			changed = true
 		}
 		v.names = append(v.names, pool.Name)
@@ -331,8 +341,9 @@ func (v *VFs) isThere() bool {
 }
 
 // save writes the memory after a change, or if its file is gone, after the report to the kubelet, because
-// writing takes time. An error is not fatal: a restart then has less information.
-func (v *VFs) save() {
+// writing takes time, and reports whether the file has the memory. An error is not fatal: a restart then has
+// less information.
+func (v *VFs) save() bool {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !(bytes.Equal(content, v.written) && v.isThere()) {
 		if err = v.known.Disk.Replace(v.known.File, content, 0o600); err == nil {
@@ -343,4 +354,5 @@ func (v *VFs) save() {
 		v.log.Warn("known devices not saved; after a restart, devices of running containers may be missing",
 			"error", err)
 	}
+	return err == nil
 }

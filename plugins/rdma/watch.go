@@ -64,6 +64,8 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 	pause := v.pause()
 	ticker := time.NewTicker(cmp.Or(pause, interval))
 	defer ticker.Stop()
+	decide := time.NewTicker(decidePause)
+	defer decide.Stop()
 	ticks := ticker.C
 	if pause == 0 {
 		ticks = nil
@@ -73,6 +75,9 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 		case <-v.look:
 			v.settle(ctx)
 		case <-ticks:
+		case <-decide.C:
+			v.decideAgain()
+			continue
 		case err := <-deaf:
 			if ctx.Err() == nil {
 				v.log.Warn("kernel events not available; polling",

@@ -41,8 +41,8 @@ func (l Layout) path(elements ...string) string {
 // VF is the resource name of the VFs, in a configuration of the playground's own.
 const VF = "tandem.dev/rdma_vf"
 
-// vfConfig selects the VFs of all NICs with RDMA, and NICs without VFs as VFs. As in the pool of the
-// manifests, VFs have no NUMA hints.
+// vfConfig selects the VFs of all NICs with RDMA, and NICs without VFs as VFs. VFs have no NUMA
+// hints, from the first pod on.
 const vfConfig = `{
   "resourceList": [
     {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	nodemodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
@@ -106,7 +107,11 @@ func (p *process) offer(resource string) ([]func(context.Context) error, error) 
 		plugin, beside = gpu.NewPlugin(resource, found, member, p.log), found.Run
 	} else {
 		n := p.node
-		found, err := n.hardware.VFs(n.kubeletDir(), n.runDir(), n.poolsFile(), p.disk.product(), p.log)
+		hinting := func() (nodemodel.Hinting, bool) {
+			h, _ := p.member.Hinting()
+			return h, len(h.GPUs) > 0
+		}
+		found, err := n.hardware.VFs(n.kubeletDir(), n.runDir(), n.poolsFile(), p.disk.product(), hinting, p.log)
 		if err != nil {
 			return nil, err
 		}

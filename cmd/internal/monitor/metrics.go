@@ -3,6 +3,8 @@
 package monitor
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tandem-k8s/tandem/coordination"
@@ -133,6 +135,9 @@ var (
 	healthDesc = gauge("devices_unsound",
 		"Devices that are failed (unhealthy) or degraded (chosen last), by state and reason. "+serverOnly,
 		"resource", "state", "reason")
+	hintsDesc = gauge("vf_numa_hints",
+		"1 if the kubelet gets the NUMA nodes of the VFs of a resource, otherwise 0 (excludeTopology). "+serverOnly,
+		"resource")
 	strandedDesc = gauge("devices_stranded",
 		"Free devices without a free device of the other kind on the same switch. "+serverOnly, "resource")
 	degradedDesc = gauge("containers_degraded",
@@ -155,7 +160,8 @@ type state struct{ *Monitor }
 // Describe implements prometheus.Collector.
 func (s state) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		roleDesc, connectedDesc, devicesDesc, healthDesc, strandedDesc, degradedDesc, enforcedDesc, registeredDesc,
+		roleDesc, connectedDesc, devicesDesc, healthDesc, hintsDesc, strandedDesc, degradedDesc, enforcedDesc,
+		registeredDesc,
 	} {
 		descs <- d
 	}
@@ -198,6 +204,10 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 			send(devicesDesc, n, r.GetName(), state)
 		}
 		send(strandedDesc, stranded, r.GetName())
+		if r.GetKind() == string(device.VF) {
+			hinted := func(d *api.DeviceStatus) bool { return d.GetDevice() != nil && d.GetDevice().Numa != nil }
+			send(hintsDesc, number(slices.ContainsFunc(r.GetDevices(), hinted)), r.GetName())
+		}
 		for cause, n := range unsound(r.GetDevices()) {
 			send(healthDesc, n, r.GetName(), cause.state, cause.reason)
 		}

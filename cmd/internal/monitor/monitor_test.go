@@ -66,7 +66,10 @@ func (fake) Resources() []*api.Resource {
 	return []*api.Resource{{Name: "amd.com/gpu", Connected: true, Devices: []*api.DeviceStatus{
 		device(true, false, true), device(true, false, false), device(true, true, false),
 		device(false, true, false),
-	}}}
+	}}, {
+		Name: "tandem.dev/rdma_vf", Kind: "vf", Connected: true,
+		Devices: []*api.DeviceStatus{{Device: &api.Device{Healthy: true, Numa: new(uint32)}}},
+	}}
 }
 
 func (f fake) Alive(ctx context.Context) error {
@@ -98,10 +101,15 @@ func used() *Monitor {
 func TestValues(t *testing.T) {
 	const want = `tandem_alignment_enforced 1
 tandem_allocations_total{outcome="aligned",resource="amd.com/gpu"} 0
+tandem_allocations_total{outcome="aligned",resource="tandem.dev/rdma_vf"} 0
 tandem_allocations_total{outcome="degraded",resource="amd.com/gpu"} 1
+tandem_allocations_total{outcome="degraded",resource="tandem.dev/rdma_vf"} 0
 tandem_allocations_total{outcome="granted",resource="amd.com/gpu"} 0
+tandem_allocations_total{outcome="granted",resource="tandem.dev/rdma_vf"} 0
 tandem_allocations_total{outcome="refused_alignment",resource="amd.com/gpu"} 0
+tandem_allocations_total{outcome="refused_alignment",resource="tandem.dev/rdma_vf"} 0
 tandem_allocations_total{outcome="refused_double",resource="amd.com/gpu"} 0
+tandem_allocations_total{outcome="refused_double",resource="tandem.dev/rdma_vf"} 0
 tandem_answers_alone_total{call="allocate"} 0
 tandem_answers_alone_total{call="prefer"} 1
 tandem_containers_degraded 0
@@ -112,7 +120,11 @@ tandem_coordination_role{role="server"} 1
 tandem_devices{resource="amd.com/gpu",state="allocated"} 1
 tandem_devices{resource="amd.com/gpu",state="free"} 2
 tandem_devices{resource="amd.com/gpu",state="unhealthy"} 1
+tandem_devices{resource="tandem.dev/rdma_vf",state="allocated"} 0
+tandem_devices{resource="tandem.dev/rdma_vf",state="free"} 1
+tandem_devices{resource="tandem.dev/rdma_vf",state="unhealthy"} 0
 tandem_devices_stranded{resource="amd.com/gpu"} 1
+tandem_devices_stranded{resource="tandem.dev/rdma_vf"} 0
 tandem_pairs_total{distance="C2C"} 0
 tandem_pairs_total{distance="NODE"} 0
 tandem_pairs_total{distance="PHB"} 1
@@ -121,6 +133,7 @@ tandem_pairs_total{distance="PXB"} 0
 tandem_pairs_total{distance="SYS"} 0
 tandem_pairs_total{distance="UNK"} 0
 tandem_plans_total 2
+tandem_vf_numa_hints{resource="tandem.dev/rdma_vf"} 1
 `
 	m := used()
 	show(m) // the outcomes of a resource are there from the second time on

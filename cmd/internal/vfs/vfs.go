@@ -17,8 +17,12 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/exporter"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
+	"github.com/tandem-k8s/tandem/plugins/hinting"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
@@ -72,9 +76,11 @@ func (f *Flags) health() (map[string]bool, error) {
 	return exporter.NICHealth(ctx, f.ExporterSocket)
 }
 
-// Find returns the VFs of the configuration's pools on a machine; tree reads the PCI tree.
+// Find returns the VFs of the configuration's pools on a machine; tree reads the PCI tree. Node returns what
+// decides about NUMA hints besides the pools and the cards of GPUs; nil without hints, in DRA mode.
 func (f *Flags) Find(
-	flags daemon.Flags, sys fs.FS, config *pools.Config, tree func() (*topology.Tree, error), log *slog.Logger,
+	flags daemon.Flags, sys fs.FS, config *pools.Config, tree func() (*topology.Tree, error),
+	node func() (model.Hinting, *topology.Tree), log *slog.Logger,
 ) (*rdma.VFs, error) {
 	finder := pools.Finder{
 		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
@@ -85,11 +91,49 @@ func (f *Flags) Find(
 		return recorded.Held(), err
 	}
 	known := rdma.Known{File: filepath.Join(flags.RunFolder(), memory(config)), Held: held}
+	if node != nil {
+		known.Decide = decide(node)
+	}
 	found, err := rdma.FindVFs(finder, config, known, rdma.MachineEvents(flags.SysfsRoot, config), log)
 	if err == nil {
 		found.Heed(health.New(flags.DeviceHealth, sys))
 	}
 	return found, err
+}
+
+// gpusLate is the time in which a plugin for the node's GPUs announces them. Without an announcement until
+// then, another plugin offers the cards.
+const gpusLate = time.Minute
+
+// decide returns a function that decides about hints and reports whether the GPUs are known. The cards of the
+// PCI tree stand for GPUs that nobody announces.
+func decide(
+	node func() (model.Hinting, *topology.Tree),
+) func([]pools.Pool) (map[string]pools.Decision, bool) {
+	began := time.Now()
+	return func(found []pools.Pool) (map[string]pools.Decision, bool) {
+		h, tree := node()
+		known := len(h.GPUs) > 0
+		if !known {
+			h.GPUs = cards(tree)
+			known = len(h.GPUs) == 0 || time.Since(began) >= gpusLate
+		}
+		return hinting.Decide(h, found), known
+	}
+}
+
+// cards returns the node's cards as a resource; none without a card.
+func cards(tree *topology.Tree) []model.Resource {
+	all := model.Resource{Name: "GPUs", Kind: devicemanager.GPU}
+	for d := range tree.Devices() {
+		if gpu.Vendor(d) != "" {
+			all.Devices = append(all.Devices, model.Device{NUMA: d.NUMA, Healthy: true})
+		}
+	}
+	if len(all.Devices) == 0 {
+		return nil
+	}
+	return []model.Resource{all}
 }
 
 // memory returns the name of the file that survives a restart. Two DaemonSets may replace both stock plugins

@@ -83,7 +83,8 @@ func readFacts(n Node) facts {
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
 		f.merge, f.refused = n.readMerge(f.kubelet.Facts), n.readRefused(f.kubelet.Facts)
-		f.remark = strings.TrimSpace(f.kubelet.remarks() + " " + uncounted(n.Refused, f.kubelet.Policy))
+		f.remark = strings.TrimSpace(strings.Join(slices.Concat(
+			[]string{f.kubelet.remarks(), uncounted(n.Refused, f.kubelet.Policy)}, hintDecisions(n.Notes)), " "))
 		f.claims = n.readClaims(&a)
 	}
 	f.closed = a.closed

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
@@ -97,3 +98,20 @@ func unreadConfig(k kubeletFacts) []Finding {
 }
 
 func kubeletSettings(k kubeletFacts) []Finding { return k.settings }
+
+// Settings returns the kubelet's settings for a decision about hints, the zero value for unknown ones.
+func (n Node) Settings() model.Kubelet {
+	p, err := settings.FindProcess(n.ProcRoot)
+	if err != nil {
+		p = settings.Process{} // the files are in their usual place
+	}
+	read, err := n.Kubelet.Read(p)
+	if err != nil {
+		return model.Kubelet{}
+	}
+	known, err := model.NewKubelet(read.Settings)
+	if err != nil {
+		return model.Kubelet{}
+	}
+	return known
+}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
@@ -30,6 +32,13 @@ func RunningMode(ctx context.Context, runDir string) (running mode.Mode, notes [
 		return in[0], nil
 	}
 	return "", nil
+}
+
+// hintDecisions returns the notes of the plugins about the NUMA hints of VFs.
+func hintDecisions(notes []string) []string {
+	return slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
+		return !strings.Contains(note, coordination.OfHints)
+	})
 }
 
 // RunningVFs returns the VFs that the running tandem-rdma offers, each once.

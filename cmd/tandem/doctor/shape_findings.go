@@ -26,7 +26,7 @@ func refusedShapes(s shapes) []Finding {
 		f.Why = "Policy restricted requires the smallest possible set of NUMA nodes for each resource, and the " +
 			"same set for GPUs and VFs; here the VFs fit on fewer nodes than the GPUs, or the reverse."
 		f.Fix = append(f.Fix,
-			`"excludeTopology": true in the pool of VFs (config.json, or SriovNetworkNodePolicy): `+
+			`"excludeTopology": "auto" in the pool of VFs (config.json; true in SriovNetworkNodePolicy): `+
 				"Tandem then selects the VFs. Disadvantage: the kubelet does not see NUMA nodes without free VFs, and a "+
 				"container with 2 GPUs and 2 VFs can get far pairs on the kubelet's NUMA node although another node "+
 				"has near pairs. Recommended if containers request the sizes above",
@@ -74,7 +74,7 @@ func (n Node) guessed(f Finding) Finding {
 	}
 	f.Severity = Unknown
 	f.Evidence = append(f.Evidence,
-		n.Guess+": assumes that the VFs of all NICs with RDMA are offered with their NUMA nodes")
+		n.Guess+": assumes that the VFs of all NICs with RDMA are one pool")
 	f.Fix = append(f.Fix, "for the verdict on the actual pools, run tandem doctor --config config.json, "+
 		"or start tandem-rdma")
 	return f

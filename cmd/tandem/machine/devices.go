@@ -4,8 +4,13 @@ package machine
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/plugins/hinting"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -36,18 +41,67 @@ func (n *Node) VFDevices(config string, from *Source) ([]offer.Device, []string,
 	if config != "" {
 		return n.selected(config, from)
 	}
-	var list []offer.Device
+	pool := pools.Pool{Name: "VFs", Resource: &pools.ResourceConfig{}}
+	add := func(d *topology.Device) {
+		pool.Devices = append(pool.Devices, pools.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA})
+	}
 	for _, pf := range n.RDMANICs() {
 		for _, address := range pf.VFs {
 			if vf, ok := n.Tree.Device(address); ok {
-				list = append(list, newDevice(vf))
+				add(vf)
 			}
 		}
 		if len(pf.VFs) == 0 {
-			list = append(list, newDevice(pf))
+			add(pf)
 		}
 	}
+	var list []offer.Device
+	for _, d := range n.decide([]pools.Pool{pool})[0].Devices {
+		list = append(list, offer.New(d.ID, d.Address, d.NUMA))
+	}
 	return list, nil, nil
+}
+
+// decide decides about the hints of pools as tandem-rdma does while no container has a VF.
+func (n *Node) decide(found []pools.Pool) []pools.Pool {
+	if n.Stock {
+		return found
+	}
+	node := model.Hinting{
+		Kubelet: n.Kubelet, Nodes: n.Tree.NUMANodes(), CPUs: model.HintedNodes(n.Sys, n.Tree),
+		GPUs: n.gpuResources(),
+	}
+	decisions := hinting.Decide(node, found)
+	for i, pool := range found {
+		if decision, ok := decisions[pool.Name]; ok {
+			found[i] = pool.Decided(decision)
+		}
+	}
+	return found
+}
+
+// gpuResources returns the GPUs by resource, under a name for people if there is one resource.
+func (n *Node) gpuResources() (resources []model.Resource) {
+	cards := model.Resource{Name: "GPUs", Kind: devicemanager.GPU}
+	for _, d := range n.GPUs {
+		if len(n.Parts[d.Address]) == 0 {
+			cards.Devices = append(cards.Devices, model.Device{NUMA: d.NUMA, Healthy: true})
+		}
+	}
+	if len(cards.Devices) > 0 {
+		resources = append(resources, cards)
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.mixed)) {
+		one := model.Resource{Name: name, Kind: devicemanager.GPU}
+		for _, part := range n.mixed[name] {
+			one.Devices = append(one.Devices, model.Device{NUMA: part.NUMA, Healthy: part.Healthy})
+		}
+		resources = append(resources, one)
+	}
+	if len(resources) == 1 {
+		resources[0].Name = cards.Name
+	}
+	return resources
 }
 
 // selected returns the devices of all pools of the configuration, without duplicates.
@@ -57,7 +111,10 @@ func (n *Node) selected(file string, from *Source) ([]offer.Device, []string, er
 		return nil, nil, err
 	}
 	var list []offer.Device
-	for _, pool := range found {
+	for _, pool := range n.decide(found) {
+		if pool.Decision != "" {
+			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
+		}
 		for _, d := range pool.Devices {
 			vf := offer.New(d.ID, d.Address, d.NUMA)
 			vf.Resource = pool.Name
@@ -77,13 +134,7 @@ func (n *Node) pools(file string, from *Source) ([]pools.Pool, []string, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	notes := append(config.Warnings, warnings...)
-	for _, pool := range found {
-		if pool.Decision != "" {
-			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
-		}
-	}
-	return found, notes, nil
+	return found, append(config.Warnings, warnings...), nil
 }
 
 func (n *Node) finder(from *Source) pools.Finder {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -25,7 +27,16 @@ type Node struct {
 	Parts map[topology.Address][]gpu.Device
 	Links []topology.Link
 	vram  map[topology.Address]uint64 // bytes; absent if unknown
+	mixed map[string][]gpu.Device     // parts by resource
 	Notes []string                    // optional parts that could not be read
+	// Kubelet is the kubelet of a node that follows the documents, unless somebody has read another one.
+	Kubelet model.Kubelet
+	Stock   bool // the stock plugin offers the VFs: a pool has hints unless excludeTopology is true
+}
+
+// advised are the settings that the documents advise.
+var advised = model.Kubelet{
+	TopologyManagerPolicy: string(hints.Restricted), CPUManagerPolicy: "static", MemoryManagerPolicy: "None",
 }
 
 // mostCards is how many GPUs, and how many NICs, a machine may have: each is compared with each.
@@ -51,6 +62,7 @@ func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 	}
 	n := &Node{
 		Sys: sys, Tree: tree, Parts: map[topology.Address][]gpu.Device{}, vram: map[topology.Address]uint64{},
+		mixed: map[string][]gpu.Device{}, Kubelet: advised,
 	}
 	var managers []string
 	for d := range tree.Devices() {
@@ -117,7 +129,8 @@ func (n *Node) readGPUs(r sysfs.Reader) {
 	if err != nil {
 		n.Notes = append(n.Notes, err.Error())
 	}
-	for _, devices := range inventory.Resources {
+	for name, devices := range inventory.Resources {
+		n.mixed[name] = devices
 		for _, d := range devices {
 			n.Parts[d.Card] = append(n.Parts[d.Card], d)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/preference"
-	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -26,7 +26,7 @@ func newMerge(n *machine.Node) merge {
 	const allNodes = 64 // also on a machine for which the kubelet needs the option max-allowable-numa-nodes
 	return merge{
 		rule:   hints.Rule{Policy: hints.Restricted, MaxNodes: allNodes},
-		cpus:   everywhere(pools.HintedNodes(n.Sys, n.Tree)),
+		cpus:   everywhere(model.HintedNodes(n.Sys, n.Tree)),
 		memory: everywhere(n.Tree.NUMANodes()),
 	}
 }

@@ -30,7 +30,7 @@ const refused = "under policy restricted the kubelet rejects this request: no mi
 	"satisfies both GPUs and VFs; VFs without NUMA nodes (excludeTopology) are admitted"
 
 // assumed is the note that follows a verdict on a request without a configuration of VFs.
-const assumed = "without --config all VFs have NUMA hints, unlike those of a pool with excludeTopology"
+const assumed = "without --config the VFs are one pool without excludeTopology"
 
 // tooManyNodes is the note on a machine with more NUMA nodes than the kubelet supports by default.
 var tooManyNodes = fmt.Sprintf("more than %d NUMA nodes have devices: under policy restricted the "+

@@ -32,7 +32,9 @@ type draw struct {
 // Stock plans as the stock plugins choose under the same kubelet: GPUs by the vendor's policy, VFs at random.
 // The plan is one of many draws, the median by the number of pairs on one switch. The strings are notes.
 func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string, error) {
-	gpus, vfs, notes, err := q.devices(n, from)
+	stock := *n
+	stock.Stock = true
+	gpus, vfs, notes, err := q.devices(&stock, from)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -158,15 +158,10 @@ func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
 	var counts []string
 	for _, p := range now {
 		judgePlan(j, n, p)
-		if !p.Rejected {
-			counts = append(counts, fmt.Sprintf("%d of %d", p.near(), p.Count))
-		}
+		counts = append(counts, fmt.Sprintf("%d of %d", p.near(), p.Count))
 	}
-	switch {
-	case len(now) == 0:
+	if len(now) == 0 {
 		j.fail("no container can have a GPU and a VF")
-	case len(counts) == 0:
-		j.miss("the policy restricted rejects all these containers, so that no pair is placed")
 	}
 	if !reflect.DeepEqual(r.Plans, now) {
 		j.fail("this version of Tandem has other plans than version %s in the report", r.Tandem)
@@ -178,10 +173,6 @@ func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
 // judgePlan compares the near pairs of a container with the greatest possible number.
 func judgePlan(j *judgement, n *machine.Node, p Plan) {
 	subject := document.Count(p.Count, "pair")
-	if p.Rejected {
-		j.note("%s: the policy restricted rejects the container", subject)
-		return
-	}
 	if near, possible := p.near(), min(p.Count, possiblePairs(n, p.Nodes)); near < possible {
 		j.fail("%s: %d near, and %d are possible on its NUMA nodes", subject, near, possible)
 	}

@@ -24,9 +24,7 @@ func plans(n *machine.Node) ([]Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, Plan{
-			Count: count, Nodes: answer.Nodes, Rejected: answer.Rejected(), Pairs: answer.Pairs,
-		})
+		list = append(list, Plan{Count: count, Nodes: answer.Nodes, Pairs: answer.Pairs})
 	}
 	return list, nil
 }

@@ -81,10 +81,9 @@ type Rejected struct {
 
 // Plan is the placement of a container with as many GPUs as VFs.
 type Plan struct {
-	Count    int            `json:"count"` // of GPUs, and of VFs
-	Nodes    []int          `json:"nodes"` // NUMA nodes of the Topology Manager
-	Rejected bool           `json:"rejected,omitempty"`
-	Pairs    []machine.Pair `json:"pairs"`
+	Count int            `json:"count"` // of GPUs, and of VFs
+	Nodes []int          `json:"nodes"` // NUMA nodes of the Topology Manager
+	Pairs []machine.Pair `json:"pairs"`
 }
 
 // Traffic is the measurement of a container's pairs.

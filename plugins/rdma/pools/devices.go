@@ -75,7 +75,7 @@ func (r *ResourceConfig) device(f *function, s *Selector) Device {
 		ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Aux: f.aux,
 		Fault: r.fault(f, s), Selector: s, Visible: f.visible(),
 	}
-	if r.ExcludeTopology.on(f.machine) {
+	if r.ExcludeTopology == Always {
 		d.NUMA = topology.NUMANode{}
 	}
 	return d

@@ -62,7 +62,6 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 				p.Resource.DeviceType == r.DeviceType
 		}
 		pool := Pool{Name: names[i], Resource: r, First: !slices.ContainsFunc(pools, same)}
-		pool.Decision = r.ExcludeTopology.decision(s.machine)
 		if r.DeviceType == SharedHCA {
 			var fewer []string
 			pool.Devices, fewer = r.share(candidates, shared)

@@ -9,14 +9,15 @@ import (
 	"github.com/tandem-k8s/tandem/test/functions"
 )
 
-// The key is that of the stock plugin, in any case and with null for nothing; "auto" is Tandem's.
+// The key is that of the stock plugin, in any case and with null for nothing; "auto" is Tandem's. Without the
+// key the node decides, which is not the same as false.
 func TestExclusionIsRead(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]Exclusion{
-		`"excludeTopology": true`: Always, `"excludeTopology": false`: Never, `"excludeTopology": null`: Never,
+		`"excludeTopology": true`: Always, `"excludeTopology": false`: Never, `"excludeTopology": null`: Auto,
 		`"excludetopology": true`: Always, `"EXCLUDETOPOLOGY": "auto"`: Auto, `"excludeTopology": "auto"`: Auto,
 		`"excludeTopology": "auto", "excludeTopology": false`: Never,
-		`"excludeTopology": true, "excludeTopology": null`:    Always, `"prefix": ""`: Never,
+		`"excludeTopology": true, "excludeTopology": null`:    Always, `"prefix": ""`: Auto,
 	} {
 		for _, text := range []string{
 			resources(`{"resourceName": "a", ` + value + `}`),
@@ -29,52 +30,32 @@ func TestExclusionIsRead(t *testing.T) {
 	}
 }
 
-// numbered is a machine with n NUMA nodes, the first ones with CPUs, and a VF on node 0. Without CPUs there
-// are no lists of CPUs.
-func numbered(n, withCPUs int) functions.Sysfs {
+// TestDecided: a pool without hints has no NUMA nodes.
+func TestDecided(t *testing.T) {
+	t.Parallel()
 	s := functions.New()
-	s.Write("devices/system/node/online", fmt.Sprintf("0-%d", n-1))
-	for node := range n {
-		list := ""
-		if node < withCPUs {
-			list = fmt.Sprint(node)
+	s.Write("devices/system/node/online", "0-1")
+	s.PF(0x81, "ens1", 3, functions.Facts{"numa_node": "1"})
+	s.PF(0x01, "ens2", 3, functions.Facts{"numa_node": "0"})
+	pool := func(name, vfs, exclude string) string {
+		return fmt.Sprintf(`{"resourceName": %q, %s "selectors": {"pfNames": ["ens1#%s", "ens2#%[3]s"]}}`, name, exclude, vfs)
+	}
+	found, err := poolsOf(s.FS(), config(t, resources(pool("auto", "0", ""))), "intel.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hints := range []bool{true, false} {
+		pool := found[0].Decided(Decision{Hints: hints, Why: "of a test"})
+		for _, d := range pool.Devices {
+			if _, known := d.NUMA.Number(); known != hints {
+				t.Errorf("hints %t: %s has NUMA node %v", hints, d.ID, d.NUMA)
+			}
 		}
-		if withCPUs > 0 {
-			s.Write(fmt.Sprintf("devices/system/node/node%d/cpulist", node), list)
+		if want := "excludeTopology auto: NUMA hints, because of a test"; hints && pool.Decision != want {
+			t.Errorf("decision %q, want %q", pool.Decision, want)
 		}
 	}
-	s.PF(0x81, "ens1", 1, functions.Facts{"numa_node": "0"})
-	return s
-}
-
-// With auto, VFs have NUMA hints if the kubelet can merge these, by the number of NUMA nodes with CPUs.
-func TestAutoFollowsTheNode(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		value           string
-		nodes, withCPUs int
-		hints           bool
-		decision        string
-	}{
-		{`"auto"`, 1, 1, true, "excludeTopology auto: NUMA hints, because there are up to 4 NUMA nodes: 1"},
-		{`"auto"`, 4, 4, true, "excludeTopology auto: NUMA hints, because there are up to 4 NUMA nodes: 4"},
-		{`"auto"`, 6, 6, false, "excludeTopology auto: no NUMA hints, because there are more than 4 NUMA nodes: 6"},
-		{`"auto"`, 8, 8, false, "excludeTopology auto: no NUMA hints, because there are more than 4 NUMA nodes: 8"},
-		{`"auto"`, 8, 0, false, "excludeTopology auto: no NUMA hints, because there are more than 4 NUMA nodes: 8"},
-		{`"auto"`, 34, 2, true, "excludeTopology auto: NUMA hints, because there are up to 4 NUMA nodes: 2"},
-		{`false`, 8, 8, true, ""},
-		{`true`, 2, 2, false, ""},
-	} {
-		sys := numbered(test.nodes, test.withCPUs).FS()
-		pools, err := poolsOf(sys, config(t, resources(
-			`{"resourceName": "a", "excludeTopology": `+test.value+`}`)), "intel.com")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, hints := pools[0].Devices[0].NUMA.Number()
-		if hints != test.hints || pools[0].Decision != test.decision {
-			t.Errorf("%s on %d NUMA nodes, %d with CPUs: hints %t, %q", test.value, test.nodes, test.withCPUs, hints,
-				pools[0].Decision)
-		}
+	if _, known := found[0].Devices[0].NUMA.Number(); !known {
+		t.Error("a decision has changed the pool as found")
 	}
 }

@@ -20,7 +20,6 @@ type machine struct {
 	pfNames map[topology.Address]string
 	indexes map[topology.Address]map[string]int
 	vdpa    map[topology.Address]sysfs.VDPADevice // nil until somebody asks
-	nodes   int                                   // see numaNodes; 0 until somebody asks
 }
 
 // pfName returns the netdev of a PF; in switchdev mode, with several netdevs including the VFs' representors,

@@ -17,7 +17,7 @@ type Pool struct {
 	Devices  []Device        // ascending by address, then by ID
 	Resource *ResourceConfig // from the configuration
 	First    bool            // of the pools with its prefix and device type
-	Decision string          // about excludeTopology "auto", a sentence for people; "" for other values
+	Decision string          // about the hints, a sentence for people; "" if nobody decided
 }
 
 // Device finds a device by its ID.
@@ -54,7 +54,7 @@ type Device struct {
 	ID       string
 	Address  topology.Address  // the PCI function; the parent of a sub-function
 	PF       topology.Address  // of a VF; zero for other devices
-	NUMA     topology.NUMANode // unknown also for a resource with excludeTopology
+	NUMA     topology.NUMANode // unknown also without hints, see [Pool.Decided]
 	Aux      string            // of a sub-function: the name of its auxiliary device
 	Fault    string            // reason for being unhealthy, for people; "" for a healthy device
 	Degraded string            // reason for being chosen last, for people; "" for a good device

@@ -148,7 +148,6 @@ type pool struct {
 	ResourcePrefix, ResourceName string
 	RdmaHcaMax                   int
 	EnableExporterHealthCheck    bool
-	ExcludeTopology              bool
 	Selectors                    map[string]any
 }
 
@@ -230,11 +229,6 @@ func TestMoreOfPresets(t *testing.T) {
 	}
 	if _, list := offered(t, "azure-shared"); len(list) != 1 || list[0].RdmaHcaMax != 63 {
 		t.Errorf("a NIC of Azure's is shared as %+v", list)
-	}
-	for _, name := range []string{"broadcom-thor2", "connectx-pf-names"} {
-		if _, list := offered(t, name); !list[0].ExcludeTopology {
-			t.Errorf("%s: the VFs have a NUMA hint", name)
-		}
 	}
 	_, list := offered(t, "amd-network-operator")
 	_, spec, container := daemonSet(t, deployed(t, "amd-network-operator"), "tandem-rdma")

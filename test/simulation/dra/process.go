@@ -75,7 +75,7 @@ func (p *process) config() (dra.Config, error) {
 	if err != nil {
 		return dra.Config{}, err
 	}
-	vfs, err := n.hardware.VFs(n.kubeletDir(), n.runDir(), n.path("pools.json"), disk, p.log)
+	vfs, err := n.hardware.VFs(n.kubeletDir(), n.runDir(), n.path("pools.json"), disk, nil, p.log)
 	if err != nil {
 		return dra.Config{}, err
 	}

@@ -62,7 +62,7 @@ func (s *Simulation) machine() (pool.Machine, error) {
 	}
 	disk := file.Disk{Open: func(string) (file.Folder, error) { return nil, errRefused }}
 	log := slog.New(slog.DiscardHandler)
-	vfs, err := s.hardware.VFs(s.kubeletDir(), s.runDir(), s.path("pools.json"), disk, log)
+	vfs, err := s.hardware.VFs(s.kubeletDir(), s.runDir(), s.path("pools.json"), disk, nil, log)
 	if err != nil {
 		return pool.Machine{}, err
 	}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
+	"github.com/tandem-k8s/tandem/test/published"
+)
+
+// TestHintsAtTheKubelet: a container runs that was admitted with NUMA hints. A restarted daemon keeps them as
+// long as the GPUs are unknown, and withdraws them when the plugin for GPUs has joined, since there are two
+// VFs for each GPU. A kubelet that restarts gets the hints of then.
+func TestHintsAtTheKubelet(t *testing.T) {
+	t.Parallel()
+	const name, held = "nvidia.com/rdma", "0000:0c:00.1"
+	n := newNode(t, "oci-mi300x-derived", 2)
+	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"isRdma": true}}]}`)
+	run := filepath.Join(n.kubelet, "run")
+	boot, err := file.Disk{}.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := fmt.Appendf(nil, `{"boot": %q, "listed": {}, "hidden": {},
+		"hints": {%q: {"hints": true, "since": "2026-01-01T00:00:00Z"}}}`, boot, name)
+	err = os.Mkdir(run, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(run, "vfs.json"), saved, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := published.WriteCheckpoint(n.kubelet, published.Give("first", "main", name, held)); err != nil {
+		t.Fatal(err)
+	}
+	kubelet := kubelettest.Start(t, n.kubelet)
+	cmd, stderr := n.daemon(t.Context())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { t.Log(stderr.String()) })
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	if list := kubelettest.Await(t, plugin.Lists); !hinted(list) {
+		t.Errorf("hints are withdrawn before the GPUs are known:\n%s", stderr)
+	}
+	n.joinGPUs(t, run)
+	for list := kubelettest.Await(t, plugin.Lists); hinted(list); {
+		list = kubelettest.Await(t, plugin.Lists)
+	}
+	kubelet.Recreate()
+	plugin = kubelettest.Await(t, kubelet.Plugins)
+	if list := kubelettest.Await(t, plugin.Lists); hinted(list) || len(list) != 16 {
+		t.Errorf("%d VFs, with hints %t, for a kubelet that has restarted", len(list), hinted(list))
+	}
+	answer, err := coordination.Status(t.Context(), run)
+	want := name + ": excludeTopology auto: no NUMA hints, because under policy restricted the kubelet would " +
+		"reject 5 amd.com/gpu with 5 VFs even on an empty node; false prefers this to far pairs"
+	if err != nil || !slices.Contains(answer.GetNotes(), want) {
+		t.Errorf("%v: the status has the notes %q, want %q", err, answer.GetNotes(), want)
+	}
+}
+
+// hinted reports whether a list has NUMA nodes.
+func hinted(list []*v1beta1.Device) bool {
+	return slices.ContainsFunc(list, func(d *v1beta1.Device) bool { return len(d.GetTopology().GetNodes()) > 0 })
+}
+
+// joinGPUs joins the coordination as the plugin of the node's GPUs, until the test ends.
+func (n node) joinGPUs(t *testing.T, runDir string) {
+	t.Helper()
+	plugin, err := coordination.New(coordination.Config{
+		RunDir: runDir, SysRoot: n.path("sys"), KubeletDir: n.kubelet, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := plugin.ReadTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gpus []device.Device
+	for d := range tree.Devices() {
+		if gpu.Vendor(d) != "" {
+			gpus = append(gpus, device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true})
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = plugin.Run(t.Context())
+	}()
+	t.Cleanup(func() { <-done })
+	plugin.Member("amd.com/gpu", device.GPU).Publish(device.Announcement{Devices: gpus})
+}

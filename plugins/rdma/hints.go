@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdma
+
+import (
+	"maps"
+	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+)
+
+const (
+	// decidePause is the interval between two decisions about hints.
+	decidePause = 5 * time.Second
+	// decisionLasts is the time between two changes of a pool's hints: the kubelet gets a new list by each.
+	decisionLasts = time.Minute
+	// admissionLasts is the time in which the kubelet admits a container: from the use of a list of devices to
+	// the record of the container's devices.
+	admissionLasts = 30 * time.Second
+)
+
+// hinting decides about the NUMA hints of pools over time. Hints may be withdrawn at any time. They are given
+// only while no container has a device of the pool: a kubelet that starts admits its containers again, with
+// the hints of then, and would end a container whose devices the hints do not permit.
+type hinting struct {
+	began   time.Time
+	decided map[string]pools.Decision
+
+	// The mutex of VFs guards the time of the last Allocate of each pool.
+	allocated map[string]time.Time
+}
+
+// given is the last decision about the hints of a pool.
+type given struct {
+	Hints bool      `json:"hints"`
+	Since time.Time `json:"since,omitzero"` // zero before the first change
+}
+
+// decide decides about the hints of pools as found, and reports whether a decision has changed. The file has
+// a decision before the kubelet has it: a restart must not take hints for given that were withdrawn.
+func (v *VFs) decide(found []pools.Pool) bool {
+	if v.known.Decide == nil {
+		return false
+	}
+	wanted, gpusKnown := v.known.Decide(found)
+	next, decided := map[string]given{}, map[string]pools.Decision{}
+	for _, pool := range found {
+		if pool.Resource.ExcludeTopology != pools.Auto {
+			continue
+		}
+		was := v.memory.Hints[pool.Name]
+		want, ok := wanted[pool.Name]
+		if !ok { // without a device
+			next[pool.Name] = was
+			continue
+		}
+		if !gpusKnown {
+			want = pools.Decision{Hints: was.Hints, Why: "the GPUs are not known yet"}
+		}
+		next[pool.Name], decided[pool.Name] = was.next(want, v.readUse(pool.Name, was, want))
+	}
+	if !v.saveHints(next) {
+		for name, d := range decided {
+			if was := v.memory.Hints[name].Hints; d.Hints != was {
+				decided[name] = pools.Decision{Hints: was, Why: "another decision could not be saved"}
+			}
+		}
+	}
+	changed := !maps.Equal(decided, v.hints.decided)
+	v.hints.decided = decided
+	return changed
+}
+
+// use is what prevents a change of a pool's hints.
+type use struct {
+	early bool   // the last change was a short time ago
+	raced bool   // a container can have been admitted with the list before the last change
+	busy  string // a container has a device of the pool, or may have one; "" if none has
+}
+
+// next returns the decision after a wish.
+func (g given) next(want pools.Decision, u use) (given, pools.Decision) {
+	keep := func(why string) (given, pools.Decision) { return g, pools.Decision{Hints: g.Hints, Why: why} }
+	switch {
+	case g.Hints && u.raced:
+		return given{Since: time.Now()}, pools.Decision{Why: "a container was admitted while the hints were given"}
+	case want.Hints == g.Hints:
+		return g, want
+	case u.early:
+		return keep("the last change is less than a minute ago")
+	case want.Hints && u.busy != "":
+		return keep(u.busy)
+	default:
+		return given{Hints: want.Hints, Since: time.Now()}, want
+	}
+}
+
+// readUse reads what prevents a change.
+func (v *VFs) readUse(pool string, last given, want pools.Decision) (u use) {
+	v.mu.Lock()
+	allocated, known := v.hints.allocated[pool]
+	v.mu.Unlock()
+	if !known { // an earlier process may have answered
+		allocated = v.hints.began
+	}
+	age, after := time.Since(last.Since), allocated.Sub(last.Since)
+	u.early, u.raced = age >= 0 && age < decisionLasts, after >= 0 && after < admissionLasts
+	if time.Since(allocated) < admissionLasts {
+		u.busy = "a container may be in admission"
+		return u
+	}
+	if v.known.Held == nil || last.Hints || !want.Hints {
+		return u
+	}
+	held, err := v.known.Held()
+	switch {
+	case err != nil:
+		u.busy = "the devices of containers are unknown"
+	case len(held[pool]) > 0:
+		u.busy = "containers have devices of the pool: hints come when none has"
+	}
+	return u
+}
+
+// saveHints saves the decisions, and reports whether the file has them.
+func (v *VFs) saveHints(next map[string]given) bool {
+	before := v.memory.Hints
+	if maps.Equal(next, before) {
+		return true
+	}
+	v.setHints(next)
+	if !v.save() {
+		v.setHints(before)
+		return false
+	}
+	return true
+}
+
+func (v *VFs) setHints(to map[string]given) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.memory.Hints = to
+}
+
+// admitting notes an Allocate of a pool. If hints have been given a short time ago, the kubelet may have
+// chosen the NUMA nodes of the container without them.
+func (v *VFs) admitting(pool string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.hints.allocated[pool] = time.Now()
+	if last := v.memory.Hints[pool]; last.Hints && time.Since(last.Since) < admissionLasts {
+		v.Look()
+	}
+}
+
+// decideAgain decides about the pools of the last scan.
+func (v *VFs) decideAgain() {
+	if v.decide(v.found) {
+		v.take(v.found, v.warnings)
+		v.save()
+	}
+}

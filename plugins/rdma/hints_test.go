@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rdma
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/test/functions"
+)
+
+// hintedNode is a node with four GPUs on each of two NUMA nodes, and a PF with VFs on each.
+type hintedNode struct {
+	*testing.T
+	known  Known
+	finder pools.Finder
+	log    bytes.Buffer
+	sys    functions.Sysfs
+	vfs    *VFs
+
+	wish    pools.Decision      // of the rule
+	unknown bool                // the GPUs are not known yet
+	held    map[string][]string // by containers
+	heldErr error
+}
+
+// newHintedNode returns the node, with the daemon of a pool.
+func newHintedNode(t *testing.T, vfs int) *hintedNode {
+	t.Helper()
+	n := &hintedNode{T: t, sys: functions.New(), held: map[string][]string{}}
+	n.sys.Write("devices/system/node/online", "0-1")
+	n.sys.PF(0x01, "ens0", vfs, functions.Facts{"numa_node": "0"})
+	n.sys.PF(0x81, "ens1", vfs, functions.Facts{"numa_node": "1"})
+	n.wish = pools.Decision{Hints: true, Why: suits}
+	n.known = Known{
+		File: filepath.Join(t.TempDir(), "vfs.json"),
+		Held: func() (map[string][]string, error) { return n.held, n.heldErr },
+		Decide: func([]pools.Pool) (map[string]pools.Decision, bool) {
+			return map[string]pools.Decision{"intel.com/a": n.wish}, !n.unknown
+		},
+	}
+	n.finder = pools.Finder{Sys: n.sys.FS(), Prefix: "intel.com"}
+	n.start("")
+	return n
+}
+
+// start starts the daemon, again.
+func (n *hintedNode) start(keys string) {
+	n.Helper()
+	vfs, err := FindVFs(n.finder, config(n.T, resources(`{`+keys+`"resourceName": "a"}`)), n.known, nil,
+		slog.New(slog.NewTextHandler(&n.log, nil)))
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.vfs = vfs
+}
+
+// want compares the hints after a decision, in the list for the kubelet and in the announcement.
+func (n *hintedNode) want(hints bool, why string) {
+	n.Helper()
+	n.vfs.decideAgain()
+	pool := n.vfs.pools["intel.com/a"]
+	for _, d := range forKubelet(present(pool)) {
+		if len(d.Nodes) > 0 != hints {
+			n.Errorf("hints of %s: %v, want %t: %s", d.ID, d.Nodes, hints, pool.Decision)
+		}
+	}
+	if !strings.Contains(pool.Decision, why) {
+		n.Errorf("decision %q, want %q", pool.Decision, why)
+	}
+}
+
+// hold sets the devices of containers in the kubelet's records.
+func (n *hintedNode) hold(ids ...string) { n.held = map[string][]string{"intel.com/a": ids} }
+
+const vfOfNode0, suits, refuses = "0000:01:00.1", "the kubelet admits them", "the kubelet rejects them"
+
+// TestHintsFlip: hints are withdrawn while containers have devices, given only while none has one, and change
+// at most once a minute. The log tells each decision once.
+func TestHintsFlip(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		n.want(false, "a container may be in admission")
+		<-time.After(admissionLasts)
+		n.want(true, suits)
+		n.vfs.admitting("intel.com/a")
+		n.want(false, "a container was admitted while the hints were given")
+		n.hold(vfOfNode0)
+		<-time.After(decisionLasts)
+		n.want(false, "containers have devices of the pool")
+		n.hold()
+		n.heldErr = errors.New("no checkpoint")
+		n.want(false, "the devices of containers are unknown")
+		n.heldErr = nil
+		n.want(true, suits)
+		<-time.After(admissionLasts)
+		n.vfs.admitting("intel.com/a")
+		n.hold(vfOfNode0)
+		n.want(true, suits)
+		n.wish = pools.Decision{Why: refuses}
+		n.want(true, "the last change is less than a minute ago")
+		<-time.After(decisionLasts)
+		n.want(false, refuses)
+		if told := strings.Count(n.log.String(), `msg="NUMA hints"`); told != 8 {
+			t.Errorf("told %d times:\n%s", told, &n.log)
+		}
+	})
+}
+
+// TestHintsOfARestart: a restarted daemon keeps the hints that containers were admitted with. Without a
+// decision for the pool, as after the update of an older version, it gives none while a container has a VF.
+func TestHintsOfARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		<-time.After(admissionLasts)
+		n.want(true, suits)
+		<-time.After(decisionLasts)
+		n.hold(vfOfNode0)
+		n.start("")
+		n.want(true, suits)
+		n.unknown = true
+		n.start("")
+		n.want(true, "the GPUs are not known yet")
+		n.unknown = false
+		n.start(`"excludeTopology": true, `)
+		n.want(false, "")
+		n.start("")
+		<-time.After(time.Hour)
+		n.want(false, "containers have devices of the pool")
+		n.hold()
+		n.want(true, suits)
+		if err := os.Remove(n.known.File); err != nil {
+			t.Fatal(err)
+		}
+		n.hold(vfOfNode0)
+		n.start("")
+		<-time.After(time.Hour)
+		n.want(false, "containers have devices of the pool")
+		n.start(`"excludeTopology": false, `)
+		n.want(true, "")
+	})
+}
+
+// TestHintsWithLateGPUs: without GPUs so far the last decision counts, and none at first.
+func TestHintsWithLateGPUs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 8)
+		n.unknown = true
+		<-time.After(time.Hour)
+		n.want(false, "the GPUs are not known yet")
+		n.unknown, n.wish = false, pools.Decision{Why: refuses}
+		n.want(false, refuses)
+		n.wish = pools.Decision{Hints: true, Why: suits}
+		n.want(true, suits)
+	})
+}
+
+// TestHintsAreSavedFirst: hints that cannot be saved do not change: a restart would not know of the change.
+func TestHintsAreSavedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		<-time.After(time.Hour)
+		file := n.vfs.known.File
+		n.vfs.known.File = filepath.Join(t.TempDir(), "away", "vfs.json")
+		n.want(false, "could not be saved")
+		n.vfs.known.File = file
+		n.want(true, suits)
+	})
+}
