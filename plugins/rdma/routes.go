@@ -55,9 +55,22 @@ func namesOf(links []int) (names []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("look up the netdev of a default route: %w", err)
 		}
-		names = append(names, link.Attrs().Name)
+		names = append(names, namesOfLink(link)...)
 	}
 	return names, nil
+}
+
+// ovsDatapath is the netdev above the ports of all bridges of Open vSwitch (DP_DEV_NAME ovs-system of its kernel
+// datapath, lib/dpif-netlink.c).
+const ovsDatapath = "ovs-system"
+
+// namesOfLink returns the name of a link and, for the internal port of a bridge of Open vSwitch, which has no
+// netdev below itself (kind openvswitch, net/openvswitch/vport-internal_dev.c), that of the datapath.
+func namesOfLink(link netlink.Link) []string {
+	if link.Type() == "openvswitch" {
+		return []string{link.Attrs().Name, ovsDatapath}
+	}
+	return []string{link.Attrs().Name}
 }
 
 // defaultLinks returns the indexes of the links of default routes in the main table, and of the others, each

@@ -54,3 +54,16 @@ func TestDefaultRoutesOfRecordedMachine(t *testing.T) {
 		t.Error("a folder has default routes")
 	}
 }
+
+// TestInternalPortOfOVS: below the internal port of a bridge of Open vSwitch are the ports of the datapath.
+func TestInternalPortOfOVS(t *testing.T) {
+	attributes := netlink.LinkAttrs{Name: "br-ex"}
+	for kind, want := range map[string][]string{
+		"openvswitch": {"br-ex", "ovs-system"}, "bridge": {"br-ex"},
+	} {
+		got := namesOfLink(&netlink.GenericLink{LinkAttrs: attributes, LinkType: kind})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+	}
+}

@@ -23,6 +23,7 @@ func TestReserved(t *testing.T) {
 	bonded.Symlink("class/net/ens2s88", "../../"+functions.Dir("0000:29:00.0")+"/mlx5_core.sf.2/net/ens2s88")
 	bonded.Upper("bond0", "ens1f0", "ens1f1")
 	bonded.Upper("br-ex", "bond0")
+	bonded.Upper("ovs-system", "ens1f0")
 	const all = `{"resourceName": "a"}`
 	const named = `{"resourceName": "a", "selectors": {"pciAddresses": ["0000:17:00.0", "0000:73:00.0"]}}`
 	const shared = `{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}}`
@@ -36,6 +37,8 @@ func TestReserved(t *testing.T) {
 	}{
 		{"ports of a bond", bonded, Routes{Main: []string{"bond0"}}, all, []string{"0000:29:00.0"}, ""},
 		{"ports of a bond in a bridge", bonded, Routes{Main: []string{"br-ex"}}, all, []string{"0000:29:00.0"}, ""},
+		{"ports of Open vSwitch", bonded, Routes{Main: []string{"br-int", "ovs-system"}}, all,
+			[]string{"0000:17:00.1", "0000:29:00.0"}, ""},
 		{"a named port", bonded, Routes{Main: []string{"bond0"}}, named, []string{"0000:17:00.0"},
 			`"ens1f0" is below "bond0"`},
 		{"a named netdev of the route", bonded, Routes{Main: []string{"ens1f0", "bond0"}}, named, nil, ""},
