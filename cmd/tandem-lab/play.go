@@ -21,7 +21,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
 	"github.com/tandem-k8s/tandem/test/playground"
@@ -210,7 +209,7 @@ func (p *player) tandem(ctx context.Context, cmd *cobra.Command, args []string) 
 		append([]string{"--" + cli.Colour, cli.ColourMode(cmd)}, args...)...)
 	var out, problems bytes.Buffer
 	asked.Stdout, asked.Stderr = &out, &problems
-	if writer, ok := cmd.OutOrStdout().(*printable.Writer); ok {
+	if writer, ok := cmd.OutOrStdout().(*cli.PrintableWriter); ok {
 		if file, _ := writer.Terminal(); file != nil {
 			asked.Stdout = file // with the width and the colours of the terminal
 		}

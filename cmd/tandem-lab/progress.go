@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // progressEvery is the interval between two lines about a long simulation.
@@ -19,7 +19,7 @@ const progressEvery = 20 * time.Second
 // showProgress shows the progress of a simulation until done is called: a bar on a terminal, elsewhere a line
 // every 20 seconds. It sets the function that receives the number of finished trials.
 func showProgress(w io.Writer, progress *func(done, all int)) (done func()) {
-	if out, ok := w.(*printable.Writer); ok {
+	if out, ok := w.(*cli.PrintableWriter); ok {
 		if _, ok := out.Terminal(); ok {
 			return drawProgress(out, progress)
 		}
@@ -33,7 +33,7 @@ func showProgress(w io.Writer, progress *func(done, all int)) (done func()) {
 }
 
 // drawProgress draws a bar, from the start on: trials may take long. done removes the bar.
-func drawProgress(terminal *printable.Writer, progress *func(done, all int)) (done func()) {
+func drawProgress(terminal *cli.PrintableWriter, progress *func(done, all int)) (done func()) {
 	const width = 40
 	shown := -1
 	draw := func(done, all int) {

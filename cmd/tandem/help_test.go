@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
 )
 
 // TestHelpFolded: on a narrow terminal the help has the same words, whole examples, and no other line that is
@@ -21,7 +20,7 @@ func TestHelpFolded(t *testing.T) {
 		const width = 80
 		whole := succeed(t, name, "--help")
 		var out bytes.Buffer
-		if err := cli.ShowHelp(terminal.Screen{Out: &out, Width: width}, whole); err != nil {
+		if err := cli.ShowHelp(cli.Screen{Out: &out, Width: width}, whole); err != nil {
 			t.Fatal(err)
 		}
 		folded := out.String()

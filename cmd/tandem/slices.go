@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
@@ -84,5 +83,5 @@ func yamlOf(object any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return yaml.JSONToYAML([]byte(printable.Lines(string(text))))
+	return yaml.JSONToYAML([]byte(cli.PrintableLines(string(text))))
 }

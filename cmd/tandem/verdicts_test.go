@@ -14,8 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
-	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
 )
 
 // colours finds the coloured words of a text.
@@ -37,7 +35,7 @@ func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		file     string
-		verdicts terminal.Verdicts
+		verdicts cli.Verdicts
 		want     []string
 	}{
 		{"doctor-reports.txt", doctorVerdicts,
@@ -58,7 +56,7 @@ func TestVerdicts(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		s := terminal.Screen{Out: printable.NewWriter(&out), Colour: true}
+		s := cli.Screen{Out: cli.NewPrintableWriter(&out), Colour: true}
 		if err := s.Show(text, c.verdicts); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +73,7 @@ func TestVerdicts(t *testing.T) {
 func TestNamesAreNoVerdicts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		verdicts terminal.Verdicts
+		verdicts cli.Verdicts
 		text     string
 		want     []string
 	}{
@@ -97,7 +95,7 @@ func TestNamesAreNoVerdicts(t *testing.T) {
 		{verifyVerdicts, "0     a  b  GPU     78.90   41 %  slow: the link: x1\n", []string{"red slow"}},
 	} {
 		var out bytes.Buffer
-		s := terminal.Screen{Out: printable.NewWriter(&out), Colour: true}
+		s := cli.Screen{Out: cli.NewPrintableWriter(&out), Colour: true}
 		if err := s.Show([]byte(c.text), c.verdicts); err != nil {
 			t.Fatal(err)
 		}

@@ -5,12 +5,13 @@ package cli
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
-	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
 )
 
 // cobra's templates have no functions of a single command.
@@ -27,7 +28,7 @@ func usageTemplate(root *cobra.Command) string {
 func foldHelp(root *cobra.Command) {
 	write := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		target := Screen(cmd)
+		target := screenOf(cmd)
 		if target.Width == 0 {
 			write(cmd, args)
 			return
@@ -41,17 +42,17 @@ func foldHelp(root *cobra.Command) {
 }
 
 // ShowHelp writes a help page to a terminal. Examples stay whole, so that a person can copy them.
-func ShowHelp(target terminal.Screen, help string) error {
+func ShowHelp(target Screen, help string) error {
 	const heading, end = "\nExamples:\n", "\n\n"
 	help, rest, found := strings.Cut(joinLines(help), heading)
-	if err := target.Show([]byte(help), terminal.Verdicts{}); err != nil || !found {
+	if err := target.Show([]byte(help), Verdicts{}); err != nil || !found {
 		return err
 	}
 	examples, rest, _ := strings.Cut(rest, end)
 	if _, err := io.WriteString(target.Out, heading+examples+end); err != nil {
 		return err
 	}
-	return target.Show([]byte(rest), terminal.Verdicts{})
+	return target.Show([]byte(rest), Verdicts{})
 }
 
 // joinLines makes each paragraph before the usage one line, without indented lines and lines after a colon.
@@ -65,4 +66,80 @@ func joinLines(help string) string {
 		}
 	}
 	return strings.Join(lines, "") + "\nUsage:\n" + usage
+}
+
+// Values returns the completions of an argument or flag.
+type Values func(cmd *cobra.Command, typed string) ([]string, error)
+
+// Fixed returns constant completions.
+func Fixed(list ...string) Values {
+	return func(*cobra.Command, string) ([]string, error) { return list, nil }
+}
+
+// Complete registers the completions of a flag.
+func Complete(cmd *cobra.Command, flag string, of Values) {
+	// The error means an unknown flag, which tests would detect.
+	_ = cmd.RegisterFlagCompletionFunc(flag, of.completion())
+}
+
+// First completes the first and only argument of a command.
+func First(of Values) cobra.CompletionFunc {
+	completion := of.completion()
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return completion(cmd, args, typed)
+	}
+}
+
+// completion returns cobra's completion function. Errors mean no completions, as the shell shows no reason.
+func (v Values) completion() cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		list, err := v(cmd, typed)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return slices.Clone(list), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompleteMachines completes the flag --machine with the files of record and qualify.
+func CompleteMachines(cmd *cobra.Command) {
+	_ = cmd.MarkFlagFilename("machine", "txt", "json") // the error means an unknown flag
+}
+
+// AboutCompletion is the annotation of a root command with more about its completion, for the help text.
+const AboutCompletion = "completion"
+
+// describeCompletion adds examples to cobra's command for the completion of shells, and errors: cobra's
+// command prints the help without an error for an unknown shell, and a shell that loads the output would run
+// the examples. cobra's command writes to the output that root has at this time.
+func describeCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Use, cmd.Args, cmd.RunE = "completion SHELL", cobra.ArbitraryArgs, unknownShell
+			for _, shell := range cmd.Commands() {
+				shell.Args = NoArguments
+			}
+			cmd.Short = "Print the completion for a shell"
+			cmd.Long = "Print the completion of commands, flags and values for a shell." +
+				root.Annotations[AboutCompletion]
+			cmd.Example = strings.ReplaceAll(`  source <(NAME completion bash)
+  NAME completion bash | sudo tee /etc/bash_completion.d/NAME
+  NAME completion zsh >"${fpath[1]}/_NAME"
+  NAME completion fish >~/.config/fish/completions/NAME.fish`, "NAME", root.Name())
+		}
+	}
+}
+
+// unknownShell returns the error of a command line without the name of a known shell.
+func unknownShell(cmd *cobra.Command, args []string) error {
+	shells := Commands(cmd)
+	if len(args) == 0 {
+		return Usage("want a shell: %s", plainflag.List(shells))
+	}
+	return Usage("unknown shell %q: want %s%s", args[0], plainflag.List(shells),
+		spelling.Question(args[0], shells))
 }

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package cli is the frame of the command lines for people: help, completion, formats of output, exit codes.
+//
+// Lines and tables are folded to the width of the terminal, and words that judge have a colour. Programs,
+// which read from a pipe or a file, get the text as it is. Foreign texts are made safe to print: device names
+// of a recording, annotations, object names and other programs' output may contain terminal escape sequences,
+// and characters that change the direction of text.
 package cli
 
 import (
@@ -10,8 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
-	"github.com/tandem-k8s/tandem/cmd/internal/terminal"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/coordination/version"
 )
@@ -19,7 +23,7 @@ import (
 // Execute runs one command and returns its exit code. The output is printable: foreign text cannot control
 // the terminal.
 func Execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
-	stdout, stderr = printable.NewWriter(stdout), printable.NewWriter(stderr)
+	stdout, stderr = NewPrintableWriter(stdout), NewPrintableWriter(stderr)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -84,8 +88,8 @@ func checkHelp(root *cobra.Command) {
 
 // registerColour adds the flag --color of all commands.
 func registerColour(root *cobra.Command) {
-	modes := []string{terminal.Auto, terminal.Always, terminal.Never}
-	plainflag.Choice(root.PersistentFlags(), new(string), Colour, terminal.Auto,
+	modes := []string{Auto, Always, Never}
+	plainflag.Choice(root.PersistentFlags(), new(string), Colour, Auto,
 		"colours in the text for people: auto (on a terminal, unless NO_COLOR is set), always or never",
 		modes...)
 	Complete(root, Colour, Fixed(modes...))
@@ -105,4 +109,40 @@ func Commands(root *cobra.Command) (names []string) {
 		}
 	}
 	return names
+}
+
+// Exit codes of all commands; a FoundError adds others.
+const (
+	ExitOK    = 0
+	ExitError = 1
+	ExitUsage = 2
+)
+
+// MoreExitCodes is the annotation of a command with its additional exit codes, for the help text.
+const MoreExitCodes = "exit codes"
+
+const exitCodes = `
+Exit codes:
+  0  success
+  1  failure: the last line on standard error names the reason
+  2  invalid command line
+{{index .Annotations "` + MoreExitCodes + `"}}`
+
+// usageError is an error of the command line.
+type usageError struct{ error }
+
+// FoundError is the exit code after printed findings.
+type FoundError int
+
+func (FoundError) Error() string { return "there are findings" }
+
+// Usage returns an error of the command line.
+func Usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// NoArguments checks the arguments of commands without arguments.
+func NoArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usage("unexpected argument %q", args[0])
+	}
+	return nil
 }

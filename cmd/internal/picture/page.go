@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 //go:embed page.html
@@ -85,7 +85,7 @@ func (p Page) HTML() ([]byte, error) {
 	}
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, view)
-	return []byte(printable.Lines(out.String())), err
+	return []byte(cli.PrintableLines(out.String())), err
 }
 
 // table is a table without empty columns.

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"html"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 //go:embed picture.css
@@ -28,7 +28,7 @@ type canvas struct {
 
 // SVG draws the node for a wide screen as a self-contained picture, light or dark like the viewer.
 func (n *Node) SVG() []byte {
-	return []byte(printable.Lines(string(n.draw(cmp.Or(n.Width, Wide), preamble))))
+	return []byte(cli.PrintableLines(string(n.draw(cmp.Or(n.Width, Wide), preamble))))
 }
 
 // draw draws the node at most limit wide, if the switches fit.

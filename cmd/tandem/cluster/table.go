@@ -10,7 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 )
 
@@ -33,7 +33,7 @@ func (s Status) Table() []byte {
 	for _, n := range s.Nodes {
 		columns := n.columns()
 		for i, column := range columns {
-			columns[i] = printable.Text(column)
+			columns[i] = cli.Printable(column)
 		}
 		fmt.Fprintln(w, strings.Join(columns, "\t"))
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 )
 
 // most is the number of details that Table shows of a part.
@@ -20,7 +20,7 @@ func (r *Report) Table() []byte {
 	fmt.Fprintln(w, "PART\tVERDICT\tRESULT")
 	for _, result := range r.Results {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", result.Part, result.Verdict,
-			printable.Text(result.Summary))
+			cli.Printable(result.Summary))
 	}
 	_ = w.Flush() // to memory
 	for _, result := range r.Results {
@@ -32,7 +32,7 @@ func (r *Report) Table() []byte {
 			if i == 0 {
 				fmt.Fprintln(&out)
 			}
-			fmt.Fprintf(&out, "%s: %s\n", result.Part, printable.Text(detail))
+			fmt.Fprintf(&out, "%s: %s\n", result.Part, cli.Printable(detail))
 		}
 	}
 	return out.Bytes()

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 )
 
@@ -51,7 +51,7 @@ func (r Rejection) Text() []byte {
 		}
 		w.Flush() // into memory
 	}
-	return []byte(printable.Lines(out.String()))
+	return []byte(cli.PrintableLines(out.String()))
 }
 
 func (r Rejection) table(out io.Writer) {

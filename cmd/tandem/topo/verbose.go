@@ -12,7 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -173,9 +173,9 @@ func (v *Verbose) write(out *bytes.Buffer) {
 	for i, n := range v.NICs {
 		fmt.Fprintf(w, "NIC%d\t%s\t%s", i, n.PCIe, iommuText(n.IOMMU))
 		for _, p := range n.Ports {
-			fmt.Fprintf(w, "\t%s port %d: %s, %s", printable.Text(p.Device), p.Port,
-				cmp.Or(printable.Text(p.stateName()), "state unknown"),
-				cmp.Or(printable.Text(p.Rate), "rate unknown"))
+			fmt.Fprintf(w, "\t%s port %d: %s, %s", cli.Printable(p.Device), p.Port,
+				cmp.Or(cli.Printable(p.stateName()), "state unknown"),
+				cmp.Or(cli.Printable(p.Rate), "rate unknown"))
 		}
 		fmt.Fprintln(w)
 	}
@@ -223,5 +223,5 @@ func iommuText(group string) string {
 	if group == "" {
 		return "no IOMMU group"
 	}
-	return "IOMMU group " + printable.Text(group)
+	return "IOMMU group " + cli.Printable(group)
 }

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
 const (
@@ -196,5 +196,5 @@ func (e *explanations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		text = err.Error() + "\n"
 	}
-	fmt.Fprint(w, printable.Lines(text))
+	fmt.Fprint(w, cli.PrintableLines(text))
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable makes foreign texts safe to print. Device names of a recording, annotations, object names
-// and other programs' output may contain terminal escape sequences, and characters that change the direction
-// of text.
-package printable
+package cli
 
 import (
 	"fmt"
@@ -17,12 +14,12 @@ import (
 	"golang.org/x/term"
 )
 
-// Text returns s with an escape such as "\u001b" in place of each character that is not graphic. Line breaks
-// are escaped too, so that a name cannot start a line.
-func Text(s string) string { return escape(s, "") }
+// Printable returns s with an escape such as "\u001b" in place of each character that is not graphic. Line
+// breaks are escaped too, so that a name cannot start a line.
+func Printable(s string) string { return escape(s, "") }
 
-// Lines is like Text, but keeps line breaks and tabs.
-func Lines(s string) string { return escape(s, "\n\t") }
+// PrintableLines is like Text, but keeps line breaks and tabs.
+func PrintableLines(s string) string { return escape(s, "\n\t") }
 
 // escape writes UTF-16 units as JSON does. A JSON document keeps its meaning, and in XML text an escape
 // consists of characters that XML 1.0 allows (https://www.w3.org/TR/xml/#charsets).
@@ -50,25 +47,25 @@ func clean(s, but string) bool {
 
 func harmless(r rune, but string) bool { return unicode.IsGraphic(r) || strings.ContainsRune(but, r) }
 
-// Writer writes its input as Lines. Each call of Write must contain whole characters.
-type Writer struct{ to io.Writer }
+// PrintableWriter writes its input as Lines. Each call of Write must contain whole characters.
+type PrintableWriter struct{ to io.Writer }
 
-// NewWriter returns a Writer to to.
-func NewWriter(to io.Writer) *Writer { return &Writer{to} }
+// NewPrintableWriter returns a Writer to to.
+func NewPrintableWriter(to io.Writer) *PrintableWriter { return &PrintableWriter{to} }
 
 // Write implements io.Writer.
-func (w *Writer) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(w.to, Lines(string(p))); err != nil {
+func (w *PrintableWriter) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(w.to, PrintableLines(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // Control writes a terminal control sequence of the program itself, never foreign text.
-func (w *Writer) Control(sequence string) { _, _ = io.WriteString(w.to, sequence) } // as good as unseen
+func (w *PrintableWriter) Control(sequence string) { _, _ = io.WriteString(w.to, sequence) } // as good as unseen
 
 // Terminal returns the underlying terminal, and whether the output is a terminal.
-func (w *Writer) Terminal() (*os.File, bool) {
+func (w *PrintableWriter) Terminal() (*os.File, bool) {
 	file, ok := w.to.(*os.File)
 	if !ok {
 		return nil, false

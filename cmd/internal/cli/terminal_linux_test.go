@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package terminal
+package cli
 
 import (
 	"fmt"
@@ -8,18 +8,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
 // TestNewScreen: a terminal has a width, and colours unless the environment forbids them.
 func TestNewScreen(t *testing.T) {
 	t.Parallel()
-	out := printable.NewWriter(newTerminal(t, 77))
-	if s := NewScreen(out, Auto, func(string) string { return "" }); s.Width != 77 || !s.Colour {
+	out := NewPrintableWriter(newTerminal(t, 77))
+	if s := newScreen(out, Auto, func(string) string { return "" }); s.Width != 77 || !s.Colour {
 		t.Errorf("width %d, colour %t", s.Width, s.Colour)
 	}
-	if s := NewScreen(out, Auto, func(string) string { return "dumb" }); s.Width != 77 || s.Colour {
+	if s := newScreen(out, Auto, func(string) string { return "dumb" }); s.Width != 77 || s.Colour {
 		t.Errorf("NO_COLOR: width %d, colour %t", s.Width, s.Colour)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package printable
+package cli
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func TestText(t *testing.T) {
 		"\U000e0001\ufffe":     `\udb40\udc01\ufffe`,
 		"a\xffb\x9b":           "a\ufffdb\ufffd",
 	} {
-		if got := Text(text); got != want {
+		if got := Printable(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
@@ -30,7 +30,7 @@ func TestText(t *testing.T) {
 func TestWriter(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	w := NewWriter(&out)
+	w := NewPrintableWriter(&out)
 	text := "a\tb\n\x1b[2J\n"
 	if n, err := fmt.Fprint(w, text); n != len(text) || err != nil || out.String() != "a\tb\n\\u001b[2J\n" {
 		t.Errorf("wrote %d bytes, %v: %q", n, err, out.String())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package terminal
+package cli
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
 var verdicts = Verdicts{Good: `^ok\b|: (fine)$`, Doubtful: `^WARNING\b`, Bad: `^ERROR\b|^WARNING ERROR`}
@@ -25,7 +23,7 @@ func TestShow(t *testing.T) {
 	const plain = "ERROR one\nWARNING ERROR\nok: fine\nnot ok \\u001b[31m\n"
 	show := func(colour bool, verdicts Verdicts) string {
 		var out bytes.Buffer
-		screen := Screen{Out: printable.NewWriter(&out), Colour: colour}
+		screen := Screen{Out: NewPrintableWriter(&out), Colour: colour}
 		if err := screen.Show([]byte(text), verdicts); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +51,7 @@ func TestColoursTakeNoRoom(t *testing.T) {
 	words := Verdicts{Good: `\b(?:ok|b|c|d)\b`}
 	var plain, coloured bytes.Buffer
 	for out, colour := range map[*bytes.Buffer]bool{&plain: false, &coloured: true} {
-		s := Screen{Out: printable.NewWriter(out), Width: 14, Colour: colour}
+		s := Screen{Out: NewPrintableWriter(out), Width: 14, Colour: colour}
 		if err := s.Show([]byte(text), words); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +76,7 @@ func TestColoursAtAnyWidth(t *testing.T) {
 	want := []string{"ANSWER", "ANSWER", "DOWN", "KUBELET", "NO", "NO", "up"}
 	for width := range 60 {
 		var out bytes.Buffer
-		s := Screen{Out: printable.NewWriter(&out), Width: width, Colour: true}
+		s := Screen{Out: NewPrintableWriter(&out), Width: width, Colour: true}
 		if err := s.Show([]byte(text), words); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +99,7 @@ func TestEscapesTakeRoom(t *testing.T) {
 	const want = "foreign\n  \\u001b[31mred\\udb80\\udc65\n"
 	for _, colour := range []bool{false, true} {
 		var out bytes.Buffer
-		s := Screen{Out: printable.NewWriter(&out), Width: 24, Colour: colour}
+		s := Screen{Out: NewPrintableWriter(&out), Width: 24, Colour: colour}
 		if err := s.Show([]byte(text), verdicts); err != nil {
 			t.Fatal(err)
 		}
@@ -145,9 +143,9 @@ func TestNoTerminal(t *testing.T) {
 	}
 	defer null.Close()
 	for _, w := range []io.Writer{
-		&bytes.Buffer{}, printable.NewWriter(&bytes.Buffer{}), printable.NewWriter(null),
+		&bytes.Buffer{}, NewPrintableWriter(&bytes.Buffer{}), NewPrintableWriter(null),
 	} {
-		if s := NewScreen(w, Auto, noEnv); s.Width != 0 || s.Colour {
+		if s := newScreen(w, Auto, noEnv); s.Width != 0 || s.Colour {
 			t.Errorf("%T: %+v", w, s)
 		}
 	}
