@@ -9,7 +9,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -19,7 +18,7 @@ import (
 const ofContainer = "container"
 
 // writeNCCL writes a topology file with these devices, or all of the matrix.
-func writeNCCL(w io.Writer, m *topo.Matrix, n *machine.Node, from *machine.Source, only []string) error {
+func writeNCCL(w io.Writer, m *machine.Matrix, n *machine.Node, from *machine.Source, only []string) error {
 	functions, err := functions(n, m, from, only)
 	if err != nil {
 		return err
@@ -28,7 +27,7 @@ func writeNCCL(w io.Writer, m *topo.Matrix, n *machine.Node, from *machine.Sourc
 }
 
 func functions(
-	n *machine.Node, m *topo.Matrix, from *machine.Source, only []string,
+	n *machine.Node, m *machine.Matrix, from *machine.Source, only []string,
 ) (functions []topology.Address, err error) {
 	switch {
 	case len(only) == 0:

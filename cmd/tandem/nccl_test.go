@@ -9,7 +9,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/topology"
@@ -24,7 +23,7 @@ func TestTopologyFile(t *testing.T) {
 	guest := withVFs(t, "nv-h200-vm-flat", 1)
 	distance := func(args ...string) topology.Level {
 		t.Helper()
-		var m topo.Matrix
+		var m machine.Matrix
 		text := succeed(t, append([]string{"topo", "-o", "json", "--machine", guest}, args...)...)
 		if err := json.Unmarshal([]byte(text), &m); err != nil {
 			t.Fatal(err)

@@ -21,10 +21,10 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
-	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/golden"
@@ -42,7 +42,7 @@ var documented = map[string]reflect.Type{
 	"qualify":        reflect.TypeFor[qualify.Report](),
 	"simulate":       reflect.TypeFor[simulate.Report](),
 	"status":         reflect.TypeFor[coordinator.Status](),
-	"topo":           reflect.TypeFor[topo.Matrix](),
+	"topo":           reflect.TypeFor[machine.Matrix](),
 	"verify":         reflect.TypeFor[verify.Verification](),
 	"version":        reflect.TypeFor[document.Build](),
 }

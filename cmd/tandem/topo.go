@@ -10,7 +10,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 )
 
 func newTopo() *cobra.Command {
@@ -68,7 +67,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			if format.Format == asSlice {
 				return published.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), n, &from)
 			}
-			m := topo.NewMatrix(n, all)
+			m := machine.NewMatrix(n, all)
 			if format.Format == asNCCL {
 				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -95,9 +95,9 @@ func TestTopoAgrees(t *testing.T) {
 	if err := json.Unmarshal(text, &expect); err != nil {
 		t.Fatal(err)
 	}
-	for _, machine := range machines.Names() {
-		var m topo.Matrix
-		if err := json.Unmarshal([]byte(succeed(t, "topo", "-o", "json", "--machine", recorded(machine))),
+	for _, name := range machines.Names() {
+		var m machine.Matrix
+		if err := json.Unmarshal([]byte(succeed(t, "topo", "-o", "json", "--machine", recorded(name))),
 			&m); err != nil {
 			t.Fatal(err)
 		}
@@ -123,20 +123,20 @@ func TestTopoAgrees(t *testing.T) {
 			known.Nearest = append(known.Nearest, d.NIC)
 			got[d.GPU] = known
 		}
-		want := expect[machine]
+		want := expect[name]
 		for gpu, n := range want {
 			n.Nearest = slices.DeleteFunc(n.Nearest, func(a topology.Address) bool { return vfs[a] })
 			want[gpu] = n
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", machine, diff)
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		lines := strings.Split(strings.TrimSpace(string(m.Nearest())), "\n")
 		for i, g := range m.GPUs {
 			shown := strings.Fields(lines[i+1])
 			if near := want[g.Address]; shown[1] != g.Address.String() || len(near.Nearest) > 0 &&
 				(shown[3] != near.Distance || shown[4] != near.Nearest[0].String()) {
-				t.Errorf("%s: %q, want %+v", machine, lines[i+1], near)
+				t.Errorf("%s: %q, want %+v", name, lines[i+1], near)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func TestTopoWithoutKFD(t *testing.T) {
 	if code != cli.ExitOK || stdout == "" || stderr == "" {
 		t.Errorf("exit code %d, %d bytes of output, standard error %q", code, len(stdout), stderr)
 	}
-	var got topo.Matrix
+	var got machine.Matrix
 	_, text, _ := run("topo", "-o", "json", "--sysfs-root", dir)
 	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.GPUs) != 8 || len(got.Links) != 0 {
 		t.Errorf("%d GPUs, %d links, %v; want 8 and none", len(got.GPUs), len(got.Links), err)

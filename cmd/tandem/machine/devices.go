@@ -10,9 +10,11 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/hinting"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // GPUDevices returns the GPUs as a plugin offers them: partitions if amdgpu reports some, else whole
@@ -152,4 +154,41 @@ func (n *Node) Choices(file string, from *Source) ([]pools.Choice, error) {
 		return nil, err
 	}
 	return n.finder(from).Explain(config)
+}
+
+// Inventory returns the machine as the DRA driver sees it, with the VFs of a config.json, or of all NICs with
+// RDMA if config is "".
+func (n *Node) Inventory(config string, from *Source) (pool.Machine, error) {
+	var offered []pools.Pool
+	var notes []string
+	if config != "" {
+		var err error
+		if offered, notes, err = n.pools(config, from); err != nil {
+			return pool.Machine{}, err
+		}
+	}
+	found, err := pool.ReadMachine(n.Sys, n.Tree, offered)
+	if err != nil {
+		return pool.Machine{}, err
+	}
+	for i := range found.GPUs {
+		if gpu := &found.GPUs[i]; gpu.VRAM == 0 {
+			gpu.VRAM = n.vram[gpu.Card]
+		}
+	}
+	found.Notes = append(found.Notes, notes...)
+	return found, nil
+}
+
+// Pair is a GPU and a VF that form a pair, in JSON.
+type Pair struct {
+	GPU      string         `json:"gpu"`
+	VF       string         `json:"vf"`
+	Distance topology.Level `json:"distance"`
+	Bridges  int            `json:"bridges"`
+}
+
+// NewPair converts a pair of package placement.
+func NewPair(p placement.Pair) Pair {
+	return Pair{p.GPU.ID, p.VF.ID, p.Distance.Level, p.Distance.Bridges}
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine reads a machine for the commands, from this node or from a recording.
+// Package machine reads a machine for the commands, from this node or from a recording, measures the
+// distances of its GPUs and NICs, and shows them as a matrix and as a picture.
 package machine
 
 import (

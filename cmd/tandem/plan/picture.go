@@ -11,12 +11,11 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 )
 
 // Picture returns the machine with the container's planned devices: both devices of a pair have one colour.
 func (p *Plan) Picture(title string, n *machine.Node) *picture.Node {
-	drawn := topo.NewMatrix(n, false).Picture(title, n.Tree)
+	drawn := machine.NewMatrix(n, false).Picture(title, n.Tree)
 	drawn.Title = fmt.Sprintf("%s and %s on %s", document.Count(len(p.GPUs), "GPU"),
 		document.Count(len(p.VFs), "VF"), title)
 	drawn.Summary = strings.Split(p.Reason, "; ")

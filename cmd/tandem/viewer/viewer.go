@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
-	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -58,7 +57,7 @@ func (v *Viewer) look(ctx context.Context) (*picture.Node, error) {
 		}
 		v.node, v.of = node, devices
 	}
-	drawn := topo.NewMatrix(v.node, false).Picture(v.Title, v.node.Tree)
+	drawn := machine.NewMatrix(v.node, false).Picture(v.Title, v.node.Tree)
 	if away != nil {
 		drawn.Notes = append(drawn.Notes,
 			"This is what the machine has, by sysfs alone; who has its devices is not known.")

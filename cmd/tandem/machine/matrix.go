@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topo measures the distances of a machine's GPUs and NICs, and shows them as a matrix and as a
-// picture.
-package topo
+package machine
 
 import (
+	"bytes"
+	"fmt"
+	"strings"
+
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -17,7 +18,7 @@ type Matrix struct {
 	GPUs         []GPU         `json:"gpus"`
 	NICs         []NIC         `json:"nics"`
 	Distances    []Distance    `json:"distances"`
-	GPUDistances []GPUDistance `json:"gpuDistances"`
+	GPUDistances []gpuDistance `json:"gpuDistances"`
 	Links        []Link        `json:"links"`
 	Complexes    []Complex     `json:"complexes,omitempty"`
 	Verbose      *Verbose      `json:"verbose,omitempty"`
@@ -52,8 +53,8 @@ type Distance struct {
 	MayBeNearer bool `json:"mayBeNearer,omitempty"`
 }
 
-// GPUDistance is the distance of two GPUs by PCIe.
-type GPUDistance struct {
+// gpuDistance is the distance of two GPUs by PCIe.
+type gpuDistance struct {
 	A        topology.Address `json:"a"`
 	B        topology.Address `json:"b"`
 	Distance topology.Level   `json:"distance"`
@@ -70,9 +71,9 @@ type Link struct {
 }
 
 // NewMatrix measures every pair. Unless all is set, NICs without RDMA are left out if any NIC has RDMA.
-func NewMatrix(n *machine.Node, all bool) *Matrix {
+func NewMatrix(n *Node, all bool) *Matrix {
 	m := &Matrix{
-		GPUs: []GPU{}, NICs: []NIC{}, Distances: []Distance{}, GPUDistances: []GPUDistance{}, Links: []Link{},
+		GPUs: []GPU{}, NICs: []NIC{}, Distances: []Distance{}, GPUDistances: []gpuDistance{}, Links: []Link{},
 	}
 	nics := n.RDMANICs()
 	if all || len(nics) == 0 {
@@ -91,7 +92,7 @@ func NewMatrix(n *machine.Node, all bool) *Matrix {
 		}
 		for _, b := range n.GPUs[i+1:] {
 			d := n.Tree.Distance(a.Address, b.Address)
-			m.GPUDistances = append(m.GPUDistances, GPUDistance{a.Address, b.Address, d.Level, d.Bridges})
+			m.GPUDistances = append(m.GPUDistances, gpuDistance{a.Address, b.Address, d.Level, d.Bridges})
 		}
 	}
 	for _, l := range n.Links {
@@ -104,7 +105,7 @@ func NewMatrix(n *machine.Node, all bool) *Matrix {
 }
 
 // ReadVerbose adds further facts that affect the speed of pairs.
-func (m *Matrix) ReadVerbose(n *machine.Node) {
+func (m *Matrix) ReadVerbose(n *Node) {
 	var gpus, nics []topology.Address
 	for _, g := range m.GPUs {
 		gpus = append(gpus, g.Address)
@@ -115,7 +116,7 @@ func (m *Matrix) ReadVerbose(n *machine.Node) {
 	m.Verbose = readVerbose(n, gpus, nics)
 }
 
-func newGPU(n *machine.Node, d *topology.Device) GPU {
+func newGPU(n *Node, d *topology.Device) GPU {
 	e := GPU{
 		ID:      d.Address.String(),
 		Address: d.Address,
@@ -143,4 +144,61 @@ func newNIC(d *topology.Device) NIC {
 		e.RDMA = d.RDMA[0]
 	}
 	return e
+}
+
+// Complex is a set of GPUs and NICs that are near each other without a switch between root port and devices,
+// or that would be near without the fault.
+type Complex struct {
+	Kind topology.Kind      `json:"kind"` // dma, c2c or inline
+	GPUs []topology.Address `json:"gpus"`
+	NICs []topology.Address `json:"nics"`
+	// Function is the DMA function of kind dma.
+	Function topology.Address `json:"function,omitzero"`
+	// Switch is the upstream port of the NIC's switch.
+	Switch topology.Address `json:"switch,omitzero"`
+	Fault  string           `json:"fault,omitempty"` // the reason why no NIC is near the GPUs
+}
+
+func newComplex(c topology.Complex) Complex {
+	return Complex{
+		Kind: c.Kind, GPUs: append([]topology.Address{}, c.GPUs...), NICs: append([]topology.Address{}, c.NICs...),
+		Function: c.Function, Switch: c.Switch, Fault: c.Fault,
+	}
+}
+
+// writeComplexes writes a line for each complex.
+func (m *Matrix) writeComplexes(out *bytes.Buffer) {
+	for i, c := range m.Complexes {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintf(out, "%s: %s with %s", c.title(), list(c.GPUs, "no GPU"), list(c.NICs, "no NIC"))
+		if c.Fault != "" {
+			fmt.Fprintf(out, "; not near: %s", c.Fault)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+func (c Complex) title() string {
+	switch {
+	case c.Function != topology.Address{}:
+		return fmt.Sprintf("%s, DMA function %s", c.Kind, c.Function)
+	case c.Switch != topology.Address{}:
+		return fmt.Sprintf("%s, switch %s", c.Kind, c.Switch)
+	default:
+		return string(c.Kind)
+	}
+}
+
+// list returns addresses with commas, or a text for none.
+func list(addresses []topology.Address, none string) string {
+	var names []string
+	for _, a := range addresses {
+		names = append(names, a.String())
+	}
+	if len(names) == 0 {
+		return none
+	}
+	return strings.Join(names, ", ")
 }

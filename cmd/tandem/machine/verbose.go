@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package topo
+package machine
 
 import (
 	"bytes"
@@ -13,33 +13,32 @@ import (
 	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Verbose has further facts that affect the speed of pairs: the current state of links, and whether traffic
 // takes the direct path.
 type Verbose struct {
-	GPUs  []GPUTruth  `json:"gpus"` // in the order of the matrix
-	NICs  []NICTruth  `json:"nics"`
-	Pairs []PairTruth `json:"pairs"` // pairs on one switch, or over C2C
+	GPUs  []gpuTruth  `json:"gpus"` // in the order of the matrix
+	NICs  []nicTruth  `json:"nics"`
+	Pairs []pairTruth `json:"pairs"` // pairs on one switch, or over C2C
 }
 
-// GPUTruth is the state of a GPU's link, and the GPU's IOMMU group.
-type GPUTruth struct {
+// gpuTruth is the state of a GPU's link, and the GPU's IOMMU group.
+type gpuTruth struct {
 	Address topology.Address `json:"address"`
-	PCIe    LinkTruth        `json:"pcie"`
+	PCIe    linkTruth        `json:"pcie"`
 	IOMMU   string           `json:"iommuGroup"` // "" for none
 }
 
-// NICTruth is the same of a NIC, and its ports.
-type NICTruth struct {
-	GPUTruth
-	Ports []PortTruth `json:"ports"`
+// nicTruth is the same of a NIC, and its ports.
+type nicTruth struct {
+	gpuTruth
+	Ports []portTruth `json:"ports"`
 }
 
-// LinkTruth is a PCIe link; zero is unknown. For a VF, it is the PF's link.
-type LinkTruth struct {
+// linkTruth is a PCIe link; zero is unknown. For a VF, it is the PF's link.
+type linkTruth struct {
 	Speed    float64 `json:"gts"`
 	MaxSpeed float64 `json:"maxGts"`
 	Width    int     `json:"lanes"`
@@ -47,18 +46,18 @@ type LinkTruth struct {
 	Degraded bool    `json:"degraded"`
 }
 
-// PortTruth is a port of an RDMA device, in the words of the kernel
+// portTruth is a port of an RDMA device, in the words of the kernel
 // (Documentation/ABI/stable/sysfs-class-infiniband).
-type PortTruth struct {
+type portTruth struct {
 	Device string `json:"device"`
 	Port   int    `json:"port"`
 	State  string `json:"state"` // "4: ACTIVE"
 	Rate   string `json:"rate"`  // "400 Gb/sec (4X NDR)"
 }
 
-// PairTruth is the effect of ACS between a GPU and a NIC of one switch. If any port on the way redirects,
+// pairTruth is the effect of ACS between a GPU and a NIC of one switch. If any port on the way redirects,
 // traffic goes up to the host bridge and down again, as with PHB.
-type PairTruth struct {
+type pairTruth struct {
 	GPU topology.Address   `json:"gpu"`
 	NIC topology.Address   `json:"nic"`
 	ACS topology.ACS       `json:"acs"`
@@ -83,19 +82,19 @@ func dmaFunctions(tree *topology.Tree) map[topology.Address]*topology.Address {
 }
 
 // readVerbose reads the facts for the GPUs and NICs of a matrix.
-func readVerbose(n *machine.Node, gpus, nics []topology.Address) *Verbose {
-	v := &Verbose{GPUs: []GPUTruth{}, NICs: []NICTruth{}, Pairs: []PairTruth{}}
+func readVerbose(n *Node, gpus, nics []topology.Address) *Verbose {
+	v := &Verbose{GPUs: []gpuTruth{}, NICs: []nicTruth{}, Pairs: []pairTruth{}}
 	for _, gpu := range gpus {
 		v.GPUs = append(v.GPUs, truth(n, gpu))
 	}
 	for _, nic := range nics {
-		v.NICs = append(v.NICs, NICTruth{truth(n, nic), ports(n, nic)})
+		v.NICs = append(v.NICs, nicTruth{truth(n, nic), ports(n, nic)})
 	}
 	functions := dmaFunctions(n.Tree)
 	for i, gpu := range gpus {
 		for k, nic := range nics {
 			if level := n.Tree.Distance(gpu, nic).Level; level.Direct() {
-				p := PairTruth{GPU: gpu, NIC: nic, gpu: i, nic: k, word: level, function: functions[nic]}
+				p := pairTruth{GPU: gpu, NIC: nic, gpu: i, nic: k, word: level, function: functions[nic]}
 				p.readACS(n.Tree)
 				v.Pairs = append(v.Pairs, p)
 			}
@@ -105,7 +104,7 @@ func readVerbose(n *machine.Node, gpus, nics []topology.Address) *Verbose {
 }
 
 // readACS goes through the ports on the way.
-func (p *PairTruth) readACS(tree *topology.Tree) {
+func (p *pairTruth) readACS(tree *topology.Tree) {
 	p.ACS, p.At = topology.ACSOff, []topology.Address{}
 	for _, port := range tree.Ports(p.GPU, p.NIC) {
 		bridge, ok := tree.Device(port.Address)
@@ -118,10 +117,10 @@ func (p *PairTruth) readACS(tree *topology.Tree) {
 	}
 }
 
-func truth(n *machine.Node, a topology.Address) GPUTruth {
-	t := GPUTruth{Address: a}
+func truth(n *Node, a topology.Address) gpuTruth {
+	t := gpuTruth{Address: a}
 	if d, ok := n.Tree.Device(a); ok {
-		t.PCIe = LinkTruth{d.PCIe.Speed, d.PCIe.MaxSpeed, d.PCIe.Width, d.PCIe.MaxWidth, d.PCIe.Degraded()}
+		t.PCIe = linkTruth{d.PCIe.Speed, d.PCIe.MaxSpeed, d.PCIe.Width, d.PCIe.MaxWidth, d.PCIe.Degraded()}
 	}
 	if target, err := fs.ReadLink(n.Sys, path.Join(topology.PCIDevices, a.String(), "iommu_group")); err == nil {
 		t.IOMMU = path.Base(target)
@@ -129,8 +128,8 @@ func truth(n *machine.Node, a topology.Address) GPUTruth {
 	return t
 }
 
-func ports(n *machine.Node, a topology.Address) []PortTruth {
-	ports := []PortTruth{}
+func ports(n *Node, a topology.Address) []portTruth {
+	ports := []portTruth{}
 	d, ok := n.Tree.Device(a)
 	if !ok {
 		return ports
@@ -149,7 +148,7 @@ func ports(n *machine.Node, a topology.Address) []PortTruth {
 				}
 				return strings.TrimSpace(string(content))
 			}
-			ports = append(ports, PortTruth{Device: rdma, Port: number, State: text("state"), Rate: text("rate")})
+			ports = append(ports, portTruth{Device: rdma, Port: number, State: text("state"), Rate: text("rate")})
 		}
 	}
 	return ports
@@ -157,7 +156,7 @@ func ports(n *machine.Node, a topology.Address) []PortTruth {
 
 // stateName returns the state without its number: "ACTIVE" for "4: ACTIVE" (state_show in
 // drivers/infiniband/core/sysfs.c).
-func (p PortTruth) stateName() string {
+func (p portTruth) stateName() string {
 	if _, name, numbered := strings.Cut(p.State, ": "); numbered {
 		return name
 	}
@@ -189,7 +188,7 @@ func (v *Verbose) write(out *bytes.Buffer) {
 }
 
 // text describes the pair in words.
-func (p PairTruth) text() string {
+func (p pairTruth) text() string {
 	if p.word == topology.C2C {
 		return "NVLink-C2C of the CPU: ACS of switches has no effect"
 	}
@@ -208,7 +207,7 @@ func (p PairTruth) text() string {
 }
 
 // String formats the link like lspci, with the link's maximum if that is higher.
-func (l LinkTruth) String() string {
+func (l linkTruth) String() string {
 	if l.Speed == 0 || l.Width == 0 {
 		return "PCIe unknown"
 	}
