@@ -132,6 +132,15 @@ func inProcess(run func(context.Context, *slog.Logger) error) func(*os.File) (*p
 	}
 }
 
+// answersAlone returns the number of the plugin's answers without the coordinator, by its log.
+func (d *daemon) answersAlone() (n int) {
+	content, _ := os.ReadFile(d.log) // none before the first line
+	for _, text := range []string{" source=local ", `msg="no answer from the coordinator; `} {
+		n += bytes.Count(content, []byte(text))
+	}
+	return n
+}
+
 // lastLine returns the last line of a file, "" without one.
 func lastLine(name string) string {
 	content, err := os.ReadFile(name)

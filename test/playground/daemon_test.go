@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
@@ -59,6 +61,39 @@ func TestDeadDaemonFailsScripts(t *testing.T) {
 	prompt := Prompt{In: strings.NewReader("! run a gpu=9\r\n"), Out: io.Discard, Errors: io.Discard}
 	if err := prompt.Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "line 1: x has ended") {
 		t.Errorf("the script ends with %v", err)
+	}
+}
+
+// TestAnswersAlone: answers without the coordinator are counted by the lines of the plugins' log.
+func TestAnswersAlone(t *testing.T) {
+	t.Parallel()
+	d := &daemon{log: filepath.Join(t.TempDir(), "x.log")}
+	if n := d.answersAlone(); n != 0 {
+		t.Errorf("%d answers before the start", n)
+	}
+	file, err := os.Create(d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	dir, sys := kubelettest.Dir(t), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(sys, "bus/pci/devices"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	node, err := coordination.New(coordination.Config{ // nobody serves
+		RunDir: filepath.Join(dir, "run"), SysRoot: sys, KubeletDir: dir,
+		Log: slog.New(slog.NewTextHandler(file, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := node.Member("x.y/vf", device.VF)
+	member.Prefer(t.Context(), []string{"a", "b"}, nil, 1)
+	if _, _, err := member.Allocated(t.Context(), []string{"a"}); err != nil {
+		t.Error(err)
+	}
+	if n := d.answersAlone(); n != 2 {
+		t.Errorf("%d answers, want 2", n)
 	}
 }
 

@@ -73,6 +73,7 @@ func (p *Playground) run(ctx context.Context, words []string) (string, error) {
 	if err != nil {
 		return "", MistakeError{err}
 	}
+	before := p.answersAlone()
 	if err := p.kubelet.Admit(ctx, pod); err != nil {
 		return "", fmt.Errorf("pod %s: %w", pod.Name, err)
 	}
@@ -81,8 +82,14 @@ func (p *Playground) run(ctx context.Context, words []string) (string, error) {
 	if errors.As(err, &far) {
 		text, err = text+"note: "+far.Error()+"\n", nil
 	}
+	if err == nil && p.answersAlone() > before {
+		text += "note: the coordinator did not answer in time, as on a busy machine; a plugin has answered alone\n"
+	}
 	return text, err
 }
+
+// answersAlone returns the number of the plugins' answers without the coordinator.
+func (p *Playground) answersAlone() int { return p.gpu.answersAlone() + p.rdma.answersAlone() }
 
 // delete ends a pod.
 func (p *Playground) delete(_ context.Context, words []string) (string, error) {
