@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -19,7 +19,7 @@ import (
 type announcements struct {
 	mu      sync.Mutex
 	all     []*announcement
-	changed changes.Signal
+	changed system.Signal
 }
 
 // announcement is the latest announcement of a resource.

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
@@ -18,7 +18,7 @@ import (
 // Config configures a Node.
 type Config struct {
 	RunDir     string              // directory of the lock and the socket, common to both plugins; see RunDir
-	Disk       file.Disk           // for files in RunDir
+	Disk       system.Disk         // for files in RunDir
 	SysRoot    string              // root of sysfs (/sys)
 	KubeletDir string              // the kubelet's directory (/var/lib/kubelet)
 	Kubelet    configuration.Files // the kubelet's configuration; the zero value for unknown

@@ -8,13 +8,13 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -29,7 +29,7 @@ func newCoordinator(
 		Newest:    machine.newest,
 		Get:       pods.Get,
 		Life:      pods.Life,
-		Recorded:  bounded.Read(c.Log, bounded.File, kubelet.NewCheckpointReader(c.KubeletDir).Read),
+		Recorded:  system.BoundRead(c.Log, system.FileLimit, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(c.KubeletDir) },
 		Pods:      sources.Pods,
 		Alignment: c.Intent.Policy.Alignment,
@@ -46,7 +46,7 @@ func newCoordinator(
 
 // newManagerReader returns a function for the node's Topology Manager.
 func newManagerReader(c *Config, tree func() *topology.Tree) func() (devicemanager.Kubelet, error) {
-	return bounded.Read(c.Log, bounded.File, func() (devicemanager.Kubelet, error) {
+	return system.BoundRead(c.Log, system.FileLimit, func() (devicemanager.Kubelet, error) {
 		return readManager(c.Kubelet, os.DirFS(c.SysRoot), tree())
 	})
 }

@@ -33,7 +33,7 @@
 // # Failures
 //
 // A failure changes the quality of a placement, never the success. Tandem's own faults are no exception: a
-// panic costs one answer, one source or one server, and never the daemon (package survive). Without the
+// panic costs one answer, one source or one server, and never the daemon (system.Survive). Without the
 // server a plugin chooses alone (alone.go): by the PCI tree, and by the last allocation of the other plugin,
 // from a file in the run directory (handout.go). Without PodResources the coordinator judges by time. A
 // question is always answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25;

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // election makes a plugin the server while the plugin holds the lock.
@@ -33,11 +33,11 @@ func (e *election) run(ctx context.Context) {
 	var complaint string
 	for ctx.Err() == nil {
 		e.turn()
-		err := survive.Do(e.config.Log, func() error { return e.serveIfElected(ctx) })
+		err := system.Survive(e.config.Log, func() error { return e.serveIfElected(ctx) })
 		complaint = e.logFailure(err, complaint)
 		pause, lost := electionPause, e.lost
 		switch {
-		case survive.Panicked(err): // likely to recur: the other plugin takes its turn
+		case system.Panicked(err): // likely to recur: the other plugin takes its turn
 			lost = nil
 		case time.Now().Before(burst):
 			pause = electionStep

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -42,7 +41,7 @@ type handoutReader func() (handout, error)
 
 // newHandoutReader returns the reader for a kind.
 func newHandoutReader(log *slog.Logger, runDir string, kind device.Kind) handoutReader {
-	return bounded.Read(log, handoutLimit, func() (last handout, err error) {
+	return system.BoundRead(log, handoutLimit, func() (last handout, err error) {
 		content, err := os.ReadFile(handoutFile(runDir, kind))
 		if err != nil {
 			return last, err
@@ -62,10 +61,10 @@ type handouts struct {
 
 // newHandouts returns the handouts of a resource of a kind.
 func newHandouts(
-	log *slog.Logger, disk file.Disk, runDir string, kind device.Kind, other handoutReader,
+	log *slog.Logger, disk system.Disk, runDir string, kind device.Kind, other handoutReader,
 ) *handouts {
 	h := &handouts{other: other}
-	h.write = bounded.Read(log, handoutLimit, func() (none struct{}, err error) {
+	h.write = system.BoundRead(log, handoutLimit, func() (none struct{}, err error) {
 		content, err := json.Marshal(h.last())
 		if err != nil {
 			return none, err

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // membership is a plugin's connection to the server of the node, which may be in the same process.
@@ -63,7 +63,7 @@ func (m *membership) send(returned *api.Announcement) {
 func (m *membership) run(ctx context.Context) {
 	var complaint string
 	for {
-		err := survive.Do(m.log, func() error { return m.join(ctx) })
+		err := system.Survive(m.log, func() error { return m.join(ctx) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -106,7 +106,7 @@ func (m *membership) logLoss(err error, complaint string) string {
 
 // joinPause returns the pause before the next Join, longer after errors that are likely to recur.
 func joinPause(err error) time.Duration {
-	if status.Code(err) == codes.Unimplemented || isRejection(err) || survive.Panicked(err) {
+	if status.Code(err) == codes.Unimplemented || isRejection(err) || system.Panicked(err) {
 		return electionPause
 	}
 	return electionStep

@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/resources"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -107,7 +107,7 @@ func TestMostDevices(t *testing.T) {
 
 // TestRefusedAnnouncement: what a server refuses it would refuse again.
 func TestRefusedAnnouncement(t *testing.T) {
-	panicked := survive.Do(slog.New(slog.DiscardHandler), func() error { panic("on purpose") })
+	panicked := system.Survive(slog.New(slog.DiscardHandler), func() error { panic("on purpose") })
 	for err, soon := range map[error]bool{
 		status.Error(codes.Unavailable, "the server went"):                      true,
 		status.Error(codes.InvalidArgument, "5000 devices, more than 4096"):     false,

@@ -13,9 +13,9 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -55,7 +55,7 @@ func (m *Member) List(found []device.Device) (list []device.Device, again <-chan
 // IDs.
 func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
 	decision := m.log.With("size", size, "available", len(available), "must_include", len(mustInclude))
-	ctx, cancel := context.WithTimeout(ctx, bounded.Coordinator)
+	ctx, cancel := context.WithTimeout(ctx, system.CoordinatorLimit)
 	defer cancel()
 	answer, err := m.ask(ctx, available, mustInclude, size)
 	if err == nil {
@@ -99,7 +99,7 @@ func (m *Member) ask(
 // kubelet must fail the pod with the message. Call Returned when the kubelet's Allocate call ends. The
 // attribute is for the log and names the container, if known.
 func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error) {
-	ctx, cancel := context.WithTimeout(ctx, bounded.Coordinator)
+	ctx, cancel := context.WithTimeout(ctx, system.CoordinatorLimit)
 	defer cancel()
 	answer, err := m.report(ctx, ids)
 	if refusal := answer.GetRefusal(); refusal != "" {
@@ -152,7 +152,7 @@ func (m *Member) record(ids []string) {
 // adds the container's GPUs before the answer to the Allocated with these GPUs. Pair returns false if the
 // file is not written yet.
 func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
-	ctx, cancel := context.WithTimeout(ctx, bounded.Pairs)
+	ctx, cancel := context.WithTimeout(ctx, system.PairsLimit)
 	defer cancel()
 	answer, err := m.askPair(ctx, vfs, file)
 	if err != nil {

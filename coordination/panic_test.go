@@ -11,11 +11,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -29,7 +28,7 @@ func TestPanicCostsOneSource(t *testing.T) {
 		func() { c.Pods = func(context.Context) (intent.Answer, error) { panic("a mistake") } },
 		func() {
 			c.Pods = nil
-			c.Recorded = bounded.Read(c.Log, bounded.File, func() (kubelet.Checkpoint, error) {
+			c.Recorded = system.BoundRead(c.Log, system.FileLimit, func() (kubelet.Checkpoint, error) {
 				panic("a mistake")
 			})
 		},
@@ -84,11 +83,11 @@ func (m mistaken) Handle(ctx context.Context, r slog.Record) error {
 
 // limitedFolder is a folder of a disk that can be full.
 type limitedFolder struct {
-	file.Folder
+	system.Folder
 	full *atomic.Bool
 }
 
-func (f limitedFolder) Create(name string) (file.File, error) {
+func (f limitedFolder) Create(name string) (system.File, error) {
 	if f.full.Load() {
 		return nil, syscall.ENOSPC
 	}
@@ -103,8 +102,8 @@ func TestPanicCostsOneServer(t *testing.T) {
 	var full atomic.Bool
 	server, _ := startWith(t, Config{
 		RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "checkpoint not written"}),
-		Disk: file.Disk{Open: func(dir string) (file.Folder, error) {
-			folder, err := file.OpenFolder(dir)
+		Disk: system.Disk{Open: func(dir string) (system.Folder, error) {
+			folder, err := system.OpenFolder(dir)
 			return limitedFolder{folder, &full}, err
 		}},
 	})

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/tandem-k8s/tandem/coordination/fswatch"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Socket connects the plugins of a node.
@@ -98,13 +98,13 @@ var errReplaced = errors.New("the coordination socket was removed or replaced")
 // detect changes of parent directories, also on file systems without notification. Each check calls looked.
 func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	path := SocketPath(runDir) // not the directory, with its many writes
-	ours, ok := fswatch.Identify(path)
+	ours, ok := system.Identify(path)
 	if !ok {
 		return errReplaced
 	}
-	watch := fswatch.Watch{Paths: []string{path}, Interval: electionPause}
+	watch := system.Watch{Paths: []string{path}, Interval: electionPause}
 	return watch.Run(ctx, func() error {
-		if now, _ := fswatch.Identify(path); now != ours {
+		if now, _ := system.Identify(path); now != ours {
 			return errReplaced
 		}
 		looked()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // term is the time of a server, from the election to the last write of the coordinator's file.
@@ -40,7 +40,7 @@ func (t *term) begin(ctx, writing context.Context, checked func()) {
 // start starts work in a group. An error ends the term.
 func (t *term) start(group *sync.WaitGroup, work func() error) {
 	group.Go(func() {
-		if err := survive.Do(t.config.Log, work); err != nil {
+		if err := system.Survive(t.config.Log, work); err != nil {
 			t.end(err)
 		}
 	})
@@ -70,7 +70,7 @@ func (t *term) serve(
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errReplaced):
 		return cause // the socket belongs to another process
-	case survive.Panicked(cause):
+	case system.Panicked(cause):
 		err = cause
 	}
 	return errors.Join(err, t.config.Socket.Remove())
@@ -115,7 +115,7 @@ const publishPause = time.Minute
 // publishNode publishes the node until ctx is done. Errors do not affect the server.
 func publishNode(ctx context.Context, c *Config, plugins Announced) {
 	for {
-		err := survive.Do(c.Log, func() error { return c.Publisher.Publish(ctx, plugins) })
+		err := system.Survive(c.Log, func() error { return c.Publisher.Publish(ctx, plugins) })
 		if ctx.Err() != nil {
 			return
 		}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // reconnect is the pause between attempts to connect to the server, as short as a takeover.
@@ -62,7 +62,7 @@ func survivingCalls(log *slog.Logger) grpc.ServerOption {
 	return grpc.ChainUnaryInterceptor(func(
 		ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 	) (answer any, err error) {
-		err = survive.Do(log, func() (err error) {
+		err = system.Survive(log, func() (err error) {
 			answer, err = handle(ctx, q)
 			return err
 		})
@@ -75,6 +75,6 @@ func survivingStreams(log *slog.Logger) grpc.ServerOption {
 	return grpc.ChainStreamInterceptor(func(
 		server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler,
 	) error {
-		return survive.Do(log, func() error { return handle(server, stream) })
+		return system.Survive(log, func() error { return handle(server, stream) })
 	})
 }

@@ -11,14 +11,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
-	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 const (
@@ -49,9 +47,9 @@ type withholder struct {
 	failure string                   // of the last look, so that an error is logged once
 
 	mu      sync.Mutex
-	offered resources.Set              // of this plugin
-	held    map[heldDevice]heldDevice  // to the device that the holder got
-	changed map[string]*changes.Signal // by resource
+	offered resources.Set             // of this plugin
+	held    map[heldDevice]heldDevice // to the device that the holder got
+	changed map[string]*system.Signal // by resource
 }
 
 // heldDevice is a device of a resource.
@@ -65,8 +63,8 @@ func newWithholder(c *Config, pods func(context.Context) (intent.Answer, error))
 	}
 	return &withholder{
 		claims: c.Withheld, pods: pods, life: life, log: c.Log, ended: map[string]bool{}, offered: resources.Set{},
-		changed: map[string]*changes.Signal{}, looking: make(chan struct{}, 1),
-		recorded: bounded.Read(c.Log, withholdTimeout, kubelet.NewCheckpointReader(c.KubeletDir).Read),
+		changed: map[string]*system.Signal{}, looking: make(chan struct{}, 1),
+		recorded: system.BoundRead(c.Log, withholdTimeout, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 	}
 }
 
@@ -79,7 +77,7 @@ func (w *withholder) withhold(
 	w.offered = maps.Clone(w.offered)
 	w.offered[resource] = resources.New(resource, kind, devices)
 	if w.changed[resource] == nil {
-		w.changed[resource] = &changes.Signal{}
+		w.changed[resource] = &system.Signal{}
 	}
 	w.mu.Unlock()
 	w.look(true)
@@ -140,7 +138,7 @@ func (w *withholder) raiseAll() {
 
 // look is lookAt, and keeps the last known holders after a panic.
 func (w *withholder) look(offerIsNew bool) {
-	_ = survive.Do(w.log, func() error {
+	_ = system.Survive(w.log, func() error {
 		w.lookAt(offerIsNew)
 		return nil
 	})

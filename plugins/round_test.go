@@ -23,8 +23,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/programs"
@@ -293,7 +293,7 @@ func (n *node) record(t testing.TB, uid string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (file.Disk{}).Replace(kubelet.CheckpointPath(n.dir), content, 0o600); err != nil {
+	if err := (system.Disk{}).Replace(kubelet.CheckpointPath(n.dir), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -29,7 +29,7 @@ func TestHintsAtTheKubelet(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 2)
 	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"isRdma": true}}]}`)
 	run := filepath.Join(n.kubelet, "run")
-	boot, err := file.Disk{}.BootID()
+	boot, err := system.Disk{}.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/simulate"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -160,7 +160,7 @@ func TestPairsDocument(t *testing.T) {
 		Switch: &address,
 	})
 	name := filepath.Join(t.TempDir(), "pairs.json")
-	if err := f.Write(file.Disk{}, name); err != nil {
+	if err := f.Write(system.Disk{}, name); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(name)

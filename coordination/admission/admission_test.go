@@ -20,13 +20,13 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/store"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
@@ -127,7 +127,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 
 // startAt makes a coordinator begin with an empty state.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
-	folder := pairs.NewFolder(file.Disk{}, "", slog.New(slog.DiscardHandler)) // of no file
+	folder := pairs.NewFolder(system.Disk{}, "", slog.New(slog.DiscardHandler)) // of no file
 	*c = *newCoordinator(c.Config, new(store.Store[savedState]), folder, tree, now)
 	return c
 }

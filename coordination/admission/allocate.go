@@ -6,9 +6,9 @@ import (
 	"context"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // fail closes the open admission if an Allocate that a plugin has failed is its next one, or its latest: the
@@ -33,10 +33,10 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	defer c.store.Touch()
 	o := observation{asked: c.now(), kubelet: c.reader.life()}
 	o.checkpoint = kubelet.Read(c.Recorded())
-	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all reads together
+	looking, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
 	defer cancel()
 	// a kubelet that hangs leaves half of the time for the request sources
-	first, cancelFirst := context.WithTimeout(looking, bounded.Look/2)
+	first, cancelFirst := context.WithTimeout(looking, system.LookLimit/2)
 	defer cancelFirst()
 	double := c.reader.findConflict(first, c.current(), c.now(), name, ids, &o)
 	of := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)

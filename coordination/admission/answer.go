@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -19,7 +19,7 @@ import (
 // plan.
 func (tx *transaction) answer(q asking.Question, o observation) (ids []string, reason string, err error) {
 	tx.view = o.list()
-	if _, err := o.checkpoint.Get(); errors.Is(err, bounded.ErrHangs) {
+	if _, err := o.checkpoint.Get(); errors.Is(err, system.ErrHangs) {
 		tx.warn("judge who asks without the kubelet's checkpoint", "error", err)
 	}
 	var choice *placement.Choice

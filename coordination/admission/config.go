@@ -7,17 +7,17 @@ import (
 	"log/slog"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Config has the sources and the observer of a coordinator. The functions must be safe for concurrent use.
 type Config struct {
 	RunDir    string           // folder of the saved state and of pairs files
-	Disk      file.Disk        // of the same files
+	Disk      system.Disk      // of the same files
 	Alignment intent.Alignment // of pods without a setting
 	Log       *slog.Logger
 	Observer  DecisionObserver // nil for none

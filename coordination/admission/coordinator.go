@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/store"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -64,7 +64,7 @@ func newCoordinator(
 func (c *Coordinator) recoverState() {
 	if saved, ok := c.store.Load(); ok {
 		restore := func() error { return c.restore(saved, c.Log) }
-		if err := survive.Do(c.Log, restore); err != nil {
+		if err := system.Survive(c.Log, restore); err != nil {
 			c.store.SetAside(err)
 		}
 	}

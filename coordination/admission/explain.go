@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // podName is a pod name from the command line, with optional namespace and container.
@@ -108,7 +108,7 @@ func showsDevices(set resources.Set, view kubelet.View, accepted func(kubelet.Co
 
 // readPod reads a pod from the kubelet; false without an answer.
 func (i *inspector) readPod(ctx context.Context, name podName) (kubelet.View, bool) {
-	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
+	ctx, cancel := context.WithTimeout(ctx, system.LookLimit)
 	defer cancel()
 	if name.namespace == "" {
 		name.namespace = "default"

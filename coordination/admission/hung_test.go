@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // A kubelet that answers nothing at all costs a question the time of one look, and an Allocate too.
@@ -32,7 +32,7 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 		}
 		begun := time.Now()
 		ids, _ := a.ask(gpus, 0, 2)
-		if took := time.Since(begun); took != bounded.Look {
+		if took := time.Since(begun); took != system.LookLimit {
 			t.Errorf("a question took %v", took)
 		}
 		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}
@@ -43,7 +43,7 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 		if _, refusal := a.allocated(gpus, []string{ids[0], "unplanned"}); refusal != "" {
 			t.Error(refusal)
 		}
-		if took := time.Since(begun); took != bounded.Look {
+		if took := time.Since(begun); took != system.LookLimit {
 			t.Errorf("an Allocate took %v", took)
 		}
 	})

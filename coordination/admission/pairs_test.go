@@ -23,9 +23,9 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
@@ -55,7 +55,7 @@ func (f *pairsFiles) pair(a *admission, name string, ids []string) {
 	if f.served, written = a.coordinator.Pair(vfs, ids, f.newest, all); written {
 		return
 	}
-	if err := pairs.New(all).Write(file.Disk{}, f.newest); err != nil {
+	if err := pairs.New(all).Write(system.Disk{}, f.newest); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -230,7 +230,7 @@ func TestStayTidy(t *testing.T) {
 		}
 		ended, running := filepath.Join(dir, "ended.json"), filepath.Join(dir, "running.json")
 		for _, name := range []string{ended, running} {
-			err := errors.Join(pairs.New(nil).Write(file.Disk{}, name), os.Chtimes(name, time.Time{}, time.Now()))
+			err := errors.Join(pairs.New(nil).Write(system.Disk{}, name), os.Chtimes(name, time.Time{}, time.Now()))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Prefer chooses devices for a GetPreferredAllocation and plans the second half of the request. The reason
@@ -71,7 +71,7 @@ func (c *Coordinator) awaitAnnounced(ctx context.Context, q asking.Question) err
 	if announced == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, bounded.Announced)
+	ctx, cancel := context.WithTimeout(ctx, system.AnnouncedLimit)
 	defer cancel()
 	for announced != nil {
 		select {

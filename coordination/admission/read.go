@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // reader reads the kubelet and the request sources. A reader decides nothing and holds no lock.
@@ -60,12 +59,12 @@ func (r *reader) readForeseen(s *state, asked time.Time, q asking.Question) (o o
 // readAll reads all sources, request sources in parallel; reading the kubelet's checkpoint takes negligible
 // time. PodResources is read only if safe: not while devices of this container may be in flight.
 func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) (o observation) {
-	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
+	ctx, cancel := context.WithTimeout(ctx, system.LookLimit)
 	defer cancel()
 	o.kubelet = r.life()
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = survive.Do(r.Log, func() error { // not read after a panic
+		_ = system.Survive(r.Log, func() error { // not read after a panic
 			o.answer = kubelet.Read(r.readRequests(ctx))
 			return nil
 		})

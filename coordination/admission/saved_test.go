@@ -18,12 +18,12 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/store"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -304,7 +304,7 @@ func TestContradictionIsSetAside(t *testing.T) {
 	c.startAt(nil, time.Now)
 	write(t, dir, wrong)
 	var err error
-	if c.store, err = store.Open[savedState](file.Disk{}, dir, c.Log); err != nil {
+	if c.store, err = store.Open[savedState](system.Disk{}, dir, c.Log); err != nil {
 		t.Fatal(err)
 	}
 	c.recoverState()
@@ -350,7 +350,7 @@ func TestLedgerOfAnEarlierVersion(t *testing.T) {
 // write writes a file as a server does that ends.
 func write(t *testing.T, dir string, k savedState) {
 	t.Helper()
-	s, err := store.Open[savedState](file.Disk{}, dir, slog.New(slog.DiscardHandler))
+	s, err := store.Open[savedState](system.Disk{}, dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 const (
@@ -97,7 +97,7 @@ func (i *inspector) fly(ctx context.Context, lifetime time.Duration) *flight {
 		defer close(f.done)
 		ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 		defer cancel()
-		_ = survive.Do(i.reader.Log, func() error { // the holders of the last decision after a panic
+		_ = system.Survive(i.reader.Log, func() error { // the holders of the last decision after a panic
 			f.result = i.newSurvey(ctx, of)
 			return nil
 		})

@@ -10,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
-	"github.com/tandem-k8s/tandem/coordination/changes"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // maxOpen is the maximum time of an open Allocate. No plugin takes longer: the report was lost, with the
@@ -30,7 +29,7 @@ type Allocates struct {
 	// early holds the times of reports about other Allocates: after a pause a server can receive the report
 	// first.
 	early map[allocate]time.Time
-	ended changes.Signal
+	ended system.Signal
 }
 
 // New returns an empty set with a clock.
@@ -79,7 +78,7 @@ func (f *Allocates) Forget(resource string) {
 
 // Settle waits for a short time until no Allocate is open. It reports whether none is open.
 func (f *Allocates) Settle(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, bounded.Returned)
+	ctx, cancel := context.WithTimeout(ctx, system.ReturnedLimit)
 	defer cancel()
 	for {
 		ended := f.open()

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 const (
@@ -41,7 +41,9 @@ func TestReturnedBeforeItBegan(t *testing.T) {
 // A look waits a moment for the word that an Allocate has returned.
 func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 	t.Parallel()
-	for wait, want := range map[time.Duration]bool{bounded.Returned / 2: true, 2 * bounded.Returned: false} {
+	for wait, want := range map[time.Duration]bool{
+		system.ReturnedLimit / 2: true, 2 * system.ReturnedLimit: false,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := New(time.Now)
 			f.Begin(gpus, []string{"b", "a"})
@@ -52,7 +54,7 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 				f.End(gpus, []string{"a", "b"}, false)
 			}()
 			began := time.Now()
-			if got := f.Settle(t.Context()); got != want || time.Since(began) > bounded.Returned {
+			if got := f.Settle(t.Context()); got != want || time.Since(began) > system.ReturnedLimit {
 				t.Errorf("settled %t after %s, want %t", got, time.Since(began), want)
 			}
 			synctest.Wait()

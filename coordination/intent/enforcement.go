@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Enforcement is the state of the enforcement of pods' annotations on this node, mainly of [AlignmentKey].
@@ -36,7 +36,7 @@ func (e Enforcement) String() string {
 type enforcement struct {
 	mu      sync.Mutex
 	latest  Enforcement
-	changed changes.Signal
+	changed system.Signal
 }
 
 // update returns the Enforcement by the last answers of sources, and a channel that is closed after the next

@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Source names the origin of a decision's knowledge about the request.
@@ -79,7 +78,7 @@ type source struct {
 	pods func(context.Context) ([]Pod, error)
 
 	open     context.Context // until the source is closed
-	turn     bounded.Turn    // one list at a time
+	turn     system.Turn     // one list at a time
 	mu       sync.Mutex
 	answered bool          // with or without an error
 	failure  error         // of the last question; nil for none
@@ -111,10 +110,10 @@ func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 		ctx, cancel = context.WithTimeout(ctx, share)
 		defer cancel()
 	}
-	pods, err := bounded.Wait(ctx, bounded.Go(ctx, s.turn, func() (pods []Pod, err error) {
+	pods, err := system.AwaitResult(ctx, system.CallInTurn(ctx, s.turn, func() (pods []Pod, err error) {
 		reading, cancel := context.WithTimeout(s.open, lookTimeout)
 		defer cancel()
-		err = survive.Do(s.log, func() (err error) {
+		err = system.Survive(s.log, func() (err error) {
 			pods, err = s.pods(reading)
 			return err
 		})
@@ -154,7 +153,7 @@ func (s *source) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered, s.failure = true, err
-	s.costly = errors.Is(err, errLate) || errors.Is(err, kubelet.ErrTooLarge) || survive.Panicked(err)
+	s.costly = errors.Is(err, errLate) || errors.Is(err, kubelet.ErrTooLarge) || system.Panicked(err)
 	switch {
 	case err == nil && s.pause > 0:
 		s.log.Info("source of intent available again", "source", s.name)

@@ -11,8 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Timing of questions without a caller, while a source works.
@@ -102,7 +102,7 @@ func (s *Sources) add(
 ) {
 	open, end := context.WithCancel(context.Background())
 	s.sources = append(s.sources, &source{
-		name: name, log: log, pods: pods, open: open, turn: make(bounded.Turn, 1),
+		name: name, log: log, pods: pods, open: open, turn: make(system.Turn, 1),
 	})
 	s.closers = append(s.closers, func() error { end(); return closer() })
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Checkpoint is the device manager's checkpoint file: the devices of each container when the kubelet last
@@ -139,10 +139,10 @@ func readCheckpoint(kubeletDir string) ([]byte, error) {
 }
 
 // checkpointLayout has the keys of every checkpoint, also of one without containers.
-var checkpointLayout = file.Layout{Keys: []string{"Data.PodDeviceEntries", "Data.RegisteredDevices"}}
+var checkpointLayout = system.Layout{Keys: []string{"Data.PodDeviceEntries", "Data.RegisteredDevices"}}
 
 func decodeCheckpoint[Entry any](content []byte) (checkpointFile[Entry], error) {
-	decoded, err := file.Decode[checkpointFile[Entry]](content, checkpointLayout)
+	decoded, err := system.Decode[checkpointFile[Entry]](content, checkpointLayout)
 	if err != nil {
 		err = fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Files in the kubelet's folder with the states of its managers. A manager writes its file at each start
@@ -62,7 +62,7 @@ func readState[T any](kubeletDir, name string, keys ...string) (state T, err err
 	path := filepath.Join(kubeletDir, name)
 	content, err := os.ReadFile(path)
 	if err == nil {
-		state, err = file.Decode[T](content, file.Layout{Keys: keys})
+		state, err = system.Decode[T](content, system.Layout{Keys: keys})
 	}
 	if err != nil {
 		return state, fmt.Errorf("read the kubelet's %s: %w", path, err)

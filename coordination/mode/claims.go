@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Files in the DRA driver's directory, which package claims writes: the checkpoint of claims, and the lock of
@@ -53,7 +53,7 @@ func ClaimSpecs(cdiDir string) (uids []string, err error) {
 }
 
 // claimsLayout is the layout of the file. Keys may be added: readers ignore unknown keys.
-var claimsLayout = file.Layout{Version: 1, Keys: []string{"checksum", "claims"}}
+var claimsLayout = system.Layout{Version: 1, Keys: []string{"checksum", "claims"}}
 
 // claimsCheckpoint is the content of the file.
 type claimsCheckpoint struct {
@@ -81,7 +81,7 @@ func EncodeClaims[Claim any](claims []Claim) ([]byte, error) {
 
 // DecodeClaims returns the claims of a file with this name. An error is an ErrUnknownClaims.
 func DecodeClaims[Claim any](name string, content []byte) (claims []Claim, err error) {
-	read, err := file.Decode[claimsCheckpoint](content, claimsLayout)
+	read, err := system.Decode[claimsCheckpoint](content, claimsLayout)
 	if sum := crc32.ChecksumIEEE(read.Claims); err == nil && sum != read.Checksum {
 		err = fmt.Errorf("its checksum is %d and should be %d", read.Checksum, sum)
 	}

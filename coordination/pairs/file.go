@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -83,7 +83,7 @@ func read(name string) (d Document, err error) {
 
 // readOf reads a pairs file of a disk's boot. A file of another boot is an error, one that does not tell is
 // not.
-func readOf(disk file.Disk, name string) (File, error) {
+func readOf(disk system.Disk, name string) (File, error) {
 	boot, err := disk.BootID()
 	if err != nil {
 		return File{}, err
@@ -97,7 +97,7 @@ func readOf(disk file.Disk, name string) (File, error) {
 
 // Write writes a pairs file and creates its directory, unless the file has the content already. A running
 // container keeps the file with which it started.
-func (p File) Write(disk file.Disk, name string) error {
+func (p File) Write(disk system.Disk, name string) error {
 	boot, err := disk.BootID()
 	var content []byte
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // A repair writes each pairs file of the node again and again: a file that has its content stays the same
@@ -16,7 +16,7 @@ func TestWriteKeepsEqualFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "pairs", "a.json")
 	write := func(f File) os.FileInfo {
-		if err := f.Write(file.Disk{}, name); err != nil {
+		if err := f.Write(system.Disk{}, name); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(name)

@@ -10,15 +10,15 @@ import (
 	"sync"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Folder is the directory of a node's pairs files. The Folder writes all files, except files of containers
 // that got VFs while no coordinator answered.
 type Folder struct {
-	disk file.Disk
+	disk system.Disk
 	path string
 	log  *slog.Logger
 	mu   sync.Mutex // serializes writes
@@ -28,7 +28,7 @@ type Folder struct {
 }
 
 // NewFolder returns the folder at a path. The directory need not exist.
-func NewFolder(disk file.Disk, path string, log *slog.Logger) *Folder {
+func NewFolder(disk system.Disk, path string, log *slog.Logger) *Folder {
 	return &Folder{disk: disk, path: path, log: log}
 }
 

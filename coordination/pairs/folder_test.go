@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -32,7 +32,7 @@ func TestNamesInRestoredFile(t *testing.T) {
 		name := filepath.Join(dir, "container.json")
 		d := at
 		d.ID = id
-		NewFolder(file.Disk{}, dir, slog.New(slog.DiscardHandler)).Tidy(tree,
+		NewFolder(system.Disk{}, dir, slog.New(slog.DiscardHandler)).Tidy(tree,
 			[]kubelet.Granted{{Container: "pod/main", Mounts: []string{name}}}, kubelet.Identity{}, nil,
 			func(kubelet.Devices) []Device { return []Device{d} })
 		read, err := Read(name)

@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 const (
@@ -67,7 +67,7 @@ func (k *keeper) keep(ctx context.Context) {
 func (k *keeper) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	return survive.Do(k.Log, func() error {
+	return system.Survive(k.Log, func() error {
 		newest, _ := k.newest.get()
 		written, err := k.sink.Write(ctx, *newest)
 		if written || err != nil {

@@ -13,10 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/published"
 )
 
@@ -78,7 +78,7 @@ func await(t *testing.T, events <-chan publish.Change, want publish.Change, writ
 func TestFile(t *testing.T) {
 	dir, text := t.TempDir(), "a=1\n"
 	render := func(facts.Facts, time.Time) []byte { return []byte(text) }
-	sink := publish.NewFile(file.Disk{}, "nfd-file", filepath.Join(dir, "tandem"), render)
+	sink := publish.NewFile(system.Disk{}, "nfd-file", filepath.Join(dir, "tandem"), render)
 	for _, want := range []bool{true, false} {
 		if written, err := sink.Write(t.Context(), facts.Facts{}); written != want || err != nil {
 			t.Errorf("written %v, %v", written, err)
@@ -91,7 +91,7 @@ func TestFile(t *testing.T) {
 	if content, err := os.ReadFile(filepath.Join(dir, "tandem")); string(content) != text {
 		t.Errorf("%q, %v", content, err)
 	}
-	gone := publish.NewFile(file.Disk{}, "nfd-file", filepath.Join(dir, "none", "tandem"), render)
+	gone := publish.NewFile(system.Disk{}, "nfd-file", filepath.Join(dir, "none", "tandem"), render)
 	if _, err := gone.Write(t.Context(), facts.Facts{}); err == nil {
 		t.Error("a folder that is not there is no error")
 	}
@@ -103,7 +103,7 @@ func TestFileHolds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(dir, "tandem")
-		sink := publish.NewFile(file.Disk{}, "nfd-file", path, func(_ facts.Facts, until time.Time) []byte {
+		sink := publish.NewFile(system.Disk{}, "nfd-file", path, func(_ facts.Facts, until time.Time) []byte {
 			return []byte(until.Format(time.RFC3339))
 		})
 		writes := 0

@@ -30,10 +30,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/fswatch"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 const (
@@ -109,7 +108,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	}
 	events := make(chan Change, 16)
 	all.Go(func() {
-		_ = survive.Do(p.config.Log, func() error { p.config.Watch(ctx, events); return nil }) // look remains
+		_ = system.Survive(p.config.Log, func() error { p.config.Watch(ctx, events); return nil }) // look remains
 	})
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -244,7 +243,7 @@ const kubeletSocket = "kubelet.sock"
 // socket.
 func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Change) {
 	checkpoint := kubelet.CheckpointPath(kubeletDir)
-	watch := fswatch.Watch{Paths: []string{filepath.Dir(checkpoint), kubeletDir}, Interval: look, Log: log}
+	watch := system.Watch{Paths: []string{filepath.Dir(checkpoint), kubeletDir}, Interval: look, Log: log}
 	interesting := map[string]Change{
 		checkpoint: Written,
 		filepath.Join(kubeletDir, kubelet.CPUStateFile):        Written,
@@ -252,13 +251,13 @@ func Watch(kubeletDir string, log *slog.Logger) func(context.Context, chan<- Cha
 		filepath.Join(filepath.Dir(checkpoint), kubeletSocket): Started,
 	}
 	return func(ctx context.Context, changed chan<- Change) {
-		known := map[string]fswatch.Identity{}
+		known := map[string]system.Identity{}
 		for path := range interesting {
-			known[path], _ = fswatch.Identify(path)
+			known[path], _ = system.Identify(path)
 		}
 		_ = watch.Run(ctx, func() error {
 			for path, change := range interesting {
-				now, there := fswatch.Identify(path)
+				now, there := system.Identify(path)
 				if now == known[path] {
 					continue
 				}

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // broken is the knowledge of a plugin of which a read panics.
@@ -79,11 +79,11 @@ func TestPublishEndsAfterPanic(t *testing.T) {
 		})
 		ended := make(chan error, 1)
 		go func() {
-			ended <- survive.Do(log, func() error { return p.Publish(ctx, broken{}) })
+			ended <- system.Survive(log, func() error { return p.Publish(ctx, broken{}) })
 		}()
 		select {
 		case err := <-ended:
-			if !survive.Panicked(err) {
+			if !system.Panicked(err) {
 				t.Errorf("ended: %v", err)
 			}
 			if notes := p.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "not up to date") {

@@ -18,8 +18,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Object is an object of the API server.
@@ -186,7 +186,7 @@ const (
 
 // File is a sink that keeps a file up to date.
 type File struct {
-	disk       file.Disk
+	disk       system.Disk
 	name, path string
 	render     Render
 }
@@ -195,7 +195,7 @@ type File struct {
 type Render func(f facts.Facts, until time.Time) []byte
 
 // NewFile returns a sink with a name of --publish. The folder must exist.
-func NewFile(disk file.Disk, name, path string, render Render) *File {
+func NewFile(disk system.Disk, name, path string, render Render) *File {
 	return &File{disk, name, path, render}
 }
 
@@ -215,7 +215,7 @@ func (s *File) Write(_ context.Context, f facts.Facts) (written bool, err error)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read what is published: %w", err)
 	}
-	err = s.disk.RemoveTemporaries(filepath.Dir(s.path), file.Abandoned)
+	err = s.disk.RemoveTemporaries(filepath.Dir(s.path), system.Abandoned)
 	if err := errors.Join(err, s.disk.Replace(s.path, want, 0o644)); err != nil {
 		return false, fmt.Errorf("publish: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // FileName is the file in the run folder; BadName is the name of the last untrustworthy file.
@@ -37,7 +37,7 @@ const ledgerName = "ledger.json"
 const Version = 1
 
 // layout is that of the envelope.
-var layout = file.Layout{Version: Version, Keys: []string{"boot", "checksum", "value"}}
+var layout = system.Layout{Version: Version, Keys: []string{"boot", "checksum", "value"}}
 
 // MaxSize is the maximum size of the file, in bytes. A thousand devices take about 100 KiB, so that several
 // resources of resources.MaxDevices fit.
@@ -61,7 +61,7 @@ type envelope struct {
 type Store[T any] struct {
 	boot   string // identifies the boot
 	dir    string
-	folder file.Folder // the same folder, even after another server has replaced the folder at the path
+	folder system.Folder // the same folder, even after another server has replaced the folder at the path
 	log    *slog.Logger
 
 	changed chan struct{} // holds a token after a change
@@ -70,13 +70,13 @@ type Store[T any] struct {
 }
 
 // Open opens the run folder. Run closes the folder.
-func Open[T any](disk file.Disk, runDir string, log *slog.Logger) (*Store[T], error) {
+func Open[T any](disk system.Disk, runDir string, log *slog.Logger) (*Store[T], error) {
 	folder, err := disk.Folder(runDir)
 	if err != nil {
 		return nil, fmt.Errorf("open run folder: %w", err)
 	}
 	ledger := filepath.Join(runDir, ledgerName)
-	if err := errors.Join(disk.Remove(ledger), disk.RemoveTemporaries(runDir, file.Abandoned)); err != nil {
+	if err := errors.Join(disk.Remove(ledger), disk.RemoveTemporaries(runDir, system.Abandoned)); err != nil {
 		log.Warn("files of earlier servers not removed", "error", err)
 	}
 	boot, err := disk.BootID()
@@ -148,7 +148,7 @@ func (s *Store[T]) replace(value T) error {
 		err := fmt.Errorf("the checkpoint takes %d bytes, more than %d", len(content), MaxSize)
 		return errors.Join(err, s.folder.Remove(FileName)) // an old file would be outdated
 	}
-	return file.Replace(s.folder, FileName, content, 0o600)
+	return system.ReplaceIn(s.folder, FileName, content, 0o600)
 }
 
 // Load returns the value of an earlier server since the boot; false for none. An untrustworthy file is set
@@ -158,7 +158,7 @@ func (s *Store[T]) Load() (value T, ok bool) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return value, false
-	case errors.Is(err, file.ErrNewer):
+	case errors.Is(err, system.ErrNewer):
 		s.idle = true
 		s.log.Warn("a restart will lose the decisions: the file in the run folder is of a newer version; install "+
 			"that version again, or remove the file and restart",
@@ -189,7 +189,7 @@ func Read[T any](runDir, since string) (T, error) {
 	if err != nil {
 		return value, err
 	}
-	now, err := file.Disk{Boot: since}.BootID()
+	now, err := system.Disk{Boot: since}.BootID()
 	if err == nil && boot != now {
 		err = fmt.Errorf("read %s: it is of another boot", filepath.Join(runDir, FileName))
 	}
@@ -239,7 +239,7 @@ func encode[T any](boot string, value T) ([]byte, error) {
 }
 
 func decode[T any](content []byte) (value T, boot string, err error) {
-	e, err := file.Decode[envelope](content, layout)
+	e, err := system.Decode[envelope](content, layout)
 	if err != nil {
 		return value, "", fmt.Errorf("parse checkpoint: %w", err)
 	}

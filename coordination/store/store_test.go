@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/disk"
 )
 
@@ -31,7 +31,7 @@ var train = example{[]string{"train"}}
 
 func open(t *testing.T, dir string, log *slog.Logger) *Store[example] {
 	t.Helper()
-	store, err := Open[example](file.Disk{}, dir, log)
+	store, err := Open[example](system.Disk{}, dir, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 // boot is the ID of the running kernel's boot.
 func boot(t *testing.T) string {
 	t.Helper()
-	id, err := file.Disk{}.BootID()
+	id, err := system.Disk{}.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/coordination/changes"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // broadcast holds the current device list. Every reader gets the current list; readers may skip intermediate
@@ -21,8 +21,8 @@ type broadcast struct {
 	mu        sync.Mutex
 	devices   map[string]Device
 	published bool
-	changed   changes.Signal // raised by the next publish
-	told      []fingerprint  // of the lists since the one that the kubelet last had, the newest last
+	changed   system.Signal // raised by the next publish
+	told      []fingerprint // of the lists since the one that the kubelet last had, the newest last
 }
 
 // fingerprint identifies the healthy devices of a list: a hash of their IDs.

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/fswatch"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // kubeletSocket is the kubelet's registration socket (KubeletSocket in k8s.io/kubelet's
@@ -31,7 +31,7 @@ const pollPause = time.Second
 type folder struct {
 	dir    string
 	opened os.FileInfo
-	watch  fswatch.Watch
+	watch  system.Watch
 	look   chan struct{} // holds a token if the directory may have changed
 }
 
@@ -41,7 +41,7 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch := fswatch.Watch{Paths: []string{dir}, Interval: lookPause, Polling: pollPause, Log: log}
+	watch := system.Watch{Paths: []string{dir}, Interval: lookPause, Polling: pollPause, Log: log}
 	return &folder{dir: dir, opened: info, watch: watch, look: make(chan struct{}, 1)}, nil
 }
 
@@ -89,16 +89,16 @@ func (f *folder) has(name string) bool {
 }
 
 // kubelet returns the identity of the current kubelet.sock.
-func (f *folder) kubelet() (fswatch.Identity, bool) { return fswatch.Identify(f.path(kubeletSocket)) }
+func (f *folder) kubelet() (system.Identity, bool) { return system.Identify(f.path(kubeletSocket)) }
 
 // isNewKubelet reports whether a kubelet.sock other than the known one exists.
-func (f *folder) isNewKubelet(known fswatch.Identity) bool {
+func (f *folder) isNewKubelet(known system.Identity) bool {
 	now, ok := f.kubelet()
 	return ok && now != known
 }
 
 // awaitKubelet waits for a kubelet.sock; it returns false when ctx is done.
-func (f *folder) awaitKubelet(ctx context.Context) (fswatch.Identity, bool) {
+func (f *folder) awaitKubelet(ctx context.Context) (system.Identity, bool) {
 	for {
 		if kubelet, ok := f.kubelet(); ok {
 			return kubelet, true
@@ -106,14 +106,14 @@ func (f *folder) awaitKubelet(ctx context.Context) (fswatch.Identity, bool) {
 		select {
 		case <-f.look:
 		case <-ctx.Done():
-			return fswatch.Identity{}, false
+			return system.Identity{}, false
 		}
 	}
 }
 
 // awaitNewKubelet waits for a kubelet.sock other than the known one, for the given time at most, or until ctx
 // is done.
-func (f *folder) awaitNewKubelet(ctx context.Context, known fswatch.Identity, limit time.Duration) {
+func (f *folder) awaitNewKubelet(ctx context.Context, known system.Identity, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for !f.isNewKubelet(known) {

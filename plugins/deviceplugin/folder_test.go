@@ -14,7 +14,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/tandem-k8s/tandem/coordination/fswatch"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // unwatched is a folder that the kernel has no watch for.
@@ -37,7 +37,7 @@ func TestFolderWithoutWatch(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- f.run(ctx) }()
 		for _, name := range []string{"first", "second"} {
-			seen := make(chan fswatch.Identity, 1)
+			seen := make(chan system.Identity, 1)
 			before, _ := f.kubelet()
 			go func() {
 				f.awaitNewKubelet(ctx, before, time.Hour)

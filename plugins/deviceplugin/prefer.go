@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Reasons for an answer that does not come from the Preferrer.
@@ -41,7 +41,7 @@ func newQuestion(request *v1beta1.ContainerPreferredAllocationRequest) question 
 type preference struct {
 	resource  string
 	preferrer Preferrer // nil if the resource has no preference
-	turn      bounded.Turn
+	turn      system.Turn
 	observer  RegistrationObserver
 	log       *slog.Logger
 }
@@ -54,7 +54,7 @@ func (p *preference) prefer(ctx context.Context, q question) []string {
 	if p.preferrer == nil {
 		return q.repair(nil)
 	}
-	ctx, cancel := context.WithTimeout(ctx, bounded.Question)
+	ctx, cancel := context.WithTimeout(ctx, system.QuestionLimit)
 	defer cancel()
 	given, problem := p.await(ctx, q)
 	chosen := q.repair(given)
@@ -77,10 +77,10 @@ func (p *preference) await(ctx context.Context, q question) ([]string, error) {
 			return p.alone(q), a.Err
 		}
 		return a.Value, nil
-	case <-time.After(bounded.Alone):
+	case <-time.After(system.AloneLimit):
 	}
 	alone := p.alone(q)
-	chosen, err := bounded.Wait(ctx, answers)
+	chosen, err := system.AwaitResult(ctx, answers)
 	if err != nil {
 		return alone, err
 	}
@@ -89,8 +89,8 @@ func (p *preference) await(ctx context.Context, q question) ([]string, error) {
 
 // ask forwards the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx
 // occupies one goroutine, however many questions arrive.
-func (p *preference) ask(ctx context.Context, q question) <-chan bounded.Result[[]string] {
-	return bounded.Go(ctx, p.turn, func() (chosen []string, err error) {
+func (p *preference) ask(ctx context.Context, q question) <-chan system.Result[[]string] {
+	return system.CallInTurn(ctx, p.turn, func() (chosen []string, err error) {
 		err = p.surviving("prefer", func() {
 			chosen = p.preferrer.Prefer(ctx, slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
 		})

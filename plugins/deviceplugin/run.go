@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/fswatch"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Reasons for the end of a registration while the plugin runs. A new registration solves each.
@@ -106,7 +106,7 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 	}
 	s.observer.Offered(s.resource.Name())
 	var pause backoff
-	var last fswatch.Identity
+	var last system.Identity
 	for {
 		kubelet, ok := s.awaitKubelet(ctx, folder)
 		if !ok {
@@ -129,7 +129,7 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 
 // awaitKubelet waits for kubelet.sock without a limit. With the plugin watcher it does not wait: the watcher
 // finds existing sockets when it starts.
-func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (fswatch.Identity, bool) {
+func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (system.Identity, bool) {
 	kubelet, ok := folder.kubelet()
 	if ok || s.watched {
 		return kubelet, true
@@ -139,7 +139,7 @@ func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (fswatch.Iden
 }
 
 // session serves one socket: it listens, serves and registers, or is found, until a reason to start again.
-func (s *Server) session(ctx context.Context, folder *folder, kubelet fswatch.Identity) error {
+func (s *Server) session(ctx context.Context, folder *folder, kubelet system.Identity) error {
 	listener, earlier, err := s.open()
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (s *Server) open() (net.Listener, sockets, error) {
 
 // attendance holds the events of a session.
 type attendance struct {
-	kubelet fswatch.Identity
+	kubelet system.Identity
 	socket  string
 	earlier sockets         // of other plugins
 	found   <-chan error    // the kubelet accepted or rejected the socket

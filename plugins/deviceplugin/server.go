@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Options configure a Server.
@@ -69,7 +69,7 @@ func New(options Options, resource Resource) (*Server, error) {
 		s.dir = filepath.Join(options.KubeletDir, registryFolder)
 	}
 	s.preference = preference{
-		resource: name, turn: make(bounded.Turn, 1), observer: s.observer, log: s.log,
+		resource: name, turn: make(system.Turn, 1), observer: s.observer, log: s.log,
 	}
 	if options.Preferred {
 		s.preference.preferrer, _ = resource.(Preferrer)

@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/changes"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // latest holds a value of which only the current one matters.
 type latest[T any] struct {
 	mu      sync.Mutex
 	value   T
-	changed changes.Signal
+	changed system.Signal
 }
 
 func newLatest[T any](value T) *latest[T] { return &latest[T]{value: value} }

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 )
 
@@ -137,7 +137,7 @@ type fileRestorer struct {
 	complaints *complaints
 	preparer   *claims.Preparer
 	newest     *latest[*view]
-	disk       file.Disk
+	disk       system.Disk
 	runDir     string
 
 	failed *latest[error] // reason for missing files, nil if all exist
@@ -174,6 +174,6 @@ func (f *fileRestorer) run(ctx context.Context) {
 
 // tidy removes the temporary files of killed processes from the run directory.
 func (f *fileRestorer) tidy() {
-	err := f.disk.RemoveTemporaries(f.runDir, file.Abandoned)
+	err := f.disk.RemoveTemporaries(f.runDir, system.Abandoned)
 	f.complaints.report("temporary files of killed processes are left behind", err)
 }

@@ -27,7 +27,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 )
 
@@ -204,7 +204,7 @@ func TestFilesAreRepairedPeriodically(t *testing.T) {
 				t.Errorf("a temporary file that another process may be writing: %v", err)
 			}
 		}
-		<-time.After(file.Abandoned)
+		<-time.After(system.Abandoned)
 		synctest.Wait()
 		if _, err := os.Stat(temporary); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("an abandoned temporary file: %v", err)

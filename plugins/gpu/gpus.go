@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tandem-k8s/tandem/coordination/changes"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/topology"
@@ -35,7 +35,7 @@ type GPUs struct {
 	mu        sync.Mutex
 	resources map[string][]Device // sorted by ID: devices of the last discovery, and those that went last
 	links     []topology.Link
-	changed   changes.Signal
+	changed   system.Signal
 }
 
 // Discover finds the GPUs and starts nothing. Run repeats the discovery on every pulse (never for pulse 0),

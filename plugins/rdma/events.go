@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tandem-k8s/tandem/coordination/fswatch"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -104,7 +104,7 @@ func concerns(message []byte) bool {
 
 // folderEvents reports functions that are added to or removed from a machine that is laid out as a directory.
 func folderEvents(ctx context.Context, root string, changed func()) error {
-	bus := fswatch.Watch{Paths: []string{filepath.Join(root, topology.PCIDevices)}, Interval: interval}
+	bus := system.Watch{Paths: []string{filepath.Join(root, topology.PCIDevices)}, Interval: interval}
 	return bus.Run(ctx, func() error {
 		changed()
 		return nil

@@ -18,7 +18,7 @@ import (
 // memory is the daemon's state from before its start, in one file of the run directory, which lasts until the
 // node boots. After a boot only the kubelet's checkpoint lists the devices of containers.
 type memory struct {
-	Boot string `json:"boot"` // file.Disk.BootID; not in files of earlier versions
+	Boot string `json:"boot"` // system.Disk.BootID; not in files of earlier versions
 	// Listed contains all devices reported to the kubelet, by resource name. A gone device has to stay
 	// listed: the kubelet crashes if a device of a container is no longer listed.
 	Listed map[string]map[string]listed `json:"listed"`

@@ -14,8 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/changes"
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -44,13 +43,13 @@ type VFs struct {
 	warnings []string
 	names    []string
 	pools    map[string]pools.Pool
-	changed  changes.Signal
-	looked   changes.Signal // every scan, changed or not
+	changed  system.Signal
+	looked   system.Signal // every scan, changed or not
 }
 
 // Known is the knowledge about devices from before the start.
 type Known struct {
-	Disk file.Disk
+	Disk system.Disk
 	File string // the state that must survive a restart
 	// Held reads the devices of containers, by resource; nil without containers.
 	Held func() (map[string][]string, error)

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Disk is a disk. One process at a time uses the disk, from any number of goroutines.
@@ -54,7 +54,7 @@ func New(seed uint64) *Disk {
 func (d *Disk) Name(dir, kind string) { d.kinds[dir] = kind }
 
 // Disk returns the disk for the product.
-func (d *Disk) Disk() file.Disk { return file.Disk{Open: d.openFolder} }
+func (d *Disk) Disk() system.Disk { return system.Disk{Open: d.openFolder} }
 
 // At makes a fault happen at the step of this number from now on, the first being 1.
 func (d *Disk) At(step int, fault Fault) { d.prepare(plan{steps: step, fault: fault}) }

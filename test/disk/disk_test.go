@@ -8,13 +8,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/disk"
 )
 
 // afterPowerFailure writes two contents, loses power, and returns the file; "gone" for none.
 func afterPowerFailure(
-	t *testing.T, seed uint64, write func(d file.Disk, name, content string) error,
+	t *testing.T, seed uint64, write func(d system.Disk, name, content string) error,
 ) string {
 	t.Helper()
 	d, name := disk.New(seed), filepath.Join(t.TempDir(), "file")
@@ -38,13 +38,13 @@ func afterPowerFailure(
 func TestPowerFailure(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(200) {
-		durable := afterPowerFailure(t, seed, func(d file.Disk, name, content string) error {
+		durable := afterPowerFailure(t, seed, func(d system.Disk, name, content string) error {
 			return d.ReplaceDurably(name, []byte(content), 0o600)
 		})
 		if durable != "second" {
 			t.Errorf("seed %d: a durable file has %q", seed, durable)
 		}
-		seen[afterPowerFailure(t, seed, func(d file.Disk, name, content string) error {
+		seen[afterPowerFailure(t, seed, func(d system.Disk, name, content string) error {
 			return d.Replace(name, []byte(content), 0o600)
 		})] = true
 	}

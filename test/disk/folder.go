@@ -7,20 +7,20 @@ import (
 	"os"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // folder is an open folder.
 type folder struct {
 	disk   *Disk
 	dir    string
-	actual file.Folder
+	actual system.Folder
 }
 
-func (d *Disk) openFolder(dir string) (file.Folder, error) {
+func (d *Disk) openFolder(dir string) (system.Folder, error) {
 	f := &folder{disk: d, dir: dir}
 	return f, f.do("open folder", func() (err error) {
-		if f.actual, err = file.OpenFolder(dir); err == nil {
+		if f.actual, err = system.OpenFolder(dir); err == nil {
 			d.open = append(d.open, f.actual)
 		}
 		return err
@@ -31,7 +31,7 @@ func (f *folder) do(name string, whole func() error) error {
 	return f.disk.do(step{dir: f.dir, name: name, whole: whole})
 }
 
-func (f *folder) Create(name string) (file.File, error) {
+func (f *folder) Create(name string) (system.File, error) {
 	n := &newFile{folder: f, content: &content{mode: 0o600}}
 	return n, f.do("create", func() (err error) {
 		undo := f.journal().change(map[string]*content{name: n.content})
@@ -83,7 +83,7 @@ func (d *Disk) close(opened io.Closer) error {
 // newFile is an open file.
 type newFile struct {
 	folder  *folder
-	actual  file.File
+	actual  system.File
 	content *content
 }
 

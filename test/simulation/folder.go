@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // disk is the disk of a process for the run directory. The death of a server ends the changes in the folders
@@ -25,10 +25,10 @@ type disk struct {
 func newDisk(boot string) *disk { return &disk{boot: boot, unfinished: map[string]bool{}} }
 
 // product returns the disk for the product.
-func (d *disk) product() file.Disk { return file.Disk{Open: d.folder, Boot: d.boot} }
+func (d *disk) product() system.Disk { return system.Disk{Open: d.folder, Boot: d.boot} }
 
-func (d *disk) folder(dir string) (file.Folder, error) {
-	opened, err := file.OpenFolder(dir)
+func (d *disk) folder(dir string) (system.Folder, error) {
+	opened, err := system.OpenFolder(dir)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil || d.dead {
@@ -61,13 +61,13 @@ func (d *disk) abandon() error {
 
 // folder is an open folder of a process.
 type folder struct {
-	file.Folder
+	system.Folder
 	dir string
 	on  *disk
 }
 
 // Create creates a file. A dead server gets a file that is nowhere.
-func (f folder) Create(name string) (created file.File, err error) {
+func (f folder) Create(name string) (created system.File, err error) {
 	created = nowhere{}
 	err = f.on.change(func() error {
 		created, err = f.Folder.Create(name)

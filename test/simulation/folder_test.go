@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
 
@@ -19,13 +19,13 @@ func TestAbandonedFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server := newDisk("")
-	replace := func(f file.Folder, name, content string) {
+	replace := func(f system.Folder, name, content string) {
 		t.Helper()
-		if err := file.Replace(f, name, []byte(content), 0o600); err != nil {
+		if err := system.ReplaceIn(f, name, []byte(content), 0o600); err != nil {
 			t.Error(err)
 		}
 	}
-	open := func() file.Folder {
+	open := func() system.Folder {
 		t.Helper()
 		f, err := server.product().Folder(dir)
 		if err != nil {
@@ -69,7 +69,7 @@ func TestTimesOfFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer folder.Close()
-		if err := file.Replace(folder, "state", nil, 0o600); err != nil {
+		if err := system.ReplaceIn(folder, "state", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		seeds.Sleep(time.Hour)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/asking"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/simulation/seeds"
 )
@@ -38,7 +38,7 @@ func (s *Simulation) Prefer(p *model.Pod, c *model.Container, q model.Question) 
 		strings.Join(ids, " "), took)
 	s.checkAnswer(q, ids)
 	s.checkLost(q, ids)
-	if took > bounded.Question {
+	if took > system.QuestionLimit {
 		s.wrong(tooLate, "%s/%s waited %s for its preferred %s", p.Name, c.Name, took, q.Resource)
 	}
 	s.checkAlone()

@@ -16,11 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // featureFile is the name of our file in NFD's folder.
@@ -91,7 +91,7 @@ func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.
 	}
 	if targets.Has(publish.NFDFile) {
 		render := func(f facts.Facts, until time.Time) []byte { return facts.FormatLabels(made(f), until) }
-		sinks = append(sinks, publish.NewFile(file.Disk{}, string(publish.NFDFile),
+		sinks = append(sinks, publish.NewFile(system.Disk{}, string(publish.NFDFile),
 			filepath.Join(f.publishing.features, featureFile), render))
 	}
 	return client, sinks, nil

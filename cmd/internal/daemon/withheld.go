@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // withheldPause is the interval between two reads of the devices that claims hold.
@@ -30,7 +29,7 @@ type withheld struct {
 	mu        sync.Mutex
 	known     bool // the file was read once
 	holders   coordination.Holders
-	changed   changes.Signal
+	changed   system.Signal
 	complaint string
 }
 
@@ -57,7 +56,7 @@ func (w *withheld) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_ = survive.Do(w.log, func() error { // the last known devices after a panic
+			_ = system.Survive(w.log, func() error { // the last known devices after a panic
 				w.look()
 				return nil
 			})

@@ -18,8 +18,8 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
@@ -27,7 +27,7 @@ import (
 type claimFiles struct {
 	cdiDir   string
 	pairsDir string
-	disk     file.Disk
+	disk     system.Disk
 	log      *slog.Logger
 
 	mu       sync.Mutex

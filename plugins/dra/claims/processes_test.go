@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
@@ -81,7 +81,7 @@ func (n *node) pair(name string) *claimOf { return n.need(name, want{"pairs", po
 func (n *node) atFirstChange(do func()) *Preparer {
 	options := n.Options
 	once := sync.OnceFunc(do)
-	options.Host.Disk = file.Disk{Open: func(dir string) (file.Folder, error) {
+	options.Host.Disk = system.Disk{Open: func(dir string) (system.Folder, error) {
 		once()
 		return n.Host.Disk.Folder(dir)
 	}}

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Restore restores the files of the prepared claims, which do not persist over boots, and removes all other
@@ -52,7 +52,7 @@ func (p *Preparer) repairClaims(ctx context.Context, state State) error {
 // tidyTemporaries removes temporary files. Other Preparers wait for the lock; device plugins do not, so only
 // abandoned files are removed from their directories while they may write.
 func (p *Preparer) tidyTemporaries() error {
-	age := file.Abandoned
+	age := system.Abandoned
 	if p.Alone {
 		age = 0
 	}

@@ -15,7 +15,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
@@ -88,7 +88,7 @@ func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
 
 // remove removes the specs that match a pattern and for which ours returns true, except those of kept pools.
 func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(name string) bool) error {
-	problems := []error{c.Disk.RemoveTemporaries(c.Dirs[len(c.Dirs)-1], file.Abandoned)}
+	problems := []error{c.Disk.RemoveTemporaries(c.Dirs[len(c.Dirs)-1], system.Abandoned)}
 	needed := map[string]bool{}
 	for _, pool := range kept {
 		needed[c.path(cdiPoolOf(pool))] = true

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
@@ -75,7 +75,7 @@ func (h Host) RestoreDevinfo(pool pools.Pool) error {
 // TidyDevinfo removes files that a power failure has damaged, and temporary files of killed processes. Must
 // be called at the start, before RestoreDevinfo.
 func (h Host) TidyDevinfo(pool pools.Pool) error {
-	problems := []error{h.Disk.RemoveTemporaries(h.DevinfoDir, file.Abandoned)}
+	problems := []error{h.Disk.RemoveTemporaries(h.DevinfoDir, system.Abandoned)}
 	for _, d := range pool.Devices {
 		name := h.DevinfoPath(pool.Name, d.ID)
 		if content, err := os.ReadFile(name); err == nil && !json.Valid(content) {

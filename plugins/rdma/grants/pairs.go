@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
@@ -19,7 +19,7 @@ import (
 // Pairs is the description of a container's pairs, for the container.
 type Pairs struct {
 	File      string // its pairs file; "" for none
-	disk      file.Disk
+	disk      system.Disk
 	VFs       []pairs.VF // in the container's order
 	served    []pairs.Served
 	variables []string

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
 )
@@ -47,7 +47,7 @@ func countQuestions(lines []pair.Line, source string) (q questions) {
 		case line.ToldBy(source):
 			q.told++
 		case tellsLateness(line) || leftAlone(lines, source, line.Time) ||
-			leftAlone(lines, source, line.Time.Add(-bounded.Question)): // when it was read, at the earliest
+			leftAlone(lines, source, line.Time.Add(-system.QuestionLimit)): // when it was read, at the earliest
 			q.late++
 		default:
 			q.untold = append(q.untold, line)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/disk"
 )
 
@@ -33,12 +33,12 @@ func (p *process) do(step func() error) error {
 type folder struct {
 	process *process
 	dir     string
-	file.Folder
+	system.Folder
 }
 
 // Create creates a file.
-func (f folder) Create(name string) (file.File, error) {
-	var created file.File
+func (f folder) Create(name string) (system.File, error) {
+	var created system.File
 	err := f.process.do(func() (err error) {
 		created, err = f.Folder.Create(name)
 		return err
@@ -68,7 +68,7 @@ func (f folder) Close() error { return f.Folder.Close() }
 type newFile struct {
 	process *process
 	name    string
-	file.File
+	system.File
 }
 
 // Write writes a part.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
@@ -70,7 +70,7 @@ func (n *Node) start() (*process, error) {
 // config returns the configuration of the driver.
 func (p *process) config() (dra.Config, error) {
 	n := p.node
-	disk := file.Disk{Open: p.openFolder}
+	disk := system.Disk{Open: p.openFolder}
 	gpus, err := gpu.Discover(hardware.Backend{Machine: n.hardware}, 0, p.log)
 	if err != nil {
 		return dra.Config{}, err
@@ -114,7 +114,7 @@ func (p *process) kill() {
 func (p *process) lives() bool { return !p.killed.Load() && p.context.Err() == nil && p.ended == nil }
 
 // openFolder opens a folder for the process.
-func (p *process) openFolder(dir string) (file.Folder, error) {
+func (p *process) openFolder(dir string) (system.Folder, error) {
 	if p.killed.Load() {
 		return nil, errKilled
 	}

@@ -11,7 +11,7 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/simulation/hardware"
@@ -60,7 +60,7 @@ func (s *Simulation) machine() (pool.Machine, error) {
 	if err != nil {
 		return pool.Machine{}, err
 	}
-	disk := file.Disk{Open: func(string) (file.Folder, error) { return nil, errRefused }}
+	disk := system.Disk{Open: func(string) (system.Folder, error) { return nil, errRefused }}
 	log := slog.New(slog.DiscardHandler)
 	vfs, err := s.hardware.VFs(s.kubeletDir(), s.runDir(), s.path("pools.json"), disk, nil, log)
 	if err != nil {

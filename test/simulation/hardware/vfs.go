@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/hinting"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -17,7 +17,7 @@ import (
 // VFs finds the VFs of a file of pools, as the programs do; node is what decides about hints, and whether
 // the GPUs are known.
 func (h *Machine) VFs(
-	kubeletDir, runDir, poolsFile string, disk file.Disk, node func() (model.Hinting, bool),
+	kubeletDir, runDir, poolsFile string, disk system.Disk, node func() (model.Hinting, bool),
 	log *slog.Logger,
 ) (*rdma.VFs, error) {
 	held := func() (map[string][]string, error) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
-	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Of amdsmi.h.
@@ -36,7 +36,7 @@ type handle uintptr
 
 // Library is libamd_smi, loaded.
 type Library struct {
-	turn bounded.Turn // of a call
+	turn system.Turn // of a call
 
 	ready bool // initialised
 
@@ -55,7 +55,7 @@ func Open(name string) (*Library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", name, err)
 	}
-	l := &Library{turn: make(bounded.Turn, 1)}
+	l := &Library{turn: make(system.Turn, 1)}
 	for symbol, function := range map[string]any{
 		"amdsmi_init":                    &l.initialise,
 		"amdsmi_get_socket_handles":      &l.sockets,
@@ -81,13 +81,13 @@ func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (an
 	if l.turn.Busy() {
 		return answer, errBusy
 	}
-	answer, err = bounded.Wait(ctx, bounded.Go(ctx, l.turn, func() (answer T, err error) {
+	answer, err = system.AwaitResult(ctx, system.CallInTurn(ctx, l.turn, func() (answer T, err error) {
 		if err = l.start(); err == nil {
 			answer, err = question()
 		}
 		return answer, err
 	}))
-	if errors.Is(err, bounded.ErrLate) {
+	if errors.Is(err, system.ErrLate) {
 		return answer, fmt.Errorf("ask libamd_smi: %w", ctx.Err())
 	}
 	return answer, err

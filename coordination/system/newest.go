@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package changes notifies waiters about the next change of a state.
-package changes
+package system
 
 // Signal is a channel that each change closes and replaces. The zero value is ready to use. The mutex of the
 // state also guards the Signal: waiters read the state and the channel together.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fswatch looks at files and folders whenever they may have changed: after inotify events, and
-// periodically, because events can get lost and are not available everywhere. Events carry no data. Each look
-// reads the current state, so a lost event costs time only.
-package fswatch
+package system
 
 import (
 	"cmp"
@@ -19,8 +16,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watch describes the watched paths. A path need not exist: Run watches the file or folder that is currently
-// at the path.
+// Watch looks at files and folders whenever they may have changed: after inotify events, and periodically,
+// because events can get lost and are not available everywhere. Events carry no data. Each look reads the
+// current state, so a lost event costs time only. A path need not exist: Run watches the file or folder that
+// is currently at the path.
 type Watch struct {
 	Paths    []string      // for a folder, changes of its entries count too
 	Interval time.Duration // maximum time between two looks

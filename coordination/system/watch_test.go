@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package fswatch_test
+package system_test
 
 import (
 	"bytes"
@@ -18,13 +18,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 
-	"github.com/tandem-k8s/tandem/coordination/fswatch"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start runs a Watch for the time of a test. The channel holds the result of the newest look.
-func start(t *testing.T, w fswatch.Watch, see func() string) <-chan string {
+func start(t *testing.T, w system.Watch, see func() string) <-chan string {
 	t.Helper()
 	looks, ended := make(chan string, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -96,7 +96,7 @@ func check(t *testing.T, err error) {
 // The interval is an hour, so that only events can lead to looks.
 func TestEvents(t *testing.T) {
 	dir := t.TempDir()
-	looks := start(t, fswatch.Watch{Paths: []string{dir}, Interval: time.Hour}, namesOf(dir))
+	looks := start(t, system.Watch{Paths: []string{dir}, Interval: time.Hour}, namesOf(dir))
 	await(t, looks, "")
 	write(t, dir, "a")
 	await(t, looks, "a")
@@ -117,7 +117,7 @@ func TestFolderMadeAgain(t *testing.T) {
 			check(t, os.Mkdir(dir, 0o700))
 			watcher, err := fsnotify.NewWatcher()
 			check(t, err)
-			looks := start(t, fswatch.Watch{
+			looks := start(t, system.Watch{
 				Paths: []string{dir}, Interval: time.Hour, Polling: 10 * time.Millisecond,
 				Open: func() (*fsnotify.Watcher, error) { return watcher, nil },
 			}, namesOf(dir))
@@ -149,7 +149,7 @@ func TestOverflow(t *testing.T) {
 	write(t, dir, "a")
 	write(t, dir, "b")
 	watching, goOn := make(chan struct{}, 1), make(chan struct{})
-	looks := start(t, fswatch.Watch{Paths: []string{dir}, Interval: time.Hour}, func() string {
+	looks := start(t, system.Watch{Paths: []string{dir}, Interval: time.Hour}, func() string {
 		select {
 		case watching <- struct{}{}:
 		default:
@@ -179,7 +179,7 @@ func TestOverflow(t *testing.T) {
 func TestLimitReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, log, attempts := t.TempDir(), &bytes.Buffer{}, 0
-		looks := start(t, fswatch.Watch{
+		looks := start(t, system.Watch{
 			Paths: []string{dir}, Interval: time.Hour, Polling: time.Second,
 			Log: slog.New(slog.NewTextHandler(log, nil)),
 			Open: func() (*fsnotify.Watcher, error) {
@@ -206,7 +206,7 @@ func TestLimitReached(t *testing.T) {
 func TestLimitIsOver(t *testing.T) {
 	dir, attempts := t.TempDir(), 0
 	available := make(chan struct{})
-	looks := start(t, fswatch.Watch{
+	looks := start(t, system.Watch{
 		Paths: []string{dir}, Interval: time.Hour, Polling: 10 * time.Millisecond,
 		Open: func() (*fsnotify.Watcher, error) {
 			if attempts++; attempts < 3 {
@@ -227,7 +227,7 @@ func TestLimitIsOver(t *testing.T) {
 func TestInterval(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "b")
-	looks := start(t, fswatch.Watch{Paths: []string{dir + "/b"}, Interval: 10 * time.Millisecond}, namesOf(dir))
+	looks := start(t, system.Watch{Paths: []string{dir + "/b"}, Interval: 10 * time.Millisecond}, namesOf(dir))
 	await(t, looks, "b")
 	write(t, dir, "a") // no event: another file is watched
 	await(t, looks, "a b")
@@ -237,19 +237,19 @@ func TestInterval(t *testing.T) {
 func TestIdentify(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
-	if _, ok := fswatch.Identify(path); ok {
+	if _, ok := system.Identify(path); ok {
 		t.Error("an absent file has an identity")
 	}
 	write(t, dir, "a")
-	first, ok := fswatch.Identify(path)
-	if again, _ := fswatch.Identify(path); !ok || again != first {
+	first, ok := system.Identify(path)
+	if again, _ := system.Identify(path); !ok || again != first {
 		t.Errorf("%v, then %v", first, again)
 	}
 	write(t, dir, "b")
 	check(t, os.Rename(filepath.Join(dir, "b"), path))
-	second, _ := fswatch.Identify(path)
+	second, _ := system.Identify(path)
 	check(t, os.Chtimes(path, time.Time{}, time.Unix(1, 0)))
-	if third, _ := fswatch.Identify(path); second == first || third == second {
+	if third, _ := system.Identify(path); second == first || third == second {
 		t.Errorf("%v, then %v, then %v", first, second, third)
 	}
 }

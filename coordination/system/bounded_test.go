@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bounded
+package system
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func TestHangs(t *testing.T) {
 		ask := func() (int, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			return Wait(ctx, Go(ctx, turn, func() (int, error) {
+			return AwaitResult(ctx, CallInTurn(ctx, turn, func() (int, error) {
 				calls++
 				<-hang
 				return calls, nil
@@ -51,8 +51,8 @@ func TestHangs(t *testing.T) {
 // What a call returns is handed on, an answer that is there as well as the deadline included.
 func TestAnswers(t *testing.T) {
 	turn, broken := make(Turn, 1), errors.New("broken")
-	if _, err := Wait(t.Context(),
-		Go(t.Context(), turn, func() (int, error) { return 0, broken })); !errors.Is(err, broken) {
+	if _, err := AwaitResult(t.Context(),
+		CallInTurn(t.Context(), turn, func() (int, error) { return 0, broken })); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 	done, cancel := context.WithCancel(t.Context())
@@ -60,7 +60,7 @@ func TestAnswers(t *testing.T) {
 	for range 100 {
 		results := make(chan Result[int], 1)
 		results <- Result[int]{Value: 7}
-		if n, err := Wait(done, results); n != 7 || err != nil {
+		if n, err := AwaitResult(done, results); n != 7 || err != nil {
 			t.Fatalf("%d, %v", n, err)
 		}
 	}

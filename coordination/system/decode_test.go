@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package file_test
+package system_test
 
 import (
 	"errors"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // TestDecode: a file is what it says only if it has all that a file of its program has.
 func TestDecode(t *testing.T) {
 	type content struct{ A struct{ B, C []string } }
-	layout := file.Layout{Version: 2, Keys: []string{"A.B", "A.C"}}
+	layout := system.Layout{Version: 2, Keys: []string{"A.B", "A.C"}}
 	for text, want := range map[string]string{
 		`{"version":2,"A":{"B":["x"],"C":null}}`: "known",
 		`{"version":2,"A":{"B":["x"],"C":1}}`:    "unknown",
@@ -27,10 +27,10 @@ func TestDecode(t *testing.T) {
 		`[]`:                                     "unknown",
 		``:                                       "unknown",
 	} {
-		value, err := file.Decode[content]([]byte(text), layout)
+		value, err := system.Decode[content]([]byte(text), layout)
 		got := "known"
 		switch {
-		case errors.Is(err, file.ErrNewer):
+		case errors.Is(err, system.ErrNewer):
 			got = "newer"
 		case err != nil:
 			got = "unknown"
@@ -41,7 +41,7 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%s is %s, want %s: %v", text, got, want, err)
 		}
 	}
-	if value, err := file.Decode[map[string]int]([]byte(`{"a":1}`), file.Layout{}); err != nil || value["a"] != 1 {
+	if value, err := system.Decode[map[string]int]([]byte(`{"a":1}`), system.Layout{}); err != nil || value["a"] != 1 {
 		t.Errorf("without a layout: %v, %v", value, err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package survive
+package system
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestDo(t *testing.T) {
+func TestSurvive(t *testing.T) {
 	t.Parallel()
 	other := errors.New("other")
 	for name, tc := range map[string]struct {
@@ -27,7 +27,7 @@ func TestDo(t *testing.T) {
 		"a panic":         {func() error { panic("a mistake") }, true},
 	} {
 		var log bytes.Buffer
-		err := Do(slog.New(slog.NewTextHandler(&log, nil)), tc.work)
+		err := Survive(slog.New(slog.NewTextHandler(&log, nil)), tc.work)
 		if Panicked(err) != tc.panicked ||
 			Panicked(fmt.Errorf("wrapped: %w", errors.Join(err, nil))) != tc.panicked {
 			t.Errorf("%s: %v", name, err)

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var (
+	// ErrBusy means that the call did not start: an earlier call was in progress until the deadline.
+	ErrBusy = errors.New("an earlier question is still open")
+	// ErrLate means that the call started and is still running.
+	ErrLate = errors.New("no answer in time")
+)
+
+// Turn serializes calls that may never return, such as reads from a hanging disk: at most one is in progress,
+// its caller continues without a result, and a hanging call occupies one goroutine regardless of the number
+// of callers. Create it with room for one token.
+type Turn chan struct{}
+
+// Busy reports whether a call is in progress.
+func (t Turn) Busy() bool { return len(t) > 0 }
+
+// Await waits until no call is in progress. It returns ErrBusy if ctx is done first.
+func (t Turn) Await(ctx context.Context) error {
+	if err := t.take(ctx); err != nil {
+		return err
+	}
+	<-t
+	return nil
+}
+
+// take waits for the turn. The holder returns the turn with a receive.
+func (t Turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ErrBusy
+	}
+}
+
+// Result is the result of a call.
+type Result[T any] struct {
+	Value T
+	Err   error
+}
+
+// CallInTurn calls work when no other call is in progress and sends the result. If ctx is done first, the
+// result is ErrBusy. CallInTurn does not recover a panic in work.
+func CallInTurn[T any](ctx context.Context, turn Turn, work func() (T, error)) <-chan Result[T] {
+	results := make(chan Result[T], 1)
+	go func() {
+		var r Result[T]
+		if r.Err = turn.take(ctx); r.Err == nil {
+			r.Value, r.Err = work()
+			<-turn // before the result: the receiver may call again
+		}
+		results <- r
+	}()
+	return results
+}
+
+// AwaitResult waits for a result until ctx is done; then it returns ErrLate.
+func AwaitResult[T any](ctx context.Context, results <-chan Result[T]) (none T, err error) {
+	select {
+	case r := <-results:
+		return r.Value, r.Err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-results: // both were ready on a busy machine; the result counts
+		return r.Value, r.Err
+	default:
+		return none, ErrLate
+	}
+}
+
+// ErrHangs means that a read took too long.
+var ErrHangs = errors.New("reading does not end; is the disk all right?")
+
+// BoundRead returns a function that calls read with a time limit. At most one read is in progress: while one
+// hangs, other callers wait for it. A panic in read is returned as an error.
+func BoundRead[T any](log *slog.Logger, limit time.Duration, read func() (T, error)) func() (T, error) {
+	turn := make(Turn, 1)
+	surviving := func() (value T, err error) {
+		err = Survive(log, func() (err error) {
+			value, err = read()
+			return err
+		})
+		return value, err
+	}
+	return func() (none T, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		value, err := AwaitResult(ctx, CallInTurn(ctx, turn, surviving))
+		if errors.Is(err, ErrBusy) || errors.Is(err, ErrLate) {
+			return none, ErrHangs
+		}
+		return value, err
+	}
+}
+
+// panicked is the error of a panic for the caller, on either side of a socket.
+var panicked = status.New(codes.Internal, "internal error")
+
+// Survive calls a function and returns its error. Survive logs a panic with the stack and returns an error
+// for which [Panicked] reports true, so that a fault costs one answer or one attempt instead of the daemon.
+//
+// Every goroutine of the coordination with nontrivial work runs it in Survive.
+func Survive(log *slog.Logger, work func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			log.Error("coordination panicked", "panic", cause, "stack", string(debug.Stack()))
+			err = panicked.Err()
+		}
+	}()
+	return work()
+}
+
+// Panicked reports whether an error results from a panic, in this process or at the other end of a socket.
+// gRPC uses the same code for transport errors.
+func Panicked(err error) bool {
+	var of interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &of) {
+		return false
+	}
+	s := of.GRPCStatus()
+	return s.Code() == panicked.Code() && s.Message() == panicked.Message()
+}
+
+// QuestionLimit is the maximum duration of a kubelet call. The kubelet has no deadline and starts no other
+// pod during the call (pkg/kubelet/cm/devicemanager/endpoint.go). Each part of the time lies within the part
+// above with less indentation:
+//
+//	QuestionLimit   from the kubelet's call to the answer
+//	  AloneLimit      time after which the plugin computes its own choice as a fallback
+//	  CoordinatorLimit  the coordinator's answer; a takeover by the other plugin fits in
+//	    AnnouncedLimit  wait for an announcement, if the kubelet already asks for the announced devices
+//	    LookLimit       all reads in parallel; usually one millisecond
+//	      FileLimit       one file, usually a tenth of a millisecond; a hanging disk takes forever
+//	      ReturnedLimit   wait for the report that an open Allocate has returned
+//
+// The coordinator has the same time for an Allocate. For the pairs file it has PairsLimit: without an answer
+// the container lacks the file, not only the best devices.
+const (
+	QuestionLimit    = 100 * time.Millisecond
+	AloneLimit       = QuestionLimit / 2
+	CoordinatorLimit = QuestionLimit * 8 / 10
+	AnnouncedLimit   = CoordinatorLimit - LookLimit
+	LookLimit        = QuestionLimit / 2
+	FileLimit        = LookLimit / 2
+	ReturnedLimit    = LookLimit / 5
+	PairsLimit       = 4 * QuestionLimit
+)
