@@ -59,11 +59,15 @@ func (v *VFs) decide(found []pools.Pool) bool {
 		}
 		next[pool.Name], decided[pool.Name] = was.next(want, v.readUse(pool.Name, was, want))
 	}
-	if !v.saveHints(next) {
-		for name, d := range decided {
-			if was := v.memory.Hints[name].Hints; d.Hints != was {
-				decided[name] = pools.Decision{Hints: was, Why: "another decision could not be saved"}
-			}
+	before := v.memory.Hints
+	saved := v.saveHints(next)
+	for name, d := range decided {
+		switch was := before[name].Hints; {
+		case d.Hints == was:
+		case !saved:
+			decided[name] = pools.Decision{Hints: was, Why: "another decision could not be saved"}
+		case v.known.Changed != nil:
+			v.known.Changed(name, d.String())
 		}
 	}
 	changed := !maps.Equal(decided, v.hints.decided)

@@ -28,6 +28,7 @@ type hintedNode struct {
 
 	wish    pools.Decision      // of the rule
 	unknown bool                // the GPUs are not known yet
+	changes []string            // told of
 	held    map[string][]string // by containers
 	heldErr error
 }
@@ -46,6 +47,7 @@ func newHintedNode(t *testing.T, vfs int) *hintedNode {
 		Decide: func([]pools.Pool) (map[string]pools.Decision, bool) {
 			return map[string]pools.Decision{"intel.com/a": n.wish}, !n.unknown
 		},
+		Changed: func(_, decision string) { n.changes = append(n.changes, decision) },
 	}
 	n.finder = pools.Finder{Sys: n.sys.FS(), Prefix: "intel.com"}
 	n.start("")
@@ -112,6 +114,9 @@ func TestHintsFlip(t *testing.T) {
 		n.want(false, refuses)
 		if told := strings.Count(n.log.String(), `msg="NUMA hints"`); told != 8 {
 			t.Errorf("told %d times:\n%s", told, &n.log)
+		}
+		if told := len(n.changes); told != 4 || !strings.Contains(n.changes[3], refuses) {
+			t.Errorf("told of %d changes: %q", told, n.changes)
 		}
 	})
 }

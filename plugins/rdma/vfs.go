@@ -56,6 +56,8 @@ type Known struct {
 	// Decide decides about the hints of pools as found, by name, and reports whether the GPUs are known. Nil
 	// without a kubelet that merges hints: pools then keep the NUMA nodes of the machine.
 	Decide func(found []pools.Pool) (decided map[string]pools.Decision, gpusKnown bool)
+	// Changed is told of each change of a pool's hints, and returns at once; it may be nil.
+	Changed func(resource, decision string)
 }
 
 // FindVFs computes the pools of a configuration. Events reports changes of the machine; it may be nil. Run

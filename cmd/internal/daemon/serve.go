@@ -70,6 +70,14 @@ func (f Flags) Unsound() func([]coordination.Unsound) {
 	return f.sender.Unsound
 }
 
+// Hints returns the receiver of changed decisions about NUMA hints, nil without events.
+func (f Flags) Hints() func(resource, decision string) {
+	if f.sender == nil {
+		return nil
+	}
+	return f.sender.Hints
+}
+
 // Monitor returns the daemon's monitor.
 func (f Flags) Monitor() *monitor.Monitor { return f.monitor }
 

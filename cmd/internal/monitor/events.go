@@ -50,6 +50,7 @@ const (
 	reasonRejected = "TopologyRefused"
 
 	reasonUnenforced = "AlignmentNotEnforced" // of the node
+	reasonHints      = "NUMAHintsChanged"     // of the node
 
 	deviceFailed   = "DeviceFailed"
 	deviceDegraded = "DeviceDegraded"
@@ -66,7 +67,7 @@ type EventsConfig struct {
 
 // EventSender sends Kubernetes Events to the owner of a pod if the devices of a container could not be
 // aligned, or if the kubelet refused the pod for its NUMA nodes, and to the owner of a node that does not
-// enforce the annotations of pods.
+// enforce the annotations of pods, or changes its decision about the hints of VFs.
 //
 // The recorder of client-go does not fit: it queues a thousand events, retries each for two minutes, drops
 // further events silently, and aggregates repeated events of an object, for which it needs permission to
@@ -149,12 +150,25 @@ func (s *EventSender) Rejected(pods []intent.Rejected) {
 // Unenforced queues an event about the node, whose pods' annotations are not enforced for a reason that
 // lasts. Unenforced never blocks.
 func (s *EventSender) Unenforced(now intent.Enforcement) {
+	event := s.nodeEvent(reasonUnenforced, now.String())
+	event.Name = sameName(s.config.Node, digest(now.Why))
+	s.enqueue(event)
+}
+
+// Hints queues an event about the node, which has changed its decision about the NUMA hints of a pool of VFs.
+// Hints never blocks.
+func (s *EventSender) Hints(resource, decision string) {
+	event := s.nodeEvent(reasonHints, resource+": "+decision)
+	event.Type = corev1.EventTypeNormal
+	s.enqueue(event)
+}
+
+func (s *EventSender) nodeEvent(reason, message string) *corev1.Event {
 	const namespace = "default" // of events about objects without one
 	node := s.config.Node
-	event := s.event(kubelet.Pod{Namespace: namespace, Name: node}, node, reasonUnenforced, now.String())
+	event := s.event(kubelet.Pod{Namespace: namespace, Name: node}, node, reason, message)
 	event.InvolvedObject.Kind, event.InvolvedObject.Namespace = "Node", ""
-	event.Name = sameName(node, digest(now.Why))
-	s.enqueue(event)
+	return event
 }
 
 // digest returns a short name of a text.

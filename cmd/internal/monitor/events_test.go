@@ -332,6 +332,12 @@ func TestUnenforced(t *testing.T) {
 	if names[0] != names[1] || names[1] == names[2] {
 		t.Errorf("names %q", names)
 	}
+	s.Hints("tandem.dev/vf", "no NUMA hints")
+	event := <-c.events
+	if event.InvolvedObject.Kind != "Node" || event.Reason != reasonHints || event.Type != corev1.EventTypeNormal ||
+		event.Message != "tandem.dev/vf: no NUMA hints" {
+		t.Errorf("event %+v", event)
+	}
 }
 
 // A device that fails again is told again, whatever many other devices have recovered meanwhile.

@@ -92,7 +92,7 @@ func (f *Flags) Find(
 	}
 	known := rdma.Known{File: filepath.Join(flags.RunFolder(), memory(config)), Held: held}
 	if node != nil {
-		known.Decide = decide(node)
+		known.Decide, known.Changed = decide(node), flags.Hints()
 	}
 	found, err := rdma.FindVFs(finder, config, known, rdma.MachineEvents(flags.SysfsRoot, config), log)
 	if err == nil {

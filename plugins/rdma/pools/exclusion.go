@@ -57,11 +57,18 @@ type Decision struct {
 	Why   string // the rest of a sentence, after "because"
 }
 
+// String returns the decision for people.
+func (d Decision) String() string {
+	if d.Hints {
+		return "excludeTopology auto: NUMA hints, because " + d.Why
+	}
+	return "excludeTopology auto: no NUMA hints, because " + d.Why
+}
+
 // Decided returns the pool after a decision about its hints.
 func (p Pool) Decided(d Decision) Pool {
-	p.Decision = "excludeTopology auto: NUMA hints, because " + d.Why
+	p.Decision = d.String()
 	if !d.Hints {
-		p.Decision = "excludeTopology auto: no NUMA hints, because " + d.Why
 		p.Devices = slices.Clone(p.Devices)
 		for i := range p.Devices {
 			p.Devices[i].NUMA = topology.NUMANode{}
