@@ -287,7 +287,7 @@ func TestFlagsOfAMD(t *testing.T) {
 			f.Register(set, nil)
 			err := set.Parse(c.args)
 			if err == nil {
-				_, err = f.Backend(os.DirFS(t.TempDir()), slog.New(slog.DiscardHandler))
+				_, err = f.Backend(os.DirFS(t.TempDir()), "/dev", slog.New(slog.DiscardHandler))
 			}
 			if err != nil && c.want == "" || err == nil && c.want != "" ||
 				err != nil && !strings.Contains(err.Error(), c.want) {

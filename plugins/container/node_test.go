@@ -4,6 +4,8 @@ package container_test
 
 import (
 	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -30,6 +32,27 @@ func TestHasNode(t *testing.T) {
 	} {
 		if got := container.HasNode(c.dev, c.path); got != c.want {
 			t.Errorf("%s in %v: %t", c.path, c.dev, got)
+		}
+	}
+}
+
+// TestHostNodes: a node is missing only from a folder with the nodes of a machine, other than /dev.
+func TestHostNodes(t *testing.T) {
+	empty, host := t.TempDir(), t.TempDir()
+	for _, name := range []string{"null", "kfd"} {
+		if err := os.WriteFile(filepath.Join(host, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		dir, path string
+		want      bool
+	}{
+		{host, "/dev/kfd", false}, {host, "/dev/dri/renderD128", true},
+		{empty, "/dev/kfd", false}, {"/dev", "/dev/kfd of nobody", false}, {"/dev/", "/dev/kfd of nobody", false},
+	} {
+		if got := container.LacksNode(container.HostNodes(c.dir), c.path); got != c.want {
+			t.Errorf("%s is missing in %s: %t", c.path, c.dir, got)
 		}
 	}
 }

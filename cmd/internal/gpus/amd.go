@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/exporter"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
@@ -43,13 +44,14 @@ func (f *AMD) Register(set, _ *pflag.FlagSet) {
 	plainflag.AMD.PutRest(set)
 }
 
-// Backend returns the backend that finds the GPUs below a sysfs root.
-func (f *AMD) Backend(sys fs.FS, log *slog.Logger) (*amd.Backend, error) {
+// Backend returns the backend that finds the GPUs below a sysfs root, with their nodes in a folder.
+func (f *AMD) Backend(sys fs.FS, devRoot string, log *slog.Logger) (*amd.Backend, error) {
 	backend, err := amd.New(sys, amd.Naming(f.Naming))
 	if err != nil {
 		return nil, err
 	}
 	if f.Pulse > 0 { // after a single look a GPU would stay unhealthy
+		backend.SeeNodes(container.HostNodes(devRoot))
 		backend.Heed("the metrics exporter", func(ctx context.Context) (map[string]bool, error) {
 			return exporter.GPUHealth(ctx, f.ExporterSocket)
 		})
@@ -76,7 +78,7 @@ func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
 }
 
 func (f *AMD) offer(ctx context.Context, n node, serve Serve) error {
-	backend, err := f.Backend(n.sys, n.log)
+	backend, err := f.Backend(n.sys, n.DevRoot, n.log)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (f *AMD) offer(ctx context.Context, n node, serve Serve) error {
 }
 
 func (f *AMD) find(n node) (found *gpu.GPUs, leave func(), err error) {
-	backend, err := f.Backend(n.sys, n.log)
+	backend, err := f.Backend(n.sys, n.DevRoot, n.log)
 	if err != nil {
 		return nil, nil, err
 	}

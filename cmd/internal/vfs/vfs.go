@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/exporter"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
@@ -84,6 +85,7 @@ func (f *Flags) Find(
 ) (*rdma.VFs, error) {
 	finder := pools.Finder{
 		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
+		Dev:    container.HostNodes(flags.DevRoot),
 		Routes: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
 	}
 	held := func() (map[string][]string, error) {

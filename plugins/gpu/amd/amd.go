@@ -46,6 +46,7 @@ const (
 // Backend is the AMD GPUs below a sysfs root.
 type Backend struct {
 	sys    fs.FS
+	dev    fs.FS // the host's device nodes; nil if not to be seen
 	naming Naming
 	health map[string]Health // further sources of health, by name
 	asked  bool              // whether they were queried before
@@ -67,6 +68,9 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 	}
 	return &Backend{sys: sys, naming: naming, health: map[string]Health{}}, nil
 }
+
+// SeeNodes makes devices without their device nodes unhealthy: see container.HostNodes.
+func (b *Backend) SeeNodes(host fs.FS) { b.dev = host }
 
 // Heed adds a source of health for later calls of Discover; name is its name in the log.
 func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
@@ -178,7 +182,7 @@ func (b *Backend) Links() ([]topology.Link, error) {
 // Edits returns /dev/kfd and the card and render node of every device. It sets no environment variable,
 // because AMD's container runtime would act on AMD_VISIBLE_DEVICES a second time.
 func (b *Backend) Edits(devices []gpu.Device) (edits container.Edits) {
-	paths := []string{"/dev/kfd"}
+	paths := []string{computeNode}
 	for _, d := range devices {
 		paths = append(paths, d.Nodes...)
 	}

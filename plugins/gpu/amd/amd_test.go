@@ -493,3 +493,49 @@ func FuzzProperties(f *testing.F) {
 		}
 	})
 }
+
+// TestNodesOfTheHost: a GPU without one of its nodes, or without KFD's, is unhealthy, and the module is named.
+func TestNodesOfTheHost(t *testing.T) {
+	sys := twoCards().fs()
+	backend, err := New(sys, Single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	discover := func(dev fs.FS) map[string]gpu.Device {
+		backend.SeeNodes(dev)
+		inventory, err := backend.Discover()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]gpu.Device{}
+		for _, d := range inventory.Resources[whole] {
+			found[d.ID] = d
+		}
+		return found
+	}
+	dev := fstest.MapFS{"kfd": {}}
+	lacking := ""
+	for id, d := range discover(nil) {
+		if !d.Healthy {
+			t.Errorf("%s is unhealthy without a folder: %s", id, d.Reason)
+		}
+		for _, path := range d.Nodes {
+			dev[strings.TrimPrefix(path, "/dev/")] = &fstest.MapFile{}
+		}
+		lacking = max(lacking, id)
+	}
+	gone := discover(dev)[lacking].Nodes[0]
+	delete(dev, strings.TrimPrefix(gone, "/dev/"))
+	for id, d := range discover(dev) {
+		want := map[bool]string{true: "no device node " + gone + ": load the kernel module amdgpu"}[id == lacking]
+		if d.Reason != want || d.Healthy != (want == "") {
+			t.Errorf("%s: %q, want %q", id, d.Reason, want)
+		}
+	}
+	delete(dev, "kfd")
+	for id, d := range discover(dev) {
+		if d.Healthy || !strings.Contains(d.Reason, "/dev/kfd") {
+			t.Errorf("%s without KFD's node: %q", id, d.Reason)
+		}
+	}
+}

@@ -27,8 +27,9 @@ const (
 
 // Paths of device nodes for the container runtime, independent of --dev-root.
 const (
-	cardNode   = "/dev/dri/card"
-	renderNode = "/dev/dri/renderD"
+	computeNode = "/dev/kfd"
+	cardNode    = "/dev/dri/card"
+	renderNode  = "/dev/dri/renderD"
 )
 
 // loaded reports whether amdgpu is loaded and has probed all of its GPUs.

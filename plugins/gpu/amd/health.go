@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -47,6 +48,12 @@ func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes 
 			if !slices.ContainsFunc(d.Nodes, func(path string) bool { return strings.HasPrefix(path, renderNode) }) {
 				d.Fail("no render node")
 				notes = append(notes, d.ID+": no render node: unhealthy")
+			}
+			for _, path := range append([]string{computeNode}, d.Nodes...) {
+				if container.LacksNode(b.dev, path) {
+					d.Fail("no device node " + path + ": load the kernel module amdgpu")
+					notes = append(notes, d.ID+": no device node "+path+": unhealthy")
+				}
 			}
 			for _, name := range slices.Sorted(maps.Keys(sources)) {
 				if !sources[name].of(d) {

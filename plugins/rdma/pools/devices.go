@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -110,9 +111,10 @@ func (r *ResourceConfig) fault(f *function, s *Selector) string {
 		const renamed = "its RDMA device has a name that containers cannot be told, %q: rename it (rdma dev set)"
 		return fmt.Sprintf(renamed, name)
 	}
+	if why := f.lacksUverbs(); s.IsRDMA && why != "" {
+		return why
+	}
 	switch {
-	case s.IsRDMA && len(f.rdma()) > 0 && len(topology.Names(f.machine.sys, f.file("infiniband_verbs"))) == 0:
-		return "no uverbs device: load the kernel module ib_uverbs"
 	case r.CheckPF && noCarrier(f):
 		return "no carrier on the PF"
 	case r.CheckExporter && f.machine.ill(f.id()):
@@ -122,6 +124,23 @@ func (r *ResourceConfig) fault(f *function, s *Selector) string {
 	default:
 		return ""
 	}
+}
+
+// lacksUverbs returns why containers cannot use the RDMA device, "" if they can or if there is none.
+func (f *function) lacksUverbs() string {
+	if len(f.rdma()) == 0 {
+		return ""
+	}
+	names := topology.Names(f.machine.sys, f.file("infiniband_verbs"))
+	if len(names) == 0 {
+		return "no uverbs device: load the kernel module ib_uverbs"
+	}
+	for _, name := range names {
+		if node := "/dev/infiniband/" + name; container.LacksNode(f.machine.dev, node) {
+			return "no device node " + node + ": load the kernel module ib_uverbs"
+		}
+	}
+	return ""
 }
 
 // noCarrier reads carrier of the netdevs of the PF, or of the function itself if it has no PF; of several

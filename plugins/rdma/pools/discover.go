@@ -17,6 +17,7 @@ import (
 type Finder struct {
 	Sys    fs.FS  // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
 	Prefix string // of resources without a prefix, "intel.com"
+	Dev    fs.FS  // the host's device nodes; nil if not to be seen: see container.HostNodes
 
 	// SRIOV reads SR-IOV facts; nil for the files of Sys: see sysfs.At.
 	SRIOV sysfs.SRIOV
@@ -108,6 +109,7 @@ func (f Finder) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](f.SRIOV, sy
 
 func (f Finder) newMachine(tree *topology.Tree) *machine {
 	return &machine{
+		dev:     f.Dev,
 		sys:     f.Sys,
 		sriov:   f.Functions(),
 		tree:    tree,

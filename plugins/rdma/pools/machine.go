@@ -12,6 +12,7 @@ import (
 // machine reads values for selectors that the tree lacks, and caches shared ones.
 type machine struct {
 	sys     fs.FS
+	dev     fs.FS // the host's device nodes; nil if not to be seen
 	sriov   sysfs.SRIOV
 	tree    *topology.Tree
 	ddp     func(function, pf topology.Address) string

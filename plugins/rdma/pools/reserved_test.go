@@ -5,10 +5,12 @@ package pools
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/test/functions"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // TestReserved: what is needed for the node's own network, or manages NVSwitches, is offered only if a
@@ -85,6 +87,26 @@ func TestUnpassableNames(t *testing.T) {
 		}
 		if d := pools[0].Devices; len(d) != 1 || !strings.Contains(d[0].Fault, "rename it") {
 			t.Errorf("RDMA device %q: %+v", name, d)
+		}
+	}
+}
+
+// TestNoUverbsNode: the uverbs device needs its node on the host.
+func TestNoUverbsNode(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 2, nil)
+	names := topology.Names(s.FS(), functions.Dir("0000:81:00.2")+"/infiniband_verbs")
+	if len(names) != 1 {
+		t.Fatalf("uverbs devices %q", names)
+	}
+	dev := fstest.MapFS{"null": {}, "infiniband/" + names[0]: {}}
+	found, _, err := Finder{Sys: s.FS(), Prefix: "x", Dev: dev}.Find(Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"no device node /dev/infiniband/uverbs", ""} {
+		if d := found[0].Devices[i]; !strings.HasPrefix(d.Fault, want) || (d.Fault != "") != (want != "") {
+			t.Errorf("%s: %q, want %q", d.ID, d.Fault, want)
 		}
 	}
 }
