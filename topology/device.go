@@ -121,8 +121,10 @@ func (c Class) isBridge() bool { return c>>16 == baseBridge }
 // sysfs files current_link_speed, max_link_speed, current_link_width and max_link_width
 // (Documentation/ABI/testing/sysfs-bus-pci).
 type PCIeLink struct {
-	Speed, MaxSpeed float64 // transfers per second and lane, in GT/s
-	Width, MaxWidth int     // lanes
+	Speed    float64 `json:"gts"` // transfers per second and lane, in GT/s
+	MaxSpeed float64 `json:"maxGts"`
+	Width    int     `json:"lanes"`
+	MaxWidth int     `json:"maxLanes"`
 }
 
 // Degraded reports whether the link is below its maximum speed or width. Unknown values do not count.
@@ -195,10 +197,11 @@ const (
 
 // Link is a direct connection between two GPUs, in both directions, in addition to PCI Express.
 type Link struct {
-	A, B  Address
-	Type  LinkType
-	Hops  int // number of GPUs on the way, including the last one: 1 for neighbours
-	Count int // parallel links between the two, 1 or more
+	A     Address  `json:"a"`
+	B     Address  `json:"b"`
+	Type  LinkType `json:"type"`
+	Hops  int      `json:"hops"`  // number of GPUs on the way, including the last one: 1 for neighbours
+	Count int      `json:"count"` // parallel links between the two, 1 or more
 }
 
 // Unit is what a container has of the node by a device: a PCI function, or a part of a function. A unit has

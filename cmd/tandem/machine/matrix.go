@@ -14,14 +14,14 @@ import (
 
 // Matrix is the answer, in JSON.
 type Matrix struct {
-	Version      document.V1   `json:"version"`
-	GPUs         []GPU         `json:"gpus"`
-	NICs         []NIC         `json:"nics"`
-	Distances    []Distance    `json:"distances"`
-	GPUDistances []gpuDistance `json:"gpuDistances"`
-	Links        []Link        `json:"links"`
-	Complexes    []Complex     `json:"complexes,omitempty"`
-	Verbose      *Verbose      `json:"verbose,omitempty"`
+	Version      document.V1     `json:"version"`
+	GPUs         []GPU           `json:"gpus"`
+	NICs         []NIC           `json:"nics"`
+	Distances    []Distance      `json:"distances"`
+	GPUDistances []gpuDistance   `json:"gpuDistances"`
+	Links        []topology.Link `json:"links"`
+	Complexes    []Complex       `json:"complexes,omitempty"`
+	Verbose      *Verbose        `json:"verbose,omitempty"`
 }
 
 // GPU is a GPU of the matrix.
@@ -61,19 +61,11 @@ type gpuDistance struct {
 	Bridges  int              `json:"bridges"`
 }
 
-// Link is a direct link between two GPUs.
-type Link struct {
-	A     topology.Address  `json:"a"`
-	B     topology.Address  `json:"b"`
-	Type  topology.LinkType `json:"type"`
-	Hops  int               `json:"hops"`
-	Count int               `json:"count"`
-}
-
 // NewMatrix measures every pair. Unless all is set, NICs without RDMA are left out if any NIC has RDMA.
 func NewMatrix(n *Node, all bool) *Matrix {
 	m := &Matrix{
-		GPUs: []GPU{}, NICs: []NIC{}, Distances: []Distance{}, GPUDistances: []gpuDistance{}, Links: []Link{},
+		GPUs: []GPU{}, NICs: []NIC{}, Distances: []Distance{}, GPUDistances: []gpuDistance{},
+		Links: []topology.Link{},
 	}
 	nics := n.RDMANICs()
 	if all || len(nics) == 0 {
@@ -95,9 +87,7 @@ func NewMatrix(n *Node, all bool) *Matrix {
 			m.GPUDistances = append(m.GPUDistances, gpuDistance{a.Address, b.Address, d.Level, d.Bridges})
 		}
 	}
-	for _, l := range n.Links {
-		m.Links = append(m.Links, Link(l))
-	}
+	m.Links = append(m.Links, n.Links...)
 	for _, c := range n.Tree.Complexes() {
 		m.Complexes = append(m.Complexes, newComplex(c))
 	}

@@ -39,11 +39,8 @@ type nicTruth struct {
 
 // linkTruth is a PCIe link; zero is unknown. For a VF, it is the PF's link.
 type linkTruth struct {
-	Speed    float64 `json:"gts"`
-	MaxSpeed float64 `json:"maxGts"`
-	Width    int     `json:"lanes"`
-	MaxWidth int     `json:"maxLanes"`
-	Degraded bool    `json:"degraded"`
+	topology.PCIeLink
+	Degraded bool `json:"degraded"`
 }
 
 // portTruth is a port of an RDMA device, in the words of the kernel
@@ -120,7 +117,7 @@ func (p *pairTruth) readACS(tree *topology.Tree) {
 func truth(n *Node, a topology.Address) gpuTruth {
 	t := gpuTruth{Address: a}
 	if d, ok := n.Tree.Device(a); ok {
-		t.PCIe = linkTruth{d.PCIe.Speed, d.PCIe.MaxSpeed, d.PCIe.Width, d.PCIe.MaxWidth, d.PCIe.Degraded()}
+		t.PCIe = linkTruth{d.PCIe, d.PCIe.Degraded()}
 	}
 	if target, err := fs.ReadLink(n.Sys, path.Join(topology.PCIDevices, a.String(), "iommu_group")); err == nil {
 		t.IOMMU = path.Base(target)

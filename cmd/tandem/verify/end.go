@@ -35,25 +35,17 @@ type runtimeGPU struct {
 
 // Facts are the properties of a pair that affect its speed. Zero values are unknown.
 type Facts struct {
-	GPU       string         `json:"gpu,omitempty"` // none: a VF without a GPU
-	VF        string         `json:"vf"`
-	RDMA      string         `json:"rdma"`
-	Distance  topology.Level `json:"distance"` // UNK without a GPU
-	PCIe      Link           `json:"pcie"`     // of the VF's PF
-	GPULanes  int            `json:"gpuLanes"` // of the GPU's PCIe link
-	GPUMax    int            `json:"gpuMaxLanes"`
-	Redirects []string       `json:"redirectAt"` // ports between the two whose ACS redirects traffic
-	State     string         `json:"state"`      // of the port: "4: ACTIVE"
-	Rate      string         `json:"rate"`       // of the port: "200 Gb/sec (4X HDR)"
-	RateGbps  float64        `json:"rateGbps"`
-}
-
-// Link is a PCIe link; zero is unknown.
-type Link struct {
-	Speed    float64 `json:"gts"`
-	MaxSpeed float64 `json:"maxGts"`
-	Width    int     `json:"lanes"`
-	MaxWidth int     `json:"maxLanes"`
+	GPU       string            `json:"gpu,omitempty"` // none: a VF without a GPU
+	VF        string            `json:"vf"`
+	RDMA      string            `json:"rdma"`
+	Distance  topology.Level    `json:"distance"` // UNK without a GPU
+	PCIe      topology.PCIeLink `json:"pcie"`     // of the VF's PF
+	GPULanes  int               `json:"gpuLanes"` // of the GPU's PCIe link
+	GPUMax    int               `json:"gpuMaxLanes"`
+	Redirects []string          `json:"redirectAt"` // ports between the two whose ACS redirects traffic
+	State     string            `json:"state"`      // of the port: "4: ACTIVE"
+	Rate      string            `json:"rate"`       // of the port: "200 Gb/sec (4X HDR)"
+	RateGbps  float64           `json:"rateGbps"`
 }
 
 // newEnd reads the facts of a VF and of its GPU; nil for none.
@@ -68,7 +60,7 @@ func newEnd(sys fs.FS, tree *topology.Tree, vf topology.Address, gpuID string, g
 	e.RDMA = d.RDMA[0]
 	e.readPort(sys, d)
 	if pf, ok := tree.Device(d.Function()); ok {
-		e.PCIe = Link(pf.PCIe)
+		e.PCIe = pf.PCIe
 	}
 	if gpu != nil {
 		e.readPair(tree, vf, gpu.Address)

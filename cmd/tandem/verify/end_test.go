@@ -31,7 +31,7 @@ func TestEndsOfMachines(t *testing.T) {
 			Distance: topology.PIX, State: "4: ACTIVE", Rate: "400 Gb/sec (4X NDR)", RateGbps: 400},
 			Err: "mlx5_8 has no RoCE v2 GID of the VF's netdev: give the netdev an IP address"}},
 		{"nv-h800-8x8", "0000:0e:00.1", "0000:34:00.0", End{Facts: Facts{RDMA: "mlx5_10",
-			Distance: topology.NODE, PCIe: Link{Speed: 32, Width: 16}, GPULanes: 16, State: "4: ACTIVE",
+			Distance: topology.NODE, PCIe: topology.PCIeLink{Speed: 32, Width: 16}, GPULanes: 16, State: "4: ACTIVE",
 			Rate: "400 Gb/sec (4X NDR)", RateGbps: 400}}},
 	} {
 		m, err := machines.Load(test.machine, 1)

@@ -66,7 +66,7 @@ func verdicts(r *TrafficReport) (list []string) {
 func TestRing(t *testing.T) {
 	p := newPlan(t, fakes{Gbps: map[string]string{"mlx5_1 mlx5_2": "41.00", "mlx5_2 mlx5_0": "42.00"}})
 	list := ends(3)
-	list[2].PCIe = Link{Speed: 32, MaxSpeed: 32, Width: 4, MaxWidth: 16}
+	list[2].PCIe = topology.PCIeLink{Speed: 32, MaxSpeed: 32, Width: 4, MaxWidth: 16}
 	report := run(t, p, list)
 	want := []string{
 		"100 Gb/s, 100 %, 50 % of the rate, 2.25 µs, host/host: ok in host memory",

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // TrafficReport has the results of all pairs, in JSON.
@@ -173,11 +171,10 @@ func (f Facts) reasons(best TrafficPair) (list []string) {
 	for _, redirect := range f.Redirects {
 		add("ACS redirect at %s", redirect)
 	}
-	link := topology.PCIeLink(f.PCIe)
-	if link.Narrow() {
+	if f.PCIe.Narrow() {
 		add("PCIe width %d of %d", f.PCIe.Width, f.PCIe.MaxWidth)
 	}
-	if link.Slow() {
+	if f.PCIe.Slow() {
 		add("PCIe %g of %g GT/s", f.PCIe.Speed, f.PCIe.MaxSpeed)
 	}
 	if f.GPULanes > 0 && f.GPULanes < f.GPUMax {

@@ -18,12 +18,14 @@ func TestReasons(t *testing.T) {
 		want  []string
 	}{
 		{"none known", Facts{Distance: topology.PIX}, nil},
-		{"all is well", Facts{GPU: "x", Distance: topology.C2C, PCIe: Link{32, 32, 16, 16}, GPULanes: 16,
-			GPUMax: 16, State: "4: ACTIVE", RateGbps: 400}, nil},
+		{"all is well", Facts{GPU: "x", Distance: topology.C2C,
+			PCIe:     topology.PCIeLink{Speed: 32, MaxSpeed: 32, Width: 16, MaxWidth: 16},
+			GPULanes: 16, GPUMax: 16, State: "4: ACTIVE", RateGbps: 400}, nil},
 		{"far", Facts{GPU: "x", Distance: topology.NODE}, []string{"GPU and VF are NODE apart"}},
 		{"redirect", Facts{GPU: "x", Redirects: []string{"0000:09:00.0"}},
 			[]string{"ACS redirect at 0000:09:00.0"}},
-		{"links", Facts{PCIe: Link{16, 32, 4, 16}, GPULanes: 8, GPUMax: 16},
+		{"links", Facts{PCIe: topology.PCIeLink{Speed: 16, MaxSpeed: 32, Width: 4, MaxWidth: 16},
+			GPULanes: 8, GPUMax: 16},
 			[]string{"PCIe width 4 of 16", "PCIe 16 of 32 GT/s", "the GPU's PCIe width 8 of 16"}},
 		{"port", Facts{State: "1: DOWN", RateGbps: 100},
 			[]string{"port 1: DOWN", "port rate 100 Gb/s, the best pair's 400"}},
