@@ -72,7 +72,7 @@ type store struct {
 	dir     string
 	files   *claimFiles
 	log     *slog.Logger
-	durable atomic.Pointer[[]byte] // the content that survives a power failure; nil if unknown
+	durable atomic.Pointer[[]byte] // the last content known to survive a power failure; nil if unknown
 }
 
 func (s *store) name() string { return filepath.Join(s.dir, FileName) }
@@ -148,7 +148,6 @@ func (s *store) save(claims []Claim) error {
 	if err != nil {
 		return err
 	}
-	s.durable.Store(nil)
 	if err := s.files.disk.ReplaceDurably(s.name(), content, 0o600); err != nil {
 		return err
 	}
