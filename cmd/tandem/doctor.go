@@ -55,8 +55,9 @@ machine configurations and providers. Save the output outside that folder and mo
 the command runs, and the kubelet does not start with an empty one.
 
 The shapes of container requests are judged for an empty node with the kubelet's own rules. The VFs are those of --config
-(config.json), or without --config those of the running tandem-rdma. If neither exists, the VFs are all VFs of NICs with RDMA, each
-with its NUMA node, and the verdict is only an estimate.
+(config.json), or without --config those of the running tandem-rdma, or of the only configuration of VFs among the ConfigMaps of this
+node's pods, as of the SR-IOV network device plugin. If none exists, the VFs are all VFs of NICs with RDMA, each with its NUMA node, and
+the verdict is only an estimate. The policy is the one that the command recommends, restricted, also before the kubelet has it.
 
 For each pool in config.json, the output shows the devices that a selector rejects, the reason, the closest device, and unknown keys
 with suggestions, to explain why a VF is not offered. Running containers are judged by their data on the node.
@@ -120,7 +121,7 @@ func (x *examiner) registerNode(flags *pflag.FlagSet) {
 	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "",
 		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
-		"to select VFs (default the VFs that the running tandem-rdma offers)")
+		"to select VFs (default the VFs that the running tandem-rdma offers, or of the ConfigMap of a pod)")
 	plainflag.Kubelet.Put(flags, "kubelet-dir", "kubelet-config", "kubelet-config-dir")
 	plainflag.Files.Put(flags, "dev-root", "proc-root")
 	plainflag.Devices.Put(flags, "config")
@@ -285,9 +286,30 @@ func (x *examiner) readVFs(
 			return vfs, "", nil
 		}
 		guess = "no --config, and " + err.Error()
+		vfs, err = x.mountedVFs(n)
+		if err == nil && x.node.Mounted != "" {
+			return vfs, "", nil
+		}
+		if err != nil {
+			guess += ", and " + err.Error()
+		}
 	}
 	vfs, err = x.configuredVFs(n)
 	return vfs, guess, err
+}
+
+// mountedVFs returns the VFs of a ConfigMap that the kubelet has mounted for a pod, none without one.
+func (x *examiner) mountedVFs(n *machine.Node) (vfs []doctor.Device, err error) {
+	x.config, err = doctor.MountedConfig(x.node.KubeletDir)
+	if err != nil || x.config == "" {
+		return nil, err
+	}
+	vfs, err = x.configuredVFs(n)
+	if err != nil {
+		x.config = ""
+	}
+	x.node.Mounted = x.config
+	return vfs, err
 }
 
 // configuredVFs returns the VFs of the configuration, or of all NICs with RDMA.

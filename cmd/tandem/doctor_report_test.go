@@ -23,6 +23,29 @@ var reported = []struct {
 	{"kubelet half settled", "amd-mi250-16gcd-8nic", 2, func(s *sick) {
 		s.kubelet("restricted", "best-effort", "container", "pod", `"true"`, `"false"`, `"0"`, `"0-31"`)
 	}},
+	{"before the policy is set, hints of four VFs a NIC", "oci-mi300x-derived", 4, func(s *sick) {
+		s.unsettled()
+		s.excludes("false")
+	}},
+	{"before the policy is set, hints of one VF a NIC", "oci-mi300x-derived", 1, func(s *sick) {
+		s.kubelet("restricted", "best-effort")
+		s.excludes("false")
+		s.with("--cpus", "113")
+	}},
+	{"hints of one VF a NIC", "oci-mi300x-derived", 1, func(s *sick) { s.excludes("false") }},
+	{"a stock ConfigMap, before anything is changed", "oci-mi300x-derived", 4, func(s *sick) {
+		s.unsettled()
+		s.with("--config", "")
+		s.mount("stock/volumes/kubernetes.io~configmap/config-volume", "false")
+		s.mount("other/volumes/kubernetes.io~configmap/config-volume", "false")
+		s.write("kubelet/pods/other/volumes/kubernetes.io~configmap/app/config.json", `{"replicas": 2}`)
+	}},
+	{"two stock ConfigMaps that differ", "oci-mi300x-derived", 4, func(s *sick) {
+		s.unsettled()
+		s.with("--config", "")
+		s.mount("a/volumes/kubernetes.io~configmap/config-volume", "false")
+		s.mount("b/volumes/kubernetes.io~configmap/config-volume", "true")
+	}},
 	{"VFs as a guess", "oci-mi300x-derived", 4, func(s *sick) { s.with("--config", "") }},
 	{"more CPUs than a NUMA node has", "oci-mi300x-derived", 4, func(s *sick) { s.with("--cpus", "113") }},
 	{"settings with which no kubelet starts", "nv-h100-oci", 1, func(s *sick) {
@@ -54,6 +77,16 @@ memoryManagerPolicy: Static
 		s.enter(mode.DRA, "run")
 		s.enter(mode.DevicePlugin, "kubelet/device-plugins/tandem")
 	}},
+}
+
+// mount mounts a ConfigMap with every VF, with this excludeTopology, as the kubelet does for a pod.
+func (s *sick) mount(volume, excluded string) {
+	s.t.Helper()
+	s.excludes(excluded)
+	content, err := os.ReadFile(s.path("config.json"))
+	s.check(err)
+	s.write("kubelet/pods/"+volume+"/..2026/config.json", string(content))
+	s.symlink("kubelet/pods/"+volume+"/..2026/config.json", "kubelet/pods/"+volume+"/config.json")
 }
 
 // unsettled lays out a kubelet that nobody has configured.

@@ -86,7 +86,8 @@ func TestClusterStatus(t *testing.T) {
 func TestClusterStatusOfNone(t *testing.T) {
 	t.Parallel()
 	s := newPodServer(t)
-	s.add("kube-system/tandem-gpu-a", "tandem-gpu", "gpu-1", itself(t), "--run-dir="+filepath.Join(s.root, "none"))
+	runDir := filepath.Join(s.root, "none")
+	s.add("kube-system/tandem-gpu-a", "tandem-gpu", "gpu-1", itself(t), "--run-dir="+runDir)
 	code, stdout, stderr := plugin(s.start(), "status")
 	if code != cli.ExitError || !strings.Contains(stdout, "0 of 1 nodes answer") ||
 		!strings.Contains(stderr, "no node answers") {

@@ -8,8 +8,8 @@
 // check is a function of the facts of one subject; the method findings lists all checks in the order of the
 // report. Doctor changes nothing.
 //
-// Request shapes are judged by the Topology Manager's own rule, [hints.Policy.Nodes], with a third demand for
-// the CPUs of a guaranteed pod.
+// Request shapes are judged by the Topology Manager's own rule ([model.Kubelet]) under the policy that doctor
+// requires, also before the kubelet has it, with a third demand for the CPUs of a guaranteed pod.
 //
 // A healthy node has no finding. An unreadable file is a finding of its own ([Unknown]) only if the file is
 // expected. Files without permission are neither damaged nor missing: one finding lists all of them, and no
@@ -82,9 +82,10 @@ func readFacts(n Node) facts {
 		f.notes, f.noGPUs, f.stale = n.Notes, n.NoGPUs, n.staleResources(f.kubelet.Facts, read)
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
-		f.merge, f.refused = n.readMerge(f.kubelet.Facts), n.readRefused(f.kubelet.Facts)
-		f.remark = strings.TrimSpace(strings.Join(slices.Concat(
-			[]string{f.kubelet.remarks(), uncounted(n.Refused, f.kubelet.Policy)}, hintDecisions(n.Notes)), " "))
+		f.merge, f.refused = f.shapes.readMerge(), n.readRefused(f.kubelet.Facts)
+		f.remark = strings.TrimSpace(strings.Join(slices.Concat([]string{
+			f.kubelet.remarks(), uncounted(n.Refused, f.kubelet.Policy), f.shapes.remark(), mounted(n.Mounted),
+		}, hintDecisions(n.Notes)), " "))
 		f.claims = n.readClaims(&a)
 	}
 	f.closed = a.closed
@@ -98,7 +99,9 @@ func (f facts) findings() []Finding {
 		folders = []finding.Check[daemons]{bothModes, runFolder}
 	}
 	return slices.Concat(
-		finding.Judge(f.kubelet, unknownProcess, unreadConfig, kubeletSettings),
+		finding.Judge(f.kubelet, unknownProcess, unreadConfig),
+		finding.Judge(f.shapes, topologyPolicy),
+		finding.Judge(f.kubelet, kubeletSettings),
 		finding.Judge(f.hardware, unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA,
 			degradedLinks, redirects, unreadRedirects, deviceNodes),
 		finding.Judge(f.hardware.complexes, complexFaults, complexACS, complexATS, complexGroups),

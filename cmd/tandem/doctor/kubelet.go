@@ -99,7 +99,8 @@ func unreadConfig(k kubeletFacts) []Finding {
 
 func kubeletSettings(k kubeletFacts) []Finding { return k.settings }
 
-// Settings returns the kubelet's settings for a decision about hints, the zero value for unknown ones.
+// Settings returns the kubelet's settings for a decision about hints, under the policy that doctor requires;
+// the zero value for unknown ones.
 func (n Node) Settings() model.Kubelet {
 	p, err := settings.FindProcess(n.ProcRoot)
 	if err != nil {
@@ -113,5 +114,6 @@ func (n Node) Settings() model.Kubelet {
 	if err != nil {
 		return model.Kubelet{}
 	}
+	known.TopologyManagerPolicy = managers.Restricted
 	return known
 }

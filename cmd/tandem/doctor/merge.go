@@ -16,8 +16,8 @@ import (
 // merge is the kubelet's merge of the hints of a container that requests as little as possible of each
 // resource: such a container has the most hints.
 type merge struct {
-	Node
-	rule      hints.Rule
+	emptyNode
+	now       bool // also under the present policy
 	providers []provider
 }
 
@@ -37,16 +37,15 @@ const (
 	ofMemory
 )
 
-func (n Node) readMerge(k managers.Facts) merge {
-	m := merge{Node: n}
-	policy := hints.Policy(k.Policy)
-	if policy != hints.Restricted && policy != hints.BestEffort {
-		return m
+func (e emptyNode) readMerge() merge {
+	m, k := merge{emptyNode: e}, e.kubelet
+	if k.Policy == "" {
+		return m // unknown
 	}
-	m.rule = hints.Rule{Policy: policy, MaxNodes: k.AllowedNodes()}
-	m.add("GPUs", ofGPUs, n.GPUs)
+	m.now = hints.Policy(k.Policy) == hints.Restricted || hints.Policy(k.Policy) == hints.BestEffort
+	m.add("GPUs", ofGPUs, e.GPUs)
 	pools := map[string][]Device{}
-	for _, d := range n.VFs {
+	for _, d := range e.VFs {
 		pools[d.Resource] = append(pools[d.Resource], d)
 	}
 	for _, resource := range slices.Sorted(maps.Keys(pools)) {
@@ -59,8 +58,8 @@ func (n Node) readMerge(k managers.Facts) merge {
 	if k.CPUPolicy == managers.Static {
 		m.addNodes(k.Says("cpuManagerPolicy", k.CPUPolicy), ofCPUs, topology.NodesWithCPUs(k.CPUs))
 	}
-	if k.MemoryPolicy == "Static" && n.Tree != nil {
-		m.addNodes(k.Says("memoryManagerPolicy", k.MemoryPolicy), ofMemory, n.Tree.NUMANodes())
+	if k.MemoryPolicy == "Static" {
+		m.addNodes(k.Says("memoryManagerPolicy", k.MemoryPolicy), ofMemory, e.Tree.NUMANodes())
 	}
 	return m
 }
@@ -93,7 +92,7 @@ func (m merge) time(without ...providerKind) hints.MergeTime {
 			demands = append(demands, p.demand)
 		}
 	}
-	return m.rule.MergeTime(demands...)
+	return m.manager.Rule.MergeTime(demands...)
 }
 
 // slowMerge finds NUMA nodes and resources whose hints the kubelet merges too slowly (kubernetes#137700).
@@ -118,8 +117,12 @@ func slowMerge(m merge) []Finding {
 		widest = max(widest, p.demand.Nodes())
 		f.Evidence = append(f.Evidence, p.name+": hints over "+document.Count(p.demand.Nodes(), "NUMA node"))
 	}
-	f.Summary = fmt.Sprintf("The kubelet takes about %s of CPU time to admit a container with NUMA hints of %s "+
-		"on %s.", took, document.Count(len(m.providers), "resource"), document.Count(widest, "NUMA node"))
+	takes := "The kubelet takes"
+	if !m.now {
+		takes = "Under policy restricted the kubelet would take"
+	}
+	f.Summary = fmt.Sprintf("%s about %s of CPU time to admit a container with NUMA hints of %s on %s.", takes,
+		took, document.Count(len(m.providers), "resource"), document.Count(widest, "NUMA node"))
 	if !m.time(ofVFs).Slow() {
 		f = m.guessed(f)
 	}

@@ -9,13 +9,15 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestMergeOfEachResource: each pool of VFs is a resource with hints of its own, and under policies that try
-// no combinations nothing is slow.
+// TestMergeOfEachResource: each pool of VFs is a resource with hints of its own, also under policies that try
+// no combinations: doctor's own remedy is another one.
 func TestMergeOfEachResource(t *testing.T) {
 	n := Node{}
+	n.Tree = topology.Assemble(nil, nil, nil)
 	for i := range 8 {
 		n.GPUs = append(n.GPUs, offer.New("gpu", topology.Address{}, topology.Node(i)))
 		for _, resource := range []string{"x.y/a", "x.y/b", "x.y/excluded"} {
@@ -28,16 +30,16 @@ func TestMergeOfEachResource(t *testing.T) {
 	}
 	k := managers.Facts{}
 	k.Policy, k.CPUPolicy, k.MemoryPolicy = managers.Restricted, "none", "None"
-	found := slowMerge(n.readMerge(k))
+	found := slowMerge(n.empty(k, hints.Restricted).readMerge())
 	if len(found) != 1 || !slices.Equal(found[0].Evidence, []string{
 		"GPUs: hints over 8 NUMA nodes", "VFs of x.y/a: hints over 8 NUMA nodes",
 		"VFs of x.y/b: hints over 8 NUMA nodes",
 	}) || !strings.HasSuffix(found[0].Fix[0], "about 98 µs") {
 		t.Errorf("found %+v", found)
 	}
-	for policy, want := range map[string]int{"none": 0, "best-effort": 1, "single-numa-node": 0} {
+	for policy, want := range map[string]int{"": 0, "none": 1, "best-effort": 1, "single-numa-node": 1} {
 		k.Policy = policy
-		if found := slowMerge(n.readMerge(k)); len(found) != want {
+		if found := slowMerge(n.empty(k, hints.Restricted).readMerge()); len(found) != want {
 			t.Errorf("policy %s: found %+v", policy, found)
 		}
 	}

@@ -17,6 +17,7 @@ type Node struct {
 	GPUs, VFs []Device // that the plugins offer
 	// why the VFs are those of all NICs with RDMA instead of the offered VFs; "" for offered VFs
 	Guess   string
+	Mounted string // the ConfigMap of a pod that selects the VFs; "" for none
 	Links   []topology.Link
 	DevRoot string   // "/dev"
 	CDIDir  string   // of the CDI specifications of claims

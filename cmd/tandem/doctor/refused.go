@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
@@ -61,11 +60,13 @@ type refusedFacts struct {
 // readRefused judges the shapes of the refused pods on the empty node.
 func (n Node) readRefused(k managers.Facts) refusedFacts {
 	f := refusedFacts{Refused: n.Refused}
-	empty := n.empty(k)
-	node := rejection.NewNode(n.Plugins.Resources, devicemanager.Kubelet{
-		Rule: empty.rule(), ScopePod: k.Scope == "pod",
-	})
-	cpus := func(count int) hints.List { return empty.rule().Hints(empty.cpuDemand(count)) }
+	policy := hints.Restricted
+	if k.Policy == string(hints.SingleNUMANode) { // the others refuse nobody: then the policy has changed since
+		policy = hints.SingleNUMANode
+	}
+	empty := n.empty(k, policy)
+	node := rejection.NewNode(n.Plugins.Resources, empty.manager)
+	cpus := func(count int) hints.List { return empty.manager.Rule.Hints(empty.cpuDemand(count)) }
 	for _, group := range n.Refused.Pods.groups {
 		shape, known := n.Plugins.shapeOf(group.Containers)
 		if !known {

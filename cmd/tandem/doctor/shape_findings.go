@@ -5,14 +5,85 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
+// topologyPolicy finds another policy than restricted, with the requests that restricted would refuse.
+func topologyPolicy(s shapes) []Finding {
+	found := managers.TopologyPolicy(s.kubelet)
+	for i := range found {
+		f := &found[i]
+		f.Evidence = append(f.Evidence, s.wouldRefuse()...)
+		f.Fix = append(f.Fix, s.excluding()...)
+	}
+	return found
+}
+
+// wouldRefuse returns the requests that policy restricted refuses, a sentence each.
+func (s shapes) wouldRefuse() (lines []string) {
+	if len(s.GPUs) == 0 || len(s.VFs) == 0 {
+		return nil
+	}
+	const rejected = "under policy restricted containers that request %s are rejected, even on an empty node"
+	if len(s.refused) > 0 {
+		lines = append(lines, fmt.Sprintf(rejected, shapeList(s.refused)))
+	}
+	if len(s.withCPUs) > 0 {
+		lines = append(lines, fmt.Sprintf(rejected, shapeList(s.withCPUs)+" with "+document.Count(s.CPUs, "CPU")))
+	}
+	if len(s.refused)+len(s.withCPUs) == 0 {
+		lines = append(lines, "under policy restricted an empty node rejects no container with as many VFs as GPUs")
+	}
+	if len(s.fewer) > 0 {
+		lines = append(lines, fmt.Sprintf(rejected, strings.Join(s.fewer, ", ")))
+	}
+	if s.Guess != "" {
+		lines = append(lines, s.guess())
+	}
+	return lines
+}
+
+// excluding returns the remedies for refused requests by the hints of the VFs.
+func (s shapes) excluding() (fix []string) {
+	if !slices.ContainsFunc(s.VFs, hasNode) {
+		return nil
+	}
+	if len(s.refused) > 0 {
+		fix = append(fix, `"excludeTopology": "auto" in the pool of VFs (config.json; true in `+
+			"SriovNetworkNodePolicy): Tandem then selects the VFs. Disadvantage: the kubelet does not see NUMA nodes "+
+			"without free VFs, and a container with 2 GPUs and 2 VFs can get far pairs on the kubelet's NUMA node "+
+			"although another node has near pairs; false prefers a rejection to far pairs. Recommended if containers "+
+			"request the sizes above",
+			"or create as many VFs as GPUs on each NUMA node, with a smaller sriov_numvfs")
+	}
+	if len(s.fewer) > 0 {
+		fix = append(fix, `"excludeTopology": true in the pool of VFs also admits containers with fewer VFs `+
+			`than GPUs; "auto" and false prefer their rejection to VFs of other NUMA nodes`)
+	}
+	return fix
+}
+
+// remark says which containers with fewer VFs than GPUs are refused, "" for none and with a finding. This is
+// no finding: who requests as many VFs as GPUs loses near pairs by the remedy.
+func (s shapes) remark() string {
+	if s.kubelet.Policy != managers.Restricted || len(s.fewer) == 0 || len(s.refused) > 0 {
+		return ""
+	}
+	text := fmt.Sprintf("Containers that request %s are rejected, even on an empty node; %s.",
+		strings.Join(s.fewer, ", "), strings.Join(s.excluding(), "; "))
+	if s.Guess != "" {
+		text += " This is a guess: " + s.guess() + "."
+	}
+	return text
+}
+
 // refusedShapes finds shapes whose GPUs and VFs cannot come from one set of NUMA nodes.
 func refusedShapes(s shapes) []Finding {
-	if len(s.refused) == 0 {
+	if s.kubelet.Policy != managers.Restricted || len(s.refused) == 0 {
 		return nil
 	}
 	f := Finding{
@@ -22,15 +93,13 @@ func refusedShapes(s shapes) []Finding {
 		Evidence: []string{"GPUs: " + perNode(s.GPUs), "VFs: " + perNode(s.VFs)},
 		Why:      "If only some GPUs have a NUMA node, the kubelet counts only these GPUs, which are too few.",
 	}
+	if len(s.fewer) > 0 {
+		f.Evidence = append(f.Evidence, "rejected as well: "+strings.Join(s.fewer, ", "))
+	}
 	if slices.ContainsFunc(s.VFs, hasNode) {
 		f.Why = "Policy restricted requires the smallest possible set of NUMA nodes for each resource, and the " +
 			"same set for GPUs and VFs; here the VFs fit on fewer nodes than the GPUs, or the reverse."
-		f.Fix = append(f.Fix,
-			`"excludeTopology": "auto" in the pool of VFs (config.json; true in SriovNetworkNodePolicy): `+
-				"Tandem then selects the VFs. Disadvantage: the kubelet does not see NUMA nodes without free VFs, and a "+
-				"container with 2 GPUs and 2 VFs can get far pairs on the kubelet's NUMA node although another node "+
-				"has near pairs. Recommended if containers request the sizes above",
-			"or create as many VFs as GPUs on each NUMA node, with a smaller sriov_numvfs")
+		f.Fix = append(f.Fix, s.excluding()...)
 	}
 	if slices.ContainsFunc(s.GPUs, hasNode) && !allHaveNodes(s.GPUs) {
 		f.Fix = append(f.Fix, "set a NUMA node for every GPU: see numa-node")
@@ -43,7 +112,7 @@ func refusedShapes(s shapes) []Finding {
 
 // refusedForCPUs finds shapes whose devices fit, but not together with the CPUs.
 func refusedForCPUs(s shapes) []Finding {
-	if len(s.withCPUs) == 0 {
+	if s.kubelet.Policy != managers.Restricted || len(s.withCPUs) == 0 {
 		return nil
 	}
 	f := Finding{
@@ -73,11 +142,15 @@ func (n Node) guessed(f Finding) Finding {
 		return f
 	}
 	f.Severity = Unknown
-	f.Evidence = append(f.Evidence,
-		n.Guess+": assumes that the VFs of all NICs with RDMA are one pool")
+	f.Evidence = append(f.Evidence, n.guess())
 	f.Fix = append(f.Fix, "for the verdict on the actual pools, run tandem doctor --config config.json, "+
 		"or start tandem-rdma")
 	return f
+}
+
+// guess says what the VFs are if nobody has named a pool.
+func (n Node) guess() string {
+	return n.Guess + ": assumes that the VFs of all NICs with RDMA are one pool"
 }
 
 // farShapes finds shapes of which not every GPU can have a VF on its switch.

@@ -11,13 +11,13 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
-// Advice checks settings with which the kubelet starts.
+// Advice checks settings with which the kubelet starts, apart from [TopologyPolicy].
 func Advice(f Facts) []finding.Finding {
-	return finding.Judge(f, topologyPolicy, topologyScope, closestNodes, cpuManager, wholeNodesReserved,
-		oldSettings)
+	return finding.Judge(f, topologyScope, closestNodes, cpuManager, wholeNodesReserved, oldSettings)
 }
 
-func topologyPolicy(f Facts) []finding.Finding {
+// TopologyPolicy finds another policy than the one that Tandem requires.
+func TopologyPolicy(f Facts) []finding.Finding {
 	advice := finding.Finding{
 		ID: "topology-policy", Severity: finding.Warning,
 		Summary:  fmt.Sprintf("The kubelet's topologyManagerPolicy is %s.", f.Policy),

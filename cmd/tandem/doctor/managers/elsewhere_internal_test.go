@@ -5,6 +5,7 @@ package managers
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func TestReadElsewhere(t *testing.T) {
 	}
 	f.Changed = f.Files
 	var text strings.Builder
-	for _, found := range Advice(f) {
+	for _, found := range slices.Concat(TopologyPolicy(f), Advice(f)) {
 		text.WriteString(strings.Join(append(found.Evidence, found.Fix...), "\n") + "\n")
 	}
 	for _, want := range []string{
