@@ -14,12 +14,14 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/version"
 )
 
@@ -139,4 +141,69 @@ func config(set *pflag.FlagSet) slog.Value {
 		}
 	})
 	return slog.GroupValue(attributes...)
+}
+
+// errRestart is the cause of the end of work that starts over.
+var errRestart = errors.New("restart discovery")
+
+// Restarting runs work until ctx is done or work fails. Work starts over on every SIGHUP, the signal of a
+// changed configuration, and when work calls restart, for a change that it noticed.
+func Restarting(
+	ctx context.Context, log *slog.Logger, work func(ctx context.Context, restart func()) error,
+) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		attempt, cancel := context.WithCancelCause(ctx)
+		restart := func() { cancel(errRestart) }
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			select {
+			case <-hangup:
+				restart()
+			case <-attempt.Done():
+			}
+		}()
+		err := work(attempt, restart)
+		cancel(nil)
+		<-stopped
+		if err != nil && !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(attempt), errRestart) {
+			return err
+		}
+		log.Info("restarting discovery; the configuration or the GPUs may have changed")
+	}
+}
+
+// watched runs a daemon together with its Monitor and, if enabled, the sender of events.
+func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run Run) error {
+	var beside sync.WaitGroup
+	serving, stop := context.WithCancel(ctx)
+	defer beside.Wait()
+	defer stop()
+	f.openEvents(name, log)
+	var tell func(admission.Verdict)
+	if f.sender != nil {
+		tell = f.sender.Tell
+		beside.Go(func() { f.sender.Run(serving) })
+	}
+	f.monitor = monitor.New(version.Text(), tell)
+	beside.Go(func() { f.monitor.Serve(serving, f.Metrics, f.Health, log) })
+	return run(ctx, log)
+}
+
+// openEvents creates the sender of events. Without the API server the daemon runs without events.
+func (f *Flags) openEvents(name string, log *slog.Logger) {
+	if !f.Events {
+		return
+	}
+	sender, err := monitor.OpenEvents(monitor.EventsConfig{
+		Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log,
+	})
+	if err != nil {
+		log.Warn("events on pods are disabled", "error", err)
+		return
+	}
+	f.sender = sender
 }
