@@ -7,6 +7,7 @@ package plainflag
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,4 +72,160 @@ func wanted(kind string, given *strconv.NumError) string {
 	default:
 		return "want a number"
 	}
+}
+
+// wordsKey is the annotation of a flag with the words of its value.
+const wordsKey = "words"
+
+// Words names the words that the value of a flag consists of, separated by commas if several. [Error]
+// proposes the nearest of them for another word.
+func Words(set *pflag.FlagSet, flag string, words ...string) {
+	// The error means an unknown flag, which tests would detect.
+	_ = set.SetAnnotation(flag, wordsKey, words)
+}
+
+// question asks for the word that the first unknown word of a value probably means.
+func question(f *pflag.Flag, value string) string {
+	known := f.Annotations[wordsKey]
+	for word := range strings.SplitSeq(value, ",") {
+		word = strings.TrimSpace(word)
+		if !slices.Contains(known, word) {
+			return spelling.Question(word, known)
+		}
+	}
+	return ""
+}
+
+// choice is the value of a flag with a fixed list of words.
+type choice struct {
+	value *string
+	words []string
+}
+
+// Choice adds a flag whose value is one of the words.
+func Choice(set *pflag.FlagSet, value *string, name, preset, usage string, words ...string) {
+	*value = preset
+	set.Var(&choice{value, words}, name, usage)
+	Words(set, name, words...)
+}
+
+// String implements pflag.Value.
+func (c *choice) String() string {
+	if c.value == nil {
+		return ""
+	}
+	return *c.value
+}
+
+// Set implements pflag.Value.
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.words, text) {
+		return fmt.Errorf("want %s", List(c.words))
+	}
+	*c.value = text
+	return nil
+}
+
+// Type implements pflag.Value.
+func (c *choice) Type() string { return "string" }
+
+// List returns words as "a, b or c", without empty ones.
+func List(words []string) string {
+	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" })
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// Group is a group of flags on the help page.
+type Group int
+
+// The groups, in the order of the help page.
+const (
+	Request Group = iota
+	Placement
+	Arrivals
+	GPU
+	AMD
+	NVIDIA
+	VF
+	DRA
+	Machine
+	Devices
+	Kubelet
+	Cluster
+	Traffic
+	Monitor
+	Files
+	Output
+	Logging
+	others // without a heading
+)
+
+var headings = [...]string{
+	Request: "Request", Placement: "Placement", Arrivals: "Arrivals", GPU: "GPU", AMD: "AMD GPU",
+	NVIDIA: "NVIDIA GPU", VF: "VF", DRA: "DRA", Machine: "Machine", Devices: "Devices", Kubelet: "Kubelet",
+	Cluster: "Cluster", Traffic: "Traffic", Monitor: "Health and metrics", Files: "Node files", Output: "Output",
+	Logging: "Logging",
+	others:  "",
+}
+
+// groupKey is the annotation of a flag with the heading of its group.
+const groupKey = "group"
+
+// Put puts flags of a set into the group.
+func (g Group) Put(set *pflag.FlagSet, flags ...string) {
+	for _, flag := range flags {
+		// The error means an unknown flag, which tests would detect.
+		_ = set.SetAnnotation(flag, groupKey, []string{headings[g]})
+	}
+}
+
+// PutRest puts the flags of a set that are in no group into the group.
+func (g Group) PutRest(set *pflag.FlagSet) {
+	set.VisitAll(func(f *pflag.Flag) {
+		if headingOf(f) == "" {
+			g.Put(set, f.Name)
+		}
+	})
+}
+
+func headingOf(f *pflag.Flag) string {
+	if headings := f.Annotations[groupKey]; len(headings) > 0 {
+		return headings[0]
+	}
+	return ""
+}
+
+// Usages returns the flags of a set for the help page, under the heading of each group. Flags in no group are
+// at the end.
+func Usages(set *pflag.FlagSet) string {
+	var sections []string
+	for _, heading := range headings {
+		usages := usagesOf(set, heading)
+		switch {
+		case usages == "":
+		case heading != "":
+			sections = append(sections, fmt.Sprintf("%s:\n%s", heading, usages))
+		case len(sections) > 0:
+			sections = append(sections, "Other flags:\n"+usages)
+		default:
+			sections = append(sections, "Flags:\n"+usages)
+		}
+	}
+	return strings.Join(sections, "\n")
+}
+
+// usagesOf returns the flags under a heading.
+func usagesOf(set *pflag.FlagSet, heading string) string {
+	group := pflag.NewFlagSet("", pflag.ContinueOnError)
+	group.SortFlags = set.SortFlags
+	set.VisitAll(func(f *pflag.Flag) {
+		if headingOf(f) == heading {
+			group.AddFlag(f)
+		}
+	})
+	return group.FlagUsages()
 }
