@@ -2,7 +2,13 @@
 
 package picture
 
-import "slices"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
 
 // Sizes, in pixels.
 const (
@@ -129,3 +135,129 @@ func (b *box) onlyCards() bool {
 
 // textWidth returns the approximate width of a text.
 func textWidth(text string) int { return 13 * len([]rune(text)) / 2 }
+
+// box is a node of the PCI tree or a card, with its position in the picture.
+type box struct {
+	class         string // of the style sheet: numa, complex, switch, card
+	title, detail string
+	path          string // bridges of the box, from the root complex down
+	names         bool   // whether detail is the name of the switch, as in [topology.Tree.Switch]
+	first         topology.Address
+	boxes         []*box
+	card          *Card
+	x, y          int // within the parent box
+	width, height int
+}
+
+// tree builds the boxes: NUMA nodes, their root complexes, the bridges shared by several cards, the cards.
+func (n *Node) tree() *box {
+	root := &box{}
+	for i := range n.Cards {
+		c := &n.Cards[i]
+		at := root
+		if _, ok := n.Tree.Device(c.Address); ok {
+			name, top, title := n.Tree.Switch(c.Address), n.Tree.Top(c.Address), "Host bridge"
+			if topology.LevelBelow(top) == topology.C2C {
+				title = "NVLink-C2C"
+			}
+			at = at.child("numa", numaTitle(n.Tree.NUMA(c.Address)), "").child("complex", title, top)
+			for _, bridge := range n.Tree.SharedBridges(c.Address) {
+				at = at.child("switch", "Upper switch", bridge.String())
+				at.names = at.detail == name
+			}
+		} else {
+			at = at.child("numa", "Not in the PCI tree", "")
+		}
+		at.boxes = append(at.boxes, &box{class: "card", first: c.Address, card: c})
+	}
+	root.settle()
+	root.number(0)
+	return root
+}
+
+func numaTitle(n topology.NUMANode) string {
+	if number, known := n.Number(); known {
+		return fmt.Sprintf("NUMA node %d", number)
+	}
+	return "NUMA node unknown"
+}
+
+// child finds or makes the box of a place.
+func (b *box) child(class, title, detail string) *box {
+	for _, c := range b.boxes {
+		if c.class == class && c.title == title && c.detail == detail {
+			return c
+		}
+	}
+	c := &box{class: class, title: title, detail: detail, path: detail}
+	b.boxes = append(b.boxes, c)
+	return c
+}
+
+// settle sorts boxes by address, with GPUs before NICs on one switch, and merges a root complex or switch
+// whose only inner box is a switch with that switch.
+func (b *box) settle() {
+	for i, c := range b.boxes {
+		c.settle()
+		if i == 0 || c.first.Compare(b.first) < 0 {
+			b.first = c.first
+		}
+	}
+	slices.SortFunc(b.boxes, func(p, q *box) int {
+		return cmp.Or(cmp.Compare(p.rank(), q.rank()), cmp.Compare(p.numa(), q.numa()), p.first.Compare(q.first))
+	})
+	if (b.class == "complex" || b.class == "switch") && len(b.boxes) == 1 && b.boxes[0].class == "switch" {
+		only := *b.boxes[0]
+		only.path = b.path + " › " + only.path
+		if b.names {
+			only.detail, only.names = b.detail, true
+		}
+		*b = only
+	}
+}
+
+// number names the switches with cards in drawing order, starting with next, and returns the next free
+// number.
+func (b *box) number(next int) int {
+	if b.class == "switch" && slices.ContainsFunc(b.boxes, func(c *box) bool { return c.card != nil }) {
+		b.title = fmt.Sprintf("Switch %d", next)
+		next++
+	}
+	for _, c := range b.boxes {
+		next = c.number(next)
+	}
+	return next
+}
+
+// rank puts GPUs first, then NICs, then further bridges.
+func (b *box) rank() int {
+	if b.card == nil {
+		return int(NIC) + 1
+	}
+	return int(b.card.Kind)
+}
+
+// numa returns the number of a NUMA node's box.
+func (b *box) numa() string {
+	if b.class == "numa" {
+		return b.title
+	}
+	return ""
+}
+
+// cards returns the cards in the box in drawing order, grouped by the innermost box.
+func (b *box) cards() (groups [][]*Card) {
+	var own []*Card
+	for _, c := range b.boxes {
+		if c.card != nil {
+			own = append(own, c.card)
+		}
+	}
+	if len(own) > 0 {
+		groups = append(groups, own)
+	}
+	for _, c := range b.boxes {
+		groups = append(groups, c.cards()...)
+	}
+	return groups
+}
