@@ -41,7 +41,7 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	for want, names := range map[role][]string{
 		shipped: {"topology/tree.go", "cmd/tandem/main.go", "cmd/tandem-scheduler/main.go", "cmd/tandem-l/a.go"},
-		lab:     {"cmd/tandem-lab/main.go", "test/playground/kubelet/pod.go", "test/simulate/node.go"},
+		lab:     {"cmd/tandem-lab/main.go", "test/playground/kubelet/admit.go", "test/simulate/node.go"},
 		release: {"deployments/release/image/main.go"},
 		tests: {"topology/tree_test.go", "test/simulate/node_test.go", "test/simulation/node.go",
 			"deployments/deployments_test.go"},
