@@ -58,8 +58,8 @@ func TestDoctorWithoutProcess(t *testing.T) {
 	}
 }
 
-// TestDoctorKnowsTheCost: doctor quotes the measurement of bin packing in docs/performance.md: the share of
-// jobs with a refused pod, at 60 % of the GPUs.
+// TestDoctorKnowsTheCost: doctor quotes the measurement of the default scheduler in docs/performance.md: the
+// share of pods that kubelets rejected at least once.
 func TestDoctorKnowsTheCost(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/performance.md")
@@ -69,18 +69,13 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.with("--refused-pods", "1")
 	text := string(doctor.Report(s.findings()))
-	for strategy, sentence := range map[string]string{
-		"LeastAllocated": "and % % with spreading",
-		"MostAllocated":  "% % of jobs have a rejected pod with bin packing",
-	} {
-		row := regexp.MustCompile(`(?m)^\| default scheduler, .` + strategy + `.[^|]*\|[^|]*\| ([\d.]+) /`).
-			FindSubmatch(page)
-		if row == nil {
-			t.Fatalf("docs/performance.md has no row of the default scheduler with %s", strategy)
-		}
-		if want := strings.Replace(sentence, "%", string(row[1]), 1); !strings.Contains(text, want) {
-			t.Errorf("doctor does not say %q:\n%s", want, text)
-		}
+	row := regexp.MustCompile(`(?m)^\| default scheduler \|[^|]*\| ([\d.]+) \|`).FindSubmatch(page)
+	if row == nil {
+		t.Fatal("docs/performance.md has no row of the default scheduler")
+	}
+	want := "With 90 % of the GPUs requested, kubelets rejected " + string(row[1]) + " % of its pods"
+	if !strings.Contains(text, want) {
+		t.Errorf("doctor does not say %q:\n%s", want, text)
 	}
 }
 

@@ -72,7 +72,8 @@ func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 		"without nodes": {noNode, false, "", "", ""},
 		"with nodes":    {socket, false, string(doctor.Error), "VFs: 16 on node 0, 16 on node 1", "refused-shapes"},
 		"away": {noNode, true, string(doctor.Unknown),
-			"no --config, and no tandem-rdma is running: assumes that the VFs of all NICs", "numa-node refused-shapes"},
+			"no --config, and no tandem-rdma is running: assumes that the VFs of all NICs",
+			"numa-node refused-shapes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

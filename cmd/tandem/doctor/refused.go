@@ -46,9 +46,9 @@ func CountedRefused(pods RefusedPods, node string) Refused {
 	}}
 }
 
-// packing repeats the measurement of refused pods in docs/performance.md.
-const packing = "With 60 % of the GPUs in use, 9.5 % of jobs have a rejected pod with bin packing " +
-	"(MostAllocated), and 0.3 % with spreading (LeastAllocated; simulated, docs/performance.md)."
+// measured repeats the measurement of rejected pods in docs/performance.md.
+const measured = "With 90 % of the GPUs requested, kubelets rejected 14.3 % of its pods at least once, and none " +
+	"of tandem-scheduler's (docs/performance.md)."
 
 // refusedFacts are the refused pods, judged on the empty node.
 type refusedFacts struct {
@@ -101,7 +101,7 @@ func refusedPods(r refusedFacts) []Finding {
 			"finding refused-shapes has the cause, and no scheduler can help on this node")
 	}
 	if r.busy+r.unknown > 0 {
-		f.Why = "The default scheduler counts devices without regard to NUMA nodes. " + packing + " " + f.Why
+		f.Why = "The default scheduler counts devices without regard to NUMA nodes. " + measured + " " + f.Why
 		f.Fix = append(f.Fix,
 			"use tandem-scheduler, which applies the kubelet's admission rules (scheduler.enabled in the chart)",
 			"or configure the default scheduler to spread pods (LeastAllocated) instead of packing them")
