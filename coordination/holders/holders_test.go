@@ -62,6 +62,9 @@ func record(t testing.TB, containers map[string]string) kubelet.Checkpoint {
 	return recorded
 }
 
+// read is what a reader has read.
+func read[T any](value T) kubelet.Reading[T] { return kubelet.Read(value, nil) }
+
 // devices reads "resource id,id" with spaces between several.
 func devices(text string) kubelet.Devices {
 	read, words := kubelet.Devices{}, strings.Fields(text)
@@ -123,37 +126,41 @@ func TestFind(t *testing.T) {
 		left int
 	}{
 		"the list of pods says whose pod lives": {
-			Sources: holders.Sources{Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u2": "b"})},
+			Sources: holders.Sources{Recorded: read(two), Pods: living(true, map[string]string{"u2": "b"})},
 			want:    []string{"g2: u2 b/c"},
 		},
 		"pods beside a list that is not all can live": {
-			Sources: holders.Sources{Recorded: kubelet.Read(two, nil), Pods: living(false, map[string]string{"u2": "b"})},
+			Sources: holders.Sources{Recorded: read(two), Pods: living(false, map[string]string{"u2": "b"})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"a list that is not all names a pod that List shows without devices": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(two, nil), Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
+				Recorded: read(two), Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
 				View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
 			},
 			want: []string{"g2: u2 b/c"},
 		},
 		"without a list pods are found by what they have": {
-			Sources: holders.Sources{Recorded: kubelet.Read(two, nil), View: view(map[string]string{"b/c": gpus + " g2", "d/c": ""})},
-			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
+			Sources: holders.Sources{
+				Recorded: read(two), View: view(map[string]string{"b/c": gpus + " g2", "d/c": ""}),
+			},
+			want: []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"what is left of an init container stays with its pod": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(inits, nil), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Recorded: read(inits), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
 			},
 			want: []string{"g1: u1 a/c", "g1: u1 a/init", "g2: u1 a/init", "v1: u1 a/c"},
 		},
 		"a device that is offered frees its whole pod": {
-			Sources: holders.Sources{Recorded: kubelet.Read(two, nil), Question: holders.Offer{Resource: vfs, Available: []string{"v1"}}},
-			want:    []string{"g2: u2 /c"},
+			Sources: holders.Sources{
+				Recorded: read(two), Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+			},
+			want: []string{"g2: u2 /c"},
 		},
 		"one that has to be taken frees nobody": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(inits, nil),
+				Recorded: read(inits),
 				Question: holders.Offer{
 					Resource: gpus, Available: []string{"g2", "g3"}, MustInclude: []string{"g2"},
 				},
@@ -162,20 +169,20 @@ func TestFind(t *testing.T) {
 		},
 		"nor one that List shows": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(two, nil), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Recorded: read(two), View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
 				Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
 			},
 			want: []string{"g1: u1 a/c", "g2: u2 /c", "v1: u1 a/c"},
 		},
 		"a device that another pod has frees the one before": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(two, nil), View: view(map[string]string{"next/c": gpus + " g1", "b/c": gpus + " g2"}),
+				Recorded: read(two), View: view(map[string]string{"next/c": gpus + " g1", "b/c": gpus + " g2"}),
 			},
 			want: []string{"g1:  next/c open", "g2: u2 b/c"},
 		},
 		"a container that List shows and the checkpoint does not is in admission": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u1": "a", "u2": "b", "u3": "new"}),
+				Recorded: read(two), Pods: living(true, map[string]string{"u1": "a", "u2": "b", "u3": "new"}),
 				View: view(map[string]string{
 					"a/c": gpus + " g1 " + vfs + " v1", "b/c": gpus + " g2", "new/c": gpus + " g3",
 				}),
@@ -184,7 +191,7 @@ func TestFind(t *testing.T) {
 		},
 		"an Allocate that nothing tells of yet": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u2": "b", "u3": "new"}),
+				Recorded: read(two), Pods: living(true, map[string]string{"u2": "b", "u3": "new"}),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
 				},
@@ -194,7 +201,7 @@ func TestFind(t *testing.T) {
 		},
 		"is over when its pod has ended": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u2": "b"}),
+				Recorded: read(two), Pods: living(true, map[string]string{"u2": "b"}),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
 				},
@@ -203,14 +210,14 @@ func TestFind(t *testing.T) {
 		},
 		"when the checkpoint has been written since": {
 			Sources: holders.Sources{
-				Recorded:  kubelet.Read(two, nil),
+				Recorded:  read(two),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: inits.Identity}},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "v1: u1 /c"},
 		},
 		"when its resource is asked for again": {
 			Sources: holders.Sources{
-				Recorded:  kubelet.Read(two, nil),
+				Recorded:  read(two),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
 				Question:  holders.Offer{Resource: gpus},
 			},
@@ -218,14 +225,14 @@ func TestFind(t *testing.T) {
 		},
 		"when List shows it": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(two, nil), View: view(map[string]string{"new/c": gpus + " g3"}),
+				Recorded: read(two), View: view(map[string]string{"new/c": gpus + " g3"}),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 /c", "g3:  new/c open", "v1: u1 /c"},
 		},
 		"a pod does not become its successor that was given the same": {
 			Sources: holders.Sources{
-				Recorded:  kubelet.Read(two, nil),
+				Recorded:  read(two),
 				View:      view(map[string]string{"next/c": gpus + " g2"}),
 				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g2"}, Recorded: two.Identity}},
 			},
@@ -233,30 +240,32 @@ func TestFind(t *testing.T) {
 		},
 		"a device that is offered frees the other containers of its pod": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(inits, nil), Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+				Recorded: read(inits), Question: holders.Offer{Resource: vfs, Available: []string{"v1"}},
 			},
 		},
 		"the same ID of another resource frees nobody": {
-			Sources: holders.Sources{Recorded: kubelet.Read(one, nil), Question: holders.Offer{Resource: vfs, Available: []string{"g1"}}},
-			want:    []string{"g1: u1 /c"},
+			Sources: holders.Sources{
+				Recorded: read(one), Question: holders.Offer{Resource: vfs, Available: []string{"g1"}},
+			},
+			want: []string{"g1: u1 /c"},
 		},
 		"nor an offered device that List shows with another container": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(one, nil), View: view(map[string]string{"d/x": gpus + " g1"}),
+				Recorded: read(one), View: view(map[string]string{"d/x": gpus + " g1"}),
 				Question: holders.Offer{Resource: gpus, Available: []string{"g1"}},
 			},
 			want: []string{"g1:  d/x open", "g1: u1 /c"},
 		},
 		"a pod with a withheld device is alive for the kubelet": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(two, nil), Pods: living(true, map[string]string{"u2": "b"}),
+				Recorded: read(two), Pods: living(true, map[string]string{"u2": "b"}),
 				Question: holders.Offer{Resource: gpus, Available: []string{"g3"}, Withheld: []string{"g1"}},
 			},
 			want: []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
 		"a withheld device that a later pod was given tells nothing of the pod before": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(both, nil),
+				Recorded: read(both),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g1"}, UID: "u3", Anew: true, Recorded: both.Identity},
 				},
@@ -265,7 +274,7 @@ func TestFind(t *testing.T) {
 		},
 		"an offered device of a pod that List shows with another device frees nobody": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g1", "u1/init": gpus + " g2,g3"}), nil),
+				Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1", "u1/init": gpus + " g2,g3"})),
 				View:     view(map[string]string{"a/c": gpus + " g1"}),
 				Question: holders.Offer{Resource: gpus, Available: []string{"g2"}},
 			},
@@ -273,7 +282,7 @@ func TestFind(t *testing.T) {
 		},
 		"the pod of one record is not that of another": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g2", "u2/c": gpus + " g1"}), nil),
+				Recorded: read(record(t, map[string]string{"u1/c": gpus + " g2", "u2/c": gpus + " g1"})),
 				Pods:     living(false, map[string]string{"u1": "a"}),
 				Before: holders.Holders{
 					{Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: devices(gpus + " g1"), Open: true},
@@ -283,7 +292,7 @@ func TestFind(t *testing.T) {
 		},
 		"an Allocate before the checkpoint does not end the pod": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(one, nil),
+				Recorded: read(one),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g1"}, UID: "u0", Anew: true, Recorded: two.Identity},
 				},
@@ -292,7 +301,7 @@ func TestFind(t *testing.T) {
 		},
 		"nor an Allocate of the next container of the pod": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(inits, nil),
+				Recorded: read(inits),
 				Allocates: []holders.Allocate{
 					{Resource: gpus, IDs: []string{"g2"}, UID: "u1", Name: "d", Recorded: inits.Identity},
 				},
@@ -301,7 +310,7 @@ func TestFind(t *testing.T) {
 		},
 		"nor the List of a kubelet that has just started": {
 			Sources: holders.Sources{
-				Recorded: kubelet.Read(one, nil), View: kubelet.Read(kubelet.View{Life: "2"}, nil), Looked: true, Life: "1",
+				Recorded: read(one), View: kubelet.Read(kubelet.View{Life: "2"}, nil), Looked: true, Life: "1",
 				Known: map[string]holders.Known{"u1": {Pod: kubelet.Pod{Name: "a"}, Listed: true, Life: "1"}},
 			},
 			want: []string{"g1: u1 a/c"},
@@ -349,7 +358,8 @@ func TestFindKeepsList(t *testing.T) {
 	t.Parallel()
 	list := view(map[string]string{"a/c": gpus + " g1"})
 	found, _ := holders.Find(holders.Sources{
-		Recorded: kubelet.Read(record(t, nil), nil), View: list, Allocates: []holders.Allocate{{Resource: vfs, IDs: []string{"v1"}}},
+		Recorded: read(record(t, nil)), View: list,
+		Allocates: []holders.Allocate{{Resource: vfs, IDs: []string{"v1"}}},
 	})
 	if diff := cmp.Diff([]string{"g1:  a/c open", "v1:  a/c open"}, held(found)); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
@@ -365,7 +375,7 @@ func TestFindKeepsList(t *testing.T) {
 func TestWrongNameIsCorrected(t *testing.T) {
 	t.Parallel()
 	sources := holders.Sources{
-		Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g1"}), nil),
+		Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1"})),
 		Pods:     living(true, map[string]string{"u1": "a"}),
 		Known: map[string]holders.Known{
 			"u1": {Pod: kubelet.Pod{Name: "wrong"}, Listed: true, Life: "1", Containers: []string{"other"}},
@@ -398,7 +408,7 @@ func TestPodOfTheCheckpointAdmittedWhileListFails(t *testing.T) {
 	t.Parallel()
 	const life = "1"
 	sources := holders.Sources{
-		Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g1"}), nil), Looked: true, Life: life,
+		Recorded: read(record(t, map[string]string{"u1/c": gpus + " g1"})), Looked: true, Life: life,
 	}
 	first := holders.Look(sources)
 	if want := []string{"g1: u1 /c"}; !slices.Equal(held(first.Holders), want) {
@@ -424,7 +434,7 @@ func BenchmarkFind(b *testing.B) {
 		names[fmt.Sprintf("u%d", i)] = fmt.Sprintf("p%d", i)
 	}
 	s := holders.Sources{
-		Recorded: kubelet.Read(record(b, containers), nil), View: view(shown), Question: holders.Offer{Resource: gpus},
+		Recorded: read(record(b, containers)), View: view(shown), Question: holders.Offer{Resource: gpus},
 	}
 	b.Run("names", func(b *testing.B) {
 		for b.Loop() {
@@ -446,7 +456,7 @@ func TestKubeletStarts(t *testing.T) {
 	t.Parallel()
 	recorded := record(t, map[string]string{"u1/c": gpus + " g1", "u2/c": gpus + " g2"})
 	all := living(false, map[string]string{"u1": "a", "u2": "b"})
-	first := holders.Look(holders.Sources{Recorded: kubelet.Read(recorded, nil), Pods: all, Kubelet: "first"})
+	first := holders.Look(holders.Sources{Recorded: read(recorded), Pods: all, Kubelet: "first"})
 	both := []string{"g1: u1 a/c", "g2: u2 b/c"}
 	for name, step := range map[string]struct {
 		recorded kubelet.Checkpoint
@@ -462,7 +472,8 @@ func TestKubeletStarts(t *testing.T) {
 		"taken back":      {record(t, nil), all, "first", nil},
 	} {
 		found := holders.Look(holders.Sources{
-			Recorded: kubelet.Read(step.recorded, nil), Pods: step.pods, Kubelet: step.kubelet, Known: first.Known, Before: first.Holders,
+			Recorded: read(step.recorded), Pods: step.pods, Kubelet: step.kubelet, Known: first.Known,
+			Before: first.Holders,
 		})
 		if diff := cmp.Diff(step.want, held(found.Holders)); diff != "" {
 			t.Errorf("%s: held (-want +got):\n%s", name, diff)

@@ -145,7 +145,8 @@ func (k *keeper) judge(asker *model.Pod, c *model.Container, found holders.Holde
 				if k.missed && owner == asker && (c.Role == intent.Init || !s.View.IsKnown()) {
 					kind = unheard
 				}
-				k.wrong(kind, "%s of %s when %s/%s asks, looked %t", d.ID, owner.Name, asker.Name, c.Name, s.View.IsKnown())
+				k.wrong(kind, "%s of %s when %s/%s asks, looked %t", d.ID, owner.Name, asker.Name, c.Name,
+					s.View.IsKnown())
 			case owner == nil && !booked[d.ID] && held:
 				k.wrong(stuck, "%s, by %+v, when %s/%s asks, looked %t", d.ID, found.Of(resource, d.ID),
 					asker.Name, c.Name, s.View.IsKnown())

@@ -132,9 +132,9 @@ func ClaimsRemedy(dir string) string {
 		filepath.Join(dir, ClaimsFile) + " " + filepath.Join(dir, ClaimsLock)
 }
 
-// ReadHolders returns the holders of devices from the DRA driver's directory, by device ID, for people: "claim
-// team/train-0". It returns none if no driver was ever in the directory, or if there are neither the file nor
-// specifications of claims, and an error if the devices of a claim are not known.
+// ReadHolders returns the holders of devices from the DRA driver's directory, by device ID, for people:
+// "claim team/train-0". It returns none if no driver was ever in the directory, or if there are neither the
+// file nor specifications of claims, and an error if the devices of a claim are not known.
 func ReadHolders(dir, cdiDir string) (map[string]string, error) {
 	name := filepath.Join(dir, ClaimsFile)
 	content, err := os.ReadFile(name)
@@ -164,7 +164,8 @@ func ReadHolders(dir, cdiDir string) (map[string]string, error) {
 	return holders, nil
 }
 
-// neverPrepared returns an error if a driver that was in a directory without the file may have prepared claims.
+// neverPrepared returns an error if a driver that was in a directory without the file may have prepared
+// claims.
 func neverPrepared(dir, cdiDir string) error {
 	_, err := os.Lstat(filepath.Join(dir, ClaimsLock))
 	switch {

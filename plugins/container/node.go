@@ -18,7 +18,8 @@ func HasNode(dev fs.FS, path string) bool {
 }
 
 // HostNodes returns the host's folder of device nodes, for a container that has it at another path than /dev;
-// nil for /dev, where a container may see only its own nodes, and for a folder without the nodes of a machine.
+// nil for /dev, where a container may see only its own nodes, and for a folder without the nodes of a
+// machine.
 func HostNodes(dir string) fs.FS {
 	dev := os.DirFS(dir)
 	if _, err := fs.Stat(dev, "null"); err != nil || filepath.Clean(dir) == "/dev" {

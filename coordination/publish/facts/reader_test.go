@@ -254,7 +254,8 @@ func TestUnreadNUMA(t *testing.T) {
 		for range 2 {
 			r.Read(t.Context(), tree, nil)
 		}
-		if n := strings.Count(log.String(), "NUMA nodes not read"); n != 1 || !strings.Contains(log.String(), file) {
+		n := strings.Count(log.String(), "NUMA nodes not read")
+		if n != 1 || !strings.Contains(log.String(), file) {
 			t.Errorf("%s: %d complaints: %s", file, n, &log)
 		}
 		sys["devices/system/"+file] = whole
