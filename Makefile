@@ -136,12 +136,13 @@ check-kubelet36: ## Run the tests of the built plugins with the managers of kube
 	cd test/kubernetes && $(PROGRESS) "models of the kubelet, 1.36" go test $(KUBE36) -count=1 ./kubelet/models
 
 # What decides by a machine, and starts no other program.
-ARM := ./topology/... ./coordination/holders ./coordination/resources ./coordination/asking ./coordination/store ./coordination/kubelet/... \
+ARM := ./topology/... ./coordination/holders ./coordination/resources ./coordination/asking ./coordination/kubelet/... \
 	./plugins/rdma/pools ./plugins/rdma/grants ./plugins/gpu/amd ./plugins/gpu/nvidia/settings ./cmd/tandem/doctor/settings
 
 .PHONY: test-arm
 test-arm: ## Run the tests that start no other program, built for ARM (needs qemu-user-static)
 	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static $(ARM)
+	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static -run 'Store|Checkpoint|Write|Disk|NewerFile|TestAnyOrder' ./coordination/admission
 
 # The packages of tandem and of what decides by a recording, and the tests of tandem that read recordings or start no plugin. A Mac has
 # no sysfs, no procfs and no peer credentials of a unix socket.
@@ -198,7 +199,7 @@ simulate-faults: ## Admit ADMISSIONS (10000) pods on the model of the kubelet wi
 		$(SIMULATE_NODE) -count=1 -timeout 2h -v -run '^TestDriver$$' ./test/simulation/dra -admissions=$$(($(ADMISSIONS) / 100)) -seed=$(SEED) $(SEED_FAILED)
 	@mkdir -p $(BIN) && rm -f $(BIN)/failpoints.txt
 	$(PROGRESS) "the disk under faults" \
-		$(SIMULATE) -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/store ./plugins/dra/claims \
+		$(SIMULATE) -count=1 -timeout 2h -run '^TestAnyOrder$$' ./coordination/admission ./plugins/dra/claims \
 		-disk.faults=$(FAULTS) -disk.seed=$(SEED) -disk.report=$(BIN)/failpoints.txt $(SEED_FAILED)
 	@cat $(BIN)/failpoints.txt
 

@@ -76,10 +76,10 @@
 //   - listing: the last List; pods of the node; each List; List.
 //   - open: the container in admission, with a plan; one, the plan for planTTL; each call; the checkpoint,
 //     and the kubelet's pods.
-//   - inflight.Allocates: open Allocates; a second; the plugin's report; List is not read.
+//   - admission.openAllocates: open Allocates; a second; the plugin's report; List is not read.
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
 //   - history, for people: decisions; history.Most; never; without influence on decisions.
-//   - coordinator.json: all of the above except found; store.MaxSize; each change; read once, at a start.
+//   - coordinator.json: all of the above except found; 16 MiB; each change; read once, at a start.
 //   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint: a file
 //     that two checkpoints in turn lack is removed, unless the container is in admission.
 //

@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -84,7 +83,7 @@ func FuzzMessages(f *testing.F) {
 		if err := coordinator.Save(done); err != nil {
 			t.Error(err)
 		}
-		if _, err := os.Stat(filepath.Join(dir, store.FileName)); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, admission.StateFile)); err != nil {
 			t.Error(err)
 		}
 	})

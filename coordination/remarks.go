@@ -12,7 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/degraded"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -77,7 +76,7 @@ func (r remarks) claims(resources []*api.Resource) []string {
 // containers were admitted without an answer of a request source or of the coordinator. Without a source the
 // violations are unknown.
 func (r remarks) violations(ctx context.Context, resources []*api.Resource) []string {
-	far := degraded.Containers(resources)
+	far := admission.FindDegraded(resources)
 	if len(far) == 0 {
 		return nil
 	}

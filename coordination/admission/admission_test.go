@@ -25,7 +25,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/resources"
-	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/scale"
@@ -128,7 +127,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 // startAt makes a coordinator begin with an empty state.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
 	folder := pairs.NewFolder(system.Disk{}, "", slog.New(slog.DiscardHandler)) // of no file
-	*c = *newCoordinator(c.Config, new(store.Store[savedState]), folder, tree, now)
+	*c = *newCoordinator(c.Config, new(store[savedState]), folder, tree, now)
 	return c
 }
 

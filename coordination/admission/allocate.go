@@ -14,7 +14,7 @@ import (
 // fail closes the open admission if an Allocate that a plugin has failed is its next one, or its latest: the
 // kubelet rejects the pod.
 func (c *Coordinator) fail(name string, ids []string) {
-	defer c.store.Touch()
+	defer c.store.touch()
 	var o observation
 	o.checkpoint = kubelet.Read(c.Recorded())
 	// after the end of the server, nobody is told
@@ -30,7 +30,7 @@ func (c *Coordinator) fail(name string, ids []string) {
 // Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
 // passed the devices to the container. The error is errClosed if nothing was recorded.
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
-	defer c.store.Touch()
+	defer c.store.touch()
 	o := observation{asked: c.now(), kubelet: c.reader.life()}
 	o.checkpoint = kubelet.Read(c.Recorded())
 	looking, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together

@@ -16,11 +16,11 @@ type Announced struct {
 
 // Announce replaces the devices of a plugin.
 func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcement) error {
-	defer c.store.Touch()
+	defer c.store.touch()
 	if err := c.Refresh(a); err != nil {
 		c.Log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
-	c.reader.inFlight.Forget(name)
+	c.reader.inFlight.forget(name)
 	err := c.decide(func(tx *transaction) (err error) {
 		tx.tree = c.Newest() // possibly newer than this announcement
 		tx.resources, err = tx.resources.Announce(name, kind, a)
@@ -37,7 +37,7 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 
 // Leave marks the plugin of a resource as gone.
 func (c *Coordinator) Leave(name string) {
-	defer c.store.Touch()
+	defer c.store.touch()
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
 		tx.resources = tx.resources.Leave(name)

@@ -10,9 +10,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -25,14 +23,14 @@ type Coordinator struct {
 	*inspector
 
 	reader *reader
-	store  *store.Store[savedState]
+	store  *store[savedState]
 	pairs  *pairs.Folder
 	turn   *semaphore.Weighted // of questions: one at a time
 }
 
 // New returns a coordinator that continues from the file of an earlier coordinator in the run folder.
 func New(config Config) (*Coordinator, error) {
-	opened, err := store.Open[savedState](config.Disk, config.RunDir, config.Log)
+	opened, err := openStore[savedState](config.Disk, config.RunDir, config.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +42,7 @@ func New(config Config) (*Coordinator, error) {
 
 // newCoordinator returns a coordinator with an empty state.
 func newCoordinator(
-	config *Config, saved *store.Store[savedState], folder *pairs.Folder, tree *topology.Tree,
+	config *Config, saved *store[savedState], folder *pairs.Folder, tree *topology.Tree,
 	now func() time.Time,
 ) *Coordinator {
 	committed := &committedState{now: now, began: now()}
@@ -53,7 +51,7 @@ func newCoordinator(
 		h := committed.current().books().held.Of(resource, id)
 		return h != nil && slices.Contains(h.Devices[resource], id) && (uid == "" || h.UID == "" || h.UID == uid)
 	}
-	reader := &reader{Config: config, inFlight: inflight.New(now)}
+	reader := &reader{Config: config, inFlight: newOpenAllocates(now)}
 	return &Coordinator{
 		Config: config, committedState: committed, inspector: &inspector{reader: reader, committed: committed},
 		reader: reader, store: saved, pairs: folder, turn: semaphore.NewWeighted(1),
@@ -62,10 +60,10 @@ func newCoordinator(
 
 // recoverState continues from the state of an earlier server. The kubelet's checkpoint has the holders.
 func (c *Coordinator) recoverState() {
-	if saved, ok := c.store.Load(); ok {
+	if saved, ok := c.store.load(); ok {
 		restore := func() error { return c.restore(saved, c.Log) }
 		if err := system.Survive(c.Log, restore); err != nil {
-			c.store.SetAside(err)
+			c.store.setAside(err)
 		}
 	}
 	c.restoreHolders()
@@ -74,7 +72,7 @@ func (c *Coordinator) recoverState() {
 // Save writes the state for the next server after each change, and a last time when ctx is done. Must be
 // called at most once.
 func (c *Coordinator) Save(ctx context.Context) error {
-	return c.store.Run(ctx, c.save)
+	return c.store.run(ctx, c.save)
 }
 
 // Alive returns an error if a decision hangs until ctx is done, so that a restart would help.
@@ -84,14 +82,14 @@ func (c *Coordinator) Alive(ctx context.Context) error { return c.awaitUnlocked(
 func (c *Coordinator) Close() { c.locked(func() { c.closed = true }) }
 
 // Begin records an Allocate in progress, until its plugin reports the end.
-func (c *Coordinator) Begin(resource string, ids []string) { c.reader.inFlight.Begin(resource, ids) }
+func (c *Coordinator) Begin(resource string, ids []string) { c.reader.inFlight.begin(resource, ids) }
 
 // Returned records the end of an Allocate: the kubelet is about to receive the answer, or an error.
 func (c *Coordinator) Returned(resource string, ids []string, failed bool) {
 	if failed {
 		c.fail(resource, ids)
 	}
-	c.reader.inFlight.End(resource, ids, failed)
+	c.reader.inFlight.end(resource, ids, failed)
 }
 
 // decide decides, commits and publishes. After an error, nothing has changed.

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-	"github.com/tandem-k8s/tandem/coordination/degraded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -91,13 +90,13 @@ func TestMetricsKnowTheNewest(t *testing.T) {
 		farthest := a.free[vfs][len(a.free[vfs])-1]
 		a.take(pod, gpus, []string{a.free[gpus][0].ID})
 		a.take(pod, vfs, []string{farthest.ID})
-		got := degraded.Containers(a.coordinator.Resources())
+		got := FindDegraded(a.coordinator.Resources())
 		if len(got) != 1 || got[0].Owner.GetPod() != "apart" {
 			t.Errorf("source %q: degraded are %v", source, got)
 		}
 		a.remove(pod)
 		a.now = a.now.Add(surveyTTL)
-		if got := degraded.Containers(a.coordinator.Resources()); len(got) != 0 {
+		if got := FindDegraded(a.coordinator.Resources()); len(got) != 0 {
 			t.Errorf("source %q: degraded are %v, which has ended", source, got)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/holders"
-	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -21,7 +20,7 @@ import (
 // reader reads the kubelet and the request sources. A reader decides nothing and holds no lock.
 type reader struct {
 	*Config
-	inFlight *inflight.Allocates
+	inFlight *openAllocates
 }
 
 // readQuestion reads the input of a decision about a question.
@@ -144,7 +143,7 @@ func (r *reader) life() string {
 
 // readList returns the answer of PodResources List, unless a List is unsafe.
 func (r *reader) readList(ctx context.Context) (kubelet.View, error) {
-	if !r.inFlight.Settle(ctx) {
+	if !r.inFlight.settle(ctx) {
 		r.Log.Warn("PodResources not read during another container's allocation; choosing without PodResources")
 		return kubelet.View{}, kubelet.ErrNotRead
 	}

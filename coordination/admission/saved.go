@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/resources"
-	"github.com/tandem-k8s/tandem/coordination/store"
 )
 
 // savedState is the state for the next server: devices with their places, for a plugin that does not find a
@@ -228,7 +227,7 @@ func (c *Coordinator) restoreHolders() {
 
 // Saved returns the resources saved by a server since a boot, "" for the running kernel's.
 func Saved(runDir, boot string) (resources.Set, error) {
-	saved, err := store.Read[savedState](runDir, boot)
+	saved, err := readStore[savedState](runDir, boot)
 	if err != nil {
 		return nil, err
 	}

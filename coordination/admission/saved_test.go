@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
-	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -304,7 +303,7 @@ func TestContradictionIsSetAside(t *testing.T) {
 	c.startAt(nil, time.Now)
 	write(t, dir, wrong)
 	var err error
-	if c.store, err = store.Open[savedState](system.Disk{}, dir, c.Log); err != nil {
+	if c.store, err = openStore[savedState](system.Disk{}, dir, c.Log); err != nil {
 		t.Fatal(err)
 	}
 	c.recoverState()
@@ -313,11 +312,11 @@ func TestContradictionIsSetAside(t *testing.T) {
 		!strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "of kind") {
 		t.Errorf("resources %v, log %q, want a warning", s.resources, log.String())
 	}
-	if _, err := os.Lstat(filepath.Join(dir, store.BadName)); err != nil {
+	if _, err := os.Lstat(filepath.Join(dir, badStateFile)); err != nil {
 		t.Errorf("it was not kept: %v", err)
 	}
 	write(t, dir, c.save())
-	if _, err := store.Read[savedState](dir, ""); err != nil {
+	if _, err := readStore[savedState](dir, ""); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }
@@ -350,13 +349,13 @@ func TestLedgerOfAnEarlierVersion(t *testing.T) {
 // write writes a file as a server does that ends.
 func write(t *testing.T, dir string, k savedState) {
 	t.Helper()
-	s, err := store.Open[savedState](system.Disk{}, dir, slog.New(slog.DiscardHandler))
+	s, err := openStore[savedState](system.Disk{}, dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := s.Run(ended, func() savedState { return k }); err != nil {
+	if err := s.run(ended, func() savedState { return k }); err != nil {
 		t.Fatal(err)
 	}
 }

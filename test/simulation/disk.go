@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/store"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/test/before"
 )
 
@@ -32,7 +32,7 @@ const (
 )
 
 // stateFile returns the coordinator's file.
-func (n *Node) stateFile() string { return filepath.Join(n.runDir(), store.FileName) }
+func (n *Node) stateFile() string { return filepath.Join(n.runDir(), admission.StateFile) }
 
 // remember keeps the coordinator's file of this moment, for a server that dies before its next write.
 func (s *Simulation) remember() {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/tandem-k8s/tandem/coordination/store"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 )
 
 // constant is a layout of the kubelet's checkpoint without its content.
@@ -42,7 +42,7 @@ func leaving(how string) func(*Simulation) error {
 		if server == nil {
 			return nil
 		}
-		s.killed(server, how+store.FileName)
+		s.killed(server, how+admission.StateFile)
 		if err := s.bury(); err != nil {
 			return err
 		}

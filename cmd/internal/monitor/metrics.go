@@ -10,7 +10,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/degraded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/publish"
@@ -194,7 +193,7 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 	}
 	resources := node.Resources()
 	if role == coordination.Serves {
-		send(degradedDesc, len(degraded.Containers(resources)))
+		send(degradedDesc, len(admission.FindDegraded(resources)))
 	}
 	for _, r := range resources {
 		start(s.counts.allocations.MustCurryWith(prometheus.Labels{"resource": r.GetName()}), admission.Outcomes)

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/degraded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -81,7 +81,7 @@ type Degraded struct {
 
 func degradedOf(resources []*api.Resource) []Degraded {
 	var list []Degraded
-	for _, c := range degraded.Containers(resources) {
+	for _, c := range admission.FindDegraded(resources) {
 		list = append(list, Degraded{ownerText(c.Owner), c.GPUs, c.VFs, c.Apart})
 	}
 	return list

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package admission
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/disk"
 )
 
-// history is a run folder with the states that its file may have.
-type history struct {
+// storeHistory is a run folder with the states that its file may have.
+type storeHistory struct {
 	*crashed
-	server   *Store[example]
+	server   *store[example]
 	state    int          // number of the last state
 	possible map[int]bool // states that the next server may load; 0 for none
 }
@@ -23,8 +23,8 @@ type history struct {
 // that was written without an error, or a later one; after a power failure none.
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
-	disk.Simulate(t, disk.Points(FileName, disk.Write), func(t *testing.T, d *disk.Disk, random *rand.Rand) {
-		h := &history{crashed: newCrashed(t, d), possible: map[int]bool{0: true}}
+	disk.Simulate(t, disk.Points(StateFile, disk.Write), func(t *testing.T, d *disk.Disk, random *rand.Rand) {
+		h := &storeHistory{crashed: newCrashed(t, d), possible: map[int]bool{0: true}}
 		h.restart(false)
 		for range 100 {
 			switch random.IntN(8) {
@@ -45,7 +45,7 @@ func TestAnyOrder(t *testing.T) {
 }
 
 // restart starts servers until one of them lives, and checks the state that each of them loads.
-func (h *history) restart(faults bool) {
+func (h *storeHistory) restart(faults bool) {
 	h.t.Helper()
 	h.server = nil
 	for h.server == nil {
@@ -54,7 +54,7 @@ func (h *history) restart(faults bool) {
 			if err != nil {
 				return // the daemon tries again
 			}
-			h.check(s.Load())
+			h.check(s.load())
 			h.server = s
 		})
 		if struck.Kills() {
@@ -64,7 +64,7 @@ func (h *history) restart(faults bool) {
 }
 
 // during calls a function, with or without faults.
-func (h *history) during(faults bool, do func()) disk.Fault {
+func (h *storeHistory) during(faults bool, do func()) disk.Fault {
 	if faults {
 		return h.disk.Randomly(do)
 	}
@@ -73,7 +73,7 @@ func (h *history) during(faults bool, do func()) disk.Fault {
 }
 
 // check checks a loaded state, which then is the only possible one.
-func (h *history) check(loaded example, ok bool) {
+func (h *storeHistory) check(loaded example, ok bool) {
 	h.t.Helper()
 	state := 0
 	if ok {
@@ -90,7 +90,7 @@ func (h *history) check(loaded example, ok bool) {
 }
 
 // save writes the next state.
-func (h *history) save(faults bool) {
+func (h *storeHistory) save(faults bool) {
 	h.t.Helper()
 	h.state++
 	value := example{slices.Repeat([]string{fmt.Sprint(h.state)}, h.state%5+1)}
@@ -104,7 +104,7 @@ func (h *history) save(faults bool) {
 	}
 }
 
-func (h *history) powerFails() {
+func (h *storeHistory) powerFails() {
 	h.t.Helper()
 	if err := h.disk.PowerFailure(); err != nil {
 		h.t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package admission
 
 import (
 	"context"
@@ -16,10 +16,10 @@ func TestLastWrite(t *testing.T) {
 	store := open(t, dir, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := store.Run(ctx, func() example { return train }); err != nil {
+	if err := store.run(ctx, func() example { return train }); err != nil {
 		t.Fatal(err)
 	}
-	got, ok := open(t, dir, slog.New(slog.DiscardHandler)).Load()
+	got, ok := open(t, dir, slog.New(slog.DiscardHandler)).load()
 	if !ok || !slices.Equal(got.Pods, train.Pods) {
 		t.Errorf("the next server has %v, %t", got, ok)
 	}

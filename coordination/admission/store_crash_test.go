@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package admission
 
 import (
 	"bytes"
@@ -25,20 +25,20 @@ type crashed struct {
 
 func newCrashed(t *testing.T, d *disk.Disk) *crashed {
 	c := &crashed{t: t, dir: t.TempDir(), disk: d, boot: "first boot"}
-	d.Name(c.dir, FileName)
+	d.Name(c.dir, StateFile)
 	return c
 }
 
 // open opens the folder for a server.
-func (c *crashed) open() (*Store[example], error) {
+func (c *crashed) open() (*store[example], error) {
 	c.log.Reset()
 	disk := c.disk.Disk()
 	disk.Boot = c.boot
-	return Open[example](disk, c.dir, slog.New(slog.NewTextHandler(&c.log, nil)))
+	return openStore[example](disk, c.dir, slog.New(slog.NewTextHandler(&c.log, nil)))
 }
 
 // start starts a server.
-func (c *crashed) start() *Store[example] {
+func (c *crashed) start() *store[example] {
 	c.t.Helper()
 	s, err := c.open()
 	if err != nil {
@@ -48,11 +48,11 @@ func (c *crashed) start() *Store[example] {
 }
 
 // heals checks that a server writes a state that the next server loads.
-func (c *crashed) heals(s *Store[example]) {
+func (c *crashed) heals(s *store[example]) {
 	c.t.Helper()
 	healthy := example{[]string{"healthy"}}
 	s.write(healthy)
-	if got, ok := c.start().Load(); !ok || !slices.Equal(got.Pods, healthy.Pods) || c.log.Len() > 0 {
+	if got, ok := c.start().load(); !ok || !slices.Equal(got.Pods, healthy.Pods) || c.log.Len() > 0 {
 		c.t.Errorf("after the next write: %v, %v, log %q", got, ok, c.log.String())
 	}
 }
@@ -73,7 +73,7 @@ func TestEveryStepOfAWrite(t *testing.T) {
 		}
 		isNew := struck == disk.Nothing || struck == disk.DiesAfter && strings.Contains(c.disk.Story()[0], "rename")
 		next := c.start()
-		got, ok := next.Load()
+		got, ok := next.load()
 		switch {
 		case fault.Power && ok:
 			t.Errorf("the state of another boot was loaded: %v", got)
@@ -92,12 +92,12 @@ func TestEveryStepOfAWrite(t *testing.T) {
 func (c *crashed) warnsOnceOfDamage() {
 	c.t.Helper()
 	log := c.log.String()
-	_, err := os.Lstat(filepath.Join(c.dir, BadName))
+	_, err := os.Lstat(filepath.Join(c.dir, badStateFile))
 	setAside := strings.Contains(log, "renamed an unusable checkpoint")
 	if strings.Count(log, "\n") > 1 || setAside != (err == nil) {
 		c.t.Errorf("log %q, file set aside: %v", log, err)
 	}
-	if err := os.RemoveAll(filepath.Join(c.dir, BadName)); err != nil {
+	if err := os.RemoveAll(filepath.Join(c.dir, badStateFile)); err != nil {
 		c.t.Fatal(err)
 	}
 }

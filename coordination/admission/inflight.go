@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inflight tracks the Allocate calls in flight.
-package inflight
+package admission
 
 import (
 	"context"
@@ -17,11 +16,11 @@ import (
 // plugin or with a server.
 const maxOpen = time.Second
 
-// Allocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the kubelet
-// would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within an
-// admission none is open when the kubelet asks, but the kubelet's pod workers also allocate, for containers
-// without a checkpoint entry.
-type Allocates struct {
+// openAllocates are the open calls of the kubelet. PodResources List must not be called meanwhile: the
+// kubelet would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within
+// an admission none is open when the kubelet asks, but the kubelet's pod workers also allocate, for
+// containers without a checkpoint entry.
+type openAllocates struct {
 	now func() time.Time
 
 	mu    sync.Mutex
@@ -32,17 +31,17 @@ type Allocates struct {
 	ended system.Signal
 }
 
-// New returns an empty set with a clock.
-func New(now func() time.Time) *Allocates {
-	return &Allocates{now: now, since: map[allocate]time.Time{}, early: map[allocate]time.Time{}}
+// newOpenAllocates returns an empty set with a clock.
+func newOpenAllocates(now func() time.Time) *openAllocates {
+	return &openAllocates{now: now, since: map[allocate]time.Time{}, early: map[allocate]time.Time{}}
 }
 
-// Begin records an Allocate until the plugin reports the return.
-func (f *Allocates) Begin(resource string, ids []string) {
+// begin records an Allocate until the plugin reports the return.
+func (f *openAllocates) begin(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expire()
-	key := keyOf(resource, ids)
+	key := allocateOf(resource, ids)
 	if _, returned := f.early[key]; returned {
 		delete(f.early, key)
 		return
@@ -50,13 +49,13 @@ func (f *Allocates) Begin(resource string, ids []string) {
 	f.since[key] = f.now()
 }
 
-// End records that an Allocate has returned; the Allocate may not have begun yet, and one that failed may
+// end records that an Allocate has returned; the Allocate may not have begun yet, and one that failed may
 // never begin.
-func (f *Allocates) End(resource string, ids []string, failed bool) {
+func (f *openAllocates) end(resource string, ids []string, failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expire()
-	key := keyOf(resource, ids)
+	key := allocateOf(resource, ids)
 	if _, began := f.since[key]; !began && !failed {
 		f.early[key] = f.now()
 	}
@@ -64,9 +63,9 @@ func (f *Allocates) End(resource string, ids []string, failed bool) {
 	f.ended.Raise()
 }
 
-// Forget removes the Allocates of a resource: the plugin has just joined, and may have sent earlier reports
+// forget removes the Allocates of a resource: the plugin has just joined, and may have sent earlier reports
 // to another server.
-func (f *Allocates) Forget(resource string) {
+func (f *openAllocates) forget(resource string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for d := range f.since {
@@ -76,8 +75,8 @@ func (f *Allocates) Forget(resource string) {
 	}
 }
 
-// Settle waits for a short time until no Allocate is open. It reports whether none is open.
-func (f *Allocates) Settle(ctx context.Context) bool {
+// settle waits for a short time until no Allocate is open. It reports whether none is open.
+func (f *openAllocates) settle(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, system.ReturnedLimit)
 	defer cancel()
 	for {
@@ -94,7 +93,7 @@ func (f *Allocates) Settle(ctx context.Context) bool {
 }
 
 // open returns a channel that is closed when an Allocate ends, or nil if none is open.
-func (f *Allocates) open() <-chan struct{} {
+func (f *openAllocates) open() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expire()
@@ -105,7 +104,7 @@ func (f *Allocates) open() <-chan struct{} {
 }
 
 // expire removes old entries. The mutex must be held.
-func (f *Allocates) expire() {
+func (f *openAllocates) expire() {
 	old := func(_ allocate, noted time.Time) bool { return f.now().Sub(noted) > maxOpen }
 	maps.DeleteFunc(f.since, old)
 	maps.DeleteFunc(f.early, old)
@@ -114,8 +113,8 @@ func (f *Allocates) expire() {
 // allocate identifies an Allocate by the lowest of its devices.
 type allocate struct{ resource, id string }
 
-// keyOf returns the lowest of an Allocate's devices.
-func keyOf(resource string, ids []string) allocate {
+// allocateOf returns the lowest of an Allocate's devices.
+func allocateOf(resource string, ids []string) allocate {
 	if len(ids) == 0 {
 		return allocate{resource: resource}
 	}

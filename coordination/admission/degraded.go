@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package degraded finds containers with a pair that is not on one switch, from the devices of the
-// coordinator or the DRA driver. It is a pure function.
-package degraded
+package admission
 
 import (
 	"cmp"
@@ -13,22 +11,22 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Container is a running container with GPUs and VFs.
-type Container struct {
+// DegradedContainer is a running container with GPUs and VFs.
+type DegradedContainer struct {
 	Owner     *api.Owner
 	GPUs, VFs int
 	Apart     int // GPUs that share no switch with a VF of their own; with shared VFs, with any VF
 }
 
-// Containers returns the degraded containers with a known owner, by name.
-func Containers(resources []*api.Resource) []Container {
-	var list []Container
+// FindDegraded returns the degraded containers with a known owner, by name.
+func FindDegraded(resources []*api.Resource) []DegradedContainer {
+	var list []DegradedContainer
 	for _, h := range holdings(resources) {
 		if c := h.container(); c.VFs > 0 && c.Apart > 0 {
 			list = append(list, c)
 		}
 	}
-	slices.SortFunc(list, func(a, b Container) int {
+	slices.SortFunc(list, func(a, b DegradedContainer) int {
 		return cmp.Or(cmp.Compare(a.Owner.GetNamespace(), b.Owner.GetNamespace()),
 			cmp.Compare(a.Owner.GetPod(), b.Owner.GetPod()),
 			cmp.Compare(a.Owner.GetContainer(), b.Owner.GetContainer()))
@@ -43,15 +41,15 @@ type holding struct {
 	switches map[string]*counts
 }
 
-// container identifies a container: by the UID of its pod or, if unknown, by the pod's name.
-type container struct{ uid, pod, name string }
+// holdingContainer identifies a container: by the UID of its pod or, if unknown, by the pod's name.
+type holdingContainer struct{ uid, pod, name string }
 
 // containerOf returns the container of a device's owner.
-func containerOf(o *api.Owner) container {
+func containerOf(o *api.Owner) holdingContainer {
 	if o.GetUid() != "" {
-		return container{uid: o.GetUid(), name: o.GetContainer()}
+		return holdingContainer{uid: o.GetUid(), name: o.GetContainer()}
 	}
-	return container{pod: o.GetNamespace() + "/" + o.GetPod(), name: o.GetContainer()}
+	return holdingContainer{pod: o.GetNamespace() + "/" + o.GetPod(), name: o.GetContainer()}
 }
 
 // counts holds the numbers of devices of one switch.
@@ -59,8 +57,8 @@ type counts struct{ gpus, vfs int }
 
 // holdings returns the devices of all containers. A unit that two resources have counts once; replicas count
 // each.
-func holdings(resources []*api.Resource) map[container]*holding {
-	held := map[container]*holding{}
+func holdings(resources []*api.Resource) map[holdingContainer]*holding {
+	held := map[holdingContainer]*holding{}
 	for _, r := range resources {
 		for _, d := range r.GetDevices() {
 			owner := d.GetOwner()
@@ -94,8 +92,8 @@ func (h *holding) add(kind device.Kind, at string) {
 
 // container counts the GPUs without a VF on their switch. Each GPU needs a VF of its own if there are as many
 // VFs as GPUs; otherwise any VF, because a VF serves several GPUs.
-func (h *holding) container() Container {
-	c := Container{Owner: h.owner}
+func (h *holding) container() DegradedContainer {
+	c := DegradedContainer{Owner: h.owner}
 	for _, n := range h.switches {
 		c.GPUs += n.gpus
 		c.VFs += n.vfs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package admission
 
 import (
 	"bytes"
@@ -29,9 +29,9 @@ type example struct {
 
 var train = example{[]string{"train"}}
 
-func open(t *testing.T, dir string, log *slog.Logger) *Store[example] {
+func open(t *testing.T, dir string, log *slog.Logger) *store[example] {
 	t.Helper()
-	store, err := Open[example](system.Disk{}, dir, log)
+	store, err := openStore[example](system.Disk{}, dir, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestStoreKeepsToItsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.write(train)
-	if _, err := os.Lstat(filepath.Join(dir, FileName)); !errors.Is(err, fs.ErrNotExist) ||
+	if _, err := os.Lstat(filepath.Join(dir, StateFile)); !errors.Is(err, fs.ErrNotExist) ||
 		strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("checkpoint of the old server: %v, log %q", err, log.String())
 	}
@@ -64,22 +64,22 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		failing := disk.New(1)
-		store, err := Open[example](failing.Disk(), dir, slog.New(slog.DiscardHandler))
+		store, err := openStore[example](failing.Disk(), dir, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		failing.At(1, disk.Fails)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- store.Run(ctx, func() example { return train }) }()
-		store.Touch()
+		go func() { ended <- store.run(ctx, func() example { return train }) }()
+		store.touch()
 		synctest.Wait()
-		if _, err := os.Lstat(filepath.Join(dir, FileName)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(dir, StateFile)); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("after a write that fails: %v", err)
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if saved, err := Read[example](dir, ""); err != nil || !slices.Equal(saved.Pods, train.Pods) {
+		if saved, err := readStore[example](dir, ""); err != nil || !slices.Equal(saved.Pods, train.Pods) {
 			t.Errorf("the file has %v, %v; want %v", saved, err, train)
 		}
 		cancel()
@@ -102,11 +102,11 @@ func boot(t *testing.T) string {
 // What cannot be trusted is set aside, with a warning, and the next one is written.
 func TestBadCheckpointIsSetAside(t *testing.T) {
 	t.Parallel()
-	good, err := encode(boot(t), train)
+	good, err := encodeState(boot(t), train)
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown, err := encode(boot(t), map[string]int{"pods_of_tomorrow": 1})
+	unknown, err := encodeState(boot(t), map[string]int{"pods_of_tomorrow": 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 			return errors.Join(os.WriteFile(name, content, 0o600), os.Chmod(name, mode))
 		}
 	}
-	version := fmt.Appendf(nil, `"version":%d`, Version)
+	version := fmt.Appendf(nil, `"version":%d`, stateVersion)
 	for name, tc := range map[string]struct {
 		put    func(name string) error
 		reason string
@@ -127,7 +127,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 		"no checksum": {put(bytes.Replace(good, []byte("checksum"), []byte("sum"), 1), 0o600), "checksum"},
 		"unknown key": {put(unknown, 0o600), "pods_of_tomorrow"},
 		"writable":    {put(good, 0o622), "without write permission for other users"},
-		"too large":   {put(make([]byte, MaxSize+1), 0o600), "more than"},
+		"too large":   {put(make([]byte, maxState+1), 0o600), "more than"},
 		"link":        {func(name string) error { return os.Symlink("/dev/zero", name) }, "symbolic links"},
 		"folder":      {func(name string) error { return os.Mkdir(name, 0o700) }, "has to be a regular file"},
 		"pipe":        {func(name string) error { return syscall.Mkfifo(name, 0o600) }, "be a regular file"},
@@ -138,22 +138,22 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if err := tc.put(filepath.Join(dir, FileName)); errors.Is(err, syscall.EPERM) {
+			if err := tc.put(filepath.Join(dir, StateFile)); errors.Is(err, syscall.EPERM) {
 				t.Skip("needs root to make a file of somebody else")
 			} else if err != nil {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
 			store := open(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
-			if got, ok := store.Load(); ok || strings.Count(log.String(), "\n") != 1 ||
+			if got, ok := store.load(); ok || strings.Count(log.String(), "\n") != 1 ||
 				!strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), tc.reason) {
 				t.Errorf("%v, %v, log %q, want a warning with %q", got, ok, log.String(), tc.reason)
 			}
-			if _, err := os.Lstat(filepath.Join(dir, BadName)); err != nil {
+			if _, err := os.Lstat(filepath.Join(dir, badStateFile)); err != nil {
 				t.Errorf("it was not kept: %v", err)
 			}
 			store.write(train)
-			if got, err := Read[example](dir, ""); err != nil || !slices.Equal(got.Pods, train.Pods) {
+			if got, err := readStore[example](dir, ""); err != nil || !slices.Equal(got.Pods, train.Pods) {
 				t.Errorf("the next one: %v, %v", got, err)
 			}
 		})
@@ -163,25 +163,25 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 // TestNewerFileStays: the state of a newer version is left to that version, and the server's own is lost.
 func TestNewerFileStays(t *testing.T) {
 	t.Parallel()
-	good, err := encode(boot(t), train)
+	good, err := encodeState(boot(t), train)
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := bytes.Replace(good, fmt.Appendf(nil, `"version":%d`, Version), []byte(`"version":99`), 1)
+	newer := bytes.Replace(good, fmt.Appendf(nil, `"version":%d`, stateVersion), []byte(`"version":99`), 1)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, FileName), newer, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, StateFile), newer, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
 	store := open(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
-	if got, ok := store.Load(); ok || !strings.Contains(log.String(), "version 99") {
+	if got, ok := store.load(); ok || !strings.Contains(log.String(), "version 99") {
 		t.Errorf("%v, %v, log %q", got, ok, log.String())
 	}
 	store.write(train)
-	if content, err := os.ReadFile(filepath.Join(dir, FileName)); !bytes.Equal(content, newer) {
+	if content, err := os.ReadFile(filepath.Join(dir, StateFile)); !bytes.Equal(content, newer) {
 		t.Errorf("the file has become %q, %v", content, err)
 	}
-	if _, err := os.Lstat(filepath.Join(dir, BadName)); err == nil {
+	if _, err := os.Lstat(filepath.Join(dir, badStateFile)); err == nil {
 		t.Error("the file was set aside")
 	}
 }
@@ -193,14 +193,14 @@ func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
 	store.boot = "before"
 	store.write(train)
 	store.boot = boot(t)
-	if c, ok := store.Load(); ok {
+	if c, ok := store.load(); ok {
 		t.Errorf("loaded %v", c)
 	}
-	if c, err := Read[example](dir, ""); err == nil {
+	if c, err := readStore[example](dir, ""); err == nil {
 		t.Errorf("read %v", c)
 	}
 	store.write(train)
-	if _, ok := store.Load(); !ok {
+	if _, ok := store.load(); !ok {
 		t.Error("that of this boot was not loaded")
 	}
 }
@@ -232,7 +232,7 @@ func TestFullDisk(t *testing.T) {
 		!strings.Contains(log.String(), "no space left on device") {
 		t.Errorf("log %q", log.String())
 	}
-	if c, ok := store.Load(); !ok || !slices.Equal(c.Pods, train.Pods) {
+	if c, ok := store.load(); !ok || !slices.Equal(c.Pods, train.Pods) {
 		t.Errorf("the last good checkpoint is gone: %v, %v", c, ok)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
@@ -242,29 +242,29 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.write(large)
-	if c, ok := store.Load(); !ok || len(c.Pods) != len(large.Pods) || strings.Count(log.String(), "\n") != 2 {
+	if c, ok := store.load(); !ok || len(c.Pods) != len(large.Pods) || strings.Count(log.String(), "\n") != 2 {
 		t.Errorf("after the disk has space again: %v, log %q", ok, log.String())
 	}
 }
 
 // Whatever is in the file, reading it ends with a value or an error.
 func FuzzDecode(f *testing.F) {
-	good, err := encode("boot", train)
+	good, err := encodeState("boot", train)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add(fmt.Appendf(nil, `{"version":%d,"checksum":0,"value":{}}`, Version))
+	f.Add(fmt.Appendf(nil, `{"version":%d,"checksum":0,"value":{}}`, stateVersion))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		value, boot, err := decode[example](content)
+		value, boot, err := decodeState[example](content)
 		if err != nil {
 			return
 		}
-		again, err := encode(boot, value)
+		again, err := encodeState(boot, value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := decode[example](again); err != nil {
+		if _, _, err := decodeState[example](again); err != nil {
 			t.Errorf("what was read cannot be read again: %v", err)
 		}
 	})

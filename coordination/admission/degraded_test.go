@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package degraded
+package admission
 
 import (
 	"testing"
@@ -26,7 +26,7 @@ func owned(container string) *api.Owner {
 	return &api.Owner{Namespace: "team", Pod: "train", Container: container}
 }
 
-func TestContainers(t *testing.T) {
+func TestFindDegraded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string
@@ -44,29 +44,29 @@ func TestContainers(t *testing.T) {
 		{"VFs alone", nil, []string{a, b}, 0},
 	} {
 		who := owned("worker")
-		var want []Container
+		var want []DegradedContainer
 		if c.want > 0 {
-			want = []Container{{who, len(c.gpus), len(c.vfs), c.want}}
+			want = []DegradedContainer{{who, len(c.gpus), len(c.vfs), c.want}}
 		}
-		got := Containers([]*api.Resource{on("gpu", who, c.gpus...), on("vf", who, c.vfs...)})
+		got := FindDegraded([]*api.Resource{on("gpu", who, c.gpus...), on("vf", who, c.vfs...)})
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 		nobody := []*api.Resource{on("gpu", nil, c.gpus...), on("vf", nil, c.vfs...)}
-		if got := Containers(nobody); len(got) != 0 {
+		if got := FindDegraded(nobody); len(got) != 0 {
 			t.Errorf("%s: %v of nobody's devices", c.name, got)
 		}
 	}
 }
 
 // Containers of one pod are counted apart from each other.
-func TestContainersOfAPod(t *testing.T) {
+func TestDegradedOfAPod(t *testing.T) {
 	t.Parallel()
-	got := Containers([]*api.Resource{
+	got := FindDegraded([]*api.Resource{
 		on("gpu", owned("z"), a), on("gpu", owned("c"), a), on("gpu", owned("pairs"), b),
 		on("vf", owned("z"), b), on("vf", owned("c"), b), on("vf", owned("pairs"), b),
 	})
-	want := []Container{{owned("c"), 1, 1, 1}, {owned("z"), 1, 1, 1}}
+	want := []DegradedContainer{{owned("c"), 1, 1, 1}, {owned("z"), 1, 1, 1}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -84,12 +84,12 @@ func TestUnitsCountOnce(t *testing.T) {
 	}
 	who, later := owned("worker"), owned("worker")
 	who.Uid, later.Uid = "1", "2"
-	got := Containers([]*api.Resource{
+	got := FindDegraded([]*api.Resource{
 		unit(on("gpu", who, a, a), "gpu", true), unit(on("vf", who, b), "vf", false),
 		unit(on("vf", who, b), "vf", false),
 		on("gpu", later, a), on("vf", later, a),
 	})
-	if diff := cmp.Diff([]Container{{who, 2, 1, 2}}, got, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff([]DegradedContainer{{who, 2, 1, 2}}, got, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
