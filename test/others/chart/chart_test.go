@@ -172,7 +172,7 @@ func TestWrongValues(t *testing.T) {
 		"rdma: {configs: {fallbackStrategies: [empty]}}": "/rdma/configs/fallbackStrategies/0",
 		"gpu: {configs: {fallbackStrategies: [any]}}":    "/gpu/configs/fallbackStrategies/0",
 		"gpu: {configs: {map: {a: {version: v1}}}}":      "/gpu/configs/map/a",
-		"gpu: {configs: {map: {a: '{'}}}":                "gpu.configs.map.a: not YAML: ",
+		"gpu: {configs: {map: {a: '{'}}}":                "gpu.configs.map.a: not an object in YAML: ",
 		"gpu: {pulze: 1}":                                "additional properties 'pulze' not allowed",
 		"mode: both":                                     "/mode",
 		"dra: {vfsPerPF: -1}":                            "/dra/vfsPerPF",

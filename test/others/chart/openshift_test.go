@@ -45,7 +45,7 @@ func TestOpenShiftConstraints(t *testing.T) {
 	if err := yaml.UnmarshalStrict(content, &scc); err != nil {
 		t.Fatal(err)
 	}
-	const more = "{cdi: {enabled: true}, gpu: {configs: {map: {a: b}}}, " +
+	const more = "{cdi: {enabled: true}, gpu: {configs: {map: {a: 'version: v1'}}}, " +
 		"securityContext: {seLinuxOptions: {type: spc_t}}}"
 	pods := slices.Concat(podsOf(t, more, "tandem-gpu"), podsOf(t, more, "tandem-rdma"),
 		podsOf(t, "mode: dra", "tandem-dra"))
