@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package sysfs reads facts about a PCI function that the topology tree does not contain: single files, vDPA
+// devices, and SR-IOV facts, see [SRIOV]. A fact that cannot be read is an empty value, never an error that
+// ends discovery. All facts are read below the root passed in, on a live node as well: these files have the
+// same content as netlink, which works only for the local machine. On a live node SR-IOV facts come from
+// sriovnet, which supports only /sys.
 package sysfs
 
 import (
@@ -84,4 +89,59 @@ func Parent(sys fs.FS, link string) (topology.Address, bool) {
 		}
 	}
 	return topology.Address{}, false
+}
+
+// RDMADevices returns the RDMA devices of a function, or of one of its auxiliary devices if aux names one,
+// sorted, without those whose names cannot be passed on. In exclusive mode the RDMA device of a VF in a
+// container is hidden from the node. Its character devices are not hidden and name their device: of the
+// classes in drivers/infiniband/core only infiniband has namespaces.
+func RDMADevices(sys fs.FS, a topology.Address, aux string) []string {
+	if names := topology.RDMADevices(sys, File(a, aux)); len(names) > 0 {
+		return names
+	}
+	var names []string
+	for _, node := range topology.Names(sys, File(a, aux, "infiniband_verbs")) {
+		if name := Text(sys, File(a, aux, "infiniband_verbs", node, "ibdev")); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return topology.PassableNames(names)
+}
+
+// VDPADrivers maps the values of vdpaType to drivers of the vDPA bus (SupportedVdpaTypes in
+// pkg/types/types.go of the stock plugin).
+var VDPADrivers = map[string]string{"virtio": "virtio_vdpa", "vhost": "vhost_vdpa"}
+
+// VDPADevice is a vDPA device of a PCI function (Documentation/ABI/testing/sysfs-bus-vdpa).
+type VDPADevice struct {
+	Name string // "vdpa0"
+	Kind string // a value of vdpaType, "" for any other driver
+	Node string // of vhost: "/dev/vhost-vdpa-0"
+}
+
+// VDPADevices returns all vDPA devices by function. The stock plugin reads them from netlink; of several
+// devices of one function it uses the first.
+func VDPADevices(sys fs.FS) map[topology.Address]VDPADevice {
+	const bus = "bus/vdpa/devices"
+	found := map[topology.Address]VDPADevice{}
+	for _, name := range topology.Names(sys, bus) {
+		parent, ok := Parent(sys, path.Join(bus, name))
+		if _, taken := found[parent]; !ok || taken {
+			continue
+		}
+		d := VDPADevice{Name: name}
+		driver := Link(sys, path.Join(bus, name, "driver"))
+		for kind, its := range VDPADrivers {
+			if its == driver {
+				d.Kind = kind
+			}
+		}
+		nodes := topology.Names(sys, path.Join(bus, name))
+		if i := slices.IndexFunc(nodes, func(n string) bool { return strings.HasPrefix(n, "vhost-vdpa") }); i >= 0 {
+			d.Node = "/dev/" + nodes[i]
+		}
+		found[parent] = d
+	}
+	return found
 }
