@@ -3,8 +3,10 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
@@ -135,4 +137,222 @@ func rdmaText(f *function) string {
 		return "an RDMA device"
 	}
 	return ""
+}
+
+// Reasons other than the conditions of a selector.
+const (
+	reasonNoDriver = "no driver"
+	reasonNoRDMA   = "no RDMA device"
+	reasonInUse    = "in use"
+	reasonTaken    = "taken"
+)
+
+// reasons lists all reasons, in the order of the output.
+var reasons = func() []string {
+	keys := []string{reasonNoDriver, reasonNoRDMA, reasonInUse, reasonTaken}
+	for _, c := range conditions {
+		keys = append(keys, c.key)
+		if c.key == "devices" {
+			keys = append(keys, sharedDevices)
+		}
+	}
+	return keys
+}()
+
+// isCondition reports whether a reason is a condition of a selector.
+func isCondition(key string) bool {
+	has := func(c condition) bool { return c.key == key }
+	return key == sharedDevices || slices.ContainsFunc(conditions, has)
+}
+
+// sharedDevices is the name of the condition devices in configList.
+const sharedDevices = "deviceIDs"
+
+// matcher matches devices against one selector.
+type matcher struct {
+	resource *ResourceConfig
+	name     string
+	selector *Selector
+	owners   map[string]string // resources of claimed devices
+}
+
+// failure is a reason against the selection of a device.
+type failure struct{ key, why string }
+
+// byName are the conditions that name devices. A device that fails only another condition is reported by
+// name.
+var byName = []string{"pciAddresses", "acpiIndexes", "ifNames", "pfNames", "rootDevices"}
+
+// withoutDriver are conditions that devices without a driver always fail.
+var withoutDriver = []string{"drivers", "ifNames", "linkTypes", "pKeys", "isRdma"}
+
+// failures returns all reasons against the selection of a device.
+func (b *matcher) failures(f *function) (list []failure) {
+	fail := func(is bool, key, why string) {
+		if is {
+			list = append(list, failure{key, why})
+		}
+	}
+	shared := b.resource.DeviceType == SharedHCA
+	owner := b.owners[f.id()]
+	fail(f.Driver == "", reasonNoDriver, "it has no driver")
+	fail(f.Driver != "" && shared && len(f.RDMA) == 0, reasonNoRDMA, "it has no RDMA device")
+	reserved := b.resource.reserved(f, b.selector)
+	fail(f.Driver != "" && reserved != "", reasonInUse, reserved)
+	fail(!shared && owner != "", reasonTaken, owner+" has it")
+	for _, c := range conditions {
+		implied := f.Driver == "" && slices.Contains(withoutDriver, c.key) || shared && c.key == "isRdma"
+		if implied || c.meets(b.selector, f) {
+			continue
+		}
+		key := c.key
+		if shared && key == "devices" {
+			key = sharedDevices
+		}
+		fail(true, key, fmt.Sprintf("%s: want %s, it has %s", key, some(c.wants(b.selector)),
+			cmp.Or(c.has(f), "none")))
+	}
+	return list
+}
+
+// some formats the first few of the wanted values.
+func some(values []string) string {
+	const few = 4
+	if more := len(values) - few; more > 0 {
+		return fmt.Sprintf("%s or %d more", strings.Join(values[:few], ", "), more)
+	}
+	return strings.Join(values, " or ")
+}
+
+// offered reports whether a device has the resource's type, reserved or not, and is not yet in the resource.
+func (b *matcher) offered(f *function) bool {
+	return b.owners[f.id()] != b.name && f.isOf(b.resource.DeviceType)
+}
+
+// likely reports whether the selector may mean the device. A selector with RDMA does not mean plain NICs; PFs
+// with VFs and devices without a driver are meant only if named and otherwise right.
+func (b *matcher) likely(f *function, failures []failure) bool {
+	shared := b.resource.DeviceType == SharedHCA
+	switch {
+	case len(failures) == 0, f.aux != "", f.IsVF() && !shared, len(failures) == 1 && b.names(failures[0]):
+		return true
+	case f.Driver == "", f.withVFs && b.resource.DeviceType == NetDevice:
+		return false
+	default:
+		return !b.selector.IsRDMA || f.isRDMA()
+	}
+}
+
+// mostly reports whether a device is of the resource's usual kind: PFs for shared HCAs, else VFs.
+func (b *matcher) mostly(f *function) bool { return f.IsVF() != (b.resource.DeviceType == SharedHCA) }
+
+// names reports whether the selector names its devices, and the device did not fail that condition.
+func (b *matcher) names(failed failure) bool {
+	if failed.key == reasonNoDriver { // nor a netdev to be named by
+		return len(b.selector.PCIAddresses) > 0
+	}
+	return len(b.selector.PCIAddresses)+len(b.selector.ifNames) > 0 && !slices.Contains(byName, failed.key)
+}
+
+// take claims a device for the resource. HCAs can be in several resources.
+func (b *matcher) take(f *function) {
+	if b.resource.DeviceType != SharedHCA {
+		b.owners[f.id()] = b.name
+	}
+}
+
+// DeviceType is a kind of devices in a resource.
+type DeviceType string
+
+// The device types of the stock plugin.
+const (
+	NetDevice    DeviceType = "netDevice"    // network functions (PCI class 02), the default
+	Accelerator  DeviceType = "accelerator"  // processing accelerators (PCI class 12)
+	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions of network functions
+)
+
+// SharedHCA is the device type of configList: an HCA, that is a network function with an RDMA device, that
+// several containers use at a time. resourceList cannot use this type.
+const SharedHCA DeviceType = "sharedHCA"
+
+// devices returns the device type in words.
+func (t DeviceType) devices() string {
+	if t == AuxNetDevice {
+		return "sub-function"
+	}
+	return "VF with a driver"
+}
+
+// Selector selects the devices that fulfil all of its conditions. Any value of a list fulfils the condition;
+// an empty list is no condition. The keys are those of pkg/types/types.go of the stock plugin; each device
+// type uses some and ignores the others.
+type Selector struct {
+	functionSelector
+	addressSelector
+	networkSelector
+	vfSelector
+	sfSelector
+
+	ifNames []string // the function's own first netdev; of SharedHCA
+}
+
+// functionSelector has the conditions for any device; for a sub-function they apply to its parent. Values are
+// compared in the format of sysfs: lower case, four digits, without 0x.
+type functionSelector struct {
+	Vendors []string `json:"vendors"`
+	Devices []string `json:"devices"`
+	Drivers []string `json:"drivers"`
+}
+
+// addressSelector is for PCI functions.
+type addressSelector struct {
+	PCIAddresses []string `json:"pciAddresses"`
+}
+
+// networkSelector is for netDevice and auxNetDevice.
+type networkSelector struct {
+	// netdev of the PF, with the indexes of VFs or the numbers of sub-functions
+	PFNames      []vfItem `json:"pfNames"`
+	RootDevices  []vfItem `json:"rootDevices"`  // address of the PF, likewise
+	LinkTypes    []string `json:"linkTypes"`    // ether, infiniband
+	IsRDMA       bool     `json:"isRdma"`       // devices with an RDMA device, which the container gets too
+	NeedVhostNet bool     `json:"needVhostNet"` // the container gets /dev/vhost-net and /dev/net/tun too
+}
+
+// vfSelector is for netDevice.
+type vfSelector struct {
+	ACPIIndexes []string `json:"acpiIndexes"` // acpi_index of the function
+	DDPProfiles []string `json:"ddpProfiles"` // of Intel NICs: the name of the loaded DDP package
+	PKeys       []string `json:"pKeys"`       // partition key 0 of port 1, InfiniBand only
+	// functions with a vDPA device for virtio or vhost, which the container gets too
+	VDPAType string `json:"vdpaType"`
+}
+
+// sfSelector is for auxNetDevice.
+type sfSelector struct {
+	AuxTypes []string `json:"auxTypes"` // sf
+}
+
+// keys returns the part of the selector for a device type, as a target for JSON.
+func (s *Selector) keys(t DeviceType) any {
+	switch t {
+	case Accelerator:
+		return &struct {
+			*functionSelector
+			*addressSelector
+		}{&s.functionSelector, &s.addressSelector}
+	case AuxNetDevice:
+		return &struct {
+			*functionSelector
+			*networkSelector
+			*sfSelector
+		}{&s.functionSelector, &s.networkSelector, &s.sfSelector}
+	default:
+		return &struct {
+			*functionSelector
+			*addressSelector
+			*networkSelector
+			*vfSelector
+		}{&s.functionSelector, &s.addressSelector, &s.networkSelector, &s.vfSelector}
+	}
 }
