@@ -3,13 +3,23 @@
 package rdma
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 const (
@@ -121,4 +131,95 @@ func (v *VFs) settle(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// Events calls changed after each possible change of the machine, until ctx is done, and once when it begins
+// to receive changes; earlier changes are not reported. It returns an error if it cannot receive changes.
+type Events func(ctx context.Context, changed func()) error
+
+// MachineEvents returns the events of the machine below a sysfs root. For /sys they come from the kernel over
+// netlink: inotify does not report changes that the kernel itself makes in sysfs. For any other root, a
+// directory, they come from inotify, and a change is assumed after each interval.
+func MachineEvents(sysfsRoot string, c *pools.Config) Events {
+	if filepath.Clean(sysfsRoot) != "/sys" {
+		return func(ctx context.Context, changed func()) error { return folderEvents(ctx, sysfsRoot, changed) }
+	}
+	return func(ctx context.Context, changed func()) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error {
+			return kernelEvents(ctx, syscall.NETLINK_KOBJECT_UEVENT, ueventGroup, concerns, changed)
+		})
+		if c.Checks(func(h pools.Health) bool { return h.CheckPF }) {
+			any := func([]byte) bool { return true }
+			g.Go(func() error { return kernelEvents(ctx, syscall.NETLINK_ROUTE, linkGroup, any, changed) })
+		}
+		return g.Wait()
+	}
+}
+
+const (
+	ueventGroup = 1 // multicast group of the kernel's own events; group 2 belongs to udev (lib/kobject_uevent.c)
+	// RTMGRP_LINK of include/uapi/linux/rtnetlink.h: events of netdevs, including carrier changes.
+	linkGroup = 1
+)
+
+// kernelEvents reads the messages of a netlink multicast group.
+func kernelEvents(
+	ctx context.Context, protocol int, group uint32, concerns func([]byte) bool, changed func(),
+) error {
+	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK,
+		protocol)
+	if err != nil {
+		return fmt.Errorf("open netlink socket: %w", err)
+	}
+	socket := os.NewFile(uintptr(fd), "netlink") // nonblocking, so that closing the socket ends a read
+	defer socket.Close()
+	defer context.AfterFunc(ctx, func() { _ = socket.Close() })()
+	if err := syscall.Bind(fd, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK, Groups: group}); err != nil {
+		return fmt.Errorf("bind netlink socket: %w", err)
+	}
+	changed()
+	message := make([]byte, 16<<10)
+	for {
+		n, err := socket.Read(message)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, syscall.ENOBUFS): // the socket buffer overflowed and messages were lost
+			changed()
+		case err != nil:
+			return fmt.Errorf("read kernel events: %w", err)
+		case concerns(message[:n]):
+			changed()
+		}
+	}
+}
+
+// concerns reports whether a uevent concerns a PCI function, its driver, netdev, RDMA device or RDMA
+// character device, or a vDPA or auxiliary device. A message is a list of KEY=value strings, each terminated
+// by NUL (Documentation/ABI/testing/sysfs-uevent).
+func concerns(message []byte) bool {
+	for field := range bytes.SplitSeq(message, []byte{0}) {
+		key, value, _ := strings.Cut(string(field), "=")
+		switch key {
+		case "DEVPATH":
+			if strings.HasPrefix(value, "/devices/virtual/") { // netdevs of containers
+				return false
+			}
+		case "SUBSYSTEM":
+			return slices.Contains([]string{
+				"pci", "net", "infiniband", "infiniband_verbs", "infiniband_mad", "vdpa", "auxiliary",
+			}, value)
+		}
+	}
+	return false
+}
+
+// folderEvents reports functions that are added to or removed from a machine that is laid out as a directory.
+func folderEvents(ctx context.Context, root string, changed func()) error {
+	bus := system.Watch{Paths: []string{filepath.Join(root, topology.PCIDevices)}, Interval: interval}
+	return bus.Run(ctx, func() error {
+		changed()
+		return nil
+	})
 }
