@@ -12,7 +12,9 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -45,7 +47,11 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 	view := offer.View(n.Links, gpus, vfs)
 	requests := offer.Requests(int(q.GPUs), int(q.VFs))
 	demands := view.Demands(requests)
-	nodes, admitted := hints.Restricted.Nodes(demands...)
+	manager, err := topologyManager(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, admitted := manager.Rule.Nodes(demands)
 	choice, err := placement.Choose(n.Tree, view.Placement(view.Expected(requests, nodes)))
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +59,7 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 	p := planOf(choice, nodes.Numbers())
 	var remarks []string
 	switch {
-	case hints.Rule{}.TooMany(demands...):
+	case manager.Rule.TooMany(demands...):
 		remarks = append(remarks, tooManyNodes)
 	case !admitted:
 		p.rejected = true
@@ -67,6 +73,11 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 	}
 	p.Note = strings.Join(remarks, "; ")
 	return p, notes, nil
+}
+
+// topologyManager returns the Topology Manager of a machine's kubelet.
+func topologyManager(n *machine.Node) (devicemanager.Kubelet, error) {
+	return n.Kubelet.TopologyManager(model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes()))
 }
 
 // devices returns the machine's devices, with those in use marked, and notes. It is an error if too few are

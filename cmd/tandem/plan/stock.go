@@ -39,11 +39,15 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 		return nil, nil, err
 	}
 	view := offer.View(n.Links, gpus, vfs)
-	drawn := q.draw(n.Tree, view)
+	manager, err := topologyManager(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	drawn := q.draw(n.Tree, view, manager)
 	if drawn == nil {
 		p := planOf(placement.Choice{Reason: "stock plugins"}, nil)
 		p.rejected, p.Note = true, refused
-		if (hints.Rule{}).TooMany(view.Demands(offer.Requests(int(q.GPUs), int(q.VFs)))...) {
+		if manager.Rule.TooMany(view.Demands(offer.Requests(int(q.GPUs), int(q.VFs)))...) {
 			p.Note = tooManyNodes
 		}
 		return p, notes, nil
@@ -58,7 +62,9 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 // draw admits the container many times, each time on the same free devices, and orders the results by pairs
 // on one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw:
 // all devices of a request are free.
-func (q *Question) draw(tree *topology.Tree, view *preference.View) []draw {
+func (q *Question) draw(
+	tree *topology.Tree, view *preference.View, manager devicemanager.Kubelet,
+) []draw {
 	plugins, drawn := newStockPlugins(tree, view.Node), make([]draw, draws)
 	all := view.Free.Clone()
 	all.Include(view.Taken)
@@ -69,7 +75,7 @@ func (q *Question) draw(tree *topology.Tree, view *preference.View) []draw {
 		}
 		requests = slices.DeleteFunc(requests, func(r devicemanager.Request) bool { return r.Count == 0 })
 		admission := devicemanager.Admission{
-			Node: view.Node, Kubelet: devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.Restricted}},
+			Node: view.Node, Kubelet: manager,
 			Containers: []devicemanager.Container{{Requests: requests}}, Others: plugins,
 			Healthy: all, Taken: view.Taken.Clone(), Reusable: view.Node.NewSet(),
 		}
