@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// FirstPause is the pause after a first failure. The pause doubles with each further failure.
-	FirstPause = time.Second
+	// firstPause is the pause after a first failure. The pause doubles with each further failure.
+	firstPause = time.Second
 	// MaxPause is the longest pause.
 	MaxPause = 2 * time.Minute
 	// writeTimeout is the maximum duration of a write.
@@ -123,7 +123,7 @@ func complaintOf(err error) complaint {
 // rest waits after a failure: for the pause, or as long as the API server asks, or until the API server is
 // reachable again.
 func (k *keeper) rest(ctx context.Context, err error) {
-	k.pause = min(max(FirstPause, 2*k.pause), MaxPause)
+	k.pause = min(max(firstPause, 2*k.pause), MaxPause)
 	pause := k.pause + rand.N(k.pause/4)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		pause = max(pause, time.Duration(seconds)*time.Second)

@@ -84,17 +84,17 @@ func Zones(f facts.Facts, node Node) Object {
 	return Object{Collection: facts.ZonesCollection, Name: node.Name, Body: t, Unread: f.Unread}
 }
 
-// Feature is a NodeFeature of Node Feature Discovery (nfd.k8s-sigs.io/v1alpha1), from which NFD's master
+// nodeFeature is a NodeFeature of Node Feature Discovery (nfd.k8s-sigs.io/v1alpha1), from which NFD's master
 // makes labels of the node.
-type Feature struct {
+type nodeFeature struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	Spec FeatureSpec `json:"spec"`
+	Spec featureSpec `json:"spec"`
 }
 
-// FeatureSpec has labels, and no features for rules of NFD's.
-type FeatureSpec struct {
+// featureSpec has labels, and no features for rules of NFD's.
+type featureSpec struct {
 	Features struct {
 		Flags      map[string]any `json:"flags"`
 		Attributes map[string]any `json:"attributes"`
@@ -111,9 +111,9 @@ func NodeFeature(
 	namespace string, labels func(facts.Facts) map[string]string,
 ) func(facts.Facts, Node) Object {
 	return func(f facts.Facts, node Node) Object {
-		feature := &Feature{
+		feature := &nodeFeature{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "nfd.k8s-sigs.io/v1alpha1", Kind: "NodeFeature"},
-			ObjectMeta: node.Meta(), Spec: FeatureSpec{Labels: labels(f)},
+			ObjectMeta: node.Meta(), Spec: featureSpec{Labels: labels(f)},
 		}
 		feature.Name, feature.Namespace = "tandem-"+node.Name, namespace
 		feature.Labels[nodeOfFeature] = node.Name

@@ -190,13 +190,6 @@ var GroupVersion = schema.GroupVersion{Group: "tandem.dev", Version: "v1alpha1"}
 // Plural is the name of the resource in the API server's paths.
 const Plural = "nodetopologies"
 
-// AddToScheme adds the objects to a scheme.
-func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &NodeTopology{}, &NodeTopologyList{})
-	metav1.AddToGroupVersion(scheme, GroupVersion)
-	return nil
-}
-
 // DeepCopyObject implements runtime.Object.
 func (t *NodeTopology) DeepCopyObject() runtime.Object { return t.DeepCopy() }
 

@@ -194,11 +194,11 @@ func attribute(t xml.StartElement, name string) string {
 	return ""
 }
 
-// Function is a PCI function of a topology file, at its place.
+// Function is a PCI function of a topology file, at its place: below the <pci> elements around it.
 type Function struct {
-	Address topology.Address
-	NUMA    topology.NUMANode
-	Bridges []topology.Address // the <pci> elements around the function, outermost first
+	Address topology.Address   `json:"address"`
+	NUMA    topology.NUMANode  `json:"numa"`
+	Bridges []topology.Address `json:"bridges"` // from the top down
 }
 
 // Functions returns the functions of the file, in its order. Bridges are not among them.

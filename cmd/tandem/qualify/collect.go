@@ -122,15 +122,15 @@ func known(word string, words ...string) string {
 // ncclOf returns the places of the machine's GPUs and NICs. A function that the machine lacks counts as a
 // NIC, so that Judge finds the difference.
 func ncclOf(f *nccl.File, n *machine.Node) *NCCL {
-	all := &NCCL{GPUs: []Place{}, NICs: []Place{}}
+	all := &NCCL{GPUs: []nccl.Function{}, NICs: []nccl.Function{}}
 	for _, function := range f.Functions() {
-		place := Place{function.Address, function.NUMA, append([]topology.Address{}, function.Bridges...)}
+		function.Bridges = append([]topology.Address{}, function.Bridges...) // in JSON no null
 		d, ok := n.Tree.Device(function.Address)
 		switch {
 		case ok && slices.Contains(n.GPUs, d):
-			all.GPUs = append(all.GPUs, place)
+			all.GPUs = append(all.GPUs, function)
 		case !ok || d.IsNIC():
-			all.NICs = append(all.NICs, place)
+			all.NICs = append(all.NICs, function)
 		}
 	}
 	return all

@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
 // judgeNCCL compares the switches and NUMA nodes of NCCL's topology with the PCI tree of the machine. NCCL's
@@ -46,7 +47,7 @@ type comparison struct {
 // located is a function at its place by NCCL.
 type located struct {
 	*topology.Device
-	by Place
+	by nccl.Function
 }
 
 // merged returns a NIC for each address at which NCCL may have the NIC: NCCL replaces the function by zero,
@@ -70,7 +71,7 @@ func merged(t *topology.Tree) map[topology.Address]*topology.Device {
 }
 
 // known returns the places whose functions the machine has, and compares their NUMA nodes.
-func (c *comparison) known(places []Place) (known []located) {
+func (c *comparison) known(places []nccl.Function) (known []located) {
 	for _, p := range places {
 		d, ok := c.tree.Device(p.Address)
 		if !ok {

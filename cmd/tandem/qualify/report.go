@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
 // Report is the evidence of a node, and its results.
@@ -110,15 +111,8 @@ type MeasuredPair struct {
 
 // NCCL has the places of GPUs and NICs in a topology file of NCCL or RCCL.
 type NCCL struct {
-	GPUs []Place `json:"gpus"`
-	NICs []Place `json:"nics"`
-}
-
-// Place is the place of a function in a topology file.
-type Place struct {
-	Address topology.Address   `json:"address"`
-	NUMA    topology.NUMANode  `json:"numa"`
-	Bridges []topology.Address `json:"bridges"` // from the top down
+	GPUs []nccl.Function `json:"gpus"`
+	NICs []nccl.Function `json:"nics"`
 }
 
 // Limits of the lists that Judge compares with each other, for an untrusted report.

@@ -297,7 +297,7 @@ func ordered(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
 
 // summary counts the most important values for people.
 func summary(s v1alpha1.Spec, gone Gone) v1alpha1.Summary {
-	free, kinds := FreeDevices(s, gone), map[string]v1alpha1.Kind{}
+	free, kinds := freeDevices(s, gone), map[string]v1alpha1.Kind{}
 	healthy, left := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
 	for _, r := range s.Resources {
 		kinds[r.Name] = r.Kind
@@ -326,9 +326,9 @@ func summary(s v1alpha1.Spec, gone Gone) v1alpha1.Summary {
 	return counts
 }
 
-// FreeDevices returns the healthy devices that no pod holds, by resource and number, including those of ended
+// freeDevices returns the healthy devices that no pod holds, by resource and number, including those of ended
 // pods, which the kubelet reuses.
-func FreeDevices(s v1alpha1.Spec, gone Gone) map[string]map[int]bool {
+func freeDevices(s v1alpha1.Spec, gone Gone) map[string]map[int]bool {
 	free := map[string]map[int]bool{}
 	for _, r := range s.Resources {
 		free[r.Name] = map[int]bool{}

@@ -42,8 +42,8 @@ type ResourceTopology struct {
 
 // Types of zones: NUMA nodes, and switches below them.
 const (
-	NUMAZone   = "Node"
-	SwitchZone = "Switch"
+	numaZone   = "Node"
+	switchZone = "Switch"
 )
 
 // Zone is a NUMA node, "node-0", or a switch, by its address.
@@ -83,9 +83,9 @@ func BuildZones(f Facts) *ResourceTopology {
 	t.Policies, t.Attributes = policyWords(f.Kubelet)
 	t.Attributes = append(t.Attributes, fingerprint(f.Exclusive)...)
 	spec := BuildSpec(f)
-	free := FreeDevices(spec, f.Gone)
+	free := freeDevices(spec, f.Gone)
 	for _, node := range f.NUMANodes {
-		z := Zone{Name: zoneName(node.Number), Type: NUMAZone, Costs: zoneCosts(node, f.NUMANodes)}
+		z := Zone{Name: zoneName(node.Number), Type: numaZone, Costs: zoneCosts(node, f.NUMANodes)}
 		z.Resources = append(z.Resources, cpusAndMemory(f, node)...)
 		for _, r := range spec.Resources {
 			if len(r.Hints) > 0 {
@@ -98,7 +98,7 @@ func BuildZones(f Facts) *ResourceTopology {
 		if on.Alone {
 			continue
 		}
-		z := Zone{Name: on.Name, Type: SwitchZone}
+		z := Zone{Name: on.Name, Type: switchZone}
 		if on.NUMA != nil {
 			z.Parent = zoneName(*on.NUMA)
 		}
