@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+// hintsRow is a row of the table in docs/tune.md about recorded machines with a number of VFs a NIC.
+type hintsRow struct {
+	machines, hinted, requests, refused, byRule, lost int
+}
+
+// TestHintsOfMachines: without the key excludeTopology, no recorded machine refuses a container of k GPUs and k
+// VFs while it is empty. docs/tune.md has the numbers, with those of hints in any case.
+func TestHintsOfMachines(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/tune.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, vfs := range []int{1, 2, 4, 8} {
+		var row hintsRow
+		for _, name := range machines.Names() {
+			if m, err := machines.Load(name, vfs); err == nil { // a recording with VFs has its own number
+				n, err := machine.ReadFS(m.FS(), &machine.Source{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				row.add(t, n)
+			}
+		}
+		line := fmt.Sprintf("| %d | %d | %d | %d | %d | %d | %d |\n", vfs, row.machines, row.hinted,
+			row.requests, row.refused, row.byRule, row.lost)
+		if row.byRule > 0 || !strings.Contains(string(text), line) {
+			t.Errorf("docs/tune.md has no row %s", line)
+		}
+	}
+}
+
+// add counts the requests of an empty machine: by the rule, and with hints in any case as the stock plugin
+// has them. Pairs are lost where both admit the container, and fewer are near by the rule.
+func (r *hintsRow) add(t *testing.T, n *machine.Node) {
+	t.Helper()
+	vfs, _, err := n.VFDevices("", &machine.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(n.GPUDevices()) == 0 || len(vfs) == 0 {
+		return
+	}
+	r.machines++
+	for _, vf := range vfs {
+		if _, known := vf.NUMA.Number(); known {
+			r.hinted++
+			break
+		}
+	}
+	hinted := *n
+	hinted.Stock = true
+	for k := 1; k <= min(len(n.GPUDevices()), len(vfs)); k++ {
+		q := Question{GPUs: uint(k), VFs: uint(k)}
+		rule, _, err := q.Answer(n, &machine.Source{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		always, _, err := q.Answer(&hinted, &machine.Source{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.requests++
+		if rule.Rejected() {
+			r.byRule++
+		}
+		if always.Rejected() {
+			r.refused++
+			continue
+		}
+		r.lost += near(always) - near(rule)
+	}
+}
+
+// near returns the number of pairs on one switch.
+func near(p *Plan) (count int) {
+	for _, pair := range p.Pairs {
+		if pair.Distance.Direct() {
+			count++
+		}
+	}
+	return count
+}
