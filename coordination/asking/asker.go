@@ -1,5 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package asking identifies the container for which the kubelet requests or allocates devices: pure functions
+// of values read before.
+//
+// The kubelet names no container. A container in admission is a container whose spec requests a resource of
+// Tandem and has no device of the resource yet (identify.go). If a request source reports the
+// pods of the node (package intent) and the kubelet's records report the holders (package holders), at most
+// one container matches, because the kubelet admits containers serially.
+//
+// Without a request source, the order of the calls identifies the container (sequence.go). The kubelet writes
+// its device checkpoint after all resources of a container are allocated, before the next container. A call
+// therefore belongs to the container of the latest Allocate if, and only if, the checkpoint is unchanged
+// since. Two exceptions:
+//
+//   - A changed device list writes the checkpoint amid a container. PodResources then shows the container.
+//   - If the kubelet rejects a pod amid a container, the kubelet does not write the checkpoint. The pod is
+//     then missing in PodResources and in request sources (evidence.go). Of a container whose pod is unknown,
+//     a pause of a second decides: no kubelet needs as long between two resources.
 package asking
 
 import (
@@ -9,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -108,4 +126,98 @@ func (a *Asker) describe() string {
 		text += " (the likeliest of several containers)"
 	}
 	return strings.Join(append([]string{text}, a.Remarks...), "; ")
+}
+
+// The states of an asking container.
+const (
+	FirstHalf  = "first half"  // no devices yet
+	SecondHalf = "second half" // some devices, with more to follow
+	// TakesOver is the state of a container with devices of an init container of its pod: the kubelet passes
+	// them on to the next container.
+	TakesOver = "takes over from an init container"
+)
+
+// Knowledge describes the identification of an asking container, for people and for records of decisions.
+type Knowledge struct {
+	Source intent.Source
+	Why    string // the half of the container
+	Remark string // use of devices chosen by a scheduler; "" for none chosen
+	Asker  *Asker // nil without a request source
+}
+
+// For returns the knowledge as text, for a question about a kind of devices; "" without a question.
+func (k Knowledge) For(kind device.Kind) string {
+	if k.Source == "" {
+		return ""
+	}
+	var known []string
+	if k.Asker != nil {
+		known = append(known, k.Asker.describe())
+	}
+	known = append(known, describeOrder(kind, k.Why))
+	if k.Remark != "" {
+		known = append(known, k.Remark)
+	}
+	source := "told by " + string(k.Source)
+	return shorten(strings.Join(known, "; "), maxKnown-len(source)) + "; " + source
+}
+
+// maxKnown limits the text of a Knowledge, in bytes. A pod can request any number of resources, and the text
+// is stored with the decision.
+const maxKnown = 512
+
+// shorten cuts a text longer than a number of bytes.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " …"
+}
+
+// describeOrder adds the order of the kubelet's calls for a container's two kinds, if known.
+func describeOrder(kind device.Kind, why string) string {
+	if rest, first := strings.CutPrefix(why, FirstHalf); first {
+		return "kubelet asked first for " + kind.Plural() + rest
+	}
+	if rest, second := strings.CutPrefix(why, SecondHalf); second {
+		return "kubelet asked for " + kind.Plural() + " after " + kind.Other().Plural() + rest
+	}
+	return why
+}
+
+// Progress is the kubelet's progress with a container.
+type Progress int
+
+// The kubelet's progress.
+const (
+	Unknown  Progress = iota
+	Open              // the container's remaining resources come next
+	Complete          // all resources of the container are allocated
+)
+
+// Question is a GetPreferredAllocation call, or an Allocate call without a preceding GetPreferredAllocation.
+type Question struct {
+	Resource string
+	// free devices by the kubelet's records, on the NUMA nodes of its choice; MustInclude is a subset
+	Available   []string
+	MustInclude []string
+	Size        int
+}
+
+// Offer converts a question about devices of a resource for package holders.
+func (q Question) Offer(r *resources.Resource) holders.Offer {
+	offer := holders.Offer{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude}
+	offered, nodes := map[string]bool{}, map[int]bool{}
+	for _, id := range slices.Concat(q.Available, q.MustInclude) {
+		offered[id] = true
+		if node, known := r.Device(id).NUMA.Number(); known {
+			nodes[node] = true
+		}
+	}
+	for _, d := range r.Ordered() {
+		if node, known := d.NUMA.Number(); d.Healthy && !offered[d.ID] && (!known || nodes[node]) {
+			offer.Withheld = append(offer.Withheld, d.ID)
+		}
+	}
+	return offer
 }

@@ -100,3 +100,87 @@ func union(list, add []string) []string {
 func subtract(list, remove []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return slices.Contains(remove, id) })
 }
+
+// Listing is the content of the last PodResources List. A Listing is immutable.
+type Listing struct {
+	Read       bool   // List was called at least once
+	Life       string // of the answering kubelet
+	Pods       map[kubelet.Pod]bool
+	Containers map[kubelet.Container]kubelet.Devices
+	// the pods of the last List with new pods. The kubelet lists a pod from just before its admission, therefore
+	// the pod in admission, or the last admitted pod, is among them
+	Arrived []kubelet.Pod
+}
+
+// With returns the listing after a further List, which may be unknown.
+func (l Listing) With(read kubelet.Reading[kubelet.View]) Listing {
+	view, err := read.Get()
+	if err != nil {
+		return l
+	}
+	next := Listing{true, view.Life, map[kubelet.Pod]bool{}, view.Containers, l.Arrived}
+	for _, pod := range view.Pods {
+		next.Pods[pod] = true
+	}
+	if arrived := l.arrivals(view); len(arrived) > 0 {
+		next.Arrived = arrived
+	}
+	return next
+}
+
+// arrivals returns the pods missing in the listing, and pods deleted and created again under the same name: a
+// running container never loses a device.
+func (l Listing) arrivals(view kubelet.View) (arrived []kubelet.Pod) {
+	renewed := map[kubelet.Pod]bool{}
+	for c, devices := range l.Containers {
+		for name, ids := range devices {
+			if len(ids) > 0 && !slices.Contains(view.Containers[c][name], ids[0]) {
+				renewed[c.Pod] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(view.Pods), func(p kubelet.Pod) bool {
+		return l.Pods[p] && !renewed[p]
+	})
+}
+
+// IsGone reports whether the kubelet has rejected the pod of a container in admission. The kubelet then
+// leaves its checkpoint unwritten, and the checkpoint keeps showing unfinished allocation. PodResources and
+// all request sources show a pod in admission.
+func (e *Evidence) IsGone(c *Container) bool {
+	view, unread := e.View.Get()
+	answer, unknown := e.Answer.Get()
+	switch {
+	case c.Asker != nil && unknown == nil:
+		return !slices.ContainsFunc(answer.Pods, func(p intent.Pod) bool { return p.UID == c.Asker.UID })
+	case unread != nil:
+		return false
+	case c.Asker == nil:
+		return isGone(c, view, e.Listing.arrivals(view))
+	default:
+		return !slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return slices.Contains(view.Pods, p) })
+	}
+}
+
+// IsUnrelated reports whether nothing but an unwritten checkpoint relates a container to a call: neither its
+// request nor its pod is known, and a long time has passed; without a checkpoint a short time suffices. The
+// kubelet can have rejected the pod. PodResources does not show init containers, so an absence there proves
+// nothing.
+func (e *Evidence) IsUnrelated(c *Container) bool {
+	return c.Asker == nil && c.Owner == nil && c.Pods == nil &&
+		(e.Late || e.View.IsKnown() && e.Progress == Unknown && !e.Recent)
+}
+
+// isGone reports whether a view proves the end of a container unknown to request sources: its devices are
+// gone, or pods have arrived since the last List and a candidate pod is gone.
+func isGone(c *Container, view kubelet.View, arrived []kubelet.Pod) bool {
+	lives := func(p kubelet.Pod) bool { return slices.Contains(view.Pods, p) }
+	switch {
+	case c.Owner != nil:
+		return !c.shownBy(view, *c.Owner)
+	case len(arrived) == 0:
+		return false
+	default:
+		return slices.ContainsFunc(c.Pods, func(p kubelet.Pod) bool { return !lives(p) })
+	}
+}
