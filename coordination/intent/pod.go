@@ -1,13 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package intent reads the requests of this node's pods: the names of the pods, and the number of devices of
+// each resource for each container, before the kubelet admits the pods. The kubelet's calls to a device
+// plugin do not contain the request.
+//
+// # Sources
+//
+// The administrator selects among several sources (--intent), best first:
+//
+//	pods-api      the kubelet's Pods API socket, kubelet 1.37 and later. Complete and current; needs no
+//	              permission except access to the socket's folder. Default.
+//	kubelet       GET /pods of the kubelet's HTTPS server. The same data, on every version. Needs a token with
+//	              permission to get nodes/pods (before Kubernetes 1.33 nodes/proxy, a permission that also
+//	              allows to run commands in every container: think twice).
+//	podresources  PodResources List: the existing pods, and the devices of a container's first half. Contains
+//	              no requests. Default.
+//
+// The API server is no source: it lags behind the kubelet, its list needs rights over all nodes, and its
+// fields are the pod author's. The name api-server is accepted with a warning.
+//
+// Without any source the order and the time of the questions remain ([Inference]).
+//
+// The default sources, pods-api and podresources, cost nothing and need no permission. After a failure that
+// has cost time a source is skipped for a pause, longer each time ([Sources.Pods]), and the next best source
+// answers. Every decision names the source.
+//
+// # Sizes
+//
+// A pod's author decides on the size of the list. Each pod is reduced at once to the containers that request
+// devices ([Pod]); a pod that has not changed since the last list is not decoded again. One list is read at a
+// time. Of a list that is larger than kubelet.MaxPods, or has more requests than can be kept, nothing is
+// known: the [Enforcement] says so.
 package intent
 
 import (
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
@@ -111,4 +145,126 @@ func rejectedPod(p *corev1.Pod) (*Rejected, time.Time) {
 	return &Rejected{
 		kubelet.Pod{Namespace: p.Namespace, Name: p.Name}, string(p.UID), slices.Sorted(maps.Keys(wanted)),
 	}, started.Time
+}
+
+// Container is a container of a pod with the requests for devices.
+type Container struct {
+	Name     string
+	Role     Role
+	Requests map[string]int // numbers above 0 by extended resource
+	CPUs     int            // exclusive CPUs of the kubelet's static CPU policy; 0 if the CPUs are shared
+}
+
+// Role determines the lifetime of a container's devices.
+type Role = devicemanager.Role
+
+// Roles of containers.
+const (
+	App     = devicemanager.App
+	Init    = devicemanager.Init
+	Sidecar = devicemanager.Sidecar
+)
+
+// Containers returns the containers of a pod with their roles, in the kubelet's order of allocation.
+func Containers(p *corev1.Pod) iter.Seq2[*corev1.Container, Role] {
+	return func(yield func(*corev1.Container, Role) bool) {
+		for i := range p.Spec.InitContainers {
+			c, role := &p.Spec.InitContainers[i], Init
+			if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+				role = Sidecar
+			}
+			if !yield(c, role) {
+				return
+			}
+		}
+		for i := range p.Spec.Containers {
+			if !yield(&p.Spec.Containers[i], App) {
+				return
+			}
+		}
+	}
+}
+
+// ContainersOf returns the containers of a pod with their requests, in the kubelet's order of allocation.
+func ContainersOf(p *corev1.Pod) []Container {
+	var containers []Container
+	isGuaranteed := guaranteed(p)
+	for c, role := range Containers(p) {
+		container := Container{Name: c.Name, Role: role, Requests: requests(p, c)}
+		if isGuaranteed {
+			container.CPUs = exclusive(c)
+		}
+		containers = append(containers, container)
+	}
+	return containers
+}
+
+// Limits returns the limits of a container for the kubelet's device manager. The device manager uses limits,
+// equal to the requests for extended resources, and skips limits that the scheduler backed with a
+// ResourceClaim (DRA).
+func Limits(p *corev1.Pod, c *corev1.Container) iter.Seq2[string, resource.Quantity] {
+	return func(yield func(string, resource.Quantity) bool) {
+		for name, quantity := range c.Resources.Limits {
+			if !backedByClaim(p, c.Name, name) && !yield(string(name), quantity) {
+				return
+			}
+		}
+	}
+}
+
+// requests returns the limits of a container that device plugins fulfil.
+func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
+	var wanted map[string]int
+	for name, quantity := range Limits(p, c) {
+		if strings.Contains(name, "/") {
+			if n := quantity.Value(); n > 0 && n <= maxRequest {
+				if wanted == nil {
+					wanted = map[string]int{}
+				}
+				wanted[name] = int(n)
+			}
+		}
+	}
+	return wanted
+}
+
+// exclusive returns the number of exclusive CPUs of a container in a pod of class Guaranteed under the
+// kubelet's static CPU policy: whole CPUs (guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go).
+func exclusive(c *corev1.Container) int {
+	cpus := c.Resources.Requests.Cpu()
+	if cpus.MilliValue()%1000 != 0 || cpus.Value() > maxRequest {
+		return 0
+	}
+	return int(cpus.Value())
+}
+
+// guaranteed reports whether the class of a pod is Guaranteed: every container requests all the CPU and
+// memory of the limits (ComputePodQOS in pkg/apis/core/v1/helper/qos). A pod with resources as a whole is
+// never Guaranteed here.
+func guaranteed(p *corev1.Pod) bool {
+	for c := range Containers(p) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, request := c.Resources.Limits[name], c.Resources.Requests[name]
+			if limit.IsZero() || limit.Cmp(request) != 0 {
+				return false
+			}
+		}
+	}
+	return p.Spec.Resources == nil
+}
+
+// maxRequest exceeds any node's number of devices. Larger requests are ignored.
+const maxRequest = 1 << 20
+
+func backedByClaim(p *corev1.Pod, container string, name corev1.ResourceName) bool {
+	claims := p.Status.ExtendedResourceClaimStatus
+	if claims == nil {
+		return false
+	}
+	for _, m := range claims.RequestMappings {
+		if m.ContainerName == container && m.ResourceName == string(name) {
+			return true
+		}
+	}
+	return false
 }
