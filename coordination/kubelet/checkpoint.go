@@ -4,6 +4,7 @@ package kubelet
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -14,6 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
@@ -236,4 +240,96 @@ func (c Checkpoint) Holders(resource string, ids []string) []string {
 	}
 	slices.Sort(holders)
 	return slices.Compact(holders)
+}
+
+// Allocation is an entry of the checkpoint: the devices of one resource of a container.
+type Allocation struct {
+	PodUID, Container, Resource string
+	Devices                     map[string][]string // IDs by NUMA node, "-1" for none
+	Response                    []byte              // ContainerAllocateResponse as protobuf; nil for none
+}
+
+// WriteCheckpoint replaces the checkpoint below a kubelet directory, for models of the kubelet; on a node
+// only the kubelet writes the file. Registered has the healthy devices by resource.
+func WriteCheckpoint(kubeletDir string, allocations []Allocation, registered map[string][]string) error {
+	var content checkpointFile[grantedEntry]
+	content.Data.RegisteredDevices = registered
+	for _, a := range allocations {
+		content.Data.PodDeviceEntries = append(content.Data.PodDeviceEntries, grantedEntry{
+			entry:     entry{a.PodUID, a.Container, a.Resource, a.Devices},
+			AllocResp: a.Response,
+		})
+	}
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("encode the device checkpoint: %w", err)
+	}
+	name := CheckpointPath(kubeletDir)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return fmt.Errorf("make the device checkpoint's folder: %w", err)
+	}
+	if err := os.WriteFile(name+".new", encoded, 0o600); err != nil {
+		return fmt.Errorf("write the device checkpoint: %w", err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		return fmt.Errorf("put the device checkpoint in place: %w", err)
+	}
+	return nil
+}
+
+// Granted is the answer to a container's Allocate calls, as stored in the checkpoint. The kubelet stores the
+// plugins' answers and applies them at each start of the container, also after a boot, without calling a
+// plugin.
+type Granted struct {
+	Container string              // "pod UID/container"
+	Devices   map[string][]string // IDs by resource, sorted
+	Mounts    []string            // paths on the host
+}
+
+// ReadGranted reads them from the checkpoint below a kubelet directory, sorted by container.
+func ReadGranted(kubeletDir string) ([]Granted, error) {
+	content, err := readCheckpoint(kubeletDir)
+	if err != nil {
+		return nil, err
+	}
+	return parseGranted(content)
+}
+
+// grantedEntry is a checkpoint entry with the answer of the plugin.
+type grantedEntry struct {
+	entry
+	AllocResp []byte `json:",omitempty"` // ContainerAllocateResponse as protobuf
+}
+
+func parseGranted(content []byte) ([]Granted, error) {
+	decoded, err := decodeCheckpoint[grantedEntry](content)
+	if err != nil {
+		return nil, err
+	}
+	byContainer := map[string]*Granted{}
+	for _, e := range decoded.Data.PodDeviceEntries {
+		name := e.container()
+		g := byContainer[name]
+		if g == nil {
+			g = &Granted{Container: name, Devices: map[string][]string{}}
+			byContainer[name] = g
+		}
+		for _, ids := range e.DeviceIDs {
+			g.Devices[e.ResourceName] = append(g.Devices[e.ResourceName], ids...)
+		}
+		slices.Sort(g.Devices[e.ResourceName])
+		var answer v1beta1.ContainerAllocateResponse
+		if proto.Unmarshal(e.AllocResp, &answer) != nil {
+			continue // of an unknown plugin
+		}
+		for _, m := range answer.GetMounts() {
+			g.Mounts = append(g.Mounts, m.GetHostPath())
+		}
+	}
+	var all []Granted
+	for _, g := range byContainer {
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b Granted) int { return strings.Compare(a.Container, b.Container) })
+	return all, nil
 }

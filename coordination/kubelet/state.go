@@ -1,8 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kubelet reads the kubelet's data about pods and their devices.
+//
+// The PodResources List call has a side effect: while an Allocate is in flight it can make the kubelet forget
+// the devices of that Allocate and assign them twice (kubernetes PR 137534). Inside GetPreferredAllocation,
+// before the kubelet marks devices, the call is safe; Tandem calls List only there, and only if must-include
+// is empty. The kubelet limits all callers of a node together to 100 calls a second with a burst of 10
+// (pkg/kubelet/apis/podresources/server_v1.go, pkg/kubelet/apis/grpc/ratelimit.go).
+//
+// The Pods API and GET /pods of the HTTPS server only read the pod manager; they may be called at any time.
+// The Pods API has a rate limiter of its own, of the same size.
 package kubelet
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,4 +79,33 @@ func readState[T any](kubeletDir, name string, keys ...string) (state T, err err
 		return state, fmt.Errorf("read the kubelet's %s: %w", path, err)
 	}
 	return state, nil
+}
+
+// ErrNotRead is the error of what nobody has read.
+var ErrNotRead = errors.New("not read")
+
+// Reading is a value that a reader has read, or why the value is unknown, for structs that keep what was
+// read. The zero value was not read.
+type Reading[T any] struct {
+	value T
+	err   error
+	read  bool
+}
+
+// Read returns the result of a reader.
+func Read[T any](value T, err error) Reading[T] { return Reading[T]{value, err, true} }
+
+// IsKnown reports whether the value was read.
+func (r Reading[T]) IsKnown() bool { return r.read && r.err == nil }
+
+// Get returns the value, or why the value is unknown.
+func (r Reading[T]) Get() (value T, err error) {
+	switch {
+	case !r.read:
+		return value, ErrNotRead
+	case r.err != nil:
+		return value, r.err
+	default:
+		return r.value, nil
+	}
 }

@@ -5,9 +5,14 @@
 package configuration
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	yamlnode "go.yaml.in/yaml/v3"
@@ -122,4 +127,208 @@ func (o object) wrong(err error) error {
 		}
 	}
 	return err
+}
+
+// Flags are the kubelet's command line: the values of each flag, in their order.
+type Flags map[string][]string
+
+// ParseFlags reads a command line, with the program's name first.
+func ParseFlags(args []string) Flags {
+	flags := Flags{}
+	for i := 1; i < len(args) && args[i] != "--"; i++ {
+		if !strings.HasPrefix(args[i], "-") {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if !ok && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			i++
+			value = args[i]
+		}
+		name = strings.ReplaceAll(name, "_", "-") // as the kubelet does (WordSepNormalizeFunc)
+		flags[name] = append(flags[name], value)
+	}
+	return flags
+}
+
+// Last returns the value of a flag with a single value: of a repeated flag the last one counts.
+func (f Flags) Last(name string) string {
+	if values := f[name]; len(values) > 0 {
+		return values[len(values)-1]
+	}
+	return ""
+}
+
+// pairs returns the entries of a map flag, "a=1,b=2" (MapStringString in k8s.io/component-base); of a flag
+// that does not split its values each value is one entry.
+func (f Flags) pairs(name string, split bool) map[string]string {
+	object := map[string]string{}
+	for _, value := range f[name] {
+		list := []string{value}
+		if split {
+			list = strings.Split(value, ",")
+		}
+		for _, pair := range list {
+			if key, value, ok := strings.Cut(pair, "="); ok {
+				object[strings.TrimSpace(key)] = strings.TrimSpace(value)
+			}
+		}
+	}
+	return object
+}
+
+// reservedMemory reads "0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=1Gi" (ReservedMemoryVar in pkg/util/flag).
+func (f Flags) reservedMemory(name string) (list []any) {
+	for _, value := range f[name] {
+		for part := range strings.SplitSeq(value, ";") {
+			if strings.Contains(part, ":") {
+				list = append(list, part)
+			}
+		}
+	}
+	return list
+}
+
+// override applies the flags, which take precedence over files (cmd/kubelet/app/options of Kubernetes). A
+// flag replaces an object completely.
+func (s *Settings) override(flags Flags) {
+	texts := map[string]struct {
+		key   string
+		value *string
+	}{
+		"topology-manager-policy": {"topologyManagerPolicy", &s.Policy},
+		"topology-manager-scope":  {"topologyManagerScope", &s.Scope},
+		"cpu-manager-policy":      {"cpuManagerPolicy", &s.CPUPolicy},
+		"memory-manager-policy":   {"memoryManagerPolicy", &s.MemoryPolicy},
+		"reserved-cpus":           {"reservedSystemCPUs", &s.ReservedCPUs},
+		"kube-reserved-cgroup":    {"kubeReservedCgroup", &s.KubeReservedCgroup},
+		"system-reserved-cgroup":  {"systemReservedCgroup", &s.SystemReservedCgroup},
+	}
+	objects := map[string]struct {
+		key   string
+		value *map[string]string
+	}{
+		"topology-manager-policy-options": {"topologyManagerPolicyOptions", &s.PolicyOptions},
+		"cpu-manager-policy-options":      {"cpuManagerPolicyOptions", &s.CPUOptions},
+		"kube-reserved":                   {"kubeReserved", &s.KubeReserved},
+		"system-reserved":                 {"systemReserved", &s.SystemReserved},
+	}
+	const memory = "reserved-memory"
+	for flag := range flags {
+		key := ""
+		if text, ok := texts[flag]; ok {
+			key, *text.value = text.key, flags.Last(flag)
+		} else if object, ok := objects[flag]; ok {
+			key, *object.value = object.key, flags.pairs(flag, flag != "cpu-manager-policy-options")
+		} else if flag == memory {
+			key, s.ReservedMemory = "reservedMemory", flags.reservedMemory(memory)
+		}
+		if key != "" {
+			s.origin[key] = fmt.Sprintf("the kubelet's flag --%s", flag)
+		}
+	}
+}
+
+// FileName is kubeadm's name of the kubelet's configuration, below the kubelet's folder.
+const FileName = "config.yaml"
+
+// Files are the paths of the kubelet's configuration: a file and a folder of drop-ins, "" for none.
+type Files struct {
+	Config, Dir string
+	Guessed     bool   // Config is kubeadm's default path, and may be missing
+	Name        string // of Config, for people; "" for the path
+	Root        string // prefix of the paths of a kubelet in another mount namespace, "" for none
+}
+
+// Shown returns the name of a file for people.
+func (f Files) Shown(file string) string {
+	if file != f.Config {
+		return file
+	}
+	return cmp.Or(f.Name, file)
+}
+
+// FileError is an error of a file of the configuration.
+type FileError struct {
+	File string
+	Err  error
+}
+
+// Error returns a text with the file once.
+func (e *FileError) Error() string {
+	var path *fs.PathError
+	if errors.As(e.Err, &path) {
+		return fmt.Sprintf("%s: %v", e.File, path.Err) // without the second name
+	}
+	return fmt.Sprintf("%s: %v", e.File, e.Err)
+}
+
+// Unwrap returns the error without the file.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// dropIns returns the drop-ins in the kubelet's order of merging (mergeKubeletConfigurations in
+// cmd/kubelet/app/server.go). The error is a [FileError].
+func (f Files) dropIns() ([]string, error) {
+	if f.Dir == "" {
+		return nil, nil
+	}
+	var files []string
+	dir := filepath.Join(resolve(f.Root, filepath.Dir(f.Dir)), filepath.Base(f.Dir)) // no walk follows a link
+	at := dir
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		at = path
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, &FileError{at, err}
+	}
+	return files, nil
+}
+
+// maxSize is the maximum size of a file of the configuration, in bytes.
+const maxSize = 1 << 20
+
+// read reads a file of at most maxSize bytes.
+func (f Files) read(name string) ([]byte, error) {
+	file, err := os.Open(resolve(f.Root, name))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if err == nil && len(content) > maxSize {
+		err = fmt.Errorf("more than %d bytes", maxSize)
+	}
+	return content, err
+}
+
+// resolve follows the links of a path below root as a process does whose root that is. The kernel follows an
+// absolute link from the root of the reader.
+func resolve(root, path string) string {
+	rest, below := strings.CutPrefix(path, root+"/")
+	if root == "" || !below {
+		return path
+	}
+	const maxLinks = 40 // as the kernel (path_resolution(7))
+	at := root
+	for links := 0; rest != "" && links <= maxLinks; {
+		name, after, _ := strings.Cut(rest, "/")
+		target, err := os.Readlink(filepath.Join(at, name))
+		switch {
+		case name == "..":
+			at = cmp.Or(at[:max(len(root), strings.LastIndex(at, "/"))], root)
+		case err != nil:
+			at = filepath.Join(at, name)
+		default:
+			links++
+			after = target + "/" + after
+			if filepath.IsAbs(target) {
+				at = root
+			}
+		}
+		rest = strings.TrimLeft(after, "/")
+	}
+	return at
 }
