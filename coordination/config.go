@@ -4,12 +4,21 @@ package coordination
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"slices"
+	"sync"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -114,4 +123,139 @@ type Announced interface {
 	Enforcement() (intent.Enforcement, <-chan struct{})
 	// Policy returns the policy for annotations of pods.
 	Policy() intent.Policy
+}
+
+// newCoordinator returns a coordinator for a node, with reads of this machine and of the node's kubelet.
+func newCoordinator(
+	c *Config, machine *machine, sources *intent.Sources, pods PodResources,
+) (*admission.Coordinator, error) {
+	config := admission.Config{
+		RunDir:    c.RunDir,
+		Disk:      c.Disk,
+		Refresh:   machine.refresh,
+		Newest:    machine.newest,
+		Get:       pods.Get,
+		Life:      pods.Life,
+		Recorded:  system.BoundRead(c.Log, system.FileLimit, kubelet.NewCheckpointReader(c.KubeletDir).Read),
+		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(c.KubeletDir) },
+		Pods:      sources.Pods,
+		Alignment: c.Intent.Policy.Alignment,
+		Manager:   newManagerReader(c, machine.newest),
+		Log:       c.Log,
+		Observer:  c.Observer,
+	}
+	if slices.Contains(c.Intent.Sources, intent.PodResources) {
+		config.Look, config.AllocatableCPUs = pods.List, pods.AllocatableCPUs
+		config.NodeCPUs = func() map[int]topology.CPUSet { return topology.CPUs(os.DirFS(c.SysRoot)) }
+	}
+	return admission.New(config)
+}
+
+// newManagerReader returns a function for the node's Topology Manager.
+func newManagerReader(c *Config, tree func() *topology.Tree) func() (devicemanager.Kubelet, error) {
+	return system.BoundRead(c.Log, system.FileLimit, func() (devicemanager.Kubelet, error) {
+		return readManager(c.Kubelet, os.DirFS(c.SysRoot), tree())
+	})
+}
+
+// readManager returns the Topology Manager by files of the kubelet's configuration.
+func readManager(
+	files configuration.Files, sys fs.FS, tree *topology.Tree,
+) (m devicemanager.Kubelet, err error) {
+	kubelet, err := readKubelet(files)
+	if err != nil {
+		return m, err
+	}
+	return kubelet.TopologyManager(model.ReadNUMANodes(sys, tree.NUMANodes()))
+}
+
+// readKubelet reads the kubelet's settings. A policy is empty, for unknown, if no file names it: a flag of
+// the kubelet may set the policy. So is, without a folder of drop-ins, a policy other than the strictest, because
+// a drop-in elsewhere may override the file: tandem doctor --drop-in prints such a one.
+func readKubelet(files configuration.Files) (model.Kubelet, error) {
+	settings, err := configuration.Read(files, nil)
+	if err != nil {
+		return model.Kubelet{}, err
+	}
+	for _, s := range []struct {
+		key, strict string
+		value       *string
+	}{
+		{"topologyManagerPolicy", string(hints.Restricted), &settings.Policy},
+		{"cpuManagerPolicy", "static", &settings.CPUPolicy},
+		{"memoryManagerPolicy", "Static", &settings.MemoryPolicy},
+	} {
+		if settings.Origin(s.key) == "" || files.Dir == "" && *s.value != s.strict {
+			*s.value = ""
+		}
+	}
+	return model.NewKubelet(settings)
+}
+
+// machine is the PCI tree of the last read. A read of a node with a thousand VFs takes a tenth of a second of
+// CPU time, so every change is read only once: by the plugin's scan for devices, or after an announcement.
+type machine struct {
+	source func() (*topology.Tree, error) // reads sysfs
+	file   *nccl.File                     // may be nil
+
+	reading sync.Mutex // serializes reads, so that the last read wins
+
+	mu   sync.Mutex
+	tree *topology.Tree // with devices moved to their places in the file
+}
+
+// newTreeReader returns a function that reads the tree below a root of sysfs.
+func newTreeReader(root string) func() (*topology.Tree, error) {
+	return func() (*topology.Tree, error) {
+		tree, err := topology.Read(os.DirFS(root))
+		if err != nil {
+			return nil, fmt.Errorf("read the PCI tree below %s: %w", root, err)
+		}
+		return tree, nil
+	}
+}
+
+// read reads and stores the tree, and returns it as in sysfs.
+func (m *machine) read() (*topology.Tree, error) {
+	m.reading.Lock()
+	defer m.reading.Unlock()
+	tree, err := m.source()
+	if err != nil {
+		return nil, err
+	}
+	placed := tree
+	if m.file != nil {
+		if placed, err = m.file.Apply(tree); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tree = placed
+	return tree, nil
+}
+
+func (m *machine) newest() *topology.Tree {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tree
+}
+
+// refresh makes the tree at least as recent as an announcement. Devices change with the machine, so another
+// process's announcement causes a read. This process's plugins read the tree themselves, so that only an
+// announcement of a device outside the tree causes a read.
+func (m *machine) refresh(a device.Announcement) error {
+	if a.Own && covers(m.newest(), a.Devices) {
+		return nil
+	}
+	_, err := m.read()
+	return err
+}
+
+// covers reports whether a tree contains all healthy devices.
+func covers(tree *topology.Tree, devices []device.Device) bool {
+	return !slices.ContainsFunc(devices, func(d device.Device) bool {
+		_, known := tree.Device(d.Address)
+		return d.Healthy && !known
+	})
 }

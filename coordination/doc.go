@@ -35,7 +35,7 @@
 // A failure changes the quality of a placement, never the success. Tandem's own faults are no exception: a
 // panic costs one answer, one source or one server, and never the daemon (system.Survive). Without the
 // server a plugin chooses alone (alone.go): by the PCI tree, and by the last allocation of the other plugin,
-// from a file in the run directory (handout.go). Without PodResources the coordinator judges by time. A
+// from a file in the run directory (alone.go). Without PodResources the coordinator judges by time. A
 // question is always answered within 100 ms: a hanging peer costs 80 ms, the kubelet's sockets 50, a file 25;
 // only the handout may take a second. An unusable run directory ends the start with advice; a directory that
 // is full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until
@@ -95,5 +95,5 @@
 // # Access
 //
 // Only root and the plugins' user have access: the directory has mode 0700, the socket 0600, and both sides
-// check the peer (credentials.go). The size, the rate and the number of messages are limited (protocol.go).
+// check the peer (socket.go). The size, the rate and the number of messages are limited (protocol.go).
 package coordination

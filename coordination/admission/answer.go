@@ -5,13 +5,20 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -105,4 +112,167 @@ func (tx *transaction) makePlan(
 	p.expires = tx.now().Add(planTTL)
 	tx.ask(container, p, q.Resource, o.recorded())
 	return p
+}
+
+// useChosen adds the devices chosen by a scheduler to the halves, as far as available, and returns a remark
+// for people.
+func useChosen(b *books, a *asking.Asker, all []resourceHalf) string {
+	if len(a.Chosen) == 0 {
+		return ""
+	}
+	taken := 0
+	var missing []string
+	for _, name := range a.Chosen {
+		n, held := moveChosen(name, all)
+		taken += n
+		if n > 0 || held || !areIncomplete(all) {
+			continue
+		}
+		if why := whyUnavailable(b, name, a, all); why != "" {
+			missing = append(missing, name+" "+why)
+		}
+	}
+	remark := fmt.Sprintf("%d devices as the scheduler chose", taken)
+	if len(missing) > 0 {
+		remark += "; impossible: " + strings.Join(missing[:min(len(missing), maxMissing)], ", ")
+	}
+	if more := len(missing) - maxMissing; more > 0 {
+		remark += fmt.Sprintf(" and %d more", more)
+	}
+	return remark
+}
+
+// maxMissing limits the devices named in a remark: a pod can choose some hundred.
+const maxMissing = 4
+
+// moveChosen moves the free devices of a name to the held devices of their half, up to its count. The second
+// result reports whether the container holds a device of the name already.
+func moveChosen(name string, all []resourceHalf) (moved int, held bool) {
+	address, err := topology.ParseAddress(name)
+	named := func(d placement.Device) bool { return d.ID == name || err == nil && d.Address == address }
+	for i := range all {
+		half := &all[i].half
+		held = held || slices.ContainsFunc(half.Held, named)
+		half.Free = slices.DeleteFunc(half.Free, func(d placement.Device) bool {
+			if !named(d) || len(half.Held) >= half.Count {
+				return false
+			}
+			half.Held = append(half.Held, d)
+			moved++
+			return true
+		})
+	}
+	return moved, held
+}
+
+// areIncomplete reports whether any half has fewer held devices than its count.
+func areIncomplete(all []resourceHalf) bool {
+	return slices.ContainsFunc(all, func(h resourceHalf) bool { return len(h.half.Held) < h.half.Count })
+}
+
+// whyUnavailable returns the reason why a chosen device is unavailable; "" if held by the same pod.
+func whyUnavailable(b *books, name string, a *asking.Asker, all []resourceHalf) string {
+	address, err := topology.ParseAddress(name)
+	for _, h := range all {
+		for id, device := range h.resource.Devices {
+			if id != name && (err != nil || device.Address != address) {
+				continue
+			}
+			switch held := b.held.Of(h.resource.Name, id); {
+			case held != nil && held.UID == a.UID:
+				return ""
+			case held != nil:
+				return "is held by " + ownerName(held)
+			case !device.Healthy:
+				return "is unhealthy"
+			default:
+				return "is not among what the kubelet offers"
+			}
+		}
+	}
+	return "is no device of a resource that the container asks for"
+}
+
+// planTTL is the lifetime of a plan. The kubelet asks for the second half of a container within milliseconds
+// of the first; an admission that fails in between leaves its plan behind.
+const planTTL = 2 * time.Second
+
+// plan reserves devices for the halves of a request without a question so far.
+type plan struct {
+	devices   map[string][]string // by resource, in the order of the pairs
+	resource  string              // of the answered question
+	anew      bool                // the question had no devices of an init container to include
+	choice    *placement.Choice   // origin of all devices
+	predicted bool                // the NUMA nodes are a prediction
+	chosen    bool                // of more on the same NUMA nodes: the kubelet takes these only as the answer
+	expires   time.Time
+
+	// the reservation of the container's first question, for statistics: the plan of the next question replaces
+	// the devices and keeps the promise
+	promised map[string][]string // by resource
+	until    time.Time
+}
+
+// newPlan returns the plan for a choice: the answer to the question, and the rest of the request.
+func newPlan(
+	choice *placement.Choice, set resources.Set, q asking.Question, container asking.Container,
+) *plan {
+	p := &plan{
+		devices:  map[string][]string{},
+		resource: q.Resource,
+		anew:     len(q.MustInclude) == 0,
+		choice:   choice,
+	}
+	offered := map[string]bool{}
+	for _, id := range slices.Concat(q.Available, q.MustInclude) {
+		offered[id] = true
+	}
+	for _, chosen := range slices.Concat(choice.GPUs, choice.VFs) {
+		name := q.Resource
+		if !offered[chosen.ID] {
+			name = set.OfDevice(chosen.ID, q.Resource)
+		}
+		if name != "" {
+			p.devices[name] = append(p.devices[name], chosen.ID)
+		}
+	}
+	maps.DeleteFunc(p.devices, func(name string, ids []string) bool {
+		isNew := func(id string) bool { return !container.Has(name, id) }
+		return name != q.Resource && !slices.ContainsFunc(ids, isNew)
+	})
+	answer := p.devices[q.Resource]
+	isAnswer := func(id string) bool { return slices.Contains(answer, id) }
+	rest := slices.DeleteFunc(slices.Clone(q.Available), isAnswer)
+	p.chosen = len(rest) > 0 && set.SameNodes(kubelet.Devices{q.Resource: answer}, q.Resource, rest)
+	return p
+}
+
+// others returns the planned devices of all resources except one.
+func (p *plan) others(name string) map[string][]string {
+	others := maps.Clone(p.devices)
+	delete(others, name)
+	return others
+}
+
+// keeps reports whether the plan reserves exactly these devices of a resource.
+func (p *plan) keeps(name string, ids []string) bool {
+	return p != nil && device.SameSet(p.devices[name], ids)
+}
+
+// clone returns a copy with maps of its own.
+func (p *plan) clone() *plan {
+	if p == nil {
+		return nil
+	}
+	next := *p
+	next.devices, next.promised = maps.Clone(p.devices), maps.Clone(p.promised)
+	return &next
+}
+
+// secondHalf returns the knowledge for the second half of a container, as identified at its first half.
+func secondHalf(c *asking.Container) asking.Knowledge {
+	if c.Asker != nil {
+		return asking.Knowledge{Source: c.Asker.Source, Why: asking.SecondHalf, Asker: c.Asker}
+	}
+	return asking.Knowledge{Source: intent.PodResources, Why: asking.SecondHalf + " of " + c.Name()}
 }

@@ -1,15 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package admission chooses the devices of a container that the kubelet is admitting.
+//
+// # A decision
+//
+// The coordinator answers a question in three phases, without a lock during I/O:
+//
+//   - Read: a reader reads the kubelet's checkpoint, PodResources, the pods' requests and the CPUs into an
+//     observation (read.go).
+//   - Decide: a transaction works on a copy of the state and reads only the observation and the clock
+//     (answer.go). If the asker is gone, or the state has changed since the read, the question is read again
+//     (question.go).
+//   - Commit: the copy becomes the state in a single step (state.go). Log, observer and files follow,
+//     from the transaction's report (status.go).
+//
+// An Allocate takes the same way (allocate.go, grant.go). Readers of the state, such as Status,
+// Explain and the saved state, use the last committed state. Queries change nothing.
+//
+// # The steps
+//
+// A decision has four steps, each a pure function of values read before:
+//
+// 1. The holders of devices (package holders). 2. The asking container (package asking). 3. The free devices
+// for the container (books.go). 4. The choice, from a request for package placement
+// (request.go, answer.go).
+//
+// The state (state.go) has no copy of the kubelet's records, only: announced devices, own Allocates missing
+// in the kubelet's records so far, names of pods, the last List, and the
+// open admission (question.go): the container of the latest call, with the plan for its further devices. The
+// kubelet admits containers one after another, so that a call for another container ends the admission, as
+// does a pod that the kubelet no longer has.
+//
+// A plan reserves the second half of a container (answer.go). The next question replaces the plan, since the
+// kubelet admits containers serially; an unused plan expires.
+//
+// # Known requests
+//
+// Package asking identifies the asking container from the kubelet's checkpoint, PodResources and request
+// sources. For a known container the first question is answered for the whole request, with a half for each
+// resource. A known container also yields the recipient of an Allocate without a question, the devices chosen
+// by a scheduler (answer.go), and the required alignment (refusal.go). If VFs have no NUMA node, the
+// container's exclusive CPUs predict the NUMA node of its GPUs (request.go).
+//
+// PodResources List is read only inside GetPreferredAllocation, never during an Allocate of either plugin:
+// List could make the kubelet hand out a device twice (allocate.go). If the checkpoint proves a second
+// half foreseen by the plan, neither List nor a request source is read, and the first choice stands
+// (readForeseen in read.go).
+//
+// # Refusals
+//
+// Allocate refuses a device held by a different pod, as confirmed by PodResources Get (refusal.go): the
+// kubelet can hand out a device twice (kubernetes PR 137534). Without confirmation (Get is available from
+// 1.34), the container gets the device, and an error is logged.
+//
+// # Persistence
+//
+// The state of admissions in progress is written to <run-dir>/coordinator.json after each change, by a
+// separate goroutine (saved.go, store.go), with the holders of which the kubelet has lost its records. A
+// file with damage, of an unknown version or with wrong permissions is renamed to coordinator.json.bad; without
+// the file, the kubelet's records suffice. The ledger.json of an earlier version is removed.
+//
+// The last 256 decisions are kept in memory for "tandem explain" (package history). Devices of ended
+// containers are shown as free, after a survey of the kubelet (survey.go, status.go).
+//
+// # Pairs files
+//
+// A container can request a file with its pairs (package pairs). The RDMA plugin mounts the file with the
+// VFs; the coordinator adds the GPUs before the answer to the last Allocated of the container, in either
+// order of the halves (pairs.go). The kubelet's checkpoint keeps the mount for the container's
+// lifetime and decides when a file is removed.
 package admission
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
@@ -109,4 +183,36 @@ func (c *Coordinator) publish(tx *transaction) bool {
 	}
 	all := func() []pairs.Device { return pairedDevices(tx.state, c.current()) }
 	return c.pairs.Complete(tx.open.files, tx.open.vfs, tx.tree, all)
+}
+
+// Config has the sources and the observer of a coordinator. The functions must be safe for concurrent use.
+type Config struct {
+	RunDir    string           // folder of the saved state and of pairs files
+	Disk      system.Disk      // of the same files
+	Alignment intent.Alignment // of pods without a setting
+	Log       *slog.Logger
+	Observer  DecisionObserver // nil for none
+
+	// Refresh reads the PCI tree if an announcement has devices missing in the newest tree.
+	Refresh func(device.Announcement) error
+	// Newest returns the last read tree.
+	Newest func() *topology.Tree
+	// Look returns all pods by PodResources List. Look is never called during an Allocate. May be nil.
+	Look func(context.Context) (kubelet.View, error)
+	// Get returns a pod by PodResources Get, which is safe at any time.
+	Get func(context.Context, kubelet.Pod) (kubelet.View, error)
+	// Recorded reads the device holders in the kubelet's checkpoint.
+	Recorded func() (kubelet.Checkpoint, error)
+	// Granted reads the devices and mounts of containers in the checkpoint.
+	Granted func() ([]kubelet.Granted, error)
+	// Pods returns the requests of the node's pods. May be nil.
+	Pods func(context.Context) (intent.Answer, error)
+	// Life identifies the running kubelet; "" if unknown. May be nil.
+	Life func() string
+	// AllocatableCPUs returns the CPUs available for exclusive use. May be nil.
+	AllocatableCPUs func(context.Context) (topology.CPUSet, error)
+	// NodeCPUs returns all CPUs by NUMA node.
+	NodeCPUs func() map[int]topology.CPUSet
+	// Manager returns the kubelet's Topology Manager. May be nil.
+	Manager func() (devicemanager.Kubelet, error)
 }

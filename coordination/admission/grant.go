@@ -3,11 +3,18 @@
 package admission
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // grant is an Allocate with its recipient.
@@ -127,4 +134,192 @@ func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
 	}
 	c = c.WithDevices(g.name, slices.Clone(g.ids))
 	return &c
+}
+
+// fate is what the kubelet reports of the candidates for the pod of the open admission.
+type fate int
+
+const (
+	lives    fate = iota // all live, or nothing is known
+	mayBeOut             // some are gone: the kubelet may have rejected the container
+	isOut                // all are gone
+)
+
+// readRecipient adds requests of the node's pods to an observation of an Allocate, unless the open admission
+// proves the recipient. Otherwise the kubelet may have rejected the container of the open admission, and the
+// result is the fate of its pod. PodResources List is never read here.
+func (r *reader) readRecipient(
+	ctx context.Context, s *state, now time.Time, name string, ids []string, o *observation,
+) fate {
+	if s.open.proves(name, ids, now) {
+		return lives
+	}
+	o.answer = kubelet.Read(r.readRequests(ctx))
+	if o.answer.IsKnown() || s.open == nil {
+		return lives
+	}
+	return r.readFate(ctx, s.open.container.Pods)
+}
+
+// readFate returns the fate of a pod with several candidates.
+func (r *reader) readFate(ctx context.Context, pods []kubelet.Pod) fate {
+	gone := 0
+	for _, pod := range pods[:min(len(pods), getBurst)] {
+		if view, err := r.Get(ctx, pod); err == nil && len(view.Pods) == 0 {
+			gone++
+		}
+	}
+	switch gone {
+	case 0:
+		return lives
+	case len(pods):
+		return isOut
+	default:
+		return mayBeOut
+	}
+}
+
+// orderDevices returns the allocated devices of a resource in pair order: the i-th GPU pairs with the i-th
+// VF. GPUs are ordered by address, like the vendors' runtimes; VFs by their GPUs. After a question, the plan
+// has the order. Without a question, the GPUs are the container's, or the nearest GPUs: the kubelet most
+// likely allocates them next.
+func orderDevices(b *books, g grant) []string {
+	r, ids := b.resources[g.name], g.ids
+	switch {
+	case r == nil:
+		return slices.Sorted(slices.Values(ids))
+	case r.Kind == device.VF && device.SameSet(g.planned, ids):
+		return slices.Clone(g.planned)
+	}
+	taken := device.All(r.Select(ids))
+	request := placement.Request{GPUs: []placement.Half{taken}}
+	if r.Kind == device.VF {
+		request = placement.Request{
+			GPUs: []placement.Half{gpusBeside(b, r, ids, g.container)}, VFs: []placement.Half{taken},
+		}
+	}
+	choice, err := placement.Choose(b.tree, request)
+	if err != nil {
+		return slices.Sorted(slices.Values(ids))
+	}
+	var ordered []string
+	for _, d := range slices.Concat(choice.GPUs, choice.VFs) {
+		if slices.Contains(ids, d.ID) {
+			ordered = append(ordered, d.ID)
+		}
+	}
+	return ordered
+}
+
+// gpusBeside returns the most likely GPUs for VFs allocated without a question: known GPUs of the container,
+// then free GPUs on the NUMA nodes of the VFs, then held GPUs there. The kubelet was not read just now,
+// therefore devices of an ended container can still count as held.
+func gpusBeside(b *books, r *resources.Resource, ids []string, c *asking.Container) placement.Half {
+	half := device.All(b.resources.Held(c.Devices, device.GPU))
+	free, taken := b.onNodes(device.GPU, b.resources.Nodes(r.Name, ids))
+	if len(half.Held)+len(free) < len(ids) {
+		half.Held, free = append(half.Held, free...), taken
+	}
+	half.Free = slices.DeleteFunc(free, func(d placement.Device) bool { return slices.Contains(half.Held, d) })
+	half.Count = max(len(half.Held), min(len(ids), len(half.Held)+len(half.Free)))
+	return half
+}
+
+// Taken is the answer to an Allocate.
+type Taken struct {
+	Order     []string           // the devices in the container's order
+	Container *kubelet.Container // the recipient; nil if unknown
+	Refusal   string             // the reason for a refusal, in one sentence; "" for none
+}
+
+// accept records a grant and returns its devices in the container's order.
+func (tx *transaction) accept(g grant) (order []string) {
+	order = orderDevices(tx.books(), g)
+	tx.handover = &history.Allocation{
+		At: tx.now(), Container: g.container.Likely(), PodUID: g.container.PodUID(), Resource: g.name, IDs: order,
+		Asked: g.asked,
+	}
+	tx.open.devices[g.name] = order
+	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU {
+		tx.paired = len(tx.open.files) > 0
+	}
+	tx.reportGranted(g)
+	return order
+}
+
+// refuse records a refusal: the kubelet rejects the container, and no Allocate follows. C is nil if unknown.
+func (tx *transaction) refuse(
+	c *asking.Container, name string, ids []string, outcome Outcome, why refusal,
+) (taken Taken) {
+	tx.end()
+	refused := &history.Allocation{At: tx.now(), Resource: name, IDs: ids, Refusal: why.full()}
+	if c != nil {
+		refused.Container, refused.PodUID = c.Likely(), c.PodUID()
+	}
+	tx.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
+		why.owners)
+	tx.handover = refused
+	tx.reportVerdict(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, c)
+	return Taken{Refusal: why.said}
+}
+
+// reportGranted reports a granted Allocate.
+func (tx *transaction) reportGranted(g grant) {
+	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: pairsOf(tx.books(), g.container, g.isSure())}
+	if len(v.Pairs) > 0 {
+		v.Outcome = Aligned
+		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.Direct() }) {
+			v.Outcome = Degraded
+		}
+	}
+	tx.reportVerdict(v, g.container)
+	if v.Outcome == Degraded {
+		tx.warn("pairs are not on one switch each", "container", g.recipient(), "pairs", describePairs(v.Pairs),
+			"reason", g.reason())
+	}
+}
+
+// describePairs returns each pair with its distance: "0000:11:00.0-0000:0c:00.1 PIX".
+func describePairs(pairs []placement.Pair) []string {
+	var said []string
+	for _, p := range pairs {
+		said = append(said, fmt.Sprintf("%s-%s %s", p.GPU.ID, p.VF.ID, p.Distance.Level))
+	}
+	return said
+}
+
+// reportVerdict reports the verdict on an Allocate for a container, nil if unknown.
+func (tx *transaction) reportVerdict(v Verdict, c *asking.Container) {
+	if tx.resources[v.Resource] == nil {
+		v.Resource = ""
+	}
+	if c != nil {
+		v.Container, v.PodUID = c.Likely(), c.PodUID()
+	}
+	if tx.livePlan() == nil {
+		tx.endPromise(Dropped)
+	}
+	tx.observe(func(o DecisionObserver) { o.Allocated(v) })
+}
+
+// pairsOf returns the pairs of a container's devices; nil if the container may be incomplete. Sure reports
+// that all devices belong to a single container.
+func pairsOf(b *books, c *asking.Container, sure bool) []placement.Pair {
+	gpus, vfs := b.resources.Held(c.Devices, device.GPU), b.resources.Held(c.Devices, device.VF)
+	switch {
+	case c.Asker != nil && !c.Complete(func(name string) bool { return b.resources[name] != nil }):
+		return nil
+	case c.Asker != nil && !c.Asker.Exact && len(b.resources.OfKind(device.VF)) > 1:
+		return nil // another candidate may request VFs of further resources
+	case c.Asker == nil && (!sure || len(gpus) == 0 || len(vfs) == 0 ||
+		len(vfs) < len(gpus) && len(b.resources.OfKind(device.VF)) > 1):
+		return nil // VFs of further resources may follow
+	}
+	choice, err := placement.Choose(b.tree, placement.Request{
+		GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(vfs)},
+	})
+	if err != nil {
+		return nil
+	}
+	return choice.Pairs
 }

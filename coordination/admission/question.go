@@ -6,8 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -82,4 +89,111 @@ func (c *Coordinator) awaitAnnounced(ctx context.Context, q asking.Question) err
 		}
 	}
 	return nil
+}
+
+// openAdmission is the record of the container in admission. At most one is open, because the kubelet admits
+// containers one after another. The record ends with a question or an Allocate for another container, an
+// Allocate that failed or was refused, and a newer checkpoint.
+type openAdmission struct {
+	container *asking.Container // by pod UID and name as far as known, with its devices so far
+	recorded  kubelet.Identity  // of the kubelet's checkpoint at the latest call; zero if unreadable
+	at        time.Time         // of the latest call; zero if unknown
+	plan      *plan             // of the latest question; nil for none
+
+	// A pairs file is requested with the VFs and complete with the GPUs, in either order: the report of the last
+	// half writes the file before the kubelet gets its answer, and therefore before the container starts.
+	devices kubelet.Devices // allocated, in the container's order
+	files   []string        // requested pairs files
+	vfs     []pairs.VF      // content of the files
+
+	foreseen bool // the latest call is an Allocate that fulfilled the plan, which proves the container's pods
+}
+
+// allocated returns the container if it has devices; nil otherwise.
+func (a *openAdmission) allocated() *asking.Container {
+	if a == nil || len(a.container.Devices) == 0 {
+		return nil
+	}
+	return a.container
+}
+
+// progress returns the kubelet's progress with the container, by the checkpoint as read now. A container
+// without devices has made none.
+func (a *openAdmission) progress(now kubelet.Identity) asking.Progress {
+	switch {
+	case a.allocated() == nil:
+		return asking.Complete
+	case now == kubelet.Identity{} || a.recorded == kubelet.Identity{}:
+		return asking.Unknown
+	case a.recorded == now:
+		return asking.Open
+	default:
+		return asking.Complete
+	}
+}
+
+// isRecent reports whether a call came soon enough after the latest call for the same container.
+func (a *openAdmission) isRecent(asked time.Time) bool {
+	return a != nil && asked.Sub(a.at) < asking.FollowWindow
+}
+
+// isLate reports whether a long time has passed since the latest call; false if the time is unknown.
+func (a *openAdmission) isLate(asked time.Time) bool {
+	return a != nil && !a.at.IsZero() && asked.Sub(a.at) >= asking.LongPause
+}
+
+// live returns the plan, nil if there is none or if it has expired.
+func (a *openAdmission) live(now time.Time) *plan {
+	if a == nil || a.plan == nil || !now.Before(a.plan.expires) {
+		return nil
+	}
+	return a.plan
+}
+
+// proves reports whether an Allocate is certainly of the container: the kubelet takes exactly the answer to
+// its question, chosen of more, or the rest of the plan directly after an Allocate.
+func (a *openAdmission) proves(name string, ids []string, now time.Time) bool {
+	p := a.live(now)
+	return p.keeps(name, ids) && (p.resource == name && p.chosen || p.resource != name && a.isRecent(now))
+}
+
+// of returns the record for a container: with the devices that the container has of the record before, and
+// the pairs files requested for these devices.
+func (a *openAdmission) of(c *asking.Container) *openAdmission {
+	if a == nil {
+		return &openAdmission{container: c, devices: kubelet.Devices{}}
+	}
+	next := a.clone()
+	next.container = c
+	maps.DeleteFunc(next.devices, func(name string, ids []string) bool {
+		return !device.SameSet(c.Devices[name], ids)
+	})
+	if len(next.devices) == 0 {
+		next.files, next.vfs = nil, nil
+	}
+	return next
+}
+
+// keepFile adds a requested pairs file with its VFs, once. Returns false if the container has a file for each
+// of as many resources as a node can have.
+func (a *openAdmission) keepFile(file string, vfs []pairs.VF) bool {
+	if slices.Contains(a.files, file) {
+		return true
+	}
+	if len(a.files) >= resources.MaxResources {
+		return false
+	}
+	a.files, a.vfs = append(a.files, file), append(a.vfs, vfs...)
+	return true
+}
+
+// clone returns a copy with maps and lists of its own.
+func (a *openAdmission) clone() *openAdmission {
+	if a == nil {
+		return nil
+	}
+	next := *a
+	next.plan, next.devices = a.plan.clone(), maps.Clone(a.devices)
+	next.files, next.vfs = slices.Clone(a.files), slices.Clone(a.vfs)
+	return &next
 }

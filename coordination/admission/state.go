@@ -3,13 +3,17 @@
 package admission
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
@@ -135,4 +139,205 @@ func (s *state) checkAnnounced(q asking.Question) error {
 			len(q.Available), q.Resource, len(r.Devices))
 	}
 	return nil
+}
+
+// committedState is the state of the last commit, with the history of commits.
+type committedState struct {
+	now   func() time.Time
+	began time.Time
+	state atomic.Pointer[state]
+
+	mu        sync.Mutex // held during a decision, never during I/O
+	history   history.Log
+	announced chan struct{} // closed at the next announcement; nil without waiters
+	closed    bool          // a different server decides now
+}
+
+// errClosed reports the end of a server.
+var errClosed = errors.New("this server has stopped; the other plugin takes over")
+
+// current returns the last committed state.
+func (c *committedState) current() *state { return c.state.Load() }
+
+// commit decides and commits the decision. After an error, nothing has changed. Decisions run one after
+// another, and read nothing except their input and the clock.
+func (c *committedState) commit(decide func(*transaction) error) (*transaction, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	tx := &transaction{state: c.current().clone(), now: c.now}
+	if err := decide(tx); err != nil {
+		return nil, err
+	}
+	c.state.Store(tx.state)
+	tx.remember(&c.history)
+	return tx, nil
+}
+
+// locked runs a quick function with the mutex held.
+func (c *committedState) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
+// awaitUnlocked waits until no decision is in progress, or returns an error when ctx is done.
+func (c *committedState) awaitUnlocked(ctx context.Context) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !c.mu.TryLock() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the coordinator hangs: %w", context.Cause(ctx))
+		}
+	}
+	c.mu.Unlock()
+	return nil
+}
+
+// nextAnnouncement returns a channel that is closed at the next announcement, and when a plugin leaves. Must
+// be called with the mutex held.
+func (c *committedState) nextAnnouncement() <-chan struct{} {
+	if c.announced == nil {
+		c.announced = make(chan struct{})
+	}
+	return c.announced
+}
+
+// signalAnnouncement wakes the waiters for an announcement.
+func (c *committedState) signalAnnouncement() {
+	c.locked(func() {
+		if c.announced != nil {
+			close(c.announced)
+			c.announced = nil
+		}
+	})
+}
+
+// checkAnnounced returns the channel for the next announcement if a question has to wait: the devices of the
+// question are not announced, which is an error, or plugins are joining. Returns nil otherwise.
+func (c *committedState) checkAnnounced(q asking.Question) (announced <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = c.current().checkAnnounced(q); err == nil && !c.isJoining() {
+		return nil, nil
+	}
+	return c.nextAnnouncement(), err
+}
+
+// joinTime is the time after a takeover in which questions wait for the plugins of the earlier server. A
+// plugin that does not come in time delays no question later.
+const joinTime = time.Second
+
+// isJoining reports whether a plugin of the earlier server is expected to announce its devices soon.
+func (c *committedState) isJoining() bool {
+	return c.now().Sub(c.began) < joinTime && c.current().resources.Restored()
+}
+
+// transaction is a decision in progress: a copy of the state, and a report. Both take effect at the commit.
+type transaction struct {
+	*state
+	report
+	now func() time.Time
+}
+
+// livePlan returns the plan, nil if expired.
+func (tx *transaction) livePlan() *plan { return tx.open.live(tx.now()) }
+
+// ask makes the container of a question the open one, with its plan, and reports the outcome of the plan
+// before. Name is the resource of the question.
+func (tx *transaction) ask(c *asking.Container, next *plan, name string, recorded kubelet.Identity) {
+	tx.expirePlan()
+	if before := tx.open; before != nil && before.plan != nil && before.container.ID == c.ID &&
+		before.plan.promised[name] != nil {
+		next.promised, next.until = before.plan.promised, before.plan.until // the rest of the same container
+	} else {
+		tx.endPlan(Dropped)
+		next.promised, next.until = next.others(name), next.expires
+		if n := len(next.promised); n > 0 {
+			tx.observe(func(o DecisionObserver) { o.Planned(n) })
+		}
+	}
+	tx.open = tx.open.of(c)
+	tx.open.plan, tx.open.recorded, tx.open.at, tx.open.foreseen = next, recorded, tx.now(), false
+}
+
+// endRejected closes the open admission if the kubelet has rejected the container's pod, by its fate or by
+// the evidence, and frees the devices; or if the pod may have been rejected, or nothing relates the container
+// to a call.
+func (tx *transaction) endRejected(e *asking.Evidence, of fate) {
+	if tx.open == nil || tx.open.allocated() != nil && e.Progress == asking.Complete {
+		return
+	}
+	c := tx.open.container
+	if e.Newest != nil {
+		c = e.Newest
+	}
+	switch {
+	case of == isOut || e.IsGone(c):
+		tx.release(tx.open.container)
+	case of == lives && !e.IsUnrelated(c):
+		return
+	}
+	tx.end()
+	e.Progress, e.Newest = asking.Complete, nil
+}
+
+// end closes the open admission: no call for its container follows. The container keeps its devices until the
+// kubelet's records show their end, or until release.
+func (tx *transaction) end() {
+	tx.endPlan(Dropped)
+	tx.open = nil
+}
+
+// fulfilPlan reports the outcome of the promise for an allocated resource.
+func (tx *transaction) fulfilPlan(name string, ids []string) {
+	tx.expirePlan()
+	p := tx.plan()
+	if p == nil || p.promised[name] == nil {
+		return
+	}
+	outcome := Overruled
+	if device.SameSet(p.promised[name], ids) {
+		outcome = Kept
+	}
+	delete(p.promised, name)
+	tx.observe(func(o DecisionObserver) { o.PlanEnded(outcome) })
+}
+
+// plan returns the plan, expired or not; nil for none.
+func (tx *transaction) plan() *plan {
+	if tx.open == nil {
+		return nil
+	}
+	return tx.open.plan
+}
+
+// expirePlan reports an expired promise.
+func (tx *transaction) expirePlan() {
+	if p := tx.plan(); p != nil && !tx.now().Before(p.until) {
+		tx.endPromise(Expired)
+	}
+}
+
+// endPlan removes the plan.
+func (tx *transaction) endPlan(outcome PlanOutcome) {
+	if tx.endPromise(outcome); tx.open != nil {
+		tx.open.plan = nil
+	}
+}
+
+// endPromise reports the outcome of all remaining promises.
+func (tx *transaction) endPromise(outcome PlanOutcome) {
+	p := tx.plan()
+	if p == nil {
+		return
+	}
+	for range p.promised {
+		tx.observe(func(o DecisionObserver) { o.PlanEnded(outcome) })
+	}
+	p.promised = nil
 }

@@ -3,7 +3,9 @@
 package admission
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Status returns the status of the state and of the kubelet's records now. Status changes nothing.
@@ -81,4 +84,156 @@ func switchesWithFree(kind device.Kind, b *books, known survey) map[string]bool 
 		}
 	}
 	return switches
+}
+
+// DegradedContainer is a running container with GPUs and VFs.
+type DegradedContainer struct {
+	Owner     *api.Owner
+	GPUs, VFs int
+	Apart     int // GPUs that share no switch with a VF of their own; with shared VFs, with any VF
+}
+
+// FindDegraded returns the degraded containers with a known owner, by name.
+func FindDegraded(resources []*api.Resource) []DegradedContainer {
+	var list []DegradedContainer
+	for _, h := range holdings(resources) {
+		if c := h.container(); c.VFs > 0 && c.Apart > 0 {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b DegradedContainer) int {
+		return cmp.Or(cmp.Compare(a.Owner.GetNamespace(), b.Owner.GetNamespace()),
+			cmp.Compare(a.Owner.GetPod(), b.Owner.GetPod()),
+			cmp.Compare(a.Owner.GetContainer(), b.Owner.GetContainer()))
+	})
+	return list
+}
+
+// holding holds the devices of a container.
+type holding struct {
+	owner    *api.Owner
+	units    map[string]bool
+	switches map[string]*counts
+}
+
+// holdingContainer identifies a container: by the UID of its pod or, if unknown, by the pod's name.
+type holdingContainer struct{ uid, pod, name string }
+
+// containerOf returns the container of a device's owner.
+func containerOf(o *api.Owner) holdingContainer {
+	if o.GetUid() != "" {
+		return holdingContainer{uid: o.GetUid(), name: o.GetContainer()}
+	}
+	return holdingContainer{pod: o.GetNamespace() + "/" + o.GetPod(), name: o.GetContainer()}
+}
+
+// counts holds the numbers of devices of one switch.
+type counts struct{ gpus, vfs int }
+
+// holdings returns the devices of all containers. A unit that two resources have counts once; replicas count
+// each.
+func holdings(resources []*api.Resource) map[holdingContainer]*holding {
+	held := map[holdingContainer]*holding{}
+	for _, r := range resources {
+		for _, d := range r.GetDevices() {
+			owner := d.GetOwner()
+			if owner == nil {
+				continue
+			}
+			of := containerOf(owner)
+			if held[of] == nil {
+				held[of] = &holding{owner, map[string]bool{}, map[string]*counts{}}
+			}
+			unit := d.GetDevice().GetUnit()
+			if unit == "" || d.GetDevice().GetShared() || !held[of].units[unit] {
+				held[of].units[unit] = true
+				held[of].add(device.Kind(r.GetKind()), d.GetSwitch())
+			}
+		}
+	}
+	return held
+}
+
+func (h *holding) add(kind device.Kind, at string) {
+	if h.switches[at] == nil {
+		h.switches[at] = &counts{}
+	}
+	if kind == device.GPU {
+		h.switches[at].gpus++
+	} else {
+		h.switches[at].vfs++
+	}
+}
+
+// container counts the GPUs without a VF on their switch. Each GPU needs a VF of its own if there are as many
+// VFs as GPUs; otherwise any VF, because a VF serves several GPUs.
+func (h *holding) container() DegradedContainer {
+	c := DegradedContainer{Owner: h.owner}
+	for _, n := range h.switches {
+		c.GPUs += n.gpus
+		c.VFs += n.vfs
+	}
+	for name, n := range h.switches {
+		switch near := topology.IsSwitch(name); {
+		case !near:
+			c.Apart += n.gpus
+		case c.VFs >= c.GPUs:
+			c.Apart += max(0, n.gpus-n.vfs)
+		case n.vfs == 0:
+			c.Apart += n.gpus
+		}
+	}
+	return c
+}
+
+// report collects log records, observer events and history of a decision until the commit.
+type report struct {
+	notes  []note
+	events []func(DecisionObserver)
+
+	view     kubelet.Reading[kubelet.View] // of PodResources: names the containers of earlier decisions
+	decision *history.Decision             // the answered question, nil for none
+	handover *history.Allocation           // the answered Allocate, nil for none
+	paired   bool                          // the container's pairs files are due
+}
+
+// note is a log record.
+type note struct {
+	level slog.Level
+	text  string
+	args  []any
+}
+
+func (r *report) warn(text string, args ...any) {
+	r.notes = append(r.notes, note{slog.LevelWarn, text, args})
+}
+
+func (r *report) error(text string, args ...any) {
+	r.notes = append(r.notes, note{slog.LevelError, text, args})
+}
+
+// observe adds an event for the observer.
+func (r *report) observe(event func(DecisionObserver)) { r.events = append(r.events, event) }
+
+// publish logs the records and sends the events.
+func (r *report) publish(log *slog.Logger, to DecisionObserver) {
+	for _, n := range r.notes {
+		log.Log(context.Background(), n.level, n.text, n.args...)
+	}
+	for _, event := range r.events {
+		event(to)
+	}
+}
+
+// remember adds the decision to the history.
+func (r *report) remember(log *history.Log) {
+	if view, err := r.view.Get(); err == nil {
+		log.Resolve(view)
+	}
+	if r.decision != nil {
+		log.Add(r.decision)
+	}
+	if r.handover != nil {
+		log.RecordAllocation(*r.handover)
+	}
 }

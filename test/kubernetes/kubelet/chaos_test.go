@@ -293,7 +293,7 @@ func (c *chaos) rest() {
 func (c *chaos) waitNoPlan() {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	const planTime = 2 * time.Second // planTTL in coordination/admission/plan.go
+	const planTime = 2 * time.Second // planTTL in coordination/admission/answer.go
 	late := time.After(planTime + time.Second)
 	for {
 		status, err := c.Status(deadline(c.t))
