@@ -17,8 +17,8 @@ type hintsRow struct {
 	machines, hinted, requests, refused, byRule, lost int
 }
 
-// TestHintsOfMachines: without the key excludeTopology, no recorded machine refuses a container of k GPUs and k
-// VFs while it is empty. docs/tune.md has the numbers, with those of hints in any case.
+// TestHintsOfMachines: without the key excludeTopology, no recorded machine refuses a container of k GPUs and
+// k VFs while it is empty. docs/tune.md has the numbers, with those of hints in any case.
 func TestHintsOfMachines(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/tune.md")

@@ -32,53 +32,65 @@ func earlierDaemons(t *testing.T) string {
 
 // TestUpgrade: from the version before to this one and back, the daemons in both orders, with running pods,
 // and with restarts of a container, of the kubelet and of the node while one daemon is of each version and
-// afterwards. No device has two owners (package rig), no pod is refused or loses a device, pairs stay the
-// best, and whoever serves reads the files that the other version left.
+// afterwards, with Tandem's default pool and with a stock pool. No device has two owners (package rig), no pod
+// is refused or loses a device, pairs stay the best, and whoever serves reads the files that the other version
+// left.
 func TestUpgrade(t *testing.T) {
 	earlier, now := earlierDaemons(t), daemons(t)
 	for name, way := range map[string]struct{ from, to string }{
 		"there": {earlier, now}, "back": {now, earlier},
 	} {
 		for first, second := range map[string]string{rig.AMD: rig.VF, rig.VF: rig.AMD} {
-			t.Run(name+", first "+first, func(t *testing.T) {
-				t.Parallel()
-				u := startUpgrade(t, way.from)
-				u.admit("old")
-				u.replace(first, way.to)
-				u.admit("mixed")
-				u.restartKubelet()
-				u.restartNode()
-				u.admit("mixed-restarted")
-				u.replace(second, way.to)
-				u.admit("new")
-				u.restartKubelet()
-				u.restartNode()
-				u.admit("new-restarted")
-			})
+			for _, pool := range []string{defaultPool, stockPool} {
+				t.Run(name+", "+pool+", first "+first, func(t *testing.T) {
+					t.Parallel()
+					u := startUpgrade(t, way.from, pool)
+					u.admit("old")
+					u.replace(first, way.to)
+					u.admit("mixed")
+					u.restartKubelet()
+					u.restartNode()
+					u.admit("mixed-restarted")
+					u.replace(second, way.to)
+					u.admit("new")
+					u.restartKubelet()
+					u.restartNode()
+					u.admit("new-restarted")
+				})
+			}
 		}
 	}
 }
+
+// The pools of VFs: Tandem's own had the key excludeTopology in the version before, a stock pool never.
+const defaultPool, stockPool = "default pool", "stock pool"
 
 // upgrade is a node whose daemons are replaced.
 type upgrade struct {
 	*rig.Rig
 	t     *testing.T
+	pool  string
 	held  map[*v1.Pod]map[string][]string // devices, by resource
 	given map[*v1.Pod]node.Response       // to the container runtime
 	files map[string]string               // pairs files of containers
 	told  []*v1.Pod                       // admitted since the start of the node
 }
 
-func startUpgrade(t *testing.T, bin string) *upgrade {
+func startUpgrade(t *testing.T, bin, pool string) *upgrade {
 	t.Helper()
 	r := startRig(t, rig.Setup{
-		Bin: bin, Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true,
-		PodsAPI: true,
+		Bin: bin, Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Auto: leavesToNode(pool, bin),
+		Coordinated: true, PodsAPI: true,
 	})
 	return &upgrade{
-		Rig: r, t: t, held: map[*v1.Pod]map[string][]string{}, given: map[*v1.Pod]node.Response{},
+		Rig: r, t: t, pool: pool, held: map[*v1.Pod]map[string][]string{}, given: map[*v1.Pod]node.Response{},
 		files: map[string]string{},
 	}
+}
+
+// leavesToNode reports whether a pool has no key excludeTopology in a version.
+func leavesToNode(pool, bin string) bool {
+	return pool == stockPool || filepath.Base(filepath.Dir(bin)) != "before"
 }
 
 // must fails the test after an error.
@@ -139,6 +151,7 @@ func (u *upgrade) replace(resource, bin string) {
 	which := &u.Pair.GPU
 	if resource != u.GPU {
 		which = &u.Pair.RDMA
+		u.must(u.Configure(leavesToNode(u.pool, bin)))
 	}
 	u.must((*which).Stop())
 	*which = (*which).From(bin)
@@ -226,7 +239,7 @@ func (u *upgrade) check() {
 // TestNewerFilesStay: on the way back from a newer version, a daemon works beside that version's files and
 // leaves them as they are, for the next upgrade.
 func TestNewerFilesStay(t *testing.T) {
-	u := startUpgrade(t, daemons(t))
+	u := startUpgrade(t, daemons(t), defaultPool)
 	u.admit("before")
 	u.must(u.Pair.GPU.Stop())
 	u.must(u.Pair.RDMA.Stop())

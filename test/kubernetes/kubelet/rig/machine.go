@@ -75,8 +75,9 @@ func (m *Machine) Level(gpu, vf topology.Address) topology.Level {
 	return m.Tree.Distance(gpu, vf).Level
 }
 
-// sriovConfig returns a configuration with all VFs of the machine, including the decoys, as one resource.
-func (m *Machine) sriovConfig(excludeTopology bool) []byte {
+// sriovConfig returns a configuration with all VFs of the machine, including the decoys, as one resource,
+// with or without (nil) the key excludeTopology.
+func (m *Machine) sriovConfig(excludeTopology *bool) []byte {
 	type selectors struct {
 		Vendors []string `json:"vendors"`
 		Devices []string `json:"devices"`
@@ -84,7 +85,7 @@ func (m *Machine) sriovConfig(excludeTopology bool) []byte {
 	}
 	type resource struct {
 		Name            string    `json:"resourceName"`
-		ExcludeTopology bool      `json:"excludeTopology"`
+		ExcludeTopology *bool     `json:"excludeTopology,omitempty"`
 		Selectors       selectors `json:"selectors"`
 		Tandem          tandem    `json:"tandem"`
 	}

@@ -28,6 +28,7 @@ type Setup struct {
 	Machine         string // a name of test/machines
 	VFsPerPF        int    // for PFs recorded without VFs
 	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
+	Auto            bool   // no key of that name: the node decides
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
 	PodsAPI         bool   // the kubelet serves the Pods API
 	Intent          string // the daemons' --intent, "none" for no source; their default when empty
@@ -195,7 +196,17 @@ func (r *Rig) layOut() error {
 			return err
 		}
 	}
-	return os.WriteFile(r.path("config.json"), r.sriovConfig(r.setup.ExcludeTopology), 0o644)
+	return r.Configure(r.setup.Auto)
+}
+
+// Configure writes the SR-IOV config, with the set-up's value of excludeTopology or, with auto, without the
+// key.
+func (r *Rig) Configure(auto bool) error {
+	exclude := &r.setup.ExcludeTopology
+	if auto {
+		exclude = nil
+	}
+	return os.WriteFile(r.path("config.json"), r.sriovConfig(exclude), 0o644)
 }
 
 func (r *Rig) path(name string) string { return filepath.Join(r.dir, name) }
