@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -33,7 +32,7 @@ type trial struct {
 // plan is the choice for a container, with its input.
 type plan struct {
 	container int
-	halves    []preference.Half
+	halves    []devicemanager.Half
 	chosen    devicemanager.Set
 }
 
@@ -54,7 +53,7 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 		return t.plan.chosen.Intersection(all)
 	}
 	taken := t.Taken.Difference(t.Reusable)
-	view := preference.View{
+	view := devicemanager.View{
 		Node: t.Node, Links: t.node.links, Kubelet: t.Kubelet,
 		Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
 		Allocated: q.Allocated, Left: t.Reusable,

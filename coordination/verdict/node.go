@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -155,7 +154,7 @@ type shape struct {
 	devices  *devicemanager.Node
 	tree     *topology.Tree
 	links    []topology.Link
-	switches preference.Switches
+	switches devicemanager.Switches
 }
 
 // Shapes shares the shapes of equal nodes, because most nodes of a cluster are equal. Shapes without a node
@@ -231,8 +230,8 @@ func newShape(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
 }
 
 // bridge returns the switches with same-switch pairs.
-func (s *shape) bridge(spec *v1alpha1.Spec, m *v1alpha1.Machine) preference.Switches {
-	all := make(preference.Switches, len(spec.Switches))
+func (s *shape) bridge(spec *v1alpha1.Spec, m *v1alpha1.Machine) devicemanager.Switches {
+	all := make(devicemanager.Switches, len(spec.Switches))
 	for i := range all {
 		all[i] = [2]devicemanager.Set{s.devices.NewSet(), s.devices.NewSet()}
 	}
@@ -243,7 +242,7 @@ func (s *shape) bridge(spec *v1alpha1.Spec, m *v1alpha1.Machine) preference.Swit
 			}
 		}
 	}
-	var switches preference.Switches
+	var switches devicemanager.Switches
 	for i, on := range all {
 		if !spec.Switches[i].Alone && on[devicemanager.GPU].Len() > 0 && on[devicemanager.VF].Len() > 0 {
 			switches = append(switches, on)

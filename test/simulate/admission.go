@@ -9,7 +9,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -244,7 +243,7 @@ func (s *State) Offered(kind Kind, q Question) []int {
 // Preference returns the coordinator's request to package placement for a question of a container with the
 // question's Request.
 func (q Question) Preference(s *State) placement.Request {
-	view := preference.View{
+	view := devicemanager.View{
 		Node: s.devices, Links: s.Node.Links, Kubelet: devicemanager.Kubelet{Rule: s.rule},
 		Free: s.free, Allocated: q.asked.Allocated,
 		Taken: s.all.Difference(s.free).Difference(q.asked.Allocated),

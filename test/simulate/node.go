@@ -11,7 +11,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -40,7 +39,7 @@ type Node struct {
 	Locality locality.Scores
 
 	told     [2]*devicemanager.Node // NUMA nodes announced to the kubelet: all; those of GPUs alone
-	switches preference.Switches    // by number
+	switches devicemanager.Switches // by number
 }
 
 // Device is a device with numbers for its place.
@@ -103,7 +102,7 @@ func (n *Node) tell() {
 		n.told[exclude] = devicemanager.New(announced)
 	}
 	devices := n.told[0]
-	n.switches = make(preference.Switches, n.Switches)
+	n.switches = make(devicemanager.Switches, n.Switches)
 	for i := range n.switches {
 		n.switches[i] = [2]devicemanager.Set{devices.NewSet(), devices.NewSet()}
 	}

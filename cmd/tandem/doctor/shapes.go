@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -62,7 +61,7 @@ type emptyNode struct {
 	Node
 	kubelet managers.Facts
 	manager devicemanager.Kubelet
-	view    *preference.View
+	view    *devicemanager.View
 }
 
 // empty returns the empty node under a policy, with the kubelet's other settings. Settings with which no

@@ -6,7 +6,6 @@ package offer
 
 import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -25,7 +24,7 @@ func New(id string, address topology.Address, numa topology.NUMANode) Device {
 }
 
 // View returns the coordinator's view of a machine's devices. All GPUs are of one resource, and all VFs.
-func View(links []topology.Link, gpus, vfs []Device) *preference.View {
+func View(links []topology.Link, gpus, vfs []Device) *devicemanager.View {
 	var used []string
 	announced := make([]devicemanager.Announcement, len(devicemanager.Kinds))
 	for kind, list := range [...][]Device{gpus, vfs} {
@@ -39,7 +38,7 @@ func View(links []topology.Link, gpus, vfs []Device) *preference.View {
 		}
 	}
 	node := devicemanager.New(announced)
-	v := &preference.View{Node: node, Links: links, Taken: node.Select(used)}
+	v := &devicemanager.View{Node: node, Links: links, Taken: node.Select(used)}
 	v.Free = node.OfKind[devicemanager.GPU].Clone()
 	v.Free.Include(node.OfKind[devicemanager.VF])
 	v.Free.Exclude(v.Taken)

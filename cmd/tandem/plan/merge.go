@@ -11,7 +11,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -48,7 +47,7 @@ func (m merge) times(devices []hints.Demand) (without, with hints.MergeTime) {
 }
 
 // note returns the note on a request whose hints the kubelet merges slowly (kubernetes#137700); else "".
-func (m merge) note(view *preference.View, requests devicemanager.Requests) string {
+func (m merge) note(view *devicemanager.View, requests devicemanager.Requests) string {
 	devices := view.Demands(requests)
 	took, withMemory := m.times(devices)
 	if !took.Slow() && !withMemory.Slow() {

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -63,7 +62,7 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 // on one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw:
 // all devices of a request are free.
 func (q *Question) draw(
-	tree *topology.Tree, view *preference.View, manager devicemanager.Kubelet,
+	tree *topology.Tree, view *devicemanager.View, manager devicemanager.Kubelet,
 ) []draw {
 	plugins, drawn := newStockPlugins(tree, view.Node), make([]draw, draws)
 	all := view.Free.Clone()

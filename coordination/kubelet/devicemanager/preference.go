@@ -1,41 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preference builds the placement request for a GetPreferredAllocation of the kubelet. The kubelet
-// names one resource; the placement request contains all resources that the container requests. The package
-// is a pure function of a [View] of the node's devices.
-package preference
+package devicemanager
 
 import (
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// View holds the devices of a node at the time of a container's request.
+// View holds the devices of a node at the time of a container's request. It builds the placement request for
+// a GetPreferredAllocation of the kubelet: the kubelet names one resource, the placement request contains all
+// resources that the container requests.
 type View struct {
-	Node      *devicemanager.Node
+	Node      *Node
 	Links     []topology.Link
-	Kubelet   devicemanager.Kubelet // its Topology Manager; the documented one where it is unknown
-	Free      devicemanager.Set     // healthy, and held by no container
-	Taken     devicemanager.Set     // held by other containers
-	Allocated devicemanager.Set     // held by the container
-	Left      devicemanager.Set     // left by init containers of the pod for reuse
+	Kubelet   Kubelet // its Topology Manager; the documented one where it is unknown
+	Free      Set     // healthy, and held by no container
+	Taken     Set     // held by other containers
+	Allocated Set     // held by the container
+	Left      Set     // left by init containers of the pod for reuse
 }
 
 // Half is the request for one resource.
 type Half struct {
-	devicemanager.Request
-	Held, Free devicemanager.Set // see placement.Half
+	Request
+	Held, Free Set // see placement.Half
 }
 
 // Halves returns the requests of a container for a question of the kubelet. The question lists the held and
 // free devices of its resource. For other resources, Halves takes the devices that the container has or
 // reuses as held, and the devices that the kubelet will probably offer as free. Without a request for
 // exclusive CPUs, cpus is nil.
-func (v *View) Halves(q *devicemanager.Question, requests devicemanager.Requests, cpus *hints.Demand) []Half {
+func (v *View) Halves(q *Question, requests Requests, cpus *hints.Demand) []Half {
 	nodes, admitted := v.nodes(q, requests, cpus)
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
@@ -52,7 +50,7 @@ func (v *View) Halves(q *devicemanager.Question, requests devicemanager.Requests
 
 // Expected returns the requests of a container without devices, with free devices of the NUMA nodes. An empty
 // mask means all nodes.
-func (v *View) Expected(requests devicemanager.Requests, nodes hints.Mask) []Half {
+func (v *View) Expected(requests Requests, nodes hints.Mask) []Half {
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
 		if r.Count > 0 {
@@ -64,7 +62,7 @@ func (v *View) Expected(requests devicemanager.Requests, nodes hints.Mask) []Hal
 
 // half returns the request for a resource that is not in the question. If the container has more devices than
 // requested, the kubelet may take any of these, so all count as free.
-func (v *View) half(r devicemanager.Request, nodes hints.Mask, admitted bool) Half {
+func (v *View) half(r Request, nodes hints.Mask, admitted bool) Half {
 	h := Half{Request: r, Held: v.held(r)}
 	switch n := h.Held.Len(); {
 	case n > r.Count:
@@ -77,7 +75,7 @@ func (v *View) half(r devicemanager.Request, nodes hints.Mask, admitted bool) Ha
 }
 
 // held returns the container's devices of a resource; if none, the devices left by init containers.
-func (v *View) held(r devicemanager.Request) devicemanager.Set {
+func (v *View) held(r Request) Set {
 	all := v.Node.Resources[r.Resource].All
 	if allocated := all.Intersection(v.Allocated); allocated.Len() > 0 {
 		return allocated
@@ -91,7 +89,7 @@ func (v *View) held(r devicemanager.Request) devicemanager.Set {
 // container, and all nodes where the kubelet's nodes are not predicted, because more have devices than the
 // Topology Manager supports.
 func (v *View) nodes(
-	q *devicemanager.Question, requests devicemanager.Requests, cpus *hints.Demand,
+	q *Question, requests Requests, cpus *hints.Demand,
 ) (nodes hints.Mask, admitted bool) {
 	if nodes = v.Node.NUMANodes(q.Available()); nodes != 0 {
 		return nodes, true
@@ -112,7 +110,7 @@ func (v *View) nodes(
 }
 
 // Demands returns the requests of a container in the form of the kubelet's Topology Manager.
-func (v *View) Demands(requests devicemanager.Requests) []hints.Demand {
+func (v *View) Demands(requests Requests) []hints.Demand {
 	demands := make([]hints.Demand, 0, len(requests))
 	for _, r := range requests {
 		if r.Count > 0 {
@@ -127,7 +125,7 @@ func (v *View) Placement(halves []Half) placement.Request {
 	request := placement.Request{Links: v.Links, Spare: v.devices(v.Free), Taken: v.devices(v.Taken)}
 	for _, h := range halves {
 		half := placement.Half{Count: h.Count, Held: v.Node.Devices(h.Held), Free: v.Node.Devices(h.Free)}
-		if v.Node.Resources[h.Resource].Kind == devicemanager.GPU {
+		if v.Node.Resources[h.Resource].Kind == GPU {
 			request.GPUs = append(request.GPUs, half)
 		} else {
 			request.VFs = append(request.VFs, half)
@@ -136,27 +134,27 @@ func (v *View) Placement(halves []Half) placement.Request {
 	return request
 }
 
-func (v *View) devices(of devicemanager.Set) placement.Devices {
+func (v *View) devices(of Set) placement.Devices {
 	return placement.Devices{
-		GPUs: v.Node.Devices(of.Intersection(v.Node.OfKind[devicemanager.GPU])),
-		VFs:  v.Node.Devices(of.Intersection(v.Node.OfKind[devicemanager.VF])),
+		GPUs: v.Node.Devices(of.Intersection(v.Node.OfKind[GPU])),
+		VFs:  v.Node.Devices(of.Intersection(v.Node.OfKind[VF])),
 	}
 }
 
 // Switches holds the devices of each kind for each switch with both GPUs and VFs.
-type Switches [][2]devicemanager.Set
+type Switches [][2]Set
 
 // Pairs returns the number of same-switch pairs that a set of devices can form.
-func (s Switches) Pairs(of devicemanager.Set) int {
+func (s Switches) Pairs(of Set) int {
 	sum := 0
 	for i := range s {
-		sum += min(of.Common(s[i][devicemanager.GPU]), of.Common(s[i][devicemanager.VF]))
+		sum += min(of.Common(s[i][GPU]), of.Common(s[i][VF]))
 	}
 	return sum
 }
 
 // Stranded returns the number of pairs that free devices cannot form on a common switch.
-func (s Switches) Stranded(n *devicemanager.Node, free devicemanager.Set) int {
-	pairs := min(free.Common(n.OfKind[devicemanager.GPU]), free.Common(n.OfKind[devicemanager.VF]))
+func (s Switches) Stranded(n *Node, free Set) int {
+	pairs := min(free.Common(n.OfKind[GPU]), free.Common(n.OfKind[VF]))
 	return pairs - s.Pairs(free)
 }
