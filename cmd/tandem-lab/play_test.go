@@ -292,7 +292,8 @@ func TestPlayServe(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	page, err = io.ReadAll(answer.Body)
-	if err != nil || !bytes.HasPrefix(page, []byte("default/late was rejected by the kubelet's Topology Manager")) {
+	rejected := []byte("default/late was rejected by the kubelet's Topology Manager")
+	if err != nil || !bytes.HasPrefix(page, rejected) {
 		t.Errorf("the explanation of a rejected pod: %v, %s", err, page)
 	}
 	stop()

@@ -48,7 +48,8 @@ type recordedPod struct {
 // API, or with another version of it, the API server is the source. After an error the previous facts remain;
 // an unknown pod counts as running.
 func (r *recordedPods) update(
-	ctx context.Context, recorded kubelet.Reading[kubelet.Checkpoint], holding holders.Holders, pods map[string]bool,
+	ctx context.Context, recorded kubelet.Reading[kubelet.Checkpoint], holding holders.Holders,
+	pods map[string]bool,
 ) error {
 	all := map[string]bool{}
 	for _, h := range holding {
@@ -111,7 +112,9 @@ func (r *recordedPods) candidates(
 		return nil, err
 	}
 	names := map[string]kubelet.Pod{}
-	found, _ := holders.Find(holders.Sources{Recorded: kubelet.Read(recorded, nil), View: kubelet.Read(view, nil)})
+	found, _ := holders.Find(holders.Sources{
+		Recorded: kubelet.Read(recorded, nil), View: kubelet.Read(view, nil),
+	})
 	for _, h := range found {
 		names[h.UID] = h.Pod
 	}

@@ -61,8 +61,8 @@ func namesOf(links []int) (names []string, err error) {
 	return names, nil
 }
 
-// ovsDatapath is the netdev above the ports of all bridges of Open vSwitch (DP_DEV_NAME ovs-system of its kernel
-// datapath, lib/dpif-netlink.c).
+// ovsDatapath is the netdev above the ports of all bridges of Open vSwitch (DP_DEV_NAME ovs-system of its
+// kernel datapath, lib/dpif-netlink.c).
 const ovsDatapath = "ovs-system"
 
 // namesOfLink returns the name of a link and, for the internal port of a bridge of Open vSwitch, which has no

@@ -137,8 +137,8 @@ func (s *EventSender) Rejected(pods []intent.Rejected) {
 			continue
 		}
 		event := s.event(p.Pod, p.UID, reasonRejected, fmt.Sprintf("no minimal set of NUMA nodes of node %s had "+
-			"all devices and CPUs of a container free (TopologyAffinityError); requests that the node always refuses, "+
-			"and the way out: kubectl tandem doctor %[1]s", s.config.Node))
+			"all devices and CPUs of a container free (TopologyAffinityError); requests that the node always "+
+			"refuses, and the way out: kubectl tandem doctor %[1]s", s.config.Node))
 		event.Name = sameName(p.Name, p.UID)
 		if s.enqueue(event) {
 			told[p.UID] = true

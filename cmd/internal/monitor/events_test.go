@@ -334,7 +334,8 @@ func TestUnenforced(t *testing.T) {
 	}
 	s.Hints("tandem.dev/vf", "no NUMA hints")
 	event := <-c.events
-	if event.InvolvedObject.Kind != "Node" || event.Reason != reasonHints || event.Type != corev1.EventTypeNormal ||
+	if event.InvolvedObject.Kind != "Node" || event.Reason != reasonHints ||
+		event.Type != corev1.EventTypeNormal ||
 		event.Message != "tandem.dev/vf: no NUMA hints" {
 		t.Errorf("event %+v", event)
 	}

@@ -494,7 +494,8 @@ func FuzzProperties(f *testing.F) {
 	})
 }
 
-// TestNodesOfTheHost: a GPU without one of its nodes, or without KFD's, is unhealthy, and the module is named.
+// TestNodesOfTheHost: a GPU without one of its nodes, or without KFD's, is unhealthy, and the module is
+// named.
 func TestNodesOfTheHost(t *testing.T) {
 	sys := twoCards().fs()
 	backend, err := New(sys, Single)

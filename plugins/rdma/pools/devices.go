@@ -204,10 +204,10 @@ type Reservations map[string]Reservation
 
 const carriesDefaultRoute = "the node itself needs its netdev"
 
-// FindReservations returns the reservations for the netdevs with a default route in the main table, and for
-// the netdevs below them: ports of a bond, team, bridge or Open vSwitch, the netdev below a VLAN, the VF below
-// the synthetic netdev of a guest. The stock plugin knows the first ones only, so that the others can still be
-// named. The notes are about netdevs with another default route, which are offered.
+// FindReservations returns the reservations for the netdevs with a default route in the main table, and
+// for the netdevs below them: ports of a bond, team, bridge or Open vSwitch, the netdev below a VLAN, the
+// VF below the synthetic netdev of a guest. The stock plugin knows the first ones only, so that the others
+// can still be named. The notes are about netdevs with another default route, which are offered.
 func (f Finder) FindReservations() (Reservations, []string, error) {
 	found := Reservations{}
 	if f.Routes == nil {
