@@ -75,7 +75,7 @@ type node struct {
 // Register adds the flags of a device plugin: Tandem's to own, those of the vendors' plugins to stock.
 func (f *Flags) Register(own, stock *pflag.FlagSet) {
 	f.register(own, stock)
-	RegisterVendor(own, &f.Vendor)
+	registerVendor(own, &f.Vendor)
 	f.configFile = "--config-file"
 }
 
@@ -83,7 +83,7 @@ func (f *Flags) Register(own, stock *pflag.FlagSet) {
 // for AddStock.
 func (f *Flags) RegisterDriver(set *pflag.FlagSet) (stock *pflag.FlagSet) {
 	stock = pflag.NewFlagSet("", pflag.ContinueOnError)
-	RegisterVendorOrNone(set, &f.Vendor)
+	registerVendorOrNone(set, &f.Vendor)
 	f.register(set, stock)
 	preset(set, "pulse", driverPulse)
 	f.configFile = "--gpu-config-file"
@@ -132,7 +132,7 @@ func (f *Flags) Offer(
 		return err
 	}
 	look := func() (vendor, error) { return f.detect(n.sys, program) }
-	v, err := AwaitDriver(ctx, Absence{Every: f.Recheck, Flag: f.Vendor}, flags, log, look)
+	v, err := awaitDriver(ctx, Absence{Every: f.Recheck, Flag: f.Vendor}, flags, log, look)
 	if err != nil {
 		return err
 	}

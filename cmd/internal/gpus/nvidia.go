@@ -111,7 +111,7 @@ func (f *NVIDIA) await(ctx context.Context, n node, config settings.Config) (*nv
 		return look()
 	}
 	none := Absence{Every: n.recheck, Vendor: gpu.NVIDIA, Flag: n.vendor}
-	return AwaitDriver(ctx, none, n.Flags, n.log, look)
+	return awaitDriver(ctx, none, n.Flags, n.log, look)
 }
 
 // find makes the configuration pass GPUs through CDI.

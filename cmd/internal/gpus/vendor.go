@@ -24,16 +24,16 @@ const (
 	vendorAuto = "auto"
 )
 
-// RegisterVendor adds --vendor, the vendor of the offered GPUs.
-func RegisterVendor(set *pflag.FlagSet, vendor *string) {
+// registerVendor adds --vendor, the vendor of the offered GPUs.
+func registerVendor(set *pflag.FlagSet, vendor *string) {
 	plainflag.Choice(set, vendor, "vendor", vendorAuto,
 		"vendor of the GPUs to offer: "+listed()+", or auto for the vendor whose driver is in use",
 		append(gpu.Names(), vendorAuto)...)
 	plainflag.GPU.Put(set, "vendor")
 }
 
-// RegisterVendorOrNone adds --vendor for a daemon that also offers VFs and can run without GPUs.
-func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
+// registerVendorOrNone adds --vendor for a daemon that also offers VFs and can run without GPUs.
+func registerVendorOrNone(set *pflag.FlagSet, vendor *string) {
 	plainflag.Choice(set, vendor, "vendor", vendorAuto,
 		"vendor of the GPUs to publish: "+listed()+", auto for the vendor whose driver is in use, or none if "+
 			"another DRA driver manages the GPUs", append(gpu.Names(), VendorNone, vendorAuto)...)
@@ -110,10 +110,10 @@ type Absence struct {
 	Flag   string        // value of --vendor
 }
 
-// AwaitDriver calls look until it succeeds or fails for another reason than an absent driver, and logs the
+// awaitDriver calls look until it succeeds or fails for another reason than an absent driver, and logs the
 // absence once. Meanwhile the daemon offers nothing and is not ready, unless the machine has no PCI GPU for
 // the driver. Exiting instead would only cause restarts with growing delays.
-func AwaitDriver[T any](
+func awaitDriver[T any](
 	ctx context.Context, a Absence, flags daemon.Flags, log *slog.Logger, look func() (T, error),
 ) (T, error) {
 	found, err := look()

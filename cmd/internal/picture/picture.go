@@ -73,7 +73,7 @@ const (
 	Planned            State = "planned"
 	Allocated          State = "allocated"
 	Unhealthy          State = "unhealthy"
-	AllocatedUnhealthy State = "allocated, unhealthy"
+	allocatedUnhealthy State = "allocated, unhealthy"
 )
 
 // describe returns all facts about a device in one line.

@@ -151,7 +151,7 @@ func (c *canvas) class(d *Device) string {
 	switch d.State {
 	case Unknown:
 		class = "unknown"
-	case AllocatedUnhealthy:
+	case allocatedUnhealthy:
 		class = "allocated unhealthy"
 	}
 	if d.Owner != "" {

@@ -229,8 +229,8 @@ type Parameters struct {
 
 // API version and kind of Parameters; both are optional.
 const (
-	ParametersVersion = pool.Driver + "/v1"
-	ParametersKind    = "ClaimParameters"
+	parametersVersion = pool.Driver + "/v1"
+	parametersKind    = "ClaimParameters"
 )
 
 // demandOf reports whether a claim itself requires alignment.
@@ -259,9 +259,9 @@ func readParameters(raw []byte) (read Parameters, err error) {
 	if err := decoder.Decode(&read); err != nil {
 		return read, fmt.Errorf(`%w; want {"alignment": "required"}`, err)
 	}
-	if v, k := read.APIVersion, read.Kind; v != "" && v != ParametersVersion || k != "" && k != ParametersKind {
+	if v, k := read.APIVersion, read.Kind; v != "" && v != parametersVersion || k != "" && k != parametersKind {
 		return read, fmt.Errorf("want apiVersion %s and kind %s, not %s and %s",
-			ParametersVersion, ParametersKind, v, k)
+			parametersVersion, parametersKind, v, k)
 	}
 	return read, nil
 }

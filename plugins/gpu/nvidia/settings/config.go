@@ -35,8 +35,8 @@ const (
 	IDUUID  = "uuid"
 	IDIndex = "index"
 
-	PolicyDistributed = "distributed"
-	PolicyPacked      = "packed"
+	policyDistributed = "distributed"
+	policyPacked      = "packed"
 )
 
 const defaultAnnotationPrefix = "cdi.k8s.io/"
@@ -63,7 +63,7 @@ type Config struct {
 	KubeletSocket       string // "" for no registration
 	File                string // "" for none
 	Sharing             Sharing
-	Xids                IgnoredXids
+	Xids                ignoredXids
 	XidRecovery         bool     // a GPU can be healthy again after an Xid
 	Warnings            []string // accepted settings without effect, or with a surprising one
 
@@ -131,7 +131,7 @@ func (c *Config) check() error {
 	}
 	return errors.Join(
 		c.oneOf("device-id-strategy", c.DeviceID, IDUUID, IDIndex),
-		c.oneOf("shared-devices-allocation-policy", c.SharedPolicy, PolicyDistributed, PolicyPacked),
+		c.oneOf("shared-devices-allocation-policy", c.SharedPolicy, policyDistributed, policyPacked),
 		c.oneOf("device-discovery-strategy", c.Discovery, "auto", "nvml"),
 		c.oneOf("mig-strategy", c.MIGStrategy, MIGNone, MIGSingle, MIGMixed),
 	)

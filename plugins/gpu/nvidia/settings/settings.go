@@ -177,7 +177,7 @@ func settings() []setting {
 		textual("flags.mpsRoot", "", "ignored: MPS is not supported",
 			names("MPS_ROOT"), names("mps-root"),
 			func(f *file) *string { return f.Flags.MPSRoot }, func(*Config) *string { return new(string) }),
-		textual("flags.plugin.sharedDevicesAllocationPolicy", PolicyDistributed,
+		textual("flags.plugin.sharedDevicesAllocationPolicy", policyDistributed,
 			"choice of the GPU for the next replica or MIG device: distributed or packed",
 			names("SHARED_DEVICES_ALLOCATION_POLICY"), names("shared-devices-allocation-policy"),
 			func(f *file) *string { return f.Flags.Plugin.SharedPolicy },

@@ -130,8 +130,8 @@ func checkDevices(devices any) error {
 	return fmt.Errorf("%s is not \"all\", a number above 0 or a list of devices", text)
 }
 
-// IgnoredXids are the Xids that do not mark a GPU as broken.
-type IgnoredXids struct {
+// ignoredXids are the Xids that do not mark a GPU as broken.
+type ignoredXids struct {
 	none      bool // none is ignored
 	all       bool // all are ignored
 	ignored   map[uint64]bool
@@ -152,14 +152,14 @@ var applicationXids = map[uint64]bool{
 
 // readXids reads DP_DISABLE_HEALTHCHECKS, Xids to ignore in addition to those of applications, and
 // DP_ENABLE_HEALTHCHECKS, Xids never to ignore. Both are lists of numbers, or "all" or "xids" for every Xid.
-func readXids(env func(string) (string, bool)) IgnoredXids {
-	var x IgnoredXids
+func readXids(env func(string) (string, bool)) ignoredXids {
+	var x ignoredXids
 	x.ignored, x.all = x.parse(env, "DP_DISABLE_HEALTHCHECKS")
 	x.enabled, x.none = x.parse(env, "DP_ENABLE_HEALTHCHECKS")
 	return x
 }
 
-func (x *IgnoredXids) parse(
+func (x *ignoredXids) parse(
 	env func(string) (string, bool), variable string,
 ) (numbers map[uint64]bool, all bool) {
 	value, _ := env(variable)
@@ -181,7 +181,7 @@ func (x *IgnoredXids) parse(
 }
 
 // Ignores reports whether an Xid leaves a GPU healthy.
-func (x IgnoredXids) Ignores(xid uint64) bool {
+func (x ignoredXids) Ignores(xid uint64) bool {
 	switch {
 	case x.none || x.enabled[xid]:
 		return false
@@ -193,4 +193,4 @@ func (x IgnoredXids) Ignores(xid uint64) bool {
 }
 
 // Off reports whether all Xids are ignored.
-func (x IgnoredXids) Off() bool { return x.all && !x.none && len(x.enabled) == 0 }
+func (x ignoredXids) Off() bool { return x.all && !x.none && len(x.enabled) == 0 }
