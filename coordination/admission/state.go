@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -149,7 +150,7 @@ type committedState struct {
 
 	mu        sync.Mutex // held during a decision, never during I/O
 	history   history.Log
-	announced chan struct{} // closed at the next announcement; nil without waiters
+	announced system.Signal // raised by the next announcement
 	closed    bool          // a different server decides now
 }
 
@@ -201,20 +202,12 @@ func (c *committedState) awaitUnlocked(ctx context.Context) error {
 // nextAnnouncement returns a channel that is closed at the next announcement, and when a plugin leaves. Must
 // be called with the mutex held.
 func (c *committedState) nextAnnouncement() <-chan struct{} {
-	if c.announced == nil {
-		c.announced = make(chan struct{})
-	}
-	return c.announced
+	return c.announced.Next()
 }
 
 // signalAnnouncement wakes the waiters for an announcement.
 func (c *committedState) signalAnnouncement() {
-	c.locked(func() {
-		if c.announced != nil {
-			close(c.announced)
-			c.announced = nil
-		}
-	})
+	c.locked(c.announced.Raise)
 }
 
 // checkAnnounced returns the channel for the next announcement if a question has to wait: the devices of the

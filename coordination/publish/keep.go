@@ -34,7 +34,7 @@ const (
 type keeper struct {
 	*Config
 	sink   Sink
-	newest *cell
+	newest *system.Newest[*facts.Facts]
 	notes  *notes
 
 	pause     time.Duration // after the next failure; 0 without failures
@@ -44,7 +44,7 @@ type keeper struct {
 func (k *keeper) keep(ctx context.Context) {
 	defer k.notes.put(k.sink.Name(), "") // the other plugin may then publish
 	for ctx.Err() == nil {
-		newest, changed := k.newest.get()
+		newest, changed := k.newest.Watch()
 		if newest != nil {
 			err := k.write(ctx)
 			if ctx.Err() != nil {
@@ -68,7 +68,7 @@ func (k *keeper) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return system.Survive(k.Log, func() error {
-		newest, _ := k.newest.get()
+		newest := k.newest.Get()
 		written, err := k.sink.Write(ctx, *newest)
 		if written || err != nil {
 			k.Published(k.sink.Name(), err)

@@ -101,7 +101,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	newest := &cell{changed: make(chan struct{})}
+	newest := &system.Newest[*facts.Facts]{} // nil before the first
 	for _, sink := range p.config.Sinks {
 		k := keeper{Config: &p.config, sink: sink, newest: newest, notes: &p.notes}
 		all.Go(func() { k.keep(ctx) })
@@ -122,7 +122,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 		if len(announced.Resources) > 0 { // no resources yet means unknown, not none
 			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced))
 			read.Enforced, read.Alignment = enforcement.Enforced(), plugins.Policy().Publish()
-			newest.put(read)
+			newest.Set(&read)
 			p.notes.put(failure, "")
 			p.noteStale(read.Stale)
 		}
@@ -213,27 +213,6 @@ func resources(a admission.Announced) []facts.Resource {
 		all = append(all, facts.Resource{Name: r.Name, Kind: r.Kind, Devices: devices, Links: r.Links})
 	}
 	return all
-}
-
-// cell holds the newest facts.
-type cell struct {
-	mu      sync.Mutex
-	facts   *facts.Facts  // nil before the first
-	changed chan struct{} // closed on the next
-}
-
-func (c *cell) put(f facts.Facts) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.facts = &f
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-func (c *cell) get() (*facts.Facts, <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.facts, c.changed
 }
 
 // kubeletSocket is the socket that the kubelet recreates at its start (pkg/kubelet/cm/devicemanager).

@@ -50,16 +50,16 @@ func TestUnreadFactsAreAwaited(t *testing.T) {
 		attempts := 0
 		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) { attempts++ }}
 		k := keeper{
-			Config: &config, sink: knowing{}, newest: &cell{changed: make(chan struct{})}, notes: &notes{},
+			Config: &config, sink: knowing{}, newest: &system.Newest[*facts.Facts]{}, notes: &notes{},
 		}
 		go k.keep(ctx)
-		k.newest.put(facts.Facts{Unread: facts.ErrUnread})
+		k.newest.Set(&facts.Facts{Unread: facts.ErrUnread})
 		<-time.After(time.Hour)
 		all := k.notes.all()
 		if attempts != 1 || len(all) != 1 || !strings.Contains(all[0], facts.ErrUnread.Error()) {
 			t.Errorf("%d attempts, notes %q", attempts, all)
 		}
-		k.newest.put(facts.Facts{})
+		k.newest.Set(&facts.Facts{})
 		synctest.Wait()
 		if all := k.notes.all(); attempts != 2 || len(all) > 0 {
 			t.Errorf("%d attempts, notes %q", attempts, all)
@@ -130,10 +130,10 @@ func TestEndedTargetHasNoNote(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) {}}
 		k := keeper{
-			Config: &config, sink: unused{}, newest: &cell{changed: make(chan struct{})}, notes: &notes{},
+			Config: &config, sink: unused{}, newest: &system.Newest[*facts.Facts]{}, notes: &notes{},
 		}
 		go k.keep(ctx)
-		k.newest.put(facts.Facts{})
+		k.newest.Set(&facts.Facts{})
 		synctest.Wait()
 		if all := k.notes.all(); len(all) != 1 {
 			t.Errorf("notes of a target that fails: %q", all)

@@ -2,6 +2,8 @@
 
 package system
 
+import "sync"
+
 // Signal is a channel that each change closes and replaces. The zero value is ready to use. The mutex of the
 // state also guards the Signal: waiters read the state and the channel together.
 type Signal struct {
@@ -22,4 +24,35 @@ func (s *Signal) Raise() {
 		close(s.next)
 	}
 	s.next = nil
+}
+
+// Newest holds a value of which only the newest matters. The zero value holds the zero value of T.
+type Newest[T any] struct {
+	mu      sync.Mutex
+	value   T
+	changed Signal
+}
+
+// NewNewest returns a holder of a value.
+func NewNewest[T any](value T) *Newest[T] { return &Newest[T]{value: value} }
+
+// Set replaces the value.
+func (n *Newest[T]) Set(value T) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.value = value
+	n.changed.Raise()
+}
+
+// Get returns the value.
+func (n *Newest[T]) Get() T {
+	value, _ := n.Watch()
+	return value
+}
+
+// Watch returns the value, and a channel that is closed when the value is no longer the newest.
+func (n *Newest[T]) Watch() (T, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.value, n.changed.Next()
 }

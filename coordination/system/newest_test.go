@@ -24,3 +24,18 @@ func TestSignal(t *testing.T) {
 	default:
 	}
 }
+
+func TestNewest(t *testing.T) {
+	var n Newest[int]
+	first, changed := n.Watch()
+	n.Set(7)
+	<-changed
+	if first != 0 || n.Get() != 7 || NewNewest(3).Get() != 3 {
+		t.Errorf("%d, then %d", first, n.Get())
+	}
+	select {
+	case <-func() <-chan struct{} { _, next := n.Watch(); return next }():
+		t.Error("the value is still the newest")
+	default:
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 )
 
@@ -56,7 +57,7 @@ func New(config Config) (*Driver, error) {
 	}
 	files := &fileRestorer{
 		complaints: complaints, preparer: preparer, newest: newest, disk: config.Host.Disk, runDir: config.RunDir,
-		failed: newLatest(error(nil)),
+		failed: system.NewNewest(error(nil)),
 	}
 	return &Driver{
 		config: config, viewer: publisher.viewer, publisher: publisher, service: service, files: files,
@@ -177,7 +178,7 @@ func (d *Driver) Role() coordination.Role { return coordination.Serves }
 func (d *Driver) Alive(ctx context.Context) error { return d.viewer.refresh(ctx) }
 
 // Resources returns the devices of the current view.
-func (d *Driver) Resources() []*api.Resource { return d.teller.resources(d.viewer.newest.get()) }
+func (d *Driver) Resources() []*api.Resource { return d.teller.resources(d.viewer.newest.Get()) }
 
 // Kubelet tells the pods of the node, and the devices that they have from device plugins.
 type Kubelet interface {

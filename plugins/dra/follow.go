@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -23,9 +24,9 @@ type viewer struct {
 	holders    *holderView
 	preparer   *claims.Preparer
 
-	newest    *latest[*view]     // written only by the goroutine of follow, and by Run before
-	changed   signal             // an input of the view may have changed
-	refreshes chan chan struct{} // closed by follow after a refresh
+	newest    *system.Newest[*view] // written only by the goroutine of follow, and by Run before
+	changed   signal                // an input of the view may have changed
+	refreshes chan chan struct{}    // closed by follow after a refresh
 
 	// of the goroutine of follow, and of Run before
 	machine pool.Machine // without holders
@@ -36,7 +37,7 @@ type viewer struct {
 func newViewer(config Config, complaints *complaints, gates *gates, preparer *claims.Preparer) *viewer {
 	return &viewer{
 		config: config, complaints: complaints, gates: gates, preparer: preparer,
-		holders: newHolderView(config, complaints), newest: newLatest(&view{}), changed: newSignal(),
+		holders: newHolderView(config, complaints), newest: system.NewNewest(&view{}), changed: newSignal(),
 		refreshes: make(chan chan struct{}),
 	}
 }
@@ -127,8 +128,8 @@ func (w *viewer) refresh(ctx context.Context) error {
 
 // update builds a new view, unless the inputs are the same.
 func (w *viewer) update() {
-	last := w.newest.get()
-	now := observation{Gates: w.gates.features(), looks: w.looks, holders: w.holders.holders.get()}
+	last := w.newest.Get()
+	now := observation{Gates: w.gates.features(), looks: w.looks, holders: w.holders.holders.Get()}
 	now.Bound, now.inUse, now.unread = w.preparer.Bound()
 	w.complaints.report("prepared claims not read; using the last known claims", now.unread)
 	if now.unread != nil {
@@ -147,7 +148,7 @@ func (w *viewer) update() {
 		VFsPerPF: w.config.VFsPerPF, PairsAsVFs: w.config.PairsAsVFs, FailedLater: last.failedLater(w.machine),
 	})
 	w.logNotes(v.notes())
-	w.newest.set(v)
+	w.newest.Set(v)
 }
 
 // logNotes logs new notes.
@@ -171,7 +172,7 @@ func (w *viewer) watchHolders(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		w.holders.update(ctx, w.newest.get().State.Machine)
+		w.holders.update(ctx, w.newest.Get().State.Machine)
 		w.changed.send()
 	}
 }

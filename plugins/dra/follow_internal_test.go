@@ -31,7 +31,7 @@ func TestUnreadCheckpoint(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	d := newViewer(Config{Log: log}, newComplaints(log), newGates(nil, "a", log),
 		claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}))
-	d.holders.holders.set(map[string]string{})
+	d.holders.holders.Set(map[string]string{})
 	d.gates.newest = features{Known: true, Counters: true, Taints: true}
 	file := filepath.Join(dir, claims.FileName)
 	for _, step := range []struct {
@@ -52,7 +52,7 @@ func TestUnreadCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.update()
-		if v := d.newest.get(); v.isKnown() != step.known || len(v.inUse) != step.inUse {
+		if v := d.newest.Get(); v.isKnown() != step.known || len(v.inUse) != step.inUse {
 			t.Errorf("%s: known %v, in use %v", step.what, v.isKnown(), v.inUse)
 		}
 	}
@@ -100,7 +100,7 @@ func TestUnreadRecord(t *testing.T) {
 		}
 		d.holders.update(t.Context(), d.machine)
 		d.update()
-		v := d.newest.get()
+		v := d.newest.Get()
 		held, _, _ := strings.Cut(v.State.Machine.GPUs[0].Held, ", ")
 		if v.isKnown() != step.known || (v.State.Unread == nil) != step.known || held != step.held {
 			t.Errorf("%s: known %v, %v, held by %q", step.what, v.isKnown(), v.State.Unread, held)
@@ -193,7 +193,7 @@ func TestFailedLook(t *testing.T) {
 		}
 		w := newViewer(config, newComplaints(log), newGates(nil, "a", log),
 			claims.New(claims.Options{Dir: t.TempDir(), CDIDir: t.TempDir(), Log: log}))
-		w.holders.holders.set(map[string]string{})
+		w.holders.holders.Set(map[string]string{})
 		now, err := w.look()
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +204,7 @@ func TestFailedLook(t *testing.T) {
 		defer cancel()
 		all.Go(func() { _ = config.GPUs.Run(ctx) })
 		all.Go(func() { _ = w.follow(ctx, now) })
-		for v, changed := w.newest.watch(); len(v.State.Machine.GPUs) < 2; v, changed = w.newest.watch() {
+		for v, changed := w.newest.Watch(); len(v.State.Machine.GPUs) < 2; v, changed = w.newest.Watch() {
 			select {
 			case <-changed:
 			case <-ctx.Done():

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 )
 
@@ -27,7 +28,7 @@ type healthReporter struct {
 	config     Config
 	complaints *complaints
 	preparer   *claims.Preparer
-	newest     *latest[*view]
+	newest     *system.Newest[*view]
 }
 
 // WatchHealthStatus reports the health of all devices to the kubelet, after each change and periodically,
@@ -41,7 +42,7 @@ func (h *healthReporter) WatchHealthStatus(
 	again := time.NewTicker(healthPause)
 	defer again.Stop()
 	for {
-		v, changed := h.newest.watch()
+		v, changed := h.newest.Watch()
 		report := kubeletplugin.DeviceHealthReport{Devices: h.health(v)}
 		select {
 		case <-ctx.Done():
@@ -112,5 +113,5 @@ func (t *teller) unsound() (list []coordination.Unsound, known bool) {
 			uids[kubelet.Pod{Namespace: o.Namespace, Name: pod.Name}] = string(pod.UID)
 		}
 	}
-	return coordination.UnsoundOf(t.resources(t.newest.get()), uids), true
+	return coordination.UnsoundOf(t.resources(t.newest.Get()), uids), true
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/topology"
@@ -40,7 +41,7 @@ type holderView struct {
 	found holders.Holders                     // at the last look
 	// by name of the device's unit and by device ID, for people; nil before the first successful read. It
 	// includes devices that the node lacks at the moment, because a device can appear between two reads.
-	holders *latest[map[string]string]
+	holders *system.Newest[map[string]string]
 }
 
 func newHolderView(config Config, complaints *complaints) *holderView {
@@ -53,7 +54,7 @@ func newHolderView(config Config, complaints *complaints) *holderView {
 			client: config.Client, kubelet: config.Kubelet, ownUID: config.PodUID, now: time.Now,
 			pods: map[string]recordedPod{},
 		},
-		holders: newLatest(map[string]string(nil)),
+		holders: system.NewNewest(map[string]string(nil)),
 	}
 }
 
@@ -68,10 +69,10 @@ func (h *holderView) update(ctx context.Context, machine pool.Machine) {
 		return
 	}
 	h.found, _ = holders.Find(sources)
-	before, held := h.holders.get(), heldBy(h.found)
+	before, held := h.holders.Get(), heldBy(h.found)
 	if before == nil || !maps.Equal(held, before) {
 		h.log.Info("read the devices that device plugins gave to pods", "devices", len(held))
-		h.holders.set(held)
+		h.holders.Set(held)
 	}
 }
 

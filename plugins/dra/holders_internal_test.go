@@ -186,7 +186,7 @@ func (m *migrating) holds(what string, want ...string) {
 	for range 5 {
 		m.viewer.holders.update(m.t.Context(), m.machine)
 		var got []string
-		for _, g := range withHolders(m.machine, m.viewer.holders.holders.get()).GPUs {
+		for _, g := range withHolders(m.machine, m.viewer.holders.holders.Get()).GPUs {
 			if who, _, _ := strings.Cut(g.Held, ", "); who != "" {
 				who = strings.TrimPrefix(strings.TrimPrefix(who, "pod "), "a pod with ")
 				got = append(got, g.ID+" by "+who)
@@ -301,7 +301,7 @@ func TestLateDeviceIsHeld(t *testing.T) {
 	m.machine.GPUs = all[:1]
 	m.record(map[string]string{"1": "b"})
 	m.holds("before the device is there")
-	holders := m.viewer.holders.holders.get()
+	holders := m.viewer.holders.holders.Get()
 	if late := withHolders(pool.Machine{GPUs: all}, holders).GPUs[1]; late.Held == "" {
 		t.Error("the device of a running pod is free until the next look at the checkpoint")
 	}

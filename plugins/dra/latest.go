@@ -6,37 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/tandem-k8s/tandem/coordination/system"
 )
-
-// latest holds a value of which only the current one matters.
-type latest[T any] struct {
-	mu      sync.Mutex
-	value   T
-	changed system.Signal
-}
-
-func newLatest[T any](value T) *latest[T] { return &latest[T]{value: value} }
-
-func (l *latest[T]) set(value T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.value = value
-	l.changed.Raise()
-}
-
-func (l *latest[T]) get() T {
-	value, _ := l.watch()
-	return value
-}
-
-// watch returns the value, and a channel that is closed when it is no longer current.
-func (l *latest[T]) watch() (T, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.value, l.changed.Next()
-}
 
 // signal is a request for work. Requests that arrive before the work begins count as one.
 type signal chan struct{}

@@ -49,7 +49,7 @@ func (s *claimService) PrepareResourceClaims(
 	if err := s.awaitFeatures(ctx); err != nil {
 		return nil, err
 	}
-	state := s.viewer.newest.get().stateFor(list)
+	state := s.viewer.newest.Get().stateFor(list)
 	results := s.preparer.Prepare(ctx, state, list)
 	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(results))
 	took, failed := time.Since(began), 0
@@ -78,7 +78,7 @@ func (s *claimService) PrepareResourceClaims(
 // awaitFeatures asks the API server for its features if they are not known yet: the meaning of devices
 // depends on them.
 func (s *claimService) awaitFeatures(ctx context.Context) error {
-	if s.viewer.newest.get().Gates.Known {
+	if s.viewer.newest.Get().Gates.Known {
 		return nil
 	}
 	if err := s.viewer.gates.ask(ctx); err != nil {
@@ -108,7 +108,7 @@ func (s *claimService) writeStatus(state claims.State, claim *resourceapi.Resour
 // the netdevs from before CNI plugins took them.
 func (s *claimService) completeStatus(claim *resourceapi.ResourceClaim, c claims.Claim) {
 	if lacks(claim, c) {
-		s.writeStatus(s.viewer.newest.get().State, claim, c)
+		s.writeStatus(s.viewer.newest.Get().State, claim, c)
 	}
 }
 

@@ -41,7 +41,7 @@ func (p *publisher) publish(ctx context.Context, helper *kubeletplugin.Helper) e
 	var published resourceslice.DriverResources
 	begun, again := false, false
 	for {
-		v, changed := p.viewer.newest.watch()
+		v, changed := p.viewer.newest.Watch()
 		resources := p.driverResources(v)
 		if v.isKnown() && (again || !begun || !reflect.DeepEqual(published, resources)) {
 			published, begun = resources, true
@@ -106,7 +106,7 @@ const rebindLimit = 20 * time.Second
 func (p *publisher) rebind(ctx context.Context, bound map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, rebindLimit)
 	defer cancel()
-	names := maps.Clone(p.viewer.newest.get().Bound) // restores the values of released devices
+	names := maps.Clone(p.viewer.newest.Get().Bound) // restores the values of released devices
 	if err := p.viewer.refresh(ctx); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (p *publisher) rebind(ctx context.Context, bound map[string]string) error {
 			if slice, ok := event.Object.(*resourceapi.ResourceSlice); ok && event.Type != watch.Deleted {
 				maps.Copy(seen, multusIDs(slice.Spec.Devices))
 			}
-			return isShown(p.viewer.newest.get().State.Pool, names, seen), nil
+			return isShown(p.viewer.newest.Get().State.Pool, names, seen), nil
 		})
 	if err != nil {
 		return fmt.Errorf("wait until the API server has which VFs are handed out: %w", err)

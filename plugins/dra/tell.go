@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
@@ -24,7 +25,7 @@ import (
 type teller struct {
 	complaints *complaints
 	preparer   *claims.Preparer
-	newest     *latest[*view]
+	newest     *system.Newest[*view]
 	owners     *owners
 	files      *fileRestorer
 	noGPUs     string // see Config
@@ -35,12 +36,12 @@ var _ coordination.Teller = (*teller)(nil)
 // Status returns all devices under the resource names of the device plugins, and notes about unsupported
 // features of the cluster.
 func (t *teller) Status(context.Context) *api.StatusResponse {
-	v := t.newest.get()
+	v := t.newest.Get()
 	notes := v.notes()
 	if t.noGPUs != "" {
 		notes = append(notes, t.noGPUs)
 	}
-	if err := t.files.failed.get(); err != nil {
+	if err := t.files.failed.Get(); err != nil {
 		notes = append(notes, fmt.Sprintf("%s: %v", filesMissing, err))
 	}
 	return &api.StatusResponse{Resources: t.resources(v), Notes: notes}
@@ -146,7 +147,7 @@ func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.De
 	if err != nil {
 		return nil, err
 	}
-	v := t.newest.get()
+	v := t.newest.Get()
 	var decisions []*api.Decision
 	for _, c := range prepared {
 		if o := t.owners.of(c); its(o) {

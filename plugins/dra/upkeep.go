@@ -136,18 +136,18 @@ const filesMissing = "files of prepared claims may be missing, or left behind"
 type fileRestorer struct {
 	complaints *complaints
 	preparer   *claims.Preparer
-	newest     *latest[*view]
+	newest     *system.Newest[*view]
 	disk       system.Disk
 	runDir     string
 
-	failed *latest[error] // reason for missing files, nil if all exist
+	failed *system.Newest[error] // reason for missing files, nil if all exist
 }
 
 // begin restores files at the start.
 func (f *fileRestorer) begin(ctx context.Context) {
-	err := f.preparer.Restore(ctx, f.newest.get().State)
+	err := f.preparer.Restore(ctx, f.newest.Get().State)
 	f.complaints.report(filesMissing, err)
-	f.failed.set(err)
+	f.failed.Set(err)
 }
 
 // run restores files periodically until ctx is done, and after a change of the machine's devices, such as VFs
@@ -157,10 +157,10 @@ func (f *fileRestorer) run(ctx context.Context) {
 	tick := time.NewTicker(filesPause)
 	defer tick.Stop()
 	for {
-		v, changed := f.newest.watch()
+		v, changed := f.newest.Watch()
 		if err := f.preparer.Repair(ctx, v.State); !errors.Is(err, claims.ErrBusy) && ctx.Err() == nil {
 			f.complaints.report(filesMissing, err)
-			f.failed.set(err)
+			f.failed.Set(err)
 		}
 		f.tidy()
 		select {

@@ -177,7 +177,7 @@ func TestFilesAreRepairedPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		files := &fileRestorer{
-			complaints: newComplaints(log), newest: newLatest(&view{}), failed: newLatest(error(nil)),
+			complaints: newComplaints(log), newest: system.NewNewest(&view{}), failed: system.NewNewest(error(nil)),
 			preparer: claims.New(claims.Options{Dir: dir, CDIDir: cdiDir, Log: log}), runDir: runDir,
 		}
 		if err := os.WriteFile(temporary, nil, 0o600); err != nil {
