@@ -170,8 +170,8 @@ func readManager(
 }
 
 // readKubelet reads the kubelet's settings. A policy is empty, for unknown, if no file names it: a flag of
-// the kubelet may set the policy. So is, without a folder of drop-ins, a policy other than the strictest, because
-// a drop-in elsewhere may override the file: tandem doctor --drop-in prints such a one.
+// the kubelet may set the policy. So is, without a folder of drop-ins, a policy other than the strictest,
+// because a drop-in elsewhere may override the file: tandem doctor --drop-in prints such a one.
 func readKubelet(files configuration.Files) (model.Kubelet, error) {
 	settings, err := configuration.Read(files, nil)
 	if err != nil {

@@ -14,8 +14,8 @@
 //   - Commit: the copy becomes the state in a single step (state.go). Log, observer and files follow,
 //     from the transaction's report (status.go).
 //
-// An Allocate takes the same way (allocate.go, grant.go). Readers of the state, such as Status,
-// Explain and the saved state, use the last committed state. Queries change nothing.
+// An Allocate takes the same way (allocate.go, grant.go). Readers of the state, such as Status, Explain
+// and the saved state, use the last committed state. Queries change nothing.
 //
 // # The steps
 //
@@ -57,8 +57,8 @@
 //
 // The state of admissions in progress is written to <run-dir>/coordinator.json after each change, by a
 // separate goroutine (saved.go, store.go), with the holders of which the kubelet has lost its records. A
-// file with damage, of an unknown version or with wrong permissions is renamed to coordinator.json.bad; without
-// the file, the kubelet's records suffice. The ledger.json of an earlier version is removed.
+// file with damage, of an unknown version or with wrong permissions is renamed to coordinator.json.bad;
+// without the file, the kubelet's records suffice. The ledger.json of an earlier version is removed.
 //
 // The last 256 decisions are kept in memory for "tandem explain" (package history). Devices of ended
 // containers are shown as free, after a survey of the kubelet (survey.go, status.go).

@@ -19,8 +19,8 @@ import (
 
 // TestRailsUnderBestEffort: under best-effort a container with GPUs of two NUMA nodes gets a VF of each of
 // two pools with excludeTopology, on the GPUs' switches. The coordinator, which reads the kubelet's policy,
-// chooses both VFs together at the first of the two questions (coordination/admission, request.go). Rail a is on
-// the switches of both GPUs, rail b only on that of the first.
+// chooses both VFs together at the first of the two questions (coordination/admission, request.go). Rail a
+// is on the switches of both GPUs, rail b only on that of the first.
 func TestRailsUnderBestEffort(t *testing.T) {
 	const a, b = "tandem.dev/rail_a", "tandem.dev/rail_b"
 	topology := server(1, false)
