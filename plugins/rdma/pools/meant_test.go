@@ -24,7 +24,6 @@ func TestMeant(t *testing.T) {
 		{"deviceIDs", selectors, []place{besideThem}, `want "devices"`},
 		{"ifNames", selectors, []place{besideThem}, `want "pfNames"`},
 		{"excludeTopology", selectors, []place{besideThem}, "put it beside selectors, not into it"},
-		{"SelectorObjs", append(selectors, "selectors"), []place{besideThem}, ""}, // the operator's own
 		{"comment", selectors, []place{besideThem}, ""},
 		{"excludetopolgy", resource, []place{intoSelectors}, `want "excludeTopology"`},
 		{"isRdma", resource, []place{intoSelectors}, "put it into selectors"},

@@ -83,6 +83,10 @@ type resource struct {
 	ResourceConfig
 	RawSelectors json.RawMessage `json:"selectors"`
 	RawTandem    json.RawMessage `json:"tandem"`
+	// a field of the stock plugin's own, by its name of now and of earlier versions: the SR-IOV network operator
+	// writes it too, with null, and nobody reads it
+	SelectorObjs any `json:"selectorObjs"`
+	SelectorObj  any `json:"selectorObj"`
 }
 
 // add checks the resource at a position of the list and appends it, or warns why the resource is skipped.

@@ -51,7 +51,7 @@ func schemaOfConfig(t *testing.T) schema {
 	}
 	resource := schemaOf(t, reflect.TypeFor[resource](), map[string]schema{
 		"selectors": selectors, "tandem": tandem,
-		"deviceType": {"enum": []DeviceType{NetDevice, Accelerator, AuxNetDevice}},
+		"deviceType": {"enum": []DeviceType{"", NetDevice, Accelerator, AuxNetDevice}},
 	})
 	shared := schemaOf(t, reflect.TypeFor[sharedResource](), map[string]schema{
 		"selectors": schemaOf(t, reflect.TypeFor[sharedSelector](), nil), "tandem": tandem,
@@ -89,6 +89,8 @@ func schemaOfValue(t *testing.T, value reflect.Type) schema {
 	switch {
 	case value == reflect.TypeFor[Exclusion]():
 		return schema{"enum": []any{true, false, "auto"}}
+	case value == reflect.TypeFor[any]():
+		return schema{}
 	case value == reflect.TypeFor[vfItem](), value.Kind() == reflect.String:
 		return schema{"type": "string"}
 	case value.Kind() == reflect.Bool:

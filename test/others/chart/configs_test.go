@@ -184,6 +184,9 @@ func TestMistakesInConfig(t *testing.T) {
 		{list, `, "selectors": [{"vendors": ["15b3"]}, {"pfNames": ["eth0#0-3"]}]`, ""},
 		{list, `, "excludeTopology": "auto", "checkHealthOnPf": true, "tandem": {"alias": true}`, ""},
 		{list, `, "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}`, ""},
+		{list, `, "selectors": {"IsRdma": true, "NeedVhostNet": true}, "SelectorObjs": null`, ""}, // of the operator
+		{list, `, "selectors": {"IsRdma": true, "NeedVhostNet": true}, "SelectorObj": null`, ""},
+		{list, `, "deviceType": ""`, ""}, // of AMD's network operator
 		{shared, `, "selectors": {"deviceIDs": ["101e"], "ifNames": ["ib0"]}, "excludeTopology": true`, ""},
 		{shared, `, "devices": ["ib0"]`, ""},
 		{list, `, "excludeTopolgy": true`, "additional properties 'excludeTopolgy' not allowed"},
