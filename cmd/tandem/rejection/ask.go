@@ -77,7 +77,7 @@ func NewManager(settings configuration.Settings, err error) (m Manager) {
 		m.Kubelet, err = read.TopologyManager(nil)
 	}
 	if p := m.Rule.Policy; err == nil && p != hints.Restricted && p != hints.SingleNUMANode {
-		err = fmt.Errorf("policy %s rejects no pod, so that it has changed since the rejection", p)
+		err = fmt.Errorf("policy %s rejects no pod: a drop-in or a flag has another, or it has changed since", p)
 	}
 	if err != nil {
 		return Manager{devicemanager.Kubelet{Rule: model.Documented(nil)}, err.Error()}

@@ -104,6 +104,7 @@ func TestText(t *testing.T) {
 		"unknown-holders":   {4, unnamed, nil, pod(4, 4, ""), "", nil},
 		"unknown-decisions": {4, busy, nil, pod(2, 2, ""), "", errors.New("an older plugin")},
 		"always":            {16, nil, nil, pod(5, 5, ""), "", nil},
+		"far-too-many":      {16, nil, nil, pod(1<<20, 1<<20, ""), "", nil},
 		"too-many":          {4, nil, nil, pod(9, 0, ""), "", nil},
 		"fits-now":          {4, nil, nil, pod(2, 2, ""), "", nil},
 		"cpus":              {4, nil, nil, pod(2, 2, "8"), "", nil},

@@ -182,7 +182,7 @@ const mostShapes = 8
 // admits.
 func (n *Node) admittedPairs(requests devicemanager.Requests) (fits []string) {
 	a, b := requests[0], requests[1]
-	most := a.Count + b.Count
+	most := n.model.Resources[a.Resource].All.Len() // a request may be of a million devices
 	for a.Count = 1; a.Count <= most && len(fits) < mostShapes; a.Count++ {
 		b.Count = a.Count
 		pod := devicemanager.Container{Requests: devicemanager.Requests{a, b}}
