@@ -112,10 +112,11 @@ func (s *Simulation) damageFile(damage string) error {
 	}
 }
 
-// replace replaces a file.
+// replace replaces a file: a plugin that starts meanwhile finds the file before or the file after.
 func replace(name string, content []byte) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("replace a file: %w", err)
+	neighbour := name + ".new"
+	if err := os.WriteFile(neighbour, content, 0o600); err != nil {
+		return err
 	}
-	return os.WriteFile(name, content, 0o600)
+	return os.Rename(neighbour, name)
 }

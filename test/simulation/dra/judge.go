@@ -26,7 +26,7 @@ const (
 	// not a device of a pod from before the migration.
 	twoOwners = "a device is prepared for two claims"
 	// notKept: a claim whose Prepare was answered with success stays prepared, with the same devices, until
-	// Unprepare is called.
+	// Unprepare is called, or the pods of the claim have ended and the API server has no object of the claim.
 	notKept = "a prepared claim is not prepared any more"
 	// otherAnswer: a repeated Prepare has the same answer.
 	otherAnswer = "a repeated Prepare has another answer"
@@ -86,7 +86,7 @@ func (n *Node) preparer() *claims.Preparer {
 func (s *Simulation) held() (held []*claim) {
 	for _, p := range s.pods {
 		for _, c := range p.claims {
-			if c.holds() && !slices.Contains(held, c) {
+			if c.holds() && !p.isGone() && !slices.Contains(held, c) {
 				held = append(held, c)
 			}
 		}
@@ -134,7 +134,7 @@ func (s *Simulation) checkContainers() {
 	owners := map[string]*pod{}
 	for _, p := range s.pods {
 		for _, c := range p.claims {
-			if !c.holds() {
+			if !c.holds() || p.isGone() {
 				continue
 			}
 			for _, id := range c.seen {

@@ -64,6 +64,10 @@ type share struct {
 	cdi     []string // devices of the answer
 }
 
+// isGone reports whether the pod has ended and the API server has no object of it or of its claims. The
+// kubelet may still have to unprepare the claims; the driver frees them without it, after some minutes.
+func (p *pod) isGone() bool { return p.ending && p.deleted }
+
 // holds reports whether the claim has to stay prepared.
 func (c *claim) holds() bool { return c.answered != nil && !c.released }
 
