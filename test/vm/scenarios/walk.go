@@ -134,6 +134,7 @@ var blanks = strings.NewReplacer(
 	"kubectl tandem ", "kubectl tandem --timeout=2m ",
 	" TANDEM_GPU_POD ", " ds/tandem-gpu ",
 	" OLD ", " stock ",
+	"OLD_POD", "-l app=stock",
 	"NODE...", cluster.NodeName,
 	"NODE", cluster.NodeName,
 	" POD ", ` $(kubectl -n kube-system get pod -l app.kubernetes.io/name=tandem-gpu -o name) `,
