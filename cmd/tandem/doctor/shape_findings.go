@@ -53,14 +53,13 @@ func (s shapes) excluding() (fix []string) {
 		return nil
 	}
 	if len(s.refused) > 0 {
-		fix = append(fix, `"excludeTopology": "auto" in the pool of VFs (config.json; true in `+
+		fix = append(fix, `no "excludeTopology" in the pool of VFs (config.json; true in `+
 			"SriovNetworkNodePolicy): Tandem then selects the VFs. Disadvantage: the kubelet does not see NUMA nodes "+
 			"without free VFs, and a container with 2 GPUs and 2 VFs can get far pairs on the kubelet's NUMA node "+
 			"although another node has near pairs; false prefers a rejection to far pairs. Recommended if containers "+
 			"request the sizes above",
 			"or create as many VFs as GPUs on each NUMA node, with a smaller sriov_numvfs")
-	}
-	if len(s.fewer) > 0 {
+	} else if len(s.fewer) > 0 {
 		fix = append(fix, `"excludeTopology": true in the pool of VFs also admits containers with fewer VFs `+
 			`than GPUs; "auto" and false prefer their rejection to VFs of other NUMA nodes`)
 	}

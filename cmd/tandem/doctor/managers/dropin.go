@@ -24,7 +24,7 @@ const places = `# Settings of this node's kubelet for GPUs and VFs on one switch
 #   Ansible and others     the template of %s, or a file in the folder of drop-ins
 #   machine configuration  OpenShift's KubeletConfig, Talos' machine.kubelet.extraConfig
 #   managed Kubernetes     the node pool's settings or user data: docs/providers.md
-# Then, on the drained node: tandem doctor, which names a state file that has to go, and systemctl restart kubelet.
+# Then, on the drained node: tandem doctor; systemctl stop kubelet; remove the state file that it names; systemctl start kubelet.
 `
 
 // withoutFolder says how a kubelet gets a folder of drop-ins.
@@ -103,7 +103,7 @@ func EarlierDropIn(at configuration.Files) []string {
 	}
 	return []string{
 		file + " is of an earlier Tandem, and no longer kept up to date.",
-		"To remove it from the drained node: rm -f " + file + " " + file + ".before, then tandem doctor, which " +
-			"names a state file that has to go, and systemctl restart kubelet.",
+		"To remove it from the drained node: rm -f " + file + " " + file + ".before, then tandem doctor; " +
+			"systemctl stop kubelet; remove the state file that it names; systemctl start kubelet.",
 	}
 }
