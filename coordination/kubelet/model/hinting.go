@@ -62,7 +62,7 @@ func (h Hinting) Decide() map[string]string {
 }
 
 // refused names the smallest container that the kubelet rejects on an empty node for the hints of a pool; ""
-// for none.
+// for none. More NUMA nodes than a kubelet has without the option max-allowable-numa-nodes are not judged.
 func (h Hinting) refused(pool Resource) string {
 	rule, vfs := h.rule(), perNode(pool)
 	for _, r := range h.GPUs {
@@ -70,6 +70,9 @@ func (h Hinting) refused(pool Resource) string {
 		for k := 1; k <= len(r.Devices); k++ {
 			m := min(k, len(pool.Devices))
 			ofGPUs, ofVFs := hints.Demand{Count: k, All: gpus, Free: gpus}, hints.Demand{Count: m, All: vfs, Free: vfs}
+			if rule.TooMany(ofGPUs, ofVFs) {
+				return fmt.Sprintf("the devices are on more than %d NUMA nodes", hints.MaxNodes)
+			}
 			if _, admitted := rule.Nodes([]hints.Demand{ofGPUs}); !admitted {
 				continue
 			}
