@@ -4,17 +4,23 @@ package deviceplugin
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/plugins/container"
 )
 
 // Options configure a Server.
@@ -205,3 +211,81 @@ func (s *service) PreStartContainer(
 
 // closeOnce returns a function that closes c on its first call.
 func closeOnce(c chan struct{}) func() { return sync.OnceFunc(func() { close(c) }) }
+
+// Response returns the edits of a container as the kubelet's API has them.
+func Response(e container.Edits) *v1beta1.ContainerAllocateResponse {
+	r := &v1beta1.ContainerAllocateResponse{Envs: e.Env}
+	for _, node := range e.Nodes {
+		r.Devices = append(r.Devices, &v1beta1.DeviceSpec{
+			ContainerPath: node.Path, HostPath: node.Host, Permissions: container.Permissions,
+		})
+	}
+	for _, mount := range e.Mounts {
+		r.Mounts = append(r.Mounts, &v1beta1.Mount{
+			ContainerPath: mount.Path, HostPath: mount.Host, ReadOnly: mount.ReadOnly,
+		})
+	}
+	if len(e.Named.Devices) == 0 {
+		return r
+	}
+	if e.Named.Annotation != "" {
+		r.Annotations = map[string]string{e.Named.Annotation: strings.Join(e.Named.Devices, ",")}
+	}
+	if e.Named.Field {
+		for _, name := range e.Named.Devices {
+			r.CdiDevices = append(r.CdiDevices, &v1beta1.CDIDevice{Name: name})
+		}
+	}
+	return r
+}
+
+// registerLimit is the timeout of a Register call, during which the kubelet calls back.
+const registerLimit = 10 * time.Second
+
+// register registers a socket in the kubelet's directory. The socket must already be served: before its reply
+// the kubelet asks there for the plugin's options and ignores those in the request
+// (pkg/kubelet/cm/devicemanager/manager.go).
+func (s *Server) register(ctx context.Context, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, registerLimit)
+	defer cancel()
+	conn, err := grpc.NewClient("unix:"+s.dir+"/"+kubeletSocket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("open kubelet.sock: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = v1beta1.NewRegistrationClient(conn).Register(ctx, &v1beta1.RegisterRequest{
+		Version:      v1beta1.Version,
+		Endpoint:     socket,
+		ResourceName: s.resource.Name(),
+		Options:      s.options(),
+	})
+	if err != nil {
+		return fmt.Errorf("register %s: %w", socket, err)
+	}
+	return nil
+}
+
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 30 * time.Second
+	// stableAfter exceeds longestPause, so that two instances that end each other's registration (a rolling
+	// update with surge, on a kubelet before 1.37) do not count their own turns as stable and slow each other
+	// down.
+	stableAfter = 2 * longestPause
+)
+
+// backoff computes the pause between two registrations. The zero value is ready to use.
+type backoff struct{ pause time.Duration }
+
+// next returns the pause after a session of the given duration: twice the previous pause, plus up to a
+// quarter so that two plugins do not stay in step.
+func (b *backoff) next(lasted time.Duration) time.Duration {
+	switch {
+	case b.pause == 0 || lasted >= stableAfter:
+		b.pause = firstPause
+	default:
+		b.pause = min(2*b.pause, longestPause)
+	}
+	return b.pause + rand.N(b.pause/4)
+}
