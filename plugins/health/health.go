@@ -18,6 +18,11 @@ package health
 
 import (
 	"cmp"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -57,3 +62,188 @@ func worse(a, b Verdict) int {
 
 // Verdicts are the verdicts other than good, by function.
 type Verdicts map[topology.Address]Verdict
+
+// Report collects the devices of a resource whose health has changed, for the log of a plugin: both plugins
+// use the same words.
+type Report struct {
+	devices map[Verdict][]string
+}
+
+// Add adds a device with its health now: its plugin can have other reasons than those of a [Monitor].
+func (r *Report) Add(device string, now Verdict) {
+	if r.devices == nil {
+		r.devices = map[Verdict][]string{}
+	}
+	r.devices[now] = append(r.devices[now], device)
+}
+
+// IsEmpty reports whether no health has changed.
+func (r *Report) IsEmpty() bool { return len(r.devices) == 0 }
+
+// Log writes a line for each state and reason, the worst first.
+func (r *Report) Log(log *slog.Logger) {
+	for _, v := range slices.SortedFunc(maps.Keys(r.devices), worse) {
+		devices := slices.Compact(r.devices[v])
+		switch v.State {
+		case Failed:
+			log.Warn("devices failed", "reason", v.Reason, "devices", devices)
+		case Degraded:
+			log.Warn("devices degraded: chosen last", "reason", v.Reason, "devices", devices)
+		default:
+			log.Info("devices good again", "devices", devices)
+		}
+	}
+}
+
+// judge decides on one function from its samples.
+type judge struct {
+	config *Config
+	gpu    bool
+	rises  map[limit]*rise
+	causes map[cause]time.Time // time until which each cause counts
+}
+
+// cause is a verdict with what it is of: another port or counter does not renew it.
+type cause struct {
+	Verdict
+	of string // file of the counter; "" for a port or link, which the reason names
+}
+
+// limit is a rule for one counter file.
+type limit struct {
+	rule Rule
+	file string
+}
+
+func newJudge(config *Config, gpu bool) *judge {
+	return &judge{config: config, gpu: gpu, rises: map[limit]*rise{}, causes: map[cause]time.Time{}}
+}
+
+// look adds a sample and returns the verdict.
+func (j *judge) look(s Sample, now time.Time) Verdict {
+	for _, c := range slices.Concat(j.counters(s, now), j.ports(s), j.link(s)) {
+		j.causes[c] = now.Add(j.config.Quiet)
+	}
+	var verdict Verdict
+	for c, until := range j.causes {
+		switch {
+		case !now.Before(until):
+			delete(j.causes, c)
+		case verdict == Verdict{} || worse(c.Verdict, verdict) < 0:
+			verdict = c.Verdict
+		}
+	}
+	return verdict
+}
+
+// counters returns the causes by rules. A counter that is absent begins anew when it is there again.
+func (j *judge) counters(s Sample, now time.Time) (causes []cause) {
+	present := map[limit]*rise{}
+	for c, value := range s.Counters {
+		for _, rule := range j.config.Rules {
+			if rule.Counter != c.Name {
+				continue
+			}
+			at := limit{rule, c.File}
+			present[at] = j.rises[at]
+			if present[at] == nil {
+				present[at] = &rise{}
+			}
+			its := cause{Verdict{rule.State, rule.reason()}, c.File}
+			if present[at].exceeds(rule, value, now) || isFull(c.Name, value) && j.isKnown(its) {
+				causes = append(causes, its)
+			}
+		}
+	}
+	j.rises = present
+	return causes
+}
+
+// full are the maximums at which small counters stay (PORT_PMA_ATTR in drivers/infiniband/core/sysfs.c).
+// Whether the cause goes on is then unknown: a degraded state stays until the counter is reset.
+var full = map[string]uint64{
+	"symbol_error": 1<<16 - 1, "port_rcv_errors": 1<<16 - 1, "port_xmit_discards": 1<<16 - 1,
+	"link_error_recovery": 1<<8 - 1,
+}
+
+// isFull reports whether a small counter is at its maximum.
+func isFull(counter string, value uint64) bool {
+	most, isSmall := full[counter]
+	return isSmall && value == most
+}
+
+// isKnown reports whether a cause of a degraded state counts.
+func (j *judge) isKnown(c cause) bool {
+	_, known := j.causes[c]
+	return known && c.State == Degraded
+}
+
+// ports returns the causes by ports without a link. Of several ports the best counts: the function has failed
+// if none has a link. A port that has never had a link may have no cable: it is chosen last, but offered,
+// because its VFs reach each other.
+func (j *judge) ports(s Sample) (causes []cause) {
+	if !j.config.Port {
+		return nil
+	}
+	lost := Failed
+	if slices.ContainsFunc(s.Ports, func(p Port) bool { return p.Up }) {
+		lost = Degraded
+	}
+	for _, p := range s.Ports {
+		switch {
+		case p.Up:
+		case p.WasUp:
+			causes = append(causes, cause{Verdict: Verdict{lost, p.text()}})
+		default:
+			causes = append(causes, cause{Verdict: Verdict{Degraded, p.text() + " since its creation"}})
+		}
+	}
+	return causes
+}
+
+// link returns the cause by a PCI Express link below what both of its ends allow.
+func (j *judge) link(s Sample) []cause {
+	switch l := s.Link; {
+	case !j.config.Link || !l.DegradedOf(j.gpu):
+		return nil
+	case l.Narrow():
+		return []cause{{Verdict: Verdict{Degraded, fmt.Sprintf("PCIe width %d of %d", l.Width, l.MaxWidth)}}}
+	default:
+		return []cause{{Verdict: Verdict{Degraded, fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)}}}
+	}
+}
+
+// rise is the increase of a counter within a window, from a bounded number of points.
+type rise struct {
+	points []point // ascending in time
+	last   uint64
+}
+
+type point struct {
+	at    time.Time
+	value uint64
+}
+
+// mostPoints is the number of points of a window: the window is exact to this part of it.
+const mostPoints = 32
+
+// exceeds adds a value and reports whether the counter has increased by more than a rule allows since the
+// oldest point within the window. A counter that decreases has been reset and begins anew. A rule that
+// allows no increase allows none since the last value either, even if that is older than the window: the
+// device of a failing port can take long to answer.
+func (r *rise) exceeds(rule Rule, value uint64, now time.Time) bool {
+	if value < r.last {
+		r.points = r.points[:0]
+	}
+	before, wasKnown := r.last, len(r.points) > 0
+	r.last = value
+	r.points = slices.DeleteFunc(r.points, func(p point) bool { return now.Sub(p.at) > rule.Window })
+	if rule.Above == 0 && wasKnown && len(r.points) == 0 {
+		r.points = append(r.points, point{now, before})
+	}
+	n := len(r.points)
+	if n == 0 || now.Sub(r.points[n-1].at) >= rule.Window/mostPoints {
+		r.points = append(r.points, point{now, value})
+	}
+	return value-r.points[0].value > rule.Above
+}
