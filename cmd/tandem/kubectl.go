@@ -4,8 +4,13 @@ package main
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,4 +85,160 @@ func connect(o *cluster.Options) (*cluster.Cluster, error) {
 		return nil, cli.Usage("--timeout %s: want more than 0", o.Timeout)
 	}
 	return cluster.Connect(*o)
+}
+
+func newClusterDoctor(o *cluster.Options) *cobra.Command {
+	format, cpus := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(doctorVerdicts), 0
+	cmd := &cobra.Command{
+		Use:   "doctor NODE",
+		Short: "Find problems that prevent GPUs and VFs on the same switch on a node",
+		Long: `Run "tandem doctor" in the pod of a daemon on the node, with the pods that the kubelet rejected, and with the kubelet's
+configuration from the API server if you have permission for nodes/proxy. Files outside the daemon's pod are reported as unknown. The
+command changes nothing.`,
+		Example: `  kubectl tandem doctor gpu-17
+  kubectl tandem doctor gpu-17 --cpus 16
+  kubectl tandem doctor gpu-17 -o json`,
+		Annotations: map[string]string{cli.MoreExitCodes: doctorExitCodes},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usage("want one node: NODE")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cpus < 0 {
+				return cli.Usage("--cpus %d: want 0 or more", cpus)
+			}
+			c, err := connect(ofDaemons(o))
+			if err != nil {
+				return err
+			}
+			printed, notes, err := c.Doctor(cmd.Context(), args[0], cpus, format.Format)
+			for _, note := range notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
+			}
+			var exit *cluster.ExitError
+			if errors.As(err, &exit) && (exit.Code == exitFound || exit.Code == exitUnknown) && len(printed) > 0 {
+				err = cli.FoundError(exit.Code)
+			}
+			if failed := format.Show(cmd, printed); failed != nil {
+				return failed
+			}
+			return err
+		},
+		ValidArgsFunction: cli.First(func(cmd *cobra.Command, typed string) ([]string, error) {
+			return nodes(ofDaemons(o))(cmd, typed)
+		}),
+	}
+	cmd.Flags().IntVar(&cpus, "cpus", 0, "exclusive CPUs that containers request in addition to GPUs and VFs")
+	format.Register(cmd)
+	return cmd
+}
+
+// nodes completes the names of nodes with a daemon.
+func nodes(o *cluster.Options) cli.Values {
+	return func(cmd *cobra.Command, _ string) ([]string, error) {
+		c, err := connect(o)
+		if err != nil {
+			return nil, err
+		}
+		daemons, err := c.Daemons(cmd.Context())
+		return slices.Sorted(maps.Keys(daemons)), err
+	}
+}
+
+func newClusterExplain(o *cluster.Options) *cobra.Command {
+	var q cluster.Question
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(explainVerdicts)
+	cmd := &cobra.Command{
+		Use:   "explain [NAMESPACE/]POD",
+		Short: "Explain the device assignment of a pod's containers",
+		Long: `Query Tandem's daemons on the node of a pod for their decisions: the kubelet's calls, the data about the container and its source,
+the chosen devices, and the devices that each switch had free at that time. The output is that of "tandem explain" on the node.
+
+For a pod with status TopologyAffinityError the kubelet has called no plugin. The command then compares the pod's requests with the
+devices that each NUMA node and each switch has free now, names the pods that hold the other devices, and says whether the empty node
+admits the pod. What was free at the rejection is in no record; the output tells which pods have held their devices since before it.`,
+		Example: `  kubectl tandem explain train-0
+  kubectl tandem explain team/train-0 --container worker -o json
+  kubectl tandem explain team/train-0 --node gpu-17`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usage("want one pod: [NAMESPACE/]POD")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if q.Namespace, q.Pod, err = splitPod(args[0]); err != nil {
+				return err
+			}
+			c, err := connect(o)
+			if err != nil {
+				return err
+			}
+			q.Format = format.Format
+			printed, err := c.Explain(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			return format.Show(cmd, printed)
+		},
+		ValidArgsFunction: cli.First(func(cmd *cobra.Command, typed string) ([]string, error) {
+			c, err := connect(o)
+			if err != nil {
+				return nil, err
+			}
+			namespace, _, named := strings.Cut(typed, "/")
+			if !named {
+				return c.Pods(cmd.Context(), "")
+			}
+			pods, err := c.Pods(cmd.Context(), namespace)
+			for i, pod := range pods {
+				pods[i] = namespace + "/" + pod
+			}
+			return pods, err
+		}),
+	}
+	cmd.Flags().StringVarP(&q.Container, "container", "c", "",
+		"show only this container of the pod (default all containers)")
+	cmd.Flags().BoolVar(&q.All, "all", false,
+		"also show the decisions for deleted pods of the same name, at the end")
+	cmd.Flags().StringVar(&q.Node, "node", "", "node of a deleted pod")
+	cli.Complete(cmd, "node", nodes(o))
+	format.Register(cmd)
+	return cmd
+}
+
+func newClusterStatus(o *cluster.Options) *cobra.Command {
+	format := cli.OneOf(cli.AsTable, cli.AsJSON).Judging(statusVerdicts)
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show free devices and problems of all nodes",
+		Long: `Query Tandem's daemons on all nodes in parallel, and show a line for each node: the mode, the free GPUs and VFs, the number of
+available pairs (a GPU and a VF on one switch), the number of containers with pairs on different switches, the version of the daemons,
+and problems. If a node does not answer, its line shows the reason; it is an error if no node answers.
+
+-o json includes the complete output of "tandem status -o json" for each node.`,
+		Example: `  kubectl tandem status
+  kubectl tandem status --context training -o json`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := connect(ofDaemons(o))
+			if err != nil {
+				return err
+			}
+			status, err := c.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			err = format.Write(cmd, status, status.Table)
+			if err == nil && !slices.ContainsFunc(status.Nodes, cluster.NodeStatus.Answers) {
+				err = errors.New("no node answers: the output has the reasons")
+			}
+			return err
+		},
+	}
+	format.Register(cmd)
+	return cmd
 }

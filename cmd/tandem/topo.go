@@ -3,13 +3,23 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
 func newTopo() *cobra.Command {
@@ -96,4 +106,115 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			"root)")
 	plainflag.Output.PutRest(cmd.Flags())
 	return cmd
+}
+
+// ofContainer selects the devices of the container in which the command runs.
+const ofContainer = "container"
+
+// writeNCCL writes a topology file with these devices, or all of the matrix.
+func writeNCCL(w io.Writer, m *machine.Matrix, n *machine.Node, from *machine.Source, only []string) error {
+	functions, err := functions(n, m, from, only)
+	if err != nil {
+		return err
+	}
+	return nccl.Write(w, n.Tree, functions)
+}
+
+func functions(
+	n *machine.Node, m *machine.Matrix, from *machine.Source, only []string,
+) (functions []topology.Address, err error) {
+	switch {
+	case len(only) == 0:
+		for _, g := range m.GPUs {
+			functions = append(functions, g.Address)
+		}
+		for _, nic := range m.NICs {
+			functions = append(functions, nic.Address)
+		}
+	case slices.Equal(only, []string{ofContainer}):
+		c := &verify.Container{
+			Environment: os.Environ(), SysfsRoot: from.SysfsRoot, DevRoot: "/dev", ProcRoot: "/proc",
+		}
+		return c.Functions(n.Sys, n.Tree)
+	default:
+		for _, text := range only {
+			address, err := topology.ParseAddress(text)
+			if err != nil {
+				return nil, cli.Usage("--devices: %w", err)
+			}
+			functions = append(functions, address)
+		}
+	}
+	return functions, nil
+}
+
+// published are the flags of the output as ResourceSlices.
+type published struct {
+	config     string
+	noCounters bool
+	perPF      int
+}
+
+// ofSlices are their names.
+var ofSlices = []string{"config", "no-counters", "vfs-per-pf"}
+
+func (p *published) register(flags *pflag.FlagSet) {
+	flags.StringVar(&p.config, "config", "",
+		"with -o resourceslices: config.json of the SR-IOV network device plugin, to select VFs "+
+			"(default all VFs of NICs with RDMA)")
+	flags.BoolVar(&p.noCounters, "no-counters", false,
+		"with -o resourceslices: omit shared counters, for Kubernetes 1.34 and 1.35 or without the feature gate "+
+			"DRAPartitionableDevices")
+	flags.IntVar(&p.perPF, "vfs-per-pf", pool.DefaultVFsPerPF,
+		"with -o resourceslices: maximum number of VFs of a PF, 0 for all")
+}
+
+// check rejects the flags for other formats, and invalid values.
+func (p *published) check(flags *pflag.FlagSet, format string) error {
+	for _, name := range ofSlices {
+		if flags.Changed(name) && format != asSlice {
+			return cli.Usage("--%s belongs to -o %s", name, asSlice)
+		}
+	}
+	if p.perPF < 0 {
+		return cli.Usage("--vfs-per-pf %d: want 0, for all, or more", p.perPF)
+	}
+	return nil
+}
+
+// write writes the ResourceSlices of a machine as YAML, and notes on the omitted parts.
+func (p *published) write(out, notes io.Writer, n *machine.Node, from *machine.Source) error {
+	inventory, err := n.Inventory(p.config, from)
+	if err != nil {
+		return err
+	}
+	built := pool.Build(inventory, pool.Options{
+		Counters: !p.noCounters, Taints: !p.noCounters, VFsPerPF: p.perPF,
+	})
+	for _, note := range built.Notes {
+		fmt.Fprintln(notes, "note:", note)
+	}
+	for i, object := range built.ResourceSlices(from.Title()) {
+		text, err := yamlOf(object)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", object.Name, err)
+		}
+		if i > 0 {
+			fmt.Fprintln(out, "---")
+		}
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// yamlOf returns an object as YAML. Device names may contain characters that neither YAML nor a terminal
+// allows unescaped.
+func yamlOf(object any) ([]byte, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.JSONToYAML([]byte(cli.PrintableLines(string(text))))
 }
