@@ -4,7 +4,16 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
@@ -152,3 +161,120 @@ func unreadRedirects(h hardware) []Finding {
 			"readable of the configuration space"},
 	})
 }
+
+// access reaches files, folders and sockets, and notes those without permission. A closed file is neither
+// missing nor damaged: its only finding is [noRight].
+type access struct{ closed []string }
+
+// denied reports whether an error is a lack of permission, and notes the closed path.
+func (a *access) denied(path string, err error) bool {
+	if !errors.Is(err, fs.ErrPermission) {
+		return false
+	}
+	for isClosed(path) { // then a folder above is closed
+		path = filepath.Dir(path)
+	}
+	if !slices.Contains(a.closed, path) {
+		a.closed = append(a.closed, path)
+	}
+	return true
+}
+
+func isClosed(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrPermission)
+}
+
+// unreached says why nobody answers on a socket; "" for an answer, and for a closed socket.
+func (a *access) unreached(socket string) string {
+	if err := dial(socket); err != nil && !a.denied(socket, err) {
+		return fmt.Sprintf("%s: %v", socket, err)
+	}
+	return ""
+}
+
+// dialTimeout limits a connection, which the kernel accepts however busy the process is.
+const dialTimeout = time.Second
+
+// dial returns why a socket cannot be reached, nil if a process listens.
+func dial(socket string) error {
+	conn, err := net.DialTimeout("unix", socket, dialTimeout)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	return conn.Close()
+}
+
+// noRight finds the closed files and folders.
+func noRight(closed []string) []Finding {
+	slices.Sort(closed)
+	return finding.OfSome(closed, Finding{
+		ID: "no-right", Severity: Unknown,
+		Summary: fmt.Sprintf("User %d is not permitted to read %s.",
+			os.Geteuid(), document.Count(len(closed), "file or folder")),
+		Why: "The report lacks this data.",
+		Fix: []string{
+			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",
+		},
+	})
+}
+
+// vendor is a maker of GPUs, as far as an examination looks at its driver and its own device plugin.
+type vendor struct {
+	title   string
+	driver  string // of its PCI functions
+	control string // device node that all of its GPUs share
+	render  bool   // each GPU has a render node
+	maker   string // program that makes the device nodes; "" if the driver does
+	// whether a socket in the kubelet's folder is that of the vendor's own device plugin
+	socket func(name string) bool
+}
+
+var vendors = []vendor{
+	{
+		title: "AMD", driver: "amdgpu", control: "kfd", render: true,
+		// kubevirt's device-plugin-manager: no suffix
+		socket: func(name string) bool { return strings.HasPrefix(name, "amd.com_") },
+	},
+	{
+		title: "NVIDIA", driver: "nvidia", control: "nvidiactl", maker: "nvidia-modprobe",
+		// internal/plugin/server.go there
+		socket: func(name string) bool { return strings.HasPrefix(name, "nvidia-") && path.Ext(name) == ".sock" },
+	},
+}
+
+// driving returns the vendor whose driver has a GPU; false where another driver has it, or none.
+func driving(d *topology.Device) (vendor, bool) {
+	i := slices.IndexFunc(vendors, func(v vendor) bool { return v.driver == d.Driver })
+	if i < 0 {
+		return vendor{}, false
+	}
+	return vendors[i], true
+}
+
+// named lists the vendors for people, as "AMD or NVIDIA".
+func named(name func(vendor) string) string {
+	var names []string
+	for _, v := range vendors {
+		names = append(names, name(v))
+	}
+	return strings.Join(names, " or ")
+}
+
+// nodesFix returns the remedy for missing device nodes: the modules to load, and the programs that make
+// nodes.
+func nodesFix() string {
+	var modules []string
+	var makers strings.Builder
+	for _, v := range vendors {
+		modules = append(modules, v.driver)
+		if v.maker != "" {
+			makers.WriteString("; " + v.title + "'s nodes are created by " + v.maker)
+		}
+	}
+	modules = append(modules, "ib_uverbs")
+	return "modprobe the node's module (" + strings.Join(modules, ", ") + " or rdma_ucm)" + makers.String()
+}
+
+func titleOf(v vendor) string  { return v.title }
+func driverOf(v vendor) string { return v.driver }

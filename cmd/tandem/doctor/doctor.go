@@ -17,13 +17,20 @@
 package doctor
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Examine reads a node and runs all checks. The list of findings is not nil, and empty for a healthy node.
@@ -120,4 +127,95 @@ func (f facts) findings() []Finding {
 		finding.Judge(f.closed, noRight),
 		finding.Judge(f.recorded, unrecorded),
 	)
+}
+
+// Device is a GPU or VF as its plugin announces the device to the kubelet.
+type Device = offer.Device
+
+// Node is the input of an examination.
+type Node struct {
+	managers.Kubelet
+	GPUs, VFs []Device // that the plugins offer
+	// why the VFs are those of all NICs with RDMA instead of the offered VFs; "" for offered VFs
+	Guess   string
+	Mounted string // the ConfigMap of a pod that selects the VFs; "" for none
+	Links   []topology.Link
+	DevRoot string   // "/dev"
+	CDIDir  string   // of the CDI specifications of claims
+	RunDir  string   // "/var/lib/kubelet/device-plugins/tandem"
+	CPUs    int      // whole CPUs that containers request, for the request shapes; 0 for none
+	Notes   []string // features that the DRA driver goes without
+	NoGPUs  []string // notes of the DRA driver about GPUs that are not published
+	Refused Refused  // see AskRefused
+	Plugins Plugins  // see AskPlugins
+	// Recorded means a recording: Sys, Tree, GPUs, VFs and Links alone are known.
+	Recorded bool
+}
+
+// Finding is an obstacle between a node and pairs on one switch.
+type Finding = finding.Finding
+
+// Severity says how much a finding matters.
+type Severity = finding.Severity
+
+// The severities.
+const (
+	Error   = finding.Error
+	Warning = finding.Warning
+	Unknown = finding.Unknown
+)
+
+// Findings are all findings of a node, as -o json prints them.
+type Findings struct {
+	Version  document.V1 `json:"version"`
+	Findings []Finding   `json:"findings"`
+	// what could not be looked at, and what is to be expected of it, where that is no finding
+	Remark string `json:"remark,omitempty"`
+}
+
+// Report is the text of findings for people.
+func Report(findings []Finding) []byte {
+	var out bytes.Buffer
+	counts := map[Severity]int{}
+	for _, f := range findings {
+		counts[f.Severity]++
+		fmt.Fprintf(&out, "%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.ID, f.Summary)
+		for _, seen := range f.Evidence {
+			fmt.Fprintf(&out, "  seen  %s\n", seen)
+		}
+		fmt.Fprintf(&out, "  why   %s\n", f.Why)
+		for _, fix := range f.Fix {
+			fmt.Fprintf(&out, "  fix   %s\n", fix)
+		}
+		out.WriteByte('\n')
+	}
+	if len(findings) == 0 {
+		out.WriteString("No problem prevents GPUs and VFs on the same switch on this node.\n")
+		return out.Bytes()
+	}
+	fmt.Fprintf(&out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[Error],
+		counts[Warning], counts[Unknown])
+	return out.Bytes()
+}
+
+// recordedFacts returns the facts that a recording has: the hardware, and the request shapes under the policy
+// that Tandem requires.
+func (n Node) recordedFacts() facts {
+	var a access // a recording closes nothing
+	assumed := managers.Facts{Settings: configuration.Settings{Policy: managers.Restricted}}
+	return facts{recorded: true, hardware: n.readHardware(&a), shapes: n.readShapes(assumed)}
+}
+
+// unrecorded finds that subjects are missing in a recording.
+func unrecorded(recorded bool) []Finding {
+	return finding.When(recorded, Finding{
+		ID: "recording", Severity: Unknown,
+		Summary: "A recording tells nothing of the kubelet, the plugins, containers and device nodes.",
+		Evidence: []string{
+			"the hardware is judged, and requests of containers for policy " + managers.Restricted +
+				" on the empty node, without CPUs",
+		},
+		Why: "The report lacks these checks.",
+		Fix: []string{"run tandem doctor on the node, as root"},
+	})
 }

@@ -6,12 +6,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
@@ -116,4 +122,189 @@ func uncounted(r Refused, policy string) string {
 		return ""
 	}
 	return "The number of pods that this kubelet rejected is unknown: " + r.Unknown + "."
+}
+
+// RefusedPods are refused pods, grouped by their requests. RefusedPods is a flag (pflag.Value).
+type RefusedPods struct {
+	groups []RefusedGroup
+	index  map[string]int // of groups, by their requests
+}
+
+// RefusedGroup is a number of refused pods with the same requests.
+type RefusedGroup struct {
+	Number     int
+	Containers []intent.Container // with requests; none: unknown
+}
+
+// cpu is the name of exclusive CPUs in a flag.
+const cpu = "cpu"
+
+// roles are the names of roles in a flag, as requests of one. An older doctor takes the names for resources
+// of other plugins.
+var roles = map[string]intent.Role{"init": intent.Init, "sidecar": intent.Sidecar}
+
+// Add adds a pod.
+func (r *RefusedPods) Add(pod *corev1.Pod) {
+	containers := slices.DeleteFunc(intent.ContainersOf(pod), func(c intent.Container) bool {
+		return len(c.Requests) == 0 && c.CPUs == 0
+	})
+	r.add(RefusedGroup{1, containers})
+}
+
+func (r *RefusedPods) add(group RefusedGroup) {
+	requests := group.requests()
+	if i, known := r.index[requests]; known {
+		r.groups[i].Number += group.Number
+		return
+	}
+	if r.index == nil {
+		r.index = map[string]int{}
+	}
+	r.index[requests] = len(r.groups)
+	r.groups = append(r.groups, group)
+}
+
+// Number returns the number of pods.
+func (r RefusedPods) Number() (number int) {
+	for _, group := range r.groups {
+		number += group.Number
+	}
+	return number
+}
+
+// mostGroups limits the flags of a command line.
+const mostGroups = 16
+
+// Flags returns the pods as values of the flag, at least one value. Requests of rare groups are left out.
+func (r RefusedPods) Flags() []string {
+	sorted := slices.SortedStableFunc(slices.Values(r.groups), func(a, b RefusedGroup) int {
+		return b.Number - a.Number
+	})
+	values, rest := []string{}, 0
+	for i, group := range sorted {
+		if i >= mostGroups || group.requests() == "" {
+			rest += group.Number
+			continue
+		}
+		values = append(values, fmt.Sprintf("%d:%s", group.Number, group.requests()))
+	}
+	if rest > 0 || len(values) == 0 {
+		values = append(values, strconv.Itoa(rest))
+	}
+	return values
+}
+
+// requests returns the requests as "init=1,cpu=8,example.com/gpu=2;example.com/vf=1", one container after the
+// other.
+func (g RefusedGroup) requests() string {
+	var containers []string
+	for _, c := range g.Containers {
+		var list []string
+		for name, role := range roles {
+			if c.Role == role {
+				list = append(list, name+"=1")
+			}
+		}
+		if c.CPUs > 0 {
+			list = append(list, fmt.Sprintf("%s=%d", cpu, c.CPUs))
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.Requests)) {
+			list = append(list, fmt.Sprintf("%s=%d", name, c.Requests[name]))
+		}
+		containers = append(containers, strings.Join(list, ","))
+	}
+	return strings.Join(containers, ";")
+}
+
+// String implements pflag.Value.
+func (r *RefusedPods) String() string {
+	if len(r.groups) == 0 {
+		return ""
+	}
+	return strings.Join(r.Flags(), " ")
+}
+
+// Type implements pflag.Value.
+func (*RefusedPods) Type() string { return "NUMBER[:REQUESTS]" }
+
+// Set implements pflag.Value: it adds pods.
+func (r *RefusedPods) Set(text string) error {
+	number, requests, known := strings.Cut(text, ":")
+	group := RefusedGroup{}
+	var err error
+	if group.Number, err = strconv.Atoi(number); err != nil || group.Number < 0 {
+		return fmt.Errorf("number of pods %q: want 0 or more", number)
+	}
+	for container := range strings.SplitSeq(requests, ";") {
+		if !known {
+			break
+		}
+		c := intent.Container{Requests: map[string]int{}}
+		for request := range strings.SplitSeq(container, ",") {
+			name, value, _ := strings.Cut(request, "=")
+			count, err := strconv.Atoi(value)
+			if name == "" || err != nil || count < 0 {
+				return fmt.Errorf("request %q: want RESOURCE=NUMBER", request)
+			}
+			switch role, named := roles[name]; {
+			case named:
+				c.Role = role
+			case name == cpu:
+				c.CPUs = count
+			default:
+				c.Requests[name] = count
+			}
+		}
+		group.Containers = append(group.Containers, c)
+	}
+	r.add(group)
+	return nil
+}
+
+// shape is the requests of a pod's containers.
+type shape []containerShape
+
+type containerShape struct{ gpus, vfs, cpus int }
+
+// shapeOf returns the shape of a pod; false if no container requests a device that the running plugins offer.
+func (p Plugins) shapeOf(containers []intent.Container) (s shape, known bool) {
+	for _, c := range containers {
+		one := containerShape{cpus: c.CPUs}
+		for _, r := range p.Resources {
+			switch device.Kind(r.Kind) {
+			case device.GPU:
+				one.gpus += c.Requests[r.Name]
+			case device.VF:
+				one.vfs += c.Requests[r.Name]
+			}
+		}
+		known = known || one.gpus+one.vfs > 0
+		if one != (containerShape{}) {
+			s = append(s, one)
+		}
+	}
+	return s, known
+}
+
+// String returns "2 GPUs and 2 VFs with 8 CPUs", containers one after the other.
+func (s shape) String() string {
+	var containers []string
+	for _, c := range s {
+		var parts []string
+		if c.gpus > 0 {
+			parts = append(parts, document.Count(c.gpus, "GPU"))
+		}
+		if c.vfs > 0 {
+			parts = append(parts, document.Count(c.vfs, "VF"))
+		}
+		text := strings.Join(parts, " and ")
+		switch {
+		case c.cpus > 0 && text != "":
+			text += " with " + document.Count(c.cpus, "CPU")
+		case c.cpus > 0:
+			text = document.Count(c.cpus, "CPU")
+		}
+		containers = append(containers, text)
+	}
+	return strings.Join(containers, " + ")
 }

@@ -5,8 +5,12 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -134,6 +139,166 @@ func unenforced(p Plugins) []Finding {
 			"before Kubernetes 1.37, if the kubelet uses a self-signed certificate: Helm " +
 				"kubeletCertificate=/var/lib/kubelet/pki/kubelet.crt",
 			"otherwise see docs/tune.md, near pairs as a condition",
+		},
+	})
+}
+
+// sockets contains the errors of the kubelet's and the plugins' sockets; "" for a socket that answers.
+type sockets struct {
+	registration string // registration of plugins
+	podResources string // devices of pods; not tried without registration
+	draDriver    string // socket at which the kubelet finds the DRA driver
+	stock        []stockSocket
+}
+
+// stockSocket is the socket of a running plugin that Tandem replaces.
+type stockSocket struct{ plugin, path string }
+
+func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
+	s.stock = n.stockSockets(a, slices.Sorted(maps.Keys(c.Registered())))
+	if n.Mode == mode.DRA {
+		s.draDriver = n.unreachedDriver(a)
+		return s
+	}
+	s.registration = a.unreached(filepath.Join(n.KubeletDir, "device-plugins", "kubelet.sock"))
+	if s.registration == "" { // otherwise the reason is the same
+		s.podResources = a.unreached(kubelet.PodResourcesSocket(n.KubeletDir))
+	}
+	return s
+}
+
+func (n Node) stockSockets(a *access, resources []string) (stock []stockSocket) {
+	for _, folder := range []string{"device-plugins", "plugins_registry"} {
+		dir := filepath.Join(n.KubeletDir, folder)
+		entries, err := os.ReadDir(dir) // the second folder is optional
+		a.denied(dir, err)
+		for _, entry := range entries {
+			plugin := stockPlugin(entry.Name(), resources)
+			path := filepath.Join(dir, entry.Name())
+			if plugin == "" || entry.Type() != fs.ModeSocket {
+				continue
+			}
+			if err := dial(path); err != nil {
+				a.denied(path, err)
+				continue
+			}
+			stock = append(stock, stockSocket{plugin, path})
+		}
+	}
+	return stock
+}
+
+// ownSocket matches the name of Tandem's sockets: the resource and a random part.
+var ownSocket = regexp.MustCompile(`-[A-Z2-7]{12}\.sock$`)
+
+// stockPlugin returns the plugin that creates sockets with this name, "" for none.
+func stockPlugin(socket string, resources []string) string {
+	if ownSocket.MatchString(socket) {
+		return ""
+	}
+	for _, v := range vendors {
+		if v.socket(socket) {
+			return v.title + "'s device plugin"
+		}
+	}
+	for _, r := range resources {
+		if socket == strings.ReplaceAll(r, "/", "_")+".sock" {
+			return "The SR-IOV network device plugin" // pkg/resources/server.go there
+		}
+	}
+	return ""
+}
+
+// unreachedDriver returns the reason why the kubelet does not find the DRA driver.
+func (n Node) unreachedDriver(a *access) string {
+	dir := filepath.Join(n.KubeletDir, "plugins_registry")
+	entries, err := os.ReadDir(dir)
+	if a.denied(dir, err) {
+		return ""
+	}
+	unreached := "no socket of " + mode.Driver + " in " + dir
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), mode.Driver+"-") {
+			if unreached = a.unreached(filepath.Join(dir, entry.Name())); unreached == "" {
+				return ""
+			}
+		}
+	}
+	return unreached
+}
+
+// registration finds a kubelet that accepts no registrations.
+func registration(s sockets) []Finding {
+	return finding.When(s.registration != "", Finding{
+		ID: "kubelet-socket", Severity: Error,
+		Summary:  "The kubelet does not accept registrations of device plugins.",
+		Evidence: []string{s.registration},
+		Why:      "Without registration no device plugin can offer devices.",
+		Fix: []string{
+			"systemctl status kubelet",
+			"if the kubelet has another --root-dir: set kubeletDir in the chart, --kubelet-dir for the daemons and " +
+				"for tandem doctor",
+		},
+	})
+}
+
+// podResources finds a kubelet that does not list the devices of pods.
+func podResources(s sockets) []Finding {
+	return finding.When(s.podResources != "", Finding{
+		ID: "pod-resources", Severity: Warning,
+		Summary:  "The kubelet does not report the devices of pods (PodResources).",
+		Evidence: []string{s.podResources},
+		Why: "Tandem then learns neither of released devices nor of the requesting pod, " +
+			"and infers both from the order of the kubelet's calls.",
+		Fix: []string{
+			"check the kubelet's feature gates for KubeletPodResources=false (before Kubernetes 1.28)",
+		},
+	})
+}
+
+// stockPlugins finds running plugins that Tandem replaces.
+func stockPlugins(s sockets) (findings []Finding) {
+	for _, stock := range s.stock {
+		findings = append(findings, Finding{
+			ID: "stock-plugin", Severity: Error,
+			Summary:  fmt.Sprintf("%s is running on this node.", stock.plugin),
+			Evidence: []string{"somebody listens on " + stock.path},
+			Why: "Two plugins for one resource allocate the same devices to different pods; " +
+				"and when one plugin ends, the kubelet also removes the other (up to Kubernetes 1.36).",
+			Fix: []string{
+				"remove it from this node before you install Tandem: docs/deployers.md has the steps for its chart, " +
+					"YAML or operator",
+			},
+		})
+	}
+	return findings
+}
+
+// draSocket finds a DRA driver that the kubelet does not find.
+func draSocket(s sockets) []Finding {
+	return finding.When(s.draDriver != "", Finding{
+		ID: "dra-socket", Severity: Error,
+		Summary:  "The kubelet cannot find the DRA driver.",
+		Evidence: []string{s.draDriver},
+		Why:      "No pod with a claim can start or terminate on this node.",
+		Fix: []string{
+			"check the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
+		},
+	})
+}
+
+// draGates finds missing feature gates of the DRA driver.
+func draGates(notes []string) []Finding {
+	off := slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
+		return !strings.HasPrefix(note, "feature gate ")
+	})
+	return finding.Of(off, Finding{
+		ID: "dra-gates", Severity: Warning,
+		Summary: "The API server lacks features for pairs.",
+		Why:     "Tandem then publishes a simpler form: pairs are still on one switch, but more devices stay idle.",
+		Fix: []string{
+			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true " +
+				"for kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",
 		},
 	})
 }
