@@ -7,10 +7,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
 // List is for people: a line for each decision.
@@ -150,4 +153,180 @@ func (d Decision) freeOn(s SwitchState) string {
 		parts = []string{gpus, vfs}
 	}
 	return strings.Join(parts, " and ") + " free"
+}
+
+// Present identifies the pod that has a name now.
+type Present struct {
+	UID     string    // "" if unknown
+	Created time.Time // zero if unknown
+}
+
+// MarkEarlier marks the decisions of deleted pods whose name a later pod has. Decisions that name the UIDs of
+// their pods are judged by the UIDs. Otherwise devices that are held still are the present pod's; other
+// decisions before the creation of the present pod are of a deleted pod; and a container gets each resource
+// once, so that a repeated allocation, or a decision after a refusal, is a later pod's.
+func MarkEarlier(decisions []Decision, present Present) {
+	pods := map[string]*decidedPod{}
+	for i, d := range decisions {
+		if d.isOfClaim() { // the DRA driver has only present claims
+			continue
+		}
+		if p := pods[d.pod()]; p == nil || p.isBefore(d) {
+			pods[d.pod()] = &decidedPod{begin: i, allocated: map[half]bool{}}
+		}
+		pods[d.pod()].add(d)
+	}
+	for i, d := range decisions {
+		p := pods[d.pod()]
+		earlier := p != nil && i < p.begin || d.isBefore(present.Created) && !d.Held
+		if present.UID != "" && d.PodUID != "" {
+			earlier = d.PodUID != present.UID
+		}
+		decisions[i].EarlierPod = earlier
+	}
+}
+
+// decidedPod is the latest pod of a name among decisions.
+type decidedPod struct {
+	begin     int    // index of its first decision
+	uid       string // "" if unknown
+	allocated map[half]bool
+	refused   bool
+}
+
+// half is a resource of a container.
+type half struct{ container, resource string }
+
+// isBefore reports whether a decision for the name is for a later pod.
+func (p *decidedPod) isBefore(d Decision) bool {
+	if p.uid != "" && d.PodUID != "" {
+		return p.uid != d.PodUID
+	}
+	return p.allocated[half{d.Container, d.Resource}] || p.refused
+}
+
+// add adds a decision for the pod.
+func (p *decidedPod) add(d Decision) {
+	p.uid = cmp.Or(p.uid, d.PodUID)
+	p.allocated[half{d.Container, d.Resource}] = d.AllocatedAt != nil
+	p.refused = d.Refusal != ""
+}
+
+// pod returns the name of the pod, namespace/pod.
+func (d Decision) pod() string { return path.Dir(d.Container) }
+
+// skew is the largest expected difference between the clocks of a node and of the API server.
+const skew = 30 * time.Second
+
+// isBefore reports whether a decision is known to be older than a pod.
+func (d Decision) isBefore(created time.Time) bool {
+	return !created.IsZero() && !d.isOfClaim() && d.Time.Before(created.Add(-skew))
+}
+
+// isOfClaim reports whether the scheduler made the decision, for a ResourceClaim.
+func (d Decision) isOfClaim() bool { return !d.Asked && d.Known != "" }
+
+// split returns the decisions of the present pod and those of earlier pods.
+func split(decisions []Decision) (present, earlier []Decision) {
+	for _, d := range decisions {
+		if d.EarlierPod {
+			earlier = append(earlier, d)
+		} else {
+			present = append(present, d)
+		}
+	}
+	return present, earlier
+}
+
+// verdictOf returns the result of a container in a few words: of its last decision with a reason.
+func verdictOf(container string, decisions []Decision) string {
+	verdict := ""
+	for _, d := range slices.Backward(decisions) {
+		if d.Container != container {
+			continue
+		}
+		if verdict == "" || d.Reason != "" {
+			verdict = d.result()
+		}
+		if d.Refusal != "" || d.Reason != "" {
+			break
+		}
+	}
+	return verdict
+}
+
+// Decision is one question of the kubelet and what came of it.
+type Decision struct {
+	Time      time.Time `json:"time"`
+	Container string    `json:"container"` // namespace/pod/container
+	PodUID    string    `json:"podUID,omitempty"`
+	Resource  string    `json:"resource"`
+	// false: the kubelet had no choice, or was answered without the coordinator
+	Asked       bool                `json:"asked"`
+	Size        uint32              `json:"size"`
+	Available   uint32              `json:"available"`
+	MustInclude []string            `json:"mustInclude,omitempty"`
+	Known       string              `json:"known,omitempty"`   // who asks, and what told it
+	Chosen      []string            `json:"chosen,omitempty"`  // the answer
+	Planned     map[string][]string `json:"planned,omitempty"` // by resource, for the rest of the request
+	Pairs       []Pair              `json:"pairs,omitempty"`
+	Reason      string              `json:"reason,omitempty"`
+	Switches    []SwitchState       `json:"switches,omitempty"`
+	Took        time.Duration       `json:"tookNanoseconds,omitempty"`
+	// in the order in which the container lists them
+	Allocated   []string   `json:"allocated,omitempty"`
+	AllocatedAt *time.Time `json:"allocatedAt,omitempty"`
+	Refusal     string     `json:"refusal,omitempty"`
+	Held        bool       `json:"held,omitempty"`       // the container has the devices still
+	EarlierPod  bool       `json:"earlierPod,omitempty"` // of a deleted pod of the same name
+}
+
+// Pair is a GPU and the VF that serves it.
+type Pair struct {
+	GPU      string `json:"gpu"`
+	VF       string `json:"vf"`
+	Distance string `json:"distance"`
+}
+
+// SwitchState is a switch at the time of a decision.
+type SwitchState struct {
+	Name      string `json:"name"`
+	FreeGPUs  uint32 `json:"freeGPUs"`
+	FreeVFs   uint32 `json:"freeVFs"`
+	TakenGPUs uint32 `json:"takenGPUs"`
+	TakenVFs  uint32 `json:"takenVFs"`
+	Alone     string `json:"alone,omitempty"` // what this switch alone would have given
+}
+
+func newDecisions(answer *api.ExplainResponse) []Decision {
+	decisions := []Decision{}
+	for _, m := range answer.GetDecisions() {
+		d := Decision{
+			Time: time.Unix(0, m.GetTimeUnixNano()), Container: ownerText(m.GetContainer()), PodUID: m.GetPodUid(),
+			Resource: m.GetResource(),
+			Asked:    m.GetAsked(), Size: m.GetSize(), Available: m.GetAvailable(), MustInclude: m.GetMustInclude(),
+			Known: m.GetKnown(), Chosen: m.GetChosen(), Reason: m.GetReason(), Took: time.Duration(m.GetTookNano()),
+			Allocated: m.GetAllocated(), Refusal: m.GetRefusal(), Held: m.GetHeld(),
+		}
+		for name, ids := range m.GetPlanned() {
+			if d.Planned == nil {
+				d.Planned = map[string][]string{}
+			}
+			d.Planned[name] = ids.GetIds()
+		}
+		for _, p := range m.GetPairs() {
+			d.Pairs = append(d.Pairs, Pair{p.GetGpu(), p.GetVf(), p.GetDistance()})
+		}
+		for _, o := range m.GetOptions() {
+			d.Switches = append(d.Switches, SwitchState{
+				o.GetSwitch(), o.GetFreeGpus(), o.GetFreeVfs(), o.GetTakenGpus(), o.GetTakenVfs(), o.GetResult(),
+			})
+		}
+		if at := m.GetAllocatedUnixNano(); at != 0 {
+			allocated := time.Unix(0, at)
+			d.AllocatedAt = &allocated
+		}
+		decisions = append(decisions, d)
+	}
+	return decisions
 }

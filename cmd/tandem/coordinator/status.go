@@ -6,14 +6,27 @@ package coordinator
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
@@ -139,4 +152,175 @@ func (a *Alignment) Unenforced() string {
 		return ""
 	}
 	return fmt.Sprintf("annotation %s of pods is not enforced on this node: %s", intent.AlignmentKey, a.Why)
+}
+
+// head is a line of totals, then the plugins, then what is not as it should be.
+func (s Status) head(w io.Writer) {
+	parts := s.summary()
+	fmt.Fprintf(w, "%s; %s\n", strings.Join(parts[:len(parts)-1], ", "), parts[len(parts)-1])
+	for _, p := range s.Plugins {
+		pid := "in another PID namespace"
+		if p.PID != 0 {
+			pid = fmt.Sprint("PID ", p.PID)
+		}
+		version := cmp.Or(p.Version, "version ?")
+		if s.isDRA() {
+			fmt.Fprintf(w, "mode dra: the scheduler allocates; driver %s, %s, protocol %s: %s\n", pid, version,
+				p.Protocol, strings.Join(p.Resources, ", "))
+			continue
+		}
+		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, version, p.Protocol,
+			s.registrations(p.Resources))
+	}
+	for _, r := range s.Resources {
+		if !r.Connected {
+			fmt.Fprintf(w, "STALE %s: its plugin is away; %s as they were known last\n", r.Name,
+				Several(len(r.Devices), "device"))
+		}
+	}
+	if k := s.Kubelet; k != nil && k.State == KubeletDown {
+		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", k.Why)
+	}
+	if text := s.Alignment.Unenforced(); text != "" {
+		fmt.Fprintln(w, "NOT ENFORCED", text)
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintln(w, "NOTE", note)
+	}
+	for _, d := range s.Degraded {
+		fmt.Fprintln(w, "DEGRADED", d)
+	}
+	for _, text := range s.Unsound() {
+		fmt.Fprintln(w, "HEALTH", text)
+	}
+}
+
+// summary is the totals, then the kubelet.
+func (s Status) summary() []string {
+	t := s.Totals
+	return []string{
+		fmt.Sprintf("GPUs free %s", t.GPUs), fmt.Sprintf("VFs free %s", t.VFs),
+		fmt.Sprintf("same-switch pairs left %d", t.Pairs), fmt.Sprintf("degraded containers %d", len(s.Degraded)),
+		"kubelet " + s.kubeletText(),
+	}
+}
+
+func (s Status) kubeletText() string {
+	switch {
+	case s.Kubelet == nil || s.Kubelet.State == KubeletUnknown:
+		return "?"
+	default:
+		return s.Kubelet.State
+	}
+}
+
+// registrations says of each resource whether the kubelet goes by it.
+func (s Status) registrations(resources []string) string {
+	said := map[string]string{}
+	for _, r := range s.Resources {
+		switch {
+		case r.Registered == nil:
+			said[r.Name] = "registered ?"
+		case *r.Registered:
+			said[r.Name] = "registered"
+		default:
+			said[r.Name] = "NOT REGISTERED"
+		}
+	}
+	var list []string
+	for _, name := range resources {
+		list = append(list, name+" "+cmp.Or(said[name], "registered ?"))
+	}
+	return strings.Join(list, ", ")
+}
+
+// unsound is a group of devices that are failed or degraded for one reason.
+type unsound struct{ health, reason, resource string }
+
+// Unsound returns a text for each group of failed and degraded devices, failed ones first.
+func (s Status) Unsound() (list []string) {
+	groups := map[unsound][]string{}
+	for _, r := range s.rows() {
+		if r.Health != "" {
+			of := unsound{r.Health, r.Reason, r.resource}
+			groups[of] = append(groups[of], r.ID)
+		}
+	}
+	for _, of := range slices.SortedFunc(maps.Keys(groups), func(a, b unsound) int {
+		return cmp.Or(cmp.Compare(b.health, a.health), cmp.Compare(a.resource, b.resource),
+			cmp.Compare(a.reason, b.reason))
+	}) {
+		ids := groups[of]
+		slices.Sort(ids)
+		list = append(list, fmt.Sprintf("%s of %s %s: %s: %s", Several(len(ids), "device"), of.resource, of.health,
+			of.reason, shortList(ids)))
+	}
+	return list
+}
+
+// shortList names the first IDs of a list.
+func shortList(ids []string) string {
+	const few = 4
+	text := strings.Join(ids[:min(few, len(ids))], " ")
+	if more := len(ids) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// kubeletTimeout is how long to wait for the kubelet: it answers in milliseconds, and its limiter lets nobody
+// wait longer.
+const kubeletTimeout = time.Second
+
+// Kubelet is whether the kubelet answers.
+type Kubelet struct {
+	State string `json:"state"`         // one of the states of a kubelet
+	Why   string `json:"why,omitempty"` // a sentence, where it is not up
+}
+
+// The states of a kubelet.
+const (
+	KubeletUp      = "up"
+	KubeletDown    = "down"
+	KubeletUnknown = "unknown" // who asks does not see its socket
+)
+
+// askKubelet asks which devices the kubelet has to give; nil where it does not tell.
+func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
+	socket := kubelet.PodResourcesSocket(dir)
+	if state := reach(ctx, socket); state.State != KubeletUp {
+		return nil, state
+	}
+	pods, err := kubelet.NewPodResources(dir)
+	if err != nil {
+		return nil, Kubelet{KubeletUnknown, err.Error()}
+	}
+	defer pods.Close()
+	devices, err := pods.Allocatable(ctx)
+	switch code := status.Code(err); {
+	case err == nil:
+		return devices, Kubelet{State: KubeletUp}
+	case code == codes.Unavailable, code == codes.DeadlineExceeded:
+		return nil, Kubelet{KubeletDown, "it does not answer at " + socket}
+	default: // one that does not tell this
+		return nil, Kubelet{State: KubeletUp}
+	}
+}
+
+// reach tells whether somebody listens at the kubelet's socket.
+func reach(ctx context.Context, socket string) Kubelet {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err == nil {
+		_ = conn.Close() // nothing was said
+		return Kubelet{State: KubeletUp}
+	}
+	_, folder := os.Stat(filepath.Dir(socket))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return Kubelet{KubeletUnknown, "no right to ask at " + socket}
+	case errors.Is(err, fs.ErrNotExist) && folder != nil: // not in this container, maybe
+		return Kubelet{KubeletUnknown, "there is no folder " + filepath.Dir(socket)}
+	default:
+		return Kubelet{KubeletDown, "nobody listens at " + socket}
+	}
 }
