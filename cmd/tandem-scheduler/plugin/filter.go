@@ -5,8 +5,11 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/coordination/verdict"
@@ -75,4 +78,129 @@ func readRequest(state fwk.CycleState) (request, error) {
 		return "", fmt.Errorf("read the pod's request: %w", err)
 	}
 	return data.(request), nil
+}
+
+// overtaken is the reason against a node on which the order of admissions decides whether all pods on their
+// way will be admitted, or where there are too many orders to tell.
+const overtaken = "another pod is on its way to the node, and one of the two may find its devices taken"
+
+// observation is a version of a node's object with the pods of one generation of the NodeInfo. Another
+// version or generation needs another observation.
+type observation struct {
+	generation int64
+	class      *class // of the node after the admission of inFlight
+	node       *verdict.Node
+	held       *verdict.State // holdings of pods in the object
+	inFlight   []*v1.Pod      // pods without holdings, in the order of the NodeInfo
+	gone       []types.UID    // pods that hold devices only in the object
+	safe       memo[bool]     // whether inFlight and a pod may be admitted in any order
+
+	mu    sync.Mutex     // of the fields below
+	after *verdict.State // after the admission of inFlight
+	since []step         // steps since the object was written; nil until needed
+	room  *verdict.Room  // nil until needed
+}
+
+// observe subtracts the holdings of deleted pods, and admits the pods without holdings.
+func observe(node *verdict.Node, info fwk.NodeInfo) *observation {
+	s := &observation{generation: info.GetGeneration(), node: node}
+	pods := info.GetPods()
+	present := make(sets.Set[types.UID], len(pods))
+	for _, p := range pods {
+		present.Insert(p.GetPod().UID)
+	}
+	s.held = node.State(func(uid types.UID) bool {
+		if !present.Has(uid) {
+			s.gone = append(s.gone, uid)
+		}
+		return present.Has(uid)
+	})
+	for _, p := range pods {
+		if pod := p.GetPod(); !s.held.Holds(pod.UID) && node.Concerns(pod) {
+			s.inFlight = append(s.inFlight, pod)
+		}
+	}
+	s.after = s.held
+	if len(s.inFlight) > 0 {
+		s.after = s.held.Clone()
+	}
+	for _, pod := range byCreation(s.inFlight) {
+		s.after.Admit(pod)
+	}
+	return s
+}
+
+// before returns the holdings of the object, those of deleted pods included.
+func (s *observation) before() *verdict.State {
+	if len(s.gone) == 0 {
+		return s.held
+	}
+	return s.node.State(func(types.UID) bool { return true })
+}
+
+// verdict returns the kubelet's verdict on a pod that is sent now. Pods on their way may be admitted before
+// or after the pod, and before or after others end. In every order the kubelet must admit the pod, and must
+// not refuse another pod because of it.
+func (s *observation) verdict(pod *v1.Pod, request request) verdict.Verdict {
+	v, known := s.class.verdicts.find(request)
+	if !known {
+		v = s.ask(pod, request)
+	}
+	if v.Admitted && len(s.inFlight) > 0 && !s.isSafe(pod, request) {
+		return verdict.Verdict{Reason: overtaken}
+	}
+	return v
+}
+
+// ask returns the verdict on a pod that is admitted last.
+func (s *observation) ask(pod *v1.Pod, request request) verdict.Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.after.Ask(pod)
+	if !s.after.Holds(pod.UID) { // else other nodes of the class may answer differently
+		s.class.verdicts.remember(request, v)
+	}
+	return v
+}
+
+// isSafe reports whether the order of the admissions does not matter.
+func (s *observation) isSafe(pod *v1.Pod, request request) bool {
+	safe, known := s.safe.find(request)
+	if known {
+		return safe
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since == nil {
+		s.since = stepsOf(s.gone, s.inFlight)
+	}
+	safe = newCourses(s.since, pod, s.node.Devices()).wellFrom(s.before())
+	s.safe.remember(request, safe)
+	return safe
+}
+
+// offer returns the node's offer for a pod that the kubelet admits.
+func (s *observation) offer(pod *v1.Pod, request request) offer {
+	offer, known := s.class.offers.find(request)
+	if known {
+		return offer
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	offer = s.rate(pod)
+	if !s.after.Holds(pod.UID) {
+		s.class.offers.remember(request, offer)
+	}
+	return offer
+}
+
+// rate admits the pod last and rates the remaining devices. Must be called with the lock held.
+func (s *observation) rate(pod *v1.Pod) offer {
+	if s.room == nil {
+		s.room = new(s.after.Room())
+	}
+	then := s.after.Clone()
+	o := offer{pairs: then.Admit(pod).Pairs}
+	o.stranded, o.lost, o.free = then.Stranded(), s.room.Less(then.Room()), then.Free()
+	return o
 }

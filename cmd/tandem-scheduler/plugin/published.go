@@ -3,10 +3,15 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,10 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/managers"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
@@ -144,4 +153,144 @@ func (r *reader) ready(object *published, fields *unstructured.Unstructured) err
 		object.resources[name] = true
 	}
 	return nil
+}
+
+// byResource is the index of the objects by the names of their resources.
+const byResource = "resource"
+
+// Objects are the NodeTopology objects of the cluster. Filter and the scheduler's queueing hints share one
+// informer, so that after a hint for a version of an object, Filter sees that version or a newer one. With
+// two informers, Filter could still refuse a pod that a hint has just woken.
+type Objects struct {
+	store  cache.Indexer // of *published, by node
+	needed bool          // by a plugin
+}
+
+// Watch takes the objects from the informer that the scheduler has created for its queueing hints. The
+// scheduler starts that informer with its own ones, and schedules nothing before the informer has synced.
+// Call Watch after the creation of all plugins and before the informer starts. Without a plugin, Watch does
+// nothing.
+func (o *Objects) Watch(ctx context.Context, factory dynamicinformer.DynamicSharedInformerFactory) error {
+	if !o.needed {
+		return nil
+	}
+	return o.watch(ctx, factory.ForResource(v1alpha1.GroupVersion.WithResource(v1alpha1.Plural)).Informer())
+}
+
+// Metric returns a metric with the number of refused objects, counted on each scrape.
+func (o *Objects) Metric() metrics.GaugeFunc {
+	return metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name: "scheduler_tandem_refused_objects", StabilityLevel: metrics.ALPHA,
+		Help: "NodeTopology objects that are left out of account because they are not valid.",
+	}, func() float64 { return float64(o.refused()) })
+}
+
+func (o *Objects) watch(ctx context.Context, informer cache.SharedIndexInformer) error {
+	r := newReader(klog.FromContext(ctx).WithName(Name))
+	if err := informer.SetTransform(r.read); err != nil {
+		return fmt.Errorf("read NodeTopology objects: %w", err)
+	}
+	if err := informer.AddIndexers(cache.Indexers{byResource: resourcesOf}); err != nil {
+		return fmt.Errorf("index NodeTopology objects: %w", err)
+	}
+	o.store = informer.GetIndexer()
+	return nil
+}
+
+// refused returns the number of refused objects.
+func (o *Objects) refused() int {
+	count := 0
+	if o.store == nil {
+		return count
+	}
+	for _, object := range o.store.List() {
+		if object.(*published).refusal() != nil {
+			count++
+		}
+	}
+	return count
+}
+
+// find returns the object of a node, or nil.
+func (o *Objects) find(node string) *published {
+	if found, exists, err := o.store.GetByKey(node); err == nil && exists {
+		return found.(*published)
+	}
+	return nil
+}
+
+// valid returns the valid object of a node, or nil.
+func (o *Objects) valid(node string) *published {
+	if object := o.find(node); object != nil && object.refusal() == nil {
+		return object
+	}
+	return nil
+}
+
+// resources returns the names of all published resources.
+func (o *Objects) resources() []string { return o.store.ListIndexFuncValues(byResource) }
+
+func resourcesOf(object any) ([]string, error) {
+	return slices.Collect(maps.Keys(object.(*published).resources)), nil
+}
+
+// asks reports whether a container of a pod asks for a resource.
+func asks(pod *v1.Pod, resource string) bool {
+	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if _, asked := containers[i].Resources.Limits[v1.ResourceName(resource)]; asked {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// requestFields are the fields of a pod on which a verdict depends. Equal fields result in equal verdicts.
+type requestFields struct {
+	Namespace  string                             `json:"namespace"` // decides who may opt out of an alignment
+	Alignment  string                             `json:"alignment,omitempty"`
+	Resources  *v1.ResourceRequirements           `json:"resources,omitempty"`
+	Claims     *v1.PodExtendedResourceClaimStatus `json:"claims,omitempty"`
+	Containers []container                        `json:"containers"`
+	Overhead   v1.ResourceList                    `json:"overhead,omitempty"`
+	Init       int                                `json:"init"` // number of init containers
+}
+
+type container struct {
+	Name      string                     `json:"name"`
+	Resources v1.ResourceRequirements    `json:"resources"`
+	Restart   *v1.ContainerRestartPolicy `json:"restart,omitempty"`
+}
+
+// request is a hash of a pod's requestFields.
+type request string
+
+// Clone implements fwk.StateData: a request is immutable.
+func (r request) Clone() fwk.StateData { return r }
+
+// hashRequest returns the request of a pod.
+func hashRequest(pod *v1.Pod) (request, error) {
+	w := requestFields{
+		Namespace: pod.Namespace, Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,
+		Claims: pod.Status.ExtendedResourceClaimStatus, Init: len(pod.Spec.InitContainers),
+		Overhead: pod.Spec.Overhead,
+	}
+	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			w.Containers = append(w.Containers, container{c.Name, c.Resources, c.RestartPolicy})
+		}
+	}
+	text, err := json.Marshal(w)
+	hash := sha256.Sum256(text)
+	return request(hash[:]), err
+}
+
+// byCreation sorts pods stably by the second of their creation, like the kubelet for pods that it receives
+// together (HandlePodAdditions in pkg/kubelet/kubelet.go).
+func byCreation(pods []*v1.Pod) []*v1.Pod {
+	return slices.SortedStableFunc(slices.Values(pods), func(a, b *v1.Pod) int {
+		return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix())
+	})
 }
