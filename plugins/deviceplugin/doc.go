@@ -13,12 +13,12 @@
 // The function attend returns when the stream has ended, kubelet.sock is new, the plugin's own socket is
 // gone, or another plugin has taken over and is gone (guard.go).
 //
-// If the kubelet's plugin watcher finds the plugin (watcher.go), the server does not wait for kubelet.sock:
+// If the kubelet's plugin watcher finds the plugin (folder.go), the server does not wait for kubelet.sock:
 // it serves the new socket in plugins_registry, and the kubelet connects when it starts.
 //
 // Three rules protect the kubelet and its pods. A listed device stays listed, as unhealthy, until the kubelet
 // does not need it: from 1.34 on the kubelet crashes if a device vanishes while a container holds it
-// (Keep in resource.go, broadcast.go). GetPreferredAllocation never fails and takes at most 100 ms, because
+// (Keep in resource.go). GetPreferredAllocation never fails and takes at most 100 ms, because
 // an error fails the pod and a delay stops all pod starts of the node (prefer.go). A socket name is never
-// reused, because a kubelet from 1.37 on never forgets a name whose registration failed (socket.go).
+// reused, because a kubelet from 1.37 on never forgets a name whose registration failed (folder.go).
 package deviceplugin
