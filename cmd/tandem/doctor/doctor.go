@@ -150,6 +150,8 @@ type Node struct {
 	Plugins Plugins  // see AskPlugins
 	// Recorded means a recording: Sys, Tree, GPUs, VFs and Links alone are known.
 	Recorded bool
+
+	settings *kubeletReading // nil before they are read
 }
 
 // Finding is an obstacle between a node and pairs on one switch.

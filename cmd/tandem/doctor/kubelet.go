@@ -43,13 +43,32 @@ type kubeletFacts struct {
 	root           string    // prefix of the kubelet's paths, in another mount namespace
 }
 
-func (n Node) readKubelet(a *access) (k kubeletFacts) {
-	p, err := settings.FindProcess(n.ProcRoot)
-	if err != nil {
-		k.process = err.Error()
+// kubeletReading is what was read of the kubelet's settings, once: a configuration that comes through a pipe
+// cannot be read again.
+type kubeletReading struct {
+	process           settings.Process // the zero value if unknown: the files are in their usual place
+	facts             managers.Facts
+	noProcess, unread error
+}
+
+// readSettings reads the kubelet's settings, at its first call.
+func (n *Node) readSettings() kubeletReading {
+	if n.settings == nil {
+		r := kubeletReading{}
+		r.process, r.noProcess = settings.FindProcess(n.ProcRoot)
+		r.facts, r.unread = n.Kubelet.Read(r.process)
+		n.settings = &r
 	}
-	k.root = p.Root
-	k.Facts, err = n.Kubelet.Read(p)
+	return *n.settings
+}
+
+func (n Node) readKubelet(a *access) (k kubeletFacts) {
+	read := n.readSettings()
+	p, err := read.process, read.unread
+	if read.noProcess != nil {
+		k.process = read.noProcess.Error()
+	}
+	k.root, k.Facts = p.Root, read.facts
 	var wrong *configuration.FileError
 	if errors.As(err, &wrong) && !a.denied(wrong.File, wrong.Err) {
 		k.config = (&configuration.FileError{File: k.At.Shown(wrong.File), Err: wrong.Err}).Error()
@@ -106,16 +125,12 @@ func kubeletSettings(k kubeletFacts) []Finding { return k.settings }
 
 // Settings returns the kubelet's settings for a decision about hints, under the policy that doctor requires;
 // the zero value for unknown ones.
-func (n Node) Settings() model.Kubelet {
-	p, err := settings.FindProcess(n.ProcRoot)
-	if err != nil {
-		p = settings.Process{} // the files are in their usual place
-	}
-	read, err := n.Kubelet.Read(p)
-	if err != nil {
+func (n *Node) Settings() model.Kubelet {
+	read := n.readSettings()
+	if read.unread != nil {
 		return model.Kubelet{}
 	}
-	known, err := model.NewKubelet(read.Settings)
+	known, err := model.NewKubelet(read.facts.Settings)
 	if err != nil {
 		return model.Kubelet{}
 	}
