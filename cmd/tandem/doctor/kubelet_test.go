@@ -31,7 +31,8 @@ func TestSettingsOfAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	config := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerScope: pod\n"
+	config := "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
+		"kind: KubeletConfiguration\ntopologyManagerScope: pod\n"
 	if _, err := w.WriteString(config); err != nil {
 		t.Fatal(err)
 	}

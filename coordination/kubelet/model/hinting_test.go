@@ -73,7 +73,7 @@ func TestDecisions(t *testing.T) {
 		"eight, unknown":     {hinting(8, on("vf", ones...), on("gpu", ones...)), unknown, "to merge the hints"},
 		"eight without GPUs": {hinting(8, on("vf", ones...)), advised, ""},
 		"eight, many":        {hinting(8, on("vf", eight...), on("gpu", ones...)), noManagers, "reject 2 gpu"},
-		"nine nodes":         {hinting(9, on("vf", 8, 8), on("gpu", nine...)), noManagers, "more than 8 NUMA nodes"},
+		"nine nodes":         {hinting(9, on("vf", 8, 8), on("gpu", nine...)), noManagers, "than 8 NUMA nodes"},
 	} {
 		c.h.Kubelet = c.with
 		if got := c.h.Decide()["vf"]; !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
