@@ -27,7 +27,8 @@ type offer struct {
 }
 
 // compareOffers returns a positive number if a is better than b: by more pairs; else by fewer stranded pairs;
-// else by less lost room, for large containers first; else by fewer free devices, so that whole nodes stay free.
+// else by less lost room, for large containers first; else by fewer free devices, so that whole nodes stay
+// free.
 func compareOffers(a, b offer) int {
 	by := cmp.Or(cmp.Compare(a.pairs, b.pairs), cmp.Compare(b.stranded, a.stranded))
 	for i := range a.lost {
