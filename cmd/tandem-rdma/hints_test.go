@@ -50,10 +50,13 @@ func TestHintsAtTheKubelet(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { t.Log(stderr.String()) })
+	t.Cleanup(func() {
+		_ = cmd.Wait() // the context of the test has ended
+		t.Log(stderr)
+	})
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	if list := kubelettest.Await(t, plugin.Lists); !hinted(list) {
-		t.Errorf("hints are withdrawn before the GPUs are known:\n%s", stderr)
+		t.Error("hints are withdrawn before the GPUs are known")
 	}
 	n.joinGPUs(t, run)
 	for list := kubelettest.Await(t, plugin.Lists); hinted(list); {
