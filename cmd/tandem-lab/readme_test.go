@@ -55,7 +55,7 @@ func TestDocumentedCommands(t *testing.T) {
 		} else {
 			args = append(args, "--programs", bin)
 		}
-		code, stdout, stderr := run(args...)
+		code, stdout, stderr := runInTime(args...)
 		if code != cli.ExitOK || stdout == "" && args[0] != "play" { // without a command play says nothing
 			t.Errorf("%s: exit code %d\n%s%s", c, code, stdout, stderr)
 		}
