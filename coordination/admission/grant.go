@@ -127,8 +127,6 @@ func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
 	case e.Progress == asking.Open && n.Lacks(g.name) && s.resources.SameNodes(n.Devices, g.name, g.ids):
 		c = *n
 		c.Guessed = c.Guessed || c.Asker == nil && !c.Looked
-	case e.Progress == asking.Open && e.Recent && !n.Lacks(g.name) && n.Newest != g.name:
-		c = *n // with devices of a rejected container: the kubelet allocates a resource of a container once
 	case e.Progress == asking.Unknown && e.Recent && n.HasAny(kubelet.Devices{g.name: g.ids}):
 		c = *n // an app container takes over from its init container
 	}
