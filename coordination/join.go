@@ -23,7 +23,7 @@ type membership struct {
 	announced *announcements
 	log       *slog.Logger
 
-	lost     chan struct{}          // signals that the connection to the server broke
+	lost     system.Trigger         // signals that the connection to the server broke
 	returned chan *api.Announcement // reports of returned Allocates
 
 	foreign atomic.Bool // the server has an incompatible protocol and is not called
@@ -34,7 +34,7 @@ type membership struct {
 func newMembership(client api.CoordinationClient, log *slog.Logger) *membership {
 	return &membership{
 		client: client, announced: &announcements{}, log: log,
-		lost: make(chan struct{}, 1), returned: make(chan *api.Announcement, maxCalls),
+		lost: system.NewTrigger(), returned: make(chan *api.Announcement, maxCalls),
 	}
 }
 
@@ -69,10 +69,7 @@ func (m *membership) run(ctx context.Context) {
 		}
 		complaint = m.logLoss(err, complaint)
 		if !isRejection(err) {
-			select {
-			case m.lost <- struct{}{}:
-			default:
-			}
+			m.lost.Fire()
 		}
 		select {
 		case <-ctx.Done():
@@ -133,7 +130,7 @@ func (m *membership) join(ctx context.Context) error {
 	m.joined.Store(true)
 	defer m.joined.Store(false)
 	m.dropReturned()
-	s := &joinStream{stream: stream, member: m, acknowledged: make(chan struct{}, 1)}
+	s := &joinStream{stream: stream, member: m, acknowledged: system.NewTrigger()}
 	go func() { lose(s.receive()) }()
 	return s.run(ctx)
 }
@@ -154,7 +151,7 @@ func (m *membership) dropReturned() {
 type joinStream struct {
 	stream       api.Coordination_JoinClient
 	member       *membership
-	acknowledged chan struct{}
+	acknowledged system.Trigger
 }
 
 // run sends every new announcement, and the reports of returned Allocates, until ctx is done.
@@ -228,9 +225,6 @@ func (s *joinStream) receive() error {
 		if _, err := s.stream.Recv(); err != nil {
 			return err
 		}
-		select {
-		case s.acknowledged <- struct{}{}:
-		default: // more acknowledgements than announcements
-		}
+		s.acknowledged.Fire() // there may be more acknowledgements than announcements
 	}
 }

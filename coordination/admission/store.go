@@ -63,9 +63,9 @@ type store[T any] struct {
 	folder system.Folder // the same folder, even after another server has replaced the folder at the path
 	log    *slog.Logger
 
-	changed chan struct{} // holds a token after a change
-	failing bool          // the last write failed, and the error was logged
-	idle    bool          // the file stays as it is: it is of a newer version, or nobody knows the boot
+	changed system.Trigger // by a change
+	failing bool           // the last write failed, and the error was logged
+	idle    bool           // the file stays as it is: it is of a newer version, or nobody knows the boot
 }
 
 // openStore opens the run folder. run closes the folder.
@@ -83,17 +83,12 @@ func openStore[T any](disk system.Disk, runDir string, log *slog.Logger) (*store
 		log.Warn("a restart will lose the decisions: a file in the run folder is valid for one boot", "error", err)
 	}
 	return &store[T]{
-		boot: boot, idle: err != nil, dir: runDir, folder: folder, log: log, changed: make(chan struct{}, 1),
+		boot: boot, idle: err != nil, dir: runDir, folder: folder, log: log, changed: system.NewTrigger(),
 	}, nil
 }
 
 // touch requests a write after a change. touch never blocks.
-func (s *store[T]) touch() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
+func (s *store[T]) touch() { s.changed.Fire() }
 
 // retryWrite is the time from a failed write to the next attempt without a further change.
 const retryWrite = 10 * time.Second

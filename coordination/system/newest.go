@@ -26,6 +26,20 @@ func (s *Signal) Raise() {
 	s.next = nil
 }
 
+// Trigger asks for work. What is asked before the work begins counts once. Receive from a Trigger to begin.
+type Trigger chan struct{}
+
+// NewTrigger returns a Trigger that has asked for nothing.
+func NewTrigger() Trigger { return make(Trigger, 1) }
+
+// Fire asks for work, and does not wait.
+func (t Trigger) Fire() {
+	select {
+	case t <- struct{}{}:
+	default:
+	}
+}
+
 // Newest holds a value of which only the newest matters. The zero value holds the zero value of T.
 type Newest[T any] struct {
 	mu      sync.Mutex

@@ -41,7 +41,7 @@ type folder struct {
 	dir    string
 	opened os.FileInfo
 	watch  system.Watch
-	look   chan struct{} // holds a token if the directory may have changed
+	look   system.Trigger // the directory may have changed
 }
 
 // openFolder opens a directory.
@@ -51,7 +51,7 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 		return nil, err
 	}
 	watch := system.Watch{Paths: []string{dir}, Interval: lookPause, Polling: pollPause, Log: log}
-	return &folder{dir: dir, opened: info, watch: watch, look: make(chan struct{}, 1)}, nil
+	return &folder{dir: dir, opened: info, watch: watch, look: system.NewTrigger()}, nil
 }
 
 // CheckFolder checks that a kubelet's root directory contains the device plugin directory. Its error says
@@ -82,10 +82,7 @@ func (f *folder) run(ctx context.Context) error {
 		if now, err := os.Stat(f.dir); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, f.opened) {
 			return fmt.Errorf("watch %s: the folder was removed: start again once the kubelet has made it anew", f.dir)
 		}
-		select {
-		case f.look <- struct{}{}:
-		default:
-		}
+		f.look.Fire()
 		return nil
 	})
 }

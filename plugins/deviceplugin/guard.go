@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Reasons why a registration has no effect although the kubelet keeps its stream open. A new registration
@@ -43,9 +45,9 @@ const (
 type guard struct {
 	*Server
 	socket  string
-	earlier sockets       // of other plugins that were there before the socket
-	changed chan struct{} // holds a token if the directory may have changed
-	lost    chan error    // holds the reason to register again
+	earlier sockets        // of other plugins that were there before the socket
+	changed system.Trigger // the directory may have changed
+	lost    chan error     // holds the reason to register again
 	work    sync.WaitGroup
 	cancel  context.CancelFunc
 
@@ -60,7 +62,7 @@ type guard struct {
 // newGuard returns the guard of a registration with a socket, before which the sockets of others existed.
 func (s *Server) newGuard(socket string, earlier sockets) *guard {
 	return &guard{
-		Server: s, socket: socket, earlier: earlier, changed: make(chan struct{}, 1), lost: make(chan error, 1),
+		Server: s, socket: socket, earlier: earlier, changed: system.NewTrigger(), lost: make(chan error, 1),
 		listed: sockets{}, suspect: sockets{}, cancel: func() {},
 	}
 }
@@ -81,12 +83,7 @@ func (g *guard) stop() {
 }
 
 // touch signals that the directory may have changed.
-func (g *guard) touch() {
-	select {
-	case g.changed <- struct{}{}:
-	default:
-	}
-}
+func (g *guard) touch() { g.changed.Fire() }
 
 // run returns the reason to register again, or nil when ctx is done.
 func (g *guard) run(ctx context.Context) error {

@@ -46,14 +46,14 @@ func New(config Config) (*Driver, error) {
 	}
 	config.Host.CDI, config.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
 	complaints := newComplaints(config.Log)
-	publisher := &publisher{config: config, again: newSignal()}
+	publisher := &publisher{config: config, again: system.NewTrigger()}
 	preparer := newPreparer(config, publisher.rebind)
 	publisher.viewer = newViewer(config, complaints,
 		newGates(config.Client, config.NodeName, config.Log), preparer)
 	newest := publisher.viewer.newest
 	service := &claimService{
 		config: config, complaints: complaints, viewer: publisher.viewer, preparer: preparer,
-		owners: newOwners(), refused: newSignal(),
+		owners: newOwners(), refused: system.NewTrigger(),
 	}
 	files := &fileRestorer{
 		complaints: complaints, preparer: preparer, newest: newest, disk: config.Host.Disk, runDir: config.RunDir,
@@ -149,7 +149,7 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found s
 	g.Go(func() error { return d.publisher.publish(ctx, helper) })
 	g.Go(func() error { return d.server.awaitFatal(ctx) })
 	background(func(ctx context.Context) {
-		d.viewer.gates.watch(ctx, d.viewer.complaints, d.viewer.changed.send)
+		d.viewer.gates.watch(ctx, d.viewer.complaints, d.viewer.changed.Fire)
 	})
 	background(d.viewer.watchHolders)
 	background(newOrphanCollector(d.config.Client, d.service).run)

@@ -25,7 +25,7 @@ type viewer struct {
 	preparer   *claims.Preparer
 
 	newest    *system.Newest[*view] // written only by the goroutine of follow, and by Run before
-	changed   signal                // an input of the view may have changed
+	changed   system.Trigger        // an input of the view may have changed
 	refreshes chan chan struct{}    // closed by follow after a refresh
 
 	// of the goroutine of follow, and of Run before
@@ -37,7 +37,7 @@ type viewer struct {
 func newViewer(config Config, complaints *complaints, gates *gates, preparer *claims.Preparer) *viewer {
 	return &viewer{
 		config: config, complaints: complaints, gates: gates, preparer: preparer,
-		holders: newHolderView(config, complaints), newest: system.NewNewest(&view{}), changed: newSignal(),
+		holders: newHolderView(config, complaints), newest: system.NewNewest(&view{}), changed: system.NewTrigger(),
 		refreshes: make(chan chan struct{}),
 	}
 }
@@ -173,6 +173,6 @@ func (w *viewer) watchHolders(ctx context.Context) {
 		case <-tick.C:
 		}
 		w.holders.update(ctx, w.newest.Get().State.Machine)
-		w.changed.send()
+		w.changed.Fire()
 	}
 }

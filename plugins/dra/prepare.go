@@ -19,6 +19,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 )
 
@@ -31,7 +32,7 @@ type claimService struct {
 	owners     *owners
 	statuses   *statuses
 
-	refused signal // a claim was not prepared
+	refused system.Trigger // a claim was not prepared
 }
 
 // errDrains is the answer of a draining driver.
@@ -69,9 +70,9 @@ func (s *claimService) PrepareResourceClaims(
 	}
 	s.observe(Prepare, took, len(list), failed)
 	if failed > 0 {
-		s.refused.send()
+		s.refused.Fire()
 	}
-	s.viewer.changed.send() // devices of claims stay published
+	s.viewer.changed.Fire() // devices of claims stay published
 	return answers, nil
 }
 
@@ -131,7 +132,7 @@ func (s *claimService) UnprepareResourceClaims(
 		log.Info("unprepared")
 	}
 	s.observe(Unprepare, took, len(list), failed)
-	s.viewer.changed.send()
+	s.viewer.changed.Fire()
 	return answers, nil
 }
 

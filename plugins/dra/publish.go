@@ -22,6 +22,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
@@ -31,7 +32,7 @@ type publisher struct {
 	config Config
 	viewer *viewer
 
-	again   signal         // the published slices may be gone
+	again   system.Trigger // the published slices may be gone
 	handing sync.WaitGroup // calls of the helper
 }
 

@@ -69,7 +69,7 @@ func (s *server) intercept(
 		if s.config.Observer != nil {
 			s.config.Observer.Registered(pool.Driver)
 		}
-		s.publisher.again.send() // a starting kubelet deletes the published slices
+		s.publisher.again.Fire() // a starting kubelet deletes the published slices
 	}
 	return answer, err
 }
@@ -80,7 +80,7 @@ func (s *server) HandleError(_ context.Context, err error, msg string) {
 	viewer := s.publisher.viewer
 	if dropped := (*resourceslice.DroppedFieldsError)(nil); errors.As(err, &dropped) {
 		if viewer.gates.drop(dropped.DisabledFeatures()) {
-			viewer.changed.send()
+			viewer.changed.Fire()
 			return
 		}
 	}

@@ -92,18 +92,12 @@ func (g *GPUs) judged(resources map[string][]Device) map[string][]Device {
 
 // Run repeats the discovery on every pulse, and on notifications of a Watcher, until ctx is done.
 func (g *GPUs) Run(ctx context.Context) error {
-	due := make(chan struct{}, 1)
-	look := func() {
-		select {
-		case due <- struct{}{}:
-		default:
-		}
-	}
+	due := system.NewTrigger()
 	work, working := errgroup.WithContext(ctx)
 	if watcher, ok := g.backend.(Watcher); ok {
-		work.Go(func() error { return watcher.Watch(working, look) })
+		work.Go(func() error { return watcher.Watch(working, due.Fire) })
 	}
-	work.Go(func() error { return g.health.Run(working, look) })
+	work.Go(func() error { return g.health.Run(working, due.Fire) })
 	work.Go(func() error {
 		g.rediscover(working, due)
 		return nil

@@ -29,7 +29,7 @@ type VFs struct {
 	known  Known
 	log    *slog.Logger
 	events Events
-	look   chan struct{} // holds a token if the machine may have changed
+	look   system.Trigger // the machine may have changed
 	health *health.Monitor
 
 	memory   *memory
@@ -75,7 +75,7 @@ func FindVFs(
 		memory = newMemory(boot)
 	}
 	v := &VFs{
-		finder: finder, config: config, known: known, log: log, events: events, look: make(chan struct{}, 1),
+		finder: finder, config: config, known: known, log: log, events: events, look: system.NewTrigger(),
 		memory: memory, reserved: pools.Reservations{}, pools: map[string]pools.Pool{},
 		hints: hinting{began: time.Now(), allocated: map[string]time.Time{}},
 	}

@@ -33,12 +33,7 @@ const (
 )
 
 // Look requests a scan.
-func (v *VFs) Look() {
-	select {
-	case v.look <- struct{}{}:
-	default:
-	}
-}
+func (v *VFs) Look() { v.look.Fire() }
 
 // Run scans for changes until ctx is done: after events, and periodically if events are not available, if
 // ports are watched or if the metrics exporter is used, which report no changes.

@@ -8,18 +8,6 @@ import (
 	"time"
 )
 
-// signal is a request for work. Requests that arrive before the work begins count as one.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-func (s signal) send() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
-
 // complaintPause is the time without an error after which an error without a reported end counts as new.
 const complaintPause = time.Hour
 
