@@ -161,8 +161,8 @@ func refusedPairs(
 }
 
 // TestHintsFlip: a pod runs that was admitted with NUMA hints, before the GPUs were known. The plugin for
-// GPUs joins, and the hints are withdrawn, since there are four VFs for each GPU. The restarted kubelet admits
-// the pod again, and also a pod of all GPUs, whose VFs have no hints.
+// GPUs joins, and the hints are withdrawn, since there are four VFs for each GPU. The restarted kubelet
+// admits the pod again, and also a pod of all GPUs, whose VFs have no hints.
 func TestHintsFlip(t *testing.T) {
 	u := startUpgrade(t, daemons(t), stockPool)
 	u.must(errors.Join(u.Pair.GPU.Kill(), u.Pair.RDMA.Kill()))

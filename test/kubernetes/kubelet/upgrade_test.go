@@ -32,9 +32,9 @@ func earlierDaemons(t *testing.T) string {
 
 // TestUpgrade: from the version before to this one and back, the daemons in both orders, with running pods,
 // and with restarts of a container, of the kubelet and of the node while one daemon is of each version and
-// afterwards, with Tandem's default pool and with a stock pool. No device has two owners (package rig), no pod
-// is refused or loses a device, pairs stay the best, and whoever serves reads the files that the other version
-// left.
+// afterwards, with Tandem's default pool and with a stock pool. No device has two owners (package rig), no
+// pod is refused or loses a device, pairs stay the best, and whoever serves reads the files that the other
+// version left.
 func TestUpgrade(t *testing.T) {
 	earlier, now := earlierDaemons(t), daemons(t)
 	for name, way := range map[string]struct{ from, to string }{

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet simulates many nodes of a real control plane. Their kubelets are the model (coordination/verdict):
-// they admit or refuse the pods bound to their nodes, update the pods' status, end pods after a while, and
-// publish the pods' holdings. Another pod replaces each refused one, as with a Job.
+// Package fleet simulates many nodes of a real control plane. Their kubelets are the model
+// (coordination/verdict): they admit or refuse the pods bound to their nodes, update the pods' status, end
+// pods after a while, and publish the pods' holdings. Another pod replaces each refused one, as with a Job.
 package fleet
 
 import (
