@@ -142,22 +142,8 @@ func TestOrphanOfARunningPod(t *testing.T) {
 		}},
 	}
 	d.owners.learn(claim)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
+	pod, left := collecting(t, client, d)
 	pods := client.CoreV1().Pods("team")
-	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	gone, now := newOrphanCollector(client, d), time.Now()
-	left := func(what string, want int) {
-		t.Helper()
-		for range 3 {
-			now = now.Add(orphanPatience)
-			gone.collect(t.Context(), now)
-		}
-		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
-			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
-		}
-	}
 	left("the pod runs", 1)
 	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -267,22 +253,8 @@ func TestOrphanAfterAStart(t *testing.T) {
 		UID: "uid-train", Namespace: "team", Name: "train", Pods: []claims.Pod{{Name: "train-0", UID: "uid-pod"}},
 		Devices: []claims.Prepared{{Request: "r", Device: "gpu", GPUs: []string{"a"}, Group: "g"}},
 	}})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
+	_, left := collecting(t, client, d)
 	pods := client.CoreV1().Pods("team")
-	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	gone, now := newOrphanCollector(client, d), time.Now()
-	left := func(what string, want int) {
-		t.Helper()
-		for range 3 {
-			now = now.Add(orphanPatience)
-			gone.collect(t.Context(), now)
-		}
-		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
-			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
-		}
-	}
 	left("the pod runs", 1)
 	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -355,6 +327,29 @@ func TestStatusLater(t *testing.T) {
 		claim, err := client.ResourceV1().ResourceClaims("team").Get(t.Context(), "train", metav1.GetOptions{})
 		if err != nil || len(claim.Status.Devices) != step.devices {
 			t.Errorf("status %v, %v; want %d devices", claim.Status.Devices, err, step.devices)
+		}
+	}
+}
+
+// collecting returns a pod of the API server, and a function that lets the collector work three times and
+// checks the number of prepared claims.
+func collecting(
+	t *testing.T, client kubernetes.Interface, d *claimService,
+) (pod *corev1.Pod, left func(what string, want int)) {
+	t.Helper()
+	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
+	if _, err := client.CoreV1().Pods("team").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone, now := newOrphanCollector(client, d), time.Now()
+	return pod, func(what string, want int) {
+		t.Helper()
+		for range 3 {
+			now = now.Add(orphanPatience)
+			gone.collect(t.Context(), now)
+		}
+		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
+			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
 		}
 	}
 }
