@@ -16,10 +16,10 @@ import (
 type figure struct {
 	name  string
 	value int
-	names []string // of what is counted
+	names []string // of the counted declarations
 }
 
-// census has all that is counted.
+// census holds the figures of a repository.
 type census struct {
 	packages, rows []row // of shipped code by package; of all code, and of parts of it
 	figures        []figure
@@ -27,7 +27,7 @@ type census struct {
 	p90            int    // lines
 }
 
-// row is the size of what belongs together.
+// row is the size of a group of packages.
 type row struct {
 	name string
 	size size

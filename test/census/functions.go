@@ -38,7 +38,8 @@ func (f function) id() string {
 	return f.folder + "." + types.ExprString(receiver) + "." + f.Name.Name
 }
 
-// lengthsOf returns the number of lines that nine of ten functions have at most, and that of the longest.
+// lengthsOf returns the number of lines that nine of ten functions have at most, and the lines of the longest
+// function.
 func lengthsOf(all []function) (p90, longest int) {
 	var lines []int
 	for _, f := range all {
@@ -48,8 +49,8 @@ func lengthsOf(all []function) (p90, longest int) {
 	return lines[(len(lines)*9-1)/10], lines[len(lines)-1]
 }
 
-// changesInHeads returns where assignments are in the heads of if and switch, except for := and those that
-// end in err =.
+// changesInHeads returns the positions of assignments in the heads of if and switch, except for := and for
+// assignments to err.
 func (r *repository) changesInHeads(file *ast.File) (found []string) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		var head ast.Stmt

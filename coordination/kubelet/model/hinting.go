@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Hinting is what decides which pools of VFs have NUMA hints on a node.
+// Hinting is the input of the decision about the NUMA hints of a node's pools of VFs.
 type Hinting struct {
 	Kubelet Kubelet // an unknown policy counts as restricted, an unknown manager as static
 	Nodes   []int   // NUMA nodes of the machine
@@ -30,8 +30,8 @@ type Pool struct {
 // meanwhile.
 const mostMerge hints.MergeTime = 0.1
 
-// Decide returns what speaks against the hints of each pool whose hints are not fixed, by name; "" for
-// nothing. A pool has hints if they cost nothing that the pool serves without hints:
+// Decide returns the reason against the hints of each pool whose hints are not fixed, by name; "" for no
+// reason. A pool has hints if both conditions hold:
 //
 //   - The kubelet admits each container with k GPUs of one resource and k VFs, or all VFs of a smaller pool,
 //     on an empty node if it admits the GPUs alone. Devices that are ill count, so that the decision lasts.
