@@ -117,7 +117,7 @@ func heap() int {
 }
 
 // The size of a log depends neither on the number of devices nor on the number of trees. Without the bound,
-// the lists of this log would take 250 MiB, and its trees twice MostBytes.
+// the lists of this log would take 250 MiB, and its trees twice mostBytes.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	tree, gpus, nics := machine(t)
 	read := func() *topology.Tree {
@@ -136,7 +136,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		"other trees": func() *Decision { return asked(t, read(), few, fewNICs) },
 		"long names": func() *Decision {
 			d := asked(t, tree, few, fewNICs)
-			d.MustInclude = []string{strings.Repeat("x", MostBytes/10)}
+			d.MustInclude = []string{strings.Repeat("x", mostBytes/10)}
 			return d
 		},
 	} {
@@ -144,15 +144,15 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		before := heap()
 		for range Most + 10 {
 			log.Add(next())
-			if got := log.bytes(); got > MostBytes {
+			if got := log.bytes(); got > mostBytes {
 				t.Fatalf("%s: %d bytes by its own count", name, got)
 			}
 		}
 		after := heap() - before
 		t.Logf("%s: %d decisions, %.1f MiB live, %.1f MiB by the log's count", name, len(log.entries),
 			float64(after)/(1<<20), float64(log.bytes())/(1<<20))
-		if after > MostBytes*3/2 {
-			t.Errorf("%s: %d bytes are live, more than %d", name, after, MostBytes)
+		if after > mostBytes*3/2 {
+			t.Errorf("%s: %d bytes are live, more than %d", name, after, mostBytes)
 		}
 		if name != "long names" && len(log.entries) != Most {
 			t.Errorf("%s: %d decisions", name, len(log.entries))

@@ -49,7 +49,7 @@ type Decision struct {
 }
 
 // Log holds the latest decisions and those of all existing containers, the oldest first, within [Most] and
-// [MostBytes]. A Log is not safe for concurrent use.
+// 16 MiB. A Log is not safe for concurrent use.
 type Log struct {
 	// IsHeld reports whether a container of a pod holds the device; an empty UID means any pod. With nil, no
 	// container holds a device.
@@ -202,9 +202,9 @@ func (d *Log) OfRunning() []Decision {
 // resources each, and more than the containers of a node (maxPods of the kubelet is 110).
 const Most = 256
 
-// MostBytes is the approximate maximum memory of a log. On most nodes, 256 decisions use a tenth. Above the
+// mostBytes is the approximate maximum memory of a log. On most nodes, 256 decisions use a tenth. Above the
 // limit, the oldest decisions lose the results of single switches.
-const MostBytes = 16 << 20
+const mostBytes = 16 << 20
 
 // evict removes the oldest of the first n decisions whose container no longer exists. If all of these
 // containers exist, evict removes the oldest decision.
@@ -212,9 +212,9 @@ func (d *Log) evict(n int) {
 	d.remove(max(0, slices.IndexFunc(d.entries[:n], func(e *Decision) bool { return !d.holdsDevices(e) })))
 }
 
-// fit shortens, then removes decisions until the log meets MostBytes or only the newest is left.
+// fit shortens, then removes decisions until the log meets mostBytes or only the newest is left.
 func (d *Log) fit() {
-	for i := 0; len(d.entries) > 1 && d.bytes() > MostBytes; i++ {
+	for i := 0; len(d.entries) > 1 && d.bytes() > mostBytes; i++ {
 		if last := len(d.entries) - 1; i < last {
 			d.entries[i].shorten()
 		} else {

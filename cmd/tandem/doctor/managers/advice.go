@@ -53,7 +53,7 @@ func topologyScope(f Facts) []finding.Finding {
 
 // closestNodes counts more than two nodes: between two there is only one distance.
 func closestNodes(f Facts) []finding.Finding {
-	far := f.NUMANodes > 2 && f.PolicyOptions[PreferClosest] != "true"
+	far := f.NUMANodes > 2 && f.PolicyOptions[preferClosest] != "true"
 	return finding.When(f.Policy != "none" && far, finding.Finding{
 		ID: "closest-nodes", Severity: finding.Warning,
 		Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+

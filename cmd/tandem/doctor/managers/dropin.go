@@ -65,7 +65,7 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\n", configuration.Version, configuration.Kind)
 	fmt.Fprintf(&b, "topologyManagerPolicy: %s\ntopologyManagerScope: %s\ntopologyManagerPolicyOptions:\n",
 		Restricted, Container)
-	fmt.Fprintf(&b, "  %s: \"true\"\n", PreferClosest)
+	fmt.Fprintf(&b, "  %s: \"true\"\n", preferClosest)
 	if f.NUMANodes > f.AllowedNodes() {
 		fmt.Fprintf(&b, "  %s: \"%d\" # Kubernetes 1.31 or later\n", MaxNodes, f.NUMANodes)
 	}

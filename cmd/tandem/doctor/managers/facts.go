@@ -124,7 +124,7 @@ func (f Facts) FirstCPUs() string {
 
 // The options of the Topology Manager (pkg/kubelet/cm/topologymanager/policy_options.go).
 const (
-	PreferClosest = "prefer-closest-numa-nodes"
+	preferClosest = "prefer-closest-numa-nodes"
 	MaxNodes      = "max-allowable-numa-nodes"
 )
 

@@ -57,11 +57,11 @@ func badOptions(f Facts) (findings []finding.Finding) {
 		number, notNumber := strconv.Atoi(value)
 		_, notBool := strconv.ParseBool(value)
 		switch {
-		case option == PreferClosest && notBool != nil:
+		case option == preferClosest && notBool != nil:
 			why = "it is neither true nor false"
 		case option == MaxNodes && (notNumber != nil || number < hints.MaxNodes):
 			why = fmt.Sprintf("it is no number from %d on", hints.MaxNodes)
-		case option != PreferClosest && option != MaxNodes:
+		case option != preferClosest && option != MaxNodes:
 			why = "there is no such option"
 		default:
 			continue
