@@ -20,7 +20,7 @@ import (
 // fail closes the open admission if an Allocate that a plugin has failed is its next one, or its latest: the
 // kubelet rejects the pod.
 func (c *Coordinator) fail(name string, ids []string) {
-	defer c.store.touch()
+	defer c.store.changed.Fire()
 	var o observation
 	o.checkpoint = kubelet.Read(c.Recorded())
 	// after the end of the server, nobody is told
@@ -36,7 +36,7 @@ func (c *Coordinator) fail(name string, ids []string) {
 // Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
 // passed the devices to the container. The error is errClosed if nothing was recorded.
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
-	defer c.store.touch()
+	defer c.store.changed.Fire()
 	o := observation{asked: c.now(), kubelet: c.reader.life()}
 	o.checkpoint = kubelet.Read(c.Recorded())
 	looking, cancel := context.WithTimeout(ctx, system.LookLimit) // for all reads together
@@ -78,7 +78,7 @@ type Announced struct {
 
 // Announce replaces the devices of a plugin.
 func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcement) error {
-	defer c.store.touch()
+	defer c.store.changed.Fire()
 	if err := c.Refresh(a); err != nil {
 		c.Log.Warn("PCI tree not read; using the last known tree", "error", err)
 	}
@@ -99,7 +99,7 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 
 // Leave marks the plugin of a resource as gone.
 func (c *Coordinator) Leave(name string) {
-	defer c.store.touch()
+	defer c.store.changed.Fire()
 	// after the end of the server, nobody is told
 	_ = c.decide(func(tx *transaction) error {
 		tx.resources = tx.resources.Leave(name)

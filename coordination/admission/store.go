@@ -63,7 +63,7 @@ type store[T any] struct {
 	folder system.Folder // the same folder, even after another server has replaced the folder at the path
 	log    *slog.Logger
 
-	changed system.Trigger // by a change
+	changed system.Trigger // asks for a write
 	failing bool           // the last write failed, and the error was logged
 	idle    bool           // the file stays as it is: it is of a newer version, or nobody knows the boot
 }
@@ -86,9 +86,6 @@ func openStore[T any](disk system.Disk, runDir string, log *slog.Logger) (*store
 		boot: boot, idle: err != nil, dir: runDir, folder: folder, log: log, changed: system.NewTrigger(),
 	}, nil
 }
-
-// touch requests a write after a change. touch never blocks.
-func (s *store[T]) touch() { s.changed.Fire() }
 
 // retryWrite is the time from a failed write to the next attempt without a further change.
 const retryWrite = 10 * time.Second

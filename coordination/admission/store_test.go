@@ -72,7 +72,7 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- store.run(ctx, func() example { return train }) }()
-		store.touch()
+		store.changed.Fire()
 		synctest.Wait()
 		if _, err := os.Lstat(filepath.Join(dir, StateFile)); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("after a write that fails: %v", err)

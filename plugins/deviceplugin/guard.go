@@ -82,9 +82,6 @@ func (g *guard) stop() {
 	g.work.Wait()
 }
 
-// touch signals that the directory may have changed.
-func (g *guard) touch() { g.changed.Fire() }
-
 // run returns the reason to register again, or nil when ctx is done.
 func (g *guard) run(ctx context.Context) error {
 	g.devices.begin()

@@ -221,7 +221,7 @@ func TestGuard(t *testing.T) {
 			w.listen("unrelated.sock", -9)
 			wait(2)
 			rival := w.listen("any.sock", 1)
-			w.guard.touch()
+			w.guard.changed.Fire()
 			synctest.Wait()
 			rival.Close()
 			w.kubeletHas("x")
@@ -230,7 +230,7 @@ func TestGuard(t *testing.T) {
 		},
 		"the same devices, by the name of its socket": func(w *watched) {
 			rival := w.listen("amd.com_gpu", 1)
-			w.guard.touch()
+			w.guard.changed.Fire()
 			wait(1)
 			w.wantRival("amd.com_gpu")
 			rival.(*net.UnixListener).SetUnlinkOnClose(false) // killed

@@ -233,7 +233,7 @@ func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error
 			if !folder.has(a.socket) {
 				return errSocketGone
 			}
-			guard.touch()
+			guard.changed.Fire()
 		}
 	}
 }

@@ -12,8 +12,11 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
 	memory "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
 	"k8s.io/utils/cpuset"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
@@ -109,3 +112,36 @@ func (m *machine) policies(affinity *store) (p policies, err error) {
 	}
 	return p, nil
 }
+
+// store tells the managers the NUMA nodes of the container in admission.
+type store struct {
+	policy string
+	hint   topologymanager.TopologyHint
+}
+
+// set sets the Topology Manager's merged hint for the next container. An unrestricted hint means all nodes,
+// but has no nodes under the policies single-numa-node and none.
+func (s *store) set(best hints.Hint, all []int) error {
+	s.hint = topologymanager.TopologyHint{Preferred: best.Preferred}
+	numbers := best.Nodes.Numbers()
+	if numbers == nil {
+		if s.policy == topologymanager.PolicySingleNumaNode || s.policy == topologymanager.PolicyNone {
+			return nil
+		}
+		numbers = all
+	}
+	mask, err := bitmask.NewBitMask(numbers...)
+	s.hint.NUMANodeAffinity = mask
+	return err
+}
+
+// GetPolicy returns a policy of the right name; the managers read nothing else.
+func (s *store) GetPolicy() topologymanager.Policy {
+	if s.policy == topologymanager.PolicySingleNumaNode {
+		return topologymanager.NewSingleNumaNodePolicy(nil, topologymanager.PolicyOptions{})
+	}
+	return topologymanager.NewNonePolicy()
+}
+
+// Name returns the container scope; the managers do not read the name.
+func (s *store) Name() string { return topologymanager.ContainerTopologyScope }

@@ -209,24 +209,6 @@ func stockPlugin(socket string, resources []string) string {
 	return ""
 }
 
-// unreachedDriver returns the reason why the kubelet does not find the DRA driver.
-func (n Node) unreachedDriver(a *access) string {
-	dir := filepath.Join(n.KubeletDir, "plugins_registry")
-	entries, err := os.ReadDir(dir)
-	if a.denied(dir, err) {
-		return ""
-	}
-	unreached := "no socket of " + mode.Driver + " in " + dir
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), mode.Driver+"-") {
-			if unreached = a.unreached(filepath.Join(dir, entry.Name())); unreached == "" {
-				return ""
-			}
-		}
-	}
-	return unreached
-}
-
 // registration finds a kubelet that accepts no registrations.
 func registration(s sockets) []Finding {
 	return finding.When(s.registration != "", Finding{
@@ -272,33 +254,4 @@ func stockPlugins(s sockets) (findings []Finding) {
 		})
 	}
 	return findings
-}
-
-// draSocket finds a DRA driver that the kubelet does not find.
-func draSocket(s sockets) []Finding {
-	return finding.When(s.draDriver != "", Finding{
-		ID: "dra-socket", Severity: Error,
-		Summary:  "The kubelet cannot find the DRA driver.",
-		Evidence: []string{s.draDriver},
-		Why:      "No pod with a claim can start or terminate on this node.",
-		Fix: []string{
-			"check the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
-		},
-	})
-}
-
-// draGates finds missing feature gates of the DRA driver.
-func draGates(notes []string) []Finding {
-	off := slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
-		return !strings.HasPrefix(note, "feature gate ")
-	})
-	return finding.Of(off, Finding{
-		ID: "dra-gates", Severity: Warning,
-		Summary: "The API server lacks features for pairs.",
-		Why:     "Tandem then publishes a simpler form: pairs are still on one switch, but more devices stay idle.",
-		Fix: []string{
-			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true " +
-				"for kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",
-		},
-	})
 }
