@@ -178,11 +178,11 @@ func (c *Coordinator) decide(work func(*transaction) error) error {
 // publish publishes the report of a committed decision. Returns false if a pairs file is incomplete.
 func (c *Coordinator) publish(tx *transaction) bool {
 	tx.report.publish(c.Log, OrNobody(c.Observer))
-	if !tx.paired {
+	if tx.paired == nil {
 		return true
 	}
-	all := func() []pairs.Device { return pairedDevices(tx.state, c.current()) }
-	return c.pairs.Complete(tx.open.files, tx.open.vfs, tx.tree, all)
+	all := func() []pairs.Device { return pairedDevices(tx.state, tx.paired, c.current()) }
+	return c.pairs.Complete(tx.paired.files, tx.paired.vfs, tx.tree, all)
 }
 
 // Config has the sources and the observer of a coordinator. The functions must be safe for concurrent use.

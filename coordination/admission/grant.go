@@ -89,6 +89,7 @@ func (tx *transaction) take(o observation, name string, ids []string, before fat
 		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(),
 	})
 	if tx.open != nil && tx.open.container.ID != g.container.ID {
+		tx.paired = tx.open.doubted(name, tx.resources)
 		tx.endPlan(Dropped)
 		g.asked = false
 	}
@@ -238,8 +239,8 @@ func (tx *transaction) accept(g grant) (order []string) {
 		Asked: g.asked,
 	}
 	tx.open.devices[g.name] = order
-	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU {
-		tx.paired = len(tx.open.files) > 0
+	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU && len(tx.open.files) > 0 {
+		tx.paired = tx.open
 	}
 	tx.reportGranted(g)
 	return order

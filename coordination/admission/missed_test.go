@@ -169,7 +169,8 @@ func TestPlanOfAFailedPodEnds(t *testing.T) {
 		second, _ := a.ask(vfs, 0, 4)
 		a.take(next, vfs, second)
 		var has []string
-		for _, d := range pairedDevices(a.coordinator.current(), a.coordinator.current()) {
+		now := a.coordinator.current()
+		for _, d := range pairedDevices(now, now.open, now) {
 			has = append(has, d.ID)
 		}
 		if want := slices.Concat(four, second); !device.SameSet(has, want) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -62,13 +63,27 @@ func gpusOf(s *state, name string, ids []string, now time.Time) placement.Half {
 	return device.All(gpus)
 }
 
-// pairedDevices returns the devices of the open admission of a state, with later devices if the admission is
-// still open in the current state.
-func pairedDevices(s, current *state) []pairs.Device {
-	if current.open != nil && slices.Equal(current.open.files, s.open.files) {
-		s = current
+// pairedDevices returns the devices of a record of a state, with later devices if the admission is still open
+// in the current state.
+func pairedDevices(s *state, a *openAdmission, current *state) []pairs.Device {
+	if current.open != nil && slices.Equal(current.open.files, a.files) {
+		s, a = current, current.open
 	}
-	return s.resources.Paired(s.open.devices)
+	return s.resources.Paired(a.devices)
+}
+
+// doubted returns the record of the pairs files of a container whose VFs only seemed to be the other half of
+// GPUs, after an Allocate for another container; nil if nothing is in doubt. The kubelet gives a container a
+// resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the files name no
+// GPU until the kubelet's checkpoint has the container.
+func (a *openAdmission) doubted(name string, set resources.Set) *openAdmission {
+	guessed := a.container.Guessed && a.container.Asker == nil && a.devices[name] != nil
+	if r := set[name]; !guessed || r == nil || r.Kind != device.GPU || len(a.files) == 0 {
+		return nil
+	}
+	doubted := a.clone()
+	delete(doubted.devices, name)
+	return doubted
 }
 
 // Pair returns the serving VF for each GPU of the node, and takes charge of a pairs file. Returns false if
@@ -80,14 +95,16 @@ func (c *Coordinator) Pair(
 		if tx.open == nil || !device.SameSet(tx.open.devices[name], ids) {
 			return nil
 		}
-		tx.paired = c.pairs.Has(file) && tx.open.keepFile(file, vfs)
+		if c.pairs.Has(file) && tx.open.keepFile(file, vfs) {
+			tx.paired = tx.open
+		}
 		served = serve(tx.books(), name, ids, gpusOf(tx.state, name, ids, tx.now()))
 		return nil
 	})
 	if err != nil {
 		return nil, false // the server has ended
 	}
-	return served, c.publish(tx) && tx.paired
+	return served, c.publish(tx) && tx.paired != nil
 }
 
 // tidyPause is the interval of checks for files of ended containers.

@@ -44,6 +44,28 @@ func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
 	}
 }
 
+// Before PodResources shows the container, an Allocate of other GPUs at once after its VFs shows that the VFs may
+// be of the container of either GPUs: the pairs file names no GPU.
+func TestPairsFileWithGPUsInDoubt(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+	a.keepCheckpoint()
+	c := a.coordinator
+	dir := filepath.Join(t.TempDir(), "pairs")
+	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
+	first, second, vf := a.all[gpus][2], a.all[gpus][3], a.all[vfs][2]
+	a.allocated(gpus, []string{first.ID, second.ID})
+	a.now = a.now.Add(time.Millisecond)
+	a.allocated(vfs, []string{vf.ID})
+	file := filepath.Join(dir, "c.json")
+	c.Pair(vfs, []string{vf.ID}, file, []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}})
+	a.allocated(gpus, []string{first.ID})
+	got, err := pairs.Read(file)
+	if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU != nil || got.Pairs[0].VF.ID != vf.ID {
+		t.Errorf("%+v, %v; want VF %s alone", got.Pairs, err, vf.ID)
+	}
+}
+
 // question puts a question, a moment after the last call.
 func (a *admission) question(t *testing.T, q asking.Question) {
 	t.Helper()

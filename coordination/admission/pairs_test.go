@@ -320,15 +320,15 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	slow := c.current().clone()
 	slow.open.files = []string{filepath.Join(t.TempDir(), "pairs.json")}
 	c.state.Store(slow)
-	if got := pairedDevices(slow, c.current()); len(got) != 1 || got[0].ID != vf.ID {
+	if got := pairedDevices(slow, slow.open, c.current()); len(got) != 1 || got[0].ID != vf.ID {
 		t.Errorf("the container has %v, want the VF", got)
 	}
 	a.allocated(gpus, []string{gpu.ID})
-	if got := pairedDevices(slow, c.current()); len(got) != 2 {
+	if got := pairedDevices(slow, slow.open, c.current()); len(got) != 2 {
 		t.Errorf("the container has %v, want both halves", got)
 	}
 	c.state.Store(newState(slow.tree))
-	if got := pairedDevices(slow, c.current()); len(got) != 1 {
+	if got := pairedDevices(slow, slow.open, c.current()); len(got) != 1 {
 		t.Errorf("another container is being admitted; the first one has %v, want the VF", got)
 	}
 }

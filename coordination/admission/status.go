@@ -194,7 +194,7 @@ type report struct {
 	view     kubelet.Reading[kubelet.View] // of PodResources: names the containers of earlier decisions
 	decision *history.Decision             // the answered question, nil for none
 	handover *history.Allocation           // the answered Allocate, nil for none
-	paired   bool                          // the container's pairs files are due
+	paired   *openAdmission                // with the pairs files that are due, nil for none
 }
 
 // note is a log record.
