@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -74,6 +75,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 type Announced struct {
 	Tree      *topology.Tree
 	Resources []*resources.Resource // by name
+	Before    holders.Sources       // the last holders, for a search in newer records
 }
 
 // Announce replaces the devices of a plugin.
@@ -114,7 +116,8 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	var changed <-chan struct{}
 	c.locked(func() { changed = c.nextAnnouncement() })
 	s := c.current()
-	return Announced{s.tree, s.resources.All()}, changed
+	before := holders.Sources{Before: s.found, Known: s.known, Kubelet: c.reader.life()}
+	return Announced{s.tree, s.resources.All(), before}, changed
 }
 
 // maxOpen is the maximum time of an open Allocate. No plugin takes longer: the report was lost, with the

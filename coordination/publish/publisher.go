@@ -120,7 +120,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 		announced, changed := plugins.Announced()
 		enforcement, otherwise := plugins.Enforcement()
 		if len(announced.Resources) > 0 { // no resources yet means unknown, not none
-			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced))
+			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced), announced.Before)
 			read.Enforced, read.Alignment = enforcement.Enforced(), plugins.Policy().Publish()
 			newest.Set(&read)
 			p.notes.put(failure, "")

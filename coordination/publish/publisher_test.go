@@ -6,15 +6,21 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	announced "github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // broken is the knowledge of a plugin of which a read panics.
@@ -119,6 +125,62 @@ func TestUnknownIsNotPublished(t *testing.T) {
 		}
 		if times != 1 {
 			t.Errorf("what another plugin may have published is read again %d times, want once", times)
+		}
+	})
+}
+
+// bereft is the knowledge of a plugin about a container that the kubelet has lost its records of.
+type bereft struct{ broken }
+
+func (bereft) Announced() (admission.Announced, <-chan struct{}) {
+	return admission.Announced{
+		Tree: &topology.Tree{}, Resources: []*announced.Resource{{Name: "amd.com/gpu"}},
+		Before: holders.Sources{
+			Before: holders.Holders{{
+				UID: "u1", Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {"g1"}}, Life: "1",
+			}},
+			Known:   map[string]holders.Known{"u1": {Told: true}},
+			Kubelet: "2",
+		},
+	}, nil
+}
+
+// seen is a target that gets the devices of containers.
+type seen struct {
+	unused
+	devices *[]facts.Held
+}
+
+func (s seen) Write(_ context.Context, f facts.Facts) (bool, error) {
+	*s.devices = f.Devices
+	return true, nil
+}
+
+// A container that the kubelet has lost its records of holds its devices in what is published.
+func TestLostContainerIsPublished(t *testing.T) {
+	dir := t.TempDir()
+	if err := kubelet.WriteCheckpoint(dir, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
+		defer cancel()
+		var got []facts.Held
+		log := slog.New(slog.DiscardHandler)
+		p := New(Config{
+			Reader: facts.NewReader(facts.Config{Sys: fstest.MapFS{}, KubeletDir: dir, Log: log}),
+			Sinks:  []Sink{seen{devices: &got}}, Log: log, Published: func(string, error) {},
+			Watch: func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
+		})
+		if err := p.Publish(ctx, bereft{}); err != nil {
+			t.Error(err)
+		}
+		want := []facts.Held{{
+			Container: facts.Container{PodUID: "u1", Name: "c"},
+			Devices:   map[string][]string{"amd.com/gpu": {"g1"}},
+		}}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("published holders: %+v, want %+v", got, want)
 		}
 	})
 }

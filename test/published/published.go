@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -53,7 +54,7 @@ func Facts(
 	reader := facts.NewReader(facts.Config{
 		Sys: sys, KubeletDir: kubeletDir, Configz: configz(policy), Log: slog.New(slog.DiscardHandler),
 	})
-	return reader.Read(context.Background(), tree, Resources(sys, tree, hints)), nil
+	return reader.Read(context.Background(), tree, Resources(sys, tree, hints), holders.Sources{}), nil
 }
 
 // Resources returns the GPUs and VFs of a machine as announced by plugins.

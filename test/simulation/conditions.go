@@ -41,8 +41,8 @@ type circumstances struct {
 var conditions = []condition{
 	named("the machine starts again", always, (*Simulation).bootWithFiles),
 	named("the machine starts again with an empty run folder", always, (*Simulation).bootWithoutFiles),
-	faulty("the kubelet loses its records", otherVerdict, (*Simulation).loseRecords, hasPodsLate,
-		"what the kubelet has lost records of is free in the published node"),
+	faulty("the kubelet loses its records", twoOwners, (*Simulation).loseRecords, hasPodsLate,
+		"the container before the loss is known by its Allocates alone, which count as recorded"),
 	named("the kubelet has just started", hasPods, (*Simulation).justStart),
 	named("the kubelet's checkpoint has no keys", savesGPUs, layout(constant("{}"))),
 	named("the kubelet's checkpoint is null", savesGPUs, layout(constant("null"))),

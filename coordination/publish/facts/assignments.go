@@ -43,8 +43,10 @@ type attempt struct {
 }
 
 // read reads the assignments, with the kubelet's list of pods, and adds them to facts.
-func (a *assignments) read(kubeletDir string, list podLister, f *Facts) (all []attempt) {
-	devices, err := a.readDevices(kubeletDir, list)
+func (a *assignments) read(
+	kubeletDir string, list podLister, before holders.Sources, f *Facts,
+) (all []attempt) {
+	devices, err := a.readDevices(kubeletDir, list, before)
 	all = append(all, keep(&a.devices, checkpointSubject, devices, err))
 	known, unknown := a.devices.Get()
 	if unknown != nil {
@@ -72,8 +74,11 @@ func keep[T any](last *kubelet.Reading[T], subject string, read T, err error) at
 	return attempt{subject, err}
 }
 
-// readDevices reads the devices of pods.
-func (a *assignments) readDevices(kubeletDir string, list podLister) (read deviceHolders, err error) {
+// readDevices reads the devices of pods: those in the checkpoint, and those that the kubelet has lost its
+// records of.
+func (a *assignments) readDevices(
+	kubeletDir string, list podLister, sources holders.Sources,
+) (read deviceHolders, err error) {
 	recorded, err := a.checkpoint.Read()
 	if err != nil {
 		return read, fmt.Errorf("%s: %w", kubelet.CheckpointPath(kubeletDir), err)
@@ -84,11 +89,11 @@ func (a *assignments) readDevices(kubeletDir string, list podLister) (read devic
 		living.Add(pod)
 		exclusive.add(pod)
 	})
-	var pods kubelet.Reading[holders.Pods]
 	if told {
-		read.exclusive, pods = exclusive, kubelet.Read(*living, nil)
+		read.exclusive, sources.Pods = exclusive, kubelet.Read(*living, nil)
 	}
-	read.gone = gone(recorded, pods)
+	sources.Recorded = kubelet.Read(recorded, nil)
+	read.add(sources)
 	return read, nil
 }
 
@@ -102,18 +107,20 @@ type Gone map[string]bool
 // Dedicated).
 type Exclusive []types.NamespacedName
 
-// gone returns the pods of the checkpoint that hold nothing, according to package holders, which the
-// coordinator uses too.
-func gone(checkpoint kubelet.Checkpoint, pods kubelet.Reading[holders.Pods]) Gone {
-	gone := Gone{}
-	for name := range checkpoint.Containers() {
-		gone[recordedContainer(name).PodUID] = true
+// add adds the pods that hold nothing any more, and the containers without a record, according to package
+// holders, which the coordinator uses too.
+func (d *deviceHolders) add(sources holders.Sources) {
+	d.gone = Gone{}
+	for _, h := range d.devices {
+		d.gone[h.PodUID] = true
 	}
-	found, _ := holders.Find(holders.Sources{Recorded: kubelet.Read(checkpoint, nil), Pods: pods})
+	found, _ := holders.Find(sources)
 	for _, h := range found {
-		delete(gone, h.UID)
+		delete(d.gone, h.UID)
+		if h.Lost {
+			d.devices = append(d.devices, Held{Container{h.UID, h.Name}, h.Devices})
+		}
 	}
-	return gone
 }
 
 // podLister calls each with every pod of the kubelet, and returns false if the kubelet does not list pods.

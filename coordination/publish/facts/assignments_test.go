@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/topology"
@@ -33,6 +34,7 @@ type oneGPU struct {
 	log    *bytes.Buffer
 	tree   *topology.Tree
 	gpu    device.Device
+	before holders.Sources // what the coordinator knows
 }
 
 func newOneGPU(t *testing.T, settings string) *oneGPU {
@@ -56,7 +58,7 @@ func (n *oneGPU) record(content string) { write(n.T, kubelet.CheckpointPath(n.di
 func (n *oneGPU) read() facts.Facts {
 	return n.reader.Read(n.Context(), n.tree, []facts.Resource{
 		{Name: "amd.com/gpu", Kind: device.GPU, Devices: []device.Device{n.gpu}},
-	})
+	}, n.before)
 }
 
 // While the checkpoint cannot be read, the devices of pods stay those of the last read, marked as such.
@@ -149,5 +151,32 @@ func TestAssignmentsNeverRead(t *testing.T) {
 		if f := n.read(); f.Unread != nil || f.Stale != nil {
 			t.Errorf("%s: once it can be read: %v, %v", file, f.Unread, f.Stale)
 		}
+	}
+}
+
+// A kubelet has started without its records, while the container on the GPU runs: the GPU is free for the
+// kubelet, and not for schedulers. A container of the running kubelet that is not in the checkpoint any more
+// has ended.
+func TestLostRecordsFreeNothing(t *testing.T) {
+	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
+	name := kubelet.Pod{Namespace: "team", Name: "train"}
+	held := holders.Holders{{
+		UID: "uid", Pod: name, Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {gpuID}}, Life: "first",
+	}}
+	told := map[string]holders.Known{"uid": {Pod: name, Told: true, Life: "first"}}
+	n.record(gpuFree)
+	for life, free := range map[string]string{"first": "1/1", "second": "0/1"} {
+		n.before = holders.Sources{Before: held, Known: told, Kubelet: life}
+		spec := facts.BuildSpec(n.read())
+		if got := spec.Summary.GPUs; got != free {
+			t.Errorf("%s kubelet: free GPUs %s, want %s", life, got, free)
+		}
+		if published := len(spec.Held) == 1 && spec.Held[0].UID == "uid"; published != (free == "0/1") {
+			t.Errorf("%s kubelet: published holders: %+v", life, spec.Held)
+		}
+	}
+	n.before.Known = nil // no list has had the pod
+	if got := facts.BuildSpec(n.read()).Summary.GPUs; got != "1/1" {
+		t.Errorf("unknown pod: free GPUs %s", got)
 	}
 }

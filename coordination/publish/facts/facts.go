@@ -33,7 +33,7 @@ type Facts struct {
 	Enforced  bool // the annotations of pods are
 	Alignment model.Alignment
 
-	Devices   []Held    // containers in the kubelet's device checkpoint
+	Devices   []Held    // containers in the kubelet's device checkpoint, and those that it has lost
 	Gone      Gone      // pods in the checkpoint that no longer hold anything
 	Exclusive Exclusive // among the pods that the kubelet lists
 	// CPUs and Memory are those of a static CPU manager and memory manager, with their containers. A manager is

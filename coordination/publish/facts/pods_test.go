@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -66,7 +67,7 @@ func TestGone(t *testing.T) {
 		{nil, facts.Gone{"done": true, "refused": true, "deleted": true}},
 	} {
 		listErr = test.err
-		got := r.Read(t.Context(), tree, nil)
+		got := r.Read(t.Context(), tree, nil, holders.Sources{})
 		if diff := cmp.Diff(test.want, got.Gone); diff != "" || len(got.Devices) != len(given) {
 			t.Errorf("%v: %d containers have devices, gone (-want +got):\n%s", test.err, len(got.Devices), diff)
 		}
@@ -117,7 +118,7 @@ func TestExclusive(t *testing.T) {
 			Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(pods, err, each) },
 		})
 		var names []string
-		exclusive := r.Read(t.Context(), tree, nil).Exclusive
+		exclusive := r.Read(t.Context(), tree, nil, holders.Sources{}).Exclusive
 		if (exclusive == nil) != (err != nil) {
 			t.Errorf("with error %v these pods are told: %v", err, exclusive)
 		}

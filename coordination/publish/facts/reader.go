@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -60,14 +61,16 @@ func (r *Reader) Restarted() { r.kubelet, r.tree = nil, nil }
 // case of a missed start.
 func (r *Reader) Recheck() { r.stale, r.tree = true, nil }
 
-// Read reads all facts except the plugins' announcements. Errors are logged once.
-func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Resource) Facts {
+// Read reads all facts except the plugins' announcements and the last holders. Errors are logged once.
+func (r *Reader) Read(
+	ctx context.Context, tree *topology.Tree, resources []Resource, before holders.Sources,
+) Facts {
 	f := Facts{
 		Tree: tree, Resources: resources, NUMANodes: r.numaNodes(tree),
 		Kubelet: r.configuration(ctx),
 	}
 	list := func(each func(*corev1.Pod)) bool { return r.pods(ctx, each) }
-	for _, a := range r.assigned.read(r.config.KubeletDir, list, &f) {
+	for _, a := range r.assigned.read(r.config.KubeletDir, list, before, &f) {
 		if !r.works(a.subject, a.err) {
 			f.Stale = errors.Join(f.Stale, a.err)
 		}

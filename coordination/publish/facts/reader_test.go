@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
@@ -64,7 +65,7 @@ func policy(t *testing.T, r *facts.Reader) v1alpha1.Kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Read(t.Context(), tree, nil).Kubelet
+	return r.Read(t.Context(), tree, nil, holders.Sources{}).Kubelet
 }
 
 // TestFiles: drop-ins override the configuration, in the order of their names, and unset values are the
@@ -115,7 +116,7 @@ func TestCores(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := facts.NewReader(facts.Config{Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	nodes := read.Read(t.Context(), tree, nil).NUMANodes
+	nodes := read.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
 	if len(nodes) != 2 {
 		t.Fatalf("%+v", nodes)
 	}
@@ -252,7 +253,7 @@ func TestUnreadNUMA(t *testing.T) {
 		whole := sys["devices/system/"+file]
 		sys["devices/system/"+file] = &fstest.MapFile{Mode: fs.ModeDir}
 		for range 2 {
-			r.Read(t.Context(), tree, nil)
+			r.Read(t.Context(), tree, nil, holders.Sources{})
 		}
 		n := strings.Count(log.String(), "NUMA nodes not read")
 		if n != 1 || !strings.Contains(log.String(), file) {
@@ -263,7 +264,8 @@ func TestUnreadNUMA(t *testing.T) {
 			Distances: nil, CPUs: topology.CPUSet{0: true, 1: true}, Cores: []topology.CPUSet{{0: true, 1: true}},
 			Memory: 1 << 20,
 		}
-		if diff := cmp.Diff([]facts.NUMANode{want}, r.Read(t.Context(), tree, nil).NUMANodes); diff != "" {
+		got := r.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
+		if diff := cmp.Diff([]facts.NUMANode{want}, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", file, diff)
 		}
 	}
@@ -283,7 +285,7 @@ func TestNUMA(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := facts.NewReader(facts.Config{Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	got := r.Read(t.Context(), tree, nil).NUMANodes
+	got := r.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
 	want := []facts.NUMANode{
 		{Number: 0, Distances: []int{10, 21}, CPUs: topology.CPUSet{0: true, 1: true, 2: true, 3: true},
 			Socket: -1, Memory: 128 << 20},
