@@ -56,13 +56,14 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 			if n := tx.open.allocated(); o.progress(tx.state) == asking.Open && n.Lacks(name) {
 				tx.release(n) // the refused container
 			}
-			taken = tx.refuse(nil, name, ids, RefusedDouble, double)
+			asked := tx.isAsked(name, ids)
+			taken = tx.refuse(grant{name: name, ids: ids, asked: asked}, RefusedDouble, double)
 			return nil
 		}
 		g := tx.take(o, name, ids, of)
 		if apart := findMisalignment(tx.books(), g, c.Alignment); apart.said != "" && refusable {
 			tx.release(g.container)
-			taken = tx.refuse(g.container, name, ids, RefusedAlignment, apart)
+			taken = tx.refuse(g, RefusedAlignment, apart)
 			return nil
 		}
 		taken.Order, taken.Container = tx.accept(g), g.container.Likely()

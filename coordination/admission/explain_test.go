@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -256,6 +257,25 @@ func TestDecisionsThatCannotBeRead(t *testing.T) {
 		if err := log.Restore(saved); err == nil || len(log.All()) > 0 {
 			t.Errorf("%d decisions: %v", len(saved), err)
 		}
+	}
+}
+
+// A refused Allocate is the end of the question that it follows, not another decision.
+func TestExplainOfARefusal(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	a.source, a.coordinator.Alignment = intent.PodsAPI, intent.Required
+	a.keepCheckpoint()
+	pod := a.add("pod")
+	a.tell(pod, container{"worker", wish{1, 2}}) // no switch has two VFs
+	ids, _ := a.ask(gpus, 0, 1)
+	if _, refusal := a.allocated(gpus, ids); refusal == "" {
+		t.Fatal("not refused")
+	}
+	decisions, err := a.coordinator.explain(t.Context(), podName{"team", "pod", ""})
+	if err != nil || len(decisions) != 1 || !decisions[0].GetAsked() || decisions[0].GetRefusal() == "" ||
+		len(decisions[0].GetPairs()) != 2 {
+		t.Errorf("decisions %v, %v", decisions, err)
 	}
 }
 

@@ -246,12 +246,12 @@ func (tx *transaction) accept(g grant) (order []string) {
 	return order
 }
 
-// refuse records a refusal: the kubelet rejects the container, and no Allocate follows. C is nil if unknown.
-func (tx *transaction) refuse(
-	c *asking.Container, name string, ids []string, outcome Outcome, why refusal,
-) (taken Taken) {
+// refuse records a refusal: the kubelet rejects the container, and no Allocate follows. The container of the
+// grant is nil if unknown.
+func (tx *transaction) refuse(g grant, outcome Outcome, why refusal) (taken Taken) {
 	tx.end()
-	refused := &history.Allocation{At: tx.now(), Resource: name, IDs: ids, Refusal: why.full()}
+	c, name, ids := g.container, g.name, g.ids
+	refused := &history.Allocation{At: tx.now(), Resource: name, IDs: ids, Refusal: why.full(), Asked: g.asked}
 	if c != nil {
 		refused.Container, refused.PodUID = c.Likely(), c.PodUID()
 	}

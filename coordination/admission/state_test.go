@@ -56,7 +56,8 @@ func TestRefusedContainerIsComplete(t *testing.T) {
 	c := emptyServer()
 	c.current().open = &openAdmission{container: &asking.Container{Devices: kubelet.Devices{gpus: {"gpu"}}}}
 	_, err := c.commit(func(tx *transaction) error {
-		tx.refuse(nil, gpus, []string{"gpu"}, RefusedDouble, refusal{said: "another pod has the device"})
+		tx.refuse(grant{name: gpus, ids: []string{"gpu"}}, RefusedDouble,
+			refusal{said: "another pod has the device"})
 		return nil
 	})
 	progress := c.current().open.progress(kubelet.Identity{})

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -39,10 +40,11 @@ func containersOf(decisions []Decision) []string {
 func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decision) bool {
 	gpus, vfs := s.held(container)
 	verb := "is degraded"
-	without := missing(gpus, vfs)
+	without, wanted := missing(gpus, vfs), len(vfs)/max(len(gpus), 1)
 	if refused := lastRefusal(container, decisions); refused != nil {
+		pairs := lastPairs(container, decisions)
 		verb, vfs = "was refused", nil
-		without = s.named(farGPUs(container, decisions))
+		without, wanted = s.named(farGPUs(pairs)), wantedVFs(pairs)
 	}
 	if len(without) == 0 {
 		return false
@@ -52,7 +54,7 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 		list = append(list, s.around(gpu, container))
 	}
 	fmt.Fprintf(out, "%s %s: for %s there is no VF of its own on its switch\n   next: %s\n\n", container, verb,
-		Several(len(without), "GPU"), next(container, list))
+		Several(len(without), "GPU"), next(container, list, wanted))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "   GPU\tSWITCH\tNUMA\tVFS FREE NOW\tVFS HELD BY")
 	for _, a := range list {
@@ -66,8 +68,9 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 	return true
 }
 
-// next returns the most helpful step, by the first GPU: each GPU needs a VF.
-func next(container string, list []apart) string {
+// next returns the most helpful step, by the first GPU: each GPU needs a VF. Wanted is the number of VFs for
+// each GPU; 0 if GPUs share a VF.
+func next(container string, list []apart, wanted int) string {
 	pod := container[:max(0, strings.LastIndex(container, "/"))]
 	for _, a := range list {
 		switch holders := ownersOf(a.held); {
@@ -77,6 +80,9 @@ func next(container string, list []apart) string {
 		case a.all == 0:
 			return fmt.Sprintf("switch %s has no VF that a plugin offers: see \"tandem doctor\", or ask for fewer "+
 				"GPUs", a.gpu.Switch)
+		case wanted == 0 || wanted > a.all:
+			return fmt.Sprintf("ask for as many VFs as GPUs: the numbers differ, and switch %s has %s", a.gpu.Switch,
+				Several(a.all, "VF"))
 		case len(a.free) == 0 && len(holders) > 0:
 			return fmt.Sprintf("end %s, which has VFs of switch %s, then create %s again", holders[0], a.gpu.Switch,
 				pod)
@@ -143,22 +149,38 @@ func lastRefusal(container string, decisions []Decision) *Decision {
 	return nil
 }
 
-// farGPUs returns the GPUs of the pairs of the last choice for a container that are not on one switch.
-func farGPUs(container string, decisions []Decision) []string {
+// lastPairs returns the pairs of the last choice for a container.
+func lastPairs(container string, decisions []Decision) []Pair {
 	for _, d := range slices.Backward(decisions) {
-		if d.Container != container || len(d.Pairs) == 0 {
-			continue
+		if d.Container == container && len(d.Pairs) > 0 {
+			return d.Pairs
 		}
-		var ids []string
-		for _, p := range d.Pairs {
-			var level topology.Level
-			if err := level.UnmarshalText([]byte(p.Distance)); err != nil || !level.Direct() {
-				ids = append(ids, p.GPU)
-			}
-		}
-		return ids
 	}
 	return nil
+}
+
+// farGPUs returns the GPUs of the pairs that are not on one switch.
+func farGPUs(pairs []Pair) (ids []string) {
+	for _, p := range pairs {
+		var level topology.Level
+		if err := level.UnmarshalText([]byte(p.Distance)); err != nil || !level.Direct() {
+			ids = append(ids, p.GPU)
+		}
+	}
+	return ids
+}
+
+// wantedVFs returns the greatest number of VFs with which a GPU pairs; 0 if GPUs share a VF.
+func wantedVFs(pairs []Pair) int {
+	ofGPU, ofVF := map[string]int{}, map[string]int{}
+	for _, p := range pairs {
+		ofGPU[p.GPU]++
+		ofVF[p.VF]++
+	}
+	if len(ofVF) < len(pairs) {
+		return 0
+	}
+	return slices.Max(append(slices.Collect(maps.Values(ofGPU)), 0))
 }
 
 // named returns the GPUs with these IDs.

@@ -4,6 +4,7 @@ package coordinator
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,7 +82,7 @@ func TestNextWithoutASwitch(t *testing.T) {
 	flat := apart{gpu: Device{ID: "0000:05:00.0", Switch: "pci0000:00"}, free: make([]Device, 7), all: 8}
 	const want = "GPU 0000:05:00.0 is on no switch (pci0000:00), so that no VF is near; a topology file has " +
 		"the switches of a guest"
-	if got := next("team/train/c", []apart{flat}); got != want {
+	if got := next("team/train/c", []apart{flat}, 1); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -103,6 +104,24 @@ func TestReasonsOfARefusal(t *testing.T) {
 	s.reasons(&got, "team/strict/c", refused)
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Where a GPU wants more VFs than its switch has, or shares one with a GPU of another switch, neither the end of
+// another pod nor a second attempt helps.
+func TestNextOfUnequalNumbers(t *testing.T) {
+	t.Parallel()
+	s := node(given("0000:30:00.1", off, "", 0))
+	for name, pairs := range map[string][]Pair{
+		"more VFs":  {{"0000:2f:00.0", "0000:30:00.1", "PIX"}, {"0000:2f:00.0", "0000:9c:00.1", "SYS"}},
+		"more GPUs": {{"0000:11:00.0", "0000:0c:00.1", "PIX"}, {"0000:2f:00.0", "0000:0c:00.1", "NODE"}},
+	} {
+		var got bytes.Buffer
+		s.reasons(&got, "team/strict/c", []Decision{{Container: "team/strict/c", Refusal: "refuse", Pairs: pairs}})
+		const want = "   next: ask for as many VFs as GPUs: the numbers differ, and switch 0000:2c:00.0 has 1 VF\n"
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("%s: no %q in\n%s", name, want, got.String())
+		}
 	}
 }
 

@@ -212,14 +212,16 @@ func (k *Kubelet) Pods() (names []string) {
 // Gone is the UID for a name whose last pod has ended.
 const Gone = "none"
 
-// UID returns the UID of the pod of a name, or Gone; false if no pod has had the name.
+// UID returns the UID of the pod of a name, also of a rejected one, or Gone; false if no pod has had the name.
 func (k *Kubelet) UID(name string) (uid string, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.index(name) < 0 {
-		return Gone, k.used[name]
+	for _, p := range slices.Concat(k.pods, k.rejected) {
+		if p.Name == name {
+			return p.uid, true
+		}
 	}
-	return k.pods[k.index(name)].uid, true
+	return Gone, k.used[name]
 }
 
 // Grant returns what the container of a pod has been given; false without such a pod.

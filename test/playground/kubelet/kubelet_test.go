@@ -255,6 +255,9 @@ func TestRefusals(t *testing.T) {
 		if got := n.admit("a", c.gpus, c.vfs); got != c.want {
 			t.Errorf("%d GPUs and %d VFs: %q, want %q", c.gpus, c.vfs, got, c.want)
 		}
+		if uid, _ := n.UID("a"); uid == kubelet.Gone {
+			t.Errorf("%d GPUs and %d VFs: the pod has no UID", c.gpus, c.vfs)
+		}
 		if c.want == "" {
 			if err := n.Delete("a"); err != nil {
 				t.Error(err)
