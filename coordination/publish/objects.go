@@ -21,12 +21,11 @@ const (
 	Tandem    Target = "tandem"    // NodeTopology, Tandem's own object
 	NRT       Target = "nrt"       // NodeResourceTopology
 	NFD       Target = "nfd"       // labels, by a NodeFeature
-	NFDFile   Target = "nfd-file"  // the same, by a local feature file
-	KubeNexus Target = "kubenexus" // the labels for KubeNexus, next to those of nfd or nfd-file
+	KubeNexus Target = "kubenexus" // the labels for KubeNexus, next to those of nfd
 )
 
 // All are the targets, in the order of the documents.
-var All = []Target{Tandem, NRT, NFD, NFDFile, KubeNexus}
+var All = []Target{Tandem, NRT, NFD, KubeNexus}
 
 // Targets are the values of --publish.
 type Targets []Target
@@ -51,14 +50,13 @@ func (t *Targets) UnmarshalText(text []byte) error {
 		switch {
 		case target == "" && len(text) == 0:
 		case !slices.Contains(All, target):
-			return fmt.Errorf("unknown target %q: want some of tandem, nrt, nfd, nfd-file and kubenexus, with commas "+
-				"between", target)
+			return fmt.Errorf("unknown target %q: want some of tandem, nrt, nfd and kubenexus, with commas between", target)
 		case !read.Has(target):
 			read = append(read, target)
 		}
 	}
-	if read.Has(KubeNexus) && !read.Has(NFD) && !read.Has(NFDFile) {
-		return fmt.Errorf("%s adds labels to those of %s or %s: name one of them too", KubeNexus, NFD, NFDFile)
+	if read.Has(KubeNexus) && !read.Has(NFD) {
+		return fmt.Errorf("%s adds labels to those of %s: name both", KubeNexus, NFD)
 	}
 	*t = read
 	return nil

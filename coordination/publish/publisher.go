@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package publish keeps a node's published objects and files up to date.
+// Package publish keeps a node's published objects up to date.
 //
 //	plugins' announcements, the kubelet's files          facts.Reader
 //	      └─ changed ──> 200 to 300 ms ──> facts         Publisher.Publish

@@ -85,7 +85,7 @@ func TestExitCodes(t *testing.T) {
 			"is no IP address"},
 		{"unknown target", t.Context(), never, []string{"--publish=tandem,everything"}, 2, "",
 			`"--publish" flag: unknown target "everything"`},
-		{"labels beside none", t.Context(), never, []string{"--publish=kubenexus"}, 2, "", "name one of them too"},
+		{"labels beside none", t.Context(), never, []string{"--publish=kubenexus"}, 2, "", "name both"},
 		{"argument", t.Context(), never, []string{"now"}, 2, "", `unexpected argument "now"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -128,14 +128,13 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 		"device-annotations": "none", "metrics-bind-address": "",
 		"health-probe-bind-address": "", "topology-file": "",
 		"publish": "", "kubelet-config": "", "kubelet-config-dir": "",
-		"device-health":    "on",
-		"nfd-features-dir": "/etc/kubernetes/node-feature-discovery/features.d",
+		"device-health": "on",
 	} {
 		if got := line.Config[flag]; got != want {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
 	}
-	if line.Msg != "started" || len(line.Config) != 27 {
+	if line.Msg != "started" || len(line.Config) != 26 {
 		t.Errorf("line %q", first)
 	}
 }

@@ -58,9 +58,8 @@ const ownCertificate = "pki/kubelet.crt"
 
 // publishing are the flags for the publication of the node.
 type publishing struct {
-	targets  publish.Targets
-	config   configuration.Files
-	features string
+	targets publish.Targets
+	config  configuration.Files
 }
 
 // endpoint returns the kubelet's HTTPS server.

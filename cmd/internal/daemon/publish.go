@@ -9,9 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,11 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
-	"github.com/tandem-k8s/tandem/coordination/system"
 )
-
-// featureFile is the name of our file in NFD's folder.
-const featureFile = "tandem"
 
 // publisher returns the publisher of the node, or nil if the flags name no target.
 func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
@@ -68,8 +62,8 @@ func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.
 		return all
 	}
 	for _, target := range targets {
-		if target == publish.NFDFile || target == publish.KubeNexus {
-			continue
+		if target == publish.KubeNexus {
+			continue // labels of the target nfd
 		}
 		if client == nil {
 			if client, err = f.client(); err != nil {
@@ -88,11 +82,6 @@ func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.
 			render = publish.NodeFeature(namespace, made)
 		}
 		sinks = append(sinks, publish.NewObjectSink(string(target), client, shared, render, log))
-	}
-	if targets.Has(publish.NFDFile) {
-		render := func(f facts.Facts, until time.Time) []byte { return facts.FormatLabels(made(f), until) }
-		sinks = append(sinks, publish.NewFile(system.Disk{}, string(publish.NFDFile),
-			filepath.Join(f.publishing.features, featureFile), render))
 	}
 	return client, sinks, nil
 }

@@ -122,21 +122,18 @@ func (p *publishing) register(set *pflag.FlagSet) {
 	set.TextVar(&p.targets, "publish", publish.Targets{},
 		"comma-separated publications of the node for schedulers, written by the daemon that serves the "+
 			"coordination socket: tandem (NodeTopology object), nrt (NodeResourceTopology object), nfd "+
-			"(labels through a NodeFeature object), nfd-file (labels through a local feature file), kubenexus "+
-			"(additional labels); empty for none")
+			"(labels through a NodeFeature object), kubenexus (additional labels); empty for none")
 	set.StringVar(&p.config.Config, "kubelet-config", "",
 		"kubelet configuration file, for the policy of the Topology Manager, and for --publish if the kubelet "+
 			"does not answer at --kubelet-address (default "+configuration.FileName+" in --kubelet-dir)")
 	set.StringVar(&p.config.Dir, "kubelet-config-dir", "",
 		"folder of the kubelet's configuration drop-ins (--config-dir); without the folder, a policy other than "+
 			"restricted in --kubelet-config counts as unknown for the choice of devices")
-	set.StringVar(&p.features, "nfd-features-dir", "/etc/kubernetes/node-feature-discovery/features.d",
-		"folder of NFD's local feature files, for --publish=nfd-file")
 	var targets []string
 	for _, target := range publish.All {
 		targets = append(targets, string(target))
 	}
 	plainflag.Words(set, "publish", targets...)
-	plainflag.Cluster.Put(set, "publish", "nfd-features-dir")
+	plainflag.Cluster.Put(set, "publish")
 	plainflag.Kubelet.Put(set, "kubelet-config", "kubelet-config-dir")
 }

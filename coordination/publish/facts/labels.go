@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -100,15 +99,4 @@ func BuildKubeNexusLabels(f Facts) map[string]string {
 func dropInvalid(labels map[string]string) map[string]string {
 	maps.DeleteFunc(labels, func(_, value string) bool { return validation.IsValidLabelValue(value) != nil })
 	return labels
-}
-
-// FormatLabels returns labels as a local feature file of Node Feature Discovery, sorted. NFD removes the
-// labels at the given time (source/local, ExpiryTimeKey).
-func FormatLabels(labels map[string]string, until time.Time) []byte {
-	var text strings.Builder
-	fmt.Fprintf(&text, "# +expiry-time=%s\n", until.UTC().Format(time.RFC3339))
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		fmt.Fprintf(&text, "%s=%s\n", key, labels[key])
-	}
-	return []byte(text.String())
 }

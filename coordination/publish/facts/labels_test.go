@@ -4,7 +4,6 @@ package facts_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -58,13 +57,5 @@ func TestBuildKubeNexusLabels(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, facts.BuildKubeNexusLabels(f)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-func TestFormatLabels(t *testing.T) {
-	until := time.Date(2026, 11, 24, 9, 30, 0, 0, time.FixedZone("CET", 3600))
-	got := string(facts.FormatLabels(map[string]string{"b": "2", "a": "1"}, until))
-	if want := "# +expiry-time=2026-11-24T08:30:00Z\na=1\nb=2\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }

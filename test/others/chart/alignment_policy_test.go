@@ -125,7 +125,7 @@ func TestAlignmentNodes(t *testing.T) {
 	const enforced = "{matchExpressions: [{key: " + enforcedLabel + ", operator: In, values: ['true']}]}"
 	const zone = "{matchExpressions: [{key: zone, operator: In, values: [a]}]}"
 	const selects = "nodeSelector: {" + enforcedLabel + ": 'true'}"
-	rendered, err := render(t, "publish: [nfd-file]")
+	rendered, err := render(t, "publish: [nfd]")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,8 +190,8 @@ func TestAlignmentActions(t *testing.T) {
 		{helm.Newest, "", "Deny", "Warn"},
 		{helm.Newest, "publish: [tandem, nrt]", "Deny", "Warn"},
 		{helm.Newest, "publish: [nfd]", "Deny", "Deny mutate"},
-		{"v1.36.0", "publish: [nfd-file]", "Deny", "Deny mutate"},
-		{"v1.35.4", "publish: [nfd-file]", "Deny", "Deny"},
+		{"v1.36.0", "publish: [nfd]", "Deny", "Deny mutate"},
+		{"v1.35.4", "publish: [nfd]", "Deny", "Deny"},
 		{helm.Newest, "alignmentPolicy: {nodes: deny}", "Deny", "Deny mutate"},
 		{helm.Newest, "{publish: [nfd], alignmentPolicy: {nodes: warn}}", "Deny", "Warn"},
 		{helm.Newest, "{publish: [nfd], alignmentPolicy: {nodes: ignore}}", "Deny", ""},

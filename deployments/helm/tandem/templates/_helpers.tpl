@@ -84,7 +84,7 @@ reads the annotations of each pod with a claim. */}}
 
 {{/* Whether nodes publish the label tandem.dev/alignment-enforced. */}}
 {{- define "tandem.publishesEnforced" -}}
-{{ or (has "nfd" .Values.publish) (has "nfd-file" .Values.publish) }}
+{{ has "nfd" .Values.publish }}
 {{- end }}
 
 {{- define "tandem.configMap" -}}
@@ -213,9 +213,6 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 {{- if eq (include "tandem.mountsCertificate" .) "true" }}
 - {name: kubelet-certificate, mountPath: {{ .Values.kubeletDir }}/pki/kubelet.crt, readOnly: true}
 {{- end }}
-{{- if has "nfd-file" .Values.publish }}
-- {name: features, mountPath: /etc/kubernetes/node-feature-discovery/features.d}
-{{- end }}
 {{- if .Values.topologyFile.hostPath }}
 - {name: topology, mountPath: /topology/topo.xml, readOnly: true}
 {{- else if .Values.topologyFile.existingConfigMap }}
@@ -253,11 +250,6 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 # The certificate with which the kubelet serves, alone: its key is in another file.
 - name: kubelet-certificate
   hostPath: {path: {{ .Values.kubeletCertificate }}, type: File}
-{{- end }}
-{{- if has "nfd-file" .Values.publish }}
-# What Node Feature Discovery makes labels of.
-- name: features
-  hostPath: {path: /etc/kubernetes/node-feature-discovery/features.d, type: DirectoryOrCreate}
 {{- end }}
 {{- include "tandem.topologyVolume" . }}
 {{- end }}
