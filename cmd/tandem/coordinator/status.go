@@ -36,7 +36,7 @@ type Status struct {
 	PID       int64       `json:"pid"`      // of the serving plugin
 	Protocol  string      `json:"protocol"` // of the serving plugin
 	Mode      string      `json:"mode"`     // of the node: "device-plugin" or "dra"
-	Plugins   []Plugin    `json:"plugins"`
+	Plugins   []Plugin    `json:"plugins"`  // by their resources
 	Resources []Resource  `json:"resources"`
 	// by resource: reserved for the second half of the container in admission
 	Plan     map[string][]string `json:"plan,omitempty"`
@@ -85,6 +85,7 @@ func NewStatus(answer *api.StatusResponse) Status {
 			Protocol: protocolText(p.GetVersion().GetMajor(), p.GetVersion().GetMinor()),
 		})
 	}
+	slices.SortStableFunc(s.Plugins, func(a, b Plugin) int { return slices.Compare(a.Resources, b.Resources) })
 	for name, devices := range answer.GetPlan().GetDevices() {
 		if s.Plan == nil {
 			s.Plan = map[string][]string{}

@@ -40,8 +40,8 @@ func TestStatus(t *testing.T) {
 		Plan: &api.Plan{Devices: map[string]*api.DeviceList{"nvidia.com/vf": {Ids: []string{"v"}}}},
 	})
 	const want = `GPUs free 1/4, VFs free 0/2, same-switch pairs left 0, degraded containers 0; kubelet ?
-plugin in another PID namespace, joined, version ?, protocol 1.0: nvidia.com/vf registered ?
 plugin PID 7, serves, v1.4.0, protocol 1.1: amd.com/gpu registered ?, amd.com/cpx registered ?
+plugin in another PID namespace, joined, version ?, protocol 1.0: nvidia.com/vf registered ?
 STALE nvidia.com/vf: its plugin is away; 2 devices as they were known last
 
 SWITCH        NUMA  RESOURCE       DEVICE        ADDRESS       STATE                 OWNER
