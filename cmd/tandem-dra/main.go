@@ -14,7 +14,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
@@ -80,8 +79,6 @@ func (o *options) register(set *pflag.FlagSet) {
 	set.BoolVar(&o.drain, "drain", false,
 		"only unprepare claims, and publish no device; for a node in device-plugin mode with running pods that "+
 			"still have claims")
-	plainflag.Cluster.Put(set, "kubeconfig", "pod-uid")
-	plainflag.DRA.PutRest(set)
 	o.RegisterDriver(set)
 	stock := o.gpus.RegisterDriver(set)
 	o.vfs.Register(set, "amd-nic-exporter-socket")

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -139,7 +138,6 @@ func (o *options) register(set *pflag.FlagSet) {
 		"with --use-cdi, use the CDIDevices field instead of annotations; requires kubelet 1.31 or later")
 	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", grants.CDIDirs,
 		"folders of CDI specs; specs are written to the last folder")
-	plainflag.VF.Put(set, "use-cdi", "cdi-devices", "cdi-dirs")
 	o.registerStock(set)
 }
 
@@ -147,7 +145,6 @@ func (o *options) register(set *pflag.FlagSet) {
 func (o *options) registerStock(set *pflag.FlagSet) {
 	set.StringVar(&o.logDir, "log-dir", "",
 		"ignored; accepted for compatibility with the stock plugin, since logs go to standard error")
-	plainflag.Logging.Put(set, "log-dir")
 	// Entrypoint and plugin share --log-level; this flag also accepts words.
 	level := set.Lookup("log-level")
 	level.Value = verbosity{level.Value}

@@ -101,10 +101,6 @@ func (x *examiner) register(cmd *cobra.Command) {
 		"reserve a CPU of each NUMA node for the system unless CPUs are already reserved")
 	flags.StringVar(&x.node.ReadElsewhere, "read-elsewhere", "", "name of this node in a report that is read "+
 		"elsewhere, as by kubectl tandem doctor: --kubelet-config is the kubelet's configz")
-	plainflag.Request.Put(flags, "cpus", "refused-pods")
-	plainflag.Devices.Put(flags, "gpu-vendor")
-	plainflag.Kubelet.Put(flags, "drop-in", "static-cpus")
-	plainflag.Output.Put(flags, "read-elsewhere")
 	x.format.Register(cmd)
 }
 
@@ -122,9 +118,6 @@ func (x *examiner) registerNode(flags *pflag.FlagSet) {
 		"folder of the kubelet's configuration drop-ins (default from the kubelet's command line)")
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
 		"to select VFs (default the VFs that the running tandem-rdma offers, or of the ConfigMap of a pod)")
-	plainflag.Kubelet.Put(flags, "kubelet-dir", "kubelet-config", "kubelet-config-dir")
-	plainflag.Files.Put(flags, "dev-root", "proc-root")
-	plainflag.Devices.Put(flags, "config")
 }
 
 func (x *examiner) run(cmd *cobra.Command) error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 )
@@ -90,10 +89,6 @@ Whether a pool without excludeTopology has NUMA hints follows from the machine, 
 	cmd.Flags().BoolVar(&stock, "stock", false, "choose like the stock plugins")
 	cmd.Flags().IntVar(&width, "width", picture.Wide,
 		"width of the picture of -o svg in pixels, if the switches fit")
-	plainflag.Request.Put(cmd.Flags(), "gpus", "vfs")
-	plainflag.Placement.Put(cmd.Flags(), "stock")
-	plainflag.Devices.Put(cmd.Flags(), "used", "config")
-	plainflag.Output.Put(cmd.Flags(), "width")
 	format.Register(cmd)
 	return cmd
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
@@ -72,9 +71,6 @@ the file before you send it (docs/qualify.md). A command with --machine reads th
 	flags.StringArrayVar(&q.verified, "verified", nil,
 		`output of "tandem verify --traffic -o json" in a pod of this node; repeatable`)
 	flags.StringVar(&q.check, "check", "", "report to judge")
-	plainflag.Devices.Put(flags, "nccl-topology", "verified")
-	plainflag.Files.Put(flags, "sysfs-root")
-	plainflag.Output.Put(flags, "file", "force", "check")
 	q.format.Register(cmd)
 	return cmd
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -24,25 +23,21 @@ func registerSource(cmd *cobra.Command, s *machine.Source) {
 	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
 	registerTopologyFile(flags, &s.TopologyFile)
 	cli.CompleteMachines(cmd)
-	plainflag.Machine.Put(flags, "machine", "sysfs-root", "topology-file")
 }
 
 func registerTopologyFile(flags *pflag.FlagSet, file *string) {
 	flags.StringVar(file, "topology-file", "",
 		"NCCL topology file (NCCL_TOPO_FILE) with the PCIe switches, for a guest with a flat PCI tree in sysfs")
-	plainflag.Files.Put(flags, "topology-file")
 }
 
 func registerRunDir(flags *pflag.FlagSet, dir *string) {
 	flags.StringVar(dir, "run-dir", "",
 		"--run-dir of the plugins (default the folder in which a plugin answers: "+
 			"device-plugins/tandem in the kubelet's folder, or /run/tandem)")
-	plainflag.Files.Put(flags, "run-dir")
 }
 
 func registerKubeletDir(flags *pflag.FlagSet, dir *string) {
 	flags.StringVar(dir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
-	plainflag.Files.Put(flags, "kubelet-dir")
 }
 
 // checkSource refuses two sources at once.

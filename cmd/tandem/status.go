@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
@@ -74,8 +73,6 @@ func (l *looker) register(cmd *cobra.Command) {
 	flags.StringVar(&l.from.SysfsRoot, "sysfs-root", "/sys",
 		"root of sysfs, for --serve and for GPUs that no plugin offers")
 	registerTopologyFile(flags, &l.from.TopologyFile)
-	plainflag.Files.Put(flags, "sysfs-root")
-	plainflag.Output.Put(flags, "watch", "serve")
 }
 
 func (l *looker) run(cmd *cobra.Command) error {

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -104,7 +103,6 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also show PCIe links, IOMMU groups, RDMA ports, and the effect of ACS on same-switch pairs (requires "+
 			"root)")
-	plainflag.Output.PutRest(cmd.Flags())
 	return cmd
 }
 

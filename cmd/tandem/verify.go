@@ -80,8 +80,6 @@ VF to itself, or with --traffic-to next from each pair to the next one. Progress
 	plainflag.Words(cmd.Flags(), "within", levels...)
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"also fail unless the i-th VF pairs with the i-th GPU")
-	plainflag.Request.Put(cmd.Flags(), "gpus", "vfs", "within", "in-order")
-	plainflag.Files.PutRest(cmd.Flags())
 	measured.register(cmd)
 	format.Register(cmd)
 	return cmd
@@ -113,7 +111,6 @@ func (t *traffics) register(cmd *cobra.Command) {
 		string(verify.Auto), string(verify.DMABuf), string(verify.Peer), string(verify.Host))
 	addChoice(cmd, &t.to, "traffic-to", "destination of the traffic within the container",
 		string(verify.ToSelf), string(verify.ToNext))
-	plainflag.Traffic.PutRest(flags)
 }
 
 // addChoice adds a flag with a fixed set of values, the first of which is the default.

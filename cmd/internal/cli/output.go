@@ -57,7 +57,6 @@ func (o *Output) Type() string { return "FORMAT" }
 func (o *Output) Register(cmd *cobra.Command) {
 	cmd.Flags().VarP(o, "output", "o", plainflag.List(o.formats))
 	plainflag.Words(cmd.Flags(), "output", o.formats...)
-	plainflag.Output.Put(cmd.Flags(), "output")
 	Complete(cmd, "output", Fixed(o.formats...))
 }
 

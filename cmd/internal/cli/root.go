@@ -56,9 +56,8 @@ func Rooted(root *cobra.Command) *cobra.Command {
 		return usageError{plainflag.Error(cmd.Flags(), err)}
 	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // the daemons' format
-	root.SetUsageTemplate(usageTemplate(root))
+	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	registerColour(root)
-	foldHelp(root)
 	return root
 }
 

@@ -125,9 +125,9 @@ func stopped(ctx context.Context, err error) bool {
 }
 
 func page(set *pflag.FlagSet, help Help) string {
-	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\n%s\nThe flags of glog, "+
+	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%s\nThe flags of glog, "+
 		"which manifests of the stock plugins set, are accepted too.\n\n%s",
-		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), plainflag.Usages(set),
+		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(),
 		cmp.Or(help.ExitCodes, exitCodes))
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -103,7 +102,6 @@ func (p *Paths) register(set *pflag.FlagSet) {
 	set.StringVar(&p.TopologyFile, "topology-file", "",
 		"NCCL topology file (NCCL_TOPO_FILE) with the PCIe switches of the machine, "+
 			"for a guest with a flat PCI tree in sysfs")
-	plainflag.Files.PutRest(set)
 }
 
 // Sysfs returns the folder to read the machine from.

@@ -30,7 +30,6 @@ func (l *Logging) register(set *pflag.FlagSet) {
 	plainflag.Words(set, "log-format", string(Text), string(JSON))
 	plainflag.Words(set, "log-level", "debug", "info", "warn", "error")
 	l.glog.register(set)
-	plainflag.Logging.PutRest(set)
 }
 
 // level is a log level as the flag spells the level.

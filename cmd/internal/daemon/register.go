@@ -27,7 +27,6 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 			"watcher on the folder plugins_registry) or auto (watcher if the folder exists)")
 	plainflag.Words(set, "registration", string(deviceplugin.Register), string(deviceplugin.Watcher),
 		string(deviceplugin.Auto))
-	plainflag.Kubelet.PutRest(set)
 	f.registerIntent(set)
 	f.publishing.register(set)
 	f.registerWatch(set)
@@ -47,8 +46,6 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 		"query /healthz or /readyz of the running daemon at --health-probe-bind-address and exit: 0 on success, "+
 			"otherwise 1 with the reason; values: healthz, readyz")
 	plainflag.Words(set, "probe", string(monitor.Alive), string(monitor.Ready))
-	plainflag.Cluster.Put(set, "events")
-	plainflag.Monitor.Put(set, "probe")
 }
 
 // registerIntent adds the flags for the sources of pod requests.
@@ -78,9 +75,6 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.StringVar(&f.Kubelet.Certificate, "kubelet-cert-file", "",
 		"file with the kubelet's self-signed serving certificate; trusted in addition to certificates "+
 			"of --kubelet-ca-file (default "+ownCertificate+" in --kubelet-dir)")
-	plainflag.Request.Put(set, "intent", "device-annotations")
-	plainflag.Cluster.Put(set, "events")
-	plainflag.Kubelet.PutRest(set)
 }
 
 // registerPolicy adds the flags for the required alignment.
@@ -93,13 +87,11 @@ func (f *Flags) registerPolicy(set *pflag.FlagSet) {
 		"namespaces whose pods may override --alignment=required with the annotation "+intent.AlignmentKey+
 			"=preferred: all, none, or a comma-separated list")
 	plainflag.Words(set, "alignment", string(intent.Required), string(intent.Preferred))
-	plainflag.Placement.Put(set, "alignment", "alignment-opt-out")
 }
 
 func (f *Flags) registerNodeName(set *pflag.FlagSet) {
 	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
 		"name of the Node object (default $NODE_NAME)")
-	plainflag.Cluster.Put(set, "node-name")
 }
 
 // registerWatch adds the flags for the health of devices, and for metrics and probes. The stock plugins have
@@ -115,7 +107,6 @@ func (f *Flags) registerWatch(set *pflag.FlagSet) {
 	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
 		"address to serve the probes /healthz (no goroutine hangs) and /readyz (all resources are registered with "+
 			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
-	plainflag.Monitor.Put(set, "device-health", "metrics-bind-address", "health-probe-bind-address")
 }
 
 func (p *publishing) register(set *pflag.FlagSet) {
@@ -134,6 +125,4 @@ func (p *publishing) register(set *pflag.FlagSet) {
 		targets = append(targets, string(target))
 	}
 	plainflag.Words(set, "publish", targets...)
-	plainflag.Cluster.Put(set, "publish")
-	plainflag.Kubelet.Put(set, "kubelet-config", "kubelet-config-dir")
 }

@@ -41,7 +41,6 @@ func (f *AMD) Register(set, _ *pflag.FlagSet) {
 		"socket of the AMD Device Metrics Exporter, queried for GPU health at each --pulse")
 	set.StringVar(&f.Library, "amd-smi-library", "libamd_smi.so",
 		"AMD SMI library, used if installed; empty to disable")
-	plainflag.AMD.PutRest(set)
 }
 
 // Backend returns the backend that finds the GPUs below a sysfs root, with their nodes in a folder.

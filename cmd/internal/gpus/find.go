@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
@@ -110,8 +109,6 @@ func (f *Flags) register(own, stock *pflag.FlagSet) {
 	f.Recheck = recheck
 	own.Var((*pause)(&f.Recheck), "nvidia-recheck", "interval between checks of a broken NVIDIA GPU, and for "+
 		"an absent driver of any vendor; healthy GPUs are not checked")
-	plainflag.Files.Put(own, "cdi-root")
-	plainflag.GPU.Put(own, "nvidia-recheck")
 }
 
 // preset gives a flag another preset.

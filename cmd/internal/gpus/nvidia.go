@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
@@ -36,9 +35,7 @@ func (*NVIDIA) name() string { return gpu.NVIDIA }
 // Register adds Tandem's flags to own and those of NVIDIA's plugin to stock.
 func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
 	f.Stock = settings.Register(stock)
-	plainflag.NVIDIA.PutRest(stock)
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
-	plainflag.Files.Put(own, "proc-root")
 }
 
 // unused logs that the configuration file is not used. It returns an error if the file is missing.

@@ -29,7 +29,6 @@ func registerVendor(set *pflag.FlagSet, vendor *string) {
 	plainflag.Choice(set, vendor, "vendor", vendorAuto,
 		"vendor of the GPUs to offer: "+listed()+", or auto for the vendor whose driver is in use",
 		append(gpu.Names(), vendorAuto)...)
-	plainflag.GPU.Put(set, "vendor")
 }
 
 // registerVendorOrNone adds --vendor for a daemon that also offers VFs and can run without GPUs.
@@ -37,7 +36,6 @@ func registerVendorOrNone(set *pflag.FlagSet, vendor *string) {
 	plainflag.Choice(set, vendor, "vendor", vendorAuto,
 		"vendor of the GPUs to publish: "+listed()+", auto for the vendor whose driver is in use, or none if "+
 			"another DRA driver manages the GPUs", append(gpu.Names(), VendorNone, vendorAuto)...)
-	plainflag.GPU.Put(set, "vendor")
 }
 
 // ErrNoDriver means that no vendor's driver has a device.

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
-	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -64,7 +63,6 @@ func (f *Flags) Register(set *pflag.FlagSet, exporterSocket string) {
 	set.StringVar(&f.ExporterSocket, exporterSocket, exporter.NICSocket,
 		"socket of the AMD Device Metrics Exporter, queried for the health of NICs of resources with "+
 			"enableExporterHealthCheck")
-	plainflag.VF.Put(set, "config-file", "resource-prefix", "devinfo-dir", exporterSocket)
 }
 
 // exporterTimeout limits a call of the exporter, which runs a program for every NIC.
