@@ -33,7 +33,6 @@ func (n *node) counter(t *testing.T, pf, name, value string) {
 func TestHealthSteers(t *testing.T) {
 	const degraded, failed = "0000:0c:00.0", "0000:2a:00.0"
 	n := newNode(t, "oci-mi300x-derived", 4)
-	n.flags = append(n.flags, "--device-health=interval=1s")
 	for _, pf := range []string{degraded, failed} {
 		n.counter(t, pf, "link_downed", "3")
 		n.counter(t, pf, "port_rcv_errors", "3")

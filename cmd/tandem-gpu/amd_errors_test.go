@@ -49,7 +49,7 @@ func TestMemoryErrorLasts(t *testing.T) {
 	}
 	first := newFatal(t, flags.SysfsRoot, "0000:11:00.0")
 	second := newFatal(t, flags.SysfsRoot, "0000:2f:00.0")
-	if err := flags.DeviceHealth.Set("interval=1s"); err != nil {
+	if err := flags.DeviceHealth.Set("on"); err != nil {
 		t.Fatal(err)
 	}
 	flags.DeviceHealth.Interval = 50 * time.Millisecond

@@ -28,7 +28,7 @@ func TestNVMLFailsForAMoment(t *testing.T) {
 			first := newFatal(t, filepath.Join(n.dir, "sys"), n.Machine.GPUs[0].Address.String())
 			second := newFatal(t, filepath.Join(n.dir, "sys"), n.Machine.GPUs[1].Address.String())
 			kubelet := kubelettest.Start(t, n.dir)
-			execute(t, "tandem-gpu", c.variables, n.tandem("--device-health=interval=1s")...)
+			execute(t, "tandem-gpu", c.variables, n.tandem()...)
 			plugin := kubelettest.Await(t, kubelet.Plugins)
 			await(t, plugin, "8")
 			first.increase(t)

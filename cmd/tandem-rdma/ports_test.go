@@ -45,7 +45,7 @@ func TestPortsOfAFunction(t *testing.T) {
 			n := nodeOf(t, s.FS())
 			n.write(t, "config.json", pool(`"pfNames": ["ens1f0", "ens2"]`))
 			kubelet := kubelettest.Start(t, n.kubelet)
-			cmd, log := n.daemon(t.Context(), "--device-health=interval=1s")
+			cmd, log := n.daemon(t.Context())
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,6 @@ package health
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -25,10 +24,6 @@ func (r Rule) reason() string {
 		return r.Counter + " increased"
 	}
 	return fmt.Sprintf("%s increased by more than %d in %s", r.Counter, r.Above, short(r.Window))
-}
-
-func (r Rule) String() string {
-	return fmt.Sprintf("%s.%s=%d/%s", r.State, r.Counter, r.Above, short(r.Window))
 }
 
 // short returns a duration without zero parts: "1h" instead of "1h0m0s".
@@ -78,159 +73,83 @@ type Config struct {
 
 // Default returns the default configuration.
 func Default() Config {
-	return Config{
-		Interval: 2 * time.Second, Quiet: time.Minute, Port: true, Link: true, Rules: slices.Clone(defaultRules),
+	c := none()
+	for _, cause := range Causes {
+		c.judge(cause)
 	}
+	return c
 }
 
-// off disables a key, or all.
-const off = "off"
+// none returns the configuration without causes.
+func none() Config { return Config{Interval: 2 * time.Second, Quiet: time.Minute} }
+
+// Values of the flag besides a list of [Causes].
+const (
+	On  = "on"
+	Off = "off"
+)
+
+// Causes are the kinds of causes of a state: ports without a link, PCI Express links below their maximum, and
+// counters above their limits.
+var Causes = []string{"port", "link", "counters"}
+
+// judge adds a cause. It returns false for an unknown one.
+func (c *Config) judge(cause string) bool {
+	switch cause {
+	case "port":
+		c.Port = true
+	case "link":
+		c.Link = true
+	case "counters":
+		c.Rules = slices.Clone(defaultRules)
+	default:
+		return false
+	}
+	return true
+}
+
+// has reports for each of the causes whether it is judged.
+func (c *Config) has() []bool { return []bool{c.Port, c.Link, c.Rules != nil} }
 
 func (c *Config) isOff() bool { return c.Interval == 0 }
 
-// Set changes the configuration by a comma-separated list of keys with values.
+// Set changes the configuration to on, off, or a comma-separated list of causes.
 func (c *Config) Set(text string) error {
-	if text == off {
+	switch text {
+	case "", On:
+		*c = Default()
+		return nil
+	case Off:
 		*c = Config{}
 		return nil
 	}
-	next := Default()
-	for part := range strings.SplitSeq(text, ",") {
-		part = strings.TrimSpace(part)
-		if part == "" || part == "on" {
-			continue
-		}
-		key, value, ok := strings.Cut(part, "=")
-		switch {
-		case part == off:
-			return fmt.Errorf("%s excludes all other keys", off)
-		case !ok:
-			return fmt.Errorf("%q is none of on, off, KEY=VALUE", part)
-		}
-		if err := next.set(key, value); err != nil {
-			return fmt.Errorf("key %s: %w", key, err)
-		}
-	}
-	if next.Quiet < next.Interval {
-		return fmt.Errorf("quiet %s is shorter than interval %s", next.Quiet, next.Interval)
-	}
-	for _, r := range next.Rules {
-		if r.Window < 2*next.Interval {
-			return fmt.Errorf("rule %s: the window is shorter than two intervals of %s", r, next.Interval)
+	next := none()
+	for cause := range strings.SplitSeq(text, ",") {
+		if !next.judge(strings.TrimSpace(cause)) {
+			return fmt.Errorf("%q is none of %s, %s, and %s with commas between", cause, On, Off,
+				strings.Join(Causes, ", "))
 		}
 	}
 	*c = next
 	return nil
 }
 
-func (c *Config) set(key, value string) (err error) {
-	switch key {
-	case "interval":
-		c.Interval, err = duration(value, time.Second, time.Minute)
-	case "quiet":
-		c.Quiet, err = duration(value, time.Minute, 24*time.Hour)
-	case "port":
-		c.Port, err = enabled(value)
-	case "link":
-		c.Link, err = enabled(value)
-	default:
-		err = c.setRule(key, value)
-	}
-	return err
-}
-
-// setRule changes or removes a rule: the key is STATE.COUNTER, the value N/WINDOW or off.
-func (c *Config) setRule(key, value string) error {
-	state, counter, _ := strings.Cut(key, ".")
-	i := slices.IndexFunc(c.Rules, func(r Rule) bool {
-		return r.State.String() == state && r.Counter == counter
-	})
-	if i < 0 {
-		return fmt.Errorf("unknown; keys are %s", strings.Join(keys(), ", "))
-	}
-	if value == off {
-		c.Rules = slices.Delete(c.Rules, i, i+1)
-		return nil
-	}
-	number, within, ok := strings.Cut(value, "/")
-	above, err := strconv.ParseUint(number, 10, 64)
-	if !ok || err != nil {
-		return fmt.Errorf("%q is neither off nor NUMBER/DURATION, such as 120/1h", value)
-	}
-	c.Rules[i].Above = above
-	c.Rules[i].Window, err = duration(within, time.Second, 24*time.Hour)
-	return err
-}
-
-// keys returns all keys of the configuration.
-func keys() []string {
-	list := []string{"interval", "quiet", "port", "link"}
-	for _, r := range defaultRules {
-		list = append(list, r.State.String()+"."+r.Counter)
-	}
-	return list
-}
-
-func duration(text string, least, most time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no duration, such as 90s", text)
-	}
-	if d < least || d > most {
-		return 0, fmt.Errorf("%s is not between %s and %s", text, short(least), short(most))
-	}
-	return d, nil
-}
-
-func enabled(text string) (bool, error) {
-	if text != "on" && text != off {
-		return false, fmt.Errorf("%q is neither on nor off", text)
-	}
-	return text == "on", nil
-}
-
-// String returns the keys that differ from the default.
+// String returns the value of the flag.
 func (c *Config) String() string {
 	if c.isOff() {
-		return off
+		return Off
 	}
-	var parts []string
-	preset := Default()
-	add := func(key, value, preset string) {
-		if value != preset {
-			parts = append(parts, key+"="+value)
+	var judged []string
+	for i, has := range c.has() {
+		if has {
+			judged = append(judged, Causes[i])
 		}
 	}
-	add("interval", short(c.Interval), short(preset.Interval))
-	add("quiet", short(c.Quiet), short(preset.Quiet))
-	add("port", word(c.Port), word(preset.Port))
-	add("link", word(c.Link), word(preset.Link))
-	for _, r := range preset.Rules {
-		key, value, _ := strings.Cut(r.String(), "=")
-		add(key, c.ruleText(key), value)
+	if len(judged) == len(Causes) {
+		return On
 	}
-	if parts == nil {
-		return "on"
-	}
-	return strings.Join(parts, ",")
-}
-
-// ruleText returns the value of the rule of a key.
-func (c *Config) ruleText(key string) string {
-	for _, r := range c.Rules {
-		if of, value, _ := strings.Cut(r.String(), "="); of == key {
-			return value
-		}
-	}
-	return off
-}
-
-func word(on bool) string {
-	if on {
-		return "on"
-	}
-	return off
+	return strings.Join(judged, ",")
 }
 
 // Type implements pflag.Value.
-func (*Config) Type() string { return "off|KEY=VALUE,…" }
+func (*Config) Type() string { return "on|off|CAUSE,…" }

@@ -99,9 +99,10 @@ func (f *Flags) registerNodeName(set *pflag.FlagSet) {
 func (f *Flags) registerWatch(set *pflag.FlagSet) {
 	f.DeviceHealth = health.Default()
 	set.Var(&f.DeviceHealth, "device-health",
-		"health of PFs and GPUs by their ports, counters and PCIe links: on, off, or changes of the thresholds, "+
-			"such as quiet=5m,failed.symbol_error=240/1h,degraded.port_xmit_discards=off; a degraded device is "+
-			"chosen last, a failed one is unhealthy; keys and thresholds: docs/health.md")
+		"health of PFs and GPUs by their ports, PCIe links and counters: on, off, or some of port, link and "+
+			"counters, with commas between; a degraded device is chosen last, a failed one is unhealthy; "+
+			"limits: docs/health.md")
+	plainflag.Words(set, "device-health", append([]string{health.On, health.Off}, health.Causes...)...)
 	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
 		"address to serve Prometheus metrics at /metrics, HOST:PORT or :PORT; empty to disable")
 	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
