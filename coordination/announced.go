@@ -158,7 +158,8 @@ const retireAfter = 30 * time.Second
 // panics if such a device is no longer listed (allDevices is looked up without a check,
 // pkg/kubelet/cm/devicemanager/manager.go). Other devices leave the list, because they count as capacity:
 // after a reduction of a node's VFs the Topology Manager would assume that a request for all VFs fits on a
-// NUMA node.
+// NUMA node. A gone device has a NUMA node only beside one that has: if any device of a list has one, the
+// kubelet looks for NUMA nodes with enough of them, and finds none where the others have none.
 type listed struct {
 	resource string
 	config   *Config
@@ -178,9 +179,9 @@ func (l *listed) add(found []device.Device) []device.Device {
 	if l.gone == nil {
 		l.before = l.earlier(recorded, unknown)
 	}
-	there := make(map[string]bool, len(found))
+	there, hinted := make(map[string]bool, len(found)), len(found) == 0
 	for _, d := range found {
-		there[d.ID] = true
+		there[d.ID], hinted = true, hinted || d.NUMA != topology.NUMANode{}
 	}
 	needed, gone := recorded.Listed(l.resource), map[string]time.Time{}
 	list, retired := slices.Clone(found), []string(nil)
@@ -198,6 +199,9 @@ func (l *listed) add(found []device.Device) []device.Device {
 		}
 		gone[d.ID] = since
 		d.Healthy, d.Degraded, d.Reason = false, false, ""
+		if !hinted {
+			d.NUMA = topology.NUMANode{}
+		}
 		list = append(list, d)
 	}
 	if len(retired) > 0 {

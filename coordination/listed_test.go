@@ -145,6 +145,28 @@ func TestGoneDevicesKeepTheirTime(t *testing.T) {
 	})
 }
 
+// A device that is gone has no NUMA node once the others have none.
+func TestGoneDevicesFollowTheHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newListing(t)
+		hinted := slices.Clone(ab)
+		for i := range hinted {
+			hinted[i].NUMA = topology.Node(i)
+		}
+		l.add(hinted)
+		for name, c := range map[string]struct {
+			found []device.Device
+			numa  topology.NUMANode
+		}{"hints": {hinted[:1], topology.Node(1)}, "no hints": {ab[:1], topology.NUMANode{}}} {
+			l.before = hinted
+			if list := l.add(c.found); len(list) != 2 || list[1].NUMA != c.numa {
+				t.Errorf("%s: listed %v", name, list)
+			}
+		}
+		l.later.Stop()
+	})
+}
+
 // A run folder that is removed while the server runs is made again, and everybody meets there.
 func TestRunDirIsRemoved(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")

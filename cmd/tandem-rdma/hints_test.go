@@ -75,6 +75,26 @@ func TestHintsAtTheKubelet(t *testing.T) {
 	}
 }
 
+// TestHintsBesideAGoneVF: a container has a VF with a NUMA node in the kubelet's records, and the VF is gone.
+// Once the hints are withdrawn no device of the list has a NUMA node: beside a single one the kubelet would
+// find no NUMA nodes for the other VFs, and reject each container with VFs.
+func TestHintsBesideAGoneVF(t *testing.T) {
+	t.Parallel()
+	const name, gone = "nvidia.com/rdma", "0000:0c:00.7"
+	n := newNode(t, "oci-mi300x-derived", 2)
+	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"isRdma": true}}]}`)
+	given := published.Give("first", "main", name)
+	given.DeviceIDs = map[string][]string{"0": {gone}}
+	if err := published.WriteCheckpoint(n.kubelet, given); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range kubelettest.Await(t, n.startPool(t, name).Lists) {
+		if d.GetTopology() != nil {
+			t.Errorf("%s, %s, has a NUMA node in a list without hints", d.GetID(), d.GetHealth())
+		}
+	}
+}
+
 // hinted reports whether a list has NUMA nodes.
 func hinted(list []*v1beta1.Device) bool {
 	return slices.ContainsFunc(list, func(d *v1beta1.Device) bool { return len(d.GetTopology().GetNodes()) > 0 })
