@@ -4,6 +4,7 @@ package rdma
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -36,13 +37,18 @@ type given struct {
 	Since time.Time `json:"since,omitzero"` // zero before the first change
 }
 
-// decide decides about the hints of pools as found, and reports whether a decision has changed. The file has
-// a decision before the kubelet has it: a restart must not take hints for given that were withdrawn.
+// decide decides about the hints of pools as the kubelet knows them, with devices that are gone, and reports
+// whether a decision has changed. The file has a decision before the kubelet has it: a restart must not take
+// hints for given that were withdrawn.
 func (v *VFs) decide(found []pools.Pool) bool {
 	if v.known.Decide == nil {
 		return false
 	}
-	wanted, gpusKnown := v.known.Decide(found)
+	listed := slices.Clone(found)
+	for i := range listed {
+		listed[i].Devices = v.keep(listed[i])
+	}
+	wanted, gpusKnown := v.known.Decide(listed)
 	next, decided := map[string]given{}, map[string]pools.Decision{}
 	for _, pool := range found {
 		if pool.Resource.ExcludeTopology != pools.Auto {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,7 @@ type hintedNode struct {
 
 	wish    pools.Decision      // of the rule
 	unknown bool                // the GPUs are not known yet
+	judged  []int               // the numbers of devices that the rule was asked for
 	changes []string            // told of
 	held    map[string][]string // by containers
 	heldErr error
@@ -44,7 +46,8 @@ func newHintedNode(t *testing.T, vfs int) *hintedNode {
 	n.known = Known{
 		File: filepath.Join(t.TempDir(), "vfs.json"),
 		Held: func() (map[string][]string, error) { return n.held, n.heldErr },
-		Decide: func([]pools.Pool) (map[string]pools.Decision, bool) {
+		Decide: func(listed []pools.Pool) (map[string]pools.Decision, bool) {
+			n.judged = append(n.judged, len(listed[0].Devices))
 			return map[string]pools.Decision{"intel.com/a": n.wish}, !n.unknown
 		},
 		Changed: func(_, decision string) { n.changes = append(n.changes, decision) },
@@ -117,6 +120,24 @@ func TestHintsFlip(t *testing.T) {
 		}
 		if told := len(n.changes); told != 4 || !strings.Contains(n.changes[3], refuses) {
 			t.Errorf("told of %d changes: %q", told, n.changes)
+		}
+	})
+}
+
+// TestHintsOfGoneVFs: a VF that is gone counts as long as the kubelet counts it, like an ill one. The reset
+// of a NIC does not end hints that return only when no container has a VF.
+func TestHintsOfGoneVFs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		n.hold(vfOfNode0)
+		n.sys.Remove(functions.Dir(vfOfNode0))
+		if err := n.vfs.scan(); err != nil {
+			t.Fatal(err)
+		}
+		n.want(false, "a container may be in admission")
+		if slices.ContainsFunc(n.judged, func(devices int) bool { return devices != 8 }) {
+			t.Errorf("judged %v devices, want 8 each time", n.judged)
 		}
 	})
 }

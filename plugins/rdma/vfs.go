@@ -53,9 +53,9 @@ type Known struct {
 	File string // the state that must survive a restart
 	// Held reads the devices of containers, by resource; nil without containers.
 	Held func() (map[string][]string, error)
-	// Decide decides about the hints of pools as found, by name, and reports whether the GPUs are known. Nil
+	// Decide decides about the hints of pools as listed, by name, and reports whether the GPUs are known. Nil
 	// without a kubelet that merges hints: pools then keep the NUMA nodes of the machine.
-	Decide func(found []pools.Pool) (decided map[string]pools.Decision, gpusKnown bool)
+	Decide func(listed []pools.Pool) (decided map[string]pools.Decision, gpusKnown bool)
 	// Changed is told of each change of a pool's hints, and returns at once; it may be nil.
 	Changed func(resource, decision string)
 }
