@@ -34,7 +34,7 @@ func TestHintsAtTheKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	saved := fmt.Appendf(nil, `{"boot": %q, "listed": {}, "hidden": {},
-		"hints": {%q: {"hints": true, "since": "2026-01-01T00:00:00Z"}}}`, boot, name)
+		"hints": {%q: {"hints": true, "since": "2026-01-01T00:00:00Z", "settled": true}}}`, boot, name)
 	err = os.Mkdir(run, 0o700)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(run, "vfs.json"), saved, 0o600)

@@ -35,6 +35,9 @@ type hinting struct {
 type given struct {
 	Hints bool      `json:"hints"`
 	Since time.Time `json:"since,omitzero"` // zero before the first change
+	// Settled is set by the process that has given hints, when no container is in admission any more that began
+	// before, and none has got a device of the pool.
+	Settled bool `json:"settled,omitempty"`
 }
 
 // decide decides about the hints of pools as the kubelet knows them, with devices that are gone, and reports
@@ -85,15 +88,18 @@ func (v *VFs) decide(found []pools.Pool) bool {
 type use struct {
 	early bool   // the last change was a short time ago
 	raced bool   // a container can have been admitted with the list before the last change
+	late  bool   // no container is in admission any more that began before
 	busy  string // a container has a device of the pool, or may have one; "" if none has
 }
 
 // next returns the decision after a wish.
 func (g given) next(want pools.Decision, u use) (given, pools.Decision) {
 	keep := func(why string) (given, pools.Decision) { return g, pools.Decision{Hints: g.Hints, Why: why} }
+	g.Settled = g.Settled || g.Hints && u.late && !u.raced
 	switch {
 	case g.Hints && u.raced:
-		return given{Since: time.Now()}, pools.Decision{Why: "a container was admitted while the hints were given"}
+		return given{Since: time.Now()},
+			pools.Decision{Why: "a container may have been admitted while the hints were given"}
 	case want.Hints == g.Hints:
 		return g, want
 	case u.early:
@@ -114,7 +120,8 @@ func (v *VFs) readUse(pool string, last given, want pools.Decision) (u use) {
 		allocated = v.hints.began
 	}
 	age, after := time.Since(last.Since), allocated.Sub(last.Since)
-	u.early, u.raced = age >= 0 && age < decisionLasts, after >= 0 && after < admissionLasts
+	u.early, u.late = age >= 0 && age < decisionLasts, age >= admissionLasts
+	u.raced = !last.Settled && after >= 0 && (after < admissionLasts || !known)
 	if time.Since(allocated) < admissionLasts {
 		u.busy = "a container may be in admission"
 		return u
@@ -158,7 +165,7 @@ func (v *VFs) admitting(pool string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.hints.allocated[pool] = time.Now()
-	if last := v.memory.Hints[pool]; last.Hints && time.Since(last.Since) < admissionLasts {
+	if last := v.memory.Hints[pool]; last.Hints && !last.Settled {
 		v.Look()
 	}
 }

@@ -98,7 +98,7 @@ func TestHintsFlip(t *testing.T) {
 		<-time.After(admissionLasts)
 		n.want(true, suits)
 		n.vfs.admitting("intel.com/a")
-		n.want(false, "a container was admitted while the hints were given")
+		n.want(false, "a container may have been admitted while the hints were given")
 		n.hold(vfOfNode0)
 		<-time.After(decisionLasts)
 		n.want(false, "containers have devices of the pool")
@@ -151,6 +151,7 @@ func TestHintsOfARestart(t *testing.T) {
 		<-time.After(admissionLasts)
 		n.want(true, suits)
 		<-time.After(decisionLasts)
+		n.want(true, suits)
 		n.hold(vfOfNode0)
 		n.start("")
 		n.want(true, suits)
@@ -174,6 +175,22 @@ func TestHintsOfARestart(t *testing.T) {
 		n.want(false, "containers have devices of the pool")
 		n.start(`"excludeTopology": false, `)
 		n.want(true, "")
+	})
+}
+
+// TestHintsOfARace: a container was admitted while its hints were given, and the daemon ended before it could
+// withdraw them. A later one does, however late.
+func TestHintsOfARace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		<-time.After(admissionLasts)
+		n.want(true, suits)
+		n.vfs.admitting("intel.com/a")
+		n.hold(vfOfNode0)
+		<-time.After(time.Hour)
+		n.start("")
+		n.want(false, "")
 	})
 }
 

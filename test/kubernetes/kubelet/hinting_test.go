@@ -174,7 +174,8 @@ func TestHintsFlip(t *testing.T) {
 	boot, err := system.Disk{}.BootID()
 	u.must(err)
 	u.must(os.WriteFile(filepath.Join(u.RunDir(), "vfs.json"), fmt.Appendf(nil, `{"boot": %q, "listed": {},
-		"hidden": {}, "hints": {%q: {"hints": true, "since": "2026-01-01T00:00:00Z"}}}`, boot, rig.VF), 0o600))
+		"hidden": {}, "hints": {%q: {"hints": true, "since": "2026-01-01T00:00:00Z", "settled": true}}}`,
+		boot, rig.VF), 0o600))
 	u.must(u.Pair.RDMA.Start())
 	u.awaitHints(true)
 	running := shape{app: []want{{vfs: 2}}}.pod("running", u.GPU)
