@@ -63,7 +63,8 @@ The command requires root.`,
 			known := rejection.Explanation{Decisions: []coordinator.Decision{}}
 			var unknown error
 			if len(args) == 1 {
-				known.Rejection, unknown = rejection.Ask(cmd.Context(), runDir, kubeletDir, namespace, pod)
+				known.Rejection, unknown = rejection.Ask(cmd.Context(), runDir, kubeletDir, rejection.Proc, namespace,
+					pod)
 				if known.Rejection != nil {
 					return format.Write(cmd, known, known.Rejection.Text)
 				}

@@ -6,13 +6,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -223,9 +223,12 @@ func Pods(ctx context.Context, kubeletDir string) (rejected []*corev1.Pod, err e
 	return rejected, err
 }
 
+// Proc is the procfs in which the kubelet's process is found.
+const Proc = "/proc"
+
 // Ask explains a rejected pod of this node; nil if the kubelet lists no rejected pod of the name. The
 // namespace may be "", for any.
-func Ask(ctx context.Context, runDir, kubeletDir, namespace, name string) (*Rejection, error) {
+func Ask(ctx context.Context, runDir, kubeletDir, procRoot, namespace, name string) (*Rejection, error) {
 	pods, err := Pods(ctx, kubeletDir)
 	if err != nil {
 		return nil, fmt.Errorf("find rejected pods: %w", err)
@@ -240,10 +243,7 @@ func Ask(ctx context.Context, runDir, kubeletDir, namespace, name string) (*Reje
 		}
 		status := coordinator.NewStatus(answer)
 		decisions := kubelet.Read(coordinator.AskDecisions(ctx, runDir, "", "", ""))
-		manager := NewManager(configuration.Read(configuration.Files{
-			Config: filepath.Join(kubeletDir, configuration.FileName),
-		}, nil))
-		r := Explain(pod, &status, decisions, manager)
+		r := Explain(pod, &status, decisions, NewManager(settings.Read(procRoot, kubeletDir)))
 		return &r, nil
 	}
 	return nil, nil
@@ -256,10 +256,10 @@ type Manager struct {
 }
 
 // NewManager returns the Topology Manager by the settings of its kubelet, as a reader has returned these.
-func NewManager(settings configuration.Settings, err error) (m Manager) {
+func NewManager(known configuration.Settings, err error) (m Manager) {
 	var read model.Kubelet
 	if err == nil {
-		read, err = model.NewKubelet(settings)
+		read, err = model.NewKubelet(known)
 	}
 	if err == nil {
 		m.Kubelet, err = read.TopologyManager(nil)

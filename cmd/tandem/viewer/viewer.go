@@ -86,7 +86,7 @@ func (v *Viewer) explain(ctx context.Context, owner string) (string, error) {
 		return "", fmt.Errorf("explain %q: want NAMESPACE/POD/CONTAINER", owner)
 	}
 	if parts[2] == "" {
-		rejected, err := rejection.Ask(ctx, v.RunDir, v.KubeletDir, parts[0], parts[1])
+		rejected, err := rejection.Ask(ctx, v.RunDir, v.KubeletDir, rejection.Proc, parts[0], parts[1])
 		if err != nil {
 			return "", err
 		}

@@ -43,6 +43,17 @@ func (p Process) Files(given configuration.Files, kubeletDir string) configurati
 	return files
 }
 
+// Read reads the settings of the kubelet with a root folder: by its process, or without a known one by the
+// usual file alone.
+func Read(procRoot, kubeletDir string) (configuration.Settings, error) {
+	p, _ := FindProcess(procRoot) // none is known after an error
+	its, err := os.Stat(p.RootDir())
+	if folder, other := os.Stat(kubeletDir); err != nil || other != nil || !os.SameFile(its, folder) {
+		p = Process{}
+	}
+	return configuration.Read(p.Files(configuration.Files{}, kubeletDir), p.Flags)
+}
+
 // Default returns kubeadm's path of the kubelet's configuration.
 func Default(kubeletDir string) string { return filepath.Join(kubeletDir, configuration.FileName) }
 
