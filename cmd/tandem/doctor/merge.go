@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -44,10 +45,7 @@ func (e emptyNode) readMerge() merge {
 	}
 	m.now = hints.Policy(k.Policy) == hints.Restricted || hints.Policy(k.Policy) == hints.BestEffort
 	m.add("GPUs", ofGPUs, e.GPUs)
-	pools := map[string][]Device{}
-	for _, d := range e.VFs {
-		pools[d.Resource] = append(pools[d.Resource], d)
-	}
+	pools := offer.Pools(e.VFs)
 	for _, resource := range slices.Sorted(maps.Keys(pools)) {
 		name := "VFs"
 		if resource != "" {

@@ -63,13 +63,13 @@ type emptyNode struct {
 	Node
 	kubelet managers.Facts
 	manager devicemanager.Kubelet
-	view    *devicemanager.View
+	views   offer.Views
 }
 
 // empty returns the empty node under a policy, with the kubelet's other settings. Settings with which no
 // kubelet starts count as mended: unknown options are not set, and the machine's NUMA nodes are allowed.
 func (n Node) empty(k managers.Facts, policy hints.Policy) emptyNode {
-	e := emptyNode{Node: n, kubelet: k, view: offer.View(n.Links, n.GPUs, n.VFs)}
+	e := emptyNode{Node: n, kubelet: k, views: offer.NewViews(n.Links, n.GPUs, n.VFs)}
 	settings, nodes := k.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
 	settings.Policy = string(policy)
 	read, err := model.NewKubelet(settings)
@@ -94,7 +94,7 @@ func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
 	requests := slices.DeleteFunc(offer.Requests(gpus, vfs), func(r devicemanager.Request) bool {
 		return r.Count == 0 // the container does not name the resource
 	})
-	return e.manager.Rule.Nodes(append(e.view.Demands(requests), e.cpuDemand(cpus)))
+	return e.views.Nodes(e.manager.Rule, requests, e.cpuDemand(cpus))
 }
 
 // cpuDemand returns the demand for a number of exclusive CPUs, without influence if the kubelet aligns no
@@ -110,7 +110,8 @@ func (e emptyNode) cpuDemand(count int) hints.Demand {
 // together returns how many of n pairs can be on one switch each, with devices of these NUMA nodes; without
 // NUMA nodes, with all devices.
 func (e emptyNode) together(n int, nodes hints.Mask) int {
-	choice, err := placement.Choose(e.Tree, e.view.Placement(e.view.Expected(offer.Requests(n, n), nodes)))
+	all := e.views.All
+	choice, err := placement.Choose(e.Tree, all.Placement(all.Expected(offer.Requests(n, n), nodes)))
 	if err != nil {
 		return 0
 	}
@@ -199,6 +200,18 @@ func (e emptyNode) cpusPerNode() string {
 		}
 	}
 	return perNode(free)
+}
+
+// places says where the devices are.
+func (n Node) places() []string {
+	lines, pools := []string{"GPUs: " + perNode(n.GPUs)}, offer.Pools(n.VFs)
+	if len(pools) == 1 {
+		return append(lines, "VFs: "+perNode(n.VFs))
+	}
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		lines = append(lines, "VFs of "+name+": "+perNode(pools[name]))
+	}
+	return lines
 }
 
 // perNode is "4 on node 0, 4 on node 1".
@@ -320,7 +333,7 @@ func refusedShapes(s shapes) []Finding {
 		ID: "refused-shapes", Severity: Error,
 		Summary: fmt.Sprintf("Containers that request %s are rejected, even on an empty node.",
 			shapeList(s.refused)),
-		Evidence: []string{"GPUs: " + perNode(s.GPUs), "VFs: " + perNode(s.VFs)},
+		Evidence: s.places(),
 		Why:      "If only some GPUs have a NUMA node, the kubelet counts only these GPUs, which are too few.",
 	}
 	if len(s.fewer) > 0 {
@@ -350,8 +363,8 @@ func refusedForCPUs(s shapes) []Finding {
 		Summary: fmt.Sprintf("Containers that request %s with %s are rejected, even on an empty node.",
 			shapeList(s.withCPUs), document.Count(s.CPUs, "CPU")),
 		Evidence: append([]string{
-			"CPUs for containers: " + s.cpusPerNode(), "GPUs: " + perNode(s.GPUs), "VFs: " + perNode(s.VFs),
-		}, finding.Some(s.admittedCPUs(s.withCPUs))...),
+			"CPUs for containers: " + s.cpusPerNode(),
+		}, slices.Concat(s.places(), finding.Some(s.admittedCPUs(s.withCPUs)))...),
 		Why: "Policy restricted requires the CPUs of a container on the same set of NUMA nodes as its devices, " +
 			"the smallest possible set for each; this number of CPUs needs more or fewer nodes than the devices.",
 		Fix: []string{

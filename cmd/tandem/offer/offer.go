@@ -5,7 +5,11 @@
 package offer
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -23,8 +27,68 @@ func New(id string, address topology.Address, numa topology.NUMANode) Device {
 	return Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
 }
 
-// View returns the coordinator's view of a machine's devices. All GPUs are of one resource, and all VFs.
-func View(links []topology.Link, gpus, vfs []Device) *devicemanager.View {
+// Views are views of a machine's devices for requests of VFs.
+type Views struct {
+	All   *devicemanager.View   // all VFs are of one resource
+	pools []*devicemanager.View // with the VFs of one pool, by its name
+}
+
+// NewViews returns the coordinator's views of a machine's devices. All GPUs are of one resource.
+func NewViews(links []topology.Link, gpus, vfs []Device) Views {
+	v := Views{All: newView(links, gpus, vfs)}
+	pools := Pools(vfs)
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		v.pools = append(v.pools, newView(links, gpus, pools[name]))
+	}
+	return v
+}
+
+// Pools returns VFs by the name of their pool.
+func Pools(vfs []Device) map[string][]Device {
+	pools := map[string][]Device{}
+	for _, d := range vfs {
+		pools[d.Resource] = append(pools[d.Resource], d)
+	}
+	return pools
+}
+
+// For returns the views for a container's requests: of each pool with as many free VFs, since the kubelet
+// takes the VFs of a request from one pool. Without such a pool it is the view of all VFs, for requests of
+// several.
+func (v Views) For(requests devicemanager.Requests) (views []*devicemanager.View) {
+	for _, view := range v.pools {
+		short := func(r devicemanager.Request) bool {
+			return view.Free.Common(view.Node.Resources[r.Resource].All) < r.Count
+		}
+		if !slices.ContainsFunc(requests, short) {
+			views = append(views, view)
+		}
+	}
+	if len(views) == 0 {
+		return []*devicemanager.View{v.All}
+	}
+	return views
+}
+
+// Nodes returns the NUMA nodes for a container, of the first pool that serves its requests, and whether the
+// kubelet admits the container, from whichever of the pools.
+func (v Views) Nodes(
+	rule hints.Rule, requests devicemanager.Requests, more ...hints.Demand,
+) (nodes hints.Mask, admitted bool) {
+	for i, view := range v.For(requests) {
+		on, admits := rule.Nodes(append(view.Demands(requests), more...))
+		if !admits {
+			return 0, false
+		}
+		if i == 0 {
+			nodes = on
+		}
+	}
+	return nodes, true
+}
+
+// newView returns a view of devices. All GPUs are of one resource, and all VFs.
+func newView(links []topology.Link, gpus, vfs []Device) *devicemanager.View {
 	var used []string
 	announced := make([]devicemanager.Announcement, len(devicemanager.Kinds))
 	for kind, list := range [...][]Device{gpus, vfs} {

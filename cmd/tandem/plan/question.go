@@ -44,14 +44,13 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	view := offer.View(n.Links, gpus, vfs)
-	requests := offer.Requests(int(q.GPUs), int(q.VFs))
-	demands := view.Demands(requests)
+	views := offer.NewViews(n.Links, gpus, vfs)
+	view, requests := views.All, offer.Requests(int(q.GPUs), int(q.VFs))
 	manager, err := topologyManager(n)
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes, admitted := manager.Rule.Nodes(demands)
+	nodes, admitted := views.Nodes(manager.Rule, requests)
 	choice, err := placement.Choose(n.Tree, view.Placement(view.Expected(requests, nodes)))
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +58,7 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 	p := planOf(choice, nodes.Numbers())
 	var remarks []string
 	switch {
-	case manager.Rule.TooMany(demands...):
+	case manager.Rule.TooMany(view.Demands(requests)...):
 		remarks = append(remarks, tooManyNodes)
 	case !admitted:
 		p.rejected = true

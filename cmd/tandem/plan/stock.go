@@ -37,16 +37,17 @@ func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	view := offer.View(n.Links, gpus, vfs)
+	views, requests := offer.NewViews(n.Links, gpus, vfs), offer.Requests(int(q.GPUs), int(q.VFs))
+	view := views.For(requests)[0]
 	manager, err := topologyManager(n)
 	if err != nil {
 		return nil, nil, err
 	}
 	drawn := q.draw(n.Tree, view, manager)
-	if drawn == nil {
+	if _, admitted := views.Nodes(manager.Rule, requests); !admitted || drawn == nil {
 		p := planOf(placement.Choice{Reason: "stock plugins"}, nil)
 		p.rejected, p.Note = true, refused
-		if manager.Rule.TooMany(view.Demands(offer.Requests(int(q.GPUs), int(q.VFs)))...) {
+		if manager.Rule.TooMany(view.Demands(requests)...) {
 			p.Note = tooManyNodes
 		}
 		return p, notes, nil
