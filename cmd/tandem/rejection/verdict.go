@@ -130,10 +130,17 @@ func (n *Node) refusal(pod []devicemanager.Container) string {
 	return "the smallest sets of NUMA nodes for its resources have no set in common."
 }
 
+// mostTries limits the admissions of containers in a search. A pod has thousands of containers if its tenant
+// wants it.
+const mostTries = 1 << 14
+
 // release returns the pods whose end lets the node admit a pod: the pod with the fewest devices, or the
 // smallest sequence of such pods. Devices of unknown pods stay taken.
 func (n *Node) release(r *Rejection, pod []devicemanager.Container) string {
 	holders := n.knownHolders()
+	if len(holders)*len(pod) > mostTries {
+		holders = nil
+	}
 	again := ", then create " + r.Pod + " again; tandem-scheduler (scheduler.enabled in the chart) selects a " +
 		"node that admits the pod"
 	for _, holder := range holders {
@@ -197,6 +204,9 @@ func (n *Node) admittedPairs(requests devicemanager.Requests) (fits []string) {
 	return fits
 }
 
+// mostShown limits the containers in the text.
+const mostShown = 16
+
 // Text returns the rejection for people: the verdict and the next step first.
 func (r Rejection) Text() []byte {
 	var out bytes.Buffer
@@ -214,7 +224,11 @@ func (r Rejection) Text() []byte {
 		fmt.Fprintf(&out, "   then  %s%s\n", r.time(), r.Then)
 	}
 	fmt.Fprintf(&out, "   next  %s\n", r.Next)
-	for _, c := range r.Containers {
+	for i, c := range r.Containers {
+		if i == mostShown {
+			fmt.Fprintf(&out, "\n   and %s more\n", coordinator.Several(len(r.Containers)-i, "container"))
+			break
+		}
 		fmt.Fprintf(&out, "\n   container %s requests %s\n", c.Name, c.requests())
 	}
 	if len(r.Resources) > 0 {
