@@ -122,19 +122,21 @@ func (v *VFs) readUse(pool string, last given, want pools.Decision) (u use) {
 	age, after := time.Since(last.Since), allocated.Sub(last.Since)
 	u.early, u.late = age >= 0 && age < decisionLasts, age >= admissionLasts
 	u.raced = !last.Settled && after >= 0 && (after < admissionLasts || !known)
-	if time.Since(allocated) < admissionLasts {
-		u.busy = "a container may be in admission"
+	if last.Hints || !want.Hints {
 		return u
 	}
-	if v.known.Held == nil || last.Hints || !want.Hints {
-		return u
+	var held map[string][]string
+	var err error
+	if v.known.Held != nil {
+		held, err = v.known.Held()
 	}
-	held, err := v.known.Held()
 	switch {
 	case err != nil:
 		u.busy = "the devices of containers are unknown"
 	case len(held[pool]) > 0:
 		u.busy = "containers have devices of the pool: hints come when none has"
+	case time.Since(allocated) < admissionLasts:
+		u.busy = "a container may be in admission"
 	}
 	return u
 }

@@ -135,9 +135,25 @@ func TestHintsOfGoneVFs(t *testing.T) {
 		if err := n.vfs.scan(); err != nil {
 			t.Fatal(err)
 		}
-		n.want(false, "a container may be in admission")
+		n.want(false, "containers have devices of the pool")
 		if slices.ContainsFunc(n.judged, func(devices int) bool { return devices != 8 }) {
 			t.Errorf("judged %v devices, want 8 each time", n.judged)
+		}
+	})
+}
+
+// TestHintsAreToldOnce: the reason against hints does not change with each container, and nor does the
+// announcement of the pool, while some container has a device.
+func TestHintsAreToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		n.hold(vfOfNode0)
+		for range 10 {
+			n.want(false, "containers have devices of the pool")
+			<-time.After(admissionLasts)
+			n.want(false, "containers have devices of the pool")
+			n.vfs.admitting("intel.com/a")
 		}
 	})
 }
