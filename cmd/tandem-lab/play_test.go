@@ -190,7 +190,7 @@ func TestPlayScripts(t *testing.T) {
 	}
 	var asked []string
 	files := playground.Prompt{
-		In:  strings.NewReader("qualify --check node.json\ntopo --machine=x --nearest"),
+		In:  strings.NewReader("qualify --check node.json\ntopo --machine=x --all"),
 		Out: io.Discard, Errors: io.Discard,
 		Tandem: func(_ context.Context, args ...string) error {
 			asked = append(asked, strings.Join(args, " "))
@@ -200,7 +200,7 @@ func TestPlayScripts(t *testing.T) {
 	if err := files.Run(t.Context(), ground); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"qualify --check node.json", "topo --machine=x --nearest"}, asked); diff != "" {
+	if diff := cmp.Diff([]string{"qualify --check node.json", "topo --machine=x --all"}, asked); diff != "" {
 		t.Errorf("commands on files (-want +got):\n%s", diff)
 	}
 	p := player{options: playground.Options{Programs: programs.Build(t, "tandem")}}

@@ -34,7 +34,7 @@ func TestUnreadVPD(t *testing.T) {
 		}
 	}
 	for command, want := range map[string]string{
-		"topo": "?      may be nearer", "topo --nearest": "NODE?", "topo -o json": `"mayBeNearer": true`,
+		"topo": "?      may be nearer", "topo -o json": `"mayBeNearer": true`,
 		"plan --gpus 1 --vfs 1": "NODE",
 	} {
 		code, stdout, stderr := run(append(strings.Fields(command), "--sysfs-root", root)...)

@@ -58,7 +58,7 @@ func TestTextOfOthers(t *testing.T) {
 	t.Parallel()
 	file := hostileMachine(t)
 	for _, format := range []string{
-		"-o table", "-v", "--nearest", "-o json", "-o svg", "-o html", "-o nccl", "-o resourceslices",
+		"-o table", "-v", "-o json", "-o svg", "-o html", "-o nccl", "-o resourceslices",
 	} {
 		out := succeed(t, append([]string{"topo", "--machine", file}, strings.Fields(format)...)...)
 		if strings.ContainsAny(out, "\x1b\x07\u009b\u202e") {

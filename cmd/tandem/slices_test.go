@@ -77,7 +77,6 @@ func TestTopoResourceSlicesFlags(t *testing.T) {
 		"--no-counters":                     "--no-counters belongs to -o resourceslices",
 		"-o json --vfs-per-pf 3":            "--vfs-per-pf belongs to -o resourceslices",
 		"-o resourceslices --vfs-per-pf -1": "--vfs-per-pf -1: want 0, for all, or more",
-		"--nearest -o resourceslices":       "--nearest excludes",
 		"-o resourceslices --devices a":     "--devices belongs to -o nccl",
 	} {
 		code, _, stderr := run(append([]string{"topo"}, strings.Fields(flags)...)...)

@@ -24,7 +24,7 @@ import (
 func newTopo() *cobra.Command {
 	var from machine.Source
 	var runDir string
-	var all, verbose, nearest bool
+	var all, verbose bool
 	var only []string
 	var published published
 	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG, asHTML, asNCCL, asSlice)
@@ -42,7 +42,6 @@ the memory size of NVIDIA GPUs: a running tandem-gpu provides the size to root.
 NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 		Example: `  tandem topo
   sudo tandem topo -v
-  tandem topo --nearest
   tandem topo -o json
   tandem topo -o html >node.html
   tandem topo -o nccl --devices container >/tmp/topo.xml
@@ -59,9 +58,6 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			}
 			if err := published.check(cmd.Flags(), format.Format); err != nil {
 				return err
-			}
-			if nearest && (verbose || format.Format != cli.AsTable) {
-				return cli.Usage("--nearest excludes --verbose and other outputs than %s", cli.AsTable)
 			}
 			n, err := machine.Read(&from)
 			if err != nil {
@@ -80,9 +76,6 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 			if format.Format == asNCCL {
 				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
 			}
-			if nearest {
-				return format.Show(cmd, m.Nearest())
-			}
 			if verbose {
 				m.ReadVerbose(n)
 			}
@@ -99,7 +92,6 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for the devices of the current container`)
 	published.register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "also show NICs without RDMA")
-	cmd.Flags().BoolVar(&nearest, "nearest", false, "show only the nearest NICs of each GPU")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"also show PCIe links, IOMMU groups, RDMA ports, and the effect of ACS on same-switch pairs (requires "+
 			"root)")

@@ -34,26 +34,6 @@ func TestTopoTable(t *testing.T) {
 		succeed(t, "topo", "--all", "--machine", recorded("nv-4xrtx6000ada-2cx7")))
 }
 
-func TestTopoNearest(t *testing.T) {
-	t.Parallel()
-	for _, machine := range []string{
-		"oci-mi300x-derived",
-		"amd-mi300x-smc-thor2-cpx-derived", // a NIC far from every GPU
-		"nv-h100-aws-p5",                   // four NICs for each GPU
-		"nv-a100pcie-cx6dx-vf-partial",     // no NUMA nodes
-		"amd-mi300x-cpx-kfd",               // no NIC
-	} {
-		golden.Check(t, "testdata/topo-nearest-"+machine+".txt",
-			succeed(t, "topo", "--nearest", "--machine", recorded(machine)))
-	}
-	for _, flags := range []string{"-v", "-o json", "-o svg"} {
-		code, _, stderr := run(append([]string{"topo", "--nearest"}, strings.Fields(flags)...)...)
-		if code != cli.ExitUsage || !strings.Contains(stderr, "--nearest excludes") {
-			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
-		}
-	}
-}
-
 func TestTopoJSON(t *testing.T) {
 	t.Parallel()
 	golden.Check(t, "testdata/topo-nv-a100pcie-cx6dx-vf-partial.json",
@@ -130,14 +110,6 @@ func TestTopoAgrees(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		lines := strings.Split(strings.TrimSpace(string(m.Nearest())), "\n")
-		for i, g := range m.GPUs {
-			shown := strings.Fields(lines[i+1])
-			if near := want[g.Address]; shown[1] != g.Address.String() || len(near.Nearest) > 0 &&
-				(shown[3] != near.Distance || shown[4] != near.Nearest[0].String()) {
-				t.Errorf("%s: %q, want %+v", name, lines[i+1], near)
-			}
 		}
 	}
 }
