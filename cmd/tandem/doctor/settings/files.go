@@ -43,10 +43,13 @@ func (p Process) Files(given configuration.Files, kubeletDir string) configurati
 	return files
 }
 
-// Read reads the settings of the kubelet with a root folder: by its process, or without a known one by the
-// usual file alone.
+// Read reads the settings of the kubelet with a root folder: by its process, or without a process by the usual
+// file alone.
 func Read(procRoot, kubeletDir string) (configuration.Settings, error) {
-	p, _ := FindProcess(procRoot) // none is known after an error
+	p, err := FindProcess(procRoot)
+	if err != nil {
+		return configuration.Settings{}, err
+	}
 	its, err := os.Stat(p.RootDir())
 	if folder, other := os.Stat(kubeletDir); err != nil || other != nil || !os.SameFile(its, folder) {
 		p = Process{}
