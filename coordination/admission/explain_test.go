@@ -313,7 +313,11 @@ func TestHeldByAnotherPod(t *testing.T) {
 		if err != nil || len(decisions) != 1 {
 			t.Fatal(decisions, err)
 		}
-		return decisions[0].GetHeld()
+		held := decisions[0].GetHeld()
+		if all := a.coordinator.Recent(); all[0].GetHeld() != held {
+			t.Errorf("held among all decisions: %t, among those of its pod: %t", !held, held)
+		}
+		return held
 	}
 	if !heldAfterQuestion("beside") {
 		t.Error("its pod has the device, and it is not held")

@@ -39,7 +39,7 @@ type Decision struct {
 	Allocated   []string            // devices of the Allocate
 	AllocatedAt time.Time           // time of the Allocate; zero before
 	Refusal     string              // the reason of a failed Allocate; "" for none
-	Held        bool                // the container has the devices still; set by Of
+	Held        bool                // the container has the devices still; set by All and Of
 
 	compact   *compactRequest      // replaces Request if that is long
 	message   func() *api.Decision // the wire format without container and Allocate
@@ -159,11 +159,13 @@ func (d *Log) resolve(view kubelet.View) map[*Decision]kubelet.Container {
 	return resolved
 }
 
-// All returns copies of all decisions, the oldest first.
+// All returns copies of all decisions, the oldest first. All sets Held.
 func (d *Log) All() []Decision {
 	all := make([]Decision, 0, len(d.entries))
 	for _, e := range d.entries {
-		all = append(all, *e)
+		of := *e
+		of.Held = d.holdsDevices(e)
+		all = append(all, of)
 	}
 	return all
 }
