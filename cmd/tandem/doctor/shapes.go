@@ -421,6 +421,7 @@ func farShapes(s shapes) []Finding {
 		f.Summary = "No GPU shares a switch with an offered VF."
 		f.Why = "Every transfer between a GPU and a VF crosses the host bridge, and NCCL disables GPUDirect RDMA " +
 			"for such pairs. Virtual machines often hide the switches."
+		f.Fix[0] = "create VFs on NICs near the GPUs and select the VFs in config.json"
 		f.Fix = append(f.Fix, "in a virtual machine: the provider's NCCL topology file, "+
 			"for the daemons (topologyFile in the chart) and for tandem doctor --topology-file; "+
 			"or a hypervisor that exposes the switches")
