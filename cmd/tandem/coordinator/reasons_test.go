@@ -107,8 +107,8 @@ func TestReasonsOfARefusal(t *testing.T) {
 	}
 }
 
-// Where a GPU wants more VFs than its switch has, or shares one with a GPU of another switch, neither the end of
-// another pod nor a second attempt helps.
+// Where a GPU wants more VFs than its switch has, or shares one with a GPU of another switch, neither the end
+// of another pod nor a second attempt helps.
 func TestNextOfUnequalNumbers(t *testing.T) {
 	t.Parallel()
 	s := node(given("0000:30:00.1", off, "", 0))

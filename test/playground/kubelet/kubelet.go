@@ -212,7 +212,7 @@ func (k *Kubelet) Pods() (names []string) {
 // Gone is the UID for a name whose last pod has ended.
 const Gone = "none"
 
-// UID returns the UID of the pod of a name, also of a rejected one, or Gone; false if no pod has had the name.
+// UID returns the UID of the pod of a name, running or rejected, or Gone; false if no pod has had the name.
 func (k *Kubelet) UID(name string) (uid string, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
