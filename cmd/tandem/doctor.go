@@ -293,7 +293,7 @@ func (x *examiner) readVFs(
 
 // mountedVFs returns the VFs of a ConfigMap that the kubelet has mounted for a pod, none without one.
 func (x *examiner) mountedVFs(n *machine.Node) (vfs []doctor.Device, err error) {
-	x.config, err = doctor.MountedConfig(x.node.KubeletDir)
+	x.config, err = doctor.MountedConfig(x.node.KubeletDir, strings.ToLower(x.from.Title()))
 	if err != nil || x.config == "" {
 		return nil, err
 	}

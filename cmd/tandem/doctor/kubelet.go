@@ -141,9 +141,10 @@ func (n *Node) Settings() model.Kubelet {
 const largestConfigMap = 1 << 20
 
 // MountedConfig returns the configuration of VFs among the ConfigMaps that a kubelet has mounted for its
-// pods, such as that of the SR-IOV network device plugin; "" for none that can be read. The error says that
+// pods, such as that of the SR-IOV network device plugin; "" for none that can be read. Of a ConfigMap with a
+// key for each node, as that of the SR-IOV network operator, only the node's key counts. The error says that
 // several differ.
-func MountedConfig(kubeletDir string) (string, error) {
+func MountedConfig(kubeletDir, node string) (string, error) {
 	names, err := filepath.Glob(filepath.Join(kubeletDir, "pods/*/volumes/kubernetes.io~configmap/*/*"))
 	if err != nil {
 		return "", fmt.Errorf("find ConfigMaps in %s: %w", kubeletDir, err)
@@ -151,6 +152,10 @@ func MountedConfig(kubeletDir string) (string, error) {
 	known := map[string]bool{"": true} // contents
 	var all []string
 	for _, name := range names {
+		_, err := os.Lstat(filepath.Join(filepath.Dir(name), node))
+		if err == nil && filepath.Base(name) != node {
+			continue
+		}
 		if content := configOfVFs(name); !known[content] {
 			known[content], all = true, append(all, name)
 		}

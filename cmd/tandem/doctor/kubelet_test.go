@@ -5,7 +5,9 @@ package doctor_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
@@ -47,5 +49,30 @@ func TestSettingsOfAPipe(t *testing.T) {
 	}
 	if ids := found(n); slices.Contains(ids, "kubelet-config") {
 		t.Errorf("it finds %q", ids)
+	}
+}
+
+// TestConfigOfTheNode: the ConfigMap of the SR-IOV network operator has a key for each node. The node's
+// counts, also without a pool, and each of a ConfigMap without a key of its name.
+func TestConfigOfTheNode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	volume := filepath.Join(dir, "pods/uid/volumes/kubernetes.io~configmap/device-plugin-config")
+	if err := os.MkdirAll(volume, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"gpu-1": `{"resourceList": [{"resourceName": "a"}]}`, "gpu-2": `{"resourceList": [{"resourceName": "b"}]}`,
+		"cpu-1": `{"resourceList": null}`,
+	} {
+		if err := os.WriteFile(filepath.Join(volume, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for node, want := range map[string]string{"gpu-1": "gpu-1", "gpu-2": "gpu-2", "cpu-1": "", "other": ""} {
+		name, err := doctor.MountedConfig(dir, node)
+		if strings.TrimPrefix(name, volume+"/") != want || (err != nil) != (node == "other") {
+			t.Errorf("of node %s: %q, %v; want %q", node, name, err, want)
+		}
 	}
 }

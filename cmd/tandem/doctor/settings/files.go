@@ -43,7 +43,7 @@ func (p Process) Files(given configuration.Files, kubeletDir string) configurati
 	return files
 }
 
-// Read reads the settings of the kubelet with a root folder: by its process, or without a process by the usual
+// Read reads the settings of the kubelet with a root folder: by its process, or without one by the usual
 // file alone.
 func Read(procRoot, kubeletDir string) (configuration.Settings, error) {
 	p, err := FindProcess(procRoot)
