@@ -162,14 +162,17 @@ func (v *VFs) setHints(to map[string]given) {
 }
 
 // admitting notes an Allocate of a pool. If hints have been given a short time ago, the kubelet may have
-// chosen the NUMA nodes of the container without them.
+// chosen the NUMA nodes of the container without them: the first Allocate since counts.
 func (v *VFs) admitting(pool string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.hints.allocated[pool] = time.Now()
 	if last := v.memory.Hints[pool]; last.Hints && !last.Settled {
 		v.Look()
+		if !v.hints.allocated[pool].Before(last.Since) {
+			return
+		}
 	}
+	v.hints.allocated[pool] = time.Now()
 }
 
 // decideAgain decides about the pools of the last scan.

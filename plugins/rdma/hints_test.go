@@ -210,6 +210,21 @@ func TestHintsOfARace(t *testing.T) {
 	})
 }
 
+// TestHintsOfASlowDecision: a scan that hangs delays the next decision. An Allocate meanwhile does not hide an
+// earlier one of a container that was in admission when the hints were given.
+func TestHintsOfASlowDecision(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		<-time.After(admissionLasts)
+		n.want(true, suits)
+		n.vfs.admitting("intel.com/a")
+		<-time.After(admissionLasts)
+		n.vfs.admitting("intel.com/a")
+		n.want(false, "a container may have been admitted while the hints were given")
+	})
+}
+
 // TestHintsWithLateGPUs: without GPUs so far the last decision counts, and none at first.
 func TestHintsWithLateGPUs(t *testing.T) {
 	t.Parallel()
