@@ -86,10 +86,11 @@ func (v *VFs) decide(found []pools.Pool) bool {
 
 // use is what prevents a change of a pool's hints.
 type use struct {
-	early bool   // the last change was a short time ago
-	raced bool   // a container can have been admitted with the list before the last change
-	late  bool   // no container is in admission any more that began before
-	busy  string // a container has a device of the pool, or may have one; "" if none has
+	now   time.Time // no later than what was read: an Allocate meanwhile is one after the change
+	early bool      // the last change was a short time ago
+	raced bool      // a container can have been admitted with the list before the last change
+	late  bool      // no container is in admission any more that began before
+	busy  string    // a container has a device of the pool, or may have one; "" if none has
 }
 
 // next returns the decision after a wish.
@@ -98,7 +99,7 @@ func (g given) next(want pools.Decision, u use) (given, pools.Decision) {
 	g.Settled = g.Settled || g.Hints && u.late && !u.raced
 	switch {
 	case g.Hints && u.raced:
-		return given{Since: time.Now()},
+		return given{Since: u.now},
 			pools.Decision{Why: "a container may have been admitted while the hints were given"}
 	case want.Hints == g.Hints:
 		return g, want
@@ -107,19 +108,20 @@ func (g given) next(want pools.Decision, u use) (given, pools.Decision) {
 	case want.Hints && u.busy != "":
 		return keep(u.busy)
 	default:
-		return given{Hints: want.Hints, Since: time.Now()}, want
+		return given{Hints: want.Hints, Since: u.now}, want
 	}
 }
 
 // readUse reads what prevents a change.
 func (v *VFs) readUse(pool string, last given, want pools.Decision) (u use) {
+	u.now = time.Now()
 	v.mu.Lock()
 	allocated, known := v.hints.allocated[pool]
 	v.mu.Unlock()
 	if !known { // an earlier process may have answered
 		allocated = v.hints.began
 	}
-	age, after := time.Since(last.Since), allocated.Sub(last.Since)
+	age, after := u.now.Sub(last.Since), allocated.Sub(last.Since)
 	u.early, u.late = age >= 0 && age < decisionLasts, age >= admissionLasts
 	u.raced = !last.Settled && after >= 0 && (after < admissionLasts || !known)
 	if last.Hints || !want.Hints {
@@ -135,7 +137,7 @@ func (v *VFs) readUse(pool string, last given, want pools.Decision) (u use) {
 		u.busy = "the devices of containers are unknown"
 	case len(held[pool]) > 0:
 		u.busy = "containers have devices of the pool: hints come when none has"
-	case time.Since(allocated) < admissionLasts:
+	case u.now.Sub(allocated) < admissionLasts:
 		u.busy = "a container may be in admission"
 	}
 	return u

@@ -33,19 +33,24 @@ type hintedNode struct {
 	changes []string            // told of
 	held    map[string][]string // by containers
 	heldErr error
+
+	meanwhile func() // while the devices of containers are read
 }
 
 // newHintedNode returns the node, with the daemon of a pool.
 func newHintedNode(t *testing.T, vfs int) *hintedNode {
 	t.Helper()
-	n := &hintedNode{T: t, sys: functions.New(), held: map[string][]string{}}
+	n := &hintedNode{T: t, sys: functions.New(), held: map[string][]string{}, meanwhile: func() {}}
 	n.sys.Write("devices/system/node/online", "0-1")
 	n.sys.PF(0x01, "ens0", vfs, functions.Facts{"numa_node": "0"})
 	n.sys.PF(0x81, "ens1", vfs, functions.Facts{"numa_node": "1"})
 	n.wish = pools.Decision{Hints: true, Why: suits}
 	n.known = Known{
 		File: filepath.Join(t.TempDir(), "vfs.json"),
-		Held: func() (map[string][]string, error) { return n.held, n.heldErr },
+		Held: func() (map[string][]string, error) {
+			n.meanwhile()
+			return n.held, n.heldErr
+		},
 		Decide: func(listed []pools.Pool) (map[string]pools.Decision, bool) {
 			n.judged = append(n.judged, len(listed[0].Devices))
 			return map[string]pools.Decision{"intel.com/a": n.wish}, !n.unknown
@@ -207,6 +212,21 @@ func TestHintsOfARace(t *testing.T) {
 		<-time.After(time.Hour)
 		n.start("")
 		n.want(false, "")
+	})
+}
+
+// TestHintsOfAnAllocateMeanwhile: a container gets a device while the daemon reads that none has one.
+func TestHintsOfAnAllocateMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		<-time.After(admissionLasts)
+		n.meanwhile = func() {
+			n.vfs.admitting("intel.com/a")
+			<-time.After(time.Millisecond)
+		}
+		n.vfs.decideAgain()
+		n.want(false, "a container may have been admitted while the hints were given")
 	})
 }
 
