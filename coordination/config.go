@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -73,35 +74,10 @@ type Intent struct {
 
 // Withheld lists devices that plugins must not assign, because the devices are assigned in another way.
 type Withheld interface {
-	// Latest returns the holders of devices, by device ID, for people, and a channel that is closed after the
-	// next change.
-	Latest() (Holders, <-chan struct{})
+	// Latest returns the holders of devices, and a channel that is closed after the next change.
+	Latest() (mode.Holders, <-chan struct{})
 	// Run updates the list until ctx is done.
 	Run(ctx context.Context)
-}
-
-// Holders maps device IDs to their holders, for people: "claim team/train-0".
-type Holders map[string]string
-
-// Every is the ID for all devices in Holders: who holds which device is unknown, for the reason in place of a
-// holder.
-const Every = "*"
-
-// Has reports whether a device has a holder, or may have one. A holder of a device also holds the replicas.
-func (h Holders) Has(id string) bool { return h.of(id) != "" || h[Every] != "" }
-
-// Why returns a sentence with the reason for withholding all devices, "" if the holders are known.
-func (h Holders) Why() string {
-	if h[Every] == "" {
-		return ""
-	}
-	return "all devices are withheld: " + h[Every]
-}
-
-// of returns the holder of a device, "" for none.
-func (h Holders) of(id string) string {
-	original, _ := topology.CutReplica(id)
-	return h[original]
 }
 
 // Publisher publishes the node while this plugin serves. No other work waits for a Publisher.

@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // remarks are the parts of the status from outside the coordinator, for people.
@@ -60,7 +61,7 @@ func (r remarks) claims(resources []*api.Resource) []string {
 	for _, resource := range resources {
 		for _, d := range resource.GetDevices() {
 			id := d.GetDevice().GetId()
-			if holder := holders.of(id); holder != "" {
+			if holder := holders.Of(id, topology.Unit{Name: d.GetDevice().GetUnit()}); holder != "" {
 				held[holder] = append(held[holder], id)
 			}
 		}

@@ -4,18 +4,22 @@ package coordination
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // claimed are devices of claims.
-type claimed Holders
+type claimed mode.Holders
 
-func (c claimed) Latest() (Holders, <-chan struct{}) { return Holders(c), nil }
-func (claimed) Run(context.Context)                  {}
+func (c claimed) Latest() (mode.Holders, <-chan struct{}) { return mode.Holders(c), nil }
+func (claimed) Run(context.Context)                       {}
 
 // TestNotesOfClaims: the status names the claims that withhold devices, each with its devices.
 func TestNotesOfClaims(t *testing.T) {
@@ -47,17 +51,33 @@ func TestNotesOfClaims(t *testing.T) {
 	}
 }
 
+// A device of a claim is withheld under any ID: the driver has recorded its unit.
+func TestRenamedDeviceOfClaimIsWithheld(t *testing.T) {
+	t.Parallel()
+	w := newWithholder(&Config{
+		Withheld: claimed{"0000:81:00.0/7-0": "claim team/a"}, KubeletDir: t.TempDir(),
+		Log: slog.New(slog.DiscardHandler),
+	}, nil)
+	listed, _ := w.withhold("gpu", device.GPU, []device.Device{
+		{ID: "MIG-2", Unit: topology.Unit{Name: "0000:81:00.0/7-0"}, Healthy: true},
+		{ID: "MIG-1", Unit: topology.Unit{Name: "0000:81:00.0/8-0"}, Healthy: true},
+	})
+	if listed[0].Healthy || !listed[1].Healthy {
+		t.Errorf("listed %+v", listed)
+	}
+}
+
 // TestEveryDeviceIsWithheld: while holders are unknown every device has one, and the status says why.
 func TestEveryDeviceIsWithheld(t *testing.T) {
 	for holders, want := range map[string]struct {
 		id, note string
 		has      bool
 	}{
-		"a":   {"b", "", false},
-		Every: {"b::3", "all devices are withheld: held", true},
+		"a":        {"b", "", false},
+		mode.Every: {"b::3", "all devices are withheld: held", true},
 	} {
 		w := claimed{holders: "held"}
-		if got := Holders(w).Has(want.id); got != want.has {
+		if got := mode.Holders(w).Has(want.id, topology.UnitOfID(want.id)); got != want.has {
 			t.Errorf("%v: %s is held: %v", w, want.id, got)
 		}
 		notes := remarks{config: &Config{Withheld: w}}.notes(t.Context(), nil)

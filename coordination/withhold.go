@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
@@ -84,12 +85,12 @@ func (w *withholder) withhold(
 	w.mu.Lock()
 	changed, elsewhere := w.changed[resource].Next(), w.held
 	w.mu.Unlock()
-	var claims Holders
+	var claims mode.Holders
 	if w.claims != nil {
 		claims, _ = w.claims.Latest()
 	}
 	for _, d := range devices {
-		if _, held := elsewhere[heldDevice{resource, d.ID}]; held || claims.Has(d.ID) {
+		if _, held := elsewhere[heldDevice{resource, d.ID}]; held || claims.Has(d.ID, d.Complete().Unit) {
 			d = d.Withhold()
 		}
 		all = append(all, d)

@@ -231,6 +231,19 @@ func (u Unit) MIGFunction() (name string, isMIG bool) {
 	return name, isMIG && strings.Trim(gi+ci, "0123456789") == ""
 }
 
+// Overlaps reports whether one of two units is the other, or a MIG device of it.
+func (u Unit) Overlaps(v Unit) bool {
+	whole, part := u.Name, v.Name
+	if len(whole) > len(part) {
+		whole, part = part, whole
+	}
+	if whole == part || !strings.HasPrefix(part, whole+"/") {
+		return whole == part
+	}
+	_, isMIG := Unit{Name: part}.MIGFunction()
+	return isMIG
+}
+
 // replicaMark is between the ID of a device and the number of a replica, as in the IDs of shared GPUs
 // (NVIDIA/k8s-device-plugin, internal/rm/devices.go).
 const replicaMark = "::"

@@ -3,6 +3,7 @@
 package mode
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Files in the DRA driver's directory, which package claims writes: the checkpoint of claims, and the lock of
@@ -122,8 +124,47 @@ type heldClaim struct {
 	Devices   []struct {
 		GPUs, VFs []string
 		Token     string
-		Admin     bool // admin access: it holds nothing
+		Units     map[string]string // of devices with an ID that does not name it; an earlier driver wrote none
+		Admin     bool              // admin access: it holds nothing
 	}
+}
+
+// Holders are the holders of devices for people, "claim team/train-0", by the name of the device's unit or,
+// where only the ID is known, by ID.
+type Holders map[string]string
+
+// Every is the unit for all devices in Holders: who holds which device is unknown, for the reason in place of
+// a holder.
+const Every = "*"
+
+// Of returns the holder of a device, "" for none. A holder of a unit also holds its replicas.
+func (h Holders) Of(id string, unit topology.Unit) string {
+	original, _ := topology.CutReplica(id)
+	holder := cmp.Or(h[unit.Name], h[original])
+	for name, other := range h {
+		if holder == "" && unit.Overlaps(topology.Unit{Name: name}) {
+			holder = other
+		}
+	}
+	return holder
+}
+
+// Has reports whether a device has a holder, or may have one.
+func (h Holders) Has(id string, unit topology.Unit) bool {
+	return h.Of(id, unit) != "" || h[Every] != ""
+}
+
+// Why returns a sentence with the reason for withholding all devices, "" if the holders are known.
+func (h Holders) Why() string {
+	if h[Every] == "" {
+		return ""
+	}
+	return "all devices are withheld: " + h[Every]
+}
+
+// UnitOf returns the name of the unit of a claim's device, by the recorded units.
+func UnitOf(id string, units map[string]string) string {
+	return cmp.Or(units[id], topology.UnitOfID(id).Name)
 }
 
 // ClaimsRemedy says how the devices of claims become known, and that the driver was never in its directory.
@@ -132,10 +173,10 @@ func ClaimsRemedy(dir string) string {
 		filepath.Join(dir, ClaimsFile) + " " + filepath.Join(dir, ClaimsLock)
 }
 
-// ReadHolders returns the holders of devices from the DRA driver's directory, by device ID, for people:
-// "claim team/train-0". It returns none if no driver was ever in the directory, or if there are neither the
-// file nor specifications of claims, and an error if the devices of a claim are not known.
-func ReadHolders(dir, cdiDir string) (map[string]string, error) {
+// ReadHolders returns the holders of devices from the DRA driver's directory. It returns none if no driver
+// was ever in the directory, or if there are neither the file nor specifications of claims, and an error if
+// the devices of a claim are not known.
+func ReadHolders(dir, cdiDir string) (Holders, error) {
 	name := filepath.Join(dir, ClaimsFile)
 	content, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,7 +189,7 @@ func ReadHolders(dir, cdiDir string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	holders := map[string]string{}
+	holders := Holders{}
 	for _, c := range claims {
 		for _, d := range c.Devices {
 			if d.Admin {
@@ -156,7 +197,7 @@ func ReadHolders(dir, cdiDir string) (map[string]string, error) {
 			}
 			for _, id := range append(append([]string{d.Token}, d.GPUs...), d.VFs...) {
 				if id != "" {
-					holders[id] = "claim " + c.Namespace + "/" + c.Name
+					holders[UnitOf(id, d.Units)] = "claim " + c.Namespace + "/" + c.Name
 				}
 			}
 		}

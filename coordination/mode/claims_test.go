@@ -12,7 +12,37 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/topology"
 )
+
+// A device of a claim is found by its unit, whatever its ID is now, and by its ID in the file of an earlier
+// driver, which has no units. A MIG device excludes its GPU and no other MIG device.
+func TestHolderOfRenamedDevice(t *testing.T) {
+	dir := t.TempDir()
+	const claims = `[{"namespace":"team","name":"new","devices":[{"gpus":["MIG-1"],` +
+		`"units":{"MIG-1":"0000:81:00.0/7-0"},"vfs":["0000:0c:00.1"]}]},` +
+		`{"namespace":"team","name":"old","devices":[{"gpus":["GPU-2"]}]}]`
+	content := fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`, crc32.ChecksumIEEE([]byte(claims)), claims)
+	if err := os.WriteFile(filepath.Join(dir, mode.ClaimsFile), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := mode.ReadHolders(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ id, unit, want string }{
+		{"MIG-renamed", "0000:81:00.0/7-0", "claim team/new"},
+		{"GPU-1", "0000:81:00.0", "claim team/new"},
+		{"MIG-1", "0000:81:00.0/8-0", ""}, // the ID is another device's now
+		{"rdma.sf.1", "0000:0c:00.1", "claim team/new"},
+		{"GPU-2::0", "0000:c1:00.0", "claim team/old"},
+		{"GPU-3", "0000:d1:00.0", ""},
+	} {
+		if got := held.Of(c.id, topology.Unit{Name: c.unit}); got != c.want {
+			t.Errorf("%s, unit %s: held by %q, want %q", c.id, c.unit, got, c.want)
+		}
+	}
+}
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -167,18 +168,18 @@ func names(machine pool.Machine) map[string]bool {
 }
 
 // withHolders returns a machine with the holders of its devices.
-func withHolders(machine pool.Machine, holders map[string]string) pool.Machine {
+func withHolders(machine pool.Machine, holders mode.Holders) pool.Machine {
 	if len(holders) == 0 {
 		return machine
 	}
 	machine.GPUs, machine.VFs = slices.Clone(machine.GPUs), slices.Clone(machine.VFs)
 	for i := range machine.GPUs {
 		g := &machine.GPUs[i]
-		g.Held = cmp.Or(holders[g.ID], holders[g.Unit().Name])
+		g.Held = holders.Of(g.ID, g.Unit())
 	}
 	for i := range machine.VFs {
 		vf := &machine.VFs[i]
-		vf.Held = cmp.Or(holders[vf.ID], holders[vf.Unit().Name])
+		vf.Held = holders.Of(vf.ID, vf.Unit())
 	}
 	return machine
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
@@ -28,7 +27,7 @@ type withheld struct {
 
 	mu        sync.Mutex
 	known     bool // the file was read once
-	holders   coordination.Holders
+	holders   mode.Holders
 	changed   system.Signal
 	complaint string
 }
@@ -41,7 +40,7 @@ func newWithheld(kubeletDir, cdiDir string, log *slog.Logger) *withheld {
 }
 
 // Latest implements coordination.Withheld.
-func (w *withheld) Latest() (coordination.Holders, <-chan struct{}) {
+func (w *withheld) Latest() (mode.Holders, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.holders, w.changed.Next()
@@ -89,13 +88,13 @@ func (w *withheld) look() {
 			"error", err)
 	}
 	if !w.known {
-		w.set(coordination.Holders{coordination.Every: fmt.Sprintf("pods may have the devices by "+
+		w.set(mode.Holders{mode.Every: fmt.Sprintf("pods may have the devices by "+
 			"claims that were prepared while the node was in DRA mode: %v; %s", err, mode.ClaimsRemedy(w.dir))})
 	}
 }
 
 // set changes the holders. Must be called with the lock.
-func (w *withheld) set(holders coordination.Holders) {
+func (w *withheld) set(holders mode.Holders) {
 	if maps.Equal(holders, w.holders) {
 		return
 	}

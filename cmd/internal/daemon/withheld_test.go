@@ -18,7 +18,11 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/topology"
 )
+
+// has reports whether a device has a holder.
+func has(holders mode.Holders, id string) bool { return holders.Has(id, topology.UnitOfID(id)) }
 
 // claimed writes the DRA driver's checkpoint, with a claim for some devices.
 func claimed(t *testing.T, kubeletDir string, gpus ...string) {
@@ -56,7 +60,7 @@ func TestWithheld(t *testing.T) {
 		for id, want := range map[string]bool{
 			"0000:11:00.0": true, "GPU-1": true, "GPU-1::3": true, "0000:12:00.0": false, "": false,
 		} {
-			if holders.Has(id) != want {
+			if has(holders, id) != want {
 				t.Errorf("%q: %v", id, holders)
 			}
 		}
@@ -64,7 +68,7 @@ func TestWithheld(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(3 * withheldPause)
-		if holders, _ = w.Latest(); !holders.Has("GPU-1") {
+		if holders, _ = w.Latest(); !has(holders, "GPU-1") {
 			t.Error("a file that cannot be read frees devices")
 		}
 		err := errors.Join(os.WriteFile(filepath.Join(w.dir, mode.ClaimsLock), nil, 0o600),
@@ -73,12 +77,12 @@ func TestWithheld(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(3 * withheldPause)
-		if holders, _ = w.Latest(); !holders.Has("GPU-1") {
+		if holders, _ = w.Latest(); !has(holders, "GPU-1") {
 			t.Error("a file that is gone frees devices")
 		}
 		claimed(t, dir, "GPU-1")
 		<-changed
-		if holders, changed = w.Latest(); holders.Has("0000:11:00.0") || !holders.Has("GPU-1") {
+		if holders, changed = w.Latest(); has(holders, "0000:11:00.0") || !has(holders, "GPU-1") {
 			t.Errorf("%v", holders)
 		}
 		claimed(t, dir)
@@ -103,13 +107,13 @@ func TestNeverPrepared(t *testing.T) {
 	if holders, _ := newWithheld(dir, cdi, log).Latest(); len(holders) > 0 {
 		t.Errorf("withheld without a specification: %v", holders)
 	}
-	if holders, _ := newWithheld(dir, filepath.Join(cdi, "not mounted"), log).Latest(); !holders.Has("GPU-1") {
+	if holders, _ := newWithheld(dir, filepath.Join(cdi, "not mounted"), log).Latest(); !has(holders, "GPU-1") {
 		t.Error("a folder that nobody sees frees devices")
 	}
 	if err := os.WriteFile(spec, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if holders, _ := newWithheld(dir, cdi, log).Latest(); !holders.Has("GPU-1") {
+	if holders, _ := newWithheld(dir, cdi, log).Latest(); !has(holders, "GPU-1") {
 		t.Error("a claim with a specification has no devices")
 	}
 }
@@ -149,7 +153,7 @@ func TestWithheldUnknown(t *testing.T) {
 			for range 3 {
 				w.look()
 			}
-			if holders, _ := w.Latest(); !holders.Has("0000:11:00.0") || !holders.Has("GPU-1::3") {
+			if holders, _ := w.Latest(); !has(holders, "0000:11:00.0") || !has(holders, "GPU-1::3") {
 				t.Errorf("withheld: %v", holders)
 			}
 			remark, remedy := w.Remark(), mode.ClaimsRemedy(w.dir)
@@ -163,7 +167,7 @@ func TestWithheldUnknown(t *testing.T) {
 			claimed(t, dir, "GPU-1")
 			w.look()
 			<-changed
-			if holders, _ := w.Latest(); holders.Has("0000:11:00.0") || !holders.Has("GPU-1") || w.Remark() != "" {
+			if holders, _ := w.Latest(); has(holders, "0000:11:00.0") || !has(holders, "GPU-1") || w.Remark() != "" {
 				t.Errorf("once it can be read: %v, %s", holders, w.Remark())
 			}
 		})

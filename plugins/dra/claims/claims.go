@@ -87,9 +87,12 @@ type Prepared struct {
 	VFs     []string `json:"vfs,omitempty"`   // the assigned VFs
 	Token   string   `json:"token,omitempty"` // the VF that the device names, if another VF is assigned
 	With    string   `json:"with,omitempty"`  // of a GPU by itself: its reserved VF, assigned for a token
-	Admin   bool     `json:"admin,omitempty"` // admin access: other claims may have the device too
-	Group   string   `json:"group"`           // requests of one group go to the same containers
-	CDI     []string `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
+	// Units are the names of the units of devices with an ID that is no unit's name, by ID: another program, and
+	// a later configuration, have other IDs.
+	Units map[string]string `json:"units,omitempty"`
+	Admin bool              `json:"admin,omitempty"` // admin access: other claims may have the device too
+	Group string            `json:"group"`           // requests of one group go to the same containers
+	CDI   []string          `json:"cdi,omitempty"`   // CDI devices for container runtimes, once per request
 }
 
 // String names the claim for people: "claim team/train-0".

@@ -10,8 +10,10 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
+	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -67,6 +69,9 @@ func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 		decided.Devices = append(decided.Devices, p)
 	}
 	d.redeem(decided.Devices)
+	for i := range decided.Devices {
+		decided.Devices[i].Units = d.unitsOf(decided.Devices[i])
+	}
 	if err := d.check(decided); err != nil {
 		return Claim{}, err
 	}
@@ -80,7 +85,7 @@ func (d *decision) check(c Claim) error {
 	for _, p := range c.Devices {
 		for _, id := range p.GPUs {
 			g, ok := d.gpus[id]
-			if err := d.free(c, p, "GPU "+id, d.held[id], g.Unusable(), !ok); err != nil {
+			if err := d.free(c, p, "GPU "+id, d.held.Of(id, g.Unit()), g.Unusable(), !ok); err != nil {
 				return err
 			}
 		}
@@ -89,7 +94,7 @@ func (d *decision) check(c Claim) error {
 			if id == p.Token {
 				vf.Fault = ""
 			}
-			if err := d.free(c, p, "VF "+id, d.held[id], vf.Unusable(), !ok); err != nil {
+			if err := d.free(c, p, "VF "+id, d.held.Of(id, vf.Unit()), vf.Unusable(), !ok); err != nil {
 				return err
 			}
 		}
@@ -153,12 +158,12 @@ type nodeIndex struct {
 	state State
 	gpus  map[string]pool.GPU // by ID
 	vfs   map[string]pool.VF  // by ID
-	held  map[string]string   // holder of each device, by ID: other claims, including new claims
+	held  mode.Holders        // other claims, including new claims
 }
 
 func newNodeIndex(state State) *nodeIndex {
 	n := &nodeIndex{
-		state: state, held: map[string]string{},
+		state: state, held: mode.Holders{},
 		gpus: make(map[string]pool.GPU, len(state.Machine.GPUs)),
 		vfs:  make(map[string]pool.VF, len(state.Machine.VFs)),
 	}
@@ -175,15 +180,36 @@ func newNodeIndex(state State) *nodeIndex {
 func (n *nodeIndex) hold(c Claim) {
 	for _, p := range c.Devices {
 		for _, id := range p.Holds() {
-			n.held[id] = c.String()
+			n.held[mode.UnitOf(id, p.Units)] = c.String()
 		}
 	}
+}
+
+// unitsOf returns the units of a claim's devices with other IDs; nil for none.
+func (n *nodeIndex) unitsOf(p Prepared) (units map[string]string) {
+	record := func(id string, unit topology.Unit, known bool) {
+		if known && unit.Name != topology.UnitOfID(id).Name {
+			if units == nil {
+				units = map[string]string{}
+			}
+			units[id] = unit.Name
+		}
+	}
+	for _, id := range p.GPUs {
+		g, known := n.gpus[id]
+		record(id, g.Unit(), known)
+	}
+	for _, id := range p.vfs() {
+		vf, known := n.vfs[id]
+		record(id, vf.Unit(), known)
+	}
+	return units
 }
 
 // available reports whether a VF can be handed out.
 func (n *nodeIndex) available(id string) bool {
 	vf, ok := n.vfs[id]
-	return ok && vf.Unusable() == "" && n.held[id] == ""
+	return ok && vf.Unusable() == "" && n.held.Of(id, vf.Unit()) == ""
 }
 
 // nearAny reports whether a VF is on one switch with any of some GPUs.
