@@ -122,7 +122,7 @@ func newCoordinator(
 	}
 	if slices.Contains(c.Intent.Sources, intent.PodResources) {
 		config.Look, config.AllocatableCPUs = pods.List, pods.AllocatableCPUs
-		config.NodeCPUs = func() map[int]topology.CPUSet { return topology.CPUs(os.DirFS(c.SysRoot)) }
+		config.NodeCPUs = func() (map[int]topology.CPUSet, error) { return topology.CPUs(os.DirFS(c.SysRoot)) }
 	}
 	return admission.New(config)
 }

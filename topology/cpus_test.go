@@ -3,6 +3,7 @@
 package topology_test
 
 import (
+	"io/fs"
 	"testing"
 	"testing/fstest"
 
@@ -31,18 +32,27 @@ func TestCPUs(t *testing.T) {
 		"devices/system/node/node12/cpulist": {Data: []byte("4-7\n")},
 		"devices/system/node/online":         {Data: []byte("0,12\n")},
 	}
-	nodes := topology.CPUs(sys)
-	if len(nodes) != 2 || nodes[0].String() != "0-3,8" || nodes[12].String() != "4-7" {
-		t.Errorf("CPUs %v", nodes)
+	nodes, err := topology.CPUs(sys)
+	if err != nil || len(nodes) != 2 || nodes[0].String() != "0-3,8" || nodes[12].String() != "4-7" {
+		t.Errorf("CPUs %v, %v", nodes, err)
 	}
 	if rest := nodes[0].Without(topology.CPUSet{1: true}).String(); rest != "0,2-3,8" {
 		t.Errorf("without 1: %s", rest)
 	}
 	sys["devices/system/node/node0/cpulist"].Data = []byte("many")
-	if nodes := topology.CPUs(sys); nodes != nil {
-		t.Errorf("CPUs %v of a list that is none", nodes)
+	if nodes, err := topology.CPUs(sys); nodes != nil || err == nil {
+		t.Errorf("CPUs %v, %v of a list that is none", nodes, err)
 	}
-	if nodes := topology.CPUs(fstest.MapFS{}); nodes != nil {
-		t.Errorf("CPUs %v without NUMA nodes", nodes)
+	sys["devices/system/node/node0/cpulist/is"] = &fstest.MapFile{} // a folder cannot be read
+	delete(sys, "devices/system/node/node0/cpulist")
+	if nodes, err := topology.CPUs(sys); nodes != nil || err == nil {
+		t.Errorf("CPUs %v, %v of a list that cannot be read", nodes, err)
+	}
+	for name, without := range map[string]fstest.MapFS{
+		"NUMA nodes": {}, "a list": {"devices/system/node/node0": {Mode: fs.ModeDir}},
+	} {
+		if nodes, err := topology.CPUs(without); nodes != nil || err != nil {
+			t.Errorf("CPUs %v, %v without %s", nodes, err, name)
+		}
 	}
 }

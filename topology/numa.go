@@ -194,11 +194,22 @@ func NodesWithCPUs(cpus map[int]CPUSet) (nodes []int) {
 
 // CPUs returns the online CPUs of every NUMA node by number, or nil if sysfs has no list
 // (Documentation/ABI/stable/sysfs-devices-node).
-func CPUs(sys fs.FS) map[int]CPUSet {
+func CPUs(sys fs.FS) (map[int]CPUSet, error) {
+	nodes, err := readCPUs(sys)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read CPUs of NUMA nodes: %w", err)
+	}
+	return nodes, nil
+}
+
+func readCPUs(sys fs.FS) (map[int]CPUSet, error) {
 	nodes := map[int]CPUSet{}
 	entries, err := fs.ReadDir(sys, "devices/system/node")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	for _, entry := range entries {
 		m := nodeFolder.FindStringSubmatch(entry.Name())
@@ -206,15 +217,16 @@ func CPUs(sys fs.FS) map[int]CPUSet {
 			continue
 		}
 		number, _ := strconv.Atoi(m[1]) // digits only
-		content, err := fs.ReadFile(sys, path.Join("devices/system/node", entry.Name(), "cpulist"))
+		file := path.Join("devices/system/node", entry.Name(), "cpulist")
+		content, err := fs.ReadFile(sys, file)
 		if err != nil {
-			return nil
+			return nil, err
 		}
 		set, err := ParseCPUSet(string(content))
 		if err != nil {
-			return nil
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		nodes[number] = set
 	}
-	return nodes
+	return nodes, nil
 }

@@ -97,6 +97,8 @@ var faults = []struct {
 	}, "kubelet-config", "kind is KubeProxyConfiguration"},
 	{"broken configuration", func(s *sick) { s.write("kubelet/config.yaml", "topologyManagerPolicy: [") },
 		"kubelet-config", "config.yaml"},
+	{"CPUs of a NUMA node unknown", func(s *sick) { s.write("sys/devices/system/node/node0/cpulist", "many") },
+		"kubelet-config", "node0/cpulist"},
 	{"kubelets of two", func(s *sick) {
 		s.process("7", "kubelet")
 		s.process("8", "kubelet", "--config=/etc/other.yaml")

@@ -212,7 +212,7 @@ type Config struct {
 	// AllocatableCPUs returns the CPUs available for exclusive use. May be nil.
 	AllocatableCPUs func(context.Context) (topology.CPUSet, error)
 	// NodeCPUs returns all CPUs by NUMA node.
-	NodeCPUs func() map[int]topology.CPUSet
+	NodeCPUs func() (map[int]topology.CPUSet, error)
 	// Manager returns the kubelet's Topology Manager. May be nil.
 	Manager func() (devicemanager.Kubelet, error)
 }

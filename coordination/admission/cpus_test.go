@@ -57,7 +57,7 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 				asked = true
 				return c.allocatable, c.err
 			}
-			a.coordinator.NodeCPUs = func() map[int]topology.CPUSet { return all }
+			a.coordinator.NodeCPUs = func() (map[int]topology.CPUSet, error) { return all, nil }
 			var available []string
 			for _, d := range a.all[vfs] {
 				available = append(available, d.ID)

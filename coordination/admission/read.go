@@ -5,6 +5,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -201,14 +202,14 @@ func (r *reader) readCPUs(
 		return read
 	}
 	allocatable, err := r.AllocatableCPUs(ctx)
-	switch {
-	case err != nil:
-		r.Log.Warn("allocatable CPUs not read; choosing without free CPUs", "error", err)
-		return kubelet.Read(cpus{}, err)
-	case len(allocatable) == 0: // the policy is not static
+	if err == nil && len(allocatable) == 0 { // the policy is not static
 		return read
 	}
-	return kubelet.Read(cpus{r.NodeCPUs(), allocatable.Without(list.Exclusive)}, nil)
+	all, unread := r.NodeCPUs()
+	if err = errors.Join(err, unread); err != nil {
+		r.Log.Warn("allocatable CPUs not read; choosing without free CPUs", "error", err)
+	}
+	return kubelet.Read(cpus{all, allocatable.Without(list.Exclusive)}, err)
 }
 
 // requestCPUs reports whether a pod not started requests exclusive CPUs.

@@ -69,8 +69,11 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	}
 	k.root, k.Facts = p.Root, read.facts
 	var wrong *configuration.FileError
-	if errors.As(err, &wrong) && !a.denied(wrong.File, wrong.Err) {
+	switch isFile := errors.As(err, &wrong); {
+	case isFile && !a.denied(wrong.File, wrong.Err):
 		k.config = (&configuration.FileError{File: k.At.Shown(wrong.File), Err: wrong.Err}).Error()
+	case !isFile && err != nil:
+		k.config = err.Error()
 	}
 	if err != nil || n.Mode == mode.DRA {
 		return k

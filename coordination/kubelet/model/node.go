@@ -167,9 +167,10 @@ func distances(nodes []NUMANode) [][]int {
 
 // HintedNodes returns the numbers of the NUMA nodes over which hints of CPUs and devices range, ascending:
 // those with CPUs. The others, for example the memory of GPUs on Grace, have neither CPUs nor devices.
-// Without lists of CPUs, all nodes count.
+// Without lists of CPUs, or with unknown ones, all nodes count.
 func HintedNodes(sys fs.FS, tree *topology.Tree) []int {
-	if nodes := topology.NodesWithCPUs(topology.CPUs(sys)); len(nodes) > 0 {
+	cpus, err := topology.CPUs(sys)
+	if nodes := topology.NodesWithCPUs(cpus); err == nil && len(nodes) > 0 {
 		return nodes
 	}
 	return tree.NUMANodes()

@@ -78,8 +78,8 @@ var memTotal = regexp.MustCompile(`(?m)^Node \d+ MemTotal: +(\d+) kB$`)
 // readNUMA reads the NUMA nodes of a tree (Documentation/ABI/stable/sysfs-devices-node). The nodes have what
 // was read in spite of an error. A missing file is no error: a kernel without the file has no such fact.
 func readNUMA(sys fs.FS, numbers []int) (nodes []NUMANode, err error) {
-	cpus := topology.CPUs(sys)
-	var failed []error
+	cpus, err := topology.CPUs(sys)
+	failed := []error{err}
 	read := func(format string, args ...any) string {
 		name := fmt.Sprintf(format, args...)
 		content, err := fs.ReadFile(sys, name)

@@ -232,7 +232,8 @@ func TestMissedRestart(t *testing.T) {
 // be.
 func TestUnreadNUMA(t *testing.T) {
 	for _, file := range []string{
-		"node/node0/meminfo", "cpu/cpu1/topology/physical_package_id", "cpu/cpu1/topology/thread_siblings_list",
+		"node/node0/cpulist", "node/node0/meminfo", "cpu/cpu1/topology/physical_package_id",
+		"cpu/cpu1/topology/thread_siblings_list",
 	} {
 		sys := empty()
 		for name, content := range map[string]string{

@@ -141,7 +141,10 @@ func newCPUNode(t *testing.T, machine string, standard bool) *cpuNode {
 
 // cpuDevices are the driver's devices of a machine in its mode grouped, by NUMA node (both are defaults).
 func cpuDevices(sys fs.FS, standard bool) (devices []resourceapi.Device) {
-	nodes := topology.CPUs(sys)
+	nodes, err := topology.CPUs(sys)
+	if err != nil {
+		panic(err)
+	}
 	for _, number := range slices.Sorted(maps.Keys(nodes)) {
 		node, count, smt, many := int64(number), int64(len(nodes[number])), true, true
 		if count == 0 {

@@ -67,7 +67,7 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		AllocatableCPUs: func(context.Context) (topology.CPUSet, error) {
 			return setOf(n.node.AllocatableCPUs()), nil
 		},
-		NodeCPUs: w.nodeCPUs,
+		NodeCPUs: func() (map[int]topology.CPUSet, error) { return w.nodeCPUs(), nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,9 @@ func (k Kubelet) Read(p settings.Process) (f Facts, err error) {
 		return f, err
 	}
 	if k.Sys != nil {
-		f.CPUs = topology.CPUs(k.Sys)
+		if f.CPUs, err = topology.CPUs(k.Sys); err != nil {
+			return f, err
+		}
 	}
 	if k.Tree != nil {
 		f.NUMANodes = len(k.Tree.NUMANodes())
