@@ -74,8 +74,8 @@ func pairedDevices(s *state, a *openAdmission, current *state) []pairs.Device {
 
 // doubted returns the record of the pairs files of a container whose VFs only seemed to be the other half of
 // GPUs, after an Allocate for another container; nil if nothing is in doubt. The kubelet gives a container a
-// resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the files name no
-// GPU until the kubelet's checkpoint has the container.
+// resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the files name
+// no GPU until the kubelet's checkpoint has the container.
 func (a *openAdmission) doubted(name string, set resources.Set) *openAdmission {
 	guessed := a.container.Guessed && a.container.Asker == nil && a.devices[name] != nil
 	if r := set[name]; !guessed || r == nil || r.Kind != device.GPU || len(a.files) == 0 {

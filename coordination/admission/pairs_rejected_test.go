@@ -44,8 +44,8 @@ func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
 	}
 }
 
-// Before PodResources shows the container, an Allocate of other GPUs at once after its VFs shows that the VFs may
-// be of the container of either GPUs: the pairs file names no GPU.
+// Before PodResources shows the container, an Allocate of other GPUs at once after its VFs shows that the VFs
+// may be of the container of either GPUs: the pairs file names no GPU.
 func TestPairsFileWithGPUsInDoubt(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)

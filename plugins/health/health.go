@@ -9,8 +9,8 @@
 // window; further causes are a port without a link and a PCI Express link below its maximum. A verdict gets
 // worse at once, and better only after all causes have been absent for Config.Quiet, so that a link that goes
 // up and down changes the list of devices at most once in that time. All state is a copy of the counters: a
-// restarted daemon begins with the present values and remembers no earlier increase. A value that cannot be
-// read is unknown and is no cause.
+// restarted daemon begins with the present values and remembers no earlier increase. A state that cannot be
+// read is unknown: it is no cause, and keeps the causes of the last one.
 //
 // The counters are those of the function, not of its VFs: port counters count all traffic of the port, but
 // hw_counters only the function's own queue pairs.
@@ -106,7 +106,7 @@ type judge struct {
 // cause is a verdict with what it is of: another port or counter does not renew it.
 type cause struct {
 	Verdict
-	of string // file of the counter; "" for a port or link, which the reason names
+	of string // file of the counter, name of the port, or linkName
 }
 
 // limit is a rule for one counter file.
@@ -121,7 +121,7 @@ func newJudge(config *Config, gpu bool) *judge {
 
 // look adds a sample and returns the verdict.
 func (j *judge) look(s Sample, now time.Time) Verdict {
-	for _, c := range slices.Concat(j.counters(s, now), j.ports(s), j.link(s)) {
+	for _, c := range slices.Concat(j.counters(s, now), j.ports(s), j.link(s), j.kept(s)) {
 		j.causes[c] = now.Add(j.config.Quiet)
 	}
 	var verdict Verdict
@@ -134,6 +134,16 @@ func (j *judge) look(s Sample, now time.Time) Verdict {
 		}
 	}
 	return verdict
+}
+
+// kept returns the causes of ports and of the link whose states are unknown now.
+func (j *judge) kept(s Sample) (causes []cause) {
+	for c := range j.causes {
+		if s.Unread[c.of] {
+			causes = append(causes, c)
+		}
+	}
+	return causes
 }
 
 // counters returns the causes by rules. A counter that is absent begins anew when it is there again.
@@ -193,9 +203,9 @@ func (j *judge) ports(s Sample) (causes []cause) {
 		switch {
 		case p.Up:
 		case p.WasUp:
-			causes = append(causes, cause{Verdict: Verdict{lost, p.text()}})
+			causes = append(causes, cause{Verdict{lost, p.text()}, p.Name})
 		default:
-			causes = append(causes, cause{Verdict: Verdict{Degraded, p.text() + " since its creation"}})
+			causes = append(causes, cause{Verdict{Degraded, p.text() + " since its creation"}, p.Name})
 		}
 	}
 	return causes
@@ -203,14 +213,15 @@ func (j *judge) ports(s Sample) (causes []cause) {
 
 // link returns the cause by a PCI Express link below what both of its ends allow.
 func (j *judge) link(s Sample) []cause {
-	switch l := s.Link; {
-	case !j.config.Link || !l.DegradedOf(j.gpu):
+	l := s.Link
+	if !j.config.Link || !l.DegradedOf(j.gpu) {
 		return nil
-	case l.Narrow():
-		return []cause{{Verdict: Verdict{Degraded, fmt.Sprintf("PCIe width %d of %d", l.Width, l.MaxWidth)}}}
-	default:
-		return []cause{{Verdict: Verdict{Degraded, fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)}}}
 	}
+	reason := fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)
+	if l.Narrow() {
+		reason = fmt.Sprintf("PCIe width %d of %d", l.Width, l.MaxWidth)
+	}
+	return []cause{{Verdict{Degraded, reason}, linkName}}
 }
 
 // rise is the increase of a counter within a window, from a bounded number of points.

@@ -150,7 +150,7 @@ const (
 	hardware = "infiniband/mlx5_0/ports/1/hw_counters/"
 )
 
-// Each cause makes a function worse at the next look, within the five seconds in which a failed port must be
+// A state that cannot be read keeps the cause. Each cause makes a function worse at the next look, within the five seconds in which a failed port must be
 // withdrawn, and the function is good again after the quiet time.
 func TestCauses(t *testing.T) {
 	t.Parallel()
@@ -201,6 +201,10 @@ func TestCauses(t *testing.T) {
 				t.Fatalf("got %v, want %v", v, want)
 			}
 			if c.back != "" {
+				n.set(c.file, "?")
+				if v := monitor.after(t, 3*time.Minute); v != want {
+					t.Errorf("while the file cannot be read %v", v)
+				}
 				n.set(c.file, c.back)
 			}
 			if v := monitor.after(t, 50*time.Second); v != want {

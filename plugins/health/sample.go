@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"strconv"
@@ -19,7 +20,11 @@ type Sample struct {
 	Counters map[Counter]uint64
 	Ports    []Port
 	Link     topology.PCIeLink // the maximum is that of both ends of the link
+	Unread   map[string]bool   // names of the ports whose state is unknown, and linkName
 }
+
+// linkName stands for the PCI Express link of a function.
+const linkName = "PCIe link"
 
 // Counter is a counter of a function; a function may have several ports.
 type Counter struct {
@@ -41,7 +46,8 @@ func (p Port) text() string { return p.Name + " is " + p.Status }
 // read reads the values. Whole is false if a file can no longer be read, for example after a change of the
 // driver: then the files are to be found again.
 func (s *source) read() (sample Sample, whole bool) {
-	sample.Counters, whole = make(map[Counter]uint64, len(s.counters)), !s.partial
+	sample.Counters, whole = make(map[Counter]uint64, len(s.counters)), len(s.unknown) == 0
+	sample.Unread = maps.Clone(s.unknown)
 	for _, c := range s.counters {
 		if value, ok := c.number(); ok {
 			sample.Counters[Counter{c.counter, c.name}] = value
@@ -49,18 +55,29 @@ func (s *source) read() (sample Sample, whole bool) {
 			whole = false
 		}
 	}
-	for _, n := range s.netdevs {
-		if port, known := n.read(); known {
-			sample.Ports = append(sample.Ports, port)
-		}
-	}
 	for _, p := range s.ports {
-		if port, known := p.read(); known {
-			sample.Ports = append(sample.Ports, port)
+		port, known := p.read()
+		switch {
+		case !known:
+			sample.Unread[p.title()], whole = true, false
+		case port != nil:
+			sample.Ports = append(sample.Ports, *port)
 		}
 	}
 	sample.Link = s.link.read()
+	if sample.Link.Speed == 0 || sample.Link.Width == 0 {
+		sample.Unread[linkName] = true
+	}
 	return sample, whole
+}
+
+// portFiles are the files of a netdev, or of a port of an RDMA device.
+type portFiles interface {
+	// title returns the name of the port for people.
+	title() string
+	// read returns the state of the port, nil for a port that is not judged; known is false if a file cannot be
+	// read.
+	read() (state *Port, known bool)
 }
 
 // netdev is a netdev of a function.
@@ -69,19 +86,23 @@ type netdev struct {
 	flags, carrier, ups *file
 }
 
+func (n *netdev) title() string { return titleOfNetdev(n.name) }
+
+func titleOfNetdev(name string) string { return "netdev " + name }
+
 // read reads the state of a netdev that is administratively up (IFF_UP in flags): the carrier of another
 // netdev says nothing about the port. carrier_up_count counts since the netdev's creation
 // (Documentation/ABI/testing/sysfs-class-net).
-func (n *netdev) read() (Port, bool) {
+func (n *netdev) read() (*Port, bool) {
 	const up = 1 // IFF_UP in include/uapi/linux/if.h
 	if flags, ok := n.flags.number(); !ok || flags&up == 0 {
-		return Port{}, false
+		return nil, ok
 	}
 	carrier, ok := n.carrier.number()
 	if !ok {
-		return Port{}, false
+		return nil, false
 	}
-	p := Port{Name: "netdev " + n.name, Up: carrier != 0, WasUp: true, Status: "without carrier"}
+	p := &Port{Name: n.title(), Up: carrier != 0, WasUp: true, Status: "without carrier"}
 	if !p.Up {
 		ups, known := n.ups.number()
 		p.WasUp = ups > 0 || !known
@@ -95,13 +116,17 @@ type port struct {
 	state, downs *file
 }
 
+func (p *port) title() string { return titleOfPort(p.name) }
+
+func titleOfPort(name string) string { return "port " + name }
+
 // read reads the state, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband).
-func (p *port) read() (Port, bool) {
+func (p *port) read() (*Port, bool) {
 	word, ok := p.state.word()
 	if !ok || word == "" {
-		return Port{}, false
+		return nil, false
 	}
-	state := Port{Name: "port " + p.name, Up: word == "ACTIVE", WasUp: true, Status: word}
+	state := &Port{Name: p.title(), Up: word == "ACTIVE", WasUp: true, Status: word}
 	if !state.Up {
 		downs, known := p.downs.number()
 		state.WasUp = downs > 0 || !known
@@ -152,11 +177,11 @@ type source struct {
 	sys      fs.FS
 	dir      string
 	counters []counterFile
-	netdevs  []netdev
-	ports    []port
+	netdevs  []*netdev
+	ports    []portFiles // the netdevs too
 	link     link
-	files    []*file // all of them
-	partial  bool    // a file could not be read that says whether others belong here
+	files    []*file         // all of them
+	unknown  map[string]bool // ports whose kind could not be read
 }
 
 // counterFile is the file of a counter.
@@ -177,7 +202,9 @@ var representor = regexp.MustCompile(`^(c\d+)?pf\d+`)
 
 // find opens the files of a function that exist now and that rules need.
 func find(sys fs.FS, function topology.Address, rules []Rule) *source {
-	s := &source{sys: sys, dir: path.Join(topology.PCIDevices, function.String())}
+	s := &source{
+		sys: sys, dir: path.Join(topology.PCIDevices, function.String()), unknown: map[string]bool{},
+	}
 	s.link = newLink(sys, s.dir, s.portAbove())
 	s.files = append(s.files, s.link.speed, s.link.width)
 	s.findNetdevs()
@@ -213,25 +240,28 @@ func (s *source) findNetdevs() {
 	folder := topology.NetFolder(s.sys, s.dir)
 	for _, name := range topology.Names(s.sys, folder) {
 		dir := path.Join(folder, name)
-		if kind, known := s.kind(dir, "type"); !known || kind == infiniband {
+		if kind, known := s.kind(titleOfNetdev(shown(name)), dir, "type"); !known || kind == infiniband {
 			continue
 		}
 		if portName, err := fs.ReadFile(s.sys, dir+"/phys_port_name"); err == nil && representor.Match(portName) {
 			continue
 		}
-		s.netdevs = append(s.netdevs, netdev{
+		n := &netdev{
 			name: shown(name), dir: dir, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
 			ups: s.open(dir, "carrier_up_count"),
-		})
+		}
+		s.netdevs, s.ports = append(s.netdevs, n), append(s.ports, n)
 	}
 }
 
-// kind reads a file that says of which kind a netdev or port is; "" if it has no such file. While the file
-// cannot be read, the netdev or port is not judged, and the next look finds all files again.
-func (s *source) kind(dir, name string) (kind string, known bool) {
+// kind reads a file that says of which kind a port with a title is; "" if it has no such file. While the file
+// cannot be read, the state of the port is unknown, and the next look finds all files again.
+func (s *source) kind(title, dir, name string) (kind string, known bool) {
 	content, err := fs.ReadFile(s.sys, path.Join(dir, name))
 	known = err == nil || errors.Is(err, fs.ErrNotExist)
-	s.partial = s.partial || !known
+	if !known {
+		s.unknown[title] = true
+	}
 	return strings.TrimSpace(string(content)), known
 }
 
@@ -249,10 +279,10 @@ func (s *source) findPorts() (dirs []string) {
 		for _, number := range s.names("infiniband", name, "ports") {
 			dir := path.Join(s.dir, "infiniband", name, "ports", number)
 			dirs = append(dirs, dir)
-			if layer, known := s.kind(dir, "link_layer"); known && layer == "InfiniBand" {
-				s.ports = append(s.ports, port{
-					name: shown(name) + "/" + number, state: s.open(dir, "state"),
-					downs: s.open(dir, "counters", "link_downed"),
+			title := shown(name) + "/" + number
+			if layer, known := s.kind(titleOfPort(title), dir, "link_layer"); known && layer == "InfiniBand" {
+				s.ports = append(s.ports, &port{
+					name: title, state: s.open(dir, "state"), downs: s.open(dir, "counters", "link_downed"),
 				})
 			}
 		}
