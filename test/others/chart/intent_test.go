@@ -123,3 +123,15 @@ func unprefixed(chart []object) []object {
 	}
 	return chart
 }
+
+// A cluster without DRA gets no driver, which would wait for an API that never comes.
+func TestModeDRANeedsTheAPI(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.33.9": "mode: dra requires Kubernetes 1.34 or later, and the cluster has v1.33.9", "v1.34.0": "",
+	} {
+		_, _, err := helm.Files(chartDir, namespace, version, given(t, "mode: dra"))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", version, err, want)
+		}
+	}
+}

@@ -32,8 +32,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tandem.serviceAccount
 {{ regexReplaceAll "[^a-z0-9.]" (lower .) "-" }}
 {{- end }}
 
-{{/* Values that only the device plugins hear. */}}
+{{/* Values that only the device plugins hear, and clusters without DRA. */}}
 {{- define "tandem.draRefuse" -}}
+{{- if semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version }}
+{{- fail (printf "mode: dra requires Kubernetes 1.34 or later, and the cluster has %s: leave mode device-plugin" .Capabilities.KubeVersion.Version) }}
+{{- end }}
 {{- range $key := list "intent" "deviceAnnotations" }}
 {{- if index $.Values $key }}
 {{- fail (printf "%s: that is for the device plugins: in mode dra the scheduler chooses, and knows what it chooses for; leave %s empty" $key $key) }}
