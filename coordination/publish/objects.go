@@ -50,7 +50,8 @@ func (t *Targets) UnmarshalText(text []byte) error {
 		switch {
 		case target == "" && len(text) == 0:
 		case !slices.Contains(All, target):
-			return fmt.Errorf("unknown target %q: want some of tandem, nrt, nfd and kubenexus, with commas between", target)
+			return fmt.Errorf("unknown target %q: want some of tandem, nrt, nfd and kubenexus, with commas between",
+				target)
 		case !read.Has(target):
 			read = append(read, target)
 		}

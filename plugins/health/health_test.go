@@ -150,8 +150,8 @@ const (
 	hardware = "infiniband/mlx5_0/ports/1/hw_counters/"
 )
 
-// A state that cannot be read keeps the cause. Each cause makes a function worse at the next look, within the five seconds in which a failed port must be
-// withdrawn, and the function is good again after the quiet time.
+// Each cause makes a function worse at the next look, within the five seconds in which a failed port must be
+// withdrawn, and the function is good again after the quiet time. A state that cannot be read keeps the cause.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -230,8 +230,8 @@ func TestHintsOfAnAllocateMeanwhile(t *testing.T) {
 	})
 }
 
-// TestHintsOfASlowDecision: a scan that hangs delays the next decision. An Allocate meanwhile does not hide an
-// earlier one of a container that was in admission when the hints were given.
+// TestHintsOfASlowDecision: a scan that hangs delays the next decision. An Allocate meanwhile does not hide
+// an earlier one of a container that was in admission when the hints were given.
 func TestHintsOfASlowDecision(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
