@@ -20,12 +20,16 @@ const (
 	admissionLasts = 30 * time.Second
 )
 
+// whyHeld is the reason against hints while containers have devices.
+const whyHeld = "containers have devices of the pool: hints come when none has"
+
 // hinting decides about the NUMA hints of pools over time. Hints may be withdrawn at any time. They are given
 // only while no container has a device of the pool: a kubelet that starts admits its containers again, with
 // the hints of then, and would end a container whose devices the hints do not permit.
 type hinting struct {
 	began   time.Time
 	decided map[string]pools.Decision
+	sent    time.Time // last time at which lists were sent for the kubelet's checkpoint alone
 
 	// The mutex of VFs guards the time of the last Allocate of each pool.
 	allocated map[string]time.Time
@@ -136,7 +140,7 @@ func (v *VFs) readUse(pool string, last given, want pools.Decision) (u use) {
 	case err != nil:
 		u.busy = "the devices of containers are unknown"
 	case len(held[pool]) > 0:
-		u.busy = "containers have devices of the pool: hints come when none has"
+		u.busy = whyHeld
 	case u.now.Sub(allocated) < admissionLasts:
 		u.busy = "a container may be in admission"
 	}
@@ -177,10 +181,19 @@ func (v *VFs) admitting(pool string) {
 	v.hints.allocated[pool] = time.Now()
 }
 
-// decideAgain decides about the pools of the last scan.
+// decideAgain decides about the pools of the last scan. The kubelet does not write its checkpoint when a pod
+// ends, but for each list: while hints wait for the end of containers, each minute has a list.
 func (v *VFs) decideAgain() {
 	if v.decide(v.found) {
 		v.take(v.found, v.warnings)
 		v.save()
+	}
+	for _, d := range v.hints.decided {
+		if d.Why == whyHeld && time.Since(v.hints.sent) >= decisionLasts {
+			v.hints.sent = time.Now()
+			v.mu.Lock()
+			v.changed.Raise()
+			v.mu.Unlock()
+		}
 	}
 }

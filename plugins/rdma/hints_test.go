@@ -147,6 +147,32 @@ func TestHintsOfGoneVFs(t *testing.T) {
 	})
 }
 
+// TestHintsAskForACheckpoint: while hints wait for the end of containers, the kubelet gets a list a minute,
+// for which it writes its checkpoint.
+func TestHintsAskForACheckpoint(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newHintedNode(t, 4)
+		n.hold(vfOfNode0)
+		n.want(false, "containers have devices of the pool")
+		for _, sent := range []bool{false, true, false, true, false} {
+			_, changed := n.vfs.All()
+			<-time.After(decisionLasts / 2)
+			n.want(false, "containers have devices of the pool")
+			select {
+			case <-changed:
+				if !sent {
+					t.Error("a list is sent within the minute")
+				}
+			default:
+				if sent {
+					t.Error("no list is sent for a minute")
+				}
+			}
+		}
+	})
+}
+
 // TestHintsAreToldOnce: the reason against hints does not change with each container, and nor does the
 // announcement of the pool, while some container has a device.
 func TestHintsAreToldOnce(t *testing.T) {

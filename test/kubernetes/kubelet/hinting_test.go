@@ -190,6 +190,25 @@ func TestHintsFlip(t *testing.T) {
 	u.restartKubelet()
 }
 
+// TestHintsAfterTheLastPod: a pod gets a device before hints can be given, and ends. The kubelet frees the
+// device at its next admission, without a word in its checkpoint, and the hints are given nevertheless.
+func TestHintsAfterTheLastPod(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for half a minute at least")
+	}
+	t.Parallel()
+	u := &upgrade{t: t, Rig: startRig(t, rig.Setup{
+		Machine: "oci-mi300x-derived", VFsPerPF: 1, Auto: true, Coordinated: true, PodsAPI: true,
+	})}
+	pod := shape{app: []want{{1, 1}}}.pod("first", u.GPU)
+	_, err := u.Admit(deadline(t), pod)
+	u.must(err)
+	u.awaitHints(false)
+	u.must(u.Node.Remove(pod))
+	u.must(u.Node.Admit(node.Pod("other", nil, []v1.Container{node.Container("app", nil)})))
+	u.awaitHints(true)
+}
+
 // awaitHints waits until the kubelet has the NUMA nodes of all VFs, or of none.
 func (u *upgrade) awaitHints(want bool) {
 	u.t.Helper()
