@@ -89,7 +89,7 @@ func (tx *transaction) take(o observation, name string, ids []string, before fat
 		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(),
 	})
 	if tx.open != nil && tx.open.container.ID != g.container.ID {
-		tx.paired = tx.open.doubted(name, tx.resources)
+		tx.paired = tx.open.doubted(g, tx.resources)
 		tx.endPlan(Dropped)
 		g.asked = false
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
@@ -76,13 +77,13 @@ func pairedDevices(s *state, a *openAdmission, current *state) []pairs.Device {
 // GPUs, after an Allocate for another container; nil if nothing is in doubt. The kubelet gives a container a
 // resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the files name
 // no GPU until the kubelet's checkpoint has the container.
-func (a *openAdmission) doubted(name string, set resources.Set) *openAdmission {
-	guessed := a.container.Guessed && a.container.Asker == nil && a.devices[name] != nil
-	if r := set[name]; !guessed || r == nil || r.Kind != device.GPU || len(a.files) == 0 {
+func (a *openAdmission) doubted(g grant, set resources.Set) *openAdmission {
+	guessed := g.progress == asking.Open && a.container.Guessed && a.container.Asker == nil
+	if r := set[g.name]; !guessed || r == nil || r.Kind != device.GPU || a.devices[g.name] == nil {
 		return nil
 	}
 	doubted := a.clone()
-	delete(doubted.devices, name)
+	delete(doubted.devices, g.name)
 	return doubted
 }
 

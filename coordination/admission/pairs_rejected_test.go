@@ -5,6 +5,7 @@ package admission
 import (
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,24 +46,31 @@ func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
 }
 
 // Before PodResources shows the container, an Allocate of other GPUs at once after its VFs shows that the VFs
-// may be of the container of either GPUs: the pairs file names no GPU.
+// may be of the container of either GPUs: the pairs file names no GPU. Without the checkpoint that shows
+// unfinished allocation the GPUs are the next container's.
 func TestPairsFileWithGPUsInDoubt(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
-	a.keepCheckpoint()
-	c := a.coordinator
-	dir := filepath.Join(t.TempDir(), "pairs")
-	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
-	first, second, vf := a.all[gpus][2], a.all[gpus][3], a.all[vfs][2]
-	a.allocated(gpus, []string{first.ID, second.ID})
-	a.now = a.now.Add(time.Millisecond)
-	a.allocated(vfs, []string{vf.ID})
-	file := filepath.Join(dir, "c.json")
-	c.Pair(vfs, []string{vf.ID}, file, []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}})
-	a.allocated(gpus, []string{first.ID})
-	got, err := pairs.Read(file)
-	if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU != nil || got.Pairs[0].VF.ID != vf.ID {
-		t.Errorf("%+v, %v; want VF %s alone", got.Pairs, err, vf.ID)
+	for unreadable, want := range map[bool]int{false: 0, true: 2} {
+		a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+		a.keepCheckpoint()
+		c := a.coordinator
+		dir := filepath.Join(t.TempDir(), "pairs")
+		c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
+		first, second, vf := a.all[gpus][2], a.all[gpus][3], a.all[vfs][2]
+		a.allocated(gpus, []string{first.ID, second.ID})
+		a.now = a.now.Add(time.Millisecond)
+		a.allocated(vfs, []string{vf.ID})
+		file := filepath.Join(dir, "c.json")
+		c.Pair(vfs, []string{vf.ID}, file, []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}})
+		if unreadable {
+			a.kubeletDir = t.TempDir()
+		}
+		a.allocated(gpus, []string{a.all[gpus][1].ID})
+		got, err := pairs.Read(file)
+		named := slices.DeleteFunc(slices.Clone(got.Pairs), func(p pairs.Pair) bool { return p.GPU == nil })
+		if err != nil || len(named) != want || len(got.Pairs) != max(1, want) || got.Pairs[0].VF.ID != vf.ID {
+			t.Errorf("unreadable %t: %+v, %v; want VF %s with %d GPUs", unreadable, got.Pairs, err, vf.ID, want)
+		}
 	}
 }
 
