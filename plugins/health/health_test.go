@@ -151,7 +151,8 @@ const (
 )
 
 // Each cause makes a function worse at the next look, within the five seconds in which a failed port must be
-// withdrawn, and the function is good again after the quiet time. A state that cannot be read keeps the cause.
+// withdrawn, and the function is good again after the quiet time. A state that cannot be read keeps its
+// cause.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
