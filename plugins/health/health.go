@@ -106,7 +106,7 @@ type judge struct {
 // cause is a verdict with what it is of: another port or counter does not renew it.
 type cause struct {
 	Verdict
-	of string // file of the counter, name of the port, or linkName
+	of string // file of the counter, name of the port, linkSpeed or linkWidth
 }
 
 // limit is a rule for one counter file.
@@ -136,7 +136,8 @@ func (j *judge) look(s Sample, now time.Time) Verdict {
 	return verdict
 }
 
-// kept returns the causes of ports and of the link whose states are unknown now.
+// kept returns the causes of ports and of the link whose states are unknown now. What has never been read has
+// none.
 func (j *judge) kept(s Sample) (causes []cause) {
 	for c := range j.causes {
 		if s.Unread[c.of] {
@@ -213,15 +214,16 @@ func (j *judge) ports(s Sample) (causes []cause) {
 
 // link returns the cause by a PCI Express link below what both of its ends allow.
 func (j *judge) link(s Sample) []cause {
-	l := s.Link
-	if !j.config.Link || !l.DegradedOf(j.gpu) {
+	switch l := s.Link; {
+	case !j.config.Link || !l.DegradedOf(j.gpu):
 		return nil
+	case l.Narrow():
+		return []cause{{Verdict{Degraded, fmt.Sprintf("%s %d of %d", linkWidth, l.Width, l.MaxWidth)}, linkWidth}}
+	default:
+		return []cause{
+			{Verdict{Degraded, fmt.Sprintf("%s %g of %g GT/s", linkSpeed, l.Speed, l.MaxSpeed)}, linkSpeed},
+		}
 	}
-	reason := fmt.Sprintf("PCIe speed %g of %g GT/s", l.Speed, l.MaxSpeed)
-	if l.Narrow() {
-		reason = fmt.Sprintf("PCIe width %d of %d", l.Width, l.MaxWidth)
-	}
-	return []cause{{Verdict{Degraded, reason}, linkName}}
 }
 
 // rise is the increase of a counter within a window, from a bounded number of points.

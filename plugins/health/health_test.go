@@ -573,3 +573,22 @@ func TestUnreadKind(t *testing.T) {
 		t.Errorf("got %v, want %v", v, want)
 	}
 }
+
+// TestLinkWithoutSpeed: a speed that no file tells keeps no width.
+func TestLinkWithoutSpeed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, pf)
+	if err := os.Remove(filepath.Join(n.root, "bus/pci/devices", pf, "current_link_speed")); err != nil {
+		t.Fatal(err)
+	}
+	n.set("current_link_width", "8")
+	monitor := newClock(n, Default(), pf)
+	want := Verdict{Degraded, "PCIe width 8 of 16"}
+	if v := monitor.after(t, time.Second); v != want {
+		t.Errorf("got %v, want %v", v, want)
+	}
+	n.set("current_link_width", "16")
+	if v := monitor.after(t, 3*time.Minute); v != (Verdict{}) {
+		t.Errorf("after the quiet time %v", v)
+	}
+}

@@ -20,11 +20,14 @@ type Sample struct {
 	Counters map[Counter]uint64
 	Ports    []Port
 	Link     topology.PCIeLink // the maximum is that of both ends of the link
-	Unread   map[string]bool   // names of the ports whose state is unknown, and linkName
+	Unread   map[string]bool   // what is unknown now: names of ports, linkSpeed and linkWidth
 }
 
-// linkName stands for the PCI Express link of a function.
-const linkName = "PCIe link"
+// Names of the values of the PCI Express link of a function.
+const (
+	linkSpeed = "PCIe speed"
+	linkWidth = "PCIe width"
+)
 
 // Counter is a counter of a function; a function may have several ports.
 type Counter struct {
@@ -65,9 +68,7 @@ func (s *source) read() (sample Sample, whole bool) {
 		}
 	}
 	sample.Link = s.link.read()
-	if sample.Link.Speed == 0 || sample.Link.Width == 0 {
-		sample.Unread[linkName] = true
-	}
+	sample.Unread[linkSpeed], sample.Unread[linkWidth] = sample.Link.Speed == 0, sample.Link.Width == 0
 	return sample, whole
 }
 
