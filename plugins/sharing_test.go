@@ -83,7 +83,7 @@ func (n *node) lateAnswers(t *testing.T) (count int) {
 		}
 		for _, sign := range []string{
 			"source=local", "no answer from the coordinator", "no pairs for the container", "PodResources not read",
-			"judge who asks without", "source of intent not available",
+			"judge who asks without", "judge whose devices", "source of intent not available",
 		} {
 			count += strings.Count(string(log), sign)
 		}

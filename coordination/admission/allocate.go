@@ -49,6 +49,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	of := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)
 	err = c.decide(func(tx *transaction) error {
 		refusable := ctx.Err() == nil
+		tx.warnHung(o, "judge whose devices these are without the kubelet's checkpoint")
 		if double.said != "" && !refusable {
 			tx.error("a container has a device that it should have been refused: the coordinator was late",
 				"reason", double.full())

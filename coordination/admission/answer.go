@@ -26,9 +26,7 @@ import (
 // plan.
 func (tx *transaction) answer(q asking.Question, o observation) (ids []string, reason string, err error) {
 	tx.view = o.list()
-	if _, err := o.checkpoint.Get(); errors.Is(err, system.ErrHangs) {
-		tx.warn("judge who asks without the kubelet's checkpoint", "error", err)
-	}
+	tx.warnHung(o, "judge who asks without the kubelet's checkpoint")
 	var choice *placement.Choice
 	var container asking.Container
 	var known asking.Knowledge
@@ -67,6 +65,13 @@ func (tx *transaction) answer(q asking.Question, o observation) (ids []string, r
 		Planned: p.others(q.Resource),
 	}
 	return p.devices[q.Resource], known.For(kind) + "; " + choice.Reason, nil
+}
+
+// warnHung reports the consequence of a checkpoint that was not read in time.
+func (tx *transaction) warnHung(o observation, consequence string) {
+	if _, err := o.checkpoint.Get(); errors.Is(err, system.ErrHangs) {
+		tx.warn(consequence, "error", err)
+	}
 }
 
 // foreseenPlan returns the plan if kept for exactly this question, which was read without PodResources.

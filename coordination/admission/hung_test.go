@@ -3,8 +3,11 @@
 package admission
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,4 +50,20 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 			t.Errorf("an Allocate took %v", took)
 		}
 	})
+}
+
+// TestHungCheckpointIsTold: the log says when a question or an Allocate is judged without the checkpoint.
+func TestHungCheckpointIsTold(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	var log bytes.Buffer
+	a.coordinator.Log = slog.New(slog.NewTextHandler(&log, nil))
+	a.coordinator.Recorded = func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, system.ErrHangs }
+	ids, _ := a.ask(gpus, 0, 2)
+	a.allocated(gpus, ids)
+	for _, want := range []string{"judge who asks without", "judge whose devices these are without"} {
+		if strings.Count(log.String(), want) != 1 {
+			t.Errorf("%q is not told once:\n%s", want, &log)
+		}
+	}
 }
