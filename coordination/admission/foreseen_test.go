@@ -261,3 +261,23 @@ func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
 		}
 	}
 }
+
+// A VF that is unhealthy is left out of the second half, and of the pairs that are left: the GPU is chosen
+// where a healthy VF is.
+func TestSecondHalfLeavesOutUnhealthyDevices(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	a.keepCheckpoint()
+	local := a.aligned(gpus, []int{0})
+	last := local[len(local)-1]
+	tree := a.coordinator.current().tree
+	for i, d := range a.all[vfs] {
+		a.all[vfs][i].Healthy = tree.Distance(last.Address, d.Address).Level.Direct()
+	}
+	a.announce()
+	a.add("pod")
+	chosen, why := a.ask(gpus, 0, 1)
+	if !slices.Equal(chosen, []string{last.ID}) || !strings.Contains(why, "; 0 same-switch pairs left") {
+		t.Errorf("chosen %v, though only beside %s a VF is healthy: %s", chosen, last.ID, why)
+	}
+}

@@ -104,6 +104,27 @@ func TestDevicesOfAnEarlierPodOfTheName(t *testing.T) {
 		if got := e.IdentifyRecipient(Question{Resource: gpus, Size: 1}); (got != nil) != asks {
 			t.Errorf("devices of UID %q: %v asks, want somebody: %t", uid, got, asks)
 		}
+		asker := &Asker{Pod: pod.Pod, UID: pod.UID, Name: "c"}
+		if c := e.ContainerOf(asker, vfs); c.Has(gpus, "g1") == asks {
+			t.Errorf("devices of UID %q: the container has %v, want them: %t", uid, c.Devices, !asks)
+		}
+	}
+}
+
+// A call a long time after the latest one is of another container, unless a request or a pod relates them.
+func TestLateCallIsUnrelated(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		e := &Evidence{Late: late, Progress: Open}
+		for pods, want := range map[string]bool{"": late, "a": false} {
+			c := &Container{ID: 1, Devices: kubelet.Devices{gpus: {"g1"}}}
+			if pods != "" {
+				c.Pods = []kubelet.Pod{{Name: pods}}
+			}
+			if got := e.IsUnrelated(c); got != want {
+				t.Errorf("late %t, pods %v: unrelated %t", late, c.Pods, got)
+			}
+		}
 	}
 }
 
