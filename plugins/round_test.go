@@ -389,9 +389,8 @@ func (n *node) busyFor(t *testing.T, window time.Duration) (busy []string) {
 	return busy
 }
 
-// windows is how often the daemons may turn out to be busy: on a busy machine a start takes its time, and for
-// half a minute after it tandem-rdma decides about hints.
-const windows = 40
+// windows is how often the daemons may turn out to be busy: on a busy machine a start takes its time.
+const windows = 20
 
 // maxIdle is the share of a core that a daemon may take while nothing happens.
 const maxIdle = 0.001
