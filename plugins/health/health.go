@@ -136,11 +136,15 @@ func (j *judge) look(s Sample, now time.Time) Verdict {
 	return verdict
 }
 
-// kept returns the causes of ports and of the link whose states are unknown now. What has never been read has
-// none.
+// kept returns the causes of ports and of the link whose states are unknown now. A state that has never been
+// read has none.
 func (j *judge) kept(s Sample) (causes []cause) {
+	unread := map[string]bool{linkSpeed: s.Link.Speed == 0, linkWidth: s.Link.Width == 0}
+	for _, p := range s.Ports {
+		unread[p.Name] = p.Unread
+	}
 	for c := range j.causes {
-		if s.Unread[c.of] {
+		if unread[c.of] {
 			causes = append(causes, c)
 		}
 	}
@@ -202,7 +206,7 @@ func (j *judge) ports(s Sample) (causes []cause) {
 	}
 	for _, p := range s.Ports {
 		switch {
-		case p.Up:
+		case p.Up, p.Unread:
 		case p.WasUp:
 			causes = append(causes, cause{Verdict{lost, p.text()}, p.Name})
 		default:
@@ -211,6 +215,12 @@ func (j *judge) ports(s Sample) (causes []cause) {
 	}
 	return causes
 }
+
+// Names of the values of a PCI Express link.
+const (
+	linkSpeed = "PCIe speed"
+	linkWidth = "PCIe width"
+)
 
 // link returns the cause by a PCI Express link below what both of its ends allow.
 func (j *judge) link(s Sample) []cause {

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,14 +20,7 @@ type Sample struct {
 	Counters map[Counter]uint64
 	Ports    []Port
 	Link     topology.PCIeLink // the maximum is that of both ends of the link
-	Unread   map[string]bool   // what is unknown now: names of ports, linkSpeed and linkWidth
 }
-
-// Names of the values of the PCI Express link of a function.
-const (
-	linkSpeed = "PCIe speed"
-	linkWidth = "PCIe width"
-)
 
 // Counter is a counter of a function; a function may have several ports.
 type Counter struct {
@@ -35,9 +28,10 @@ type Counter struct {
 	File string
 }
 
-// Port is a port of a function with a known state.
+// Port is a port of a function.
 type Port struct {
 	Name   string // "netdev eth0" or "port mlx5_0/1", for people
+	Unread bool   // the state is unknown: a file cannot be read
 	Up     bool
 	WasUp  bool // since the driver has created the port
 	Status string
@@ -49,8 +43,7 @@ func (p Port) text() string { return p.Name + " is " + p.Status }
 // read reads the values. Whole is false if a file can no longer be read, for example after a change of the
 // driver: then the files are to be found again.
 func (s *source) read() (sample Sample, whole bool) {
-	sample.Counters, whole = make(map[Counter]uint64, len(s.counters)), len(s.unknown) == 0
-	sample.Unread = maps.Clone(s.unknown)
+	sample.Counters, whole = make(map[Counter]uint64, len(s.counters)), true
 	for _, c := range s.counters {
 		if value, ok := c.number(); ok {
 			sample.Counters[Counter{c.counter, c.name}] = value
@@ -58,52 +51,39 @@ func (s *source) read() (sample Sample, whole bool) {
 			whole = false
 		}
 	}
-	for _, p := range s.ports {
-		port, known := p.read()
-		switch {
-		case !known:
-			sample.Unread[p.title()], whole = true, false
-		case port != nil:
-			sample.Ports = append(sample.Ports, *port)
+	sample.Ports = slices.Clone(s.unknown)
+	for _, n := range s.netdevs {
+		if port, isUp := n.read(); isUp {
+			sample.Ports = append(sample.Ports, port)
 		}
 	}
+	for _, p := range s.ports {
+		sample.Ports = append(sample.Ports, p.read())
+	}
 	sample.Link = s.link.read()
-	sample.Unread[linkSpeed], sample.Unread[linkWidth] = sample.Link.Speed == 0, sample.Link.Width == 0
-	return sample, whole
-}
-
-// portFiles are the files of a netdev, or of a port of an RDMA device.
-type portFiles interface {
-	// title returns the name of the port for people.
-	title() string
-	// read returns the state of the port, nil for a port that is not judged; known is false if a file cannot be
-	// read.
-	read() (state *Port, known bool)
+	return sample, whole && !slices.ContainsFunc(sample.Ports, func(p Port) bool { return p.Unread })
 }
 
 // netdev is a netdev of a function.
 type netdev struct {
-	name, dir           string
+	name, dir           string // "netdev eth0"
 	flags, carrier, ups *file
 }
 
-func (n *netdev) title() string { return titleOfNetdev(n.name) }
-
-func titleOfNetdev(name string) string { return "netdev " + name }
-
-// read reads the state of a netdev that is administratively up (IFF_UP in flags): the carrier of another
-// netdev says nothing about the port. carrier_up_count counts since the netdev's creation
-// (Documentation/ABI/testing/sysfs-class-net).
-func (n *netdev) read() (*Port, bool) {
+// read reads the state of a netdev, and reports whether the netdev is administratively up (IFF_UP in flags):
+// the carrier of another netdev says nothing about the port. carrier_up_count counts since the creation of
+// the netdev (Documentation/ABI/testing/sysfs-class-net).
+func (n *netdev) read() (Port, bool) {
 	const up = 1 // IFF_UP in include/uapi/linux/if.h
-	if flags, ok := n.flags.number(); !ok || flags&up == 0 {
-		return nil, ok
+	flags, known := n.flags.number()
+	if known && flags&up == 0 {
+		return Port{}, false
 	}
 	carrier, ok := n.carrier.number()
-	if !ok {
-		return nil, false
+	if !known || !ok {
+		return Port{Name: n.name, Unread: true}, true
 	}
-	p := &Port{Name: n.title(), Up: carrier != 0, WasUp: true, Status: "without carrier"}
+	p := Port{Name: n.name, Up: carrier != 0, WasUp: true, Status: "without carrier"}
 	if !p.Up {
 		ups, known := n.ups.number()
 		p.WasUp = ups > 0 || !known
@@ -113,26 +93,22 @@ func (n *netdev) read() (*Port, bool) {
 
 // port is a port with link layer InfiniBand of an RDMA device. The state of a RoCE port is that of a netdev.
 type port struct {
-	name         string // "mlx5_0/1"
+	name         string // "port mlx5_0/1"
 	state, downs *file
 }
 
-func (p *port) title() string { return titleOfPort(p.name) }
-
-func titleOfPort(name string) string { return "port " + name }
-
 // read reads the state, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband).
-func (p *port) read() (*Port, bool) {
+func (p *port) read() Port {
 	word, ok := p.state.word()
 	if !ok || word == "" {
-		return nil, false
+		return Port{Name: p.name, Unread: true}
 	}
-	state := &Port{Name: p.title(), Up: word == "ACTIVE", WasUp: true, Status: word}
+	state := Port{Name: p.name, Up: word == "ACTIVE", WasUp: true, Status: word}
 	if !state.Up {
 		downs, known := p.downs.number()
 		state.WasUp = downs > 0 || !known
 	}
-	return state, true
+	return state
 }
 
 // link is the PCI Express link of a function.
@@ -178,11 +154,11 @@ type source struct {
 	sys      fs.FS
 	dir      string
 	counters []counterFile
-	netdevs  []*netdev
-	ports    []portFiles // the netdevs too
+	netdevs  []netdev
+	ports    []port
+	unknown  []Port // ports whose kind could not be read
 	link     link
-	files    []*file         // all of them
-	unknown  map[string]bool // ports whose kind could not be read
+	files    []*file // all of them
 }
 
 // counterFile is the file of a counter.
@@ -203,9 +179,7 @@ var representor = regexp.MustCompile(`^(c\d+)?pf\d+`)
 
 // find opens the files of a function that exist now and that rules need.
 func find(sys fs.FS, function topology.Address, rules []Rule) *source {
-	s := &source{
-		sys: sys, dir: path.Join(topology.PCIDevices, function.String()), unknown: map[string]bool{},
-	}
+	s := &source{sys: sys, dir: path.Join(topology.PCIDevices, function.String())}
 	s.link = newLink(sys, s.dir, s.portAbove())
 	s.files = append(s.files, s.link.speed, s.link.width)
 	s.findNetdevs()
@@ -240,18 +214,17 @@ const infiniband = "32"
 func (s *source) findNetdevs() {
 	folder := topology.NetFolder(s.sys, s.dir)
 	for _, name := range topology.Names(s.sys, folder) {
-		dir := path.Join(folder, name)
-		if kind, known := s.kind(titleOfNetdev(shown(name)), dir, "type"); !known || kind == infiniband {
+		dir, title := path.Join(folder, name), "netdev "+shown(name)
+		if kind, known := s.kind(title, dir, "type"); !known || kind == infiniband {
 			continue
 		}
 		if portName, err := fs.ReadFile(s.sys, dir+"/phys_port_name"); err == nil && representor.Match(portName) {
 			continue
 		}
-		n := &netdev{
-			name: shown(name), dir: dir, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
+		s.netdevs = append(s.netdevs, netdev{
+			name: title, dir: dir, flags: s.open(dir, "flags"), carrier: s.open(dir, "carrier"),
 			ups: s.open(dir, "carrier_up_count"),
-		}
-		s.netdevs, s.ports = append(s.netdevs, n), append(s.ports, n)
+		})
 	}
 }
 
@@ -261,7 +234,7 @@ func (s *source) kind(title, dir, name string) (kind string, known bool) {
 	content, err := fs.ReadFile(s.sys, path.Join(dir, name))
 	known = err == nil || errors.Is(err, fs.ErrNotExist)
 	if !known {
-		s.unknown[title] = true
+		s.unknown = append(s.unknown, Port{Name: title, Unread: true})
 	}
 	return strings.TrimSpace(string(content)), known
 }
@@ -280,9 +253,9 @@ func (s *source) findPorts() (dirs []string) {
 		for _, number := range s.names("infiniband", name, "ports") {
 			dir := path.Join(s.dir, "infiniband", name, "ports", number)
 			dirs = append(dirs, dir)
-			title := shown(name) + "/" + number
-			if layer, known := s.kind(titleOfPort(title), dir, "link_layer"); known && layer == "InfiniBand" {
-				s.ports = append(s.ports, &port{
+			title := "port " + shown(name) + "/" + number
+			if layer, known := s.kind(title, dir, "link_layer"); known && layer == "InfiniBand" {
+				s.ports = append(s.ports, port{
 					name: title, state: s.open(dir, "state"), downs: s.open(dir, "counters", "link_downed"),
 				})
 			}
