@@ -20,15 +20,13 @@ const (
 	admissionLasts = 30 * time.Second
 )
 
-// whyHeld is the reason against hints while containers have devices.
-const whyHeld = "containers have devices of the pool: hints come when none has"
-
 // hinting decides about the NUMA hints of pools over time. Hints may be withdrawn at any time. They are given
 // only while no container has a device of the pool: a kubelet that starts admits its containers again, with
 // the hints of then, and would end a container whose devices the hints do not permit.
 type hinting struct {
 	began   time.Time
 	decided map[string]pools.Decision
+	waiting bool      // the hints of a pool wait for the end of containers
 	sent    time.Time // last time at which lists were sent for the kubelet's checkpoint alone
 
 	// The mutex of VFs guards the time of the last Allocate of each pool.
@@ -56,7 +54,7 @@ func (v *VFs) decide(found []pools.Pool) bool {
 		listed[i].Devices = v.keep(listed[i])
 	}
 	wanted, gpusKnown := v.known.Decide(listed)
-	next, decided := map[string]given{}, map[string]pools.Decision{}
+	next, decided, waiting := map[string]given{}, map[string]pools.Decision{}, false
 	for _, pool := range found {
 		if pool.Resource.ExcludeTopology != pools.Auto {
 			continue
@@ -70,8 +68,11 @@ func (v *VFs) decide(found []pools.Pool) bool {
 		if !gpusKnown {
 			want = pools.Decision{Hints: was.Hints, Why: "the GPUs are not known yet"}
 		}
-		next[pool.Name], decided[pool.Name] = was.next(want, v.readUse(pool.Name, was, want))
+		u := v.readUse(pool.Name, was, want)
+		next[pool.Name], decided[pool.Name] = was.next(want, u)
+		waiting = waiting || u.held && !u.early
 	}
+	v.hints.waiting = waiting
 	before := v.memory.Hints
 	saved := v.saveHints(next)
 	for name, d := range decided {
@@ -94,6 +95,7 @@ type use struct {
 	early bool      // the last change was a short time ago
 	raced bool      // a container can have been admitted with the list before the last change
 	late  bool      // no container is in admission any more that began before
+	held  bool      // containers that have devices of the pool prevent hints
 	busy  string    // a container has a device of the pool, or may have one; "" if none has
 }
 
@@ -140,7 +142,7 @@ func (v *VFs) readUse(pool string, last given, want pools.Decision) (u use) {
 	case err != nil:
 		u.busy = "the devices of containers are unknown"
 	case len(held[pool]) > 0:
-		u.busy = whyHeld
+		u.held, u.busy = true, "containers have devices of the pool: hints come when none has"
 	case u.now.Sub(allocated) < admissionLasts:
 		u.busy = "a container may be in admission"
 	}
@@ -188,12 +190,10 @@ func (v *VFs) decideAgain() {
 		v.take(v.found, v.warnings)
 		v.save()
 	}
-	for _, d := range v.hints.decided {
-		if d.Why == whyHeld && time.Since(v.hints.sent) >= decisionLasts {
-			v.hints.sent = time.Now()
-			v.mu.Lock()
-			v.changed.Raise()
-			v.mu.Unlock()
-		}
+	if v.hints.waiting && time.Since(v.hints.sent) >= decisionLasts {
+		v.hints.sent = time.Now()
+		v.mu.Lock()
+		v.changed.Raise()
+		v.mu.Unlock()
 	}
 }

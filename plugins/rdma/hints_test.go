@@ -37,6 +37,12 @@ type hintedNode struct {
 	meanwhile func() // while the devices of containers are read
 }
 
+// runHinted runs a test with a node of two NICs with four VFs each, whose clock does not wait.
+func runHinted(t *testing.T, test func(n *hintedNode)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newHintedNode(t, 4)) })
+}
+
 // newHintedNode returns the node, with the daemon of a pool.
 func newHintedNode(t *testing.T, vfs int) *hintedNode {
 	t.Helper()
@@ -96,9 +102,7 @@ const vfOfNode0, suits, refuses = "0000:01:00.1", "the kubelet admits them", "th
 // TestHintsFlip: hints are withdrawn while containers have devices, given only while none has one, and change
 // at most once a minute. The log tells each decision once.
 func TestHintsFlip(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		n.want(false, "a container may be in admission")
 		<-time.After(admissionLasts)
 		n.want(true, suits)
@@ -121,10 +125,10 @@ func TestHintsFlip(t *testing.T) {
 		<-time.After(decisionLasts)
 		n.want(false, refuses)
 		if told := strings.Count(n.log.String(), `msg="NUMA hints"`); told != 8 {
-			t.Errorf("told %d times:\n%s", told, &n.log)
+			n.Errorf("told %d times:\n%s", told, &n.log)
 		}
 		if told := len(n.changes); told != 4 || !strings.Contains(n.changes[3], refuses) {
-			t.Errorf("told of %d changes: %q", told, n.changes)
+			n.Errorf("told of %d changes: %q", told, n.changes)
 		}
 	})
 }
@@ -132,17 +136,15 @@ func TestHintsFlip(t *testing.T) {
 // TestHintsOfGoneVFs: a VF that is gone counts as long as the kubelet counts it, like an ill one. The reset
 // of a NIC does not end hints that return only when no container has a VF.
 func TestHintsOfGoneVFs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		n.hold(vfOfNode0)
 		n.sys.Remove(functions.Dir(vfOfNode0))
 		if err := n.vfs.scan(); err != nil {
-			t.Fatal(err)
+			n.Fatal(err)
 		}
 		n.want(false, "containers have devices of the pool")
 		if slices.ContainsFunc(n.judged, func(devices int) bool { return devices != 8 }) {
-			t.Errorf("judged %v devices, want 8 each time", n.judged)
+			n.Errorf("judged %v devices, want 8 each time", n.judged)
 		}
 	})
 }
@@ -150,9 +152,7 @@ func TestHintsOfGoneVFs(t *testing.T) {
 // TestHintsAskForACheckpoint: while hints wait for the end of containers, the kubelet gets a list a minute,
 // for which it writes its checkpoint.
 func TestHintsAskForACheckpoint(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		n.hold(vfOfNode0)
 		n.want(false, "containers have devices of the pool")
 		for _, sent := range []bool{false, true, false, true, false} {
@@ -162,11 +162,11 @@ func TestHintsAskForACheckpoint(t *testing.T) {
 			select {
 			case <-changed:
 				if !sent {
-					t.Error("a list is sent within the minute")
+					n.Error("a list is sent within the minute")
 				}
 			default:
 				if sent {
-					t.Error("no list is sent for a minute")
+					n.Error("no list is sent for a minute")
 				}
 			}
 		}
@@ -176,9 +176,7 @@ func TestHintsAskForACheckpoint(t *testing.T) {
 // TestHintsAreToldOnce: the reason against hints does not change with each container, and nor does the
 // announcement of the pool, while some container has a device.
 func TestHintsAreToldOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		n.hold(vfOfNode0)
 		for range 10 {
 			n.want(false, "containers have devices of the pool")
@@ -192,9 +190,7 @@ func TestHintsAreToldOnce(t *testing.T) {
 // TestHintsOfARestart: a restarted daemon keeps the hints that containers were admitted with. Without a
 // decision for the pool, as after the update of an older version, it gives none while a container has a VF.
 func TestHintsOfARestart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		<-time.After(admissionLasts)
 		n.want(true, suits)
 		<-time.After(decisionLasts)
@@ -214,7 +210,7 @@ func TestHintsOfARestart(t *testing.T) {
 		n.hold()
 		n.want(true, suits)
 		if err := os.Remove(n.known.File); err != nil {
-			t.Fatal(err)
+			n.Fatal(err)
 		}
 		n.hold(vfOfNode0)
 		n.start("")
@@ -228,9 +224,7 @@ func TestHintsOfARestart(t *testing.T) {
 // TestHintsOfARace: a container was admitted while its hints were given, and the daemon ended before it could
 // withdraw them. A later one does, however late.
 func TestHintsOfARace(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		<-time.After(admissionLasts)
 		n.want(true, suits)
 		n.vfs.admitting("intel.com/a")
@@ -243,9 +237,7 @@ func TestHintsOfARace(t *testing.T) {
 
 // TestHintsOfAnAllocateMeanwhile: a container gets a device while the daemon reads that none has one.
 func TestHintsOfAnAllocateMeanwhile(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		<-time.After(admissionLasts)
 		n.meanwhile = func() {
 			n.vfs.admitting("intel.com/a")
@@ -259,9 +251,7 @@ func TestHintsOfAnAllocateMeanwhile(t *testing.T) {
 // TestHintsOfASlowDecision: a scan that hangs delays the next decision. An Allocate meanwhile does not hide
 // an earlier one of a container that was in admission when the hints were given.
 func TestHintsOfASlowDecision(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		<-time.After(admissionLasts)
 		n.want(true, suits)
 		n.vfs.admitting("intel.com/a")
@@ -288,12 +278,10 @@ func TestHintsWithLateGPUs(t *testing.T) {
 
 // TestHintsAreSavedFirst: hints that cannot be saved do not change: a restart would not know of the change.
 func TestHintsAreSavedFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n := newHintedNode(t, 4)
+	runHinted(t, func(n *hintedNode) {
 		<-time.After(time.Hour)
 		file := n.vfs.known.File
-		n.vfs.known.File = filepath.Join(t.TempDir(), "away", "vfs.json")
+		n.vfs.known.File = filepath.Join(n.TempDir(), "away", "vfs.json")
 		n.want(false, "could not be saved")
 		n.vfs.known.File = file
 		n.want(true, suits)
