@@ -233,15 +233,9 @@ func (u Unit) MIGFunction() (name string, isMIG bool) {
 
 // Overlaps reports whether one of two units is the other, or a MIG device of it.
 func (u Unit) Overlaps(v Unit) bool {
-	whole, part := u.Name, v.Name
-	if len(whole) > len(part) {
-		whole, part = part, whole
-	}
-	if whole == part || !strings.HasPrefix(part, whole+"/") {
-		return whole == part
-	}
-	_, isMIG := Unit{Name: part}.MIGFunction()
-	return isMIG
+	function, isMIG := u.MIGFunction()
+	other, isOtherMIG := v.MIGFunction()
+	return u.Name == v.Name || isMIG && function == v.Name || isOtherMIG && other == u.Name
 }
 
 // replicaMark is between the ID of a device and the number of a replica, as in the IDs of shared GPUs

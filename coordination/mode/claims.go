@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -137,16 +138,23 @@ type Holders map[string]string
 // a holder.
 const Every = "*"
 
-// Of returns the holder of a device, "" for none. A holder of a unit also holds its replicas.
+// Of returns the holder of a device, "" for none. A holder of a unit also holds its replicas. Of several
+// holders of a GPU's MIG devices it is the first by name.
 func (h Holders) Of(id string, unit topology.Unit) string {
 	original, _ := topology.CutReplica(id)
-	holder := cmp.Or(h[unit.Name], h[original])
-	for name, other := range h {
-		if holder == "" && unit.Overlaps(topology.Unit{Name: name}) {
-			holder = other
+	if holder := cmp.Or(h[unit.Name], h[original]); holder != "" {
+		return holder
+	}
+	var holders []string
+	for name, holder := range h {
+		if unit.Overlaps(topology.Unit{Name: name}) {
+			holders = append(holders, holder)
 		}
 	}
-	return holder
+	if len(holders) == 0 {
+		return ""
+	}
+	return slices.Min(holders)
 }
 
 // Has reports whether a device has a holder, or may have one.

@@ -21,6 +21,7 @@ func TestHolderOfRenamedDevice(t *testing.T) {
 	dir := t.TempDir()
 	const claims = `[{"namespace":"team","name":"new","devices":[{"gpus":["MIG-1"],` +
 		`"units":{"MIG-1":"0000:81:00.0/7-0"},"vfs":["0000:0c:00.1"]}]},` +
+		`{"namespace":"team","name":"next","devices":[{"gpus":["MIG-2"],"units":{"MIG-2":"0000:81:00.0/9-0"}}]},` +
 		`{"namespace":"team","name":"old","devices":[{"gpus":["GPU-2"]}]}]`
 	content := fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`, crc32.ChecksumIEEE([]byte(claims)), claims)
 	if err := os.WriteFile(filepath.Join(dir, mode.ClaimsFile), []byte(content), 0o600); err != nil {
@@ -38,8 +39,10 @@ func TestHolderOfRenamedDevice(t *testing.T) {
 		{"GPU-2::0", "0000:c1:00.0", "claim team/old"},
 		{"GPU-3", "0000:d1:00.0", ""},
 	} {
-		if got := held.Of(c.id, topology.Unit{Name: c.unit}); got != c.want {
-			t.Errorf("%s, unit %s: held by %q, want %q", c.id, c.unit, got, c.want)
+		for range 10 { // always the same of several holders
+			if got := held.Of(c.id, topology.Unit{Name: c.unit}); got != c.want {
+				t.Errorf("%s, unit %s: held by %q, want %q", c.id, c.unit, got, c.want)
+			}
 		}
 	}
 }
