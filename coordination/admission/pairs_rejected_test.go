@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
@@ -19,11 +20,7 @@ import (
 // keep the rejected pod's GPUs. From seed 1125 of test/simulation.
 func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
 	t.Parallel()
-	a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
-	a.keepCheckpoint()
-	c := a.coordinator
-	dir := filepath.Join(t.TempDir(), "pairs")
-	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
+	a, dir := newPaired(t)
 	first, second, vf := a.all[gpus][2], a.all[gpus][3], a.all[vfs][2]
 	rejected := kubelet.Pod{Namespace: "team", Name: "rejected"}
 	a.order = []kubelet.Pod{rejected}
@@ -34,7 +31,7 @@ func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
 	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
 	a.allocated(vfs, []string{vf.ID})
 	file := filepath.Join(dir, "side.json")
-	c.Pair(vfs, []string{vf.ID}, file, []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}})
+	a.pair(vf, file)
 	a.pods[pod]["side"] = kubelet.Devices{vfs: {vf.ID}}
 	a.question(t, asking.Question{Resource: gpus, Available: []string{first.ID, second.ID}, Size: 1})
 	a.allocated(gpus, []string{first.ID})
@@ -51,17 +48,13 @@ func TestPairsFileWithoutGPUsOfRejectedPod(t *testing.T) {
 func TestPairsFileWithGPUsInDoubt(t *testing.T) {
 	t.Parallel()
 	for unreadable, want := range map[bool]int{false: 0, true: 2} {
-		a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
-		a.keepCheckpoint()
-		c := a.coordinator
-		dir := filepath.Join(t.TempDir(), "pairs")
-		c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
+		a, dir := newPaired(t)
 		first, second, vf := a.all[gpus][2], a.all[gpus][3], a.all[vfs][2]
 		a.allocated(gpus, []string{first.ID, second.ID})
 		a.now = a.now.Add(time.Millisecond)
 		a.allocated(vfs, []string{vf.ID})
 		file := filepath.Join(dir, "c.json")
-		c.Pair(vfs, []string{vf.ID}, file, []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}})
+		a.pair(vf, file)
 		if unreadable {
 			a.kubeletDir = t.TempDir()
 		}
@@ -72,6 +65,22 @@ func TestPairsFileWithGPUsInDoubt(t *testing.T) {
 			t.Errorf("unreadable %t: %+v, %v; want VF %s with %d GPUs", unreadable, got.Pairs, err, vf.ID, want)
 		}
 	}
+}
+
+// newPaired returns an admission with a folder of pairs files.
+func newPaired(t *testing.T) (a *admission, dir string) {
+	t.Helper()
+	a = newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+	a.keepCheckpoint()
+	c := a.coordinator
+	dir = filepath.Join(t.TempDir(), "pairs")
+	c.pairs = pairs.NewFolder(c.Disk, dir, slog.New(slog.DiscardHandler))
+	return a, dir
+}
+
+// pair has the plugin ask for a pairs file with the VF that was just given.
+func (a *admission) pair(vf device.Device, file string) {
+	a.coordinator.Pair(vfs, []string{vf.ID}, file, []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}})
 }
 
 // question puts a question, a moment after the last call.
