@@ -76,7 +76,7 @@ type netdev struct {
 func (n *netdev) read() (Port, bool) {
 	const up = 1 // IFF_UP in include/uapi/linux/if.h
 	flags, known := n.flags.number()
-	if known && flags&up == 0 {
+	if n.flags.missing || n.carrier.missing || known && flags&up == 0 {
 		return Port{}, false
 	}
 	carrier, ok := n.carrier.number()
@@ -255,9 +255,10 @@ func (s *source) findPorts() (dirs []string) {
 			dirs = append(dirs, dir)
 			title := "port " + shown(name) + "/" + number
 			if layer, known := s.kind(title, dir, "link_layer"); known && layer == "InfiniBand" {
-				s.ports = append(s.ports, port{
-					name: title, state: s.open(dir, "state"), downs: s.open(dir, "counters", "link_downed"),
-				})
+				p := port{name: title, state: s.open(dir, "state"), downs: s.open(dir, "counters", "link_downed")}
+				if !p.state.missing {
+					s.ports = append(s.ports, p)
+				}
 			}
 		}
 	}
@@ -317,9 +318,10 @@ func (s *source) names(elements ...string) []string {
 // file is an open file of sysfs. Each read at its start gives the present content; after the removal of the
 // device it fails (ENODEV). An open file does not keep the device.
 type file struct {
-	name   string
-	reader io.ReadSeeker // nil if the file does not exist or cannot be read
-	page   [1024]byte    // the content; the longest files, of AER, have less than half
+	name    string
+	reader  io.ReadSeeker // nil if the file does not exist or cannot be read
+	missing bool          // the file does not exist
+	page    [1024]byte    // the content; the longest files, of AER, have less than half
 	io.Closer
 }
 
@@ -328,6 +330,7 @@ func open(sys fs.FS, name string) *file {
 	f := &file{name: name}
 	opened, err := sys.Open(name)
 	if err != nil {
+		f.missing = errors.Is(err, fs.ErrNotExist)
 		return f
 	}
 	f.Closer = opened
