@@ -11,14 +11,13 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 )
 
 const planExitCodes = "  3  the kubelet would reject the request: the note names the reason\n"
 
 func newPlan() *cobra.Command {
 	var from machine.Source
-	var q plan.Question
+	var q machine.Question
 	var stock bool
 	var width int
 	format := cli.OneOf(cli.AsTable, cli.AsJSON, asSVG, asHTML).Judging(planVerdicts)

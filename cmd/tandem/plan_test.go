@@ -11,15 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/test/golden"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // planned asks for a plan as JSON. The exit code has to tell a request that the kubelet rejects.
-func planned(t *testing.T, args ...string) plan.Plan {
+func planned(t *testing.T, args ...string) machine.Plan {
 	t.Helper()
-	var p plan.Plan
+	var p machine.Plan
 	code, text, stderr := run(append([]string{"plan", "-o", "json"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatalf("%v: exit code %d, %s%s", err, code, text, stderr)
@@ -35,7 +35,7 @@ func planned(t *testing.T, args ...string) plan.Plan {
 }
 
 // levels counts the pairs by distance.
-func levels(p plan.Plan) map[string]int {
+func levels(p machine.Plan) map[string]int {
 	count := map[string]int{}
 	for _, pair := range p.Pairs {
 		count[pair.Distance.String()]++
@@ -212,7 +212,7 @@ func TestStockPlan(t *testing.T) {
 		if len(test.nodes) > 0 && len(p.Nodes) != len(test.nodes) || len(test.nodes) == 0 && len(p.Nodes) > 0 {
 			t.Errorf("%v: nodes %v, want %d", args, p.Nodes, len(test.nodes))
 		}
-		if again := planned(t, args...); cmp.Diff(p, again, cmp.AllowUnexported(plan.Plan{})) != "" {
+		if again := planned(t, args...); cmp.Diff(p, again, cmp.AllowUnexported(machine.Plan{})) != "" {
 			t.Errorf("%v: another plan the second time", args)
 		}
 	}

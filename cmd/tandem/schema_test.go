@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
@@ -38,7 +37,7 @@ var documented = map[string]reflect.Type{
 	"doctor":         reflect.TypeFor[doctor.Findings](),
 	"explain":        reflect.TypeFor[rejection.Explanation](),
 	"pairs":          reflect.TypeFor[pairs.Document](),
-	"plan":           reflect.TypeFor[plan.Plan](),
+	"plan":           reflect.TypeFor[machine.Plan](),
 	"qualify":        reflect.TypeFor[qualify.Report](),
 	"simulate":       reflect.TypeFor[simulate.Report](),
 	"status":         reflect.TypeFor[coordinator.Status](),

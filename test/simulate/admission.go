@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -203,7 +203,7 @@ func (g *guest) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	var devices []int
 	of.Each(func(i int) { devices = append(devices, i) })
 	picked := g.state.devices.NewSet()
-	for _, i := range locality.Pick(devices, count, g.rng) {
+	for _, i := range machine.Pick(devices, count, g.rng) {
 		picked.Insert(i)
 	}
 	return picked

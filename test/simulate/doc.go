@@ -16,7 +16,7 @@
 //
 // # Ways of choosing
 //
-//	stock           GPUs by the vendor's policy (package locality), VFs in list order: the stock plugins
+//	stock           GPUs by the vendor's policy (machine.Vendor), VFs in list order: the stock plugins
 //	tandem-unknown  package placement, called like the coordinator without the pod's spec: it expects the
 //	                other half to have the same size
 //	tandem          package placement, with the whole request known

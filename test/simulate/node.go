@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
@@ -36,7 +36,7 @@ type Node struct {
 	Switches int         // the number of a switch is below Switches
 	PFs      int         // the number of a PF is below PFs
 	NUMA     []int       // the numbers of the NUMA nodes, ascending; elsewhere a node is an index of this list
-	Locality locality.Scores
+	Locality machine.Scores
 
 	told     [2]*devicemanager.Node // NUMA nodes announced to the kubelet: all; those of GPUs alone
 	switches devicemanager.Switches // by number
@@ -80,7 +80,7 @@ func New(
 	for i, d := range n.Devices[GPU] {
 		addresses[i] = d.Address
 	}
-	n.Locality = locality.New(tree, addresses)
+	n.Locality = machine.NewScores(tree, addresses)
 	n.tell()
 	return n, nil
 }

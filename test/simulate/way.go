@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -63,7 +63,7 @@ func FindWays(names []string) ([]Way, error) {
 // Stock is the pair of stock plugins: the nearest GPUs, any VFs. The result caches, and is not safe for
 // concurrent use.
 func Stock(n *Node) Prefer {
-	v := locality.NewVendor(n.Locality)
+	v := machine.NewVendor(n.Locality)
 	return func(_ *State, q Question, rng *rand.Rand) []int {
 		if q.Kind == VF {
 			return nil
@@ -105,7 +105,7 @@ func guess(q Question) Request {
 
 // best caches the best scores of sets of GPUs. It is not safe for concurrent use.
 type best struct {
-	scores locality.Scores
+	scores machine.Scores
 	memo   map[setKey]int
 }
 
@@ -115,7 +115,7 @@ type setKey struct {
 	size int
 }
 
-func newBest(s locality.Scores) *best { return &best{s, map[setKey]int{}} }
+func newBest(s machine.Scores) *best { return &best{s, map[setKey]int{}} }
 
 // of returns the best score of size of the GPUs.
 func (b *best) of(gpus []int, size int) int {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
@@ -53,7 +53,7 @@ func TestStockPairOnAnEmptyNode(t *testing.T) {
 }
 
 func TestVendorKeepsGPUsTogether(t *testing.T) {
-	v := locality.NewVendor(presetNode(t, "B", 1).Locality) // GPUs 0 1 | 2 3 | 4 5 | 6 7
+	v := machine.NewVendor(presetNode(t, "B", 1).Locality) // GPUs 0 1 | 2 3 | 4 5 | 6 7
 	rng := newRand(1)
 	for _, c := range []struct {
 		name      string
@@ -106,8 +106,8 @@ func TestJointIsTheBestOfAll(t *testing.T) {
 func mostPairs(s *State, r Request, mask hints.Mask) (best [2]int) {
 	best[0] = -1
 	q := Question{Request: r, Mask: mask}
-	locality.EachSet(s.Offered(GPU, q), r.GPUs, func(gpus []int) {
-		locality.EachSet(s.Offered(VF, q), r.VFs, func(vfs []int) {
+	machine.EachSet(s.Offered(GPU, q), r.GPUs, func(gpus []int) {
+		machine.EachSet(s.Offered(VF, q), r.VFs, func(vfs []int) {
 			c := Container{Request: r, Devices: [2][]int{gpus, vfs}}
 			s.Take(c)
 			if w := worth(s, c); slices.Compare(w[:], best[:]) > 0 {

@@ -32,7 +32,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -136,7 +136,7 @@ func (f facts) findings() []Finding {
 }
 
 // Device is a GPU or VF as its plugin announces the device to the kubelet.
-type Device = offer.Device
+type Device = machine.Device
 
 // Node is the input of an examination.
 type Node struct {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -45,7 +45,7 @@ func (e emptyNode) readMerge() merge {
 	}
 	m.now = hints.Policy(k.Policy) == hints.Restricted || hints.Policy(k.Policy) == hints.BestEffort
 	m.add("GPUs", ofGPUs, e.GPUs)
-	pools := offer.Pools(e.VFs)
+	pools := machine.Pools(e.VFs)
 	for _, resource := range slices.Sorted(maps.Keys(pools)) {
 		name := "VFs"
 		if resource != "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -19,9 +19,9 @@ func TestMergeOfEachResource(t *testing.T) {
 	n := Node{}
 	n.Tree = topology.Assemble(nil, nil, nil)
 	for i := range 8 {
-		n.GPUs = append(n.GPUs, offer.New("gpu", topology.Address{}, topology.Node(i)))
+		n.GPUs = append(n.GPUs, machine.NewDevice("gpu", topology.Address{}, topology.Node(i)))
 		for _, resource := range []string{"x.y/a", "x.y/b", "x.y/excluded"} {
-			vf := offer.New("vf", topology.Address{}, topology.Node(i))
+			vf := machine.NewDevice("vf", topology.Address{}, topology.Node(i))
 			if vf.Resource = resource; resource == "x.y/excluded" {
 				vf.NUMA = topology.NUMANode{}
 			}

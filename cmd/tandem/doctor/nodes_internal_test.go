@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -18,9 +18,9 @@ func TestShapesOfManyNodes(t *testing.T) {
 	n := Node{}
 	n.Tree = tree
 	for i := range 10 {
-		n.GPUs = append(n.GPUs, offer.New(fmt.Sprint("gpu", i), topology.Address{Bus: uint8(i)}, topology.Node(i)))
+		n.GPUs = append(n.GPUs, machine.NewDevice(fmt.Sprint("gpu", i), topology.Address{Bus: uint8(i)}, topology.Node(i)))
 		vf := topology.Address{Bus: uint8(i), Function: 1}
-		n.VFs = append(n.VFs, offer.New(fmt.Sprint("vf", i), vf, topology.Node(i)))
+		n.VFs = append(n.VFs, machine.NewDevice(fmt.Sprint("vf", i), vf, topology.Node(i)))
 	}
 	var k managers.Facts
 	k.Policy, k.Scope, k.CPUPolicy, k.MemoryPolicy = managers.Restricted, managers.Container, "none", "None"

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -47,7 +47,7 @@ func hintDecisions(notes []string) []string {
 }
 
 // RunningVFs returns the VFs that the running tandem-rdma offers, each once.
-func RunningVFs(ctx context.Context, runDir string, tree *topology.Tree) ([]offer.Device, error) {
+func RunningVFs(ctx context.Context, runDir string, tree *topology.Tree) ([]machine.Device, error) {
 	none := errors.New("no tandem-rdma is running")
 	if _, err := os.Lstat(coordination.SocketPath(runDir)); errors.Is(err, fs.ErrNotExist) {
 		return nil, none // there is nobody to wait for
@@ -56,7 +56,7 @@ func RunningVFs(ctx context.Context, runDir string, tree *topology.Tree) ([]offe
 	if err != nil {
 		return nil, err
 	}
-	var vfs []offer.Device
+	var vfs []machine.Device
 	err = none
 	known := map[string]bool{}
 	for _, r := range answer.GetResources() {
@@ -76,7 +76,7 @@ func RunningVFs(ctx context.Context, runDir string, tree *topology.Tree) ([]offe
 }
 
 // runningDevice returns a device as its plugin announces the device; false if the machine has none like that.
-func runningDevice(d *api.Device, tree *topology.Tree) (running offer.Device, there bool) {
+func runningDevice(d *api.Device, tree *topology.Tree) (running machine.Device, there bool) {
 	address, err := topology.ParseAddress(d.GetAddress())
 	if err != nil {
 		return running, false

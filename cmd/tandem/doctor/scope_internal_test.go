@@ -8,7 +8,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -34,7 +34,7 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 			numa := i / 4
 			id := fmt.Sprint(name, i)
 			r.Devices = append(r.Devices, coordinator.Device{ID: id, NUMA: &numa, State: "free"})
-			d := offer.New(id, topology.Address{}, topology.Node(int(numa)))
+			d := machine.NewDevice(id, topology.Address{}, topology.Node(int(numa)))
 			if kind == device.GPU {
 				n.GPUs = append(n.GPUs, d)
 			} else {

@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -63,13 +63,13 @@ type emptyNode struct {
 	Node
 	kubelet managers.Facts
 	manager devicemanager.Kubelet
-	views   offer.Views
+	views   machine.Views
 }
 
 // empty returns the empty node under a policy, with the kubelet's other settings. Settings with which no
 // kubelet starts count as mended: unknown options are not set, and the machine's NUMA nodes are allowed.
 func (n Node) empty(k managers.Facts, policy hints.Policy) emptyNode {
-	e := emptyNode{Node: n, kubelet: k, views: offer.NewViews(n.Links, n.GPUs, n.VFs)}
+	e := emptyNode{Node: n, kubelet: k, views: machine.NewViews(n.Links, n.GPUs, n.VFs)}
 	settings, nodes := k.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
 	settings.Policy = string(policy)
 	read, err := model.NewKubelet(settings)
@@ -91,7 +91,7 @@ func (n Node) Affinity(k managers.Facts, gpus, vfs int) ([]int, bool) {
 }
 
 func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
-	requests := slices.DeleteFunc(offer.Requests(gpus, vfs), func(r devicemanager.Request) bool {
+	requests := slices.DeleteFunc(machine.Requests(gpus, vfs), func(r devicemanager.Request) bool {
 		return r.Count == 0 // the container does not name the resource
 	})
 	return e.views.Nodes(e.manager.Rule, requests, e.cpuDemand(cpus))
@@ -111,7 +111,7 @@ func (e emptyNode) cpuDemand(count int) hints.Demand {
 // NUMA nodes, with all devices.
 func (e emptyNode) together(n int, nodes hints.Mask) int {
 	all := e.views.All
-	choice, err := placement.Choose(e.Tree, all.Placement(all.Expected(offer.Requests(n, n), nodes)))
+	choice, err := placement.Choose(e.Tree, all.Placement(all.Expected(machine.Requests(n, n), nodes)))
 	if err != nil {
 		return 0
 	}
@@ -204,7 +204,7 @@ func (e emptyNode) cpusPerNode() string {
 
 // places says where the devices are.
 func (n Node) places() []string {
-	lines, pools := []string{"GPUs: " + perNode(n.GPUs)}, offer.Pools(n.VFs)
+	lines, pools := []string{"GPUs: " + perNode(n.GPUs)}, machine.Pools(n.VFs)
 	if len(pools) == 1 {
 		return append(lines, "VFs: "+perNode(n.VFs))
 	}

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/hinting"
@@ -19,27 +19,23 @@ import (
 
 // GPUDevices returns the GPUs as a plugin offers them: partitions if amdgpu reports some, else whole
 // functions.
-func (n *Node) GPUDevices() []offer.Device {
-	var list []offer.Device
+func (n *Node) GPUDevices() []Device {
+	var list []Device
 	for _, d := range n.GPUs {
 		parts := n.Parts[d.Address]
 		for _, part := range parts {
-			list = append(list, offer.New(part.ID, part.Card, part.NUMA))
+			list = append(list, NewDevice(part.ID, part.Card, part.NUMA))
 		}
 		if len(parts) == 0 {
-			list = append(list, newDevice(d))
+			list = append(list, NewDevice(d.Address.String(), d.Address, d.NUMA))
 		}
 	}
 	return list
 }
 
-func newDevice(d *topology.Device) offer.Device {
-	return offer.New(d.Address.String(), d.Address, d.NUMA)
-}
-
 // VFDevices returns the VFs of a config.json, or of all NICs with RDMA if config is "". The strings are
 // notes.
-func (n *Node) VFDevices(config string, from *Source) ([]offer.Device, []string, error) {
+func (n *Node) VFDevices(config string, from *Source) ([]Device, []string, error) {
 	if config != "" {
 		return n.selected(config, from)
 	}
@@ -57,9 +53,9 @@ func (n *Node) VFDevices(config string, from *Source) ([]offer.Device, []string,
 			add(pf)
 		}
 	}
-	var list []offer.Device
+	var list []Device
 	for _, d := range n.decide([]pools.Pool{pool})[0].Devices {
-		list = append(list, offer.New(d.ID, d.Address, d.NUMA))
+		list = append(list, NewDevice(d.ID, d.Address, d.NUMA))
 	}
 	return list, nil, nil
 }
@@ -107,18 +103,18 @@ func (n *Node) gpuResources() (resources []model.Resource) {
 }
 
 // selected returns the devices of all pools of the configuration, without duplicates.
-func (n *Node) selected(file string, from *Source) ([]offer.Device, []string, error) {
+func (n *Node) selected(file string, from *Source) ([]Device, []string, error) {
 	found, notes, err := n.pools(file, from)
 	if err != nil {
 		return nil, nil, err
 	}
-	var list []offer.Device
+	var list []Device
 	for _, pool := range n.decide(found) {
 		if pool.Decision != "" {
 			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
 		}
 		for _, d := range pool.Devices {
-			vf := offer.New(d.ID, d.Address, d.NUMA)
+			vf := NewDevice(d.ID, d.Address, d.NUMA)
 			vf.Resource = pool.Name
 			list = append(list, vf)
 		}
@@ -191,4 +187,106 @@ type Pair struct {
 // NewPair converts a pair of package placement.
 func NewPair(p placement.Pair) Pair {
 	return Pair{p.GPU.ID, p.VF.ID, p.Distance.Level, p.Distance.Bridges}
+}
+
+// Device is a GPU or VF as announced to the kubelet.
+type Device struct {
+	placement.Device
+	NUMA     topology.NUMANode // unknown also for a pool with excludeTopology
+	Used     bool              // by a container
+	Resource string            // of a VF: the name of its pool; "" if unknown
+}
+
+// NewDevice returns a free device.
+func NewDevice(id string, address topology.Address, numa topology.NUMANode) Device {
+	return Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
+}
+
+// Views are views of a machine's devices for requests of VFs.
+type Views struct {
+	All   *devicemanager.View   // all VFs are of one resource
+	pools []*devicemanager.View // with the VFs of one pool, by its name
+}
+
+// NewViews returns the coordinator's views of a machine's devices. All GPUs are of one resource.
+func NewViews(links []topology.Link, gpus, vfs []Device) Views {
+	v := Views{All: newView(links, gpus, vfs)}
+	pools := Pools(vfs)
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		v.pools = append(v.pools, newView(links, gpus, pools[name]))
+	}
+	return v
+}
+
+// Pools returns VFs by the name of their pool.
+func Pools(vfs []Device) map[string][]Device {
+	pools := map[string][]Device{}
+	for _, d := range vfs {
+		pools[d.Resource] = append(pools[d.Resource], d)
+	}
+	return pools
+}
+
+// For returns the views for a container's requests: of each pool with as many free VFs, since the kubelet
+// takes the VFs of a request from one pool. Without such a pool it is the view of all VFs, for requests of
+// several.
+func (v Views) For(requests devicemanager.Requests) (views []*devicemanager.View) {
+	for _, view := range v.pools {
+		short := func(r devicemanager.Request) bool {
+			return view.Free.Common(view.Node.Resources[r.Resource].All) < r.Count
+		}
+		if !slices.ContainsFunc(requests, short) {
+			views = append(views, view)
+		}
+	}
+	if len(views) == 0 {
+		return []*devicemanager.View{v.All}
+	}
+	return views
+}
+
+// Nodes returns the NUMA nodes for a container, of the first pool that serves its requests, and whether the
+// kubelet admits the container, from whichever of the pools.
+func (v Views) Nodes(
+	rule hints.Rule, requests devicemanager.Requests, more ...hints.Demand,
+) (nodes hints.Mask, admitted bool) {
+	for i, view := range v.For(requests) {
+		on, admits := rule.Nodes(append(view.Demands(requests), more...))
+		if !admits {
+			return 0, false
+		}
+		if i == 0 {
+			nodes = on
+		}
+	}
+	return nodes, true
+}
+
+// newView returns a view of devices. All GPUs are of one resource, and all VFs.
+func newView(links []topology.Link, gpus, vfs []Device) *devicemanager.View {
+	var used []string
+	announced := make([]devicemanager.Announcement, len(devicemanager.Kinds))
+	for kind, list := range [...][]Device{gpus, vfs} {
+		announced[kind].Kind = devicemanager.Kind(kind)
+		for _, d := range list {
+			told := devicemanager.Device{Device: d.Device, NUMA: d.NUMA}
+			announced[kind].Devices = append(announced[kind].Devices, told)
+			if d.Used {
+				used = append(used, d.ID)
+			}
+		}
+	}
+	node := devicemanager.New(announced)
+	v := &devicemanager.View{Node: node, Links: links, Taken: node.Select(used)}
+	v.Free = node.OfKind[devicemanager.GPU].Clone()
+	v.Free.Include(node.OfKind[devicemanager.VF])
+	v.Free.Exclude(v.Taken)
+	return v
+}
+
+// Requests returns the requests of a container.
+func Requests(gpus, vfs int) devicemanager.Requests {
+	return devicemanager.Requests{
+		{Resource: int(devicemanager.GPU), Count: gpus}, {Resource: int(devicemanager.VF), Count: vfs},
+	}
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine reads a machine for the commands, from this node or from a recording, measures the
-// distances of its GPUs and NICs, and shows them as a matrix and as a picture.
+// Package machine reads a machine for the commands, from this node or from a recording: its devices as the
+// plugins offer them, the distances of GPUs and NICs as a matrix and a picture, and the devices that the
+// plugins, or the stock plugins, prefer for a container.
 package machine
 
 import (

@@ -8,8 +8,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
@@ -23,7 +21,7 @@ func plans(n *machine.Node) ([]Plan, error) {
 	}
 	list := []Plan{}
 	for _, count := range counts(min(len(n.GPUDevices()), len(vfs))) {
-		q := plan.Question{GPUs: uint(count), VFs: uint(count)}
+		q := machine.Question{GPUs: uint(count), VFs: uint(count)}
 		answer, _, err := q.Answer(n, &machine.Source{})
 		if err != nil {
 			return nil, err
@@ -57,8 +55,8 @@ func (p Plan) near() (count int) {
 // possiblePairs returns the greatest number of near pairs of devices on NUMA nodes, or on all without nodes.
 // It is independent of package placement.
 func possiblePairs(n *machine.Node, nodes []int) int {
-	on := func(list []offer.Device) []offer.Device {
-		return slices.DeleteFunc(list, func(d offer.Device) bool {
+	on := func(list []machine.Device) []machine.Device {
+		return slices.DeleteFunc(list, func(d machine.Device) bool {
 			node, known := d.NUMA.Number()
 			return known && len(nodes) > 0 && !slices.Contains(nodes, node)
 		})

@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -49,7 +48,7 @@ func good(t *testing.T, name string) Evidence {
 	resources := []coordinator.Resource{
 		{Name: "amd.com/gpu", Kind: "gpu"}, {Name: "tandem.dev/rdma_vf", Kind: "vf"},
 	}
-	for i, devices := range [][]offer.Device{gpus, vfs} {
+	for i, devices := range [][]machine.Device{gpus, vfs} {
 		for _, d := range devices {
 			offered := coordinator.Device{ID: d.ID, Address: d.Address.String()}
 			if node, known := d.NUMA.Number(); known {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package machine
 
 import (
 	"cmp"
@@ -9,9 +9,6 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
-	"github.com/tandem-k8s/tandem/cmd/tandem/plan/locality"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
@@ -30,14 +27,14 @@ type draw struct {
 
 // Stock plans as the stock plugins choose under the same kubelet: GPUs by the vendor's policy, VFs at random.
 // The plan is one of many draws, the median by the number of pairs on one switch. The strings are notes.
-func (q *Question) Stock(n *machine.Node, from *machine.Source) (*Plan, []string, error) {
+func (q *Question) Stock(n *Node, from *Source) (*Plan, []string, error) {
 	stock := *n
 	stock.Stock = true
 	gpus, vfs, notes, err := q.devices(&stock, from)
 	if err != nil {
 		return nil, nil, err
 	}
-	views, requests := offer.NewViews(n.Links, gpus, vfs), offer.Requests(int(q.GPUs), int(q.VFs))
+	views, requests := NewViews(n.Links, gpus, vfs), Requests(int(q.GPUs), int(q.VFs))
 	view := views.For(requests)[0]
 	manager, err := topologyManager(n)
 	if err != nil {
@@ -69,7 +66,7 @@ func (q *Question) draw(
 	all := view.Free.Clone()
 	all.Include(view.Taken)
 	for i := range drawn {
-		requests := offer.Requests(int(q.GPUs), int(q.VFs))
+		requests := Requests(int(q.GPUs), int(q.VFs))
 		if plugins.random.IntN(len(requests)) > 0 { // the kubelet's order of resources is random
 			slices.Reverse(requests)
 		}
@@ -101,7 +98,7 @@ func newDraw(tree *topology.Tree, node *devicemanager.Node, devices devicemanage
 // stockPlugins answer the kubelet for one container at a time.
 type stockPlugins struct {
 	node    *devicemanager.Node
-	vendor  *locality.Vendor
+	vendor  *Vendor
 	random  *rand.Rand
 	devices devicemanager.Set // of the latest container
 }
@@ -112,7 +109,7 @@ func newStockPlugins(tree *topology.Tree, node *devicemanager.Node) *stockPlugin
 		addresses = append(addresses, d.Address)
 	}
 	return &stockPlugins{
-		node: node, vendor: locality.NewVendor(locality.New(tree, addresses)), random: rand.New(rand.NewPCG(1, 1)),
+		node: node, vendor: NewVendor(NewScores(tree, addresses)), random: rand.New(rand.NewPCG(1, 1)),
 	}
 }
 
@@ -139,7 +136,7 @@ func (p *stockPlugins) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	var devices []int
 	of.Each(func(i int) { devices = append(devices, i) })
 	picked := p.node.NewSet()
-	for _, i := range locality.Pick(devices, count, p.random) {
+	for _, i := range Pick(devices, count, p.random) {
 		picked.Insert(i)
 	}
 	return picked

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package machine
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -29,7 +28,7 @@ func TestHintsOfMachines(t *testing.T) {
 		var row hintsRow
 		for _, name := range machines.Names() {
 			if m, err := machines.Load(name, vfs); err == nil { // a recording with VFs has its own number
-				n, err := machine.ReadFS(m.FS(), &machine.Source{})
+				n, err := ReadFS(m.FS(), &Source{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -46,9 +45,9 @@ func TestHintsOfMachines(t *testing.T) {
 
 // add counts the requests of an empty machine: by the rule, and with hints in any case as the stock plugin
 // has them. Pairs are lost where both admit the container, and fewer are near by the rule.
-func (r *hintsRow) add(t *testing.T, n *machine.Node) {
+func (r *hintsRow) add(t *testing.T, n *Node) {
 	t.Helper()
-	vfs, _, err := n.VFDevices("", &machine.Source{})
+	vfs, _, err := n.VFDevices("", &Source{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +65,11 @@ func (r *hintsRow) add(t *testing.T, n *machine.Node) {
 	hinted.Stock = true
 	for k := 1; k <= min(len(n.GPUDevices()), len(vfs)); k++ {
 		q := Question{GPUs: uint(k), VFs: uint(k)}
-		rule, _, err := q.Answer(n, &machine.Source{})
+		rule, _, err := q.Answer(n, &Source{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		always, _, err := q.Answer(&hinted, &machine.Source{})
+		always, _, err := q.Answer(&hinted, &Source{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/spelling"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Plan is the answer, in JSON. The i-th GPU and the i-th VF are a pair.
+type Plan struct {
+	Version document.V1 `json:"version"`
+	GPUs    []string    `json:"gpus"` // device IDs
+	VFs     []string    `json:"vfs"`
+	Pairs   []Pair      `json:"pairs"`
+	// NUMA nodes that the kubelet would choose; empty if it has no choice
+	Nodes []int `json:"nodes"`
+	// reasons for which the kubelet would refuse the container, or would admit the container slowly
+	Note   string `json:"note,omitempty"`
+	Reason string `json:"reason"`
+
+	rejected bool
+}
+
+// Rejected reports whether the kubelet would reject the container; the note has the reason.
+func (p *Plan) Rejected() bool { return p.rejected }
+
+// Table returns a table for people.
+func (p *Plan) Table() []byte {
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	switch {
+	case len(p.Pairs) > 0:
+		fmt.Fprintln(w, "GPU\tVF\tDISTANCE")
+		for _, pair := range p.Pairs {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", pair.GPU, pair.VF, pair.Distance)
+		}
+	case len(p.GPUs) > 0:
+		fmt.Fprintf(w, "GPU\n%s\n", strings.Join(p.GPUs, "\n"))
+	default:
+		fmt.Fprintf(w, "VF\n%s\n", strings.Join(p.VFs, "\n"))
+	}
+	_ = w.Flush() // to memory
+	fmt.Fprintln(&text)
+	for _, node := range p.Nodes {
+		fmt.Fprintf(&text, "NUMA node %d\n", node)
+	}
+	if p.Note != "" {
+		fmt.Fprintf(&text, "note: %s\n", p.Note)
+	}
+	fmt.Fprintln(&text, p.Reason)
+	return text.Bytes()
+}
+
+// Question is a container's request, and the devices in use.
+type Question struct {
+	GPUs, VFs uint
+	Used      []string // device IDs; addresses in any form that lspci prints
+	Config    string   // config.json of the SR-IOV network device plugin; "" for all NICs with RDMA
+}
+
+// refused is the note on a request that the policy restricted does not admit.
+const refused = "under policy restricted the kubelet rejects this request: no minimal set of NUMA nodes " +
+	"satisfies both GPUs and VFs; VFs without NUMA nodes (excludeTopology) are admitted"
+
+// assumed is the note that follows a verdict on a request without a configuration of VFs.
+const assumed = "without --config the VFs are one pool without excludeTopology"
+
+// tooManyNodes is the note on a machine with more NUMA nodes than the kubelet supports by default.
+var tooManyNodes = fmt.Sprintf("more than %d NUMA nodes have devices: under policy restricted the "+
+	"kubelet does not start without the option max-allowable-numa-nodes", hints.MaxNodes)
+
+// Answer plans for a machine as the coordinator does for a call of the kubelet. The strings are notes.
+func (q *Question) Answer(n *Node, from *Source) (*Plan, []string, error) {
+	gpus, vfs, notes, err := q.devices(n, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	views := NewViews(n.Links, gpus, vfs)
+	view, requests := views.All, Requests(int(q.GPUs), int(q.VFs))
+	manager, err := topologyManager(n)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, admitted := views.Nodes(manager.Rule, requests)
+	choice, err := placement.Choose(n.Tree, view.Placement(view.Expected(requests, nodes)))
+	if err != nil {
+		return nil, nil, err
+	}
+	p := planOf(choice, nodes.Numbers())
+	var remarks []string
+	switch {
+	case manager.Rule.TooMany(view.Demands(requests)...):
+		remarks = append(remarks, tooManyNodes)
+	case !admitted:
+		p.rejected = true
+		remarks = append(remarks, refused)
+	}
+	if slow := newMerge(n).note(view, requests); slow != "" {
+		remarks = append(remarks, slow)
+	}
+	if len(remarks) > 0 && q.Config == "" && q.VFs > 0 {
+		remarks = append(remarks, assumed)
+	}
+	p.Note = strings.Join(remarks, "; ")
+	return p, notes, nil
+}
+
+// topologyManager returns the Topology Manager of a machine's kubelet.
+func topologyManager(n *Node) (devicemanager.Kubelet, error) {
+	return n.Kubelet.TopologyManager(model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes()))
+}
+
+// devices returns the machine's devices, with those in use marked, and notes. It is an error if too few are
+// free.
+func (q *Question) devices(n *Node, from *Source) (
+	gpus, vfs []Device, notes []string, err error,
+) {
+	gpus = n.GPUDevices()
+	if vfs, notes, err = n.VFDevices(q.Config, from); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := q.mark(gpus, vfs); err != nil {
+		return nil, nil, nil, err
+	}
+	if g, v := uint(len(free(gpus))), uint(len(free(vfs))); g < q.GPUs || v < q.VFs {
+		why := ""
+		if v < q.VFs && q.Config != "" {
+			why = fmt.Sprintf("; tandem doctor --config %s shows why each selector rejects devices", q.Config)
+		}
+		return nil, nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free%s", document.Count(q.GPUs, "GPU"),
+			document.Count(q.VFs, "VF"), document.Count(g, "GPU"), document.Count(v, "VF"), why)
+	}
+	return gpus, vfs, notes, nil
+}
+
+// free returns the devices that are not in use.
+func free(list []Device) []placement.Device {
+	var devices []placement.Device
+	for _, d := range list {
+		if !d.Used {
+			devices = append(devices, d.Device)
+		}
+	}
+	return devices
+}
+
+func planOf(c placement.Choice, nodes []int) *Plan {
+	p := &Plan{GPUs: []string{}, VFs: []string{}, Pairs: []Pair{}, Nodes: []int{}, Reason: c.Reason}
+	p.Nodes = append(p.Nodes, nodes...)
+	for _, d := range c.GPUs {
+		p.GPUs = append(p.GPUs, d.ID)
+	}
+	for _, d := range c.VFs {
+		p.VFs = append(p.VFs, d.ID)
+	}
+	for _, pair := range c.Pairs {
+		p.Pairs = append(p.Pairs, NewPair(pair))
+	}
+	return p
+}
+
+// mark marks the used devices. IDs may be addresses in any form of [canonical].
+func (q *Question) mark(gpus, vfs []Device) error {
+	byID := map[string]*Device{}
+	for _, list := range [][]Device{gpus, vfs} {
+		for i := range list {
+			byID[list[i].ID] = &list[i]
+		}
+	}
+	for _, id := range q.Used {
+		d, ok := byID[canonical(strings.TrimSpace(id))]
+		if !ok {
+			return fmt.Errorf("mark %q as used: no such GPU or VF%s", id, similar(id, byID))
+		}
+		d.Used = true
+	}
+	return nil
+}
+
+// similar asks for the device that a misspelled ID probably means. An address is well spelled.
+func similar(id string, devices map[string]*Device) string {
+	if _, err := topology.ParseAddress(canonical(id)); err == nil {
+		return ""
+	}
+	return spelling.Question(id, slices.Sorted(maps.Keys(devices)))
+}
+
+// canonical returns an address in the kernel's form; lspci omits the domain on machines with a single one.
+// Other IDs stay unchanged.
+func canonical(id string) string {
+	for _, domain := range []string{"", "0000:"} {
+		if a, err := topology.ParseAddress(domain + id); err == nil {
+			return a.String()
+		}
+	}
+	return id
+}
+
+// merge is the kubelet's merge of the hints of a container's devices with those of an exclusive CPU, and with
+// those of memory if memoryManagerPolicy is Static. The other settings are those that Tandem advises.
+type merge struct {
+	rule         hints.Rule
+	cpus, memory hints.Demand
+}
+
+func newMerge(n *Node) merge {
+	const allNodes = 64 // also on a machine for which the kubelet needs the option max-allowable-numa-nodes
+	return merge{
+		rule:   hints.Rule{Policy: hints.Restricted, MaxNodes: allNodes},
+		cpus:   everywhere(model.HintedNodes(n.Sys, n.Tree)),
+		memory: everywhere(n.Tree.NUMANodes()),
+	}
+}
+
+// everywhere returns the demand for a part of a resource that each of some NUMA nodes has.
+func everywhere(nodes []int) hints.Demand {
+	d := hints.Demand{Count: 1}
+	for _, number := range nodes {
+		d.All.Add(topology.Node(number))
+		d.Free.Add(topology.Node(number))
+	}
+	return d
+}
+
+// times returns the kubelet's CPU time for some devices without and with hints of memory.
+func (m merge) times(devices []hints.Demand) (without, with hints.MergeTime) {
+	all := append(slices.Clone(devices), m.cpus)
+	return m.rule.MergeTime(all...), m.rule.MergeTime(append(all, m.memory)...)
+}
+
+// note returns the note on a request whose hints the kubelet merges slowly (kubernetes#137700); else "".
+func (m merge) note(view *devicemanager.View, requests devicemanager.Requests) string {
+	devices := view.Demands(requests)
+	took, withMemory := m.times(devices)
+	if !took.Slow() && !withMemory.Slow() {
+		return ""
+	}
+	widest := m.cpus.Nodes()
+	for _, d := range devices {
+		widest = max(widest, d.Nodes())
+	}
+	note := fmt.Sprintf("for a container with exclusive CPUs the kubelet takes about %s of CPU time to merge "+
+		"the hints on %s, and with memoryManagerPolicy Static about %s on %s, while no other pod starts",
+		took, document.Count(widest, "NUMA node"), withMemory, document.Count(m.memory.Nodes(), "NUMA node"))
+	gpus := slices.DeleteFunc(slices.Clone(requests), func(r devicemanager.Request) bool {
+		return r.Resource == int(devicemanager.VF)
+	})
+	if after, afterMemory := m.times(view.Demands(gpus)); after < took {
+		note += fmt.Sprintf(`; "excludeTopology": "auto" in the pool of VFs reduces the times to about %s and %s`,
+			after, afterMemory)
+	}
+	return note
+}
+
+// Picture returns the machine with the container's planned devices: both devices of a pair have one colour.
+func (p *Plan) Picture(title string, n *Node) *picture.Node {
+	drawn := NewMatrix(n, false).Picture(title, n.Tree)
+	drawn.Title = fmt.Sprintf("%s and %s on %s", document.Count(len(p.GPUs), "GPU"),
+		document.Count(len(p.VFs), "VF"), title)
+	drawn.Summary = strings.Split(p.Reason, "; ")
+	if p.Note != "" {
+		drawn.Notes = append(drawn.Notes, p.Note)
+	}
+	owners := p.owners()
+	for i := range drawn.Cards {
+		c := &drawn.Cards[i]
+		if c.Kind == picture.NIC && len(c.Devices) == 0 { // the NIC itself counts
+			c.Devices = []picture.Device{{ID: c.Address.String(), Address: c.Address}}
+		}
+		for j := range c.Devices {
+			d := &c.Devices[j]
+			d.State = picture.Free
+			if owner, planned := owners[d.ID]; planned {
+				d.State, d.Owner = picture.Allocated, owner
+			}
+		}
+	}
+	return drawn
+}
+
+// owners returns the pair of every planned device: the first pair, if GPUs share a VF or VFs share a GPU.
+func (p *Plan) owners() map[string]string {
+	owners := map[string]string{}
+	for i, pair := range p.Pairs {
+		owner := cmp.Or(owners[pair.GPU], owners[pair.VF], fmt.Sprintf("pair %d, %s", i+1, pair.Distance))
+		owners[pair.GPU], owners[pair.VF] = owner, owner
+	}
+	for _, id := range slices.Concat(p.GPUs, p.VFs) {
+		owners[id] = cmp.Or(owners[id], "in no pair")
+	}
+	return owners
+}
