@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
 // progressEvery is the interval between two lines about a long simulation.

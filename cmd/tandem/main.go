@@ -14,9 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/internal/picture"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
 )
 
 func main() {
@@ -51,7 +50,7 @@ func newVersion() *cobra.Command {
 		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, _ := debug.ReadBuildInfo()
-			build := document.NewBuild(cmd.Root().Name(), info)
+			build := cli.NewBuild(cmd.Root().Name(), info)
 			return format.Write(cmd, build, build.Table)
 		},
 	}

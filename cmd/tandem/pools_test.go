@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
 // TestPoolsApart: each of two pools has a VF for each GPU, and hints. The kubelet takes the VFs of a request

@@ -13,8 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
@@ -90,7 +89,7 @@ func summarise(machine *recording.Machine, w io.Writer) {
 		{"render node", "class/drm/renderD*"}, {"KFD node", "class/kfd/kfd/topology/nodes/*"},
 	} {
 		names, _ := fs.Glob(machine.FS(), part[1]) // the patterns are well formed
-		parts = append(parts, document.Count(len(names), part[0]))
+		parts = append(parts, cli.Count(len(names), part[0]))
 	}
 	fmt.Fprintf(w, "recorded %d entries: %s\n", machine.Len(), strings.Join(parts, ", "))
 	for _, comment := range machine.Comments() {

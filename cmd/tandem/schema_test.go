@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
@@ -43,7 +42,7 @@ var documented = map[string]reflect.Type{
 	"status":         reflect.TypeFor[coordinator.Status](),
 	"topo":           reflect.TypeFor[machine.Matrix](),
 	"verify":         reflect.TypeFor[verify.Verification](),
-	"version":        reflect.TypeFor[document.Build](),
+	"version":        reflect.TypeFor[cli.Build](),
 }
 
 // TestSchemasAreOfTheTypes: a schema has the types of the document, with their comments as descriptions.
@@ -80,7 +79,7 @@ var words = map[reflect.Type][]string{
 
 func (s *schemas) of(t reflect.Type) map[string]any {
 	switch {
-	case t == reflect.TypeFor[document.V1]():
+	case t == reflect.TypeFor[cli.V1]():
 		return map[string]any{"const": 1}
 	case t == reflect.TypeFor[topology.NUMANode]():
 		return map[string]any{"type": []string{"integer", "null"}}
@@ -133,7 +132,7 @@ func (s *schemas) object(t reflect.Type) map[string]any {
 		}
 		schema := s.of(of)
 		if name == "version" && of.Kind() == reflect.Int { // pairs.json had a version before the others
-			schema = s.of(reflect.TypeFor[document.V1]())
+			schema = s.of(reflect.TypeFor[cli.V1]())
 		}
 		if comment := s.comment(t, field); comment != "" {
 			schema["description"] = comment

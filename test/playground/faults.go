@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
@@ -170,7 +170,7 @@ func (p *Playground) awaitState(ctx context.Context, f *topology.Device, state h
 	if reason := devices[0].GetReason(); reason != "" {
 		text += " (" + reason + ")"
 	}
-	return fmt.Sprintf("%s, with %s of %s\n", text, document.Count(len(devices), "device"), resource), nil
+	return fmt.Sprintf("%s, with %s of %s\n", text, cli.Count(len(devices), "device"), resource), nil
 }
 
 // devicesOf returns the devices of a function, and the resource that they are of.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
@@ -137,7 +137,7 @@ func (p *Playground) Note() string {
 // Introduction describes the playground.
 func (p *Playground) Introduction() string {
 	return fmt.Sprintf("%s: %s and %s with RDMA. Type help for the commands.\n", p.title,
-		document.Count(len(p.machine.GPUs), "GPU"), document.Count(len(p.machine.RDMANICs()), "NIC"))
+		cli.Count(len(p.machine.GPUs), "GPU"), cli.Count(len(p.machine.RDMANICs()), "NIC"))
 }
 
 // PageCommand returns the command that serves the live page from another terminal.

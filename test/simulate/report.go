@@ -10,13 +10,13 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // Report is the result of a simulation.
 type Report struct {
-	Version         document.V1  `json:"version"`
+	Version         cli.V1       `json:"version"`
 	Node            string       `json:"node"`
 	GPUs            int          `json:"gpus"`
 	VFs             int          `json:"vfs"`
@@ -144,9 +144,9 @@ func (r *Report) Table() []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out,
 		"%s: %s on %s; kubelet policy %s%s, GPUs asked for first in %g %% of admissions\n",
-		r.Node, r.devices(), document.Count(r.PFs, "PF"), r.Policy, r.hidden(), 100*r.GPUFirst)
+		r.Node, r.devices(), cli.Count(r.PFs, "PF"), r.Policy, r.hidden(), 100*r.GPUFirst)
 	fmt.Fprintf(&out, "%s; %s from %d with %d arrivals each after %d; percent, mean ± 95 %% confidence\n",
-		r.Mix, document.Count(r.Seeds, "seed"), r.Seed, r.Arrivals, r.Warmup)
+		r.Mix, cli.Count(r.Seeds, "seed"), r.Seed, r.Arrivals, r.Warmup)
 	for i := range r.Loads {
 		r.Loads[i].table(&out)
 	}
@@ -155,7 +155,7 @@ func (r *Report) Table() []byte {
 }
 
 func (r *Report) devices() string {
-	return document.Count(r.GPUs, "GPU") + ", " + document.Count(r.VFs, "VF")
+	return cli.Count(r.GPUs, "GPU") + ", " + cli.Count(r.VFs, "VF")
 }
 
 func (r *Report) hidden() string {

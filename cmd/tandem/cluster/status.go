@@ -15,14 +15,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
 // Status is the status of all nodes of a cluster, as -o json prints it.
 type Status struct {
-	Version document.V1  `json:"version"`
+	Version cli.V1       `json:"version"`
 	Nodes   []NodeStatus `json:"nodes"` // by name
 }
 

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
@@ -69,10 +70,10 @@ func Explanation(decisions []Decision, now *Status, all bool) []byte {
 		}
 	case len(present) == 0:
 		fmt.Fprintf(&out, "no decision for a present pod of this name; --all shows %s for deleted pods\n",
-			Several(len(earlier), "decision"))
+			cli.Count(len(earlier), "decision"))
 	default:
 		fmt.Fprintf(&out, "\n%s of earlier pods of this name: --all shows these\n",
-			Several(len(earlier), "more decision"))
+			cli.Count(len(earlier), "more decision"))
 	}
 	return out.Bytes()
 }
@@ -142,7 +143,7 @@ func (d Decision) choices(out *bytes.Buffer) {
 // freeOn returns the free devices on a switch, of the kinds that the container requests.
 func (d Decision) freeOn(s SwitchState) string {
 	var parts []string
-	gpus, vfs := Several(int(s.FreeGPUs), "GPU"), Several(int(s.FreeVFs), "VF")
+	gpus, vfs := cli.Count(int(s.FreeGPUs), "GPU"), cli.Count(int(s.FreeVFs), "VF")
 	if slices.ContainsFunc(d.Switches, func(s SwitchState) bool { return s.TakenGPUs > 0 }) {
 		parts = append(parts, gpus)
 	}

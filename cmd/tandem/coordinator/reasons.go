@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -54,7 +55,7 @@ func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decisio
 		list = append(list, s.around(gpu, container))
 	}
 	fmt.Fprintf(out, "%s %s: for %s there is no VF of its own on its switch\n   next: %s\n\n", container, verb,
-		Several(len(without), "GPU"), next(container, list, wanted))
+		cli.Count(len(without), "GPU"), next(container, list, wanted))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "   GPU\tSWITCH\tNUMA\tVFS FREE NOW\tVFS HELD BY")
 	for _, a := range list {
@@ -82,7 +83,7 @@ func next(container string, list []apart, wanted int) string {
 				"GPUs", a.gpu.Switch)
 		case wanted == 0 || wanted > a.all:
 			return fmt.Sprintf("ask for as many VFs as GPUs: the numbers differ, and switch %s has %s", a.gpu.Switch,
-				Several(a.all, "VF"))
+				cli.Count(a.all, "VF"))
 		case len(a.free) == 0 && len(holders) > 0:
 			return fmt.Sprintf("end %s, which has VFs of switch %s, then create %s again", holders[0], a.gpu.Switch,
 				pod)

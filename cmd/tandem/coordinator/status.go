@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -32,12 +32,12 @@ import (
 
 // Status is the coordinator's status, as printed by -o json.
 type Status struct {
-	Version   document.V1 `json:"version"`
-	PID       int64       `json:"pid"`      // of the serving plugin
-	Protocol  string      `json:"protocol"` // of the serving plugin
-	Mode      string      `json:"mode"`     // of the node: "device-plugin" or "dra"
-	Plugins   []Plugin    `json:"plugins"`  // by their resources
-	Resources []Resource  `json:"resources"`
+	Version   cli.V1     `json:"version"`
+	PID       int64      `json:"pid"`      // of the serving plugin
+	Protocol  string     `json:"protocol"` // of the serving plugin
+	Mode      string     `json:"mode"`     // of the node: "device-plugin" or "dra"
+	Plugins   []Plugin   `json:"plugins"`  // by their resources
+	Resources []Resource `json:"resources"`
 	// by resource: reserved for the second half of the container in admission
 	Plan     map[string][]string `json:"plan,omitempty"`
 	Totals   Totals              `json:"totals"`
@@ -176,7 +176,7 @@ func (s Status) head(w io.Writer) {
 	for _, r := range s.Resources {
 		if !r.Connected {
 			fmt.Fprintf(w, "STALE %s: its plugin is away; %s as they were known last\n", r.Name,
-				Several(len(r.Devices), "device"))
+				cli.Count(len(r.Devices), "device"))
 		}
 	}
 	if k := s.Kubelet; k != nil && k.State == KubeletDown {
@@ -253,8 +253,8 @@ func (s Status) Unsound() (list []string) {
 	}) {
 		ids := groups[of]
 		slices.Sort(ids)
-		list = append(list, fmt.Sprintf("%s of %s %s: %s: %s", Several(len(ids), "device"), of.resource, of.health,
-			of.reason, shortList(ids)))
+		list = append(list, fmt.Sprintf("%s of %s %s: %s: %s", cli.Count(len(ids), "device"), of.resource,
+			of.health, of.reason, shortList(ids)))
 	}
 	return list
 }

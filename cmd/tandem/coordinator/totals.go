@@ -4,9 +4,9 @@ package coordinator
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -98,18 +98,10 @@ func (d Degraded) String() string {
 func (c *counts) list() string {
 	var parts []string
 	if n := c.gpus.All; n > 0 {
-		parts = append(parts, Several(n, "GPU"))
+		parts = append(parts, cli.Count(n, "GPU"))
 	}
 	if n := c.vfs.All; n > 0 {
-		parts = append(parts, Several(n, "VF"))
+		parts = append(parts, cli.Count(n, "VF"))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// Several returns "1 GPU" or "2 GPUs".
-func Several(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
 }

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -67,7 +67,7 @@ func offeredTwice(c checkpoint) []Finding {
 	}
 	return c.finding(list, Finding{
 		ID: "offered-twice", Severity: Error,
-		Summary: fmt.Sprintf("%s offered under two names.", document.CountAre(len(list), "device")),
+		Summary: fmt.Sprintf("%s offered under two names.", cli.CountAre(len(list), "device")),
 		Why:     "The kubelet counts them as different devices and can allocate one device to two pods.",
 		Fix: []string{
 			"select every VF in only one pool; an unused resource name disappears at the next start " +
@@ -92,7 +92,7 @@ func goneDevices(c checkpoint) []Finding {
 	return c.finding(list, Finding{
 		ID: "device-gone", Severity: Warning,
 		Summary: fmt.Sprintf("%s allocated to pods and missing on this machine.",
-			document.CountAre(len(list), "device")),
+			cli.CountAre(len(list), "device")),
 		Why: "The pods cannot be restarted in place; kubelets from 1.34 on crash on a device that vanishes " +
 			"from its plugin's list.",
 		Fix: []string{

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -127,7 +127,7 @@ func complexACS(c complexes) (findings []Finding) {
 		}
 		findings = append(findings, finding.OfSome(list, Finding{
 			ID: "complex-acs", Severity: Warning,
-			Summary: fmt.Sprintf("ACS of %s is wrong for complexes of kind %s.", document.Count(len(list), "port"),
+			Summary: fmt.Sprintf("ACS of %s is wrong for complexes of kind %s.", cli.Count(len(list), "port"),
 				kind),
 			Why: acsEffect(kind, c.usage), Fix: acsFix(kind, wrong, usages),
 		})...)
@@ -217,7 +217,7 @@ func complexFaults(c complexes) []Finding {
 	return append(
 		finding.OfSome(broken, Finding{
 			ID: "complex", Severity: Warning,
-			Summary: document.Count(len(broken), "complex") + " of GPU and NIC cannot be used.", Why: why,
+			Summary: cli.Count(len(broken), "complex") + " of GPU and NIC cannot be used.", Why: why,
 			Fix: []string{
 				"look for missing functions with lspci -tv",
 				"a DMA function and the PFs of its NIC have the same keyword V3: lspci -vv, as root",
@@ -225,7 +225,7 @@ func complexFaults(c complexes) []Finding {
 		}),
 		finding.OfSome(unknown, Finding{
 			ID: "complex", Severity: Unknown,
-			Summary: document.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.",
+			Summary: cli.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.",
 			Why:     "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
 			Fix: []string{
 				"run tandem doctor as root, and the daemons as in the manifests (runAsUser: 0)",
@@ -258,14 +258,14 @@ func complexATS(c complexes) []Finding {
 	return append(
 		finding.OfSome(with, Finding{
 			ID: "complex-ats", Severity: Warning,
-			Summary: document.Count(len(with), "NIC") + " with ATS in complexes that want none.",
+			Summary: cli.Count(len(with), "NIC") + " with ATS in complexes that want none.",
 			Why: "A NIC with ATS sends translated requests. On bare metal and over NVLink-C2C the right values of " +
 				"ACS are those for untranslated ones (rdma_topo of rdma-core).",
 			Fix: fix,
 		}),
 		finding.OfSome(without, Finding{
 			ID: "complex-ats", Severity: Warning,
-			Summary: document.Count(len(without), "NIC") + " without ATS, for guests.",
+			Summary: cli.Count(len(without), "NIC") + " without ATS, for guests.",
 			Why: "Only translated requests pass from the NIC to the GPU within the switch; without ATS GPUDirect " +
 				"RDMA of a guest crosses the root complex and the IOMMU, and is slow.",
 			Fix: []string{"mlxconfig -d ADDRESS set ATS_ENABLED=1, and a cold reset"},

@@ -6,8 +6,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -30,7 +30,7 @@ func unknownNodes(h hardware) []Finding {
 	}
 	return finding.OfSome(list, Finding{
 		ID: "numa-node", Severity: Warning,
-		Summary: fmt.Sprintf("The NUMA node of %s is unknown.", document.Count(len(list), "GPU or NIC")),
+		Summary: fmt.Sprintf("The NUMA node of %s is unknown.", cli.Count(len(list), "GPU or NIC")),
 		Why: "The kubelet gets these devices without a NUMA node: a container's CPUs, " +
 			"and its devices of the other kind, may come from another socket.",
 		Fix: []string{
@@ -61,7 +61,7 @@ func gpuDrivers(h hardware) []Finding {
 	}
 	return finding.OfSome(list, Finding{
 		ID: "gpu-driver", Severity: Error,
-		Summary: fmt.Sprintf("%s not driven by %s.", document.CountAre(len(list), "GPU"), named(driverOf)),
+		Summary: fmt.Sprintf("%s not driven by %s.", cli.CountAre(len(list), "GPU"), named(driverOf)),
 		Why:     "A container cannot use it, and it is not offered.",
 		Fix: []string{
 			"modprobe " + named(driverOf) + ", and take the GPU from a driver for virtual machines (driver_override)",
@@ -73,7 +73,7 @@ func gpuDrivers(h hardware) []Finding {
 func deviceNodes(h hardware) []Finding {
 	return finding.OfSome(h.missing, Finding{
 		ID: "device-nodes", Severity: Error,
-		Summary: fmt.Sprintf("%s missing.", document.CountAre(len(h.missing), "device node")),
+		Summary: fmt.Sprintf("%s missing.", cli.CountAre(len(h.missing), "device node")),
 		Why:     "Containers with the device cannot open it.",
 		Fix: []string{
 			nodesFix(),
@@ -98,7 +98,7 @@ func degradedLinks(h hardware) []Finding {
 	}
 	return finding.OfSome(list, Finding{
 		ID: "degraded-link", Severity: Warning,
-		Summary: fmt.Sprintf("%s slower than its maximum.", document.CountAre(len(list), "PCIe link")),
+		Summary: fmt.Sprintf("%s slower than its maximum.", cli.CountAre(len(list), "PCIe link")),
 		Why:     "Traffic between GPU and NIC has only a fraction of the bandwidth; Tandem selects such NICs last.",
 		Fix: []string{
 			"reseat the card or its riser, look for AER errors (dmesg), and read current_link_speed again",

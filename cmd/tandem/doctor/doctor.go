@@ -28,10 +28,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
@@ -175,8 +175,8 @@ const (
 
 // Findings are all findings of a node, as -o json prints them.
 type Findings struct {
-	Version  document.V1 `json:"version"`
-	Findings []Finding   `json:"findings"`
+	Version  cli.V1    `json:"version"`
+	Findings []Finding `json:"findings"`
 	// what could not be looked at, and what is to be expected of it, where that is no finding
 	Remark string `json:"remark,omitempty"`
 }
@@ -277,7 +277,7 @@ func noRight(closed []string) []Finding {
 	return finding.OfSome(closed, Finding{
 		ID: "no-right", Severity: Unknown,
 		Summary: fmt.Sprintf("User %d is not permitted to read %s.",
-			os.Geteuid(), document.Count(len(closed), "file or folder")),
+			os.Geteuid(), cli.Count(len(closed), "file or folder")),
 		Why: "The report lacks this data.",
 		Fix: []string{
 			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",

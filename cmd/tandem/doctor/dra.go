@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
@@ -71,7 +71,7 @@ func (n Node) staleResources(k managers.Facts, c kubelet.Checkpoint) staleResour
 	for _, r := range n.Plugins.Resources {
 		if ids, known := registered[r.Name]; known {
 			s.seen = append(s.seen, fmt.Sprintf("%s: %s registered, %s",
-				kubelet.CheckpointPath(n.KubeletDir), r.Name, document.Count(len(ids), "device")))
+				kubelet.CheckpointPath(n.KubeletDir), r.Name, cli.Count(len(ids), "device")))
 		}
 	}
 	return s

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
@@ -113,14 +113,14 @@ func slowMerge(m merge) []Finding {
 	widest := 0
 	for _, p := range m.providers {
 		widest = max(widest, p.demand.Nodes())
-		f.Evidence = append(f.Evidence, p.name+": hints over "+document.Count(p.demand.Nodes(), "NUMA node"))
+		f.Evidence = append(f.Evidence, p.name+": hints over "+cli.Count(p.demand.Nodes(), "NUMA node"))
 	}
 	takes := "The kubelet takes"
 	if !m.now {
 		takes = "Under policy restricted the kubelet would take"
 	}
 	f.Summary = fmt.Sprintf("%s about %s of CPU time to admit a container with NUMA hints of %s on %s.", takes,
-		took, document.Count(len(m.providers), "resource"), document.Count(widest, "NUMA node"))
+		took, cli.Count(len(m.providers), "resource"), cli.Count(widest, "NUMA node"))
 	if !m.time(ofVFs).Slow() {
 		f = m.guessed(f)
 	}

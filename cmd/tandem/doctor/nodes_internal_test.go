@@ -18,7 +18,8 @@ func TestShapesOfManyNodes(t *testing.T) {
 	n := Node{}
 	n.Tree = tree
 	for i := range 10 {
-		n.GPUs = append(n.GPUs, machine.NewDevice(fmt.Sprint("gpu", i), topology.Address{Bus: uint8(i)}, topology.Node(i)))
+		at := topology.Address{Bus: uint8(i)}
+		n.GPUs = append(n.GPUs, machine.NewDevice(fmt.Sprint("gpu", i), at, topology.Node(i)))
 		vf := topology.Address{Bus: uint8(i), Function: 1}
 		n.VFs = append(n.VFs, machine.NewDevice(fmt.Sprint("vf", i), vf, topology.Node(i)))
 	}

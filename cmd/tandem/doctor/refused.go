@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -79,7 +79,7 @@ func (n Node) readRefused(k managers.Facts) refusedFacts {
 			f.unknown += group.Number
 			continue
 		}
-		text := fmt.Sprintf("%s requested %s: ", document.Count(group.Number, "pod"), shape)
+		text := fmt.Sprintf("%s requested %s: ", cli.Count(group.Number, "pod"), shape)
 		if node.AdmitsEmpty(group.Containers, cpus) {
 			f.busy += group.Number
 			text += "rejected only while devices are in use"
@@ -98,7 +98,7 @@ func refusedPods(r refusedFacts) []Finding {
 	f := Finding{
 		ID: "refused-pods", Severity: Warning,
 		Summary: fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.",
-			document.CountAre(number, "pod"), intent.TopologyAffinity),
+			cli.CountAre(number, "pod"), intent.TopologyAffinity),
 		Evidence: slices.Concat(finding.Some(r.shapes), finding.Some(r.Seen)),
 		Why:      "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
 	}
@@ -292,17 +292,17 @@ func (s shape) String() string {
 	for _, c := range s {
 		var parts []string
 		if c.gpus > 0 {
-			parts = append(parts, document.Count(c.gpus, "GPU"))
+			parts = append(parts, cli.Count(c.gpus, "GPU"))
 		}
 		if c.vfs > 0 {
-			parts = append(parts, document.Count(c.vfs, "VF"))
+			parts = append(parts, cli.Count(c.vfs, "VF"))
 		}
 		text := strings.Join(parts, " and ")
 		switch {
 		case c.cpus > 0 && text != "":
-			text += " with " + document.Count(c.cpus, "CPU")
+			text += " with " + cli.Count(c.cpus, "CPU")
 		case c.cpus > 0:
-			text = document.Count(c.cpus, "CPU")
+			text = cli.Count(c.cpus, "CPU")
 		}
 		containers = append(containers, text)
 	}

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
@@ -277,7 +277,7 @@ func (s shapes) wouldRefuse() (lines []string) {
 		lines = append(lines, fmt.Sprintf(rejected, shapeList(s.refused)))
 	}
 	if len(s.withCPUs) > 0 {
-		lines = append(lines, fmt.Sprintf(rejected, shapeList(s.withCPUs)+" with "+document.Count(s.CPUs, "CPU")))
+		lines = append(lines, fmt.Sprintf(rejected, shapeList(s.withCPUs)+" with "+cli.Count(s.CPUs, "CPU")))
 	}
 	if len(s.refused)+len(s.withCPUs) == 0 {
 		lines = append(lines, "under policy restricted an empty node rejects no container with as many VFs as GPUs")
@@ -361,7 +361,7 @@ func refusedForCPUs(s shapes) []Finding {
 	f := Finding{
 		ID: "refused-shapes", Severity: Error,
 		Summary: fmt.Sprintf("Containers that request %s with %s are rejected, even on an empty node.",
-			shapeList(s.withCPUs), document.Count(s.CPUs, "CPU")),
+			shapeList(s.withCPUs), cli.Count(s.CPUs, "CPU")),
 		Evidence: append([]string{
 			"CPUs for containers: " + s.cpusPerNode(),
 		}, slices.Concat(s.places(), finding.Some(s.admittedCPUs(s.withCPUs)))...),

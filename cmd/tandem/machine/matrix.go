@@ -11,15 +11,15 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/picture"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Matrix is the answer, in JSON.
 type Matrix struct {
-	Version      document.V1     `json:"version"`
+	Version      cli.V1          `json:"version"`
 	GPUs         []GPU           `json:"gpus"`
 	NICs         []NIC           `json:"nics"`
 	Distances    []Distance      `json:"distances"`

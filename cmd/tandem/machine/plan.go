@@ -11,8 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/picture"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -23,10 +23,10 @@ import (
 
 // Plan is the answer, in JSON. The i-th GPU and the i-th VF are a pair.
 type Plan struct {
-	Version document.V1 `json:"version"`
-	GPUs    []string    `json:"gpus"` // device IDs
-	VFs     []string    `json:"vfs"`
-	Pairs   []Pair      `json:"pairs"`
+	Version cli.V1   `json:"version"`
+	GPUs    []string `json:"gpus"` // device IDs
+	VFs     []string `json:"vfs"`
+	Pairs   []Pair   `json:"pairs"`
 	// NUMA nodes that the kubelet would choose; empty if it has no choice
 	Nodes []int `json:"nodes"`
 	// reasons for which the kubelet would refuse the container, or would admit the container slowly
@@ -142,8 +142,8 @@ func (q *Question) devices(n *Node, from *Source) (
 		if v < q.VFs && q.Config != "" {
 			why = fmt.Sprintf("; tandem doctor --config %s shows why each selector rejects devices", q.Config)
 		}
-		return nil, nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free%s", document.Count(q.GPUs, "GPU"),
-			document.Count(q.VFs, "VF"), document.Count(g, "GPU"), document.Count(v, "VF"), why)
+		return nil, nil, nil, fmt.Errorf("choose %s and %s: %s and %s are free%s", cli.Count(q.GPUs, "GPU"),
+			cli.Count(q.VFs, "VF"), cli.Count(g, "GPU"), cli.Count(v, "VF"), why)
 	}
 	return gpus, vfs, notes, nil
 }
@@ -256,7 +256,7 @@ func (m merge) note(view *devicemanager.View, requests devicemanager.Requests) s
 	}
 	note := fmt.Sprintf("for a container with exclusive CPUs the kubelet takes about %s of CPU time to merge "+
 		"the hints on %s, and with memoryManagerPolicy Static about %s on %s, while no other pod starts",
-		took, document.Count(widest, "NUMA node"), withMemory, document.Count(m.memory.Nodes(), "NUMA node"))
+		took, cli.Count(widest, "NUMA node"), withMemory, cli.Count(m.memory.Nodes(), "NUMA node"))
 	gpus := slices.DeleteFunc(slices.Clone(requests), func(r devicemanager.Request) bool {
 		return r.Resource == int(devicemanager.VF)
 	})
@@ -270,8 +270,8 @@ func (m merge) note(view *devicemanager.View, requests devicemanager.Requests) s
 // Picture returns the machine with the container's planned devices: both devices of a pair have one colour.
 func (p *Plan) Picture(title string, n *Node) *picture.Node {
 	drawn := NewMatrix(n, false).Picture(title, n.Tree)
-	drawn.Title = fmt.Sprintf("%s and %s on %s", document.Count(len(p.GPUs), "GPU"),
-		document.Count(len(p.VFs), "VF"), title)
+	drawn.Title = fmt.Sprintf("%s and %s on %s", cli.Count(len(p.GPUs), "GPU"),
+		cli.Count(len(p.VFs), "VF"), title)
 	drawn.Summary = strings.Split(p.Reason, "; ")
 	if p.Note != "" {
 		drawn.Notes = append(drawn.Notes, p.Note)

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
@@ -158,7 +158,7 @@ func reasonOf(drawn []draw) string {
 		return "stock plugins"
 	}
 	return fmt.Sprintf("%s: %s; stock plugins, the median of %d draws; on average %.2f on one switch",
-		document.Count(len(typical.pairs), "pair"), placement.Levels(typical.pairs), len(drawn),
+		cli.Count(len(typical.pairs), "pair"), placement.Levels(typical.pairs), len(drawn),
 		float64(sum)/float64(len(drawn)))
 }
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -115,13 +115,13 @@ func judgeMachine(n *machine.Node) Result {
 	}
 	if unread := portsWithoutACS(n.Tree); unread > 0 {
 		j.miss("ACS of %s is not recorded: only root reads it; run tandem qualify as root",
-			document.Count(unread, "bridge"))
+			cli.Count(unread, "bridge"))
 	}
 	for _, note := range n.Notes {
 		j.note("%s", note)
 	}
-	return j.summarise("%s, %s with RDMA, %s", document.Count(len(n.GPUs), "GPU"),
-		document.Count(len(nics), "NIC"), document.Count(vfs, "VF"))
+	return j.summarise("%s, %s with RDMA, %s", cli.Count(len(n.GPUs), "GPU"),
+		cli.Count(len(nics), "NIC"), cli.Count(vfs, "VF"))
 }
 
 func portsWithoutACS(t *topology.Tree) (count int) {
@@ -172,7 +172,7 @@ func (r *Report) judgePlans(n *machine.Node, now []Plan) Result {
 
 // judgePlan compares the near pairs of a container with the greatest possible number.
 func judgePlan(j *judgement, n *machine.Node, p Plan) {
-	subject := document.Count(p.Count, "pair")
+	subject := cli.Count(p.Count, "pair")
 	if near, possible := p.near(), min(p.Count, possiblePairs(n, p.Nodes)); near < possible {
 		j.fail("%s: %d near, and %d are possible on its NUMA nodes", subject, near, possible)
 	}
@@ -204,10 +204,10 @@ func (r *Report) judgeOffer(n *machine.Node) Result {
 	}
 	for _, rejected := range r.Offer.Rejected {
 		j.note("resource %d of config.json, selector %d: %s rejects %s", rejected.Pool, rejected.Selector,
-			rejected.Key, document.Count(rejected.Count, "device"))
+			rejected.Key, cli.Count(rejected.Count, "device"))
 	}
-	return j.summarise("%s and %s in mode %s", document.Count(count[string(device.GPU)], "GPU"),
-		document.Count(count[string(device.VF)], "VF"), r.Offer.Mode)
+	return j.summarise("%s and %s in mode %s", cli.Count(count[string(device.GPU)], "GPU"),
+		cli.Count(count[string(device.VF)], "VF"), r.Offer.Mode)
 }
 
 func judgeDevice(j *judgement, n *machine.Node, d Device) {
@@ -260,15 +260,15 @@ func (r *Report) judgeTraffic(n *machine.Node) Result {
 	}
 	if inHost > 0 {
 		j.note("%s measured in host memory, which proves the NIC and not GPUDirect RDMA",
-			document.CountAre(inHost, "pair"))
+			cli.CountAre(inHost, "pair"))
 	}
-	return j.summarise("%s, %d of them in GPU memory", document.Count(pairs, "pair"), pairs-inHost)
+	return j.summarise("%s, %d of them in GPU memory", cli.Count(pairs, "pair"), pairs-inHost)
 }
 
 // judgeMeasurement judges the pairs of a container, and counts those in host memory.
 func judgeMeasurement(j *judgement, n *machine.Node, t Traffic) (inHost int) {
 	if t.Failures > 0 {
-		j.fail("tandem verify found %s", document.Count(t.Failures, "failure"))
+		j.fail("tandem verify found %s", cli.Count(t.Failures, "failure"))
 	}
 	if len(t.Pairs) == 0 {
 		j.fail("the measurement has no pair")

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -124,8 +124,8 @@ func (r *Report) judgeNCCL(n *machine.Node) Result {
 	if len(gpus) == 0 || len(nics) == 0 {
 		j.miss("the topology has no pair of a GPU and a NIC")
 	}
-	return j.summarise("%s and %s, %d of %s agree", document.Count(len(gpus), "GPU"),
-		document.Count(len(nics), "NIC"), c.agree, document.Count(len(gpus)*len(nics), "distance"))
+	return j.summarise("%s and %s, %d of %s agree", cli.Count(len(gpus), "GPU"),
+		cli.Count(len(nics), "NIC"), c.agree, cli.Count(len(gpus)*len(nics), "distance"))
 }
 
 // comparison compares a topology file with a tree.

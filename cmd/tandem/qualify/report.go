@@ -17,8 +17,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/topology"
@@ -27,11 +26,11 @@ import (
 
 // Report is the evidence of a node, and its results.
 type Report struct {
-	Version  document.V1 `json:"version"`
-	Tandem   string      `json:"tandem"` // version of the program
-	System   System      `json:"system"`
-	Results  []Result    `json:"results"`  // by part
-	Findings []Found     `json:"findings"` // of tandem doctor
+	Version  cli.V1   `json:"version"`
+	Tandem   string   `json:"tandem"` // version of the program
+	System   System   `json:"system"`
+	Results  []Result `json:"results"`  // by part
+	Findings []Found  `json:"findings"` // of tandem doctor
 	// devices that the plugins offer; nil if no plugin answers
 	Offer *Offer `json:"offer,omitempty"`
 	// placement of containers on the empty machine, whose VFs are those of all NICs with RDMA

@@ -11,9 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
@@ -25,7 +25,7 @@ import (
 // Explanation is the explanation of a pod, as -o json prints it: the decisions of the plugins or, for a pod
 // that the kubelet's Topology Manager has rejected, the comparison with the node.
 type Explanation struct {
-	Version   document.V1            `json:"version"`
+	Version   cli.V1                 `json:"version"`
 	Decisions []coordinator.Decision `json:"decisions"` // in the order in which the kubelet came
 	Rejection *Rejection             `json:"rejection,omitempty"`
 }

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
@@ -116,7 +116,7 @@ func (n *Node) whereEmpty(pod []devicemanager.Container) string {
 	if count == 0 {
 		return "The empty node admits the pod."
 	}
-	return fmt.Sprintf("The empty node admits the pod on %s.", coordinator.Several(count, "NUMA node"))
+	return fmt.Sprintf("The empty node admits the pod on %s.", cli.Count(count, "NUMA node"))
 }
 
 // refusal returns the kubelet's reason on the empty node.
@@ -150,7 +150,7 @@ func (n *Node) release(r *Rejection, pod []devicemanager.Container) string {
 	}
 	for i := range holders {
 		if n.admits(n.taken(holders[:i+1]...), pod...) {
-			return fmt.Sprintf("wait for the end of %s such as %s%s", coordinator.Several(i+1, "pod"), holders[0],
+			return fmt.Sprintf("wait for the end of %s such as %s%s", cli.Count(i+1, "pod"), holders[0],
 				again)
 		}
 	}
@@ -226,7 +226,7 @@ func (r Rejection) Text() []byte {
 	fmt.Fprintf(&out, "   next  %s\n", r.Next)
 	for i, c := range r.Containers {
 		if i == mostShown {
-			fmt.Fprintf(&out, "\n   and %s more\n", coordinator.Several(len(r.Containers)-i, "container"))
+			fmt.Fprintf(&out, "\n   and %s more\n", cli.Count(len(r.Containers)-i, "container"))
 			break
 		}
 		fmt.Fprintf(&out, "\n   container %s requests %s\n", c.Name, c.requests())
@@ -305,7 +305,7 @@ func (c Container) requests() string {
 		parts = append(parts, fmt.Sprintf("%d %s", c.Requests[name], name))
 	}
 	if c.CPUs > 0 {
-		parts = append(parts, coordinator.Several(c.CPUs, "exclusive CPU"))
+		parts = append(parts, cli.Count(c.CPUs, "exclusive CPU"))
 	}
 	return strings.Join(parts, ", ")
 }

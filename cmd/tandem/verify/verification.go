@@ -9,14 +9,14 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Verification has a container's devices and problems, in JSON.
 type Verification struct {
-	Version   document.V1    `json:"version"`
+	Version   cli.V1         `json:"version"`
 	GPUs      []GPU          `json:"gpus"`
 	VFs       []VF           `json:"vfs"`
 	Pairs     []machine.Pair `json:"pairs"`
@@ -80,8 +80,8 @@ func (r *Verification) Table() []byte {
 	if r.PairsFile == "absent" {
 		file = "no pairs.json" // no problem: the file is optional
 	}
-	fmt.Fprintf(&out, "%s: %s, %s, pairs %s, %s\n", verdict, document.Count(len(r.GPUs), "GPU"),
-		document.Count(len(r.VFs), "VF"), order, file)
+	fmt.Fprintf(&out, "%s: %s, %s, pairs %s, %s\n", verdict, cli.Count(len(r.GPUs), "GPU"),
+		cli.Count(len(r.VFs), "VF"), order, file)
 	for _, pair := range r.Trusted {
 		fmt.Fprintf(&out, "by pairs.json alone, because only root reads keyword V3 of the vpd files: %s\n", pair)
 	}

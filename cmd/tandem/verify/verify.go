@@ -14,7 +14,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -109,7 +109,7 @@ func (r *Verification) count(what string, got, want int, why string) {
 	case got == 0 && want != 0:
 		r.fail("the container has no %s: %s", what, why)
 	case want >= 0 && got != want:
-		r.fail("the container has %s instead of %d", document.Count(got, what), want)
+		r.fail("the container has %s instead of %d", cli.Count(got, what), want)
 	}
 }
 

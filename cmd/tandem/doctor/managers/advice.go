@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 )
 
 // Advice checks settings with which the kubelet starts, apart from [TopologyPolicy].
@@ -59,7 +59,7 @@ func closestNodes(f Facts) []finding.Finding {
 		Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+
 			"and there are %d.", f.NUMANodes),
 		Evidence: []string{
-			f.optionsSay(), document.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
+			f.optionsSay(), cli.Count(f.NUMANodes, "NUMA node") + " in /sys/devices/system/node/online",
 		},
 		Why: "A container that needs two nodes gets the nodes with the lowest numbers, possibly on two sockets.",
 		Fix: []string{configure("topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}")},

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package document has the common parts of tandem's outputs: the version of JSON documents, the
-// build of the program, counted nouns.
-package document
+package cli
 
 import (
 	"bytes"

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"html"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
 //go:embed picture.css

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 )
 
 //go:embed page.html
