@@ -16,8 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -128,8 +126,8 @@ func newCoordinator(
 }
 
 // newManagerReader returns a function for the node's Topology Manager.
-func newManagerReader(c *Config, tree func() *topology.Tree) func() (devicemanager.Kubelet, error) {
-	return system.BoundRead(c.Log, system.FileLimit, func() (devicemanager.Kubelet, error) {
+func newManagerReader(c *Config, tree func() *topology.Tree) func() (model.TopologyManager, error) {
+	return system.BoundRead(c.Log, system.FileLimit, func() (model.TopologyManager, error) {
 		return readManager(c.Kubelet, os.DirFS(c.SysRoot), tree())
 	})
 }
@@ -137,7 +135,7 @@ func newManagerReader(c *Config, tree func() *topology.Tree) func() (devicemanag
 // readManager returns the Topology Manager by files of the kubelet's configuration.
 func readManager(
 	files configuration.Files, sys fs.FS, tree *topology.Tree,
-) (m devicemanager.Kubelet, err error) {
+) (m model.TopologyManager, err error) {
 	kubelet, err := readKubelet(files)
 	if err != nil {
 		return m, err
@@ -157,7 +155,7 @@ func readKubelet(files configuration.Files) (model.Kubelet, error) {
 		key, strict string
 		value       *string
 	}{
-		{"topologyManagerPolicy", string(hints.Restricted), &settings.Policy},
+		{"topologyManagerPolicy", string(model.Restricted), &settings.Policy},
 		{"cpuManagerPolicy", "static", &settings.CPUPolicy},
 		{"memoryManagerPolicy", "Static", &settings.MemoryPolicy},
 	} {
@@ -165,7 +163,7 @@ func readKubelet(files configuration.Files) (model.Kubelet, error) {
 			*s.value = ""
 		}
 	}
-	return model.NewKubelet(settings)
+	return settings.Model()
 }
 
 // machine is the PCI tree of the last read. A read of a node with a thousand VFs takes a tenth of a second of

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
@@ -166,7 +165,7 @@ func (n *Node) Hinting() (h model.Hinting, tree *topology.Tree) {
 		h.Kubelet = settings
 	}
 	for _, r := range n.announcedGPUs() {
-		one := model.Resource{Name: r.Name, Kind: devicemanager.GPU}
+		one := model.Resource{Name: r.Name, Kind: model.GPU}
 		for _, d := range r.Ordered() {
 			one.Devices = append(one.Devices, model.Device{NUMA: d.NUMA, Healthy: d.Healthy})
 		}

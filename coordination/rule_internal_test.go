@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -21,8 +21,8 @@ import (
 func TestPolicyWithDropIn(t *testing.T) {
 	dir := t.TempDir()
 	const header = "apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind + "\n"
-	for name, policy := range map[string]hints.Policy{
-		configuration.FileName: hints.None, "kubelet.conf.d/99-tandem.conf": hints.Restricted,
+	for name, policy := range map[string]model.Policy{
+		configuration.FileName: model.PolicyNone, "kubelet.conf.d/99-tandem.conf": model.Restricted,
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -34,8 +34,9 @@ func TestPolicyWithDropIn(t *testing.T) {
 		}
 	}
 	file := filepath.Join(dir, configuration.FileName)
-	for folder, want := range map[string]hints.Policy{
-		"": "", filepath.Join(dir, "kubelet.conf.d"): hints.Restricted, filepath.Join(dir, "none"): hints.None,
+	for folder, want := range map[string]model.Policy{
+		"": "", filepath.Join(dir, "kubelet.conf.d"): model.Restricted,
+		filepath.Join(dir, "none"): model.PolicyNone,
 	} {
 		files := configuration.Files{Config: file, Dir: folder}
 		read := newManagerReader(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)}, noTree)
@@ -61,12 +62,12 @@ func TestRuleOfOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for option, want := range map[string]hints.Rule{
-		"": {Policy: hints.Restricted, Machine: 3},
+	for option, want := range map[string]model.Rule{
+		"": {Policy: model.Restricted, Machine: 3},
 		`prefer-closest-numa-nodes: "true"`: {
-			Policy: hints.Restricted, Machine: 3, Distances: [][]int{{10, 21}, {21, 10}},
+			Policy: model.Restricted, Machine: 3, Distances: [][]int{{10, 21}, {21, 10}},
 		},
-		`max-allowable-numa-nodes: "16"`: {Policy: hints.Restricted, Machine: 3, MaxNodes: 16},
+		`max-allowable-numa-nodes: "16"`: {Policy: model.Restricted, Machine: 3, MaxNodes: 16},
 		`prefer-far-numa-nodes: "true"`:  {},
 	} {
 		content := "apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind +

@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/simulate"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -66,7 +66,7 @@ func (s *simulator) register(cmd *cobra.Command) {
 		"recorded machine to simulate instead of --node, a file of tandem record or tandem qualify")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "number of VFs on each PF without recorded VFs")
 	policies := []string{
-		string(hints.Restricted), string(hints.BestEffort), string(hints.SingleNUMANode), string(hints.None),
+		string(model.Restricted), string(model.BestEffort), string(model.SingleNUMANode), string(model.PolicyNone),
 	}
 	plainflag.Choice(flags, &s.policy, "policy", policies[0],
 		"Topology Manager policy of the kubelet: "+plainflag.List(policies), policies...)
@@ -115,7 +115,7 @@ func (s *simulator) run(cmd *cobra.Command) error {
 // parse parses the textual flags, and checks all flags before anything is read.
 func (s *simulator) parse() (err error) {
 	c := &s.config
-	if c.Policy, err = hints.ParsePolicy(s.policy); err != nil {
+	if c.Policy, err = model.ParsePolicy(s.policy); err != nil {
 		return err
 	}
 	if c.Mix, err = simulate.ParseMix(s.mix); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/simulate"
@@ -104,7 +104,7 @@ func TestDocumentOfASimulation(t *testing.T) {
 			t.Fatal(err)
 		}
 		report, err := simulate.Run(t.Context(), simulate.Config{
-			Node: node, Policy: hints.Restricted, Mix: mix, Loads: []float64{60}, Seeds: 2, Warmup: 20, Arrivals: 50,
+			Node: node, Policy: model.Restricted, Mix: mix, Loads: []float64{60}, Seeds: 2, Warmup: 20, Arrivals: 50,
 			Ways: simulate.Ways(),
 		})
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -346,9 +346,9 @@ func (a *admission) reuse(pod kubelet.Pod) {
 
 // nodes predicts what the Topology Manager would say; false where it refuses.
 func (a *admission) nodes(w wish, reused kubelet.Devices) ([]int, bool) {
-	var demands []hints.Demand
+	var demands []model.Demand
 	for name, count := range a.requests(w) {
-		demand := hints.Demand{Count: count}
+		demand := model.Demand{Count: count}
 		for _, d := range a.all[name] {
 			demand.All.Add(d.NUMA)
 			if slices.Contains(reused[name], d.ID) {
@@ -365,7 +365,7 @@ func (a *admission) nodes(w wish, reused kubelet.Devices) ([]int, bool) {
 			demands = append(demands, demand)
 		}
 	}
-	nodes, admitted := hints.Restricted.Nodes(demands...)
+	nodes, admitted := model.Restricted.Nodes(demands...)
 	return nodes.Numbers(), admitted
 }
 

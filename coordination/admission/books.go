@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -110,8 +110,8 @@ func (b *books) spareAndTaken(kind device.Kind, c *asking.Container) (spare, tak
 }
 
 // demand returns a number of devices of resources as a demand of the Topology Manager.
-func (b *books) demand(count int, of ...*resources.Resource) hints.Demand {
-	demand := hints.Demand{Count: count}
+func (b *books) demand(count int, of ...*resources.Resource) model.Demand {
+	demand := model.Demand{Count: count}
 	for _, r := range of {
 		for _, d := range r.Ordered() {
 			demand.All.Add(d.NUMA)

@@ -83,7 +83,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
@@ -214,5 +214,5 @@ type Config struct {
 	// NodeCPUs returns all CPUs by NUMA node.
 	NodeCPUs func() (map[int]topology.CPUSet, error)
 	// Manager returns the kubelet's Topology Manager. May be nil.
-	Manager func() (devicemanager.Kubelet, error)
+	Manager func() (model.TopologyManager, error)
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	kubeletmodel "github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/history"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -75,11 +74,11 @@ func newJudge(t *testing.T, seed uint64, source intent.Source, trouble trouble) 
 		}
 		return intent.Answer{Source: source, Pods: pods}, nil
 	}
-	c.Manager = func() (devicemanager.Kubelet, error) {
+	c.Manager = func() (kubeletmodel.TopologyManager, error) {
 		if none {
-			return devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.None}}, nil
+			return kubeletmodel.TopologyManager{Rule: kubeletmodel.Rule{Policy: kubeletmodel.PolicyNone}}, nil
 		}
-		return devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.Restricted}}, nil
+		return kubeletmodel.TopologyManager{Rule: kubeletmodel.Rule{Policy: kubeletmodel.Restricted}}, nil
 	}
 	reader := kubelet.NewCheckpointReader(dir)
 	c.Recorded = reader.Read

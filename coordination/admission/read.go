@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -242,7 +242,7 @@ type observation struct {
 	single     []kubelet.Pod                          // the pods in view, if read pod by pod
 	answer     kubelet.Reading[intent.Answer]         // of a request source
 	cpus       kubelet.Reading[cpus]                  // not read if irrelevant
-	manager    kubelet.Reading[devicemanager.Kubelet] // not read if irrelevant
+	manager    kubelet.Reading[model.TopologyManager] // not read if irrelevant
 }
 
 // recorded identifies the checkpoint; zero if unknown.

@@ -13,8 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -48,7 +46,7 @@ func (b requestBuilder) build() (request placement.Request, remark string) {
 	}
 	if len(b.resources.Nodes(b.question.Resource, b.question.Available)) == 0 && b.manyNodes() {
 		remark = strings.TrimPrefix(fmt.Sprintf("%s; the kubelet's NUMA nodes are not predicted: more than %d "+
-			"have devices", remark, cmp.Or(b.Rule.MaxNodes, hints.MaxNodes)), "; ")
+			"have devices", remark, cmp.Or(b.Rule.MaxNodes, model.MaxNodes)), "; ")
 	}
 	request.Spare.GPUs, request.Taken.GPUs = b.spareAndTaken(device.GPU, b.container)
 	request.Spare.VFs, request.Taken.VFs = b.spareAndTaken(device.VF, b.container)
@@ -62,7 +60,7 @@ func (b requestBuilder) build() (request placement.Request, remark string) {
 func (b requestBuilder) knownHalves() []resourceHalf {
 	var all []resourceHalf
 	q, c := b.question, b.container
-	nodes, admitted := b.nodes(func() (hints.Mask, bool) { return b.predict(c) })
+	nodes, admitted := b.nodes(func() (model.Mask, bool) { return b.predict(c) })
 	for _, name := range slices.Sorted(maps.Keys(c.Asker.Requests)) {
 		r := b.resources[name]
 		switch {
@@ -85,7 +83,7 @@ func (b requestBuilder) knownHalves() []resourceHalf {
 
 // nodes returns the same as nodesOf, but all NUMA nodes on a node with manyNodes: the rule rejects every
 // container there, while the kubelet may run with the option max-allowable-numa-nodes.
-func (b requestBuilder) nodes(predict func() (hints.Mask, bool)) (nodes map[int]bool, admitted bool) {
+func (b requestBuilder) nodes(predict func() (model.Mask, bool)) (nodes map[int]bool, admitted bool) {
 	nodes, admitted = b.nodesOf(b.question, predict)
 	if !admitted && b.manyNodes() {
 		return nil, true
@@ -124,8 +122,8 @@ func (b requestBuilder) otherHalf(count int) placement.Half {
 // expectedFree returns the free devices of a kind that the kubelet will offer the container.
 func (b requestBuilder) expectedFree(kind device.Kind, count int) []placement.Device {
 	of := b.resources.OfKind(kind)
-	nodes, admitted := b.nodes(func() (hints.Mask, bool) {
-		return b.Rule.Nodes([]hints.Demand{b.demand(count, of...)})
+	nodes, admitted := b.nodes(func() (model.Mask, bool) {
+		return b.Rule.Nodes([]model.Demand{b.demand(count, of...)})
 	})
 	if !admitted {
 		return nil
@@ -147,7 +145,7 @@ type cpus struct {
 // prediction predicts the NUMA nodes chosen by the kubelet's Topology Manager.
 type prediction struct {
 	*books
-	devicemanager.Kubelet
+	model.TopologyManager
 	cpus kubelet.Reading[cpus]
 }
 
@@ -156,7 +154,7 @@ type prediction struct {
 func newPrediction(b *books, o *observation) prediction {
 	manager, err := o.manager.Get()
 	if err != nil {
-		manager = devicemanager.Kubelet{Rule: model.Documented(nil)}
+		manager = model.TopologyManager{Rule: model.Documented(nil)}
 	}
 	return prediction{b, manager, o.cpus}
 }
@@ -165,7 +163,7 @@ func newPrediction(b *books, o *observation) prediction {
 // NUMA node (excludeTopology), the predicted nodes. False means that the Topology Manager will reject the
 // container.
 func (p prediction) nodesOf(
-	q asking.Question, predict func() (hints.Mask, bool),
+	q asking.Question, predict func() (model.Mask, bool),
 ) (nodes map[int]bool, admitted bool) {
 	nodes = p.resources.Nodes(q.Resource, q.Available)
 	if len(nodes) > 0 {
@@ -180,14 +178,14 @@ func (p prediction) nodesOf(
 
 // predict returns the NUMA nodes for a container with known requests. If devices and known CPUs do not fit
 // together, the devices alone decide.
-func (p prediction) predict(c *asking.Container) (nodes hints.Mask, admitted bool) {
+func (p prediction) predict(c *asking.Container) (nodes model.Mask, admitted bool) {
 	if p.ScopePod {
 		return p.Rule.Nodes(p.podDemands(c))
 	}
 	demands := p.demands(c)
 	if read, err := p.cpus.Get(); err == nil && c.Asker.CPUs > 0 {
 		nodes, admitted = p.Rule.Nodes(append(slices.Clip(demands),
-			hints.CPUs(c.Asker.CPUs, read.nodes, read.free)))
+			model.CPUDemand(c.Asker.CPUs, read.nodes, read.free)))
 	}
 	if !admitted {
 		nodes, admitted = p.Rule.Nodes(demands)
@@ -196,8 +194,8 @@ func (p prediction) predict(c *asking.Container) (nodes hints.Mask, admitted boo
 }
 
 // demands returns the device demands of a container with known requests.
-func (p prediction) demands(c *asking.Container) []hints.Demand {
-	var demands []hints.Demand
+func (p prediction) demands(c *asking.Container) []model.Demand {
+	var demands []model.Demand
 	for name, count := range c.Asker.Requests {
 		r := p.resources[name]
 		if r == nil {
@@ -215,8 +213,8 @@ func (p prediction) demands(c *asking.Container) []hints.Demand {
 
 // podDemands returns the device demands of the pod of a container with known requests, as before the pod's
 // admission: what its containers hold was free then.
-func (p prediction) podDemands(c *asking.Container) []hints.Demand {
-	var demands []hints.Demand
+func (p prediction) podDemands(c *asking.Container) []model.Demand {
+	var demands []model.Demand
 	for name, count := range intent.Total(c.Asker.Beside) {
 		r := p.resources[name]
 		if r == nil {

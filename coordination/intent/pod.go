@@ -44,7 +44,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Pod is a pod of this node that has not ended.
@@ -75,17 +75,17 @@ func Total(of []Container) map[string]int {
 		}
 	}
 	sorted := slices.Sorted(maps.Keys(names))
-	var containers []devicemanager.Container
+	var containers []model.Container
 	for _, c := range of {
-		one := devicemanager.Container{Role: c.Role}
+		one := model.Container{Role: c.Role}
 		for name, count := range c.Requests {
-			one.Requests = append(one.Requests, devicemanager.Request{
+			one.Requests = append(one.Requests, model.Request{
 				Resource: slices.Index(sorted, name), Count: count,
 			})
 		}
 		containers = append(containers, one)
 	}
-	for _, r := range devicemanager.Total(containers) {
+	for _, r := range model.Total(containers) {
 		names[sorted[r.Resource]] = r.Count
 	}
 	return names
@@ -156,13 +156,13 @@ type Container struct {
 }
 
 // Role determines the lifetime of a container's devices.
-type Role = devicemanager.Role
+type Role = model.Role
 
 // Roles of containers.
 const (
-	App     = devicemanager.App
-	Init    = devicemanager.Init
-	Sidecar = devicemanager.Sidecar
+	App     = model.App
+	Init    = model.Init
+	Sidecar = model.Sidecar
 )
 
 // Containers returns the containers of a pod with their roles, in the kubelet's order of allocation.

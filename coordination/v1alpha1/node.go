@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -45,7 +44,7 @@ func ToSpec(n *model.Node) Spec {
 	return s
 }
 
-var kinds = [...]Kind{devicemanager.GPU: GPU, devicemanager.VF: VF}
+var kinds = [...]Kind{model.GPU: GPU, model.VF: VF}
 
 // FromSpec returns the model of a published node, which must be valid (Spec.Validate). It returns an error
 // that names the resource if the specification contradicts itself.
@@ -69,7 +68,7 @@ func (r *Resource) model() (model.Resource, error) {
 	if kind < 0 {
 		return model.Resource{}, fmt.Errorf("kind %q: want %s or %s", r.Kind, GPU, VF)
 	}
-	m := model.Resource{Name: r.Name, Kind: devicemanager.Kind(kind), Devices: make([]model.Device, r.Devices)}
+	m := model.Resource{Name: r.Name, Kind: model.Kind(kind), Devices: make([]model.Device, r.Devices)}
 	unhealthy, err := r.Unhealthy.List(r.Devices)
 	if err != nil {
 		return m, fmt.Errorf("read unhealthy devices: %w", err)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // FuzzNode: what a node publishes is all that predictions read of it. The values are made by reflection, so
@@ -54,7 +54,8 @@ func TestNodeHasEachField(t *testing.T) {
 	var zero func(at string, v reflect.Value)
 	zero = func(at string, v reflect.Value) {
 		switch {
-		case v.Type() == reflect.TypeFor[topology.NUMANode](), v.Kind() == reflect.Bool:
+		case v.Type() == reflect.TypeFor[topology.NUMANode](), v.Type() == reflect.TypeFor[placement.Device](),
+			v.Kind() == reflect.Bool:
 		case v.Kind() == reflect.Struct:
 			for field, value := range v.Fields() {
 				zero(at+"."+field.Name, value)
@@ -84,8 +85,10 @@ func fill(v reflect.Value, seed *[]byte) {
 			v.Set(reflect.ValueOf(topology.Node(b)))
 		}
 		return
-	case devicemanager.Kind:
-		v.SetInt(int64(next() % len(devicemanager.Kinds)))
+	case placement.Device: // the places of devices are in the switches
+		return
+	case model.Kind:
+		v.SetInt(int64(next() % len(model.Kinds)))
 		return
 	}
 	switch v.Kind() {

@@ -11,17 +11,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // trial is the admission of a pod: the part outside the device manager.
 type trial struct {
-	devicemanager.Admission
+	model.Admission
 	node     *Node
 	requests *podRequests
-	got      devicemanager.Set // by this pod
+	got      model.Set // by this pod
 	assigned []containerDevices
 	managers ManagerState
 	heirs    int // containers that could reuse devices of init containers
@@ -32,12 +31,12 @@ type trial struct {
 // plan is the choice for a container, with its input.
 type plan struct {
 	container int
-	halves    []devicemanager.Half
-	chosen    devicemanager.Set
+	halves    []model.Half
+	chosen    model.Set
 }
 
 // Hints returns the hints of the CPU and memory managers.
-func (t *trial) Hints(container int) []hints.List {
+func (t *trial) Hints(container int) []model.Hints {
 	var c *v1.Container
 	if container >= 0 {
 		c = t.requests.containers[container]
@@ -47,13 +46,13 @@ func (t *trial) Hints(container int) []hints.List {
 
 // Prefer answers like the coordinator if it knows the request of the container. While the kubelet offers the
 // input of the last choice, Prefer keeps this choice.
-func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Set {
+func (t *trial) Prefer(container int, q model.Question) model.Set {
 	all := t.Node.Resources[q.Resource].All
 	if t.plan.container == container && t.plan.foresees(&q) {
 		return t.plan.chosen.Intersection(all)
 	}
 	taken := t.Taken.Difference(t.Reusable)
-	view := devicemanager.View{
+	view := model.View{
 		Node: t.Node, Links: t.node.links, Kubelet: t.Kubelet,
 		Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
 		Allocated: q.Allocated, Left: t.Reusable,
@@ -67,7 +66,7 @@ func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Se
 	return t.plan.chosen.Intersection(all)
 }
 
-func (p *plan) foresees(q *devicemanager.Question) bool {
+func (p *plan) foresees(q *model.Question) bool {
 	for _, h := range p.halves {
 		if h.Resource == q.Resource {
 			return h.Held.Equal(q.Must) && h.Free.Equal(q.Free)
@@ -77,14 +76,14 @@ func (p *plan) foresees(q *devicemanager.Question) bool {
 }
 
 // Pick stands for the random choice of the kubelet from more devices than necessary.
-func (t *trial) Pick(of devicemanager.Set, count int) devicemanager.Set {
+func (t *trial) Pick(of model.Set, count int) model.Set {
 	t.chance = true
 	return of.Lowest(count)
 }
 
 // Allocate rejects a container with required alignment and separated pairs, and assigns CPUs and memory to
 // any other container.
-func (t *trial) Allocate(container int, best hints.Hint, devices devicemanager.Set) error {
+func (t *trial) Allocate(container int, best model.Hint, devices model.Set) error {
 	requests := t.Containers[container].Requests
 	t.inherit(requests)
 	if t.requests.required && requests.Pairs(t.Node) > 0 {
@@ -106,7 +105,7 @@ func (t *trial) Allocate(container int, best hints.Hint, devices devicemanager.S
 }
 
 // inherit records a container that may reuse devices of init containers.
-func (t *trial) inherit(requests devicemanager.Requests) {
+func (t *trial) inherit(requests model.Requests) {
 	if len(requests) == 0 || t.Reusable.Len() == 0 {
 		return
 	}
@@ -122,10 +121,10 @@ func (t *trial) inherit(requests devicemanager.Requests) {
 // switch (coordination/admission, alignment.go).
 type errMisaligned struct{ error }
 
-func (t *trial) misaligned(devices devicemanager.Set) error {
+func (t *trial) misaligned(devices model.Set) error {
 	pairs := placement.PairsOf(t.node.tree,
-		t.Node.Devices(devices.Intersection(t.Node.OfKind[devicemanager.GPU])),
-		t.Node.Devices(devices.Intersection(t.Node.OfKind[devicemanager.VF])))
+		t.Node.Devices(devices.Intersection(t.Node.OfKind[model.GPU])),
+		t.Node.Devices(devices.Intersection(t.Node.OfKind[model.VF])))
 	if together := placement.Together(pairs); together < len(pairs) {
 		return errMisaligned{fmt.Errorf("only %d of %d pairs can be on one switch and %s", together, len(pairs),
 			t.requirement())}
@@ -142,7 +141,7 @@ func (t *trial) requirement() string {
 }
 
 // required reports whether Tandem rejects a pod that the kubelet would admit.
-func required(r *devicemanager.Refusal) bool {
+func required(r *model.Refusal) bool {
 	var misaligned errMisaligned
 	return errors.As(r.Err, &misaligned)
 }
@@ -155,10 +154,10 @@ func (t *trial) held() *podDevices {
 // podRequests are the device manager's view of a pod.
 type podRequests struct {
 	pod        *v1.Pod
-	containers []*v1.Container           // in the order of admission, including containers without devices
-	requests   []devicemanager.Container // of each container
-	required   bool                      // alignment is required
-	with       int                       // containers with devices
+	containers []*v1.Container   // in the order of admission, including containers without devices
+	requests   []model.Container // of each container
+	required   bool              // alignment is required
+	with       int               // containers with devices
 	pairs      int
 }
 
@@ -182,37 +181,37 @@ func (n *Node) read(pod *v1.Pod) *podRequests {
 	alignment, _ := n.alignment.AlignmentOf(pod.Namespace, pod.Annotations) // unknown values count as required
 	w := &podRequests{
 		pod: pod, required: alignment == intent.Required,
-		containers: make([]*v1.Container, 0, count), requests: make([]devicemanager.Container, 0, count),
+		containers: make([]*v1.Container, 0, count), requests: make([]model.Container, 0, count),
 	}
 	for c, role := range intent.Containers(pod) {
 		requests := n.requests(pod, c)
 		w.with += min(len(requests), 1)
 		w.pairs += requests.Pairs(n.devices)
 		w.containers = append(w.containers, c)
-		w.requests = append(w.requests, devicemanager.Container{Role: role, Requests: requests})
+		w.requests = append(w.requests, model.Container{Role: role, Requests: requests})
 	}
 	return w
 }
 
 // requests returns the requests of a container. Resources with NUMA nodes come first; the kubelet uses a
 // random order.
-func (n *Node) requests(pod *v1.Pod, c *v1.Container) devicemanager.Requests {
-	var requests devicemanager.Requests
+func (n *Node) requests(pod *v1.Pod, c *v1.Container) model.Requests {
+	var requests model.Requests
 	for name, quantity := range intent.Limits(pod, c) {
 		if i, ours := n.devices.Resource(name); ours {
 			if requests == nil {
-				requests = make(devicemanager.Requests, 0, 2)
+				requests = make(model.Requests, 0, 2)
 			}
-			requests = append(requests, devicemanager.Request{Resource: i, Count: int(quantity.Value())})
+			requests = append(requests, model.Request{Resource: i, Count: int(quantity.Value())})
 		}
 	}
-	unhinted := func(r devicemanager.Request) int {
+	unhinted := func(r model.Request) int {
 		if n.devices.Resources[r.Resource].Hinted {
 			return 0
 		}
 		return 1
 	}
-	slices.SortFunc(requests, func(a, b devicemanager.Request) int {
+	slices.SortFunc(requests, func(a, b model.Request) int {
 		return cmp.Or(unhinted(a)-unhinted(b), a.Resource-b.Resource)
 	})
 	return requests

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
@@ -25,8 +25,8 @@ func (unrestored) Concerns(*v1.Pod) bool { return true }
 type fewCPUs struct{}
 
 func (c fewCPUs) Clone() ManagerState                         { return c }
-func (fewCPUs) Hints(*v1.Pod, *v1.Container) []hints.List     { return nil }
-func (fewCPUs) Take(*v1.Pod, *v1.Container, hints.Hint) error { return errors.New("not enough CPUs") }
+func (fewCPUs) Hints(*v1.Pod, *v1.Container) []model.Hints    { return nil }
+func (fewCPUs) Take(*v1.Pod, *v1.Container, model.Hint) error { return errors.New("not enough CPUs") }
 func (fewCPUs) Remove(types.UID)                              {}
 
 // TestIgnoredManagers: managers whose assignments cannot be read are ignored (State.Err), in every part of a
@@ -60,10 +60,10 @@ func (oneEach) Concerns(*v1.Pod) bool { return true }
 
 type oneCPU struct{ free int }
 
-func (c *oneCPU) Clone() ManagerState                     { return &oneCPU{c.free} }
-func (*oneCPU) Hints(*v1.Pod, *v1.Container) []hints.List { return nil }
-func (*oneCPU) Remove(types.UID)                          {}
-func (c *oneCPU) Take(*v1.Pod, *v1.Container, hints.Hint) error {
+func (c *oneCPU) Clone() ManagerState                      { return &oneCPU{c.free} }
+func (*oneCPU) Hints(*v1.Pod, *v1.Container) []model.Hints { return nil }
+func (*oneCPU) Remove(types.UID)                           {}
+func (c *oneCPU) Take(*v1.Pod, *v1.Container, model.Hint) error {
 	c.free--
 	if c.free < 0 {
 		return errors.New("not enough CPUs")

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
@@ -25,10 +23,10 @@ import (
 type Node struct {
 	*shape
 	name      string
-	kubelet   devicemanager.Kubelet
+	kubelet   model.TopologyManager
 	alignment intent.Policy
 	unknown   error // why the Topology Manager is ignored; nil if it is not
-	healthy   devicemanager.Set
+	healthy   model.Set
 	held      []podDevices
 	object    []v1alpha1.Held
 	managers  Managers
@@ -38,14 +36,14 @@ type Node struct {
 type podDevices struct {
 	uid        types.UID
 	containers []containerDevices
-	all        devicemanager.Set
+	all        model.Set
 }
 
 // containerDevices are the devices of one container.
 type containerDevices struct {
 	name    string
-	devices devicemanager.Set
-	nodes   hints.Mask
+	devices model.Set
+	nodes   model.Mask
 }
 
 // New reads a published object. If managers is nil, verdicts ignore CPUs and memory. New returns an error if
@@ -90,7 +88,7 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 		return nil, err
 	}
 	if n.kubelet, n.unknown = published.Kubelet.TopologyManager(published.NUMANodes); n.unknown != nil {
-		n.kubelet = devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.None}}
+		n.kubelet = model.TopologyManager{Rule: model.Rule{Policy: model.PolicyNone}}
 	}
 	for _, h := range spec.Held {
 		p, err := n.readHeld(h)
@@ -151,10 +149,10 @@ func (n *Node) Resources() []string {
 
 // shape is the part of a node that pods do not change: the devices and their places.
 type shape struct {
-	devices  *devicemanager.Node
+	devices  *model.Devices
 	tree     *topology.Tree
 	links    []topology.Link
-	switches devicemanager.Switches
+	switches model.Switches
 }
 
 // Shapes shares the shapes of equal nodes, because most nodes of a cluster are equal. Shapes without a node
@@ -216,24 +214,21 @@ func newShape(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	var announced []devicemanager.Announcement
 	for i, r := range node.Resources {
-		a := devicemanager.Announcement{Name: r.Name, Kind: r.Kind}
-		for n, d := range r.Devices {
-			a.Devices = append(a.Devices, devicemanager.Device{Device: m.Devices[i][n], NUMA: d.NUMA})
+		for n := range r.Devices {
+			r.Devices[n].Device = m.Devices[i][n]
 		}
-		announced = append(announced, a)
 	}
-	s := &shape{devices: devicemanager.New(announced), tree: m.Tree, links: m.Links}
+	s := &shape{devices: model.NewDevices(node.Resources), tree: m.Tree, links: m.Links}
 	s.switches = s.bridge(spec, m)
 	return s, nil
 }
 
 // bridge returns the switches with same-switch pairs.
-func (s *shape) bridge(spec *v1alpha1.Spec, m *v1alpha1.Machine) devicemanager.Switches {
-	all := make(devicemanager.Switches, len(spec.Switches))
+func (s *shape) bridge(spec *v1alpha1.Spec, m *v1alpha1.Machine) model.Switches {
+	all := make(model.Switches, len(spec.Switches))
 	for i := range all {
-		all[i] = [2]devicemanager.Set{s.devices.NewSet(), s.devices.NewSet()}
+		all[i] = [2]model.Set{s.devices.NewSet(), s.devices.NewSet()}
 	}
 	for k, r := range s.devices.Resources {
 		for n, at := range m.Switches[k] {
@@ -242,9 +237,9 @@ func (s *shape) bridge(spec *v1alpha1.Spec, m *v1alpha1.Machine) devicemanager.S
 			}
 		}
 	}
-	var switches devicemanager.Switches
+	var switches model.Switches
 	for i, on := range all {
-		if !spec.Switches[i].Alone && on[devicemanager.GPU].Len() > 0 && on[devicemanager.VF].Len() > 0 {
+		if !spec.Switches[i].Alone && on[model.GPU].Len() > 0 && on[model.VF].Len() > 0 {
 			switches = append(switches, on)
 		}
 	}

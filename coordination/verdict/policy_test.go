@@ -11,8 +11,6 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
@@ -56,14 +54,14 @@ func TestRailsUnderBestEffort(t *testing.T) {
 func TestKubeletSettings(t *testing.T) {
 	nodes := []v1alpha1.NUMANode{{Number: 0, Distances: []int{10, 21}}, {Number: 2, Distances: []int{22, 10}}}
 	distances := [][]int{{10, 0, 21}, nil, {22, 0, 10}}
-	rule := func(scopePod bool, most int, distances [][]int) devicemanager.Kubelet {
-		return devicemanager.Kubelet{ScopePod: scopePod, Rule: hints.Rule{
-			Policy: hints.Restricted, Machine: 0b101, MaxNodes: most, Distances: distances,
+	rule := func(scopePod bool, most int, distances [][]int) model.TopologyManager {
+		return model.TopologyManager{ScopePod: scopePod, Rule: model.Rule{
+			Policy: model.Restricted, Machine: 0b101, MaxNodes: most, Distances: distances,
 		}}
 	}
 	for name, c := range map[string]struct {
 		scope, option, value string
-		want                 devicemanager.Kubelet
+		want                 model.TopologyManager
 		wrong                bool
 	}{
 		"nothing more":      {want: rule(false, 0, nil)},

@@ -5,7 +5,7 @@ package verdict
 import (
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // TestLess: a pod takes the room that is not left.
@@ -16,17 +16,17 @@ func TestLess(t *testing.T) {
 }
 
 func TestFit(t *testing.T) {
-	all := hints.PerNode{4, 4}
-	kubelet := func(size int, free hints.PerNode) (hints.Mask, bool) {
-		return hints.Restricted.Nodes(hints.Demand{Count: size, All: all, Free: free})
+	all := model.PerNode{4, 4}
+	kubelet := func(size int, free model.PerNode) (model.Mask, bool) {
+		return model.Restricted.Nodes(model.Demand{Count: size, All: all, Free: free})
 	}
 	for _, c := range []struct {
-		pairs hints.PerNode
+		pairs model.PerNode
 		want  Room
 	}{
-		{hints.PerNode{4, 4}, Room{1, 2, 4, 8}},
-		{hints.PerNode{3, 4}, Room{0, 1, 3, 7}},
-		{hints.PerNode{3, 3}, Room{0, 0, 2, 6}},
+		{model.PerNode{4, 4}, Room{1, 2, 4, 8}},
+		{model.PerNode{3, 4}, Room{0, 1, 3, 7}},
+		{model.PerNode{3, 3}, Room{0, 0, 2, 6}},
 		{nil, Room{}},
 	} {
 		if got := fit(c.pairs, kubelet); got != c.want {
@@ -34,7 +34,7 @@ func TestFit(t *testing.T) {
 		}
 	}
 	asked := 0
-	got := fit(hints.PerNode{1 << 15}, func(int, hints.PerNode) (hints.Mask, bool) { asked++; return 1, true })
+	got := fit(model.PerNode{1 << 15}, func(int, model.PerNode) (model.Mask, bool) { asked++; return 1, true })
 	if want := (Room{mostRoom, mostRoom, mostRoom, mostRoom}); got != want || asked != len(sizes)*mostRoom {
 		t.Errorf("of GPUs that are shared out: %v, asked %d times", got, asked)
 	}

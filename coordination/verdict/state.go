@@ -10,8 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
@@ -19,7 +18,7 @@ import (
 type State struct {
 	node     *Node
 	pods     map[types.UID]*podDevices
-	taken    devicemanager.Set
+	taken    model.Set
 	managers ManagerState // may be nil
 	err      error        // of the managers, which are then ignored
 }
@@ -118,11 +117,11 @@ func (s *State) Ask(pod *v1.Pod) Verdict {
 
 // admit tries to admit a pod. If all is false, the devices of the last container are chosen only if Tandem
 // may reject the choice. The refusal is nil for an admitted pod.
-func (s *State) admit(w *podRequests, all bool) (*trial, *devicemanager.Refusal) {
+func (s *State) admit(w *podRequests, all bool) (*trial, *model.Refusal) {
 	sets := s.node.devices.NewSets(3)
 	copy(sets[0], s.taken)
 	t := &trial{
-		Admission: devicemanager.Admission{
+		Admission: model.Admission{
 			Node: s.node.devices, Kubelet: s.node.kubelet, Containers: w.requests, Managed: s.managers != nil,
 			VerdictOnly: !all && !w.required,
 			Healthy:     s.node.healthy, Taken: sets[0], Reusable: sets[1],
@@ -156,7 +155,7 @@ func (n *Node) verdict(w *podRequests, containers []containerDevices) Verdict {
 }
 
 // refused returns the verdict on a rejected pod.
-func (s *State) refused(w *podRequests, t *trial, refusal *devicemanager.Refusal) Verdict {
+func (s *State) refused(w *podRequests, t *trial, refusal *model.Refusal) Verdict {
 	v := Verdict{Required: required(refusal), Chance: t.chance, Wanted: w.pairs}
 	empty := s.node.empty()
 	if s.managers != nil {
@@ -206,10 +205,10 @@ const mostRoom = 128
 
 // fit returns the room in the free same-switch pairs, given by NUMA node. The function admit returns the
 // kubelet's verdict on a container of a size with these free pairs: its NUMA nodes, or false for a refusal.
-func fit(pairs hints.PerNode, admit func(size int, pairs hints.PerNode) (hints.Mask, bool)) Room {
+func fit(pairs model.PerNode, admit func(size int, pairs model.PerNode) (model.Mask, bool)) Room {
 	var room Room
 	for i, size := range sizes {
-		left, free := pairs.On(^hints.Mask(0)), slices.Clone(pairs)
+		left, free := pairs.On(^model.Mask(0)), slices.Clone(pairs)
 		for ; left >= size && room[i] < mostRoom; left -= size {
 			nodes, admitted := admit(size, free)
 			if !admitted {
@@ -223,8 +222,8 @@ func fit(pairs hints.PerNode, admit func(size int, pairs hints.PerNode) (hints.M
 }
 
 // take takes pairs from NUMA nodes, and the rest from the other nodes.
-func take(pairs hints.PerNode, from hints.Mask, size int) {
-	for _, m := range [...]hints.Mask{from, ^from} {
+func take(pairs model.PerNode, from model.Mask, size int) {
+	for _, m := range [...]model.Mask{from, ^from} {
 		for node := range pairs {
 			if m>>node&1 == 1 {
 				t := min(size, pairs[node])
@@ -242,17 +241,17 @@ func (s *State) Stranded() int { return s.node.switches.Stranded(s.node.devices,
 // resources of the node. CPUs and memory are ignored.
 func (s *State) Room() Room {
 	n := s.node
-	g, v := n.largest(devicemanager.GPU), n.largest(devicemanager.VF)
+	g, v := n.largest(model.GPU), n.largest(model.VF)
 	if g == nil || v == nil {
 		return Room{}
 	}
 	free := s.free()
 	return fit(n.pairsOn(free.Intersection(g.All), free.Intersection(v.All)),
-		func(size int, pairs hints.PerNode) (hints.Mask, bool) {
-			demands := make([]hints.Demand, 0, 2)
-			for _, r := range [...]*devicemanager.Resource{g, v} {
+		func(size int, pairs model.PerNode) (model.Mask, bool) {
+			demands := make([]model.Demand, 0, 2)
+			for _, r := range [...]*model.ResourceDevices{g, v} {
 				if r.Hinted {
-					demands = append(demands, hints.Demand{Count: size, All: r.Total, Free: pairs})
+					demands = append(demands, model.Demand{Count: size, All: r.Total, Free: pairs})
 				}
 			}
 			return n.kubelet.Rule.Nodes(demands)
@@ -260,8 +259,8 @@ func (s *State) Room() Room {
 }
 
 // largest returns the resource of a kind with the most devices, nil for none.
-func (s *shape) largest(kind devicemanager.Kind) *devicemanager.Resource {
-	var most *devicemanager.Resource
+func (s *shape) largest(kind model.Kind) *model.ResourceDevices {
+	var most *model.ResourceDevices
 	for i := range s.devices.Resources {
 		if r := &s.devices.Resources[i]; r.Kind == kind && (most == nil || r.Count > most.Count) {
 			most = r
@@ -272,11 +271,11 @@ func (s *shape) largest(kind devicemanager.Kind) *devicemanager.Resource {
 
 // pairsOn returns the number of pairs that free devices of two resources form on the switches of each NUMA
 // node in the hints of the kubelet. Devices without hints count for node 0.
-func (s *shape) pairsOn(gpus, vfs devicemanager.Set) hints.PerNode {
-	pairs := make(hints.PerNode, 64)
+func (s *shape) pairsOn(gpus, vfs model.Set) model.PerNode {
+	pairs := make(model.PerNode, 64)
 	for i := range s.switches {
 		on := &s.switches[i]
-		if p := min(gpus.Common(on[devicemanager.GPU]), vfs.Common(on[devicemanager.VF])); p > 0 {
+		if p := min(gpus.Common(on[model.GPU]), vfs.Common(on[model.VF])); p > 0 {
 			pairs[s.told(on)] += p
 		}
 	}
@@ -284,7 +283,7 @@ func (s *shape) pairsOn(gpus, vfs devicemanager.Set) hints.PerNode {
 }
 
 // told returns the NUMA node in the hints for the devices of a switch.
-func (s *shape) told(of *[2]devicemanager.Set) int {
+func (s *shape) told(of *[2]model.Set) int {
 	for i := range s.devices.Resources {
 		r := &s.devices.Resources[i]
 		for node, on := range r.On {
@@ -299,4 +298,4 @@ func (s *shape) told(of *[2]devicemanager.Set) int {
 // Free returns the number of free healthy devices of all resources.
 func (s *State) Free() int { return s.free().Len() }
 
-func (s *State) free() devicemanager.Set { return s.node.healthy.Difference(s.taken) }
+func (s *State) free() model.Set { return s.node.healthy.Difference(s.taken) }

@@ -5,7 +5,7 @@
 // clock, no logger, no I/O.
 //
 // [State.Admit] follows the kubelet: one container after another, the Topology Manager's merge of all hints
-// (package hints), then the devices, as chosen by the device manager and by the coordinator of
+// (package model), then the devices, as chosen by the device manager and by the coordinator of
 // coordination/admission if the coordinator knows the container's request. [State.Ask] omits the choice if
 // the verdict does not depend on the devices.
 //
@@ -24,8 +24,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
@@ -51,7 +50,7 @@ type Verdict struct {
 type Container struct {
 	Name string
 	// Nodes are the NUMA nodes from the Topology Manager, 0 for any.
-	Nodes   hints.Mask
+	Nodes   model.Mask
 	Devices map[string][]int // by resource, the numbers in the published object, ascending
 	Pairs   int              // on one switch each
 }
@@ -75,16 +74,16 @@ type ManagerState interface {
 	Clone() ManagerState
 	// Hints returns the hints for a container, or for the whole pod (scope pod) if the container is nil; one
 	// list for each resource with hints.
-	Hints(pod *v1.Pod, container *v1.Container) []hints.List
+	Hints(pod *v1.Pod, container *v1.Container) []model.Hints
 	// Take assigns CPUs and memory to a container, with the Topology Manager's merged hint. The error has the
 	// text of the kubelet's rejection.
-	Take(pod *v1.Pod, container *v1.Container, best hints.Hint) error
+	Take(pod *v1.Pod, container *v1.Container, best model.Hint) error
 	// Remove releases the CPUs and memory of a pod.
 	Remove(uid types.UID)
 }
 
 // reason returns the reason of a refusal as one sentence for people.
-func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
+func (t *trial) reason(r *model.Refusal, never bool) string {
 	sentence := ""
 	shortage := t.shortage(r)
 	switch {
@@ -102,7 +101,7 @@ func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 }
 
 // shortage returns the shortage of devices that causes a refusal, or nil.
-func (t *trial) shortage(r *devicemanager.Refusal) *devicemanager.Shortage {
+func (t *trial) shortage(r *model.Refusal) *model.Shortage {
 	if r.Err != nil || r.Shortage != nil {
 		return r.Shortage
 	}
@@ -110,7 +109,7 @@ func (t *trial) shortage(r *devicemanager.Refusal) *devicemanager.Shortage {
 }
 
 // short describes a shortage of devices.
-func (t *trial) short(s *devicemanager.Shortage, asked devicemanager.Requests) string {
+func (t *trial) short(s *model.Shortage, asked model.Requests) string {
 	r := &t.Node.Resources[s.Resource]
 	if !s.Healthy {
 		return fmt.Sprintf("no %s is healthy", r.Name)
@@ -119,13 +118,13 @@ func (t *trial) short(s *devicemanager.Shortage, asked devicemanager.Requests) s
 }
 
 // topology explains why the Topology Manager finds no NUMA nodes.
-func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
+func (t *trial) topology(r *model.Refusal, never bool) string {
 	type need struct {
-		devicemanager.Request
+		model.Request
 		nodes int
 	}
 	rule := &t.Kubelet.Rule
-	var hinted devicemanager.Requests
+	var hinted model.Requests
 	most, least := need{}, need{nodes: 65}
 	for _, a := range r.Requests.ByResource() {
 		if !t.Node.Resources[a.Resource].Hinted {
@@ -147,11 +146,11 @@ func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	case never && most.nodes != least.nodes:
 		sentence := fmt.Sprintf("%s needed for %s, %s with hints need %d: never admitted under %s",
 			countNodes(most.nodes), t.amount(most.Request), t.plural(least.Request), least.nodes, rule.Policy)
-		if t.Node.Resources[least.Resource].Kind == devicemanager.VF {
+		if t.Node.Resources[least.Resource].Kind == model.VF {
 			sentence += "; excludeTopology is the way out"
 		}
 		return sentence
-	case rule.Policy == hints.SingleNUMANode && most.nodes > 1:
+	case rule.Policy == model.SingleNUMANode && most.nodes > 1:
 		return fmt.Sprintf("%s needed for %s: never admitted under %s", countNodes(most.nodes),
 			t.amount(most.Request), rule.Policy)
 	}
@@ -174,19 +173,19 @@ func countNodes(n int) string {
 }
 
 // amount returns text such as "8 GPUs".
-func (t *trial) amount(a devicemanager.Request) string {
+func (t *trial) amount(a model.Request) string {
 	if a.Count == 1 {
 		return fmt.Sprint("1 ", t.Node.Resources[a.Resource].Kind)
 	}
 	return fmt.Sprint(a.Count, " ", t.plural(a))
 }
 
-func (t *trial) plural(a devicemanager.Request) string {
+func (t *trial) plural(a model.Request) string {
 	return t.Node.Resources[a.Resource].Kind.String() + "s"
 }
 
 // list returns text such as "4 amd.com/gpu and 4 tandem.dev/rdma_vf".
-func (t *trial) list(asked devicemanager.Requests) string {
+func (t *trial) list(asked model.Requests) string {
 	var parts []string
 	for _, a := range asked.ByResource() {
 		parts = append(parts, fmt.Sprintf("%d %s", a.Count, t.Node.Resources[a.Resource].Name))

@@ -7,7 +7,6 @@ package hinting
 import (
 	"cmp"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
@@ -21,7 +20,7 @@ func Decide(node model.Hinting, found []pools.Pool) map[string]pools.Decision {
 			continue
 		}
 		one := model.Pool{Fixed: p.Resource.ExcludeTopology == pools.Never}
-		one.Name, one.Kind = p.Name, devicemanager.VF
+		one.Name, one.Kind = p.Name, model.VF
 		for _, d := range p.Devices {
 			one.Devices = append(one.Devices, model.Device{NUMA: d.NUMA, Healthy: d.Fault == ""})
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
@@ -35,7 +35,7 @@ func TestRestartOfDeadDaemon(t *testing.T) {
 		t.Errorf("the end is %v", err)
 	}
 	var err error
-	if p.kubelet, err = kubelet.Start(kubelettest.Dir(t), hints.Rule{}); err != nil {
+	if p.kubelet, err = kubelet.Start(kubelettest.Dir(t), model.Rule{}); err != nil {
 		t.Fatal(err)
 	}
 	defer p.kubelet.Stop()

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
 
@@ -31,7 +31,7 @@ func (p *Playground) Start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	rule := hints.Rule{Policy: hints.Restricted, MaxNodes: allNodes}
+	rule := model.Rule{Policy: model.Restricted, MaxNodes: allNodes}
 	if p.kubelet, err = kubelet.Start(p.KubeletDir(), rule); err != nil {
 		return err
 	}

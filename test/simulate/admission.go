@@ -7,14 +7,13 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // Rules are the kubelet's settings for admissions.
 type Rules struct {
-	Policy          hints.Policy
+	Policy          model.Policy
 	ExcludeTopology bool // VFs are announced without NUMA nodes
 }
 
@@ -22,17 +21,17 @@ type Rules struct {
 type State struct {
 	Node    *Node
 	Rules   Rules // of the node's kubelet
-	rule    hints.Rule
-	devices *devicemanager.Node // as announced to the kubelet
-	all     devicemanager.Set
-	free    devicemanager.Set
+	rule    model.Rule
+	devices *model.Devices // as announced to the kubelet
+	all     model.Set
+	free    model.Set
 }
 
 // newState returns a node with everything free.
 func newState(node *Node, rules Rules) *State {
 	s := &State{
 		Node: node, Rules: rules, devices: node.told[0],
-		rule: hints.Rule{Policy: rules.Policy, Machine: 1<<len(node.NUMA) - 1},
+		rule: model.Rule{Policy: rules.Policy, Machine: 1<<len(node.NUMA) - 1},
 	}
 	if rules.ExcludeTopology {
 		s.devices = node.told[1]
@@ -44,7 +43,7 @@ func newState(node *Node, rules Rules) *State {
 }
 
 // list returns the devices of a kind in a set, ascending.
-func (s *State) list(kind Kind, of devicemanager.Set) []int {
+func (s *State) list(kind Kind, of model.Set) []int {
 	r := &s.devices.Resources[kind]
 	devices := make([]int, 0, of.Common(r.All))
 	for i := range r.Count {
@@ -55,7 +54,7 @@ func (s *State) list(kind Kind, of devicemanager.Set) []int {
 	return devices
 }
 
-func (s *State) set(kind Kind, devices []int) devicemanager.Set {
+func (s *State) set(kind Kind, devices []int) model.Set {
 	set := s.devices.NewSet()
 	for _, i := range devices {
 		set.Insert(s.devices.Resources[kind].First + i)
@@ -86,14 +85,14 @@ func (s *State) Stranded() int { return s.Node.switches.Stranded(s.devices, s.fr
 
 // Affinity returns the NUMA nodes that the Topology Manager gives a container, and whether it admits the
 // container. Under policy none there are no nodes.
-func (s *State) Affinity(r Request) (hints.Mask, bool) {
+func (s *State) Affinity(r Request) (model.Mask, bool) {
 	best, admitted := s.admission(r, GPU, nil).Merge(0, r.requests(GPU))
 	return s.mask(best.Nodes), admitted
 }
 
 // mask returns all nodes if the Topology Manager has chosen none.
-func (s *State) mask(nodes hints.Mask) hints.Mask {
-	if nodes == 0 && s.Rules.Policy != hints.None {
+func (s *State) mask(nodes model.Mask) model.Mask {
+	if nodes == 0 && s.Rules.Policy != model.PolicyNone {
 		return 1<<len(s.Node.NUMA) - 1
 	}
 	return nodes
@@ -125,9 +124,9 @@ type Question struct {
 	Size      int
 	Request   Request    // the container's whole request, which the kubelet does not pass
 	Allocated [2][]int   // devices that the container has already
-	Mask      hints.Mask // the NUMA nodes of the container, which the kubelet does not pass either
+	Mask      model.Mask // the NUMA nodes of the container, which the kubelet does not pass either
 
-	asked devicemanager.Question
+	asked model.Question
 }
 
 // Prefer returns preferred devices among the available ones. If there are too few, or others, the kubelet
@@ -157,20 +156,20 @@ func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Con
 }
 
 // admission returns the admission of a container.
-func (s *State) admission(r Request, first Kind, others devicemanager.Others) *devicemanager.Admission {
-	return &devicemanager.Admission{
-		Node: s.devices, Kubelet: devicemanager.Kubelet{Rule: s.rule}, Others: others,
-		Containers: []devicemanager.Container{{Requests: r.requests(first)}},
+func (s *State) admission(r Request, first Kind, others model.Others) *model.Admission {
+	return &model.Admission{
+		Node: s.devices, Kubelet: model.TopologyManager{Rule: s.rule}, Others: others,
+		Containers: []model.Container{{Requests: r.requests(first)}},
 		Healthy:    s.all, Taken: s.all.Difference(s.free), Reusable: s.devices.NewSet(),
 	}
 }
 
 // requests returns a container's requests, the first kind first.
-func (r Request) requests(first Kind) devicemanager.Requests {
-	requests := make(devicemanager.Requests, 0, len(Kinds))
+func (r Request) requests(first Kind) model.Requests {
+	requests := make(model.Requests, 0, len(Kinds))
 	for _, kind := range [...]Kind{first, first.Other()} {
 		if n := r.Of(kind); n > 0 {
-			requests = append(requests, devicemanager.Request{Resource: int(kind), Count: n})
+			requests = append(requests, model.Request{Resource: int(kind), Count: n})
 		}
 	}
 	return requests
@@ -185,10 +184,10 @@ type guest struct {
 }
 
 // Hints returns none: CPUs and memory are ignored.
-func (g *guest) Hints(int) []hints.List { return nil }
+func (g *guest) Hints(int) []model.Hints { return nil }
 
 // Prefer answers a question, after taking the devices that the container has got before.
-func (g *guest) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
+func (g *guest) Prefer(_ int, q model.Question) model.Set {
 	s, kind := g.state, Kind(q.Resource)
 	g.take(kind.Other(), q.Allocated)
 	answer := g.prefer(s, Question{
@@ -199,7 +198,7 @@ func (g *guest) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
 }
 
 // Pick picks at random.
-func (g *guest) Pick(of devicemanager.Set, count int) devicemanager.Set {
+func (g *guest) Pick(of model.Set, count int) model.Set {
 	var devices []int
 	of.Each(func(i int) { devices = append(devices, i) })
 	picked := g.state.devices.NewSet()
@@ -210,14 +209,14 @@ func (g *guest) Pick(of devicemanager.Set, count int) devicemanager.Set {
 }
 
 // Allocate takes the devices that are not yet taken.
-func (g *guest) Allocate(_ int, _ hints.Hint, devices devicemanager.Set) error {
+func (g *guest) Allocate(_ int, _ model.Hint, devices model.Set) error {
 	for _, kind := range Kinds {
 		g.take(kind, devices)
 	}
 	return nil
 }
 
-func (g *guest) take(kind Kind, devices devicemanager.Set) {
+func (g *guest) take(kind Kind, devices model.Set) {
 	if len(g.container.Devices[kind]) == 0 {
 		g.container.Devices[kind] = g.state.list(kind, devices)
 		g.state.take(kind, g.container.Devices[kind])
@@ -235,7 +234,7 @@ func (s *State) Offered(kind Kind, q Question) []int {
 	case q.Mask == 0:
 		return s.list(kind, s.free)
 	}
-	hinted := r.Aligned(s.free, ^hints.Mask(0))
+	hinted := r.Aligned(s.free, ^model.Mask(0))
 	return slices.Concat(s.list(kind, aligned), s.list(kind, hinted.Difference(aligned)),
 		s.list(kind, s.free.Difference(hinted)))
 }
@@ -243,8 +242,8 @@ func (s *State) Offered(kind Kind, q Question) []int {
 // Preference returns the coordinator's request to package placement for a question of a container with the
 // question's Request.
 func (q Question) Preference(s *State) placement.Request {
-	view := devicemanager.View{
-		Node: s.devices, Links: s.Node.Links, Kubelet: devicemanager.Kubelet{Rule: s.rule},
+	view := model.View{
+		Node: s.devices, Links: s.Node.Links, Kubelet: model.TopologyManager{Rule: s.rule},
 		Free: s.free, Allocated: q.asked.Allocated,
 		Taken: s.all.Difference(s.free).Difference(q.asked.Allocated),
 	}

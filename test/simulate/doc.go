@@ -10,9 +10,9 @@
 //
 // # The node
 //
-// [State.Admit] admits like the kubelet (package devicemanager), one resource after the other in random
-// order; the way of choosing answers each [Question]. A short answer is filled up at random. Containers have
-// one resource of each kind; CPUs and memory are ignored.
+// [State.Admit] admits like the kubelet (package model of coordination/kubelet), one resource after the other
+// in random order; the way of choosing answers each [Question]. A short answer is filled up at random.
+// Containers have one resource of each kind; CPUs and memory are ignored.
 //
 // # Ways of choosing
 //

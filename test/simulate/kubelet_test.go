@@ -8,45 +8,45 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // The cases were tried on the kubelet's own managers, on two NUMA nodes with four GPUs each.
 func TestTopologyManager(t *testing.T) {
-	const both = hints.Mask(3)
+	const both = model.Mask(3)
 	for _, c := range []struct {
 		name     string
 		vfs      int // per PF
 		rules    Rules
 		free     [2]int // GPUs by NUMA node
 		request  Request
-		mask     hints.Mask
+		mask     model.Mask
 		admitted bool
 	}{
-		{"pairs on one node", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{4, 4}, 1, true},
-		{"5+5 with many VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{5, 5}, both, false},
-		{"8+8 with many VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 8}, both, false},
-		{"8+8 with two VFs per PF", 2, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 8}, both, false},
-		{"8+1 with many VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 1}, both, false},
-		{"all GPUs and all VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 32}, both, true},
-		{"8+8 with one VF per PF", 1, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 8}, both, true},
-		{"5+5 with one VF per PF", 1, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{5, 5}, both, true},
-		{"8+8 without nodes for VFs", 8, Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{4, 4},
+		{"pairs on one node", 4, Rules{Policy: model.Restricted}, [2]int{4, 4}, Request{4, 4}, 1, true},
+		{"5+5 with many VFs", 4, Rules{Policy: model.Restricted}, [2]int{4, 4}, Request{5, 5}, both, false},
+		{"8+8 with many VFs", 4, Rules{Policy: model.Restricted}, [2]int{4, 4}, Request{8, 8}, both, false},
+		{"8+8 with two VFs per PF", 2, Rules{Policy: model.Restricted}, [2]int{4, 4}, Request{8, 8}, both, false},
+		{"8+1 with many VFs", 4, Rules{Policy: model.Restricted}, [2]int{4, 4}, Request{8, 1}, both, false},
+		{"all GPUs and all VFs", 4, Rules{Policy: model.Restricted}, [2]int{4, 4}, Request{8, 32}, both, true},
+		{"8+8 with one VF per PF", 1, Rules{Policy: model.Restricted}, [2]int{4, 4}, Request{8, 8}, both, true},
+		{"5+5 with one VF per PF", 1, Rules{Policy: model.Restricted}, [2]int{4, 4}, Request{5, 5}, both, true},
+		{"8+8 without nodes for VFs", 8, Rules{Policy: model.Restricted, ExcludeTopology: true}, [2]int{4, 4},
 			Request{8, 8}, both, true},
-		{"0+3 without nodes for VFs", 8, Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{4, 4},
+		{"0+3 without nodes for VFs", 8, Rules{Policy: model.Restricted, ExcludeTopology: true}, [2]int{4, 4},
 			Request{0, 3}, both, true},
-		{"2+2 from two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 1}, Request{2, 2}, both, false},
-		{"2+2 from two nodes, best effort", 8, Rules{Policy: hints.BestEffort}, [2]int{1, 1},
+		{"2+2 from two nodes", 8, Rules{Policy: model.Restricted}, [2]int{1, 1}, Request{2, 2}, both, false},
+		{"2+2 from two nodes, best effort", 8, Rules{Policy: model.BestEffort}, [2]int{1, 1},
 			Request{2, 2}, both, true},
-		{"2+2 from two nodes, no policy", 8, Rules{Policy: hints.None}, [2]int{1, 1}, Request{2, 2}, 0, true},
-		{"8+8 with many VFs, best effort", 8, Rules{Policy: hints.BestEffort}, [2]int{4, 4},
+		{"2+2 from two nodes, no policy", 8, Rules{Policy: model.PolicyNone}, [2]int{1, 1}, Request{2, 2}, 0, true},
+		{"8+8 with many VFs, best effort", 8, Rules{Policy: model.BestEffort}, [2]int{4, 4},
 			Request{8, 8}, both, true},
-		{"4+4 from two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{2, 2}, Request{4, 4}, both, false},
-		{"4+4 where four are free", 8, Rules{Policy: hints.Restricted}, [2]int{3, 4}, Request{4, 4}, 2, true},
-		{"5 GPUs always need two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 4},
+		{"4+4 from two nodes", 8, Rules{Policy: model.Restricted}, [2]int{2, 2}, Request{4, 4}, both, false},
+		{"4+4 where four are free", 8, Rules{Policy: model.Restricted}, [2]int{3, 4}, Request{4, 4}, 2, true},
+		{"5 GPUs always need two nodes", 8, Rules{Policy: model.Restricted}, [2]int{1, 4},
 			Request{5, 0}, both, true},
-		{"the lower of two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 4}, Request{1, 1}, 1, true},
+		{"the lower of two nodes", 8, Rules{Policy: model.Restricted}, [2]int{1, 4}, Request{1, 1}, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newState(presetNode(t, "A", c.vfs), c.rules)
@@ -65,14 +65,14 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 	for range 5000 {
 		vfs := 1 + rng.IntN(4)
 		s := newState(presetNode(t, Presets()[rng.IntN(3)], vfs), Rules{
-			Policy: hints.Restricted, ExcludeTopology: rng.IntN(4) == 0,
+			Policy: model.Restricted, ExcludeTopology: rng.IntN(4) == 0,
 		})
 		scatter(s, rng, rng.Float64())
 		r := Request{rng.IntN(9), rng.IntN(9)}
 		if !s.Fits(r) || r.GPUs+r.VFs == 0 {
 			continue
 		}
-		want, wantAdmitted := hints.Restricted.Nodes(demand(s, GPU, r), demand(s, VF, r))
+		want, wantAdmitted := model.Restricted.Nodes(demand(s, GPU, r), demand(s, VF, r))
 		mask, admitted := s.Affinity(r)
 		if r.GPUs == 0 && s.Rules.ExcludeTopology {
 			continue // no decision: the kubelet returns all nodes, which is equivalent to none
@@ -84,8 +84,8 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 	}
 }
 
-func demand(s *State, kind Kind, r Request) hints.Demand {
-	d := hints.Demand{Count: r.Of(kind)}
+func demand(s *State, kind Kind, r Request) model.Demand {
+	d := model.Demand{Count: r.Of(kind)}
 	for i, device := range s.Node.Devices[kind] {
 		var at topology.NUMANode
 		if kind == GPU || !s.Rules.ExcludeTopology {
@@ -107,10 +107,10 @@ func TestWhenThePluginIsAsked(t *testing.T) {
 		request Request
 		asked   string // kind, available, must-include
 	}{
-		{"a choice on the node", Rules{Policy: hints.Restricted}, [2]int{3, 4}, Request{2, 2}, "GPU 3 0, VF 8 0"},
-		{"no choice of GPUs", Rules{Policy: hints.Restricted}, [2]int{2, 4}, Request{2, 2}, "VF 8 0"},
-		{"no policy: always", Rules{Policy: hints.None}, [2]int{1, 1}, Request{2, 2}, "GPU 2 0, VF 16 0"},
-		{"VFs without nodes: always, all of them", Rules{Policy: hints.Restricted, ExcludeTopology: true},
+		{"a choice on the node", Rules{Policy: model.Restricted}, [2]int{3, 4}, Request{2, 2}, "GPU 3 0, VF 8 0"},
+		{"no choice of GPUs", Rules{Policy: model.Restricted}, [2]int{2, 4}, Request{2, 2}, "VF 8 0"},
+		{"no policy: always", Rules{Policy: model.PolicyNone}, [2]int{1, 1}, Request{2, 2}, "GPU 2 0, VF 16 0"},
+		{"VFs without nodes: always, all of them", Rules{Policy: model.Restricted, ExcludeTopology: true},
 			[2]int{2, 4}, Request{2, 2}, "VF 16 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestAnswersAreFilledUp(t *testing.T) {
 		{"of the other node", []int{6, 7}, func(got []int) bool { return len(got) == 2 && got[1] < 4 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newState(presetNode(t, "A", 1), Rules{Policy: hints.Restricted})
+			s := newState(presetNode(t, "A", 1), Rules{Policy: model.Restricted})
 			container, _ := s.Admit(Request{GPUs: 2},
 				GPU, func(*State, Question, *rand.Rand) []int { return c.answer }, newRand(1))
 			if got := container.Devices[GPU]; !c.want(got) {
@@ -157,7 +157,7 @@ func TestAnswersAreFilledUp(t *testing.T) {
 }
 
 func TestReleaseUndoesAdmission(t *testing.T) {
-	s := newState(presetNode(t, "B", 3), Rules{Policy: hints.BestEffort})
+	s := newState(presetNode(t, "B", 3), Rules{Policy: model.BestEffort})
 	rng := newRand(1)
 	var containers []Container
 	for range 2000 {

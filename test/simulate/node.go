@@ -9,23 +9,22 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // Kind is a half of a request.
-type Kind = devicemanager.Kind
+type Kind = model.Kind
 
 // The two kinds of device.
 const (
-	GPU = devicemanager.GPU
-	VF  = devicemanager.VF
+	GPU = model.GPU
+	VF  = model.VF
 )
 
 // Kinds is for going through both halves.
-var Kinds = devicemanager.Kinds
+var Kinds = model.Kinds
 
 // Node is a machine to simulate: its devices and their places. A Node is immutable and may be shared.
 type Node struct {
@@ -38,8 +37,8 @@ type Node struct {
 	NUMA     []int       // the numbers of the NUMA nodes, ascending; elsewhere a node is an index of this list
 	Locality machine.Scores
 
-	told     [2]*devicemanager.Node // NUMA nodes announced to the kubelet: all; those of GPUs alone
-	switches devicemanager.Switches // by number
+	told     [2]*model.Devices // NUMA nodes announced to the kubelet: all; those of GPUs alone
+	switches model.Switches    // by number
 }
 
 // Device is a device with numbers for its place.
@@ -55,9 +54,9 @@ func New(
 	name string, tree *topology.Tree, gpus, vfs []placement.Device, links []topology.Link,
 ) (*Node, error) {
 	n := &Node{Name: name, Tree: tree, Links: links, NUMA: tree.NUMANodes()}
-	if len(n.NUMA) > hints.MaxNodes {
+	if len(n.NUMA) > model.MaxNodes {
 		return nil, fmt.Errorf("simulate %s: %d NUMA nodes, the kubelet allows %d",
-			name, len(n.NUMA), hints.MaxNodes)
+			name, len(n.NUMA), model.MaxNodes)
 	}
 	if len(gpus) == 0 {
 		return nil, fmt.Errorf("simulate %s: no GPU", name)
@@ -88,23 +87,23 @@ func New(
 // tell announces the devices to the kubelet. The index of a kind's resource is the kind.
 func (n *Node) tell() {
 	for exclude := range n.told {
-		announced := make([]devicemanager.Announcement, len(Kinds))
+		announced := make([]model.Resource, len(Kinds))
 		for _, kind := range Kinds {
 			announced[kind].Kind = kind
 			for _, d := range n.Devices[kind] {
-				device := devicemanager.Device{Device: d.Device}
+				device := model.Device{Device: d.Device}
 				if d.NUMA >= 0 && (kind == GPU || exclude == 0) {
 					device.NUMA = topology.Node(d.NUMA)
 				}
 				announced[kind].Devices = append(announced[kind].Devices, device)
 			}
 		}
-		n.told[exclude] = devicemanager.New(announced)
+		n.told[exclude] = model.NewDevices(announced)
 	}
 	devices := n.told[0]
-	n.switches = make(devicemanager.Switches, n.Switches)
+	n.switches = make(model.Switches, n.Switches)
 	for i := range n.switches {
-		n.switches[i] = [2]devicemanager.Set{devices.NewSet(), devices.NewSet()}
+		n.switches[i] = [2]model.Set{devices.NewSet(), devices.NewSet()}
 	}
 	for _, kind := range Kinds {
 		for i, d := range n.Devices[kind] {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Report is the result of a simulation.
@@ -21,7 +21,7 @@ type Report struct {
 	GPUs            int          `json:"gpus"`
 	VFs             int          `json:"vfs"`
 	PFs             int          `json:"pfs"`
-	Policy          hints.Policy `json:"policy"`
+	Policy          model.Policy `json:"policy"`
 	ExcludeTopology bool         `json:"excludeTopology"`
 	Mix             Mix          `json:"mix"`
 	GPUFirst        float64      `json:"gpuFirst"`

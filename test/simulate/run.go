@@ -12,13 +12,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Config configures a simulation.
 type Config struct {
 	Node            *Node
-	Policy          hints.Policy
+	Policy          model.Policy
 	ExcludeTopology bool
 	Mix             Mix
 	Loads           []float64 // shares of GPUs allocated, percent

@@ -13,14 +13,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/golden"
 )
 
 // small is a configuration that runs in well under a second.
 func small(t testing.TB, node string, vfsPerPF int) Config {
 	return Config{
-		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, DefaultMix),
+		Node: presetNode(t, node, vfsPerPF), Policy: model.Restricted, Mix: mixOf(t, DefaultMix),
 		Loads: []float64{60}, GPUFirst: 0.5, Seed: 1, Seeds: 4, Warmup: 50, Arrivals: 200, Ways: Ways(),
 	}
 }
@@ -177,7 +177,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, m, err)
 		}
 	}
-	if _, err := hints.ParsePolicy("strict"); err == nil {
+	if _, err := model.ParsePolicy("strict"); err == nil {
 		t.Error("policy strict")
 	}
 	if _, err := FindWays([]string{"best"}); err == nil || !strings.Contains(err.Error(), "tandem-unknown") {

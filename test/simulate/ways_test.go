@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // On an empty node with four switches per NUMA node the stock plugins choose two random subsets: n/4 of n
@@ -21,13 +21,13 @@ func TestStockPairOnAnEmptyNode(t *testing.T) {
 	prefer := ways(t, "stock")[0].Prefer(node)
 	for _, c := range []struct {
 		request   Request
-		policy    hints.Policy
+		policy    model.Policy
 		pix, full float64
 	}{
-		{Request{GPUs: 1, VFs: 1}, hints.Restricted, 25, 25},
-		{Request{GPUs: 2, VFs: 2}, hints.Restricted, 44.4, 12.9},
-		{Request{GPUs: 4, VFs: 4}, hints.Restricted, 70.5, 11.4},
-		{Request{GPUs: 8, VFs: 8}, hints.BestEffort, 67.9, 0.4},
+		{Request{GPUs: 1, VFs: 1}, model.Restricted, 25, 25},
+		{Request{GPUs: 2, VFs: 2}, model.Restricted, 44.4, 12.9},
+		{Request{GPUs: 4, VFs: 4}, model.Restricted, 70.5, 11.4},
+		{Request{GPUs: 8, VFs: 8}, model.BestEffort, 67.9, 0.4},
 	} {
 		const draws = 20_000
 		pix, full := 0, 0
@@ -83,7 +83,7 @@ func TestJointIsTheBestOfAll(t *testing.T) {
 	for range 3000 {
 		node := presetNode(t, Presets()[rng.IntN(3)], 1+rng.IntN(2))
 		s := newState(node, Rules{
-			Policy: hints.Policy([]hints.Policy{hints.Restricted, hints.None}[rng.IntN(2)]),
+			Policy: model.Policy([]model.Policy{model.Restricted, model.PolicyNone}[rng.IntN(2)]),
 		})
 		scatter(s, rng, 0.3+0.5*rng.Float64())
 		r := Request{GPUs: rng.IntN(4), VFs: rng.IntN(4)}
@@ -103,7 +103,7 @@ func TestJointIsTheBestOfAll(t *testing.T) {
 }
 
 // mostPairs tries all sets of both kinds.
-func mostPairs(s *State, r Request, mask hints.Mask) (best [2]int) {
+func mostPairs(s *State, r Request, mask model.Mask) (best [2]int) {
 	best[0] = -1
 	q := Question{Request: r, Mask: mask}
 	machine.EachSet(s.Offered(GPU, q), r.GPUs, func(gpus []int) {
@@ -130,9 +130,9 @@ func TestTandemMakesAsManyPairs(t *testing.T) {
 	rng := newRand(2)
 	for range 1000 {
 		node := presetNode(t, Presets()[rng.IntN(3)], 1+rng.IntN(3))
-		policy := []hints.Policy{hints.Restricted, hints.BestEffort, hints.None}[rng.IntN(3)]
+		policy := []model.Policy{model.Restricted, model.BestEffort, model.PolicyNone}[rng.IntN(3)]
 		s := newState(node, Rules{
-			Policy: policy, ExcludeTopology: policy == hints.Restricted && rng.IntN(2) == 0,
+			Policy: policy, ExcludeTopology: policy == model.Restricted && rng.IntN(2) == 0,
 		})
 		scatter(s, rng, rng.Float64())
 		r := Request{GPUs: 1 + rng.IntN(4), VFs: 1 + rng.IntN(4)}
@@ -178,7 +178,7 @@ func BenchmarkAdmit(b *testing.B) {
 	for _, w := range Ways() {
 		b.Run(w.Name, func(b *testing.B) {
 			node := presetNode(b, "A", 8)
-			s, rng, prefer := newState(node, Rules{Policy: hints.Restricted}), rand.New(rand.NewPCG(1, 1)),
+			s, rng, prefer := newState(node, Rules{Policy: model.Restricted}), rand.New(rand.NewPCG(1, 1)),
 				w.Prefer(node)
 			for b.Loop() {
 				c, _ := s.Admit(Request{GPUs: 2, VFs: 2}, Kind(rng.IntN(2)), prefer, rng)

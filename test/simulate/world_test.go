@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // presetNode caches each node, which takes milliseconds under the race detector.
@@ -68,13 +68,13 @@ func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 func TestTandemKnowsThePolicy(t *testing.T) {
 	node := presetNode(t, "A", 1)
 	for _, c := range []struct {
-		policy  hints.Policy
+		policy  model.Policy
 		gpus    []int // free ones, 0 to 3 on node 0, each on a switch with the VF of the same number
 		vfs     []int
 		request Request
 	}{
-		{hints.None, []int{0, 4}, []int{1, 4}, Request{GPUs: 1, VFs: 1}},
-		{hints.BestEffort, []int{0, 4}, []int{0, 1, 4, 5}, Request{GPUs: 2, VFs: 2}},
+		{model.PolicyNone, []int{0, 4}, []int{1, 4}, Request{GPUs: 1, VFs: 1}},
+		{model.BestEffort, []int{0, 4}, []int{0, 1, 4, 5}, Request{GPUs: 2, VFs: 2}},
 	} {
 		for _, first := range Kinds {
 			s := newState(node, Rules{Policy: c.policy, ExcludeTopology: true})

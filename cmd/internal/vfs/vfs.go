@@ -16,7 +16,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/exporter"
@@ -124,7 +123,7 @@ func decide(
 
 // cards returns the node's cards as a resource; none without a card.
 func cards(tree *topology.Tree) []model.Resource {
-	all := model.Resource{Name: "GPUs", Kind: devicemanager.GPU}
+	all := model.Resource{Name: "GPUs", Kind: model.GPU}
 	for d := range tree.Devices() {
 		if gpu.Vendor(d) != "" {
 			all.Devices = append(all.Devices, model.Device{NUMA: d.NUMA, Healthy: true})

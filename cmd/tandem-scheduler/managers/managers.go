@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
 	"k8s.io/utils/cpuset"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
@@ -121,7 +121,7 @@ type store struct {
 
 // set sets the Topology Manager's merged hint for the next container. An unrestricted hint means all nodes,
 // but has no nodes under the policies single-numa-node and none.
-func (s *store) set(best hints.Hint, all []int) error {
+func (s *store) set(best model.Hint, all []int) error {
 	s.hint = topologymanager.TopologyHint{Preferred: best.Preferred}
 	numbers := best.Nodes.Numbers()
 	if numbers == nil {

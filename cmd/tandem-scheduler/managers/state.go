@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/utils/cpuset"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
@@ -234,18 +234,18 @@ func (m *machine) lacks(pod *v1.Pod) v1.ResourceName {
 }
 
 // Hints implements verdict.ManagerState.
-func (g *managerState) Hints(pod *v1.Pod, container *v1.Container) []hints.List {
+func (g *managerState) Hints(pod *v1.Pod, container *v1.Container) []model.Hints {
 	if !concerned(pod) {
 		return nil
 	}
 	if g.lacks(pod) != "" {
-		return []hints.List{{}} // no nodes will do
+		return []model.Hints{{}} // no nodes will do
 	}
 	l := g.work()
 	if l == nil {
 		return nil
 	}
-	var all []hints.List
+	var all []model.Hints
 	for _, provided := range l.hints(pod, container) {
 		for _, name := range slices.Sorted(maps.Keys(provided)) {
 			all = append(all, list(provided[name]))
@@ -255,13 +255,13 @@ func (g *managerState) Hints(pod *v1.Pod, container *v1.Container) []hints.List 
 }
 
 // list converts the hints of one resource.
-func list(provided []topologymanager.TopologyHint) hints.List {
+func list(provided []topologymanager.TopologyHint) model.Hints {
 	if provided == nil {
 		return nil
 	}
-	translated := hints.List{}
+	translated := model.Hints{}
 	for _, h := range provided {
-		one := hints.Hint{Preferred: h.Preferred}
+		one := model.Hint{Preferred: h.Preferred}
 		if h.NUMANodeAffinity != nil {
 			for _, node := range h.NUMANodeAffinity.GetBits() {
 				one.Nodes |= 1 << node
@@ -273,7 +273,7 @@ func list(provided []topologymanager.TopologyHint) hints.List {
 }
 
 // Take implements verdict.ManagerState.
-func (g *managerState) Take(pod *v1.Pod, container *v1.Container, best hints.Hint) error {
+func (g *managerState) Take(pod *v1.Pod, container *v1.Container, best model.Hint) error {
 	if !concerned(pod) {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/server"
@@ -100,8 +100,8 @@ func (panicking) Restore([]v1alpha1.Held) (verdict.ManagerState, error) { return
 func (panicking) Empty() verdict.ManagerState                           { return panicking{} }
 func (panicking) Concerns(*v1.Pod) bool                                 { panic("concerns") }
 func (panicking) Clone() verdict.ManagerState                           { return panicking{} }
-func (panicking) Hints(*v1.Pod, *v1.Container) []hints.List             { panic("hints") }
-func (panicking) Take(*v1.Pod, *v1.Container, hints.Hint) error         { panic("take") }
+func (panicking) Hints(*v1.Pod, *v1.Container) []model.Hints            { panic("hints") }
+func (panicking) Take(*v1.Pod, *v1.Container, model.Hint) error         { panic("take") }
 func (panicking) Remove(types.UID)                                      { panic("remove") }
 
 // A panic in any of the plugin's functions is recovered. The node then counts as a node without object.

@@ -132,7 +132,7 @@ func (n *Node) Settings() model.Kubelet {
 	if read.unread != nil {
 		return model.Kubelet{}
 	}
-	known, err := model.NewKubelet(read.facts.Settings)
+	known, err := read.facts.Settings.Model()
 	if err != nil {
 		return model.Kubelet{}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -26,7 +26,7 @@ type merge struct {
 type provider struct {
 	name   string // for people
 	kind   providerKind
-	demand hints.Demand
+	demand model.Demand
 }
 
 type providerKind int
@@ -43,7 +43,7 @@ func (e emptyNode) readMerge() merge {
 	if k.Policy == "" {
 		return m // unknown
 	}
-	m.now = hints.Policy(k.Policy) == hints.Restricted || hints.Policy(k.Policy) == hints.BestEffort
+	m.now = model.Policy(k.Policy) == model.Restricted || model.Policy(k.Policy) == model.BestEffort
 	m.add("GPUs", ofGPUs, e.GPUs)
 	pools := machine.Pools(e.VFs)
 	for _, resource := range slices.Sorted(maps.Keys(pools)) {
@@ -72,7 +72,7 @@ func (m *merge) addNodes(name string, kind providerKind, nodes []int) {
 
 // add adds a resource, unless no device has a NUMA node.
 func (m *merge) add(name string, kind providerKind, devices []Device) {
-	p := provider{name: name, kind: kind, demand: hints.Demand{Count: 1}}
+	p := provider{name: name, kind: kind, demand: model.Demand{Count: 1}}
 	for _, d := range devices {
 		p.demand.All.Add(d.NUMA)
 		p.demand.Free.Add(d.NUMA)
@@ -83,8 +83,8 @@ func (m *merge) add(name string, kind providerKind, devices []Device) {
 }
 
 // time returns the kubelet's CPU time for a container without resources of some kinds.
-func (m merge) time(without ...providerKind) hints.MergeTime {
-	var demands []hints.Demand
+func (m merge) time(without ...providerKind) model.MergeTime {
+	var demands []model.Demand
 	for _, p := range m.providers {
 		if !slices.Contains(without, p.kind) {
 			demands = append(demands, p.demand)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -30,7 +30,7 @@ func TestMergeOfEachResource(t *testing.T) {
 	}
 	k := managers.Facts{}
 	k.Policy, k.CPUPolicy, k.MemoryPolicy = managers.Restricted, "none", "None"
-	found := slowMerge(n.empty(k, hints.Restricted).readMerge())
+	found := slowMerge(n.empty(k, model.Restricted).readMerge())
 	if len(found) != 1 || !slices.Equal(found[0].Evidence, []string{
 		"GPUs: hints over 8 NUMA nodes", "VFs of x.y/a: hints over 8 NUMA nodes",
 		"VFs of x.y/b: hints over 8 NUMA nodes",
@@ -39,7 +39,7 @@ func TestMergeOfEachResource(t *testing.T) {
 	}
 	for policy, want := range map[string]int{"": 0, "none": 1, "best-effort": 1, "single-numa-node": 1} {
 		k.Policy = policy
-		if found := slowMerge(n.empty(k, hints.Restricted).readMerge()); len(found) != want {
+		if found := slowMerge(n.empty(k, model.Restricted).readMerge()); len(found) != want {
 			t.Errorf("policy %s: found %+v", policy, found)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Refused are pods that the kubelet of a node has refused for their NUMA nodes, and that nobody has deleted.
@@ -66,13 +66,13 @@ type refusedFacts struct {
 // readRefused judges the shapes of the refused pods on the empty node.
 func (n Node) readRefused(k managers.Facts) refusedFacts {
 	f := refusedFacts{Refused: n.Refused}
-	policy := hints.Restricted
-	if k.Policy == string(hints.SingleNUMANode) { // the others refuse nobody: then the policy has changed since
-		policy = hints.SingleNUMANode
+	policy := model.Restricted
+	if k.Policy == string(model.SingleNUMANode) { // the others refuse nobody: then the policy has changed since
+		policy = model.SingleNUMANode
 	}
 	empty := n.empty(k, policy)
 	node := rejection.NewNode(n.Plugins.Resources, empty.manager)
-	cpus := func(count int) hints.List { return empty.manager.Rule.Hints(empty.cpuDemand(count)) }
+	cpus := func(count int) model.Hints { return empty.manager.Rule.Hints(empty.cpuDemand(count)) }
 	for _, group := range n.Refused.Pods.groups {
 		shape, known := n.Plugins.shapeOf(group.Containers)
 		if !known {

@@ -12,8 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,8 +68,8 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 			pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers[:1], pod.Spec.Containers[1:]
 		}
 		explained := rejection.Explain(pod, status, kubelet.Reading[[]coordinator.Decision]{},
-			rejection.Manager{Kubelet: devicemanager.Kubelet{
-				Rule: hints.Rule{Policy: hints.Restricted}, ScopePod: c.scope == "pod",
+			rejection.Manager{TopologyManager: model.TopologyManager{
+				Rule: model.Rule{Policy: model.Restricted}, ScopePod: c.scope == "pod",
 			}})
 		var pods RefusedPods
 		pods.Add(pod)

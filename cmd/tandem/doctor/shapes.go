@@ -13,8 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -35,7 +33,7 @@ type shapes struct {
 const mostShapes = 64
 
 func (n Node) readShapes(k managers.Facts) (s shapes) {
-	s.emptyNode, s.near = n.empty(k, hints.Restricted), map[int]int{}
+	s.emptyNode, s.near = n.empty(k, model.Restricted), map[int]int{}
 	if len(n.GPUs) == 0 || len(n.VFs) == 0 {
 		return s
 	}
@@ -62,36 +60,36 @@ func (n Node) readShapes(k managers.Facts) (s shapes) {
 type emptyNode struct {
 	Node
 	kubelet managers.Facts
-	manager devicemanager.Kubelet
+	manager model.TopologyManager
 	views   machine.Views
 }
 
 // empty returns the empty node under a policy, with the kubelet's other settings. Settings with which no
 // kubelet starts count as mended: unknown options are not set, and the machine's NUMA nodes are allowed.
-func (n Node) empty(k managers.Facts, policy hints.Policy) emptyNode {
+func (n Node) empty(k managers.Facts, policy model.Policy) emptyNode {
 	e := emptyNode{Node: n, kubelet: k, views: machine.NewViews(n.Links, n.GPUs, n.VFs)}
 	settings, nodes := k.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
 	settings.Policy = string(policy)
-	read, err := model.NewKubelet(settings)
+	read, err := settings.Model()
 	if err == nil {
 		e.manager, err = read.TopologyManager(nodes)
 	}
 	if err != nil {
-		e.manager = devicemanager.Kubelet{Rule: model.Documented(nodes)}
+		e.manager = model.TopologyManager{Rule: model.Documented(nodes)}
 	}
-	e.manager.Rule.MaxNodes = max(e.manager.Rule.MaxNodes, hints.MaxNodes, len(nodes))
+	e.manager.Rule.MaxNodes = max(e.manager.Rule.MaxNodes, model.MaxNodes, len(nodes))
 	return e
 }
 
 // Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
 // the policy admits the container at all.
 func (n Node) Affinity(k managers.Facts, gpus, vfs int) ([]int, bool) {
-	nodes, admitted := n.empty(k, hints.Restricted).affinity(gpus, vfs, n.CPUs)
+	nodes, admitted := n.empty(k, model.Restricted).affinity(gpus, vfs, n.CPUs)
 	return nodes.Numbers(), admitted
 }
 
-func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
-	requests := slices.DeleteFunc(machine.Requests(gpus, vfs), func(r devicemanager.Request) bool {
+func (e emptyNode) affinity(gpus, vfs, cpus int) (model.Mask, bool) {
+	requests := slices.DeleteFunc(machine.Requests(gpus, vfs), func(r model.Request) bool {
 		return r.Count == 0 // the container does not name the resource
 	})
 	return e.views.Nodes(e.manager.Rule, requests, e.cpuDemand(cpus))
@@ -99,17 +97,17 @@ func (e emptyNode) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
 
 // cpuDemand returns the demand for a number of exclusive CPUs, without influence if the kubelet aligns no
 // CPUs.
-func (e emptyNode) cpuDemand(count int) hints.Demand {
+func (e emptyNode) cpuDemand(count int) model.Demand {
 	reserved, err := e.kubelet.Reserved()
 	if e.kubelet.CPUPolicy != managers.Static || err != nil {
-		return hints.Demand{}
+		return model.Demand{}
 	}
-	return hints.CPUs(count, e.kubelet.CPUs, e.kubelet.AllCPUs().Without(reserved))
+	return model.CPUDemand(count, e.kubelet.CPUs, e.kubelet.AllCPUs().Without(reserved))
 }
 
 // together returns how many of n pairs can be on one switch each, with devices of these NUMA nodes; without
 // NUMA nodes, with all devices.
-func (e emptyNode) together(n int, nodes hints.Mask) int {
+func (e emptyNode) together(n int, nodes model.Mask) int {
 	all := e.views.All
 	choice, err := placement.Choose(e.Tree, all.Placement(all.Expected(machine.Requests(n, n), nodes)))
 	if err != nil {

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/hinting"
@@ -80,7 +78,7 @@ func (n *Node) decide(found []pools.Pool) []pools.Pool {
 
 // gpuResources returns the GPUs by resource, under a name for people if there is one resource.
 func (n *Node) gpuResources() (resources []model.Resource) {
-	cards := model.Resource{Name: "GPUs", Kind: devicemanager.GPU}
+	cards := model.Resource{Name: "GPUs", Kind: model.GPU}
 	for _, d := range n.GPUs {
 		if len(n.Parts[d.Address]) == 0 {
 			cards.Devices = append(cards.Devices, model.Device{NUMA: d.NUMA, Healthy: true})
@@ -90,7 +88,7 @@ func (n *Node) gpuResources() (resources []model.Resource) {
 		resources = append(resources, cards)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.mixed)) {
-		one := model.Resource{Name: name, Kind: devicemanager.GPU}
+		one := model.Resource{Name: name, Kind: model.GPU}
 		for _, part := range n.mixed[name] {
 			one.Devices = append(one.Devices, model.Device{NUMA: part.NUMA, Healthy: part.Healthy})
 		}
@@ -204,8 +202,8 @@ func NewDevice(id string, address topology.Address, numa topology.NUMANode) Devi
 
 // Views are views of a machine's devices for requests of VFs.
 type Views struct {
-	All   *devicemanager.View   // all VFs are of one resource
-	pools []*devicemanager.View // with the VFs of one pool, by its name
+	All   *model.View   // all VFs are of one resource
+	pools []*model.View // with the VFs of one pool, by its name
 }
 
 // NewViews returns the coordinator's views of a machine's devices. All GPUs are of one resource.
@@ -230,9 +228,9 @@ func Pools(vfs []Device) map[string][]Device {
 // For returns the views for a container's requests: of each pool with as many free VFs, since the kubelet
 // takes the VFs of a request from one pool. Without such a pool it is the view of all VFs, for requests of
 // several.
-func (v Views) For(requests devicemanager.Requests) (views []*devicemanager.View) {
+func (v Views) For(requests model.Requests) (views []*model.View) {
 	for _, view := range v.pools {
-		short := func(r devicemanager.Request) bool {
+		short := func(r model.Request) bool {
 			return view.Free.Common(view.Node.Resources[r.Resource].All) < r.Count
 		}
 		if !slices.ContainsFunc(requests, short) {
@@ -240,7 +238,7 @@ func (v Views) For(requests devicemanager.Requests) (views []*devicemanager.View
 		}
 	}
 	if len(views) == 0 {
-		return []*devicemanager.View{v.All}
+		return []*model.View{v.All}
 	}
 	return views
 }
@@ -248,8 +246,8 @@ func (v Views) For(requests devicemanager.Requests) (views []*devicemanager.View
 // Nodes returns the NUMA nodes for a container, of the first pool that serves its requests, and whether the
 // kubelet admits the container, from whichever of the pools.
 func (v Views) Nodes(
-	rule hints.Rule, requests devicemanager.Requests, more ...hints.Demand,
-) (nodes hints.Mask, admitted bool) {
+	rule model.Rule, requests model.Requests, more ...model.Demand,
+) (nodes model.Mask, admitted bool) {
 	for i, view := range v.For(requests) {
 		on, admits := rule.Nodes(append(view.Demands(requests), more...))
 		if !admits {
@@ -263,30 +261,30 @@ func (v Views) Nodes(
 }
 
 // newView returns a view of devices. All GPUs are of one resource, and all VFs.
-func newView(links []topology.Link, gpus, vfs []Device) *devicemanager.View {
+func newView(links []topology.Link, gpus, vfs []Device) *model.View {
 	var used []string
-	announced := make([]devicemanager.Announcement, len(devicemanager.Kinds))
+	announced := make([]model.Resource, len(model.Kinds))
 	for kind, list := range [...][]Device{gpus, vfs} {
-		announced[kind].Kind = devicemanager.Kind(kind)
+		announced[kind].Kind = model.Kind(kind)
 		for _, d := range list {
-			told := devicemanager.Device{Device: d.Device, NUMA: d.NUMA}
+			told := model.Device{Device: d.Device, NUMA: d.NUMA}
 			announced[kind].Devices = append(announced[kind].Devices, told)
 			if d.Used {
 				used = append(used, d.ID)
 			}
 		}
 	}
-	node := devicemanager.New(announced)
-	v := &devicemanager.View{Node: node, Links: links, Taken: node.Select(used)}
-	v.Free = node.OfKind[devicemanager.GPU].Clone()
-	v.Free.Include(node.OfKind[devicemanager.VF])
+	node := model.NewDevices(announced)
+	v := &model.View{Node: node, Links: links, Taken: node.Select(used)}
+	v.Free = node.OfKind[model.GPU].Clone()
+	v.Free.Include(node.OfKind[model.VF])
 	v.Free.Exclude(v.Taken)
 	return v
 }
 
 // Requests returns the requests of a container.
-func Requests(gpus, vfs int) devicemanager.Requests {
-	return devicemanager.Requests{
-		{Resource: int(devicemanager.GPU), Count: gpus}, {Resource: int(devicemanager.VF), Count: vfs},
+func Requests(gpus, vfs int) model.Requests {
+	return model.Requests{
+		{Resource: int(model.GPU), Count: gpus}, {Resource: int(model.VF), Count: vfs},
 	}
 }

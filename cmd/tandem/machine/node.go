@@ -18,7 +18,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -46,7 +45,7 @@ type Node struct {
 
 // advised are the settings that the documents advise.
 var advised = model.Kubelet{
-	TopologyManagerPolicy: string(hints.Restricted), CPUManagerPolicy: "static", MemoryManagerPolicy: "None",
+	TopologyManagerPolicy: string(model.Restricted), CPUManagerPolicy: "static", MemoryManagerPolicy: "None",
 }
 
 // mostCards is how many GPUs, and how many NICs, a machine may have: each is compared with each.

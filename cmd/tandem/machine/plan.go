@@ -13,8 +13,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
@@ -82,7 +80,7 @@ const assumed = "without --config the VFs are one pool without excludeTopology"
 
 // tooManyNodes is the note on a machine with more NUMA nodes than the kubelet supports by default.
 var tooManyNodes = fmt.Sprintf("more than %d NUMA nodes have devices: under policy restricted the "+
-	"kubelet does not start without the option max-allowable-numa-nodes", hints.MaxNodes)
+	"kubelet does not start without the option max-allowable-numa-nodes", model.MaxNodes)
 
 // Answer plans for a machine as the coordinator does for a call of the kubelet. The strings are notes.
 func (q *Question) Answer(n *Node, from *Source) (*Plan, []string, error) {
@@ -121,7 +119,7 @@ func (q *Question) Answer(n *Node, from *Source) (*Plan, []string, error) {
 }
 
 // topologyManager returns the Topology Manager of a machine's kubelet.
-func topologyManager(n *Node) (devicemanager.Kubelet, error) {
+func topologyManager(n *Node) (model.TopologyManager, error) {
 	return n.Kubelet.TopologyManager(model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes()))
 }
 
@@ -214,22 +212,22 @@ func canonical(id string) string {
 // merge is the kubelet's merge of the hints of a container's devices with those of an exclusive CPU, and with
 // those of memory if memoryManagerPolicy is Static. The other settings are those that Tandem advises.
 type merge struct {
-	rule         hints.Rule
-	cpus, memory hints.Demand
+	rule         model.Rule
+	cpus, memory model.Demand
 }
 
 func newMerge(n *Node) merge {
 	const allNodes = 64 // also on a machine for which the kubelet needs the option max-allowable-numa-nodes
 	return merge{
-		rule:   hints.Rule{Policy: hints.Restricted, MaxNodes: allNodes},
+		rule:   model.Rule{Policy: model.Restricted, MaxNodes: allNodes},
 		cpus:   everywhere(model.HintedNodes(n.Sys, n.Tree)),
 		memory: everywhere(n.Tree.NUMANodes()),
 	}
 }
 
 // everywhere returns the demand for a part of a resource that each of some NUMA nodes has.
-func everywhere(nodes []int) hints.Demand {
-	d := hints.Demand{Count: 1}
+func everywhere(nodes []int) model.Demand {
+	d := model.Demand{Count: 1}
 	for _, number := range nodes {
 		d.All.Add(topology.Node(number))
 		d.Free.Add(topology.Node(number))
@@ -238,13 +236,13 @@ func everywhere(nodes []int) hints.Demand {
 }
 
 // times returns the kubelet's CPU time for some devices without and with hints of memory.
-func (m merge) times(devices []hints.Demand) (without, with hints.MergeTime) {
+func (m merge) times(devices []model.Demand) (without, with model.MergeTime) {
 	all := append(slices.Clone(devices), m.cpus)
 	return m.rule.MergeTime(all...), m.rule.MergeTime(append(all, m.memory)...)
 }
 
 // note returns the note on a request whose hints the kubelet merges slowly (kubernetes#137700); else "".
-func (m merge) note(view *devicemanager.View, requests devicemanager.Requests) string {
+func (m merge) note(view *model.View, requests model.Requests) string {
 	devices := view.Demands(requests)
 	took, withMemory := m.times(devices)
 	if !took.Slow() && !withMemory.Slow() {
@@ -257,8 +255,8 @@ func (m merge) note(view *devicemanager.View, requests devicemanager.Requests) s
 	note := fmt.Sprintf("for a container with exclusive CPUs the kubelet takes about %s of CPU time to merge "+
 		"the hints on %s, and with memoryManagerPolicy Static about %s on %s, while no other pod starts",
 		took, cli.Count(widest, "NUMA node"), withMemory, cli.Count(m.memory.Nodes(), "NUMA node"))
-	gpus := slices.DeleteFunc(slices.Clone(requests), func(r devicemanager.Request) bool {
-		return r.Resource == int(devicemanager.VF)
+	gpus := slices.DeleteFunc(slices.Clone(requests), func(r model.Request) bool {
+		return r.Resource == int(model.VF)
 	})
 	if after, afterMemory := m.times(view.Demands(gpus)); after < took {
 		note += fmt.Sprintf(`; "excludeTopology": "auto" in the pool of VFs reduces the times to about %s and %s`,

@@ -9,8 +9,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -60,7 +59,7 @@ func (q *Question) Stock(n *Node, from *Source) (*Plan, []string, error) {
 // on one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw:
 // all devices of a request are free.
 func (q *Question) draw(
-	tree *topology.Tree, view *devicemanager.View, manager devicemanager.Kubelet,
+	tree *topology.Tree, view *model.View, manager model.TopologyManager,
 ) []draw {
 	plugins, drawn := newStockPlugins(tree, view.Node), make([]draw, draws)
 	all := view.Free.Clone()
@@ -70,10 +69,10 @@ func (q *Question) draw(
 		if plugins.random.IntN(len(requests)) > 0 { // the kubelet's order of resources is random
 			slices.Reverse(requests)
 		}
-		requests = slices.DeleteFunc(requests, func(r devicemanager.Request) bool { return r.Count == 0 })
-		admission := devicemanager.Admission{
+		requests = slices.DeleteFunc(requests, func(r model.Request) bool { return r.Count == 0 })
+		admission := model.Admission{
 			Node: view.Node, Kubelet: manager,
-			Containers: []devicemanager.Container{{Requests: requests}}, Others: plugins,
+			Containers: []model.Container{{Requests: requests}}, Others: plugins,
 			Healthy: all, Taken: view.Taken.Clone(), Reusable: view.Node.NewSet(),
 		}
 		if admission.Admit() != nil {
@@ -85,10 +84,10 @@ func (q *Question) draw(
 	return drawn
 }
 
-func newDraw(tree *topology.Tree, node *devicemanager.Node, devices devicemanager.Set) draw {
+func newDraw(tree *topology.Tree, node *model.Devices, devices model.Set) draw {
 	d := draw{
-		gpus: node.Devices(devices.Intersection(node.OfKind[devicemanager.GPU])),
-		vfs:  node.Devices(devices.Intersection(node.OfKind[devicemanager.VF])),
+		gpus: node.Devices(devices.Intersection(node.OfKind[model.GPU])),
+		vfs:  node.Devices(devices.Intersection(node.OfKind[model.VF])),
 	}
 	d.pairs = placement.PairsOf(tree, d.gpus, d.vfs)
 	d.near = placement.Together(d.pairs)
@@ -97,15 +96,15 @@ func newDraw(tree *topology.Tree, node *devicemanager.Node, devices devicemanage
 
 // stockPlugins answer the kubelet for one container at a time.
 type stockPlugins struct {
-	node    *devicemanager.Node
+	node    *model.Devices
 	vendor  *Vendor
 	random  *rand.Rand
-	devices devicemanager.Set // of the latest container
+	devices model.Set // of the latest container
 }
 
-func newStockPlugins(tree *topology.Tree, node *devicemanager.Node) *stockPlugins {
+func newStockPlugins(tree *topology.Tree, node *model.Devices) *stockPlugins {
 	var addresses []topology.Address
-	for _, d := range node.Devices(node.OfKind[devicemanager.GPU]) {
+	for _, d := range node.Devices(node.OfKind[model.GPU]) {
 		addresses = append(addresses, d.Address)
 	}
 	return &stockPlugins{
@@ -114,12 +113,12 @@ func newStockPlugins(tree *topology.Tree, node *devicemanager.Node) *stockPlugin
 }
 
 // Hints returns none: CPUs and memory are ignored.
-func (*stockPlugins) Hints(int) []hints.List { return nil }
+func (*stockPlugins) Hints(int) []model.Hints { return nil }
 
 // Prefer returns GPUs by the vendor's policy, and no VFs.
-func (p *stockPlugins) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
+func (p *stockPlugins) Prefer(_ int, q model.Question) model.Set {
 	preferred := p.node.NewSet()
-	if q.Resource != int(devicemanager.GPU) {
+	if q.Resource != int(model.GPU) {
 		return preferred
 	}
 	var available []int
@@ -132,7 +131,7 @@ func (p *stockPlugins) Prefer(_ int, q devicemanager.Question) devicemanager.Set
 }
 
 // Pick picks at random.
-func (p *stockPlugins) Pick(of devicemanager.Set, count int) devicemanager.Set {
+func (p *stockPlugins) Pick(of model.Set, count int) model.Set {
 	var devices []int
 	of.Each(func(i int) { devices = append(devices, i) })
 	picked := p.node.NewSet()
@@ -143,7 +142,7 @@ func (p *stockPlugins) Pick(of devicemanager.Set, count int) devicemanager.Set {
 }
 
 // Allocate keeps the devices.
-func (p *stockPlugins) Allocate(_ int, _ hints.Hint, devices devicemanager.Set) error {
+func (p *stockPlugins) Allocate(_ int, _ model.Hint, devices model.Set) error {
 	p.devices = devices
 	return nil
 }

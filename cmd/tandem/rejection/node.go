@@ -2,7 +2,7 @@
 
 // Package rejection explains pods that the kubelet's Topology Manager has rejected. The kubelet calls no
 // device plugin for such a pod, and nobody records what was free at that moment. The explanation therefore
-// compares the pod's requests with the status of the node, by the kubelet's own rules ([devicemanager]): the
+// compares the pod's requests with the status of the node, by the kubelet's own rules ([model]): the
 // devices that are free now, by NUMA node and switch, the holders of the other devices, and the empty node.
 // The plugins' decisions tell which holders had their devices at the rejection.
 package rejection
@@ -14,37 +14,36 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // Node is the devices of a node, with the state of each device.
 type Node struct {
-	model   *devicemanager.Node
-	kubelet devicemanager.Kubelet
-	healthy devicemanager.Set
+	model   *model.Devices
+	kubelet model.TopologyManager
+	healthy model.Set
 	held    sets // by pod, as namespace/pod or [coordinator.UnknownHolder]
 	on      sets // by switch
 }
 
 // sets are the devices of each of a kind of holders or places.
-type sets map[string]devicemanager.Set
+type sets map[string]model.Set
 
 // NewNode returns the node with these resources, as in a status, under the settings of its kubelet.
-func NewNode(resources []coordinator.Resource, kubelet devicemanager.Kubelet) *Node {
-	var announced []devicemanager.Announcement
+func NewNode(resources []coordinator.Resource, kubelet model.TopologyManager) *Node {
+	var announced []model.Resource
 	var healthy []string
 	held, on := map[string][]string{}, map[string][]string{}
 	for _, r := range resources {
-		a := devicemanager.Announcement{Name: r.Name, Kind: devicemanager.GPU}
+		a := model.Resource{Name: r.Name, Kind: model.GPU}
 		if r.Kind == string(device.VF) {
-			a.Kind = devicemanager.VF
+			a.Kind = model.VF
 		}
 		for _, d := range r.Devices {
 			id := r.Name + " " + d.ID // two resources may share an ID
-			a.Devices = append(a.Devices, devicemanager.Device{
+			a.Devices = append(a.Devices, model.Device{
 				Device: placement.Device{ID: id}, NUMA: numaNode(d.NUMA),
 			})
 			if r.Connected && d.IsHealthy() {
@@ -58,7 +57,7 @@ func NewNode(resources []coordinator.Resource, kubelet devicemanager.Kubelet) *N
 		announced = append(announced, a)
 	}
 	n := &Node{
-		model: devicemanager.New(announced), kubelet: kubelet, held: sets{}, on: sets{},
+		model: model.NewDevices(announced), kubelet: kubelet, held: sets{}, on: sets{},
 	}
 	n.healthy = n.model.Select(healthy)
 	for pod, ids := range held {
@@ -86,7 +85,7 @@ func numaNode(number *uint32) topology.NUMANode {
 }
 
 // taken returns the devices of all pods but some.
-func (n *Node) taken(but ...string) devicemanager.Set {
+func (n *Node) taken(but ...string) model.Set {
 	taken := n.model.NewSet()
 	for pod, devices := range n.held {
 		if !slices.Contains(but, pod) {
@@ -97,43 +96,43 @@ func (n *Node) taken(but ...string) devicemanager.Set {
 }
 
 // free returns the devices that the kubelet can allocate.
-func (n *Node) free() devicemanager.Set { return n.healthy.Difference(n.taken()) }
+func (n *Node) free() model.Set { return n.healthy.Difference(n.taken()) }
 
 // admits reports whether the kubelet admits a pod while some devices are taken.
-func (n *Node) admits(taken devicemanager.Set, pod ...devicemanager.Container) bool {
+func (n *Node) admits(taken model.Set, pod ...model.Container) bool {
 	a := n.admission(taken, pod)
 	return a.Admit() == nil
 }
 
 // AdmitsEmpty reports whether the node admits a pod if all healthy devices are free. CPUs returns the hints
 // of the kubelet's CPU manager for a number of exclusive CPUs.
-func (n *Node) AdmitsEmpty(pod []intent.Container, cpus func(count int) hints.List) bool {
+func (n *Node) AdmitsEmpty(pod []intent.Container, cpus func(count int) model.Hints) bool {
 	a := n.admission(n.model.NewSet(), n.containers(pod))
 	a.Managed, a.Others = true, withCPUs{anyDevices{n}, pod, cpus}
 	return a.Admit() == nil
 }
 
-func (n *Node) admission(taken devicemanager.Set, pod []devicemanager.Container) devicemanager.Admission {
-	return devicemanager.Admission{
+func (n *Node) admission(taken model.Set, pod []model.Container) model.Admission {
+	return model.Admission{
 		Node: n.model, Kubelet: n.kubelet, Containers: pod, Others: anyDevices{n},
 		Healthy: n.healthy, Taken: taken.Clone(), Reusable: n.model.NewSet(),
 	}
 }
 
 // containers returns the containers of a pod with their requests for devices of the node.
-func (n *Node) containers(pod []intent.Container) []devicemanager.Container {
-	containers := make([]devicemanager.Container, len(pod))
+func (n *Node) containers(pod []intent.Container) []model.Container {
+	containers := make([]model.Container, len(pod))
 	for i, c := range pod {
-		containers[i] = devicemanager.Container{Role: c.Role, Requests: n.requests(c)}
+		containers[i] = model.Container{Role: c.Role, Requests: n.requests(c)}
 	}
 	return containers
 }
 
 // compared returns the requests that the Topology Manager compares with the node, one after the other: of
 // each container or, under scope pod, of the pod.
-func (n *Node) compared(pod []devicemanager.Container) (all []devicemanager.Requests) {
+func (n *Node) compared(pod []model.Container) (all []model.Requests) {
 	if n.kubelet.ScopePod {
-		return []devicemanager.Requests{devicemanager.Total(pod)}
+		return []model.Requests{model.Total(pod)}
 	}
 	for _, c := range pod {
 		all = append(all, c.Requests)
@@ -142,10 +141,10 @@ func (n *Node) compared(pod []devicemanager.Container) (all []devicemanager.Requ
 }
 
 // requests returns the requests of a container for devices of the node.
-func (n *Node) requests(c intent.Container) (requests devicemanager.Requests) {
+func (n *Node) requests(c intent.Container) (requests model.Requests) {
 	for i := range n.model.Resources {
 		if count := c.Requests[n.model.Resources[i].Name]; count > 0 {
-			requests = append(requests, devicemanager.Request{Resource: i, Count: count})
+			requests = append(requests, model.Request{Resource: i, Count: count})
 		}
 	}
 	return requests
@@ -154,30 +153,30 @@ func (n *Node) requests(c intent.Container) (requests devicemanager.Requests) {
 // anyDevices are plugins that choose the lowest devices. CPU and memory managers do not take part.
 type anyDevices struct{ *Node }
 
-func (anyDevices) Hints(int) []hints.List { return nil }
+func (anyDevices) Hints(int) []model.Hints { return nil }
 
-func (a anyDevices) Prefer(int, devicemanager.Question) devicemanager.Set { return a.model.NewSet() }
+func (a anyDevices) Prefer(int, model.Question) model.Set { return a.model.NewSet() }
 
-func (anyDevices) Pick(of devicemanager.Set, count int) devicemanager.Set { return of.Lowest(count) }
+func (anyDevices) Pick(of model.Set, count int) model.Set { return of.Lowest(count) }
 
-func (anyDevices) Allocate(int, hints.Hint, devicemanager.Set) error { return nil }
+func (anyDevices) Allocate(int, model.Hint, model.Set) error { return nil }
 
 // withCPUs adds the hints of the CPU manager. The containers take no CPUs from each other.
 type withCPUs struct {
 	anyDevices
 	pod  []intent.Container
-	cpus func(count int) hints.List
+	cpus func(count int) model.Hints
 }
 
-func (w withCPUs) Hints(container int) []hints.List {
+func (w withCPUs) Hints(container int) []model.Hints {
 	of := w.pod
 	if container >= 0 {
 		of = of[container : container+1]
 	}
-	var all []devicemanager.Container
+	var all []model.Container
 	for _, c := range of {
-		cpus := devicemanager.Requests{{Count: c.CPUs}}
-		all = append(all, devicemanager.Container{Role: c.Role, Requests: cpus})
+		cpus := model.Requests{{Count: c.CPUs}}
+		all = append(all, model.Container{Role: c.Role, Requests: cpus})
 	}
-	return []hints.List{w.cpus(devicemanager.Total(all)[0].Count)}
+	return []model.Hints{w.cpus(model.Total(all)[0].Count)}
 }

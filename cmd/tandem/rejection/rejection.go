@@ -17,8 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
@@ -100,7 +98,7 @@ type Holder struct {
 func Explain(
 	p *corev1.Pod, s *coordinator.Status, decisions kubelet.Reading[[]coordinator.Decision], manager Manager,
 ) Rejection {
-	n, containers := NewNode(s.Resources, manager.Kubelet), intent.ContainersOf(p)
+	n, containers := NewNode(s.Resources, manager.TopologyManager), intent.ContainersOf(p)
 	pod := n.containers(containers)
 	r := Rejection{
 		Pod: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName,
@@ -120,7 +118,7 @@ func Explain(
 		r.RejectedAt = &at.Time
 	}
 	known, err := decisions.Get()
-	total, since := devicemanager.Total(pod), allocations(known)
+	total, since := model.Total(pod), allocations(known)
 	r.Resources, r.Switches, r.Holders = n.resources(total), n.switches(total), n.holders(total, since)
 	r.Verdict, r.Next = n.verdict(&r, pod)
 	r.Then = n.then(&r, pod, err)
@@ -140,12 +138,12 @@ func allocations(decisions []coordinator.Decision) map[string]time.Time {
 }
 
 // resources returns requested resources with their devices by NUMA node.
-func (n *Node) resources(total devicemanager.Requests) (list []Resource) {
+func (n *Node) resources(total model.Requests) (list []Resource) {
 	free := n.free()
 	for _, request := range total {
 		of := &n.model.Resources[request.Resource]
 		r := Resource{Name: of.Name, Requested: request.Count}
-		n.eachNUMANode(of, func(number *int, on devicemanager.Set) {
+		n.eachNUMANode(of, func(number *int, on model.Set) {
 			r.NUMA = append(r.NUMA, NUMACount{number, free.Common(on), on.Len()})
 		})
 		list = append(list, r)
@@ -154,7 +152,7 @@ func (n *Node) resources(total devicemanager.Requests) (list []Resource) {
 }
 
 // switches returns the devices of requested resources by switch.
-func (n *Node) switches(total devicemanager.Requests) (list []Switch) {
+func (n *Node) switches(total model.Requests) (list []Switch) {
 	free := n.free()
 	for _, name := range slices.Sorted(maps.Keys(n.on)) {
 		for _, request := range total {
@@ -168,11 +166,11 @@ func (n *Node) switches(total devicemanager.Requests) (list []Switch) {
 }
 
 // holders returns the pods with devices of requested resources.
-func (n *Node) holders(total devicemanager.Requests, since map[string]time.Time) (list []Holder) {
+func (n *Node) holders(total model.Requests, since map[string]time.Time) (list []Holder) {
 	for _, pod := range slices.Sorted(maps.Keys(n.held)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
-			n.eachNUMANode(of, func(number *int, on devicemanager.Set) {
+			n.eachNUMANode(of, func(number *int, on model.Set) {
 				if held := n.held[pod].Common(on); held > 0 {
 					h := Holder{Pod: pod, Resource: of.Name, Node: number, Devices: held}
 					if at, known := since[pod]; known {
@@ -187,7 +185,7 @@ func (n *Node) holders(total devicemanager.Requests, since map[string]time.Time)
 }
 
 // eachNUMANode visits the devices of a resource by NUMA node; devices without a NUMA node come last.
-func (n *Node) eachNUMANode(r *devicemanager.Resource, visit func(number *int, on devicemanager.Set)) {
+func (n *Node) eachNUMANode(r *model.ResourceDevices, visit func(number *int, on model.Set)) {
 	without := r.All.Clone()
 	for number, on := range r.On {
 		without.Exclude(on)
@@ -201,7 +199,7 @@ func (n *Node) eachNUMANode(r *devicemanager.Resource, visit func(number *int, o
 }
 
 // numaNodes returns the NUMA nodes for requests on the empty node.
-func (n *Node) numaNodes(requests devicemanager.Requests) hints.Mask {
+func (n *Node) numaNodes(requests model.Requests) model.Mask {
 	a := n.admission(n.model.NewSet(), nil)
 	best, _ := a.Merge(0, requests)
 	return best.Nodes
@@ -251,7 +249,7 @@ func Ask(ctx context.Context, runDir, kubeletDir, procRoot, namespace, name stri
 
 // Manager is the Topology Manager that has rejected a pod.
 type Manager struct {
-	devicemanager.Kubelet
+	model.TopologyManager
 	Assumed string // why policy and scope are those that Tandem requires; "" if these are the kubelet's
 }
 
@@ -259,16 +257,16 @@ type Manager struct {
 func NewManager(known configuration.Settings, err error) (m Manager) {
 	var read model.Kubelet
 	if err == nil {
-		read, err = model.NewKubelet(known)
+		read, err = known.Model()
 	}
 	if err == nil {
-		m.Kubelet, err = read.TopologyManager(nil)
+		m.TopologyManager, err = read.TopologyManager(nil)
 	}
-	if p := m.Rule.Policy; err == nil && p != hints.Restricted && p != hints.SingleNUMANode {
+	if p := m.Rule.Policy; err == nil && p != model.Restricted && p != model.SingleNUMANode {
 		err = fmt.Errorf("policy %s rejects no pod: a drop-in or a flag has another, or it has changed since", p)
 	}
 	if err != nil {
-		return Manager{devicemanager.Kubelet{Rule: model.Documented(nil)}, err.Error()}
+		return Manager{model.TopologyManager{Rule: model.Documented(nil)}, err.Error()}
 	}
 	return m
 }

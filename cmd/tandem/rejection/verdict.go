@@ -15,11 +15,11 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // verdict returns the reason for a rejection and the most helpful step.
-func (n *Node) verdict(r *Rejection, pod []devicemanager.Container) (why, next string) {
+func (n *Node) verdict(r *Rejection, pod []model.Container) (why, next string) {
 	cpus := mostCPUs(r.Containers)
 	doctor := fmt.Sprintf("%s --cpus %d", r.doctor(), cpus)
 	switch {
@@ -57,7 +57,7 @@ func (r *Rejection) doctor() string { return strings.TrimSpace(r.tandem() + " do
 
 // then returns a sentence about the devices at the rejection, "" without a question. Known are the holders of
 // now that were there already, by decisions without an error: holders that have ended since are in no record.
-func (n *Node) then(r *Rejection, pod []devicemanager.Container, err error) string {
+func (n *Node) then(r *Rejection, pod []model.Container, err error) string {
 	if len(r.Resources) == 0 || !r.FitsEmpty {
 		return ""
 	}
@@ -108,7 +108,7 @@ func mostCPUs(containers []Container) (cpus int) {
 }
 
 // whereEmpty returns a sentence about the NUMA nodes of the pod on the empty node.
-func (n *Node) whereEmpty(pod []devicemanager.Container) string {
+func (n *Node) whereEmpty(pod []model.Container) string {
 	count := 0
 	for _, requests := range n.compared(pod) {
 		count = max(count, n.numaNodes(requests).Count())
@@ -120,8 +120,8 @@ func (n *Node) whereEmpty(pod []devicemanager.Container) string {
 }
 
 // refusal returns the kubelet's reason on the empty node.
-func (n *Node) refusal(pod []devicemanager.Container) string {
-	for _, request := range devicemanager.Total(pod) {
+func (n *Node) refusal(pod []model.Container) string {
+	for _, request := range model.Total(pod) {
 		of := &n.model.Resources[request.Resource]
 		if has := n.healthy.Common(of.All); has < request.Count {
 			return fmt.Sprintf("it has %d healthy devices of %s.", has, of.Name)
@@ -136,7 +136,7 @@ const mostTries = 1 << 14
 
 // release returns the pods whose end lets the node admit a pod: the pod with the fewest devices, or the
 // smallest sequence of such pods. Devices of unknown pods stay taken.
-func (n *Node) release(r *Rejection, pod []devicemanager.Container) string {
+func (n *Node) release(r *Rejection, pod []model.Container) string {
 	holders := n.knownHolders()
 	if len(holders)*len(pod) > mostTries {
 		holders = nil
@@ -167,7 +167,7 @@ func (n *Node) knownHolders() []string {
 
 // otherShape names the numbers of pairs that the empty node admits: in a container or, under scope pod, in
 // the pod.
-func (n *Node) otherShape(r *Rejection, pod []devicemanager.Container) string {
+func (n *Node) otherShape(r *Rejection, pod []model.Container) string {
 	var fits []string
 	for _, requests := range n.compared(pod) {
 		if n.numaNodes(requests) == 0 && len(requests) == 2 {
@@ -191,12 +191,12 @@ const mostShapes = 8
 
 // admittedPairs returns the numbers of pairs, as "2+2", of two requested resources that the empty node
 // admits.
-func (n *Node) admittedPairs(requests devicemanager.Requests) (fits []string) {
+func (n *Node) admittedPairs(requests model.Requests) (fits []string) {
 	a, b := requests[0], requests[1]
 	most := n.model.Resources[a.Resource].All.Len() // a request may be of a million devices
 	for a.Count = 1; a.Count <= most && len(fits) < mostShapes; a.Count++ {
 		b.Count = a.Count
-		pod := devicemanager.Container{Requests: devicemanager.Requests{a, b}}
+		pod := model.Container{Requests: model.Requests{a, b}}
 		if n.admits(n.model.NewSet(), pod) {
 			fits = append(fits, fmt.Sprintf("%d+%d", a.Count, b.Count))
 		}

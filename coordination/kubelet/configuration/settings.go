@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Settings are the settings that Tandem reads: keys of KubeletConfiguration (k8s.io/kubelet/config/v1beta1).
@@ -152,6 +154,21 @@ func (s *Settings) Sources() string {
 		names = append(names, s.at.Shown(file))
 	}
 	return cmp.Or(strings.Join(names, ", "), "the kubelet's command line")
+}
+
+// Model returns the settings that decide admissions. CPUs that are reserved only by number are counted like
+// in the kubelet (NewManager in pkg/kubelet/cm/cpumanager/cpu_manager.go).
+func (s *Settings) Model() (k model.Kubelet, err error) {
+	k = model.Kubelet{
+		TopologyManagerPolicy: s.Policy, TopologyManagerScope: s.Scope,
+		TopologyManagerPolicyOptions: s.PolicyOptions,
+		CPUManagerPolicy:             s.CPUPolicy, CPUManagerPolicyOptions: s.CPUOptions,
+		ReservedSystemCPUs: s.ReservedCPUs, MemoryManagerPolicy: s.MemoryPolicy,
+	}
+	if k.CPUManagerPolicy == "static" && k.ReservedSystemCPUs == "" {
+		k.ReservedCPUs, err = s.ReservedAmount()
+	}
+	return k, err
 }
 
 // ReservedAmount returns the number of CPUs in kubeReserved and systemReserved (NewManager in

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -28,7 +27,7 @@ type Pool struct {
 
 // mostMerge is the time that the kubelet may take to merge the hints of a container: no other pod is admitted
 // meanwhile.
-const mostMerge hints.MergeTime = 0.1
+const mostMerge MergeTime = 0.1
 
 // Decide returns the reason against the hints of each pool whose hints are not fixed, by name; "" for no
 // reason. A pool has hints if both conditions hold:
@@ -69,14 +68,14 @@ func (h Hinting) refused(pool Resource) string {
 		gpus := perNode(r)
 		for k := 1; k <= len(r.Devices); k++ {
 			m := min(k, len(pool.Devices))
-			ofGPUs, ofVFs := hints.Demand{Count: k, All: gpus, Free: gpus}, hints.Demand{Count: m, All: vfs, Free: vfs}
+			ofGPUs, ofVFs := Demand{Count: k, All: gpus, Free: gpus}, Demand{Count: m, All: vfs, Free: vfs}
 			if rule.TooMany(ofGPUs, ofVFs) {
-				return fmt.Sprintf("the devices are on more than %d NUMA nodes", hints.MaxNodes)
+				return fmt.Sprintf("the devices are on more than %d NUMA nodes", MaxNodes)
 			}
-			if _, admitted := rule.Nodes([]hints.Demand{ofGPUs}); !admitted {
+			if _, admitted := rule.Nodes([]Demand{ofGPUs}); !admitted {
 				continue
 			}
-			if _, admitted := rule.Nodes([]hints.Demand{ofGPUs, ofVFs}); !admitted {
+			if _, admitted := rule.Nodes([]Demand{ofGPUs, ofVFs}); !admitted {
 				return fmt.Sprintf("under policy %s the kubelet would reject %d %s with %d VFs even on an empty node; "+
 					"false prefers this to far pairs", rule.Policy, k, r.Name, m)
 			}
@@ -86,19 +85,19 @@ func (h Hinting) refused(pool Resource) string {
 }
 
 // rule returns the rule of the policy: the others admit what restricted admits.
-func (h Hinting) rule() hints.Rule {
-	if h.Kubelet.TopologyManagerPolicy == string(hints.SingleNUMANode) {
-		return hints.Rule{Policy: hints.SingleNUMANode}
+func (h Hinting) rule() Rule {
+	if h.Kubelet.TopologyManagerPolicy == string(SingleNUMANode) {
+		return Rule{Policy: SingleNUMANode}
 	}
-	return hints.Rule{Policy: hints.Restricted}
+	return Rule{Policy: Restricted}
 }
 
 // merge returns the greatest time for the hints of a container.
-func (h Hinting) merge(pools []Resource) hints.MergeTime {
+func (h Hinting) merge(pools []Resource) MergeTime {
 	const allNodes = 64 // also with the option max-allowable-numa-nodes
 	rule := h.rule()
 	rule.MaxNodes = allNodes
-	var demands []hints.Demand
+	var demands []Demand
 	for _, r := range pools {
 		demands = append(demands, onePiece(perNode(r)))
 	}
@@ -115,12 +114,12 @@ func (h Hinting) merge(pools []Resource) hints.MergeTime {
 	return took
 }
 
-func onePiece(devices hints.PerNode) hints.Demand {
-	return hints.Demand{Count: 1, All: devices, Free: devices}
+func onePiece(devices PerNode) Demand {
+	return Demand{Count: 1, All: devices, Free: devices}
 }
 
 // perNode counts the devices of a resource.
-func perNode(r Resource) (devices hints.PerNode) {
+func perNode(r Resource) (devices PerNode) {
 	for _, d := range r.Devices {
 		devices.Add(d.NUMA)
 	}
@@ -128,7 +127,7 @@ func perNode(r Resource) (devices hints.PerNode) {
 }
 
 // each returns one piece on each of some NUMA nodes.
-func each(nodes []int) (pieces hints.PerNode) {
+func each(nodes []int) (pieces PerNode) {
 	for _, n := range nodes {
 		pieces.Add(topology.Node(n))
 	}

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model is what decides the admission of a pod on a node, in one value: the settings of the kubelet,
-// the NUMA nodes of the machine, the rule of Tandem's plugins for pairs, and the devices as the kubelet knows
-// them. Each prediction reads this value, whether made from the node's files or from the published object, so
-// that none lacks an input that another one has.
+// Package model is the admission of a pod on a node, as pure functions: what decides the admission in one
+// value, and the kubelet's managers.
+//
+// A [Node] has the settings of the kubelet, the NUMA nodes of the machine, the rule of Tandem's plugins for
+// pairs, and the devices as the kubelet knows them. Each prediction reads this value, whether made from the
+// node's files or from the published object, so that none lacks an input that another one has. [Rule] is the
+// Topology Manager. An [Admission] is the device manager. [Others] contains the decisions outside the device
+// manager: the answers of plugins, the CPU and memory managers, and the random choice of devices. A [View]
+// has what a container prefers.
+//
+// The scheduler's verdict (coordination/verdict) and the simulation (test/simulate) are adapters of this
+// model. A test compares the model with the kubelet's own managers (test/kubernetes/kubelet).
 package model
 
 import (
@@ -14,13 +22,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Node is a node without the places and the holders of its devices.
+// Node is a node without the holders of its devices.
 type Node struct {
 	Kubelet   Kubelet
 	NUMANodes []NUMANode // of the machine
@@ -43,15 +49,16 @@ type Alignment struct {
 	OptOut string `json:"optOut,omitempty"`
 }
 
-// Resource is a resource with its devices, by their numbers.
+// Resource is a resource with all its devices, healthy or not, by their numbers.
 type Resource struct {
 	Name    string
-	Kind    devicemanager.Kind
+	Kind    Kind
 	Devices []Device
 }
 
-// Device is a device as the kubelet knows it.
+// Device is a device as the kubelet knows it, and its place where a choice depends on it.
 type Device struct {
+	placement.Device
 	NUMA    topology.NUMANode // unknown without TopologyInfo
 	Healthy bool
 }
@@ -80,29 +87,14 @@ const (
 	scopePod       = "pod"
 )
 
-// NewKubelet returns the settings of a kubelet's configuration. CPUs that are reserved only by number are
-// counted like in the kubelet (NewManager in pkg/kubelet/cm/cpumanager/cpu_manager.go).
-func NewKubelet(s configuration.Settings) (k Kubelet, err error) {
-	k = Kubelet{
-		TopologyManagerPolicy: s.Policy, TopologyManagerScope: s.Scope,
-		TopologyManagerPolicyOptions: s.PolicyOptions,
-		CPUManagerPolicy:             s.CPUPolicy, CPUManagerPolicyOptions: s.CPUOptions,
-		ReservedSystemCPUs: s.ReservedCPUs, MemoryManagerPolicy: s.MemoryPolicy,
-	}
-	if k.CPUManagerPolicy == "static" && k.ReservedSystemCPUs == "" {
-		k.ReservedCPUs, err = s.ReservedAmount()
-	}
-	return k, err
-}
-
 // TopologyManager returns the Topology Manager of a kubelet on a machine. It returns an error if a setting is
 // unknown or not understood, such as an option of a newer kubelet: then nothing can be predicted.
-func (k Kubelet) TopologyManager(nodes []NUMANode) (m devicemanager.Kubelet, err error) {
+func (k Kubelet) TopologyManager(nodes []NUMANode) (m TopologyManager, err error) {
 	if k.TopologyManagerPolicy == "" {
 		return m, errors.New("the policy of the kubelet's Topology Manager is not known")
 	}
 	m.Rule = Documented(nodes)
-	if m.Rule.Policy, err = hints.ParsePolicy(k.TopologyManagerPolicy); err != nil {
+	if m.Rule.Policy, err = ParsePolicy(k.TopologyManagerPolicy); err != nil {
 		return m, err
 	}
 	switch k.TopologyManagerScope {
@@ -117,8 +109,8 @@ func (k Kubelet) TopologyManager(nodes []NUMANode) (m devicemanager.Kubelet, err
 
 // Documented returns the documented rule of a Topology Manager, by which devices are chosen, and nobody is
 // refused, where the kubelet's own is unknown.
-func Documented(nodes []NUMANode) hints.Rule {
-	rule := hints.Rule{Policy: hints.Restricted}
+func Documented(nodes []NUMANode) Rule {
+	rule := Rule{Policy: Restricted}
 	for _, n := range nodes {
 		rule.Machine |= 1 << n.Number
 	}
@@ -126,7 +118,7 @@ func Documented(nodes []NUMANode) hints.Rule {
 }
 
 // readOptions reads the options of the policy (policy_options.go of the Topology Manager).
-func (k Kubelet) readOptions(rule *hints.Rule, nodes []NUMANode) error {
+func (k Kubelet) readOptions(rule *Rule, nodes []NUMANode) error {
 	for name, value := range k.TopologyManagerPolicyOptions {
 		var err error
 		switch name {

@@ -146,7 +146,7 @@ func newKubelet(s configuration.Settings, err error) (model.Kubelet, error) {
 	if err != nil {
 		return model.Kubelet{}, err
 	}
-	return model.NewKubelet(s)
+	return s.Model()
 }
 
 // works reports whether err is nil, and logs a new error.

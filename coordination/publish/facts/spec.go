@@ -12,7 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
@@ -43,9 +42,9 @@ func modelOf(f Facts, n numbered) *model.Node {
 		m.NUMANodes = append(m.NUMANodes, model.NUMANode{Number: numa.Number, Distances: numa.Distances})
 	}
 	for _, r := range n.resources {
-		modelled := model.Resource{Name: r.Name, Kind: devicemanager.GPU}
+		modelled := model.Resource{Name: r.Name, Kind: model.GPU}
 		if r.Kind == device.VF {
-			modelled.Kind = devicemanager.VF
+			modelled.Kind = model.VF
 		}
 		for _, d := range r.Devices {
 			modelled.Devices = append(modelled.Devices, model.Device{NUMA: d.NUMA, Healthy: d.Healthy})

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -35,18 +35,18 @@ func merger(t testing.TB, nodes, resources int) topologymanager.HintMerger {
 // which doctor and plan estimate the time. If a kubelet merges otherwise (kubernetes#137700), the estimate,
 // docs/limits.md and the threshold of excludeTopology auto are to be measured again.
 func TestMergeTriesCombinations(t *testing.T) {
-	rule := hints.Rule{Policy: hints.Restricted}
+	rule := model.Rule{Policy: model.Restricted}
 	perSecond := 0.0 // allocations for each second of the estimate
 	for _, size := range [][2]int{{2, 4}, {3, 3}, {4, 2}, {4, 3}, {8, 1}, {8, 2}} {
 		nodes, resources := size[0], size[1]
 		m := merger(t, nodes, resources)
 		work := testing.AllocsPerRun(1, func() { m.Merge() })
-		demand := hints.Demand{Count: 1}
+		demand := model.Demand{Count: 1}
 		for node := range nodes {
 			demand.All.Add(topology.Node(node))
 			demand.Free.Add(topology.Node(node))
 		}
-		estimate := float64(rule.MergeTime(slices.Repeat([]hints.Demand{demand}, resources)...))
+		estimate := float64(rule.MergeTime(slices.Repeat([]model.Demand{demand}, resources)...))
 		if perSecond == 0 {
 			perSecond = work / estimate
 		}

@@ -11,8 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // call is an allocation of a resource for a container: the question to the plugin, if the kubelet asks one,
@@ -60,10 +59,10 @@ func (l *trace) allocate(resource string, ids []string) {
 // all containers have to be the same.
 type replay struct {
 	t          *testing.T
-	node       *devicemanager.Node
+	node       *model.Devices
 	containers []v1.Container
 	calls      [][]call // by container
-	real       []devicemanager.Set
+	real       []model.Set
 	affinity   [][]int
 	done       int // containers
 	seen       map[string]int
@@ -76,13 +75,13 @@ func (j *judged) replay(pod *v1.Pod) {
 		containers: slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers),
 	}
 	calls := j.trace.calls
-	var requests []devicemanager.Container
+	var requests []model.Container
 	for i, c := range r.containers {
-		var role devicemanager.Role
+		var role model.Role
 		if i < len(pod.Spec.InitContainers) {
-			role = devicemanager.Init
+			role = model.Init
 			if c.RestartPolicy != nil {
-				role = devicemanager.Sidecar
+				role = model.Sidecar
 			}
 		}
 		n := 0
@@ -93,12 +92,12 @@ func (j *judged) replay(pod *v1.Pod) {
 			j.t.Errorf("container %s: %d calls, want %d", c.Name, len(calls), n)
 			return
 		}
-		requests = append(requests, devicemanager.Container{Role: role, Requests: r.requests(&c, calls[:n])})
+		requests = append(requests, model.Container{Role: role, Requests: r.requests(&c, calls[:n])})
 		r.calls, calls = append(r.calls, calls[:n]), calls[n:]
 		r.real = append(r.real, r.held(j.node.Devices(pod, c.Name)))
 		r.affinity = append(r.affinity, j.node.Affinity(pod, c.Name))
 	}
-	a := &devicemanager.Admission{
+	a := &model.Admission{
 		Node: r.node, Kubelet: j.world.settings(), Containers: requests, Others: r, Managed: true,
 		Healthy: r.node.NewSet(), Taken: r.node.NewSet(), Reusable: r.node.NewSet(),
 	}
@@ -129,12 +128,12 @@ func (r *replay) fail(format string, args ...any) {
 }
 
 // requests are those of a container in the order of the kubelet's calls.
-func (r *replay) requests(c *v1.Container, calls []call) devicemanager.Requests {
+func (r *replay) requests(c *v1.Container, calls []call) model.Requests {
 	wish := wishOf(c)
-	var requests devicemanager.Requests
+	var requests model.Requests
 	add := func(name string) {
 		if i, ours := r.node.Resource(name); ours {
-			requests = append(requests, devicemanager.Request{Resource: i, Count: wish[name]})
+			requests = append(requests, model.Request{Resource: i, Count: wish[name]})
 			delete(wish, name)
 		}
 	}
@@ -147,7 +146,7 @@ func (r *replay) requests(c *v1.Container, calls []call) devicemanager.Requests 
 	return requests
 }
 
-func (r *replay) held(devices map[string][]string) devicemanager.Set {
+func (r *replay) held(devices map[string][]string) model.Set {
 	held := r.node.NewSet()
 	for _, ids := range devices {
 		held.Include(r.node.Select(ids))
@@ -156,19 +155,19 @@ func (r *replay) held(devices map[string][]string) devicemanager.Set {
 }
 
 // Hints is what the Topology Manager has made of all.
-func (r *replay) Hints(container int) []hints.List {
-	var nodes hints.Mask
+func (r *replay) Hints(container int) []model.Hints {
+	var nodes model.Mask
 	for _, n := range r.affinity[max(container, 0)] {
 		nodes |= 1 << n
 	}
 	if nodes == 0 {
 		return nil
 	}
-	return []hints.List{{{Nodes: nodes, Preferred: true}}}
+	return []model.Hints{{{Nodes: nodes, Preferred: true}}}
 }
 
 // Prefer compares the question and gives the plugin's answer.
-func (r *replay) Prefer(container int, q devicemanager.Question) devicemanager.Set {
+func (r *replay) Prefer(container int, q model.Question) model.Set {
 	name := r.node.Resources[q.Resource].Name
 	i := slices.IndexFunc(r.calls[container], func(c call) bool { return c.resource == name && c.asked })
 	if i < 0 {
@@ -194,7 +193,7 @@ func (r *replay) Prefer(container int, q devicemanager.Question) devicemanager.S
 }
 
 // Pick picks what the kubelet has picked.
-func (r *replay) Pick(of devicemanager.Set, count int) devicemanager.Set {
+func (r *replay) Pick(of model.Set, count int) model.Set {
 	picked := of.Intersection(r.real[r.done])
 	if picked.Len() != count {
 		r.fail("container %d: the kubelet has picked %d devices, want %d", r.done, picked.Len(), count)
@@ -204,7 +203,7 @@ func (r *replay) Pick(of devicemanager.Set, count int) devicemanager.Set {
 }
 
 // Allocate compares the devices of a container.
-func (r *replay) Allocate(container int, best hints.Hint, devices devicemanager.Set) error {
+func (r *replay) Allocate(container int, best model.Hint, devices model.Set) error {
 	if !devices.Equal(r.real[container]) {
 		r.fail("container %d: devices %x, the kubelet's %x", container, devices, r.real[container])
 	}
@@ -221,25 +220,25 @@ func (r *replay) Allocate(container int, best hints.Hint, devices devicemanager.
 }
 
 // model is the machine's devices as the model has them.
-func (w *judgedWorld) model() *devicemanager.Node {
-	var announced []devicemanager.Announcement
+func (w *judgedWorld) model() *model.Devices {
+	var announced []model.Resource
 	for _, o := range w.offered {
-		a := devicemanager.Announcement{Name: o.name}
+		a := model.Resource{Name: o.name}
 		if o.kind == device.VF {
-			a.Kind = devicemanager.VF
+			a.Kind = model.VF
 		}
 		for _, d := range o.all {
-			a.Devices = append(a.Devices, devicemanager.Device{Device: d.Placed(), NUMA: d.NUMA})
+			a.Devices = append(a.Devices, model.Device{Device: d.Placed(), NUMA: d.NUMA})
 		}
 		announced = append(announced, a)
 	}
-	return devicemanager.New(announced)
+	return model.NewDevices(announced)
 }
 
 // settings are those of the kubelet.
-func (w *judgedWorld) settings() devicemanager.Kubelet {
-	k := devicemanager.Kubelet{
-		Rule:     hints.Rule{Policy: hints.Policy(w.kubelet.TopologyManagerPolicy)},
+func (w *judgedWorld) settings() model.TopologyManager {
+	k := model.TopologyManager{
+		Rule:     model.Rule{Policy: model.Policy(w.kubelet.TopologyManagerPolicy)},
 		ScopePod: w.kubelet.TopologyManagerScope == "pod",
 	}
 	for _, n := range w.numa {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package topologymanager is the kubelet's Topology Manager for judges: the NUMA nodes of a container, or the
-// rejection, by the same steps as kubelet 1.36.3 and 1.37.1. It shares no code with package hints of the
+// rejection, by the same steps as kubelet 1.36.3 and 1.37.1. It shares no code with package model of the
 // product, which it judges, and makes no step faster than the kubelet does.
 //
 //   - Hints (generateDeviceTopologyHints in pkg/kubelet/cm/devicemanager/topology_hints.go): a set of NUMA

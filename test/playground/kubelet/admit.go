@@ -18,8 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -133,7 +132,7 @@ func (k *Kubelet) Admit(ctx context.Context, p *Pod) error {
 }
 
 // begin adds the pod and frees the devices of ended pods.
-func (k *Kubelet) begin(ctx context.Context, p *Pod) (*devicemanager.Admission, error) {
+func (k *Kubelet) begin(ctx context.Context, p *Pod) (*model.Admission, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.index(p.Name) >= 0 {
@@ -141,13 +140,13 @@ func (k *Kubelet) begin(ctx context.Context, p *Pod) (*devicemanager.Admission, 
 	}
 	x := &asker{ctx: ctx, kubelet: k, pod: p, plugins: map[string]*Plugin{}}
 	node, healthy := k.node()
-	var requests devicemanager.Requests
+	var requests model.Requests
 	for _, r := range p.Requests {
 		i, known := node.Resource(r.Resource)
 		if !known {
 			return nil, fmt.Errorf("admit pod %q: no plugin has registered %s", p.Name, r.Resource)
 		}
-		requests = append(requests, devicemanager.Request{Resource: i, Count: r.Count})
+		requests = append(requests, model.Request{Resource: i, Count: r.Count})
 		x.plugins[r.Resource] = k.resources[r.Resource].plugin
 	}
 	k.uids, k.ended = k.uids+1, nil
@@ -161,26 +160,26 @@ func (k *Kubelet) begin(ctx context.Context, p *Pod) (*devicemanager.Admission, 
 		}
 	}
 	k.pods, x.node, k.used[p.Name] = append(k.pods, p), node, true
-	return &devicemanager.Admission{
-		Node: node, Kubelet: devicemanager.Kubelet{Rule: k.rule}, Others: x,
-		Containers: []devicemanager.Container{{Requests: requests}},
+	return &model.Admission{
+		Node: node, Kubelet: model.TopologyManager{Rule: k.rule}, Others: x,
+		Containers: []model.Container{{Requests: requests}},
 		Healthy:    node.Select(healthy), Taken: taken, Reusable: node.NewSet(),
 	}, nil
 }
 
 // node returns the devices of all plugins for the model, and the IDs of the healthy ones.
-func (k *Kubelet) node() (node *devicemanager.Node, healthy []string) {
-	var all []devicemanager.Announcement
+func (k *Kubelet) node() (node *model.Devices, healthy []string) {
+	var all []model.Resource
 	for _, name := range slices.Sorted(maps.Keys(k.resources)) {
-		of := devicemanager.Announcement{Name: name}
+		of := model.Resource{Name: name}
 		for _, d := range k.resources[name].devices {
-			of.Devices = append(of.Devices, devicemanager.Device{
+			of.Devices = append(of.Devices, model.Device{
 				Device: placement.Device{ID: d.GetID()}, NUMA: numaNode(d),
 			})
 		}
 		all, healthy = append(all, of), append(healthy, k.healthy(name)...)
 	}
-	return devicemanager.New(all), healthy
+	return model.NewDevices(all), healthy
 }
 
 func numaNode(d *v1beta1.Device) topology.NUMANode {
@@ -191,7 +190,7 @@ func numaNode(d *v1beta1.Device) topology.NUMANode {
 }
 
 // reason returns the error of a refused pod, with the word that the kubelet writes into the pod's status.
-func reason(node *devicemanager.Node, r *devicemanager.Refusal) error {
+func reason(node *model.Devices, r *model.Refusal) error {
 	const unexpected = "UnexpectedAdmissionError"
 	switch {
 	case r.Err != nil:
@@ -212,19 +211,19 @@ type asker struct {
 	ctx     context.Context
 	kubelet *Kubelet
 	pod     *Pod
-	node    *devicemanager.Node
+	node    *model.Devices
 	plugins map[string]*Plugin // of the pod's resources
 	failed  error              // of the first failed allocation
 }
 
-var _ devicemanager.Others = (*asker)(nil)
+var _ model.Others = (*asker)(nil)
 
-// Hints implements devicemanager.Others: no other manager has hints.
-func (x *asker) Hints(int) []hints.List { return nil }
+// Hints implements model.Others: no other manager has hints.
+func (x *asker) Hints(int) []model.Hints { return nil }
 
-// Prefer implements devicemanager.Others. Before the question the devices of earlier resources are allocated.
+// Prefer implements model.Others. Before the question the devices of earlier resources are allocated.
 // As in the kubelet, a failed call means no preference.
-func (x *asker) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
+func (x *asker) Prefer(_ int, q model.Question) model.Set {
 	x.settle(q.Allocated)
 	plugin := x.plugins[x.node.Resources[q.Resource].Name]
 	if x.failed != nil || !plugin.Options.GetGetPreferredAllocationAvailable() {
@@ -237,19 +236,19 @@ func (x *asker) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
 	return x.node.Select(chosen)
 }
 
-// Pick implements devicemanager.Others: the lowest devices.
-func (x *asker) Pick(of devicemanager.Set, count int) devicemanager.Set {
+// Pick implements model.Others: the lowest devices.
+func (x *asker) Pick(of model.Set, count int) model.Set {
 	return x.node.Select(x.ids(of)[:count])
 }
 
-// Allocate implements devicemanager.Others.
-func (x *asker) Allocate(_ int, _ hints.Hint, devices devicemanager.Set) error {
+// Allocate implements model.Others.
+func (x *asker) Allocate(_ int, _ model.Hint, devices model.Set) error {
 	x.settle(devices)
 	return x.failed
 }
 
 // settle allocates the devices of each resource that has devices and no answer yet.
-func (x *asker) settle(devices devicemanager.Set) {
+func (x *asker) settle(devices model.Set) {
 	for _, r := range x.pod.Requests {
 		i, _ := x.node.Resource(r.Resource) // known since begin
 		ids := x.ids(devices.Intersection(x.node.Resources[i].All))
@@ -268,7 +267,7 @@ func (x *asker) settle(devices devicemanager.Set) {
 }
 
 // ids returns the IDs of devices, sorted.
-func (x *asker) ids(of devicemanager.Set) []string {
+func (x *asker) ids(of model.Set) []string {
 	var ids []string
 	for _, d := range x.node.Devices(of) {
 		ids = append(ids, d.ID)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubelet is a kubelet for device plugins without a cluster: it registers plugins at the socket of
-// the device plugin API, admits pods by the model in coordination/kubelet/devicemanager with calls of the
+// the device plugin API, admits pods by the model in coordination/kubelet/model with calls of the
 // plugins, and serves what a kubelet tells of them: PodResources, the Pods API and the device checkpoint. It
 // starts no container.
 //
@@ -23,7 +23,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Kubelet is a running kubelet. It is safe for concurrent use.
@@ -32,7 +32,7 @@ type Kubelet struct {
 	pods.UnimplementedPodsServer
 
 	dir  string
-	rule hints.Rule
+	rule model.Rule
 	serving
 	streams sync.WaitGroup // of the plugins' device lists
 
@@ -57,7 +57,7 @@ type announced struct {
 
 // Start starts a kubelet with its files below a directory. The rule is that of its Topology Manager, with
 // scope container. Stop ends the kubelet.
-func Start(dir string, rule hints.Rule) (*Kubelet, error) {
+func Start(dir string, rule model.Rule) (*Kubelet, error) {
 	k := &Kubelet{dir: dir, rule: rule, resources: map[string]*announced{}, used: map[string]bool{},
 		changed: make(chan struct{})}
 	if err := k.write(); err != nil {

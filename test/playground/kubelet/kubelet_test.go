@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	records "github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
@@ -132,7 +132,7 @@ func startNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t, dir: kubelettest.Dir(t)}
 	var err error
-	if n.Kubelet, err = kubelet.Start(n.dir, hints.Rule{Policy: hints.Restricted}); err != nil {
+	if n.Kubelet, err = kubelet.Start(n.dir, model.Rule{Policy: model.Restricted}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Stop)

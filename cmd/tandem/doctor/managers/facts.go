@@ -15,7 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -134,7 +134,7 @@ const (
 // pkg/kubelet/cm/topologymanager).
 func (f Facts) AllowedNodes() int {
 	allowed, _ := strconv.Atoi(f.PolicyOptions[MaxNodes]) // none is 0
-	return max(hints.MaxNodes, allowed)
+	return max(model.MaxNodes, allowed)
 }
 
 // optionsSay returns the evidence for an option of the Topology Manager.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a
@@ -59,8 +59,8 @@ func badOptions(f Facts) (findings []finding.Finding) {
 		switch {
 		case option == preferClosest && notBool != nil:
 			why = "it is neither true nor false"
-		case option == MaxNodes && (notNumber != nil || number < hints.MaxNodes):
-			why = fmt.Sprintf("it is no number from %d on", hints.MaxNodes)
+		case option == MaxNodes && (notNumber != nil || number < model.MaxNodes):
+			why = fmt.Sprintf("it is no number from %d on", model.MaxNodes)
 		case option != preferClosest && option != MaxNodes:
 			why = "there is no such option"
 		default:

@@ -10,39 +10,38 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // replay admits a pod on the product's device manager, after the real one.
 type replay struct {
 	kubelet *real
-	*devicemanager.Admission
+	*model.Admission
 	containers []container // of the model
 	current    int
 }
 
-var roles = map[intent.Role]devicemanager.Role{
-	intent.Init: devicemanager.Init, intent.Sidecar: devicemanager.Sidecar, intent.App: devicemanager.App,
+var roles = map[intent.Role]model.Role{
+	intent.Init: model.Init, intent.Sidecar: model.Sidecar, intent.App: model.App,
 }
 
 // managed returns the admission of a pod by the product's device manager; false for a rejection.
 func (r *real) managed(pod *v1.Pod, held map[string][]string) ([]container, bool) {
-	var announced []devicemanager.Announcement
+	var announced []model.Resource
 	for _, resource := range r.world.resources {
-		a := devicemanager.Announcement{Name: resource.Name, Kind: devicemanager.VF}
+		a := model.Resource{Name: resource.Name, Kind: model.VF}
 		if resource.Kind == device.GPU {
-			a.Kind = devicemanager.GPU
+			a.Kind = model.GPU
 		}
 		for _, d := range resource.Devices {
-			a.Devices = append(a.Devices, devicemanager.Device{Device: d.Placed(), NUMA: d.NUMA})
+			a.Devices = append(a.Devices, model.Device{Device: d.Placed(), NUMA: d.NUMA})
 		}
 		announced = append(announced, a)
 	}
-	n := devicemanager.New(announced)
+	n := model.NewDevices(announced)
 	p := &replay{kubelet: r, containers: make([]container, len(containersOf(pod)))}
-	p.Admission = &devicemanager.Admission{
-		Node: n, Kubelet: devicemanager.Kubelet{Rule: r.world.rule(), ScopePod: r.world.scope == "pod"},
+	p.Admission = &model.Admission{
+		Node: n, Kubelet: model.TopologyManager{Rule: r.world.rule(), ScopePod: r.world.scope == "pod"},
 		Others: p, Healthy: n.NewSet(), Taken: n.NewSet(), Reusable: n.NewSet(),
 	}
 	for _, resource := range r.world.resources {
@@ -54,7 +53,7 @@ func (r *real) managed(pod *v1.Pod, held map[string][]string) ([]container, bool
 		}
 	}
 	for i, c := range containersOf(pod) {
-		p.Admission.Containers = append(p.Admission.Containers, devicemanager.Container{
+		p.Admission.Containers = append(p.Admission.Containers, model.Container{
 			Role: roles[roleOf(pod, i)], Requests: p.requests(i, requestsOf(&c)),
 		})
 	}
@@ -62,8 +61,8 @@ func (r *real) managed(pod *v1.Pod, held map[string][]string) ([]container, bool
 }
 
 // rule returns the rule of the Topology Manager.
-func (w *world) rule() hints.Rule {
-	r := hints.Rule{Policy: hints.Policy(w.policy), MaxNodes: w.most}
+func (w *world) rule() model.Rule {
+	r := model.Rule{Policy: model.Policy(w.policy), MaxNodes: w.most}
 	for _, n := range w.numa {
 		r.Machine |= 1 << n.ID
 	}
@@ -74,19 +73,19 @@ func (w *world) rule() hints.Rule {
 }
 
 // requests returns requests in the order of the kubelet.
-func (p *replay) requests(container int, requests map[string]int) (ordered devicemanager.Requests) {
+func (p *replay) requests(container int, requests map[string]int) (ordered model.Requests) {
 	for _, name := range p.kubelet.order(container, slices.Collect(maps.Keys(requests))) {
 		i, _ := p.Node.Resource(name)
-		ordered = append(ordered, devicemanager.Request{Resource: i, Count: requests[name]})
+		ordered = append(ordered, model.Request{Resource: i, Count: requests[name]})
 	}
 	return ordered
 }
 
 // Hints returns no hints: there are no managers of CPUs and memory.
-func (p *replay) Hints(int) []hints.List { return nil }
+func (p *replay) Hints(int) []model.Hints { return nil }
 
 // Prefer records the question, and gives the answer of the plugin.
-func (p *replay) Prefer(container int, q devicemanager.Question) devicemanager.Set {
+func (p *replay) Prefer(container int, q model.Question) model.Set {
 	name := p.Node.Resources[q.Resource].Name
 	p.containers[container].Allocations = append(p.containers[container].Allocations, allocation{
 		Resource: name, Asked: true, Available: p.ids(q.Available()), Must: p.ids(q.Must), Size: q.Size,
@@ -95,7 +94,7 @@ func (p *replay) Prefer(container int, q devicemanager.Question) devicemanager.S
 }
 
 // Pick returns the devices of the real kubelet.
-func (p *replay) Pick(of devicemanager.Set, count int) devicemanager.Set {
+func (p *replay) Pick(of model.Set, count int) model.Set {
 	picked := p.Node.NewSet()
 	for len(p.Admission.Containers[p.current].Requests) == 0 {
 		p.current++
@@ -110,7 +109,7 @@ func (p *replay) Pick(of devicemanager.Set, count int) devicemanager.Set {
 }
 
 // Allocate records the devices of a container.
-func (p *replay) Allocate(container int, best hints.Hint, devices devicemanager.Set) error {
+func (p *replay) Allocate(container int, best model.Hint, devices model.Set) error {
 	c := &p.containers[container]
 	for _, r := range p.Node.Resources {
 		if have := p.ids(devices.Intersection(r.All)); len(have) > 0 {
@@ -126,7 +125,7 @@ func (p *replay) Allocate(container int, best hints.Hint, devices devicemanager.
 }
 
 // ids returns the IDs of devices, sorted.
-func (p *replay) ids(of devicemanager.Set) (ids []string) {
+func (p *replay) ids(of model.Set) (ids []string) {
 	for _, d := range p.Node.Devices(of) {
 		ids = append(ids, d.ID)
 	}

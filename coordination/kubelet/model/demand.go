@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hints
+package model
 
 import (
 	"fmt"
@@ -60,11 +60,11 @@ func (p PerNode) nodes() Mask {
 	return m
 }
 
-// CPUs returns the demand of a container with exclusive CPUs under the static CPU policy
+// CPUDemand returns the demand of a container with exclusive CPUs under the static CPU policy
 // (generateCPUTopologyHints in pkg/kubelet/cm/cpumanager/policy_static.go). The arguments are the number, the
 // CPUs of every NUMA node, and the available CPUs. The policy's options and the CPUs of init containers are
 // ignored.
-func CPUs(count int, nodes map[int]topology.CPUSet, free topology.CPUSet) Demand {
+func CPUDemand(count int, nodes map[int]topology.CPUSet, free topology.CPUSet) Demand {
 	d := Demand{Count: count}
 	for number, set := range nodes {
 		for cpu := range set {
@@ -81,9 +81,9 @@ func CPUs(count int, nodes map[int]topology.CPUSet, free topology.CPUSet) Demand
 // kubelet.
 type need struct {
 	Demand
-	list  List // nil for a demand
-	nodes Mask // nodes with devices, free or not, or of the hints of a list
-	width int  // the smallest number of nodes with enough devices, free or not
+	list  Hints // nil for a demand
+	nodes Mask  // nodes with devices, free or not, or of the hints of a list
+	width int   // the smallest number of nodes with enough devices, free or not
 }
 
 // measure sets the width of a demand. The time doubles with each NUMA node: [Rule.MaxNodes] is the limit.
@@ -205,7 +205,7 @@ func amount(n MergeTime) string {
 // MergeTime estimates the kubelet's CPU time for the merge of the hints of all demands of a container. Under
 // the policies none and single-numa-node, which combine no wide sets, the time is 0.
 func (r Rule) MergeTime(demands ...Demand) MergeTime {
-	if r.Policy == None || r.Policy == SingleNUMANode {
+	if r.Policy == PolicyNone || r.Policy == SingleNUMANode {
 		return 0
 	}
 	needs := r.needs(demands)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hints
+package model
 
 import (
 	"slices"
@@ -24,7 +24,7 @@ func on(count int, nodes ...int) PerNode {
 func TestNone(t *testing.T) {
 	t.Parallel()
 	full := Demand{Count: 2, All: on(4, 0, 1), Free: on(1, 0, 1)}
-	if nodes, admitted := None.Nodes(full); nodes != 0 || !admitted {
+	if nodes, admitted := PolicyNone.Nodes(full); nodes != 0 || !admitted {
 		t.Errorf("policy none: nodes %b, admitted %v", nodes, admitted)
 	}
 }

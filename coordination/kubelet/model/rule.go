@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hints computes the kubelet's choice of NUMA nodes for a container, or the rejection.
-//
-// The rule follows pkg/kubelet/cm/topologymanager (policy.go, policy_restricted.go, policy_best_effort.go,
-// policy_single_numa_node.go, numa_info.go) and devicemanager/topology_hints.go. A hint of a resource is a
-// set of NUMA nodes with enough free devices; the preferred hints have as few nodes as all devices, free or
-// not, permit. If all resources prefer a common set, the container gets the narrowest common set. Otherwise
-// policy restricted rejects the container, and best-effort intersects one hint of every resource. Policy
-// single-numa-node uses only preferred hints of one node. Exclusive CPUs of a container are a demand like
-// devices; the hints of the kubelet's other managers are a [List].
-package hints
+package model
 
 import (
 	"cmp"
@@ -28,12 +19,12 @@ const (
 	Restricted     Policy = "restricted"
 	BestEffort     Policy = "best-effort"
 	SingleNUMANode Policy = "single-numa-node"
-	None           Policy = "none"
+	PolicyNone     Policy = "none"
 )
 
 // ParsePolicy parses a policy in the kubelet's spelling.
 func ParsePolicy(s string) (Policy, error) {
-	known := []string{string(Restricted), string(BestEffort), string(SingleNUMANode), string(None)}
+	known := []string{string(Restricted), string(BestEffort), string(SingleNUMANode), string(PolicyNone)}
 	if !slices.Contains(known, s) {
 		return "", fmt.Errorf("parse policy %q: want %s", s, strings.Join(known, ", "))
 	}
@@ -43,7 +34,16 @@ func ParsePolicy(s string) (Policy, error) {
 // Nodes returns the same as [Rule.Nodes] for a rule with only a policy.
 func (p Policy) Nodes(demands ...Demand) (Mask, bool) { return Rule{Policy: p}.Nodes(demands) }
 
-// Rule is the rule of a node's Topology Manager: the policy with the options, and the machine.
+// Rule is the rule of a node's Topology Manager: the policy with the options, and the machine. It chooses the
+// NUMA nodes of a container, or rejects the container.
+//
+// The rule follows pkg/kubelet/cm/topologymanager (policy.go, policy_restricted.go, policy_best_effort.go,
+// policy_single_numa_node.go, numa_info.go) and devicemanager/topology_hints.go. A hint of a resource is a
+// set of NUMA nodes with enough free devices; the preferred hints have as few nodes as all devices, free or
+// not, permit. If all resources prefer a common set, the container gets the narrowest common set. Otherwise
+// policy restricted rejects the container, and best-effort intersects one hint of every resource. Policy
+// single-numa-node uses only preferred hints of one node. Exclusive CPUs of a container are a demand like
+// devices; the hints of the kubelet's other managers are [Hints].
 type Rule struct {
 	Policy Policy
 	// Machine are the NUMA nodes of the machine; 0 means all nodes with devices. As in the kubelet, devices on
@@ -65,14 +65,14 @@ type Rule struct {
 //   - under single-numa-node if the machine has only one node.
 //
 // With more nodes than MaxNodes every container is rejected: the kubelet does not start.
-func (r Rule) Nodes(demands []Demand, lists ...List) (Mask, bool) {
+func (r Rule) Nodes(demands []Demand, lists ...Hints) (Mask, bool) {
 	best, admitted := r.Merge(demands, lists...)
 	return best.Nodes, admitted
 }
 
 // Merge returns the same as Nodes, and whether all resources prefer these nodes.
-func (r Rule) Merge(demands []Demand, lists ...List) (best Hint, admitted bool) {
-	if r.Policy == None {
+func (r Rule) Merge(demands []Demand, lists ...Hints) (best Hint, admitted bool) {
+	if r.Policy == PolicyNone {
 		return Hint{}, true
 	}
 	needs := r.needs(demands, lists...)
@@ -100,10 +100,12 @@ func (r Rule) Merge(demands []Demand, lists ...List) (best Hint, admitted bool) 
 
 // TooMany reports whether demands have devices on more NUMA nodes than the limit: [Rule.Nodes] rejects every
 // container.
-func (r Rule) TooMany(demands ...Demand) bool { return r.Policy != None && r.tooMany(r.needs(demands)) }
+func (r Rule) TooMany(demands ...Demand) bool {
+	return r.Policy != PolicyNone && r.tooMany(r.needs(demands))
+}
 
 // needs returns the demands and the lists with influence, not yet measured.
-func (r Rule) needs(demands []Demand, lists ...List) []need {
+func (r Rule) needs(demands []Demand, lists ...Hints) []need {
 	needs := make([]need, 0, 8)
 	for _, d := range demands {
 		if n, any := r.need(d); any {
@@ -235,13 +237,13 @@ func (r Rule) Width(d Demand) int {
 }
 
 // Hints returns a demand as the hints of a manager, which have the same influence.
-func (r Rule) Hints(d Demand) List {
+func (r Rule) Hints(d Demand) Hints {
 	n, any := r.need(d)
 	if !any || r.tooMany([]need{n}) {
 		return nil
 	}
 	n.measure()
-	list := List{}
+	list := Hints{}
 	for m := range n.nodes.subsets() {
 		if n.met(m) {
 			list = append(list, Hint{m, n.prefers(m)})
@@ -255,7 +257,7 @@ func (r Rule) Hints(d Demand) List {
 // policies none and single-numa-node.
 func (r Rule) Affinity(best Hint) Mask {
 	switch {
-	case best.Nodes != 0 || r.Policy == None || r.Policy == SingleNUMANode:
+	case best.Nodes != 0 || r.Policy == PolicyNone || r.Policy == SingleNUMANode:
 		return best.Nodes
 	case r.Machine != 0:
 		return r.Machine
@@ -307,16 +309,15 @@ type Hint struct {
 	Preferred bool
 }
 
-// List contains the hints of the kubelet's CPU or memory manager for one resource. As in the kubelet, nil is
-// no preference, and an empty list permits no set of nodes. A hint without affinity is the only hint of a
-// list.
-type List []Hint
+// Hints are the hints of the kubelet's CPU or memory manager for one resource. As in the kubelet, nil is
+// no preference, and an empty list permits no set of nodes. A hint without affinity is the only one.
+type Hints []Hint
 
 // indifferent reports whether any set of nodes is acceptable.
-func (l List) indifferent() bool { return l == nil || len(l) == 1 && l[0] == Hint{Preferred: true} }
+func (l Hints) indifferent() bool { return l == nil || len(l) == 1 && l[0] == Hint{Preferred: true} }
 
 // nodes returns the nodes of all hints.
-func (l List) nodes() Mask {
+func (l Hints) nodes() Mask {
 	var m Mask
 	for _, h := range l {
 		m |= h.Nodes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hints
+package model
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ func TestAsTheKubeletMerges(t *testing.T) {
 		for i := range demands {
 			demands[i] = randomDemand(rng, machine)
 		}
-		var lists []List
+		var lists []Hints
 		for range rng.IntN(3) {
 			lists = append(lists, randomList(rng, machine))
 		}
@@ -82,16 +82,16 @@ func randomDemand(rng *rand.Rand, machine Mask) Demand {
 
 // randomList are hints of a CPU or memory manager: none, no possible ones, or sets of nodes of which some are
 // preferred.
-func randomList(rng *rand.Rand, machine Mask) List {
+func randomList(rng *rand.Rand, machine Mask) Hints {
 	switch rng.IntN(8) {
 	case 0:
 		return nil
 	case 1:
-		return List{}
+		return Hints{}
 	case 2:
-		return List{{Preferred: rng.IntN(2) == 0}}
+		return Hints{{Preferred: rng.IntN(2) == 0}}
 	}
-	list := List{}
+	list := Hints{}
 	width := 1 + rng.IntN(2)
 	eachMask(machine.Numbers(), func(m Mask) {
 		if rng.IntN(4) > 0 {

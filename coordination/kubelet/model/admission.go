@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package devicemanager
+package model
 
 import (
 	"slices"
-
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // Role is the role of a container in its pod, which determines the later use of its devices.
@@ -24,16 +22,18 @@ type Container struct {
 	Requests Requests
 }
 
-// Kubelet is the kubelet's configuration.
-type Kubelet struct {
-	Rule     hints.Rule
+// TopologyManager is the Topology Manager of a node's kubelet.
+type TopologyManager struct {
+	Rule     Rule
 	ScopePod bool // topologyManagerScope is pod
 }
 
-// Admission is the admission of one pod.
+// Admission is the admission of one pod, as in the kubelet's device manager
+// (pkg/kubelet/cm/devicemanager/manager.go): container after container, each with its NUMA nodes, the
+// preceding GetPreferredAllocation calls to the device plugins, and then its devices.
 type Admission struct {
-	Node       *Node
-	Kubelet    Kubelet
+	Node       *Devices
+	Kubelet    TopologyManager
 	Containers []Container // in the order of admission: init containers first
 	Others     Others
 	// Managed reports whether Others has CPU or memory managers, which also align containers without devices.
@@ -67,7 +67,7 @@ type Shortage struct {
 // NUMA nodes of the whole pod), and then devices. Admit changes Taken and Reusable, and returns nil if the
 // pod is admitted.
 func (a *Admission) Admit() *Refusal {
-	var best hints.Hint
+	var best Hint
 	if a.Kubelet.ScopePod {
 		total, admitted := Total(a.Containers), false
 		if best, admitted = a.Merge(-1, total); !admitted {
@@ -93,7 +93,7 @@ func (a *Admission) Admit() *Refusal {
 }
 
 // admitContainer gives a container its devices, then its CPUs and memory.
-func (a *Admission) admitContainer(i int, best hints.Hint) *Refusal {
+func (a *Admission) admitContainer(i int, best Hint) *Refusal {
 	c := &a.Containers[i]
 	if short := a.Shortage(c.Requests, true); short != nil {
 		return &Refusal{Container: i, Requests: c.Requests, Shortage: short}
@@ -132,12 +132,12 @@ func (a *Admission) last(i int) bool {
 
 // Merge returns the hint of the Topology Manager for the requests of a container, or of the pod if container
 // is -1; false for a refusal.
-func (a *Admission) Merge(container int, requests Requests) (best hints.Hint, admitted bool) {
+func (a *Admission) Merge(container int, requests Requests) (best Hint, admitted bool) {
 	rule := &a.Kubelet.Rule
-	if rule.Policy == hints.None {
-		return hints.Hint{}, true
+	if rule.Policy == PolicyNone {
+		return Hint{}, true
 	}
-	demands, free, reusable := make([]hints.Demand, 0, 4), a.free(), a.reusable(container >= 0)
+	demands, free, reusable := make([]Demand, 0, 4), a.free(), a.reusable(container >= 0)
 	for _, r := range requests {
 		if resource := &a.Node.Resources[r.Resource]; resource.Hinted {
 			demands = append(demands, resource.Demand(r.Count, free, reusable))
@@ -151,7 +151,7 @@ func (a *Admission) Merge(container int, requests Requests) (best hints.Hint, ad
 
 // Demand returns the input of the Topology Manager for a request. Devices that init containers have left
 // count for a container, but not for the pod as a whole.
-func (a *Admission) Demand(r Request, ofContainer bool) hints.Demand {
+func (a *Admission) Demand(r Request, ofContainer bool) Demand {
 	return a.Node.Resources[r.Resource].Demand(r.Count, a.free(), a.reusable(ofContainer))
 }
 
@@ -216,7 +216,7 @@ type Question struct {
 	Size     int // AllocationSize, Must included
 	// Not part of the kubelet's call: the container's devices of other resources, and its NUMA nodes.
 	Allocated Set
-	Nodes     hints.Mask
+	Nodes     Mask
 }
 
 // Available returns AvailableDeviceIDs.
@@ -231,7 +231,7 @@ func (q *Question) Available() Set {
 type Others interface {
 	// Hints returns the hints of the CPU and memory managers for a container, or for the whole pod if container
 	// is -1 (scope pod).
-	Hints(container int) []hints.List
+	Hints(container int) []Hints
 	// Prefer returns the answer of the plugin. The kubelet ignores devices that the question does not offer, and
 	// completes an answer with too few devices.
 	Prefer(container int, q Question) Set
@@ -239,13 +239,13 @@ type Others interface {
 	Pick(of Set, count int) Set
 	// Allocate is called with all devices of a container, best being its hint: the plugins and the CPU and
 	// memory managers allocate. An error refuses the pod.
-	Allocate(container int, best hints.Hint, devices Set) error
+	Allocate(container int, best Hint, devices Set) error
 }
 
 // allocate returns the devices of one resource for a container (devicesToAllocate): first the devices that
 // init containers have left, then free devices on the NUMA nodes of the container, then the remaining free
 // devices. If a choice exists, the plugin is called. Enough devices have to be available.
-func (a *Admission) allocate(container int, request Request, nodes hints.Mask, given Set) Set {
+func (a *Admission) allocate(container int, request Request, nodes Mask, given Set) Set {
 	r := &a.Node.Resources[request.Resource]
 	got := a.Reusable.Intersection(r.All)
 	missing := request.Count - got.Len()
@@ -266,7 +266,7 @@ func (a *Admission) allocate(container int, request Request, nodes hints.Mask, g
 	q := Question{request.Resource, got, free, request.Count, given, nodes}
 	rest := []Set{a.prefer(container, q), free}
 	if nodes != 0 { // devices on other nodes before devices without a node (filterByAffinity)
-		rest = slices.Insert(rest, 1, r.Aligned(free, ^hints.Mask(0)))
+		rest = slices.Insert(rest, 1, r.Aligned(free, ^Mask(0)))
 	}
 	return a.fill(got, request.Count, rest...)
 }

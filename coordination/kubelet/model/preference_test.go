@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package devicemanager
+package model
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -23,7 +22,7 @@ func view(hinted bool) *View {
 		}
 		vfs = append(vfs, Device{Device: placement.Device{ID: fmt.Sprint("v", i)}, NUMA: numa})
 	}
-	n := New([]Announcement{
+	n := NewDevices([]Resource{
 		{Name: "gpu", Kind: GPU, Devices: gpus}, {Name: "vf", Kind: VF, Devices: vfs},
 	})
 	v := &View{Node: n, Free: n.OfKind[GPU].Clone(), Taken: n.NewSet()}
@@ -33,7 +32,7 @@ func view(hinted bool) *View {
 
 func TestHalves(t *testing.T) {
 	t.Parallel()
-	cpus := hints.Demand{Count: 2, All: hints.PerNode{4, 4}, Free: hints.PerNode{1, 4}}
+	cpus := Demand{Count: 2, All: PerNode{4, 4}, Free: PerNode{1, 4}}
 	for _, c := range []struct {
 		name        string
 		hinted      bool
@@ -42,7 +41,7 @@ func TestHalves(t *testing.T) {
 		must, free  []string
 		size        int
 		requests    Requests
-		cpus        *hints.Demand
+		cpus        *Demand
 		want        string
 	}{
 		{name: "on the offered nodes", hinted: true, resource: gpu, free: []string{"g2", "g3"}, size: 1,
@@ -58,7 +57,7 @@ func TestHalves(t *testing.T) {
 			requests: Requests{{Resource: gpu, Count: 2}, {Resource: vf, Count: 1}},
 			want:     "gpu 2: held [], free [g2 g3]; vf 1: held [], free [v0]"},
 		{name: "no nodes with the CPUs", resource: vf, free: []string{"v0"}, size: 1,
-			cpus:     &hints.Demand{Count: 5, All: hints.PerNode{4, 4}, Free: hints.PerNode{4, 4}},
+			cpus:     &Demand{Count: 5, All: PerNode{4, 4}, Free: PerNode{4, 4}},
 			requests: Requests{{Resource: gpu, Count: 2}, {Resource: vf, Count: 1}},
 			want:     "gpu 2: held [], free [g0 g1]; vf 1: held [], free [v0]"},
 		{name: "given before", given: []string{"g2"}, left: []string{"g0"}, resource: vf, free: []string{"v0"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package devicemanager
+package model
 
 import (
 	"errors"
@@ -9,16 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // twoNodes has eight GPUs and eight VFs, four of each on NUMA nodes 0 and 1, and four VFs without a NUMA
 // node: GPUs 0-7, VFs 64-71, other VFs 128-131.
-func twoNodes() *Node {
-	announce := func(name string, kind Kind, count int, hinted bool) Announcement {
-		a := Announcement{Name: name, Kind: kind}
+func twoNodes() *Devices {
+	announce := func(name string, kind Kind, count int, hinted bool) Resource {
+		a := Resource{Name: name, Kind: kind}
 		for i := range count {
 			d := Device{Device: placement.Device{ID: fmt.Sprint(name, i)}}
 			if hinted {
@@ -28,7 +27,7 @@ func twoNodes() *Node {
 		}
 		return a
 	}
-	return New([]Announcement{
+	return NewDevices([]Resource{
 		announce("gpu", GPU, 8, true), announce("vf", VF, 8, true), announce("rail", VF, 4, false),
 	})
 }
@@ -46,8 +45,8 @@ type recorder struct {
 	said    []string
 }
 
-func (r *recorder) Hints(int) []hints.List {
-	return []hints.List{{{Nodes: 1, Preferred: true}}}
+func (r *recorder) Hints(int) []Hints {
+	return []Hints{{{Nodes: 1, Preferred: true}}}
 }
 
 func (r *recorder) Prefer(container int, q Question) Set {
@@ -66,7 +65,7 @@ func (r *recorder) Pick(of Set, count int) Set {
 	return of.Lowest(count)
 }
 
-func (r *recorder) Allocate(container int, best hints.Hint, devices Set) error {
+func (r *recorder) Allocate(container int, best Hint, devices Set) error {
 	r.note("allocate %d: %v on %v", container, numbers(devices), best.Nodes.Numbers())
 	if container == r.refuses-1 {
 		return errors.New("refused")
@@ -84,7 +83,7 @@ func numbers(of Set) []int {
 	return list
 }
 
-func setOf(n *Node, devices ...int) Set {
+func setOf(n *Devices, devices ...int) Set {
 	s := n.NewSet()
 	for _, i := range devices {
 		s.Insert(i)
@@ -92,11 +91,11 @@ func setOf(n *Node, devices ...int) Set {
 	return s
 }
 
-func admission(n *Node, policy hints.Policy, containers ...Container) *Admission {
+func admission(n *Devices, policy Policy, containers ...Container) *Admission {
 	healthy := n.OfKind[GPU].Clone()
 	healthy.Include(n.OfKind[VF])
 	return &Admission{
-		Node: n, Kubelet: Kubelet{Rule: hints.Rule{Policy: policy, Machine: 3}}, Containers: containers,
+		Node: n, Kubelet: TopologyManager{Rule: Rule{Policy: policy, Machine: 3}}, Containers: containers,
 		Healthy: healthy, Taken: n.NewSet(), Reusable: n.NewSet(),
 	}
 }
@@ -107,38 +106,38 @@ func TestAdmission(t *testing.T) {
 	n := twoNodes()
 	for _, c := range []struct {
 		name       string
-		policy     hints.Policy
+		policy     Policy
 		containers []Container
 		taken      []int
 		answer     int
 		want       string
 	}{
-		{"a choice on the node", hints.Restricted, []Container{app(Request{gpu, 2})}, nil, 2,
+		{"a choice on the node", Restricted, []Container{app(Request{gpu, 2})}, nil, 2,
 			"ask 0: 2 of [0 1 2 3], must []; allocate 0: [2 3] on [0]"},
-		{"no choice", hints.Restricted, []Container{app(Request{gpu, 2})}, []int{0, 1}, 2,
+		{"no choice", Restricted, []Container{app(Request{gpu, 2})}, []int{0, 1}, 2,
 			"allocate 0: [2 3] on [0]"},
-		{"more than the node of its CPUs has", hints.BestEffort, []Container{app(Request{gpu, 3})}, []int{0, 1}, 1,
+		{"more than the node of its CPUs has", BestEffort, []Container{app(Request{gpu, 3})}, []int{0, 1}, 1,
 			"ask 0: 3 of [2 3 4 5 6 7], must [2 3]; allocate 0: [2 3 7] on [0]"},
-		{"no NUMA nodes", hints.Restricted, []Container{app(Request{rail, 4})}, nil, 4,
+		{"no NUMA nodes", Restricted, []Container{app(Request{rail, 4})}, nil, 4,
 			"ask 0: 4 of [128 129 130 131], must []; allocate 0: [128 129 130 131] on []"},
-		{"short answer", hints.Restricted, []Container{app(Request{gpu, 3})}, nil, 1,
+		{"short answer", Restricted, []Container{app(Request{gpu, 3})}, nil, 1,
 			"ask 0: 3 of [0 1 2 3], must []; pick 2 of [0 1 2]; allocate 0: [0 1 3] on [0]"},
-		{"short answer beyond the node", hints.None, []Container{app(Request{gpu, 3})}, []int{1, 2, 3, 4}, 0,
+		{"short answer beyond the node", PolicyNone, []Container{app(Request{gpu, 3})}, []int{1, 2, 3, 4}, 0,
 			"ask 0: 3 of [0 5 6 7], must []; pick 3 of [0 5 6 7]; allocate 0: [0 5 6] on []"},
-		{"reuse", hints.Restricted,
+		{"reuse", Restricted,
 			[]Container{{Init, Requests{{gpu, 1}}}, app(Request{gpu, 2}), app(Request{gpu, 1})}, nil, 2,
 			"ask 0: 1 of [0 1 2 3], must []; pick 1 of [2 3]; allocate 0: [2] on [0]; " +
 				"ask 1: 2 of [0 1 2 3], must [2]; pick 1 of [1 3]; allocate 1: [1 2] on [0]; " +
 				"ask 2: 1 of [0 3], must []; pick 1 of [0 3]; allocate 2: [0] on [0]"},
-		{"more to reuse than is needed", hints.Restricted,
+		{"more to reuse than is needed", Restricted,
 			[]Container{{Init, Requests{{gpu, 3}}}, app(Request{gpu, 2})}, nil, 3,
 			"ask 0: 3 of [0 1 2 3], must []; allocate 0: [1 2 3] on [0]; " +
 				"pick 2 of [1 2 3]; allocate 1: [1 2] on [0]"},
-		{"sidecar", hints.Restricted,
+		{"sidecar", Restricted,
 			[]Container{{Sidecar, Requests{{gpu, 1}}}, app(Request{gpu, 1})}, nil, 1,
 			"ask 0: 1 of [0 1 2 3], must []; allocate 0: [3] on [0]; " +
 				"ask 1: 1 of [0 1 2], must []; allocate 1: [2] on [0]"},
-		{"without devices", hints.Restricted, []Container{app()}, nil, 1, ""},
+		{"without devices", Restricted, []Container{app()}, nil, 1, ""},
 	} {
 		r := &recorder{answer: c.answer}
 		a := admission(n, c.policy, c.containers...)
@@ -171,7 +170,7 @@ func TestRefusal(t *testing.T) {
 		"plugin": {[]Container{one, one}, func(a *Admission) { a.Others = &recorder{answer: 1, refuses: 2} },
 			"container 1, shortage false, error refused"},
 	} {
-		a := admission(n, hints.Restricted, c.containers...)
+		a := admission(n, Restricted, c.containers...)
 		a.Others = &recorder{answer: 1}
 		if c.change != nil {
 			c.change(a)
@@ -212,7 +211,7 @@ func TestVerdictOnly(t *testing.T) {
 	t.Parallel()
 	one := Container{Requests: Requests{{gpu, 1}}}
 	r := &recorder{answer: 1}
-	a := admission(twoNodes(), hints.Restricted, one, one, Container{})
+	a := admission(twoNodes(), Restricted, one, one, Container{})
 	a.Others, a.VerdictOnly = r, true
 	if refusal := a.Admit(); refusal != nil {
 		t.Fatalf("%+v", refusal)

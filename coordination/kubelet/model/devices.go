@@ -1,25 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package devicemanager is the kubelet's device manager as pure functions: the devices of a container, the
-// preceding GetPreferredAllocation calls to the device plugins, and the refusal of pods
-// (pkg/kubelet/cm/devicemanager/manager.go, pkg/kubelet/cm/topologymanager). Package hints chooses the NUMA
-// nodes.
-//
-// A [Node] has the devices of the node's resources at fixed numbers, so that each set of devices is a [Set]
-// of bits. An [Admission] admits one pod: container after container, each with its NUMA nodes and then its
-// devices. [Others] contains the decisions outside the device manager: the answers of plugins, the CPU and
-// memory managers, and the random choice of devices.
-//
-// The scheduler's verdict (coordination/verdict) and the simulation (test/simulate) are adapters of
-// this model. A test compares the model with the kubelet's own managers (test/kubernetes/kubelet).
-package devicemanager
+package model
 
 import (
 	"math/bits"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -41,22 +27,10 @@ func (k Kind) String() string { return [...]string{"GPU", "VF"}[k] }
 // Other returns the other kind.
 func (k Kind) Other() Kind { return 1 - k }
 
-// Device is a device as announced by its plugin.
-type Device struct {
-	placement.Device
-	NUMA topology.NUMANode // from TopologyInfo; unknown without TopologyInfo
-}
-
-// Announcement is a resource and all its devices, healthy or not.
-type Announcement struct {
-	Name    string
-	Kind    Kind
-	Devices []Device
-}
-
-// Node contains the devices of a node. A Node never changes and may be shared.
-type Node struct {
-	Resources []Resource
+// Devices has the devices of a node's resources at fixed numbers, so that each set of devices is a [Set] of
+// bits. Devices never change and may be shared.
+type Devices struct {
+	Resources []ResourceDevices
 	OfKind    [2]Set // all GPUs, all VFs
 
 	words   int
@@ -65,22 +39,22 @@ type Node struct {
 	index   map[string]int     // of the resources, by name
 }
 
-// Resource is a resource of a node. The numbers of its devices are First to First+Count-1, in the order of
-// the announcement.
-type Resource struct {
+// ResourceDevices are the devices of a resource of a node. Their numbers are First to First+Count-1, in the
+// order of the announcement.
+type ResourceDevices struct {
 	Name         string
 	Kind         Kind
 	First, Count int
 	All          Set
-	Hinted       bool          // the kubelet knows the NUMA node of some device
-	On           []Set         // devices by the NUMA node that the kubelet knows
-	Total        hints.PerNode // the sizes of On
+	Hinted       bool    // the kubelet knows the NUMA node of some device
+	On           []Set   // devices by the NUMA node that the kubelet knows
+	Total        PerNode // the sizes of On
 }
 
-// New returns the node with these resources. The kubelet supports NUMA nodes up to number 63; a device on a
-// higher NUMA node counts as a device without a NUMA node.
-func New(announced []Announcement) *Node {
-	n := &Node{index: make(map[string]int, len(announced)), numbers: map[string]int{}}
+// NewDevices returns the devices of a node with these resources, healthy or not. The kubelet supports NUMA
+// nodes up to number 63; a device on a higher NUMA node counts as a device without a NUMA node.
+func NewDevices(announced []Resource) *Devices {
+	n := &Devices{index: make(map[string]int, len(announced)), numbers: map[string]int{}}
 	for _, a := range announced {
 		n.words += (len(a.Devices) + 63) / 64
 	}
@@ -96,8 +70,8 @@ func New(announced []Announcement) *Node {
 	return n
 }
 
-func (n *Node) resource(a Announcement, first int) Resource {
-	r := Resource{Name: a.Name, Kind: a.Kind, First: first, Count: len(a.Devices), All: n.NewSet()}
+func (n *Devices) resource(a Resource, first int) ResourceDevices {
+	r := ResourceDevices{Name: a.Name, Kind: a.Kind, First: first, Count: len(a.Devices), All: n.NewSet()}
 	for i, d := range a.Devices {
 		n.devices[first+i] = d.Device
 		n.numbers[d.ID] = first + i
@@ -117,10 +91,10 @@ func (n *Node) resource(a Announcement, first int) Resource {
 }
 
 // NewSet returns an empty set.
-func (n *Node) NewSet() Set { return make(Set, n.words) }
+func (n *Devices) NewSet() Set { return make(Set, n.words) }
 
 // NewSets returns empty sets.
-func (n *Node) NewSets(count int) []Set {
+func (n *Devices) NewSets(count int) []Set {
 	words, sets := make(Set, count*n.words), make([]Set, count)
 	for i := range sets {
 		sets[i] = words[i*n.words : (i+1)*n.words : (i+1)*n.words]
@@ -129,13 +103,13 @@ func (n *Node) NewSets(count int) []Set {
 }
 
 // Resource returns the number of a resource; false if the node lacks the resource.
-func (n *Node) Resource(name string) (int, bool) {
+func (n *Devices) Resource(name string) (int, bool) {
 	i, ok := n.index[name]
 	return i, ok
 }
 
 // Select returns the devices with these IDs, and ignores unknown IDs.
-func (n *Node) Select(ids []string) Set {
+func (n *Devices) Select(ids []string) Set {
 	s := n.NewSet()
 	for _, id := range ids {
 		if i, known := n.numbers[id]; known {
@@ -146,7 +120,7 @@ func (n *Node) Select(ids []string) Set {
 }
 
 // Chosen returns the devices of a choice.
-func (n *Node) Chosen(choice placement.Choice) Set {
+func (n *Devices) Chosen(choice placement.Choice) Set {
 	s := n.NewSet()
 	for _, list := range [...][]placement.Device{choice.GPUs, choice.VFs} {
 		for _, d := range list {
@@ -159,23 +133,23 @@ func (n *Node) Chosen(choice placement.Choice) Set {
 }
 
 // Devices lists the devices of a set, ascending.
-func (n *Node) Devices(of Set) []placement.Device {
+func (n *Devices) Devices(of Set) []placement.Device {
 	list := make([]placement.Device, 0, of.Len())
 	of.Each(func(i int) { list = append(list, n.devices[i]) })
 	return list
 }
 
 // NUMANodes returns the NUMA nodes of devices, as known by the kubelet.
-func (n *Node) NUMANodes(of Set) hints.Mask {
-	var nodes hints.Mask
+func (n *Devices) NUMANodes(of Set) Mask {
+	var nodes Mask
 	for i := range n.Resources {
 		nodes |= n.Resources[i].numaNodes(of)
 	}
 	return nodes
 }
 
-func (r *Resource) numaNodes(of Set) hints.Mask {
-	var nodes hints.Mask
+func (r *ResourceDevices) numaNodes(of Set) Mask {
+	var nodes Mask
 	for number, on := range r.On {
 		if of.Common(on) > 0 {
 			nodes |= 1 << number
@@ -185,7 +159,7 @@ func (r *Resource) numaNodes(of Set) hints.Mask {
 }
 
 // Aligned returns the free devices on these NUMA nodes (filterByAffinity); none without NUMA nodes.
-func (r *Resource) Aligned(free Set, nodes hints.Mask) Set {
+func (r *ResourceDevices) Aligned(free Set, nodes Mask) Set {
 	aligned := make(Set, len(free))
 	for number, on := range r.On {
 		if nodes>>number&1 == 1 {
@@ -200,7 +174,7 @@ func (r *Resource) Aligned(free Set, nodes hints.Mask) Set {
 
 // Available returns the devices that the kubelet offers a container on these NUMA nodes: devices on the
 // nodes, and devices without a NUMA node. Without NUMA nodes, all devices are available.
-func (r *Resource) Available(of Set, nodes hints.Mask) Set {
+func (r *ResourceDevices) Available(of Set, nodes Mask) Set {
 	available := of.Intersection(r.All)
 	for number, on := range r.On {
 		if nodes != 0 && nodes>>number&1 == 0 {
@@ -213,15 +187,15 @@ func (r *Resource) Available(of Set, nodes hints.Mask) Set {
 // Demand returns the input of the Topology Manager for a container that requests count devices. The set free
 // contains the allocatable devices, the set reused the devices that init containers of the pod have left
 // (generateDeviceTopologyHints).
-func (r *Resource) Demand(count int, free, reused Set) hints.Demand {
-	d := hints.Demand{Count: count, Named: true, All: r.Total, Free: make(hints.PerNode, len(r.On))}
+func (r *ResourceDevices) Demand(count int, free, reused Set) Demand {
+	d := Demand{Count: count, Named: true, All: r.Total, Free: make(PerNode, len(r.On))}
 	for number, on := range r.On {
 		d.Free[number] = free.Common(on)
 	}
 	if reused.Common(r.All) == 0 {
 		return d
 	}
-	d.Reused = make(hints.PerNode, len(r.On))
+	d.Reused = make(PerNode, len(r.On))
 	for number, on := range r.On {
 		d.Reused[number] = reused.Common(on)
 		d.Free[number] += d.Reused[number]
@@ -239,7 +213,7 @@ type Request struct {
 }
 
 // Of returns the number of devices of a kind.
-func (list Requests) Of(kind Kind, n *Node) int {
+func (list Requests) Of(kind Kind, n *Devices) int {
 	count := 0
 	for _, r := range list {
 		if n.Resources[r.Resource].Kind == kind {
@@ -250,7 +224,7 @@ func (list Requests) Of(kind Kind, n *Node) int {
 }
 
 // Pairs returns the number of pairs that the requests can make.
-func (list Requests) Pairs(n *Node) int { return min(list.Of(GPU, n), list.Of(VF, n)) }
+func (list Requests) Pairs(n *Devices) int { return min(list.Of(GPU, n), list.Of(VF, n)) }
 
 // ByResource returns the requests in the order of the node's resources.
 func (list Requests) ByResource() Requests {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hints
+package model
 
 // providerHints is what filterProvidersHints makes of the hints of a CPU or memory manager.
-func providerHints(l List) []Hint {
+func providerHints(l Hints) []Hint {
 	switch {
 	case l == nil:
 		return []Hint{{0, true}}
@@ -26,7 +26,7 @@ func filterSingle(list []Hint) []Hint {
 }
 
 // merge is Merge of the policies and of HintMerger.
-func merge(rule Rule, demands []Demand, lists []List) Hint {
+func merge(rule Rule, demands []Demand, lists []Hints) Hint {
 	var all [][]Hint
 	for _, d := range demands {
 		all = append(all, deviceHints(d))

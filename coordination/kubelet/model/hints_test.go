@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hints
+package model
 
 import (
 	"math/rand/v2"

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package devicemanager
+package model
 
 import (
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -14,13 +13,13 @@ import (
 // a GetPreferredAllocation of the kubelet: the kubelet names one resource, the placement request contains all
 // resources that the container requests.
 type View struct {
-	Node      *Node
+	Node      *Devices
 	Links     []topology.Link
-	Kubelet   Kubelet // its Topology Manager; the documented one where it is unknown
-	Free      Set     // healthy, and held by no container
-	Taken     Set     // held by other containers
-	Allocated Set     // held by the container
-	Left      Set     // left by init containers of the pod for reuse
+	Kubelet   TopologyManager // its Topology Manager; the documented one where it is unknown
+	Free      Set             // healthy, and held by no container
+	Taken     Set             // held by other containers
+	Allocated Set             // held by the container
+	Left      Set             // left by init containers of the pod for reuse
 }
 
 // Half is the request for one resource.
@@ -33,7 +32,7 @@ type Half struct {
 // free devices of its resource. For other resources, Halves takes the devices that the container has or
 // reuses as held, and the devices that the kubelet will probably offer as free. Without a request for
 // exclusive CPUs, cpus is nil.
-func (v *View) Halves(q *Question, requests Requests, cpus *hints.Demand) []Half {
+func (v *View) Halves(q *Question, requests Requests, cpus *Demand) []Half {
 	nodes, admitted := v.nodes(q, requests, cpus)
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
@@ -50,7 +49,7 @@ func (v *View) Halves(q *Question, requests Requests, cpus *hints.Demand) []Half
 
 // Expected returns the requests of a container without devices, with free devices of the NUMA nodes. An empty
 // mask means all nodes.
-func (v *View) Expected(requests Requests, nodes hints.Mask) []Half {
+func (v *View) Expected(requests Requests, nodes Mask) []Half {
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
 		if r.Count > 0 {
@@ -62,7 +61,7 @@ func (v *View) Expected(requests Requests, nodes hints.Mask) []Half {
 
 // half returns the request for a resource that is not in the question. If the container has more devices than
 // requested, the kubelet may take any of these, so all count as free.
-func (v *View) half(r Request, nodes hints.Mask, admitted bool) Half {
+func (v *View) half(r Request, nodes Mask, admitted bool) Half {
 	h := Half{Request: r, Held: v.held(r)}
 	switch n := h.Held.Len(); {
 	case n > r.Count:
@@ -89,8 +88,8 @@ func (v *View) held(r Request) Set {
 // container, and all nodes where the kubelet's nodes are not predicted, because more have devices than the
 // Topology Manager supports.
 func (v *View) nodes(
-	q *Question, requests Requests, cpus *hints.Demand,
-) (nodes hints.Mask, admitted bool) {
+	q *Question, requests Requests, cpus *Demand,
+) (nodes Mask, admitted bool) {
 	if nodes = v.Node.NUMANodes(q.Available()); nodes != 0 {
 		return nodes, true
 	}
@@ -110,8 +109,8 @@ func (v *View) nodes(
 }
 
 // Demands returns the requests of a container in the form of the kubelet's Topology Manager.
-func (v *View) Demands(requests Requests) []hints.Demand {
-	demands := make([]hints.Demand, 0, len(requests))
+func (v *View) Demands(requests Requests) []Demand {
+	demands := make([]Demand, 0, len(requests))
 	for _, r := range requests {
 		if r.Count > 0 {
 			demands = append(demands, v.Node.Resources[r.Resource].Demand(r.Count, v.Free, v.held(r)))
@@ -154,7 +153,7 @@ func (s Switches) Pairs(of Set) int {
 }
 
 // Stranded returns the number of pairs that free devices cannot form on a common switch.
-func (s Switches) Stranded(n *Node, free Set) int {
+func (s Switches) Stranded(n *Devices, free Set) int {
 	pairs := min(free.Common(n.OfKind[GPU]), free.Common(n.OfKind[VF]))
 	return pairs - s.Pairs(free)
 }

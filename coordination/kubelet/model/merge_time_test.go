@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hints
+package model
 
 import (
 	"slices"
@@ -60,7 +60,7 @@ func TestMergeTimeOfRequests(t *testing.T) {
 		"no free device":      {Rule{Policy: Restricted}, []Demand{{Count: 1, All: eight.All}, eight}, 255},
 		"without NUMA nodes":  {Rule{Policy: Restricted}, []Demand{nodeless, eight}, 255},
 		"nothing":             {Rule{Policy: Restricted}, nil, 0},
-		"policy none":         {Rule{Policy: None}, []Demand{eight, eight}, 0},
+		"policy none":         {Rule{Policy: PolicyNone}, []Demand{eight, eight}, 0},
 		"one node alone":      {Rule{Policy: SingleNUMANode}, []Demand{eight, eight}, 0},
 		"the kubelet is away": {Rule{Policy: Restricted}, []Demand{everywhere(10, 1)}, 0},
 		"ten nodes":           {Rule{Policy: Restricted, MaxNodes: 10}, []Demand{everywhere(10, 1)}, 1023},
