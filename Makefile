@@ -386,7 +386,7 @@ $(PLANE)/1.37.1/%: test/vm/kubernetes/go.v1.37.mod
 
 .PHONY: generate
 generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc 3.21)
-	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/exporter/*.proto
+	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/health/*.proto
 
 # Architectures of nodes beside this machine's. Debian's cross compilers (gcc-aarch64-linux-gnu) build their tandem-gpu; without one it
 # has not NVIDIA's library, which leaves it AMD's GPUs. BUSYBOX_arm64 names the program of busybox-static:arm64.

@@ -23,8 +23,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
-	"github.com/tandem-k8s/tandem/plugins/exporter"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	exporter "github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/test/amdsmi"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/plugins/exporter"
+	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
@@ -21,7 +21,7 @@ func answerOneUnhealthy(_ any, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(&emptypb.Empty{}); err != nil {
 		return err
 	}
-	return stream.SendMsg(&exporter.NICStateResponse{NICState: []*exporter.NICState{
+	return stream.SendMsg(&health.NICStateResponse{NICState: []*health.NICState{
 		{Device: "0000:2a:00.0", Health: "unhealthy"}, {Device: "0000:0c:00.0", Health: "healthy"},
 	}})
 }

@@ -14,6 +14,8 @@
 //
 // The counters are those of the function, not of its VFs: port counters count all traffic of the port, but
 // hw_counters only the function's own queue pairs.
+//
+// [GPUHealth] and [NICHealth] are what the AMD Device Metrics Exporter says, whose counters no file has.
 package health
 
 import (

@@ -18,7 +18,7 @@
 // coordinator a replica is a VF whose PF is the HCA.
 //
 // AMD's network device plugin (ROCm/k8s-network-device-plugin) is a fork of the stock plugin and is replaced
-// as well; package exporter reads the health of NICs from the same source. One function is omitted: unless a
+// as well; health.NICHealth reads the health of NICs from the same source. One function is omitted: unless a
 // resource has disableDeviceConfig, on bare metal AMD's plugin runs "nicctl clear rdma internal queue-pair"
 // for every device before a container gets the device, and fails the pod if that fails
 // (pkg/deviceconfig/deviceConfigClient.go). nicctl belongs to a firmware version and is not in Tandem's

@@ -12,10 +12,10 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/plugins/container"
-	"github.com/tandem-k8s/tandem/plugins/exporter"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/smi"
+	"github.com/tandem-k8s/tandem/plugins/health"
 )
 
 // AMD are the flags of AMD's own plugin and Tandem's additions.
@@ -37,7 +37,7 @@ func (f *AMD) Register(set, _ *pflag.FlagSet) {
 		"interval in seconds between checks of the GPUs' health and partitioning; 0 checks only at the start")
 	plainflag.Choice(set, &f.driverType, "driver_type", "container",
 		"type of GPU use: container; the virtual machine types of AMD's plugin are not supported", "container", "")
-	set.StringVar(&f.ExporterSocket, "amd-exporter-socket", exporter.GPUSocket,
+	set.StringVar(&f.ExporterSocket, "amd-exporter-socket", health.GPUExporter,
 		"socket of the AMD Device Metrics Exporter, queried for GPU health at each --pulse")
 	set.StringVar(&f.Library, "amd-smi-library", "libamd_smi.so",
 		"AMD SMI library, used if installed; empty to disable")
@@ -52,7 +52,7 @@ func (f *AMD) Backend(sys fs.FS, devRoot string, log *slog.Logger) (*amd.Backend
 	if f.Pulse > 0 { // after a single look a GPU would stay unhealthy
 		backend.SeeNodes(container.HostNodes(devRoot))
 		backend.Heed("the metrics exporter", func(ctx context.Context) (map[string]bool, error) {
-			return exporter.GPUHealth(ctx, f.ExporterSocket)
+			return health.GPUHealth(ctx, f.ExporterSocket)
 		})
 	}
 	if f.Library != "" {

@@ -18,7 +18,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/container"
-	"github.com/tandem-k8s/tandem/plugins/exporter"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
 	"github.com/tandem-k8s/tandem/plugins/hinting"
@@ -59,7 +58,7 @@ func (f *Flags) Register(set *pflag.FlagSet, exporterSocket string) {
 		"resource prefix for resources without resourcePrefix")
 	set.StringVar(&f.DevinfoDir, "devinfo-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp",
 		"folder of the device-info files for Multus")
-	set.StringVar(&f.ExporterSocket, exporterSocket, exporter.NICSocket,
+	set.StringVar(&f.ExporterSocket, exporterSocket, health.NICExporter,
 		"socket of the AMD Device Metrics Exporter, queried for the health of NICs of resources with "+
 			"enableExporterHealthCheck")
 }
@@ -71,7 +70,7 @@ const exporterTimeout = 5 * time.Second
 func (f *Flags) health() (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), exporterTimeout)
 	defer cancel()
-	return exporter.NICHealth(ctx, f.ExporterSocket)
+	return health.NICHealth(ctx, f.ExporterSocket)
 }
 
 // Find returns the VFs of the configuration's pools on a machine; tree reads the PCI tree. Node returns what

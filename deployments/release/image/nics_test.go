@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/tandem-k8s/tandem/plugins/exporter"
+	"github.com/tandem-k8s/tandem/plugins/health"
 )
 
 // Configurations of those who deploy plugins for NICs.
@@ -78,8 +78,8 @@ func (n *node) installPollara(t *testing.T) {
 			write(t, filepath.Join(function, file), content)
 		}
 	}
-	ready(t, os.MkdirAll(filepath.Dir(n.path(exporter.NICSocket)), 0o755))
-	listener, err := net.Listen("unix", n.path(exporter.NICSocket))
+	ready(t, os.MkdirAll(filepath.Dir(n.path(health.NICExporter)), 0o755))
+	listener, err := net.Listen("unix", n.path(health.NICExporter))
 	ready(t, err)
 	server := grpc.NewServer(grpc.UnknownServiceHandler(metrics(functions).answer))
 	go func() { _ = server.Serve(listener) }()
@@ -97,9 +97,9 @@ func (m metrics) answer(_ any, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(&emptypb.Empty{}); err != nil {
 		return err
 	}
-	answer := &exporter.NICStateResponse{}
+	answer := &health.NICStateResponse{}
 	for _, function := range m {
-		state := &exporter.NICState{Device: filepath.Base(filepath.Dir(function)), Health: "healthy"}
+		state := &health.NICState{Device: filepath.Base(filepath.Dir(function)), Health: "healthy"}
 		if strings.HasPrefix(state.GetDevice(), unwell) {
 			state.Health = "unhealthy"
 		}

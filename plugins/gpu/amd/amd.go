@@ -7,7 +7,7 @@
 // parent. Only the KFD topology has their card: a partition's KFD node has the same render minor, and its
 // location_id is the card's bus, device and, in the low three bits, the number of the partition.
 //
-// Two optional sources complement sysfs: AMD's metrics exporter (package exporter) for health, and libamd_smi
+// Two optional sources complement sysfs: AMD's metrics exporter (health.GPUHealth) for health, and libamd_smi
 // (package smi) for memory errors and for a comparison at the start. Sysfs alone suffices and takes
 // precedence.
 //

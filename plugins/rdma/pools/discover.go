@@ -40,7 +40,7 @@ type Finder struct {
 	// DDP returns the DDP package of a function or its PF; nil if not available: see rdma.DDPProfiles.
 	DDP func(function, pf topology.Address) string
 
-	// Exporter returns the health of NICs by device ID; nil if not available: see package exporter.
+	// Exporter returns the health of NICs by device ID; nil if not available: see health.NICHealth.
 	Exporter func() (map[string]bool, error)
 
 	// Known has the properties that containers hide, by device ID: see Hidden.

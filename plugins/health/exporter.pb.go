@@ -9,9 +9,9 @@
 // versions:
 // 	protoc-gen-go v1.36.11-devel
 // 	protoc        v3.21.12
-// source: plugins/exporter/states.proto
+// source: plugins/health/exporter.proto
 
-package exporter
+package health
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -37,7 +37,7 @@ type GPUStateResponse struct {
 
 func (x *GPUStateResponse) Reset() {
 	*x = GPUStateResponse{}
-	mi := &file_plugins_exporter_states_proto_msgTypes[0]
+	mi := &file_plugins_health_exporter_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -49,7 +49,7 @@ func (x *GPUStateResponse) String() string {
 func (*GPUStateResponse) ProtoMessage() {}
 
 func (x *GPUStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_exporter_states_proto_msgTypes[0]
+	mi := &file_plugins_health_exporter_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -62,7 +62,7 @@ func (x *GPUStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUStateResponse.ProtoReflect.Descriptor instead.
 func (*GPUStateResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_exporter_states_proto_rawDescGZIP(), []int{0}
+	return file_plugins_health_exporter_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *GPUStateResponse) GetGPUState() []*GPUState {
@@ -82,7 +82,7 @@ type GPUState struct {
 
 func (x *GPUState) Reset() {
 	*x = GPUState{}
-	mi := &file_plugins_exporter_states_proto_msgTypes[1]
+	mi := &file_plugins_health_exporter_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -94,7 +94,7 @@ func (x *GPUState) String() string {
 func (*GPUState) ProtoMessage() {}
 
 func (x *GPUState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_exporter_states_proto_msgTypes[1]
+	mi := &file_plugins_health_exporter_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -107,7 +107,7 @@ func (x *GPUState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUState.ProtoReflect.Descriptor instead.
 func (*GPUState) Descriptor() ([]byte, []int) {
-	return file_plugins_exporter_states_proto_rawDescGZIP(), []int{1}
+	return file_plugins_health_exporter_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *GPUState) GetHealth() string {
@@ -133,7 +133,7 @@ type NICStateResponse struct {
 
 func (x *NICStateResponse) Reset() {
 	*x = NICStateResponse{}
-	mi := &file_plugins_exporter_states_proto_msgTypes[2]
+	mi := &file_plugins_health_exporter_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -145,7 +145,7 @@ func (x *NICStateResponse) String() string {
 func (*NICStateResponse) ProtoMessage() {}
 
 func (x *NICStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_exporter_states_proto_msgTypes[2]
+	mi := &file_plugins_health_exporter_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -158,7 +158,7 @@ func (x *NICStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NICStateResponse.ProtoReflect.Descriptor instead.
 func (*NICStateResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_exporter_states_proto_rawDescGZIP(), []int{2}
+	return file_plugins_health_exporter_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *NICStateResponse) GetNICState() []*NICState {
@@ -178,7 +178,7 @@ type NICState struct {
 
 func (x *NICState) Reset() {
 	*x = NICState{}
-	mi := &file_plugins_exporter_states_proto_msgTypes[3]
+	mi := &file_plugins_health_exporter_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -190,7 +190,7 @@ func (x *NICState) String() string {
 func (*NICState) ProtoMessage() {}
 
 func (x *NICState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_exporter_states_proto_msgTypes[3]
+	mi := &file_plugins_health_exporter_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -203,7 +203,7 @@ func (x *NICState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NICState.ProtoReflect.Descriptor instead.
 func (*NICState) Descriptor() ([]byte, []int) {
-	return file_plugins_exporter_states_proto_rawDescGZIP(), []int{3}
+	return file_plugins_health_exporter_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *NICState) GetDevice() string {
@@ -220,11 +220,11 @@ func (x *NICState) GetHealth() string {
 	return ""
 }
 
-var File_plugins_exporter_states_proto protoreflect.FileDescriptor
+var File_plugins_health_exporter_proto protoreflect.FileDescriptor
 
-const file_plugins_exporter_states_proto_rawDesc = "" +
+const file_plugins_health_exporter_proto_rawDesc = "" +
 	"\n" +
-	"\x1dplugins/exporter/states.proto\x12\x0ftandem.exporter\"I\n" +
+	"\x1dplugins/health/exporter.proto\x12\x0ftandem.exporter\"I\n" +
 	"\x10GPUStateResponse\x125\n" +
 	"\bGPUState\x18\x01 \x03(\v2\x19.tandem.exporter.GPUStateR\bGPUState\":\n" +
 	"\bGPUState\x12\x16\n" +
@@ -234,28 +234,28 @@ const file_plugins_exporter_states_proto_rawDesc = "" +
 	"\bNICState\x18\x01 \x03(\v2\x19.tandem.exporter.NICStateR\bNICState\":\n" +
 	"\bNICState\x12\x16\n" +
 	"\x06Device\x18\x01 \x01(\tR\x06Device\x12\x16\n" +
-	"\x06Health\x18\x02 \x01(\tR\x06HealthB/Z-github.com/tandem-k8s/tandem/plugins/exporterb\x06proto3"
+	"\x06Health\x18\x02 \x01(\tR\x06HealthB-Z+github.com/tandem-k8s/tandem/plugins/healthb\x06proto3"
 
 var (
-	file_plugins_exporter_states_proto_rawDescOnce sync.Once
-	file_plugins_exporter_states_proto_rawDescData []byte
+	file_plugins_health_exporter_proto_rawDescOnce sync.Once
+	file_plugins_health_exporter_proto_rawDescData []byte
 )
 
-func file_plugins_exporter_states_proto_rawDescGZIP() []byte {
-	file_plugins_exporter_states_proto_rawDescOnce.Do(func() {
-		file_plugins_exporter_states_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_plugins_exporter_states_proto_rawDesc), len(file_plugins_exporter_states_proto_rawDesc)))
+func file_plugins_health_exporter_proto_rawDescGZIP() []byte {
+	file_plugins_health_exporter_proto_rawDescOnce.Do(func() {
+		file_plugins_health_exporter_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_plugins_health_exporter_proto_rawDesc), len(file_plugins_health_exporter_proto_rawDesc)))
 	})
-	return file_plugins_exporter_states_proto_rawDescData
+	return file_plugins_health_exporter_proto_rawDescData
 }
 
-var file_plugins_exporter_states_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
-var file_plugins_exporter_states_proto_goTypes = []any{
+var file_plugins_health_exporter_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_plugins_health_exporter_proto_goTypes = []any{
 	(*GPUStateResponse)(nil), // 0: tandem.exporter.GPUStateResponse
 	(*GPUState)(nil),         // 1: tandem.exporter.GPUState
 	(*NICStateResponse)(nil), // 2: tandem.exporter.NICStateResponse
 	(*NICState)(nil),         // 3: tandem.exporter.NICState
 }
-var file_plugins_exporter_states_proto_depIdxs = []int32{
+var file_plugins_health_exporter_proto_depIdxs = []int32{
 	1, // 0: tandem.exporter.GPUStateResponse.GPUState:type_name -> tandem.exporter.GPUState
 	3, // 1: tandem.exporter.NICStateResponse.NICState:type_name -> tandem.exporter.NICState
 	2, // [2:2] is the sub-list for method output_type
@@ -265,26 +265,26 @@ var file_plugins_exporter_states_proto_depIdxs = []int32{
 	0, // [0:2] is the sub-list for field type_name
 }
 
-func init() { file_plugins_exporter_states_proto_init() }
-func file_plugins_exporter_states_proto_init() {
-	if File_plugins_exporter_states_proto != nil {
+func init() { file_plugins_health_exporter_proto_init() }
+func file_plugins_health_exporter_proto_init() {
+	if File_plugins_health_exporter_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugins_exporter_states_proto_rawDesc), len(file_plugins_exporter_states_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugins_health_exporter_proto_rawDesc), len(file_plugins_health_exporter_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_plugins_exporter_states_proto_goTypes,
-		DependencyIndexes: file_plugins_exporter_states_proto_depIdxs,
-		MessageInfos:      file_plugins_exporter_states_proto_msgTypes,
+		GoTypes:           file_plugins_health_exporter_proto_goTypes,
+		DependencyIndexes: file_plugins_health_exporter_proto_depIdxs,
+		MessageInfos:      file_plugins_health_exporter_proto_msgTypes,
 	}.Build()
-	File_plugins_exporter_states_proto = out.File
-	file_plugins_exporter_states_proto_goTypes = nil
-	file_plugins_exporter_states_proto_depIdxs = nil
+	File_plugins_health_exporter_proto = out.File
+	file_plugins_health_exporter_proto_goTypes = nil
+	file_plugins_health_exporter_proto_depIdxs = nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package health
 
 import (
 	"context"
@@ -11,13 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start starts an exporter that answers one method, or hangs without an answer.
 func start(t *testing.T, method string, answer proto.Message) (socket string) {

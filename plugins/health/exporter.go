@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exporter reads the health of GPUs and NICs from the AMD Device Metrics Exporter on this node.
-package exporter
+package health
 
 import (
 	"context"
@@ -18,13 +17,13 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Default paths of the exporter's sockets.
+// Default paths of the sockets of AMD's Device Metrics Exporter on this node.
 const (
-	GPUSocket = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
-	NICSocket = "/var/lib/amd-metrics-exporter/amdnic_device_metrics_exporter_grpc.socket"
+	GPUExporter = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
+	NICExporter = "/var/lib/amd-metrics-exporter/amdnic_device_metrics_exporter_grpc.socket"
 )
 
-// The exporter's methods.
+// Methods of the exporter.
 const (
 	listGPUs = "/metricssvc.MetricsService/List"
 	listNICs = "/nicmetricssvc.MetricsService/List"
@@ -34,7 +33,7 @@ const (
 // exporter. Untested GPUs, with the state "unknown", count as healthy.
 func GPUHealth(ctx context.Context, socket string) (map[string]bool, error) {
 	var answer GPUStateResponse
-	found, err := ask(ctx, socket, listGPUs, &answer)
+	found, err := askExporter(ctx, socket, listGPUs, &answer)
 	if !found || err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func GPUHealth(ctx context.Context, socket string) (map[string]bool, error) {
 // "healthy" nor "unhealthy".
 func NICHealth(ctx context.Context, socket string) (map[string]bool, error) {
 	var answer NICStateResponse
-	found, err := ask(ctx, socket, listNICs, &answer)
+	found, err := askExporter(ctx, socket, listNICs, &answer)
 	if !found || err != nil {
 		return nil, err
 	}
@@ -63,9 +62,9 @@ func NICHealth(ctx context.Context, socket string) (map[string]bool, error) {
 	return health, nil
 }
 
-// ask calls a method at a socket. The exporter is not found if the socket is absent. Each call opens a
+// askExporter calls a method at a socket. The exporter is not found if the socket is absent. Each call opens a
 // connection, because the exporter restarts independently.
-func ask(ctx context.Context, socket, method string, answer proto.Message) (found bool, err error) {
+func askExporter(ctx context.Context, socket, method string, answer proto.Message) (found bool, err error) {
 	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
