@@ -141,7 +141,7 @@ ARM := ./topology/... ./coordination/holders ./coordination/resources ./coordina
 
 .PHONY: test-arm
 test-arm: ## Run the tests that start no other program, built for ARM (needs qemu-user-static)
-	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static $(ARM)
+	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static -skip TestOnSys $(ARM)
 	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static -run 'Store|Checkpoint|Write|Disk|NewerFile|TestAnyOrder' ./coordination/admission
 
 # The packages of tandem and of what decides by a recording, and the tests of tandem that read recordings or start no plugin. A Mac has

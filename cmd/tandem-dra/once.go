@@ -22,7 +22,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // once serves with the current configuration. Without a GPU driver it serves VFs only, and calls restart once
@@ -102,7 +102,7 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	}
 	config.Tree = t.placed
 	config.Host = grants.Host{
-		Sys: sys, SRIOV: sysfs.At(o.SysfsRoot, sys), Dev: dev, DevinfoDir: o.vfs.DevinfoDir,
+		Sys: sys, SRIOV: pools.SRIOVAt(o.SysfsRoot, sys), Dev: dev, DevinfoDir: o.vfs.DevinfoDir,
 	}
 	if m := o.Monitor(); m != nil {
 		config.Observer = m

@@ -25,7 +25,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 var help = daemon.Help{
@@ -88,7 +87,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	}
 	pairs := filepath.Join(flags.RunFolder(), "pairs")
 	host := grants.Host{
-		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Dev: dev, DevinfoDir: own.DevinfoDir, PairsDir: pairs,
+		Sys: sys, SRIOV: pools.SRIOVAt(flags.SysfsRoot, sys), Dev: dev, DevinfoDir: own.DevinfoDir, PairsDir: pairs,
 	}
 	specs := grants.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
 	var kept []pools.Pool

@@ -25,17 +25,17 @@
 // image, and the kernel destroys the queue pairs of an ended container when its processes close the uverbs
 // device (ib_uverbs_close in drivers/infiniband/core/uverbs_main.c).
 //
-// Package pools assigns devices to resources, package grants determines the container's access to its
-// devices, and package sysfs reads the facts that both need. Package rdma handles changes over time: [VFs]
-// computes the pools at the start and after each change of the machine, and a [Plugin] for each resource
-// reports them to the kubelet and the coordinator and answers the kubelet. A device's access is computed at
-// the time of Allocate, because the kernel renumbers device nodes when a driver is bound.
+// Package pools reads the facts about devices and assigns the devices to resources, package grants determines
+// the container's access to its devices. Package rdma handles changes over time: [VFs] computes the pools at
+// the start and after each change of the machine, and a [Plugin] for each resource reports them to the kubelet
+// and the coordinator and answers the kubelet. A device's access is computed at the time of Allocate, because
+// the kernel renumbers device nodes when a driver is bound.
 //
 // All facts about a device are read below the roots passed in. The facts that the stock plugin reads from
 // netlink are also below /sys: the link type in net/<netdev>/type, the eswitch mode in phys_switch_id and
 // phys_port_name of the PF's netdevs, the devlink parameter enable_rdma in the corresponding RDMA auxiliary
 // device, vDPA devices in bus/vdpa. If the root is /sys, sriovnet reads the SR-IOV facts of a function
-// (sysfs.At). Four facts are in no file and are read only if the root is /sys: [DefaultRoutes],
+// (pools.SRIOVAt). Four facts are in no file and are read only if the root is /sys: [DefaultRoutes],
 // [DDPProfiles], [MachineEvents] and [CheckSharing]; [LinkUp] works only there as well.
 //
 // Two facts must survive a restart and are in no file of the kernel: the devices reported to the kubelet,

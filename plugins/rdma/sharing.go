@@ -11,7 +11,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 // CheckSharing returns an error if no HCA of this machine can be shared: if each RDMA device belongs to one
@@ -95,8 +94,8 @@ func downNetdev(finder pools.Finder, d pools.Device) string {
 	if len(netdevs) == 0 {
 		return ""
 	}
-	state := sysfs.NetFile(finder.Sys, d.Address, d.Aux, netdevs[0], "operstate")
-	if sysfs.Text(finder.Sys, state) == "up" {
+	state := pools.NetdevFile(finder.Sys, d.Address, d.Aux, netdevs[0], "operstate")
+	if pools.ReadText(finder.Sys, state) == "up" {
 		return ""
 	}
 	return netdevs[0]

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/topology"
@@ -153,7 +153,7 @@ func checkPKey(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	want, err := os.ReadFile("/sys/class/infiniband/" + softRDMA + "/ports/1/pkeys/0")
-	got := sysfs.Files{Sys: os.DirFS(root)}.DefaultPKey(address)
+	got := pools.SRIOVFiles{Sys: os.DirFS(root)}.DefaultPKey(address)
 	if (err == nil) != (got != "") || got != strings.TrimSpace(string(want)) {
 		t.Errorf("partition key %q; the kernel says %q, %v", got, want, err)
 	}

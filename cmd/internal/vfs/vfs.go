@@ -23,7 +23,6 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/hinting"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -80,7 +79,7 @@ func (f *Flags) Find(
 	node func() (model.Hinting, *topology.Tree), log *slog.Logger,
 ) (*rdma.VFs, error) {
 	finder := pools.Finder{
-		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
+		Sys: sys, SRIOV: pools.SRIOVAt(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
 		Dev:    container.HostNodes(flags.DevRoot),
 		Routes: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
 	}

@@ -5,11 +5,10 @@ package machine
 import (
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 // askKernel makes the finder ask the kernel of this node for the facts that no file of sysfs contains.
 func askKernel(finder *pools.Finder, sysfsRoot string) {
 	finder.Routes, finder.DDP = rdma.DefaultRoutes(sysfsRoot), rdma.DDPProfiles(sysfsRoot)
-	finder.SRIOV = sysfs.At(sysfsRoot, finder.Sys)
+	finder.SRIOV = pools.SRIOVAt(sysfsRoot, finder.Sys)
 }

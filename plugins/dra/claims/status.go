@@ -13,7 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -76,7 +76,7 @@ func describe(d Prepared, vfs map[string]pool.VF, representors map[string]string
 
 // representors returns the names under which a switch in the kernel, such as Open vSwitch, knows VFs of a
 // claim, by address; only for PFs in switchdev mode. It reads each PF once.
-func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]pool.VF) map[string]string {
+func representors(functions pools.SRIOV, claim Claim, vfs map[string]pool.VF) map[string]string {
 	all := map[string]string{}
 	seen := map[topology.Address]bool{}
 	for _, d := range claim.Devices {
@@ -102,8 +102,8 @@ func network(host grants.Host, d Prepared, vfs map[string]pool.VF) *resourceapi.
 	name := slices.Min(names)
 	return &resourceapi.NetworkDeviceData{
 		InterfaceName: name,
-		HardwareAddress: sysfs.Text(host.Sys,
-			sysfs.NetFile(host.Sys, vf.Address, vf.Aux, name, "address")),
+		HardwareAddress: pools.ReadText(host.Sys,
+			pools.NetdevFile(host.Sys, vf.Address, vf.Aux, name, "address")),
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -123,7 +122,7 @@ func (b *machineBuilder) addVF(pool string, d pools.Device, owner map[string]str
 	if d.Aux == "" && len(function.Netdevs) > 0 {
 		v.Netdev = function.Netdevs[0]
 	}
-	if names := sysfs.RDMADevices(b.Sys, d.Address, d.Aux); len(names) > 0 {
+	if names := pools.RDMADevices(b.Sys, d.Address, d.Aux); len(names) > 0 {
 		v.RDMA = names[0]
 	}
 	b.vfs = append(b.vfs, v)

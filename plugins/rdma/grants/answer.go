@@ -13,7 +13,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -96,7 +95,7 @@ func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 		dir := d.File(class.dir)
 		names := slices.DeleteFunc(topology.Names(h.Sys, dir), func(name string) bool {
 			owner := path.Join(dir, name, "ibdev")
-			return !strings.HasPrefix(name, class.prefix) || sysfs.Text(h.Sys, owner) != rdma
+			return !strings.HasPrefix(name, class.prefix) || pools.ReadText(h.Sys, owner) != rdma
 		})
 		slices.SortFunc(names, func(a, b string) int {
 			return cmp.Compare(number(a, class.prefix), number(b, class.prefix))
@@ -122,13 +121,13 @@ func number(name, prefix string) int {
 // vfioNode returns the node of a function's IOMMU group in the container and on the host, which differ
 // without an IOMMU (vfio_create_group in drivers/vfio/group.c). Both are "" for a function without a group.
 func (h Host) vfioNode(a topology.Address) (inside, host string) {
-	link := sysfs.File(a, "", "iommu_group")
-	group := sysfs.Link(h.Sys, link)
+	link := pools.FunctionFile(a, "", "iommu_group")
+	group := pools.ReadLink(h.Sys, link)
 	if group == "" {
 		return "", ""
 	}
 	inside = "/dev/vfio/" + group
-	if sysfs.Text(h.Sys, path.Join(link, "name")) == "vfio-noiommu" {
+	if pools.ReadText(h.Sys, path.Join(link, "name")) == "vfio-noiommu" {
 		return inside, "/dev/vfio/noiommu-" + group
 	}
 	return inside, inside

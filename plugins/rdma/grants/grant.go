@@ -18,14 +18,13 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Host has the paths of the machine's files.
 type Host struct {
 	Sys        fs.FS       // sysfs
-	SRIOV      sysfs.SRIOV // SR-IOV facts; nil for the files of Sys
+	SRIOV      pools.SRIOV // SR-IOV facts; nil for the files of Sys
 	Dev        fs.FS       // device nodes; in answers always below /dev
 	Disk       system.Disk // for device-info files and pairs files
 	DevinfoDir string      // folder of Multus for device-info files
@@ -34,7 +33,9 @@ type Host struct {
 }
 
 // Functions returns the reader of the host's SR-IOV facts.
-func (h Host) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](h.SRIOV, sysfs.Files{Sys: h.Sys}) }
+func (h Host) Functions() pools.SRIOV {
+	return cmp.Or[pools.SRIOV](h.SRIOV, pools.SRIOVFiles{Sys: h.Sys})
+}
 
 // CDI configures device nodes through the Container Device Interface instead of the kubelet. Names and files
 // are those of the stock plugin (pkg/cdi/cdi.go), so that either plugin, and the operator, can clean up after
@@ -53,7 +54,7 @@ type Grant struct {
 	Info  map[string]map[string]string // provider to key and value, as in the variable …_INFO
 	Nodes []container.Node
 	RDMA  []string          // names of its RDMA devices, for a resource with RDMA
-	VDPA  *sysfs.VDPADevice // for a resource with vDPA
+	VDPA  *pools.VDPADevice // for a resource with vDPA
 }
 
 // provide adds the facts and device nodes of one provider. Providers and keys are those of pkg/infoprovider
@@ -69,7 +70,7 @@ func (g *Grant) provide(provider string, info map[string]string, nodes ...contai
 func (h Host) Grant(d pools.Device, r *pools.ResourceConfig) *Grant {
 	g := &Grant{Name: d.Name(), Info: map[string]map[string]string{}}
 	g.provide("generic", map[string]string{"deviceID": d.ID})
-	switch driver := sysfs.Link(h.Sys, sysfs.File(d.Address, "", "driver")); {
+	switch driver := pools.ReadLink(h.Sys, pools.FunctionFile(d.Address, "", "driver")); {
 	case h.Functions().VFIO(d.Address):
 		h.vfio(g, d.Address)
 	case driver == "uio", driver == "igb_uio":
@@ -109,7 +110,7 @@ func (h Host) vfio(g *Grant, a topology.Address) {
 
 // uio has the key "mount" from the first allocation on, in the stock plugin from the second.
 func (h Host) uio(g *Grant, a topology.Address) {
-	names := topology.Names(h.Sys, sysfs.File(a, "", "uio"))
+	names := topology.Names(h.Sys, pools.FunctionFile(a, "", "uio"))
 	if len(names) == 0 {
 		g.provide("uio", map[string]string{})
 		return
@@ -121,7 +122,7 @@ func (h Host) uio(g *Grant, a topology.Address) {
 // rdma adds the nodes of all RDMA devices of a function; in switchdev mode there can be several. If several
 // nodes have the same key, the last one counts.
 func (h Host) rdma(g *Grant, d pools.Device) {
-	g.RDMA = sysfs.RDMADevices(h.Sys, d.Address, d.Aux)
+	g.RDMA = pools.RDMADevices(h.Sys, d.Address, d.Aux)
 	info := map[string]string{}
 	var nodes []container.Node
 	for _, device := range g.RDMA {
@@ -144,7 +145,7 @@ func (h Host) rdma(g *Grant, d pools.Device) {
 // vdpa adds the node of a vDPA device for vhost; a device for virtio is a netdev without a node. The key
 // "mount" exists from the first allocation on, in the stock plugin from the second.
 func (h Host) vdpa(g *Grant, d pools.Device) {
-	found, ok := sysfs.VDPADevices(h.Sys)[d.Address]
+	found, ok := pools.VDPADevices(h.Sys)[d.Address]
 	if !ok {
 		return
 	}

@@ -7,13 +7,12 @@ import (
 	"testing/fstest"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // virtual says of all functions that they are bound to vfio-pci.
-type virtual struct{ sysfs.SRIOV }
+type virtual struct{ pools.SRIOV }
 
 func (virtual) VFIO(topology.Address) bool { return true }
 
@@ -25,7 +24,7 @@ func TestHostIsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, asked := range []sysfs.SRIOV{nil, virtual{}} {
+	for _, asked := range []pools.SRIOV{nil, virtual{}} {
 		host := Host{Sys: s.FS(), SRIOV: asked, Dev: fstest.MapFS{}}
 		g := host.Grant(pools.Device{ID: vf.String(), Address: vf}, &pools.ResourceConfig{})
 		if _, vfio := g.Info["vfio"]; vfio != (asked != nil) {

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 // Pairs is the description of a container's pairs, for the container.
@@ -119,7 +118,7 @@ func (h Host) pairVFs(pool pools.Pool, order []string) []pairs.VF {
 			continue
 		}
 		vf := pairs.VF{ID: id, Address: d.Address, Resource: pool.Name}
-		if names := sysfs.RDMADevices(h.Sys, d.Address, d.Aux); len(names) > 0 {
+		if names := pools.RDMADevices(h.Sys, d.Address, d.Aux); len(names) > 0 {
 			vf.RDMA = names[0]
 		}
 		if names := h.Functions().Netdevs(d.Address, d.Aux); len(names) > 0 {

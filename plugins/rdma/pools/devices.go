@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/container"
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -147,12 +146,12 @@ func (f *function) lacksUverbs() string {
 // ports the best counts. The read fails while a netdev is down (Documentation/ABI/testing/sysfs-class-net),
 // which also means no carrier.
 func noCarrier(f *function) bool {
-	dir, ports := sysfs.NetFile(f.machine.sys, f.Address, f.aux), f.netdevs()
+	dir, ports := NetdevFile(f.machine.sys, f.Address, f.aux), f.netdevs()
 	if parent, ok := f.parent(); ok {
-		dir, ports = sysfs.NetFile(f.machine.sys, parent, ""), f.machine.ports(parent)
+		dir, ports = NetdevFile(f.machine.sys, parent, ""), f.machine.ports(parent)
 	}
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(netdev string) bool {
-		says := func(file string) string { return sysfs.Text(f.machine.sys, path.Join(dir, netdev, file)) }
+		says := func(file string) string { return ReadText(f.machine.sys, path.Join(dir, netdev, file)) }
 		return says("carrier") != "0" && says("operstate") != "down"
 	})
 }
@@ -166,14 +165,14 @@ func portDown(f *function) bool {
 	if len(own) == 0 {
 		parent, _ := f.parent()
 		if d, ok := f.machine.tree.Device(parent); ok {
-			own, dir = d.RDMA, sysfs.File(parent, "", "infiniband")
+			own, dir = d.RDMA, FunctionFile(parent, "", "infiniband")
 		}
 	}
 	down := false
 	for _, name := range own {
 		ports := path.Join(dir, name, "ports")
 		for _, number := range topology.Names(f.machine.sys, ports) {
-			switch state := sysfs.Text(f.machine.sys, path.Join(ports, number, "state")); {
+			switch state := ReadText(f.machine.sys, path.Join(ports, number, "state")); {
 			case strings.HasSuffix(state, ": ACTIVE"):
 				return false
 			case state != "":
@@ -218,7 +217,7 @@ func (f Finder) FindReservations() (Reservations, []string, error) {
 		return nil, nil, err
 	}
 	for _, netdev := range routes.Main {
-		for _, id := range sysfs.Owners(f.Sys, netdev) {
+		for _, id := range owners(f.Sys, netdev) {
 			found[id] = Reservation{Reason: carriesDefaultRoute}
 		}
 	}
@@ -227,7 +226,7 @@ func (f Finder) FindReservations() (Reservations, []string, error) {
 	}
 	var notes []string
 	for _, netdev := range routes.Other {
-		for _, id := range sysfs.Owners(f.Sys, netdev) {
+		for _, id := range owners(f.Sys, netdev) {
 			if _, reserved := found[id]; !reserved {
 				const note = "%s: its netdev %q has a default route, though not the node's in the main routing " +
 					"table: it is offered, if a resource selects it"
@@ -244,12 +243,12 @@ func (f Finder) reserveBelow(found Reservations, netdev, uplink string, seen map
 		return
 	}
 	seen[netdev] = true
-	for _, name := range topology.Names(f.Sys, sysfs.NetdevLink(netdev)) {
+	for _, name := range topology.Names(f.Sys, netdevLink(netdev)) {
 		lower, ok := strings.CutPrefix(name, "lower_")
 		if !ok {
 			continue
 		}
-		for _, id := range sysfs.Owners(f.Sys, lower) {
+		for _, id := range owners(f.Sys, lower) {
 			if _, reserved := found[id]; !reserved {
 				const why = "its netdev %q is below %q, which has the node's default route"
 				found[id] = Reservation{fmt.Sprintf(why, lower, uplink), true}

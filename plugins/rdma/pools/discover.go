@@ -9,6 +9,11 @@
 // A [Selector] has the conditions, a function the values to compare. Properties that a container's namespaces
 // hide come from earlier readings, see [Hidden]. [Finder.Explain] lists the devices that the selectors
 // reject, with reasons.
+//
+// Facts about a function that the PCI tree does not contain are single files, vDPA devices, and SR-IOV facts,
+// see [SRIOV]. A fact that cannot be read is an empty value, never an error that ends discovery. All facts are
+// read below the root passed in, on a live node as well: these files have the same content as netlink, which
+// works only for the local machine. On a live node SR-IOV facts come from sriovnet, which supports only /sys.
 package pools
 
 import (
@@ -18,7 +23,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -28,8 +32,8 @@ type Finder struct {
 	Prefix string // of resources without a prefix, "intel.com"
 	Dev    fs.FS  // the host's device nodes; nil if not to be seen: see container.HostNodes
 
-	// SRIOV reads SR-IOV facts; nil for the files of Sys: see sysfs.At.
-	SRIOV sysfs.SRIOV
+	// SRIOV reads SR-IOV facts; nil for the files of Sys: see [SRIOVAt].
+	SRIOV SRIOV
 
 	// Tree reads the PCI tree; nil for topology.Read of Sys.
 	Tree func() (*topology.Tree, error)
@@ -114,7 +118,7 @@ func (f Finder) survey(c *Config) (*survey, error) {
 }
 
 // Functions returns the reader of the machine's SR-IOV facts.
-func (f Finder) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](f.SRIOV, sysfs.Files{Sys: f.Sys}) }
+func (f Finder) Functions() SRIOV { return cmp.Or[SRIOV](f.SRIOV, SRIOVFiles{Sys: f.Sys}) }
 
 func (f Finder) newMachine(tree *topology.Tree) *machine {
 	return &machine{

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -17,14 +16,14 @@ import (
 type machine struct {
 	sys     fs.FS
 	dev     fs.FS // the host's device nodes; nil if not to be seen
-	sriov   sysfs.SRIOV
+	sriov   SRIOV
 	tree    *topology.Tree
 	ddp     func(function, pf topology.Address) string
 	known   map[string]Hidden // properties of devices by ID, from before containers hid them
 	told    map[string]bool   // the metrics exporter's health of devices by ID
 	pfNames map[topology.Address]string
 	indexes map[topology.Address]map[string]int
-	vdpa    map[topology.Address]sysfs.VDPADevice // nil until somebody asks
+	vdpa    map[topology.Address]VDPADevice // nil until somebody asks
 }
 
 // pfName returns the netdev of a PF; in switchdev mode, with several netdevs including the VFs' representors,
@@ -59,7 +58,7 @@ func (m *machine) ports(pf topology.Address) []string {
 func (m *machine) vfIndex(pf, vf topology.Address) int {
 	indexes, ok := m.indexes[pf]
 	if !ok {
-		indexes = sysfs.Indexes(m.sys, pf)
+		indexes = vfIndexes(m.sys, pf)
 		m.indexes[pf] = indexes
 	}
 	if index, ok := indexes[vf.String()]; ok {
@@ -71,7 +70,7 @@ func (m *machine) vfIndex(pf, vf topology.Address) int {
 // hasVFs reads sriov_numvfs, like the stock plugin; a PF with links to VFs has VFs even if that file is
 // absent.
 func (m *machine) hasVFs(d *topology.Device) bool {
-	numvfs := sysfs.Text(m.sys, sysfs.File(d.Address, "", "sriov_numvfs"))
+	numvfs := ReadText(m.sys, FunctionFile(d.Address, "", "sriov_numvfs"))
 	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
 }
 
@@ -84,7 +83,7 @@ func (m *machine) ill(id string) bool {
 // vdpaType returns the vdpaType of a function's vDPA device, "" for none.
 func (m *machine) vdpaType(a topology.Address) string {
 	if m.vdpa == nil {
-		m.vdpa = sysfs.VDPADevices(m.sys)
+		m.vdpa = VDPADevices(m.sys)
 	}
 	return m.vdpa[a].Kind
 }
@@ -116,7 +115,9 @@ func (f *function) id() string {
 }
 
 // file names a file of the device.
-func (f *function) file(elements ...string) string { return sysfs.File(f.Address, f.aux, elements...) }
+func (f *function) file(elements ...string) string {
+	return FunctionFile(f.Address, f.aux, elements...)
+}
 
 // parent returns the function that pfNames and rootDevices name: the PF of a VF, the parent of a
 // sub-function.
@@ -142,7 +143,7 @@ func (f *function) pfName() string {
 // pfNetdev names a file of a netdev of the parent.
 func (f *function) pfNetdev(name, file string) string {
 	parent, _ := f.parent()
-	return sysfs.NetFile(f.machine.sys, parent, "", name, file)
+	return NetdevFile(f.machine.sys, parent, "", name, file)
 }
 
 // number returns the index of a VF within its PF, or the sfnum of a sub-function, else -1.
@@ -161,7 +162,7 @@ func (f *function) number() int {
 // Documentation/networking/devlink/mlx5.rst, drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c), -1 for an
 // auxiliary device without one.
 func (f *function) sfNumber() int {
-	number, err := strconv.Atoi(sysfs.Text(f.machine.sys, f.file("sfnum")))
+	number, err := strconv.Atoi(ReadText(f.machine.sys, f.file("sfnum")))
 	if err != nil {
 		return -1
 	}
@@ -232,13 +233,13 @@ var linkTypes = map[string]string{"1": "ether", "32": "infiniband"}
 // that of the PF's netdev.
 func (f *function) linkType() string {
 	if own := f.netdevs(); len(own) > 0 {
-		return linkTypes[sysfs.Text(f.machine.sys, sysfs.NetFile(f.machine.sys, f.Address, f.aux, own[0], "type"))]
+		return linkTypes[ReadText(f.machine.sys, NetdevFile(f.machine.sys, f.Address, f.aux, own[0], "type"))]
 	}
 	if before, ok := f.before(); ok && before.LinkType != "" {
 		return before.LinkType
 	}
 	if name := f.pfName(); name != "" {
-		return linkTypes[sysfs.Text(f.machine.sys, f.pfNetdev(name, "type"))]
+		return linkTypes[ReadText(f.machine.sys, f.pfNetdev(name, "type"))]
 	}
 	return ""
 }

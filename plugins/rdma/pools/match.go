@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 // condition is a condition of selectors.
@@ -105,7 +103,7 @@ func vendorOf(f *function) string    { return fmt.Sprintf("%04x", f.Vendor) }
 func productOf(f *function) string   { return fmt.Sprintf("%04x", f.Product) }
 func driverOf(f *function) string    { return f.Driver }
 func addressOf(f *function) string   { return f.Address.String() }
-func acpiIndexOf(f *function) string { return sysfs.Text(f.machine.sys, f.file("acpi_index")) }
+func acpiIndexOf(f *function) string { return ReadText(f.machine.sys, f.file("acpi_index")) }
 
 // auxTypeOf returns the kind of an auxiliary device, "sf".
 func auxTypeOf(f *function) string {

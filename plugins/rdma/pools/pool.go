@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -90,10 +89,10 @@ func (d Device) Same(e Device) bool {
 }
 
 // Gone reports whether the machine no longer has a device.
-func (d Device) Gone(sys fs.FS) bool { return sysfs.Gone(sys, d.File()) }
+func (d Device) Gone(sys fs.FS) bool { return isGone(sys, d.File()) }
 
 // File names a file of the device below the sysfs root.
-func (d Device) File(elements ...string) string { return sysfs.File(d.Address, d.Aux, elements...) }
+func (d Device) File(elements ...string) string { return FunctionFile(d.Address, d.Aux, elements...) }
 
 // Compare compares devices in the order of a pool.
 func (d Device) Compare(e Device) int {

@@ -7,14 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // told says what no file says: of all functions, but for the PF in InfiniBand, whose link type is read from
 // the netdev.
-type told struct{ sysfs.Files }
+type told struct{ SRIOVFiles }
 
 func (told) Uplink(pf topology.Address) string {
 	if pf.Bus == 0x83 {
@@ -30,7 +29,7 @@ func (told) Netdevs(topology.Address, string) []string { return []string{"told1"
 // What a live node is asked by decides, where the Finder has that.
 func TestFinderAsks(t *testing.T) {
 	sys := functions.Example().FS()
-	finder := Finder{Sys: sys, SRIOV: told{sysfs.Files{Sys: sys}}, Prefix: "intel.com"}
+	finder := Finder{Sys: sys, SRIOV: told{SRIOVFiles{Sys: sys}}, Prefix: "intel.com"}
 	found, _, err := finder.Find(config(t, resources(
 		`{"resourceName": "a", "selectors": {"pKeys": ["0x1234"]}}`,
 		`{"resourceName": "b", "selectors": {"pfNames": ["told0#1-2"]}}`,

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -90,7 +89,7 @@ func linkTypeRemedy(value string) string {
 }
 
 func vdpaRemedy(value string) string {
-	if _, known := sysfs.VDPADrivers[value]; known {
+	if _, known := vdpaDrivers[value]; known {
 		return ""
 	}
 	return "want virtio or vhost"

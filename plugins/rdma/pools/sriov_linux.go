@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sysfs
+package pools
 
 import (
 	"errors"
@@ -15,14 +15,14 @@ import (
 )
 
 // live reads /sys through sriovnet, like the stock plugin and the CNI plugins, so that all programs of a node
-// get the same answers. If sriovnet fails, Files answers: sriovnet supports only domains of four digits, and
-// cannot list a folder that changes meanwhile. Representors come from Files, which lists the folders of a PF
-// once, while sriovnet lists them for each VF.
-type live struct{ Files }
+// get the same answers. If sriovnet fails, SRIOVFiles answers: sriovnet supports only domains of four digits,
+// and cannot list a folder that changes meanwhile. Representors come from SRIOVFiles, which lists the folders
+// of a PF once, while sriovnet lists them for each VF.
+type live struct{ SRIOVFiles }
 
 func newLive(sys fs.FS) live {
 	setNetlink()
-	return live{Files{sys}}
+	return live{SRIOVFiles{sys}}
 }
 
 // setNetlink prevents sriovnet from reading devlink ports before it reads /sys, where phys_port_name has the
@@ -45,7 +45,7 @@ func (noDevlink) DevLinkGetDevicePortList(string, string) ([]*netlink.DevlinkPor
 
 func (l live) Uplink(a topology.Address) string {
 	name, err := sriovnet.GetUplinkRepresentor(a.String())
-	return or(name, err, func() string { return l.Files.Uplink(a) })
+	return or(name, err, func() string { return l.SRIOVFiles.Uplink(a) })
 }
 
 func (l live) Netdevs(a topology.Address, aux string) []string {
@@ -54,14 +54,14 @@ func (l live) Netdevs(a topology.Address, aux string) []string {
 		list, name = sriovnet.GetNetDevicesFromAux, aux
 	}
 	names, err := list(name)
-	return or(topology.PassableNames(names), err, func() []string { return l.Files.Netdevs(a, aux) })
+	return or(topology.PassableNames(names), err, func() []string { return l.SRIOVFiles.Netdevs(a, aux) })
 }
 
 func (live) VFIO(a topology.Address) bool { return sriovnet.IsVfPciVfioBound(a.String()) }
 
 func (l live) DefaultPKey(a topology.Address) string {
 	key, err := sriovnet.GetDefaultPKeyFromPci(a.String())
-	return or(key, err, func() string { return l.Files.DefaultPKey(a) })
+	return or(key, err, func() string { return l.SRIOVFiles.DefaultPKey(a) })
 }
 
 // or returns sriovnet's answer, or that of the files if sriovnet has none.

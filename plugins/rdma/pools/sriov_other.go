@@ -2,9 +2,9 @@
 
 //go:build !linux
 
-package sysfs
+package pools
 
 import "io/fs"
 
 // newLive returns the reader of files: sriovnet is for Linux, and no other system has the files in /sys.
-func newLive(sys fs.FS) Files { return Files{sys} }
+func newLive(sys fs.FS) SRIOVFiles { return SRIOVFiles{sys} }
