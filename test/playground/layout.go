@@ -14,7 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
-	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
 
@@ -121,10 +121,8 @@ var deviceNodes = map[string]string{
 // makeNodes makes an empty file for each device node: only the presence of a node matters.
 func (l Layout) makeNodes(sys fs.FS) error {
 	nodes := []string{"infiniband/rdma_cm"}
-	for _, reader := range sysfs.Readers {
-		if reader.Loaded(sys) {
-			nodes = append(nodes, reader.Shared)
-		}
+	if amd.IsLoaded(sys) {
+		nodes = append(nodes, strings.TrimPrefix(amd.ComputeNode, "/dev/"))
 	}
 	for pattern, folder := range deviceNodes {
 		names, err := fs.Glob(sys, pattern)

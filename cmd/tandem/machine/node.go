@@ -21,7 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 	"github.com/tandem-k8s/tandem/topology/recording"
@@ -93,9 +93,7 @@ func ReadFS(sys fs.FS, s *Source) (*Node, error) {
 		const no = "left out, because they manage NVSwitches and are no NICs: "
 		n.Notes = append(n.Notes, no+strings.Join(managers, ", "))
 	}
-	for _, reader := range sysfs.Readers {
-		n.readGPUs(reader)
-	}
+	n.readAMD()
 	return n, nil
 }
 
@@ -115,26 +113,26 @@ func (n *Node) noteUnread() {
 	}
 }
 
-// readGPUs reads the memory, the partitions and the links of a vendor's GPUs. Errors are notes, because the
-// matrix is right without a driver too.
-func (n *Node) readGPUs(r sysfs.Reader) {
-	if !r.Loaded(n.Sys) {
+// readAMD reads the memory, the partitions and the links of AMD's GPUs; sysfs has none of NVIDIA's, only NVML
+// has. Errors are notes, because the matrix is right without a driver too.
+func (n *Node) readAMD() {
+	if !amd.IsLoaded(n.Sys) {
 		return
 	}
 	for _, d := range n.GPUs {
-		switch bytes, err := r.VRAM(n.Sys, d.Address); {
+		switch bytes, err := amd.ReadVRAM(n.Sys, d.Address); {
 		case err != nil:
 			n.Notes = append(n.Notes, err.Error())
 		case bytes > 0:
 			n.vram[d.Address] = bytes
 		}
 	}
-	links, err := r.Links(n.Sys)
+	links, err := amd.ReadLinks(n.Sys)
 	if err != nil {
 		n.Notes = append(n.Notes, err.Error())
 	}
 	n.Links = append(n.Links, links...)
-	inventory, err := r.Mixed(n.Sys)
+	inventory, err := amd.Read(n.Sys, amd.Mixed)
 	if err != nil {
 		n.Notes = append(n.Notes, err.Error())
 	}

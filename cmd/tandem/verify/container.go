@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -27,10 +27,8 @@ type Container struct {
 // find fills the lists of the container's devices.
 func (c *Container) find(sys fs.FS, tree *topology.Tree, r *Verification) error {
 	c.vfs(sys, tree, r)
-	for _, reader := range sysfs.Readers {
-		if err := c.rendered(sys, reader, r); err != nil {
-			return err
-		}
+	if err := c.amd(sys, r); err != nil {
+		return err
 	}
 	if err := c.nvidia(r); err != nil {
 		return err
@@ -113,16 +111,16 @@ func (c *Container) has(node string) bool {
 	return err == nil
 }
 
-// rendered adds the GPUs and partitions whose render nodes are in the container.
-func (c *Container) rendered(sys fs.FS, from sysfs.Reader, r *Verification) error {
-	if !from.Loaded(sys) {
+// amd adds the GPUs and partitions whose render nodes are in the container.
+func (c *Container) amd(sys fs.FS, r *Verification) error {
+	if !amd.IsLoaded(sys) {
 		return nil
 	}
-	inventory, err := from.Mixed(sys)
+	inventory, err := amd.Read(sys, amd.Mixed)
 	if err != nil {
 		return err
 	}
-	order := c.order(sys, from)
+	order := c.order(sys)
 	for _, devices := range inventory.Resources {
 		for _, d := range devices {
 			i := slices.IndexFunc(d.Nodes, c.isRendered)
@@ -132,9 +130,9 @@ func (c *Container) rendered(sys fs.FS, from sysfs.Reader, r *Verification) erro
 			r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card, runtime: runtimeGPU{
 				Address: d.Card, ROCm: slices.Index(order, d.Nodes[i]),
 			}})
-			if !c.has(from.Shared) {
-				r.fail("GPU %s is of no use to a program without the device node /dev/%s, and it is not in the container",
-					d.ID, from.Shared)
+			if !c.has(strings.TrimPrefix(amd.ComputeNode, "/dev/")) {
+				r.fail("GPU %s is of no use to a program without the device node %s, and it is not in the container",
+					d.ID, amd.ComputeNode)
 			}
 		}
 	}
@@ -147,10 +145,9 @@ func (c *Container) isRendered(node string) bool {
 	return strings.HasPrefix(path.Base(node), "renderD") && c.has(strings.TrimPrefix(node, "/dev/"))
 }
 
-// order returns the container's render nodes as the vendor's runtime orders its GPUs, or none if the order is
-// unknown.
-func (c *Container) order(sys fs.FS, from sysfs.Reader) []string {
-	nodes, err := from.Order(sys)
+// order returns the container's render nodes as ROCm orders its GPUs, or none if the order is unknown.
+func (c *Container) order(sys fs.FS) []string {
+	nodes, err := amd.ReadOrder(sys)
 	if err != nil {
 		return nil
 	}

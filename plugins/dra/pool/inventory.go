@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -138,20 +138,18 @@ const DefaultPool = "tandem.dev/rdma_vf"
 func ReadMachine(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error) {
 	s := MachineSources{Sys: sys, Tree: tree, GPUs: map[string][]gpu.Device{}, Pools: offered}
 	var notes []string
-	for _, reader := range sysfs.Readers {
-		switch found, err := read(sys, reader); {
-		case err == nil:
-			maps.Copy(s.GPUs, found.Resources)
-			notes = append(notes, found.Notes...)
-		case !gpu.IsNoDriver(err):
-			return Machine{}, err
-		}
-		links, err := reader.Links(sys)
-		if err != nil {
-			return Machine{}, fmt.Errorf("read links of GPUs: %w", err)
-		}
-		s.Links = append(s.Links, links...)
+	switch found, err := readAMD(sys); {
+	case err == nil:
+		maps.Copy(s.GPUs, found.Resources)
+		notes = found.Notes
+	case !gpu.IsNoDriver(err):
+		return Machine{}, err
 	}
+	links, err := amd.ReadLinks(sys)
+	if err != nil {
+		return Machine{}, fmt.Errorf("read links of GPUs: %w", err)
+	}
+	s.Links = links
 	addUnread(s.GPUs, tree)
 	if offered == nil {
 		s.Pools = []pools.Pool{{Name: DefaultPool, Devices: allRDMA(tree)}}
@@ -161,12 +159,12 @@ func ReadMachine(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine,
 	return machine, nil
 }
 
-// read reads a vendor's GPUs under one resource name if possible, which is the default, else under one name
-// per partitioning.
-func read(sys fs.FS, from sysfs.Reader) (gpu.Inventory, error) {
-	found, err := from.Single(sys)
+// readAMD reads AMD's GPUs under one resource name if possible, which is the default, else under one name per
+// partitioning.
+func readAMD(sys fs.FS) (gpu.Inventory, error) {
+	found, err := amd.Read(sys, amd.Single)
 	if err != nil && !gpu.IsNoDriver(err) {
-		return from.Mixed(sys)
+		return amd.Read(sys, amd.Mixed)
 	}
 	return found, err
 }

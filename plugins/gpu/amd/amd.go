@@ -73,6 +73,15 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 	return &Backend{sys: sys, naming: naming, health: map[string]Health{}}, nil
 }
 
+// Read returns the GPUs for programs that examine a machine without offering devices.
+func Read(sys fs.FS, naming Naming) (gpu.Inventory, error) {
+	backend, err := New(sys, naming)
+	if err != nil {
+		return gpu.Inventory{}, err
+	}
+	return backend.Discover()
+}
+
 // SeeNodes makes devices without their device nodes unhealthy: see container.HostNodes.
 func (b *Backend) SeeNodes(host fs.FS) { b.dev = host }
 
@@ -84,7 +93,7 @@ func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 // calls return no error: unreadable devices are missing, GPUs with another partitioning than the others are
 // unhealthy, and the inventory is partial while amdgpu is not loaded.
 func (b *Backend) Discover() (gpu.Inventory, error) {
-	if !loaded(b.sys) {
+	if !IsLoaded(b.sys) || gpu.Loading(b.sys, path.Base(module)) {
 		if b.found {
 			return gpu.Inventory{
 				Partial: true,
@@ -186,7 +195,7 @@ func (b *Backend) Links() ([]topology.Link, error) {
 // Edits returns /dev/kfd and the card and render node of every device. It sets no environment variable,
 // because AMD's container runtime would act on AMD_VISIBLE_DEVICES a second time.
 func (b *Backend) Edits(devices []gpu.Device) (edits container.Edits) {
-	paths := []string{computeNode}
+	paths := []string{ComputeNode}
 	for _, d := range devices {
 		paths = append(paths, d.Nodes...)
 	}

@@ -27,15 +27,15 @@ const (
 
 // Paths of device nodes for the container runtime, independent of --dev-root.
 const (
-	computeNode = "/dev/kfd"
+	ComputeNode = "/dev/kfd" // which a container needs for any of the GPUs
 	cardNode    = "/dev/dri/card"
 	renderNode  = "/dev/dri/renderD"
 )
 
-// loaded reports whether amdgpu is loaded and has probed all of its GPUs.
-func loaded(sys fs.FS) bool {
+// IsLoaded reports whether amdgpu is loaded, perhaps before it has probed all of its GPUs.
+func IsLoaded(sys fs.FS) bool {
 	_, err := fs.Stat(sys, module)
-	return !errors.Is(err, fs.ErrNotExist) && !gpu.Loading(sys, path.Base(module))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // part is a device with the partitioning of its card.

@@ -49,7 +49,7 @@ func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes 
 				d.Fail("no render node")
 				notes = append(notes, d.ID+": no render node: unhealthy")
 			}
-			for _, path := range append([]string{computeNode}, d.Nodes...) {
+			for _, path := range append([]string{ComputeNode}, d.Nodes...) {
 				if container.LacksNode(b.dev, path) {
 					d.Fail("no device node " + path + ": load the kernel module amdgpu")
 					notes = append(notes, d.ID+": no device node "+path+": unhealthy")
