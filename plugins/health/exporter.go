@@ -62,8 +62,8 @@ func NICHealth(ctx context.Context, socket string) (map[string]bool, error) {
 	return health, nil
 }
 
-// askExporter calls a method at a socket. The exporter is not found if the socket is absent. Each call opens a
-// connection, because the exporter restarts independently.
+// askExporter calls a method at a socket. The exporter is not found if the socket is absent. Each call opens
+// a connection, because the exporter restarts independently.
 func askExporter(ctx context.Context, socket, method string, answer proto.Message) (found bool, err error) {
 	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -27,9 +27,9 @@
 //
 // Package pools reads the facts about devices and assigns the devices to resources, package grants determines
 // the container's access to its devices. Package rdma handles changes over time: [VFs] computes the pools at
-// the start and after each change of the machine, and a [Plugin] for each resource reports them to the kubelet
-// and the coordinator and answers the kubelet. A device's access is computed at the time of Allocate, because
-// the kernel renumbers device nodes when a driver is bound.
+// the start and after each change of the machine, and a [Plugin] for each resource reports them to the
+// kubelet and the coordinator and answers the kubelet. A device's access is computed at the time of Allocate,
+// because the kernel renumbers device nodes when a driver is bound.
 //
 // All facts about a device are read below the roots passed in. The facts that the stock plugin reads from
 // netlink are also below /sys: the link type in net/<netdev>/type, the eswitch mode in phys_switch_id and

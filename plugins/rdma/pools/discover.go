@@ -11,9 +11,10 @@
 // reject, with reasons.
 //
 // Facts about a function that the PCI tree does not contain are single files, vDPA devices, and SR-IOV facts,
-// see [SRIOV]. A fact that cannot be read is an empty value, never an error that ends discovery. All facts are
-// read below the root passed in, on a live node as well: these files have the same content as netlink, which
-// works only for the local machine. On a live node SR-IOV facts come from sriovnet, which supports only /sys.
+// see [SRIOV]. A fact that cannot be read is an empty value, never an error that ends discovery. All facts
+// are read below the root passed in, on a live node as well: these files have the same content as netlink,
+// which works only for the local machine. On a live node SR-IOV facts come from sriovnet, which supports only
+// /sys.
 package pools
 
 import (

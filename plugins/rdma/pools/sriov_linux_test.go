@@ -112,8 +112,8 @@ func trees(t *testing.T) map[string]fs.FS {
 	return all
 }
 
-// sriovnetAlone is what sriovnet says, without what live falls back to. It has the representors VF by VF, as the
-// stock plugin does.
+// sriovnetAlone is what sriovnet says, without what live falls back to. It has the representors VF by VF, as
+// the stock plugin does.
 type sriovnetAlone struct {
 	live
 	sys fs.FS
