@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
@@ -29,7 +28,7 @@ type Config struct {
 	Disk       system.Disk         // for files in RunDir
 	SysRoot    string              // root of sysfs (/sys)
 	KubeletDir string              // the kubelet's directory (/var/lib/kubelet)
-	Kubelet    configuration.Files // the kubelet's configuration; the zero value for unknown
+	Kubelet    kubelet.ConfigFiles // the kubelet's configuration; the zero value for unknown
 	Topology   *nccl.File          // overrides the locations of devices in sysfs; may be nil
 	Intent     Intent
 	Withheld   Withheld                   // nil for nothing
@@ -134,7 +133,7 @@ func newManagerReader(c *Config, tree func() *topology.Tree) func() (model.Topol
 
 // readManager returns the Topology Manager by files of the kubelet's configuration.
 func readManager(
-	files configuration.Files, sys fs.FS, tree *topology.Tree,
+	files kubelet.ConfigFiles, sys fs.FS, tree *topology.Tree,
 ) (m model.TopologyManager, err error) {
 	kubelet, err := readKubelet(files)
 	if err != nil {
@@ -146,8 +145,8 @@ func readManager(
 // readKubelet reads the kubelet's settings. A policy is empty, for unknown, if no file names it: a flag of
 // the kubelet may set the policy. So is, without a folder of drop-ins, a policy other than the strictest,
 // because a drop-in elsewhere may override the file: tandem doctor --drop-in prints such a one.
-func readKubelet(files configuration.Files) (model.Kubelet, error) {
-	settings, err := configuration.Read(files, nil)
+func readKubelet(files kubelet.ConfigFiles) (model.Kubelet, error) {
+	settings, err := kubelet.ReadSettings(files, nil)
 	if err != nil {
 		return model.Kubelet{}, err
 	}

@@ -10,7 +10,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -20,9 +20,9 @@ import (
 // the folder if the folder is known, and otherwise by none of the file's.
 func TestPolicyWithDropIn(t *testing.T) {
 	dir := t.TempDir()
-	const header = "apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind + "\n"
+	const header = "apiVersion: " + kubelet.ConfigVersion + "\nkind: " + kubelet.ConfigKind + "\n"
 	for name, policy := range map[string]model.Policy{
-		configuration.FileName: model.PolicyNone, "kubelet.conf.d/99-tandem.conf": model.Restricted,
+		kubelet.ConfigFile: model.PolicyNone, "kubelet.conf.d/99-tandem.conf": model.Restricted,
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -33,12 +33,12 @@ func TestPolicyWithDropIn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(dir, configuration.FileName)
+	file := filepath.Join(dir, kubelet.ConfigFile)
 	for folder, want := range map[string]model.Policy{
 		"": "", filepath.Join(dir, "kubelet.conf.d"): model.Restricted,
 		filepath.Join(dir, "none"): model.PolicyNone,
 	} {
-		files := configuration.Files{Config: file, Dir: folder}
+		files := kubelet.ConfigFiles{Config: file, Dir: folder}
 		read := newManagerReader(&Config{Kubelet: files, SysRoot: dir, Log: slog.New(slog.DiscardHandler)}, noTree)
 		if m, err := read(); m.Rule.Policy != want && want != "" || (err != nil) != (want == "") {
 			t.Errorf("drop-ins in %q: the coordinator plans by %+v, %v; want %q", folder, m, err, want)
@@ -52,7 +52,7 @@ func noTree() *topology.Tree { return topology.Assemble(nil, nil, []int{0, 1}) }
 // nobody.
 func TestRuleOfOptions(t *testing.T) {
 	dir := t.TempDir()
-	files := configuration.Files{Config: filepath.Join(dir, "config.yaml"), Dir: dir}
+	files := kubelet.ConfigFiles{Config: filepath.Join(dir, "config.yaml"), Dir: dir}
 	for node, distances := range []string{"10 21", "21 10"} {
 		folder := filepath.Join(dir, fmt.Sprintf("devices/system/node/node%d", node))
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -70,7 +70,7 @@ func TestRuleOfOptions(t *testing.T) {
 		`max-allowable-numa-nodes: "16"`: {Policy: model.Restricted, Machine: 3, MaxNodes: 16},
 		`prefer-far-numa-nodes: "true"`:  {},
 	} {
-		content := "apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind +
+		content := "apiVersion: " + kubelet.ConfigVersion + "\nkind: " + kubelet.ConfigKind +
 			"\ntopologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {" + option + "}\n"
 		if err := os.WriteFile(files.Config, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet reads the kubelet's data about pods and their devices.
+// Package kubelet reads the kubelet's data about pods and their devices, and its configuration as it does: a
+// file, drop-ins and flags, with the origin of each value.
 //
 // The PodResources List call has a side effect: while an Allocate is in flight it can make the kubelet forget
 // the devices of that Allocate and assign them twice (kubernetes PR 137534). Inside GetPreferredAllocation,

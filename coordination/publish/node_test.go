@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/resources"
@@ -153,7 +153,7 @@ func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publis
 	return publish.New(publish.Config{
 		Reader: facts.NewReader(facts.Config{
 			Sys: recordedSys(t), KubeletDir: n.kubeletDir, Log: slog.New(slog.DiscardHandler),
-			Files: configuration.Files{Config: filepath.Join(n.kubeletDir, configuration.FileName)},
+			Files: kubelet.ConfigFiles{Config: filepath.Join(n.kubeletDir, kubelet.ConfigFile)},
 		}),
 		Sinks: sinks, Reach: client.Reach, Watch: n.watch, Published: n.published, Log: log,
 	})

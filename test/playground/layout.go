@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	kubeletdata "github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/test/playground/kubelet"
 )
@@ -57,8 +57,8 @@ const vfConfig = `{
 `
 
 // kubeletConfig has the settings of deployments/kubelet/config.yaml that the playground's kubelet follows.
-const kubeletConfig = `apiVersion: ` + configuration.Version + `
-kind: ` + configuration.Kind + `
+const kubeletConfig = `apiVersion: ` + kubeletdata.ConfigVersion + `
+kind: ` + kubeletdata.ConfigKind + `
 topologyManagerPolicy: restricted
 topologyManagerScope: container
 `
@@ -75,7 +75,7 @@ func (l Layout) LayOut(sys fs.FS, gpus *standIns) error {
 	}
 	err := errors.Join(l.makeNodes(sys), os.Mkdir(l.proc(), 0o755), l.makeNVIDIA(gpus),
 		os.MkdirAll(filepath.Join(l.KubeletDir(), "device-plugins"), 0o750),
-		os.WriteFile(filepath.Join(l.KubeletDir(), configuration.FileName), []byte(kubeletConfig), 0o644),
+		os.WriteFile(filepath.Join(l.KubeletDir(), kubeletdata.ConfigFile), []byte(kubeletConfig), 0o644),
 		os.WriteFile(l.config(), []byte(vfConfig), 0o644))
 	if err != nil {
 		return fmt.Errorf("lay out the machine: %w", err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -116,7 +116,7 @@ func (g *standIns) writeProc(proc string) error {
 func (g *standIns) run(ctx context.Context, at Layout, log *slog.Logger) error {
 	node, err := coordination.New(coordination.Config{
 		RunDir: at.RunDir(), SysRoot: at.SysfsRoot(), KubeletDir: at.KubeletDir(), Log: log,
-		Kubelet: configuration.Files{Config: filepath.Join(at.KubeletDir(), configuration.FileName)},
+		Kubelet: kubelet.ConfigFiles{Config: filepath.Join(at.KubeletDir(), kubelet.ConfigFile)},
 	})
 	if err != nil {
 		return err

@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/model"
 	"github.com/tandem-k8s/tandem/test/model/topologymanager"
@@ -103,10 +102,10 @@ func (n *Node) kubeletDir() string { return filepath.Join(n.dir, "kubelet") }
 
 // kubeletFiles returns the kubelet's configuration. The folder of drop-ins is empty, but known: without the
 // folder the coordinator would not believe a policy other than restricted.
-func (n *Node) kubeletFiles() configuration.Files {
+func (n *Node) kubeletFiles() kubelet.ConfigFiles {
 	dir := n.kubeletDir()
-	return configuration.Files{
-		Config: filepath.Join(dir, configuration.FileName), Dir: filepath.Join(dir, "drop-ins"),
+	return kubelet.ConfigFiles{
+		Config: filepath.Join(dir, kubelet.ConfigFile), Dir: filepath.Join(dir, "drop-ins"),
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/health"
@@ -58,7 +57,7 @@ const ownCertificate = "pki/kubelet.crt"
 // publishing are the flags for the publication of the node.
 type publishing struct {
 	targets publish.Targets
-	config  configuration.Files
+	config  kubelet.ConfigFiles
 }
 
 // endpoint returns the kubelet's HTTPS server.
@@ -72,10 +71,10 @@ func (f Flags) endpoint() kubelet.Endpoint {
 }
 
 // files returns the files of the kubelet's configuration.
-func (f Flags) files() configuration.Files {
+func (f Flags) files() kubelet.ConfigFiles {
 	files := f.publishing.config
 	if files.Config == "" {
-		files.Config, files.Guessed = filepath.Join(f.KubeletDir, configuration.FileName), true
+		files.Config, files.Guessed = filepath.Join(f.KubeletDir, kubelet.ConfigFile), true
 	}
 	return files
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/health"
@@ -117,7 +117,7 @@ func (p *publishing) register(set *pflag.FlagSet) {
 			"(labels through a NodeFeature object), kubenexus (additional labels); empty for none")
 	set.StringVar(&p.config.Config, "kubelet-config", "",
 		"kubelet configuration file, for the policy of the Topology Manager, and for --publish if the kubelet "+
-			"does not answer at --kubelet-address (default "+configuration.FileName+" in --kubelet-dir)")
+			"does not answer at --kubelet-address (default "+kubelet.ConfigFile+" in --kubelet-dir)")
 	set.StringVar(&p.config.Dir, "kubelet-config-dir", "",
 		"folder of the kubelet's configuration drop-ins (--config-dir); without the folder, a policy other than "+
 			"restricted in --kubelet-config counts as unknown for the choice of devices")

@@ -19,7 +19,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // ofDoctor lists the daemons' flags with folders of the node, for doctor.
@@ -117,7 +116,7 @@ func (c *Cluster) configuration(ctx context.Context, node string) ([]byte, error
 	if told.Configuration == nil {
 		return nil, fmt.Errorf("read the configuration of the kubelet of %s: the answer has no kubeletconfig", node)
 	}
-	told.Configuration["kind"], told.Configuration["apiVersion"] = configuration.Kind, configuration.Version
+	told.Configuration["kind"], told.Configuration["apiVersion"] = kubelet.ConfigKind, kubelet.ConfigVersion
 	return json.Marshal(told.Configuration)
 }
 
@@ -168,7 +167,7 @@ func (c *Cluster) allDecisions(ctx context.Context, daemons []Daemon) ([]coordin
 func (c *Cluster) topologyManager(ctx context.Context, node string) rejection.Manager {
 	answer, err := c.configz(ctx, node)
 	if err != nil {
-		return rejection.NewManager(configuration.Settings{}, err)
+		return rejection.NewManager(kubelet.Settings{}, err)
 	}
-	return rejection.NewManager(configuration.Parse(answer))
+	return rejection.NewManager(kubelet.ParseConfigz(answer))
 }

@@ -34,7 +34,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -210,7 +209,7 @@ func Report(findings []Finding) []byte {
 // that Tandem requires.
 func (n Node) recordedFacts() facts {
 	var a access // a recording closes nothing
-	assumed := managers.Facts{Settings: configuration.Settings{Policy: managers.Restricted}}
+	assumed := managers.Facts{Settings: kubelet.Settings{Policy: managers.Restricted}}
 	return facts{recorded: true, hardware: n.readHardware(&a), shapes: n.readShapes(assumed)}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
@@ -68,10 +67,10 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 		k.process = read.noProcess.Error()
 	}
 	k.root, k.Facts = p.Root, read.facts
-	var wrong *configuration.FileError
+	var wrong *kubelet.ConfigError
 	switch isFile := errors.As(err, &wrong); {
 	case isFile && !a.denied(wrong.File, wrong.Err):
-		k.config = (&configuration.FileError{File: k.At.Shown(wrong.File), Err: wrong.Err}).Error()
+		k.config = (&kubelet.ConfigError{File: k.At.Shown(wrong.File), Err: wrong.Err}).Error()
 	case !isFile && err != nil:
 		k.config = err.Error()
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
@@ -254,7 +253,7 @@ type Manager struct {
 }
 
 // NewManager returns the Topology Manager by the settings of its kubelet, as a reader has returned these.
-func NewManager(known configuration.Settings, err error) (m Manager) {
+func NewManager(known kubelet.Settings, err error) (m Manager) {
 	var read model.Kubelet
 	if err == nil {
 		read, err = known.Model()

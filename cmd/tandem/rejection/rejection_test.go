@@ -18,7 +18,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/test/golden"
 )
 
@@ -134,16 +133,16 @@ func on(p *corev1.Pod, node string) *corev1.Pod {
 // manager returns the Topology Manager of a kubelet's configuration, restricted without another policy.
 func manager(t *testing.T, settings string) rejection.Manager {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), configuration.FileName)
-	content := "apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind + "\n" + settings + "\n"
+	file := filepath.Join(t.TempDir(), kubelet.ConfigFile)
+	content := "apiVersion: " + kubelet.ConfigVersion + "\nkind: " + kubelet.ConfigKind + "\n" + settings + "\n"
 	if !strings.Contains(settings, "Policy") {
 		content += "topologyManagerPolicy: restricted\n"
 	}
 	if settings == "unreadable" {
-		return rejection.NewManager(configuration.Settings{}, errors.New("no right to read"))
+		return rejection.NewManager(kubelet.Settings{}, errors.New("no right to read"))
 	}
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return rejection.NewManager(configuration.Read(configuration.Files{Config: file}, nil))
+	return rejection.NewManager(kubelet.ReadSettings(kubelet.ConfigFiles{Config: file}, nil))
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -25,7 +24,7 @@ const askTimeout = 5 * time.Second
 type Config struct {
 	Sys        fs.FS  // root of sysfs
 	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
-	Files      configuration.Files
+	Files      kubelet.ConfigFiles
 	// Configz requests the kubelet's configuration, which takes precedence over Files; nil if not available.
 	Configz func(context.Context) ([]byte, error)
 	// Pods requests the kubelet's pods; nil if not available. It returns an error while the kubelet does not
@@ -109,7 +108,7 @@ func (r *Reader) configuration(ctx context.Context) model.Kubelet {
 	if r.kubelet != nil && !r.stale {
 		return *r.kubelet
 	}
-	read, err := newKubelet(configuration.Read(r.config.Files, nil)) // without the kubelet's flags
+	read, err := newKubelet(kubelet.ReadSettings(r.config.Files, nil)) // without the kubelet's flags
 	if r.config.Configz != nil {
 		switch told, refused := r.askKubelet(ctx); {
 		case refused == nil:
@@ -139,10 +138,10 @@ func (r *Reader) askKubelet(ctx context.Context) (model.Kubelet, error) {
 	if err != nil {
 		return model.Kubelet{}, err
 	}
-	return newKubelet(configuration.Parse(body))
+	return newKubelet(kubelet.ParseConfigz(body))
 }
 
-func newKubelet(s configuration.Settings, err error) (model.Kubelet, error) {
+func newKubelet(s kubelet.Settings, err error) (model.Kubelet, error) {
 	if err != nil {
 		return model.Kubelet{}, err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestWholeNodesReserved(t *testing.T) {
 	t.Parallel()
 	f := Facts{
-		Settings: configuration.Settings{CPUPolicy: Static, ReservedCPUs: "0-63"}, CPUs: map[int]topology.CPUSet{},
+		Settings: kubelet.Settings{CPUPolicy: Static, ReservedCPUs: "0-63"}, CPUs: map[int]topology.CPUSet{},
 	}
 	const nodes = 64
 	for number := range nodes {

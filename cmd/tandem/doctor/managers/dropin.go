@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
@@ -62,7 +62,7 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 	for _, line := range EarlierDropIn(f.At) {
 		fmt.Fprintf(&b, "# %s\n", line)
 	}
-	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\n", configuration.Version, configuration.Kind)
+	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\n", kubelet.ConfigVersion, kubelet.ConfigKind)
 	fmt.Fprintf(&b, "topologyManagerPolicy: %s\ntopologyManagerScope: %s\ntopologyManagerPolicyOptions:\n",
 		Restricted, Container)
 	fmt.Fprintf(&b, "  %s: \"true\"\n", preferClosest)
@@ -95,7 +95,7 @@ const (
 )
 
 // EarlierDropIn returns remarks about a file of settings that an earlier Tandem wrote, nil for none.
-func EarlierDropIn(at configuration.Files) []string {
+func EarlierDropIn(at kubelet.ConfigFiles) []string {
 	file := filepath.Join(at.Dir, earlier)
 	content, err := os.ReadFile(file)
 	if at.Dir == "" || err != nil || !bytes.HasPrefix(content, []byte(madeBy)) {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
@@ -40,16 +40,16 @@ type Kubelet struct {
 
 // Facts are the kubelet's settings, and the parts of the machine to which they refer.
 type Facts struct {
-	configuration.Settings
-	At        configuration.Files
+	kubelet.Settings
+	At        kubelet.ConfigFiles
 	NUMANodes int
 	CPUs      map[int]topology.CPUSet // by NUMA node
 	Changed   []string                // files of the settings that are younger than the kubelet
 }
 
 // files returns where a process has the settings.
-func (k Kubelet) files(p settings.Process) configuration.Files {
-	given := configuration.Files{Config: k.Config, Dir: k.ConfigDir}
+func (k Kubelet) files(p settings.Process) kubelet.ConfigFiles {
+	given := kubelet.ConfigFiles{Config: k.Config, Dir: k.ConfigDir}
 	if k.ReadElsewhere != "" && k.Config != "" {
 		given.Name = "configz of the kubelet of " + k.ReadElsewhere
 	}
@@ -59,7 +59,7 @@ func (k Kubelet) files(p settings.Process) configuration.Files {
 // Read reads the kubelet's settings.
 func (k Kubelet) Read(p settings.Process) (f Facts, err error) {
 	f.At = k.files(p)
-	if f.Settings, err = configuration.Read(f.At, p.Flags); err != nil {
+	if f.Settings, err = kubelet.ReadSettings(f.At, p.Flags); err != nil {
 		return f, err
 	}
 	if k.Sys != nil {

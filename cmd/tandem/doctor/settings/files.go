@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // path returns the path in a flag, with the prefix of the process; "" for no path.
@@ -27,8 +26,8 @@ func (p Process) RootDir() string {
 }
 
 // Files returns the files that the process reads; paths in the argument take precedence.
-func (p Process) Files(given configuration.Files, kubeletDir string) configuration.Files {
-	files := configuration.Files{
+func (p Process) Files(given kubelet.ConfigFiles, kubeletDir string) kubelet.ConfigFiles {
+	files := kubelet.ConfigFiles{
 		Config: p.path("config"), Dir: p.path("config-dir"), Name: given.Name, Root: p.Root,
 	}
 	if given.Config != "" {
@@ -45,20 +44,20 @@ func (p Process) Files(given configuration.Files, kubeletDir string) configurati
 
 // Read reads the settings of the kubelet with a root folder: by its process, or without one by the usual
 // file alone.
-func Read(procRoot, kubeletDir string) (configuration.Settings, error) {
+func Read(procRoot, kubeletDir string) (kubelet.Settings, error) {
 	p, err := FindProcess(procRoot)
 	if err != nil {
-		return configuration.Settings{}, err
+		return kubelet.Settings{}, err
 	}
 	its, err := os.Stat(p.RootDir())
 	if folder, other := os.Stat(kubeletDir); err != nil || other != nil || !os.SameFile(its, folder) {
 		p = Process{}
 	}
-	return configuration.Read(p.Files(configuration.Files{}, kubeletDir), p.Flags)
+	return kubelet.ReadSettings(p.Files(kubelet.ConfigFiles{}, kubeletDir), p.Flags)
 }
 
 // Default returns kubeadm's path of the kubelet's configuration.
-func Default(kubeletDir string) string { return filepath.Join(kubeletDir, configuration.FileName) }
+func Default(kubeletDir string) string { return filepath.Join(kubeletDir, kubelet.ConfigFile) }
 
 // slack is the precision of comparisons between the age of a process and the time of a file.
 const slack = 100 * time.Millisecond

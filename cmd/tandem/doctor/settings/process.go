@@ -16,13 +16,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Process is the running kubelet of a node; the zero value means none.
 type Process struct {
 	PID   string
-	Flags configuration.Flags
+	Flags kubelet.Flags
 	Root  string        // prefix of the process's paths, "" for the same paths
 	Age   time.Duration // time since the start; 0 if unknown
 }
@@ -110,7 +110,7 @@ func readProcess(procRoot, dir string) (Process, error) {
 	}
 	p := Process{
 		PID: filepath.Base(dir), Age: age(procRoot, dir),
-		Flags: configuration.ParseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")),
+		Flags: kubelet.ParseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")),
 	}
 	own, ownErr := os.Readlink(filepath.Join(procRoot, "self", "ns", "mnt"))
 	its, itsErr := os.Readlink(filepath.Join(dir, "ns", "mnt"))

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configuration reads the kubelet's configuration as the kubelet does: a file, drop-ins and flags,
-// with the origin of each value.
-package configuration
+package kubelet
 
 import (
 	"cmp"
@@ -20,22 +18,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kind and Version identify a file of the kubelet's configuration. The kubelet does not start with a file or
-// drop-in without them (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
+// ConfigKind and ConfigVersion identify a file of the kubelet's configuration. The kubelet does not start
+// with a file or drop-in without them (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
 const (
-	Kind    = "KubeletConfiguration"
-	Version = "kubelet.config.k8s.io/v1beta1"
+	ConfigKind    = "KubeletConfiguration"
+	ConfigVersion = "kubelet.config.k8s.io/v1beta1"
 )
 
-// object is a file of the kubelet's configuration.
-type object struct {
+// configObject is a file of the kubelet's configuration.
+type configObject struct {
 	top  *yamlnode.Node
 	json []byte
 }
 
-// parse reads a file: YAML becomes JSON, in which a number is no text (DecodeKubeletConfiguration in
+// parseConfig reads a file: YAML becomes JSON, in which a number is no text (DecodeKubeletConfiguration in
 // pkg/kubelet/kubeletconfig/util/codec). Of a repeated key the last one counts.
-func parse(content []byte) (o object, err error) {
+func parseConfig(content []byte) (o configObject, err error) {
 	if len(content) == 0 {
 		return o, errors.New("it is empty, and the kubelet does not start with an empty file: fill or remove it")
 	}
@@ -48,15 +46,16 @@ func parse(content []byte) (o object, err error) {
 	}
 	o.top = document.Content[0]
 	kind, version := o.value("kind"), o.value("apiVersion")
-	if kind != Kind || version != Version {
-		return o, fmt.Errorf("it is no %s of %s: its kind is %s, its apiVersion %s", Kind, Version, kind, version)
+	if kind != ConfigKind || version != ConfigVersion {
+		return o, fmt.Errorf("it is no %s of %s: its kind is %s, its apiVersion %s",
+			ConfigKind, ConfigVersion, kind, version)
 	}
 	o.json, err = yaml.YAMLToJSON(content)
 	return o, err
 }
 
 // keys returns the keys of the object's top, with their nodes.
-func (o object) keys() map[string]*yamlnode.Node {
+func (o configObject) keys() map[string]*yamlnode.Node {
 	keys := map[string]*yamlnode.Node{}
 	for i := 0; i+1 < len(o.top.Content); i += 2 {
 		keys[o.top.Content[i].Value] = o.top.Content[i]
@@ -64,7 +63,7 @@ func (o object) keys() map[string]*yamlnode.Node {
 	return keys
 }
 
-func (o object) value(key string) string {
+func (o configObject) value(key string) string {
 	for i := 0; i+1 < len(o.top.Content); i += 2 {
 		if value := o.top.Content[i+1].Value; o.top.Content[i].Value == key && value != "" {
 			return value
@@ -74,14 +73,14 @@ func (o object) value(key string) string {
 }
 
 // decode decodes the object: keys in another case are not read, as by the kubelet.
-func (o object) decode(into *Settings) error {
+func (o configObject) decode(into *Settings) error {
 	return o.wrong(kubejson.UnmarshalCaseSensitivePreserveInts(o.json, into))
 }
 
 // merge merges a drop-in into an object (RFC 7386), and decodes the result. Here the kubelet reads keys in
 // any case: of two that differ in their case the last one in the order of their bytes counts
 // (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
-func (o object) merge(into map[string]any) (merged Settings, err error) {
+func (o configObject) merge(into map[string]any) (merged Settings, err error) {
 	var patch map[string]any
 	if err := json.Unmarshal(o.json, &patch); err != nil {
 		return merged, err
@@ -115,7 +114,7 @@ func mergePatch(into, patch map[string]any) {
 }
 
 // wrong returns the error of a value's type with the key and the line.
-func (o object) wrong(err error) error {
+func (o configObject) wrong(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
 		return err
@@ -228,11 +227,11 @@ func (s *Settings) override(flags Flags) {
 	}
 }
 
-// FileName is kubeadm's name of the kubelet's configuration, below the kubelet's folder.
-const FileName = "config.yaml"
+// ConfigFile is kubeadm's name of the kubelet's configuration, below the kubelet's folder.
+const ConfigFile = "config.yaml"
 
-// Files are the paths of the kubelet's configuration: a file and a folder of drop-ins, "" for none.
-type Files struct {
+// ConfigFiles are the paths of the kubelet's configuration: a file and a folder of drop-ins, "" for none.
+type ConfigFiles struct {
 	Config, Dir string
 	Guessed     bool   // Config is kubeadm's default path, and may be missing
 	Name        string // of Config, for people; "" for the path
@@ -240,21 +239,21 @@ type Files struct {
 }
 
 // Shown returns the name of a file for people.
-func (f Files) Shown(file string) string {
+func (f ConfigFiles) Shown(file string) string {
 	if file != f.Config {
 		return file
 	}
 	return cmp.Or(f.Name, file)
 }
 
-// FileError is an error of a file of the configuration.
-type FileError struct {
+// ConfigError is an error of a file of the configuration.
+type ConfigError struct {
 	File string
 	Err  error
 }
 
 // Error returns a text with the file once.
-func (e *FileError) Error() string {
+func (e *ConfigError) Error() string {
 	var path *fs.PathError
 	if errors.As(e.Err, &path) {
 		return fmt.Sprintf("%s: %v", e.File, path.Err) // without the second name
@@ -263,11 +262,11 @@ func (e *FileError) Error() string {
 }
 
 // Unwrap returns the error without the file.
-func (e *FileError) Unwrap() error { return e.Err }
+func (e *ConfigError) Unwrap() error { return e.Err }
 
 // dropIns returns the drop-ins in the kubelet's order of merging (mergeKubeletConfigurations in
-// cmd/kubelet/app/server.go). The error is a [FileError].
-func (f Files) dropIns() ([]string, error) {
+// cmd/kubelet/app/server.go). The error is a [ConfigError].
+func (f ConfigFiles) dropIns() ([]string, error) {
 	if f.Dir == "" {
 		return nil, nil
 	}
@@ -282,24 +281,24 @@ func (f Files) dropIns() ([]string, error) {
 		return err
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, &FileError{at, err}
+		return nil, &ConfigError{at, err}
 	}
 	return files, nil
 }
 
-// maxSize is the maximum size of a file of the configuration, in bytes.
-const maxSize = 1 << 20
+// maxConfigSize is the maximum size of a file of the configuration, in bytes.
+const maxConfigSize = 1 << 20
 
 // read reads a file of at most maxSize bytes.
-func (f Files) read(name string) ([]byte, error) {
+func (f ConfigFiles) read(name string) ([]byte, error) {
 	file, err := os.Open(resolve(f.Root, name))
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	if err == nil && len(content) > maxSize {
-		err = fmt.Errorf("more than %d bytes", maxSize)
+	content, err := io.ReadAll(io.LimitReader(file, maxConfigSize+1))
+	if err == nil && len(content) > maxConfigSize {
+		err = fmt.Errorf("more than %d bytes", maxConfigSize)
 	}
 	return content, err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package configuration
+package kubelet
 
 import (
 	"errors"
@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const head = "apiVersion: " + Version + "\nkind: " + Kind + "\n"
+const head = "apiVersion: " + ConfigVersion + "\nkind: " + ConfigKind + "\n"
 
 // layOut writes a configuration and drop-ins, without their heads, and returns the files.
-func layOut(t *testing.T, config string, dropIns ...string) Files {
+func layOut(t *testing.T, config string, dropIns ...string) ConfigFiles {
 	t.Helper()
-	f := Files{Config: filepath.Join(t.TempDir(), FileName), Dir: t.TempDir()}
+	f := ConfigFiles{Config: filepath.Join(t.TempDir(), ConfigFile), Dir: t.TempDir()}
 	err := os.WriteFile(f.Config, []byte(config), 0o600)
 	for i, content := range dropIns {
 		file := filepath.Join(f.Dir, fmt.Sprintf("%02d.conf", i))
@@ -49,17 +49,17 @@ func TestWrongConfigurations(t *testing.T) {
 			"its apiVersion none",
 		"just words\n": "it is no object of keys and values",
 		"":             "it is empty, and the kubelet does not start with an empty file: fill or remove it",
-		head + strings.Repeat("# long\n", maxSize/7): "more than 1048576 bytes",
+		head + strings.Repeat("# long\n", maxConfigSize/7): "more than 1048576 bytes",
 	} {
 		f := layOut(t, content)
-		if _, err := Read(f, nil); err == nil || err.Error() != f.Config+": "+want {
+		if _, err := ReadSettings(f, nil); err == nil || err.Error() != f.Config+": "+want {
 			t.Errorf("%.200q: %v, want %q", content, err, want)
 		}
 		f = layOut(t, head, "")
 		if err := os.WriteFile(filepath.Join(f.Dir, "00.conf"), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(f, nil); err == nil || err.Error() != filepath.Join(f.Dir, "00.conf")+": "+want {
+		if _, err := ReadSettings(f, nil); err == nil || err.Error() != filepath.Join(f.Dir, "00.conf")+": "+want {
 			t.Errorf("drop-in %.200q: %v, want %q", content, err, want)
 		}
 	}
@@ -80,14 +80,14 @@ func TestMerge(t *testing.T) {
 		"a key in another case is not read": {config: "topologymanagerpolicy: restricted\n" +
 			"TopologyManagerPolicy: restricted\n", policy: "none"},
 		"a repeated key": {config: "topologyManagerPolicy: best-effort\ntopologyManagerPolicy: restricted\n",
-			policy: "restricted", origin: FileName},
+			policy: "restricted", origin: ConfigFile},
 		"a later drop-in": {config: "topologyManagerPolicy: none\n", dropIns: []string{
 			"topologyManagerPolicy: best-effort\n", "topologyManagerPolicy: restricted\n", "maxPods: 42\n",
 		}, policy: "restricted", origin: "01.conf"},
 		"small letters in a drop-in": {config: "topologyManagerPolicy: none\n",
 			dropIns: []string{"topologymanagerpolicy: restricted\n"}, policy: "restricted", origin: "00.conf"},
 		"capital letters in a drop-in": {config: "topologyManagerPolicy: none\n",
-			dropIns: []string{"TopologyManagerPolicy: restricted\n"}, policy: "none", origin: FileName},
+			dropIns: []string{"TopologyManagerPolicy: restricted\n"}, policy: "none", origin: ConfigFile},
 		"null in a drop-in": {config: "topologyManagerPolicy: restricted\n",
 			dropIns: []string{"topologyManagerPolicy: null\n"}, policy: "none", origin: "00.conf"},
 		"options": {config: "topologyManagerPolicyOptions: {a: first, b: first}\n",
@@ -101,7 +101,7 @@ func TestMerge(t *testing.T) {
 			policy: "best-effort", options: map[string]string{"b": "last"}, origin: "--topology-manager-policy"},
 	} {
 		f := layOut(t, head+test.config, test.dropIns...)
-		s, err := Read(f, test.flags)
+		s, err := ReadSettings(f, test.flags)
 		origin := s.Origin("topologyManagerPolicy")
 		if err != nil || s.Policy != test.policy || !strings.Contains(origin, test.origin) ||
 			test.origin == "" && origin != "" || len(s.Files) != 1+len(test.dropIns) {
@@ -118,11 +118,11 @@ func TestMerge(t *testing.T) {
 func TestMissingFiles(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "none")
-	for f, known := range map[Files]bool{
+	for f, known := range map[ConfigFiles]bool{
 		{}: false, {Config: none}: false, {Config: none, Guessed: true}: false,
 		{Config: none, Dir: t.TempDir()}: false, {Config: none, Dir: t.TempDir(), Guessed: true}: true,
 	} {
-		if _, err := Read(f, nil); (err == nil) != known {
+		if _, err := ReadSettings(f, nil); (err == nil) != known {
 			t.Errorf("%+v: %v", f, err)
 		}
 	}
@@ -143,15 +143,15 @@ func TestLinksBelowRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Files{
+	f := ConfigFiles{
 		Root: root, Dir: filepath.Join(root, "opt/drop"),
 		Config: filepath.Join(root, "etc/kubernetes/kubelet.yaml"),
 	}
-	if s, err := Read(f, nil); err != nil || s.Policy != "restricted" || s.Scope != "pod" {
+	if s, err := ReadSettings(f, nil); err != nil || s.Policy != "restricted" || s.Scope != "pod" {
 		t.Errorf("policy %s, scope %s: %v", s.Policy, s.Scope, err)
 	}
 	f.Config = filepath.Join(root, "loop")
-	if s, err := Read(f, nil); err == nil {
+	if s, err := ReadSettings(f, nil); err == nil {
 		t.Errorf("a link to itself: %+v", s)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package configuration
+package kubelet
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 // Settings are the settings that Tandem reads: keys of KubeletConfiguration (k8s.io/kubelet/config/v1beta1).
 type Settings struct {
 	Files                []string          `json:"-"` // files with settings, in the kubelet's order
-	at                   Files             // the files that were read
+	at                   ConfigFiles       // the files that were read
 	origin               map[string]string // source of each key, a file or flag
 	Policy               string            `json:"topologyManagerPolicy"`
 	Scope                string            `json:"topologyManagerScope"`
@@ -41,9 +41,9 @@ func (s *Settings) setDefaults() {
 	s.CPUPolicy, s.MemoryPolicy = cmp.Or(s.CPUPolicy, "none"), cmp.Or(s.MemoryPolicy, "None")
 }
 
-// Read merges files and flags as the kubelet does; nil are unknown flags. The error of a file is a
-// [FileError].
-func Read(f Files, flags Flags) (Settings, error) {
+// ReadSettings merges files and flags as the kubelet does; nil are unknown flags. The error of a file is a
+// [ConfigError].
+func ReadSettings(f ConfigFiles, flags Flags) (Settings, error) {
 	s := Settings{at: f, origin: map[string]string{}}
 	if f.Config == "" && flags == nil {
 		return s, errors.New("read the kubelet's configuration: neither its file nor its flags are known")
@@ -55,7 +55,7 @@ func Read(f Files, flags Flags) (Settings, error) {
 			s.found(f.Config, file, func(key, name string) bool { return key == name })
 		}
 		if err != nil && (!f.Guessed || !errors.Is(err, fs.ErrNotExist)) {
-			return Settings{}, &FileError{f.Config, err}
+			return Settings{}, &ConfigError{f.Config, err}
 		}
 	}
 	s.setDefaults()
@@ -68,7 +68,7 @@ func Read(f Files, flags Flags) (Settings, error) {
 	}
 	s.override(flags)
 	if len(s.Files) == 0 && f.Config != "" && !(f.Guessed && f.Dir != "") {
-		return Settings{}, &FileError{f.Config, fs.ErrNotExist}
+		return Settings{}, &ConfigError{f.Config, fs.ErrNotExist}
 	}
 	return s, nil
 }
@@ -86,11 +86,11 @@ func (s *Settings) merge(dropIns []string) error {
 	for _, name := range dropIns {
 		file, err := s.parse(name)
 		if err != nil {
-			return &FileError{name, err}
+			return &ConfigError{name, err}
 		}
 		next, err := file.merge(merged)
 		if err != nil {
-			return &FileError{name, err}
+			return &ConfigError{name, err}
 		}
 		next.setDefaults()
 		next.Files, next.at, next.origin = s.Files, s.at, s.origin
@@ -100,16 +100,16 @@ func (s *Settings) merge(dropIns []string) error {
 	return nil
 }
 
-func (s *Settings) parse(name string) (object, error) {
+func (s *Settings) parse(name string) (configObject, error) {
 	content, err := s.at.read(name)
 	if err != nil {
-		return object{}, err
+		return configObject{}, err
 	}
-	return parse(content)
+	return parseConfig(content)
 }
 
 // found notes the settings that a file sets: keys that are read as the name of a setting.
-func (s *Settings) found(name string, file object, isRead func(key, name string) bool) {
+func (s *Settings) found(name string, file configObject, isRead func(key, name string) bool) {
 	s.Files = append(s.Files, name)
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
 		setting, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -121,9 +121,9 @@ func (s *Settings) found(name string, file object, isRead func(key, name string)
 	}
 }
 
-// Parse reads the kubelet's own answer to /configz, with its defaults and flags (installConfigz in
+// ParseConfigz reads the kubelet's own answer to /configz, with its defaults and flags (installConfigz in
 // pkg/kubelet/server).
-func Parse(configz []byte) (Settings, error) {
+func ParseConfigz(configz []byte) (Settings, error) {
 	answer := struct {
 		Settings *Settings `json:"kubeletconfig"`
 	}{}
