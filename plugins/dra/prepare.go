@@ -6,7 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"reflect"
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,11 +20,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
+	apply "k8s.io/client-go/applyconfigurations/resource/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
+	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 // claimService prepares and unprepares claims for the kubelet, and records the results for people.
@@ -211,4 +220,154 @@ func (r *recordedPods) lists(ctx context.Context, recorded kubelet.Checkpoint, u
 		}
 	}
 	return false, nil
+}
+
+// fieldManager is the field manager of the driver's entries in the status of claims.
+const fieldManager = "tandem-dra"
+
+// Timeout of the API server for one claim, and minimum and maximum pause after a failure.
+const (
+	statusTimeout  = 10 * time.Second
+	statusRetry    = 200 * time.Millisecond
+	statusRetryMax = 30 * time.Second
+)
+
+// statuses writes the devices of claims to their status. It never delays a prepare call: a claim works
+// without its status.
+type statuses struct {
+	client kubernetes.Interface
+	log    *slog.Logger
+	queue  workqueue.TypedRateLimitingInterface[types.UID]
+	ended  chan struct{} // closed when run has returned
+
+	mu  sync.Mutex
+	due map[types.UID]*apply.ResourceClaimApplyConfiguration
+}
+
+func newStatuses(client kubernetes.Interface, log *slog.Logger) *statuses {
+	return &statuses{
+		client: client, log: log, ended: make(chan struct{}),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](statusRetry, statusRetryMax)),
+		due: map[types.UID]*apply.ResourceClaimApplyConfiguration{},
+	}
+}
+
+// write queues a claim's devices for writing, unless they are already written.
+func (s *statuses) write(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDeviceStatus) {
+	if told(claim, devices) {
+		return
+	}
+	status := apply.ResourceClaimStatus()
+	for _, d := range devices {
+		status.WithDevices(deviceStatus(d))
+	}
+	s.mu.Lock()
+	s.due[claim.UID] = apply.ResourceClaim(claim.Name, claim.Namespace).WithUID(claim.UID).WithStatus(status)
+	s.mu.Unlock()
+	s.queue.Add(claim.UID)
+}
+
+// drop removes a claim from the queue.
+func (s *statuses) drop(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.due, uid)
+}
+
+// told reports whether a claim's status contains these devices.
+func told(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDeviceStatus) bool {
+	for _, d := range devices {
+		is := func(has resourceapi.AllocatedDeviceStatus) bool {
+			return has.Driver == d.Driver && has.Pool == d.Pool && has.Device == d.Device &&
+				reflect.DeepEqual(has.NetworkData, d.NetworkData) && len(has.Conditions) > 0 &&
+				(has.Data != nil && d.Data != nil && string(has.Data.Raw) == string(d.Data.Raw))
+		}
+		if !slices.ContainsFunc(claim.Status.Devices, is) {
+			return false
+		}
+	}
+	return true
+}
+
+// lacks reports whether a claim's status has no entry for one of the prepared devices.
+func lacks(claim *resourceapi.ResourceClaim, c claims.Claim) bool {
+	return slices.ContainsFunc(c.Devices, func(d claims.Prepared) bool {
+		return !slices.ContainsFunc(claim.Status.Devices, func(has resourceapi.AllocatedDeviceStatus) bool {
+			return has.Driver == pool.Driver && has.Pool == d.Pool && has.Device == d.Device
+		})
+	})
+}
+
+func deviceStatus(d resourceapi.AllocatedDeviceStatus) *apply.AllocatedDeviceStatusApplyConfiguration {
+	status := apply.AllocatedDeviceStatus().WithDriver(d.Driver).WithPool(d.Pool).WithDevice(d.Device)
+	for _, c := range d.Conditions {
+		status.WithConditions(applymeta.Condition().WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).
+			WithMessage(c.Message).WithLastTransitionTime(c.LastTransitionTime))
+	}
+	if d.Data != nil {
+		status.WithData(*d.Data)
+	}
+	if n := d.NetworkData; n != nil {
+		status.WithNetworkData(apply.NetworkDeviceData().WithInterfaceName(n.InterfaceName).
+			WithHardwareAddress(n.HardwareAddress).WithIPs(n.IPs...))
+	}
+	return status
+}
+
+// run writes until ctx is done or close is called.
+func (s *statuses) run(ctx context.Context) {
+	defer close(s.ended)
+	stop := context.AfterFunc(ctx, s.queue.ShutDown)
+	defer stop()
+	for {
+		uid, end := s.queue.Get()
+		if end {
+			return
+		}
+		s.one(ctx, uid)
+		s.queue.Done(uid)
+	}
+}
+
+// one writes the status of a claim and retries until the claim is gone or replaced.
+func (s *statuses) one(ctx context.Context, uid types.UID) {
+	s.mu.Lock()
+	claim := s.due[uid]
+	s.mu.Unlock()
+	if claim == nil {
+		s.queue.Forget(uid)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	_, err := s.client.ResourceV1().ResourceClaims(*claim.Namespace).ApplyStatus(ctx, claim,
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	switch {
+	case err == nil:
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		// The claim is gone or replaced, or has another allocation.
+		s.log.Debug("status of a claim not written", "claim", *claim.Namespace+"/"+*claim.Name, "error", err)
+	case apierrors.IsForbidden(err):
+		s.log.Warn("status of a claim lacks its devices", "claim", *claim.Namespace+"/"+*claim.Name,
+			"driver", pool.Driver, "error", err)
+	default:
+		s.queue.AddRateLimited(uid)
+		return
+	}
+	s.queue.Forget(uid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.due[uid] == claim {
+		delete(s.due, uid)
+	}
+}
+
+// close writes queued statuses, without retries and for at most limit.
+func (s *statuses) close(limit time.Duration) {
+	s.queue.ShutDown()
+	select {
+	case <-s.ended:
+	case <-time.After(limit):
+	}
 }

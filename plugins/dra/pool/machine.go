@@ -5,13 +5,212 @@ package pool
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
+
+// Machine contains the allocatable devices of a node at one moment. It is immutable.
+type Machine struct {
+	Tree  *topology.Tree
+	GPUs  []GPU // ascending by card, then by partition
+	VFs   []VF  // ascending by address, then by ID
+	Links []topology.Link
+	Notes []string // devices of the node that DRA cannot offer, and the reasons; sorted
+}
+
+// GPU is a GPU or a partition of a GPU.
+type GPU struct {
+	gpu.Device        // for a time-sliced GPU, the GPU itself: the ID is not that of a replica
+	Resource   string // resource name of the device plugin, "amd.com/gpu"
+	Vendor     string // "amd" or "nvidia"
+	Model      string // "MI300X"; PCI IDs if the model is unknown
+	Switch     string // the topmost bridge that it shares with another card, or its host bridge
+	Hive       string // the lowest address of the GPUs connected by links; "" without links
+	Parts      int    // number of partitions of its card, 1 for a whole GPU
+	// Held names the holder other than a claim, for people: "pod team/train-0, by the device plugin"; "" for
+	// none.
+	Held string
+}
+
+// Whole reports whether the GPU is not a partition.
+func (g GPU) Whole() bool { return g.Parts == 1 && g.Part == "" }
+
+// VF is a VF, a PF without VFs that is offered as one, or a sub-function.
+type VF struct {
+	pools.Device        // for a shared HCA, the HCA itself: the ID is not that of a replica
+	Pool         string // resource name of the device plugin, "tandem.dev/rdma_vf"
+	Switch       string // as for a GPU
+	RDMA         string // "mlx5_5", also while a container hides it; "" for none
+	Netdev       string // as the node calls it; "" for none, and while a container has it
+	Index        int    // its index among the VFs of its PF, from 0; 0 of anything else
+	Held         string // as of a GPU
+}
+
+// MachineSources are the inputs of NewMachine.
+type MachineSources struct {
+	Sys   fs.FS // sysfs, for the names of RDMA devices
+	Tree  *topology.Tree
+	GPUs  map[string][]gpu.Device // by resource name, as found by a backend or as kept
+	Links []topology.Link
+	Pools []pools.Pool // in the order of the configuration
+}
+
+// NewMachine returns the devices of a machine. It contains each device once, even if several resources offer
+// it or several containers may share it, because a claim holds a device exclusively. It omits gone devices
+// and includes unhealthy ones.
+func NewMachine(s MachineSources) Machine {
+	b := machineBuilder{MachineSources: s}
+	b.addGPUs()
+	b.addVFs()
+	slices.Sort(b.notes)
+	return Machine{Tree: s.Tree, GPUs: b.gpus, VFs: b.vfs, Links: s.Links, Notes: slices.Compact(b.notes)}
+}
+
+// machineBuilder builds a Machine.
+type machineBuilder struct {
+	MachineSources
+	gpus  []GPU
+	vfs   []VF
+	notes []string
+}
+
+func (b *machineBuilder) note(sentence string) { b.notes = append(b.notes, sentence) }
+
+// Failure returns why no container can use the GPU, for people; "" for a healthy one.
+func (g GPU) Failure() string {
+	if g.Healthy {
+		return ""
+	}
+	return strings.TrimSuffix("GPU "+g.ID+" is unhealthy: "+g.Reason, ": ")
+}
+
+// Unusable returns why no claim can get the GPU, for people; "" if claims can.
+func (g GPU) Unusable() string { return unusable(g.Failure(), "GPU "+g.ID, g.Held) }
+
+// Failure returns why no container can use the VF, for people; "" for a healthy one.
+func (v VF) Failure() string {
+	if v.Fault == "" {
+		return ""
+	}
+	return "VF " + v.ID + " is unhealthy: " + v.Fault
+}
+
+// Unusable returns why no claim can get the VF, for people; "" if claims can.
+func (v VF) Unusable() string { return unusable(v.Failure(), "VF "+v.ID, v.Held) }
+
+// Failure returns why one of some GPUs and VFs, by ID, is unhealthy or gone; "" if all are healthy.
+func (m Machine) Failure(parts []string) (failure string) {
+	for _, id := range parts {
+		gpu := slices.IndexFunc(m.GPUs, func(g GPU) bool { return g.ID == id })
+		vf := slices.IndexFunc(m.VFs, func(v VF) bool { return v.ID == id })
+		switch {
+		case gpu >= 0:
+			failure = cmp.Or(failure, m.GPUs[gpu].Failure())
+		case vf >= 0:
+			failure = cmp.Or(failure, m.VFs[vf].Failure())
+		default:
+			return "the node no longer has " + id
+		}
+	}
+	return failure
+}
+
+func unusable(failure, what, held string) string {
+	if failure == "" && held != "" {
+		return what + " is in use by " + held
+	}
+	return failure
+}
+
+// DefaultPool is the resource name of VFs without a configuration.
+const DefaultPool = "tandem.dev/rdma_vf"
+
+// ReadMachine returns the devices of a machine from sysfs only, for recorded machines: NVIDIA GPUs are whole
+// and without links, with their address as ID, because only NVML has more data. Without pools it includes the
+// VFs of all NICs with RDMA, in [DefaultPool].
+func ReadMachine(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error) {
+	s := MachineSources{Sys: sys, Tree: tree, GPUs: map[string][]gpu.Device{}, Pools: offered}
+	var notes []string
+	switch found, err := readAMD(sys); {
+	case err == nil:
+		maps.Copy(s.GPUs, found.Resources)
+		notes = found.Notes
+	case !gpu.IsNoDriver(err):
+		return Machine{}, err
+	}
+	links, err := amd.ReadLinks(sys)
+	if err != nil {
+		return Machine{}, fmt.Errorf("read links of GPUs: %w", err)
+	}
+	s.Links = links
+	addUnread(s.GPUs, tree)
+	if offered == nil {
+		s.Pools = []pools.Pool{{Name: DefaultPool, Devices: allRDMA(tree)}}
+	}
+	machine := NewMachine(s)
+	machine.Notes = append(machine.Notes, notes...)
+	return machine, nil
+}
+
+// readAMD reads AMD's GPUs under one resource name if possible, which is the default, else under one name per
+// partitioning.
+func readAMD(sys fs.FS) (gpu.Inventory, error) {
+	found, err := amd.Read(sys, amd.Single)
+	if err != nil && !gpu.IsNoDriver(err) {
+		return amd.Read(sys, amd.Mixed)
+	}
+	return found, err
+}
+
+// addUnread adds the GPUs without a driver, as whole GPUs.
+func addUnread(found map[string][]gpu.Device, tree *topology.Tree) {
+	known := map[topology.Address]bool{}
+	for _, devices := range found {
+		for _, d := range devices {
+			known[d.Card] = true
+		}
+	}
+	for d := range tree.Devices() {
+		maker, ok := gpu.MakerOf(gpu.Vendor(d))
+		if !ok || known[d.Address] {
+			continue
+		}
+		found[maker.Resource] = append(found[maker.Resource],
+			gpu.Device{ID: d.Address.String(), Card: d.Address, NUMA: d.NUMA, Healthy: true})
+	}
+}
+
+// allRDMA returns the VFs of all NICs with RDMA, and NICs without VFs.
+func allRDMA(tree *topology.Tree) []pools.Device {
+	var list []pools.Device
+	for nic := range tree.Devices() {
+		if !nic.IsNIC() || nic.IsVF() || len(nic.RDMA) == 0 {
+			continue
+		}
+		for _, address := range nic.VFs {
+			if vf, ok := tree.Device(address); ok {
+				list = append(list, newDevice(vf))
+			}
+		}
+		if len(nic.VFs) == 0 {
+			list = append(list, newDevice(nic))
+		}
+	}
+	return list
+}
+
+func newDevice(d *topology.Device) pools.Device {
+	return pools.Device{
+		ID: d.Address.String(), Address: d.Address, PF: d.PF, NUMA: d.NUMA, Selector: new(pools.Selector),
+	}
+}
 
 // addGPUs adds the GPUs of all resources.
 func (b *machineBuilder) addGPUs() {

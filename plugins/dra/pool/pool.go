@@ -21,7 +21,13 @@
 package pool
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Driver is the name of the DRA driver and the domain of its attributes.
@@ -93,3 +99,239 @@ type Slice struct {
 	SharedCounters []resourceapi.CounterSet
 	Devices        []resourceapi.Device
 }
+
+// maxDevices is the maximum number of devices of a slice, with or without taints: a slice without room for
+// another taint would have to be split when a taint is needed, and meanwhile the whole pool would be
+// unusable.
+const maxDevices = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
+
+// Build returns the pool of a machine. Equal inputs give equal pools, in the same order.
+func Build(machine Machine, options Options) Pool {
+	b := newBuilder(machine, options)
+	if options.Counters {
+		b.addSharing()
+	} else {
+		b.addSingle()
+	}
+	b.addSurplus()
+	if options.Counters {
+		b.addBound()
+	}
+	return b.pool()
+}
+
+// pool returns the pool that was built.
+func (b *builder) pool() Pool {
+	p := Pool{Devices: map[string]Device{}}
+	c := &counters{}
+	if b.options.Counters {
+		c = share(b.units)
+	}
+	for sets := range slices.Chunk(c.shared(), resourceapi.ResourceSliceMaxCounterSets) {
+		p.Slices = append(p.Slices, Slice{SharedCounters: sets})
+	}
+	taken := b.claimed(c)
+	var leftOut []string
+	for _, items := range cut(b.units) {
+		var s Slice
+		for i := range items {
+			d := b.device(&items[i], c, taken)
+			if len(d.Taints) > 0 && !b.options.Taints {
+				leftOut = append(leftOut, d.Name)
+				continue
+			}
+			p.Devices[d.Name] = items[i].Device
+			s.Devices = append(s.Devices, d)
+		}
+		if len(s.Devices) > 0 {
+			p.Slices = append(p.Slices, s)
+		}
+	}
+	if len(leftOut) > 0 {
+		b.note("%s: left out until healthy and free: the cluster has no taints for devices", names(leftOut))
+	}
+	p.Notes = b.notes
+	return p
+}
+
+// device returns a device in its published form.
+func (b *builder) device(i *item, c *counters, taken claimed) resourceapi.Device {
+	return resourceapi.Device{
+		Name: i.Name, Attributes: b.attributes(i), Capacity: capacity(i), ConsumesCounters: c.consumed(i),
+		Taints: taints(i, b.inUseBy(i, c, taken)),
+	}
+}
+
+// cut splits the devices into the fewest slices that keep related devices together.
+func cut(units [][]item) (all [][]item) {
+	var last []item
+	for _, unit := range units {
+		if len(last) > 0 && len(last)+len(unit) > maxDevices {
+			all, last = append(all, last), nil
+		}
+		for part := range slices.Chunk(unit, maxDevices) {
+			if len(last)+len(part) > maxDevices {
+				all, last = append(all, last), nil
+			}
+			last = append(last, part...)
+		}
+	}
+	if len(last) > 0 {
+		all = append(all, last)
+	}
+	isDegraded := func(i item) int { return min(len(degraded(&i)), 1) }
+	for _, items := range all { // the scheduler takes the first device that fits
+		slices.SortStableFunc(items, func(a, b item) int {
+			return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(isDegraded(a), isDegraded(b)))
+		})
+	}
+	return all
+}
+
+// ResourceSlices returns the objects of a pool as first published for a node. The controller of
+// k8s.io/dynamic-resource-allocation, which publishes them, appends random suffixes to the names.
+func (p Pool) ResourceSlices(node string) []resourceapi.ResourceSlice {
+	count := int64(len(p.Slices))
+	objects := make([]resourceapi.ResourceSlice, 0, len(p.Slices))
+	for i, s := range p.Slices {
+		objects = append(objects, resourceapi.ResourceSlice{
+			TypeMeta:   metav1.TypeMeta{APIVersion: resourceapi.SchemeGroupVersion.String(), Kind: "ResourceSlice"},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%05d-%s-%s", i, node, Driver)},
+			Spec: resourceapi.ResourceSliceSpec{
+				Driver:         Driver,
+				Pool:           resourceapi.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: count},
+				NodeName:       &node,
+				Devices:        s.Devices,
+				SharedCounters: s.SharedCounters,
+			},
+		})
+	}
+	return objects
+}
+
+// counters prevent the allocation of two devices that share a GPU or a VF: each shared GPU and VF has one
+// counter of value 1, and a device consumes all counters of its parts.
+type counters struct {
+	set   map[string]string // by counter, which is named after the GPU or VF
+	sets  []string          // in order
+	count map[string]int    // number of counters of a set
+}
+
+// share finds the parts that need a counter: GPUs in several devices, and VFs in several devices without a
+// common GPU.
+func share(units [][]item) *counters {
+	devices, gpuOf, apart := map[string]int{}, map[string]string{}, map[string]bool{}
+	each(units, func(i *item) {
+		for _, gpu := range i.gpus {
+			devices[gpuCounter(gpu)]++
+		}
+		for k, vf := range i.vfs {
+			name := vfCounter(vf)
+			gpu := ""
+			if k < len(i.gpus) {
+				gpu = gpuCounter(i.gpus[k])
+			}
+			if first, seen := gpuOf[name]; seen && (gpu == "" || first != gpu) {
+				apart[name] = true
+			}
+			gpuOf[name] = gpu
+		}
+	})
+	c := &counters{set: map[string]string{}, count: map[string]int{}}
+	for _, bundles := range []bool{true, false} { // a bundle's counters must be in at most two sets
+		each(units, func(i *item) {
+			if (i.Type == TypeBundle) != bundles {
+				return
+			}
+			var gpus, vfs []string
+			for _, gpu := range i.gpus {
+				if name := gpuCounter(gpu); devices[name] > 1 {
+					gpus = append(gpus, name)
+				}
+			}
+			for _, vf := range i.vfs {
+				if name := vfCounter(vf); apart[name] {
+					vfs = append(vfs, name)
+				}
+			}
+			c.add("gpus", gpus)
+			c.add("vfs", vfs)
+		})
+	}
+	return c
+}
+
+// add assigns related counters to one set, or to a new set if the last set of the kind has no room.
+func (c *counters) add(kind string, names []string) {
+	var added []string
+	for _, name := range names {
+		if c.set[name] == "" {
+			added = append(added, name)
+		}
+	}
+	if len(added) == 0 {
+		return
+	}
+	last := ""
+	number := 0
+	for _, set := range c.sets {
+		if set[:len(kind)] == kind {
+			last = set
+			number++
+		}
+	}
+	if last == "" || c.count[last]+len(added) > resourceapi.ResourceSliceMaxCountersPerCounterSet {
+		last = fmt.Sprintf("%s-%d", kind, number)
+		c.sets = append(c.sets, last)
+	}
+	for _, name := range added {
+		c.set[name] = last
+		c.count[last]++
+	}
+}
+
+// shared returns the counter sets.
+func (c *counters) shared() []resourceapi.CounterSet {
+	sets := make([]resourceapi.CounterSet, 0, len(c.sets))
+	for _, set := range c.sets {
+		sets = append(sets, resourceapi.CounterSet{Name: set, Counters: map[string]resourceapi.Counter{}})
+		for name, in := range c.set {
+			if in == set {
+				sets[len(sets)-1].Counters[name] = one()
+			}
+		}
+	}
+	return sets
+}
+
+// of returns the counters that a device consumes.
+func (c *counters) of(i *item) (names []string) {
+	for _, gpu := range i.gpus {
+		names = append(names, gpuCounter(gpu))
+	}
+	for _, vf := range i.vfs {
+		names = append(names, vfCounter(vf))
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return c.set[name] == "" })
+}
+
+// consumed returns the counter consumption of a device.
+func (c *counters) consumed(i *item) []resourceapi.DeviceCounterConsumption {
+	bySet := map[string]map[string]resourceapi.Counter{}
+	for _, name := range c.of(i) {
+		set := c.set[name]
+		if bySet[set] == nil {
+			bySet[set] = map[string]resourceapi.Counter{}
+		}
+		bySet[set][name] = one()
+	}
+	var consumed []resourceapi.DeviceCounterConsumption
+	for _, set := range c.sets {
+		if bySet[set] != nil {
+			consumed = append(consumed, resourceapi.DeviceCounterConsumption{CounterSet: set, Counters: bySet[set]})
+		}
+	}
+	return consumed
+}
+
+func one() resourceapi.Counter { return resourceapi.Counter{Value: resource.MustParse("1")} }
