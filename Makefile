@@ -137,12 +137,12 @@ check-kubelet36: ## Run the tests of the built plugins with the managers of kube
 
 # What decides by a machine, and starts no other program.
 ARM := ./topology/... ./coordination/holders ./coordination/resources ./coordination/asking ./coordination/kubelet/... \
-	./plugins/rdma/pools ./plugins/rdma/grants ./plugins/gpu/amd ./plugins/gpu/nvidia/settings ./cmd/tandem/doctor/settings
+	./plugins/rdma/pools ./plugins/rdma/grants ./plugins/gpu/amd ./plugins/gpu/nvidia/settings
 
 .PHONY: test-arm
 test-arm: ## Run the tests that start no other program, built for ARM (needs qemu-user-static)
 	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static -skip TestOnSys $(ARM)
-	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static -run 'Store|Checkpoint|Write|Disk|NewerFile|TestAnyOrder' ./coordination/admission
+	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static -run 'Store|Checkpoint|Write|Disk|NewerFile|TestAnyOrder|ChangedSince' ./coordination/admission ./cmd/tandem/machine
 
 # The packages of tandem and of what decides by a recording, and the tests of tandem that read recordings or start no plugin. A Mac has
 # no sysfs, no procfs and no peer credentials of a unix socket.

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
 	"github.com/tandem-k8s/tandem/test/playground"
 )
 
@@ -136,7 +136,7 @@ func (p *player) listen() (net.Listener, error) {
 	if p.serve == "" {
 		return noPage{}, nil
 	}
-	return viewer.Listen(p.serve)
+	return coordinator.ListenPage(p.serve)
 }
 
 // page serves the page of --serve in the background. The function that it returns ends the page.
@@ -146,8 +146,8 @@ func (p *player) page(
 	if p.serve == "" {
 		return listener.Close
 	}
-	viewer.Announce(cmd.OutOrStdout(), cmd.ErrOrStderr(), listener)
-	v := &viewer.Viewer{
+	coordinator.AnnouncePage(cmd.OutOrStdout(), cmd.ErrOrStderr(), listener)
+	v := &coordinator.Viewer{
 		RunDir: ground.RunDir(), KubeletDir: ground.KubeletDir(), Title: ground.Title(),
 		From: machine.Source{SysfsRoot: ground.SysfsRoot()},
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 )
 
 func newExplain() *cobra.Command {
@@ -60,11 +59,11 @@ The command requires root.`,
 					return err
 				}
 			}
-			known := rejection.Explanation{Decisions: []coordinator.Decision{}}
+			known := coordinator.PodExplanation{Decisions: []coordinator.Decision{}}
 			var unknown error
 			if len(args) == 1 {
-				known.Rejection, unknown = rejection.Ask(cmd.Context(), runDir, kubeletDir, rejection.Proc, namespace,
-					pod)
+				known.Rejection, unknown = coordinator.AskRejection(cmd.Context(), runDir, kubeletDir,
+					coordinator.ProcRoot, namespace, pod)
 				if known.Rejection != nil {
 					return format.Write(cmd, known, known.Rejection.Text)
 				}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
@@ -56,7 +56,7 @@ func TestExplainOfOneName(t *testing.T) {
 			t.Parallel()
 			run := filepath.Join(t.TempDir(), "run")
 			serveAs(t, run, decided{decisions: append([]*api.Decision{decision("a", "")}, c.others...)})
-			var told rejection.Explanation
+			var told coordinator.PodExplanation
 			text := succeed(t, "explain", "train-0", "--run-dir", run, "-o", "json")
 			if err := json.Unmarshal([]byte(text), &told); err != nil || len(told.Decisions) != 1+len(c.others) {
 				t.Fatalf("%v: %s", err, text)

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
@@ -32,7 +32,7 @@ func TestRejectionBySettings(t *testing.T) {
 			s.pods.Store(&[]corev1.Pod{failed("team", "train-1", intent.TopologyAffinity)})
 			run := filepath.Join(t.TempDir(), "run")
 			runPlugins(t, run)
-			r, err := rejection.Ask(t.Context(), run, s.path("kubelet"), s.path("proc"), "team", "train-1")
+			r, err := coordinator.AskRejection(t.Context(), run, s.path("kubelet"), s.path("proc"), "team", "train-1")
 			if err != nil || r == nil || r.Policy != c.policy || r.Scope != c.scope {
 				t.Errorf("%+v: %v", r, err)
 			}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/golden"
@@ -198,7 +198,7 @@ func TestClusterExplainsRejection(t *testing.T) {
 			t.Errorf("exit code %d, %q; no %q:\n%s", code, stderr, want, stdout)
 		}
 	}
-	var explained rejection.Explanation
+	var explained coordinator.PodExplanation
 	_, stdout, _ = plugin(kubeconfig, "explain", "rejected", "-o", "json")
 	if err := json.Unmarshal([]byte(stdout), &explained); err != nil || explained.Rejection == nil ||
 		!explained.Rejection.FitsEmpty {

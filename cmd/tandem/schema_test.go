@@ -22,7 +22,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/golden"
@@ -34,7 +33,7 @@ import (
 var documented = map[string]reflect.Type{
 	"cluster-status": reflect.TypeFor[cluster.Status](),
 	"doctor":         reflect.TypeFor[doctor.Findings](),
-	"explain":        reflect.TypeFor[rejection.Explanation](),
+	"explain":        reflect.TypeFor[coordinator.PodExplanation](),
 	"pairs":          reflect.TypeFor[pairs.Document](),
 	"plan":           reflect.TypeFor[machine.Plan](),
 	"qualify":        reflect.TypeFor[qualify.Report](),

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/viewer"
 )
 
 // looker is the command line of status.
@@ -82,7 +81,7 @@ func (l *looker) run(cmd *cobra.Command) error {
 	case serves && l.watch:
 		return cli.Usage("--serve and --watch exclude each other: the page follows what happens")
 	case serves:
-		return serveStatus(cmd, l.serve, &viewer.Viewer{
+		return serveStatus(cmd, l.serve, &coordinator.Viewer{
 			RunDir: l.runDir, KubeletDir: l.kubeletDir, From: l.from, Title: l.from.Title(),
 		})
 	case l.watch:
@@ -160,13 +159,13 @@ func watch(
 }
 
 // serveStatus shows the page of the node until a signal comes.
-func serveStatus(cmd *cobra.Command, address string, v *viewer.Viewer) error {
+func serveStatus(cmd *cobra.Command, address string, v *coordinator.Viewer) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	listener, err := viewer.Listen(address)
+	listener, err := coordinator.ListenPage(address)
 	if err != nil {
 		return err
 	}
-	viewer.Announce(cmd.OutOrStdout(), cmd.ErrOrStderr(), listener)
+	coordinator.AnnouncePage(cmd.OutOrStdout(), cmd.ErrOrStderr(), listener)
 	return v.Serve(ctx, listener)
 }

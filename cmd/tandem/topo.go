@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -64,7 +66,7 @@ NVIDIA GPUs, so that these GPUs are shown as whole GPUs.`,
 				return err
 			}
 			if from.IsHere() || cmd.Flags().Changed("run-dir") {
-				n.AskVRAM(cmd.Context(), runDir)
+				n.AskVRAM(func() (*api.StatusResponse, error) { return coordinator.AskStatus(cmd.Context(), runDir) })
 			}
 			for _, note := range n.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -139,7 +138,7 @@ func (c *Cluster) rejection(
 	if node.Status == nil {
 		return nil, fmt.Errorf("ask node %s for its free devices: %w", pod.Spec.NodeName, errors.New(node.Error))
 	}
-	r := rejection.Explain(pod, node.Status, kubelet.Read(c.allDecisions(ctx, daemons)),
+	r := coordinator.ExplainRejection(pod, node.Status, kubelet.Read(c.allDecisions(ctx, daemons)),
 		c.topologyManager(ctx, pod.Spec.NodeName))
 	if format != "json" {
 		return r.Text(), nil
@@ -147,7 +146,7 @@ func (c *Cluster) rejection(
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetIndent("", "  ")
-	err := encoder.Encode(rejection.Explanation{Decisions: []coordinator.Decision{}, Rejection: &r})
+	err := encoder.Encode(coordinator.PodExplanation{Decisions: []coordinator.Decision{}, Rejection: &r})
 	return out.Bytes(), err
 }
 
@@ -157,17 +156,17 @@ func (c *Cluster) allDecisions(ctx context.Context, daemons []Daemon) ([]coordin
 	if err != nil {
 		return nil, err
 	}
-	var known rejection.Explanation
+	var known coordinator.PodExplanation
 	err = json.Unmarshal(printed, &known)
 	return known.Decisions, err
 }
 
 // topologyManager returns the settings of a node's Topology Manager. Reading these needs the right to read
 // the kubelet's configuration.
-func (c *Cluster) topologyManager(ctx context.Context, node string) rejection.Manager {
+func (c *Cluster) topologyManager(ctx context.Context, node string) coordinator.Manager {
 	answer, err := c.configz(ctx, node)
 	if err != nil {
-		return rejection.NewManager(kubelet.Settings{}, err)
+		return coordinator.NewManager(kubelet.Settings{}, err)
 	}
-	return rejection.NewManager(kubelet.ParseConfigz(answer))
+	return coordinator.NewManager(kubelet.ParseConfigz(answer))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coordinator asks the running plugins over their socket, and renders the answers: JSON for programs,
-// tables and pictures for people.
+// Package coordinator asks the running plugins over their socket, and renders the answers: status, decisions
+// and rejected pods as JSON for programs and as tables for people, the node as a live page.
 package coordinator
 
 import (

@@ -10,8 +10,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Table is for people who want to see how the node is: the totals, and a line for each switch.
@@ -228,4 +231,97 @@ func insert(list []string, s string) []string {
 		return slices.Insert(list, i, s)
 	}
 	return list
+}
+
+// Totals counts devices as the kubelet does: every partition, every VF and every replica is one.
+type Totals struct {
+	GPUs  Count `json:"gpus"`
+	VFs   Count `json:"vfs"`
+	Pairs int   `json:"pairs"` // that the free devices make on one switch each
+}
+
+// Add counts those of another node too.
+func (t *Totals) Add(other Totals) {
+	t.GPUs.Free, t.GPUs.All = t.GPUs.Free+other.GPUs.Free, t.GPUs.All+other.GPUs.All
+	t.VFs.Free, t.VFs.All = t.VFs.Free+other.VFs.Free, t.VFs.All+other.VFs.All
+	t.Pairs += other.Pairs
+}
+
+// Count is of devices of one kind.
+type Count struct {
+	Free int `json:"free"` // those that a container can get now
+	All  int `json:"all"`
+}
+
+func (c *Count) add(r row) {
+	c.All++
+	if r.free() {
+		c.Free++
+	}
+}
+
+func (c Count) String() string { return fmt.Sprintf("%d/%d", c.Free, c.All) }
+
+// counts are those of one switch.
+type counts struct{ gpus, vfs Count }
+
+func (c *counts) add(r row) {
+	if r.kind == device.GPU {
+		c.gpus.add(r)
+	} else {
+		c.vfs.add(r)
+	}
+}
+
+func totalsOf(rows []row) (t Totals) {
+	switches, all := map[string]*counts{}, counts{}
+	for _, r := range rows {
+		if switches[r.Switch] == nil {
+			switches[r.Switch] = &counts{}
+		}
+		switches[r.Switch].add(r)
+		all.add(r)
+	}
+	for name, c := range switches {
+		if topology.IsSwitch(name) {
+			t.Pairs += min(c.gpus.Free, c.vfs.Free)
+		}
+	}
+	t.GPUs, t.VFs = all.gpus, all.vfs
+	return t
+}
+
+// Degraded is a container with GPUs and VFs that are not all paired on one switch each.
+type Degraded struct {
+	Container string `json:"container"` // namespace/pod/container
+	GPUs      int    `json:"gpus"`
+	VFs       int    `json:"vfs"`
+	Apart     int    `json:"apart"` // GPUs that share no switch with a VF of their own; of shared VFs, with any
+}
+
+func degradedOf(resources []*api.Resource) []Degraded {
+	var list []Degraded
+	for _, c := range admission.FindDegraded(resources) {
+		list = append(list, Degraded{ownerText(c.Owner), c.GPUs, c.VFs, c.Apart})
+	}
+	return list
+}
+
+// Pod returns the pod of the container as namespace/pod.
+func (d Degraded) Pod() string { return d.Container[:max(0, strings.LastIndex(d.Container, "/"))] }
+
+func (d Degraded) String() string {
+	return fmt.Sprintf("%s: %d of %d GPUs have no VF on their switch", d.Container, d.Apart, d.GPUs)
+}
+
+// list is "1 GPU", "2 VFs" or both.
+func (c *counts) list() string {
+	var parts []string
+	if n := c.gpus.All; n > 0 {
+		parts = append(parts, cli.Count(n, "GPU"))
+	}
+	if n := c.vfs.All; n > 0 {
+		parts = append(parts, cli.Count(n, "VF"))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -31,7 +31,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -50,7 +49,7 @@ func onNode(findings []Finding, root string) []Finding {
 	for _, f := range findings {
 		for _, list := range [][]string{f.Evidence, f.Fix} {
 			for i, text := range list {
-				list[i] = settings.OnNode(root, text)
+				list[i] = machine.OnNode(root, text)
 			}
 		}
 	}

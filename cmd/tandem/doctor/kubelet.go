@@ -12,19 +12,19 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // DefaultConfig is where kubeadm puts the kubelet's configuration.
-func DefaultConfig(kubeletDir string) string { return settings.Default(kubeletDir) }
+func DefaultConfig(kubeletDir string) string { return machine.DefaultConfig(kubeletDir) }
 
 // KubeletDir returns the root folder of the running kubelet, and the usual folder if the process is unknown,
 // of which [unknownProcess] tells.
 func KubeletDir(procRoot string) string {
-	p, err := settings.FindProcess(procRoot)
+	p, err := machine.FindProcess(procRoot)
 	if err != nil {
 		return kubelet.DefaultDir
 	}
@@ -44,7 +44,7 @@ type kubeletFacts struct {
 // kubeletReading is what was read of the kubelet's settings, once: a configuration that comes through a pipe
 // cannot be read again.
 type kubeletReading struct {
-	process           settings.Process // the zero value if unknown: the files are in their usual place
+	process           machine.Process // the zero value if unknown: the files are in their usual place
 	facts             managers.Facts
 	noProcess, unread error
 }
@@ -53,7 +53,7 @@ type kubeletReading struct {
 func (n *Node) readSettings() kubeletReading {
 	if n.settings == nil {
 		r := kubeletReading{}
-		r.process, r.noProcess = settings.FindProcess(n.ProcRoot)
+		r.process, r.noProcess = machine.FindProcess(n.ProcRoot)
 		r.facts, r.unread = n.Kubelet.Read(r.process)
 		n.settings = &r
 	}
@@ -100,7 +100,7 @@ func unknownProcess(k kubeletFacts) []Finding {
 // remarks returns what the reader of findings has to know of the kubelet besides.
 func (k kubeletFacts) remarks() string {
 	list := append([]string{unreadFlags(k)}, managers.EarlierDropIn(k.At)...)
-	return strings.TrimSpace(settings.OnNode(k.root, strings.Join(list, " ")))
+	return strings.TrimSpace(machine.OnNode(k.root, strings.Join(list, " ")))
 }
 
 // unreadFlags is a remark about settings that a command line may override; else "".

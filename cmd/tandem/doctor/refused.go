@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -31,7 +31,7 @@ type Refused struct {
 
 // AskRefused asks the kubelet for its pods. The caller needs root's rights alone.
 func AskRefused(ctx context.Context, kubeletDir string) Refused {
-	pods, err := rejection.Pods(ctx, kubeletDir)
+	pods, err := coordinator.RejectedPods(ctx, kubeletDir)
 	if err != nil {
 		return Refused{Unknown: err.Error()}
 	}
@@ -71,7 +71,7 @@ func (n Node) readRefused(k managers.Facts) refusedFacts {
 		policy = model.SingleNUMANode
 	}
 	empty := n.empty(k, policy)
-	node := rejection.NewNode(n.Plugins.Resources, empty.manager)
+	node := coordinator.NewNode(n.Plugins.Resources, empty.manager)
 	cpus := func(count int) model.Hints { return empty.manager.Rule.Hints(empty.cpuDemand(count)) }
 	for _, group := range n.Refused.Pods.groups {
 		shape, known := n.Plugins.shapeOf(group.Containers)

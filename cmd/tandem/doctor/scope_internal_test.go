@@ -9,7 +9,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -67,8 +66,8 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		if name == "init container" {
 			pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers[:1], pod.Spec.Containers[1:]
 		}
-		explained := rejection.Explain(pod, status, kubelet.Reading[[]coordinator.Decision]{},
-			rejection.Manager{TopologyManager: model.TopologyManager{
+		explained := coordinator.ExplainRejection(pod, status, kubelet.Reading[[]coordinator.Decision]{},
+			coordinator.Manager{TopologyManager: model.TopologyManager{
 				Rule: model.Rule{Policy: model.Restricted}, ScopePod: c.scope == "pod",
 			}})
 		var pods RefusedPods

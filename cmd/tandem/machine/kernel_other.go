@@ -4,7 +4,15 @@
 
 package machine
 
-import "github.com/tandem-k8s/tandem/plugins/rdma/pools"
+import (
+	"io/fs"
+	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+)
 
 // askKernel does nothing: a sysfs root on another system is a copy, whose kernel is elsewhere.
 func askKernel(*pools.Finder, string) {}
+
+// changeTime returns the time of the last change of a file's content: a kubelet's files are on Linux.
+func changeTime(info fs.FileInfo) time.Time { return info.ModTime() }

@@ -2,12 +2,11 @@
 
 // Package machine reads a machine for the commands, from this node or from a recording: its devices as the
 // plugins offer them, the distances of GPUs and NICs as a matrix and a picture, and the devices that the
-// plugins, or the stock plugins, prefer for a container.
+// plugins, or the stock plugins, prefer for a container, the running kubelet.
 package machine
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -144,13 +143,13 @@ func (n *Node) readAMD() {
 	}
 }
 
-// AskVRAM queries the running plugins for the memory of NVIDIA's GPUs, which sysfs lacks. Without plugins, or
+// AskVRAM asks the running plugins for the memory of NVIDIA's GPUs, which sysfs lacks. Without plugins, or
 // without permission, the memory stays unknown.
-func (n *Node) AskVRAM(ctx context.Context, runDir string) {
+func (n *Node) AskVRAM(ask func() (*api.StatusResponse, error)) {
 	if !slices.ContainsFunc(n.GPUs, func(d *topology.Device) bool { return n.vram[d.Address] == 0 }) {
 		return
 	}
-	answer, err := coordinator.AskStatus(ctx, runDir)
+	answer, err := ask()
 	if err != nil {
 		return
 	}

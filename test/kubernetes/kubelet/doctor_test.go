@@ -24,7 +24,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -192,7 +192,7 @@ func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int
 	var facts managers.Facts // of a kubelet without settings
 	if n.KubeletDir != "" {
 		var err error
-		if facts, err = n.Kubelet.Read(settings.Process{}); err != nil {
+		if facts, err = n.Kubelet.Read(machine.Process{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -282,7 +282,7 @@ func dropIn(t *testing.T, n managers.Kubelet, staticCPUs bool) (printed string, 
 	if err := os.WriteFile(filepath.Join(n.ConfigDir, "tandem.conf"), []byte(printed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := n.Read(settings.Process{})
+	f, err := n.Read(machine.Process{})
 	if err != nil {
 		t.Fatal(err)
 	}

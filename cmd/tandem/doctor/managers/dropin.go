@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
@@ -75,12 +75,12 @@ func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
 			fmt.Fprintf(&b, "reservedSystemCPUs: \"%s\"\n", f.FirstCPUs())
 		}
 	}
-	return settings.OnNode(p.Root, b.String()), nil
+	return machine.OnNode(p.Root, b.String()), nil
 }
 
 // process finds the kubelet's process. With a folder of drop-ins that a flag names, none is no error.
-func (k Kubelet) process() (settings.Process, error) {
-	p, err := settings.FindProcess(k.ProcRoot)
+func (k Kubelet) process() (machine.Process, error) {
+	p, err := machine.FindProcess(k.ProcRoot)
 	if k.ConfigDir != "" {
 		err = nil
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 )
 
 // TestReadElsewhere: for a reader who is not on the node, evidence names the kubelet's configz instead of the
@@ -22,7 +22,7 @@ func TestReadElsewhere(t *testing.T) {
 	if err := os.WriteFile(k.Config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := k.Read(settings.Process{})
+	f, err := k.Read(machine.Process{})
 	if err != nil {
 		t.Fatal(err)
 	}

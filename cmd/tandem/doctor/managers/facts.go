@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -48,7 +48,7 @@ type Facts struct {
 }
 
 // files returns where a process has the settings.
-func (k Kubelet) files(p settings.Process) kubelet.ConfigFiles {
+func (k Kubelet) files(p machine.Process) kubelet.ConfigFiles {
 	given := kubelet.ConfigFiles{Config: k.Config, Dir: k.ConfigDir}
 	if k.ReadElsewhere != "" && k.Config != "" {
 		given.Name = "configz of the kubelet of " + k.ReadElsewhere
@@ -57,7 +57,7 @@ func (k Kubelet) files(p settings.Process) kubelet.ConfigFiles {
 }
 
 // Read reads the kubelet's settings.
-func (k Kubelet) Read(p settings.Process) (f Facts, err error) {
+func (k Kubelet) Read(p machine.Process) (f Facts, err error) {
 	f.At = k.files(p)
 	if f.Settings, err = kubelet.ReadSettings(f.At, p.Flags); err != nil {
 		return f, err

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package viewer
+package coordinator
 
 import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,7 +20,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -62,7 +70,7 @@ func told(_ context.Context, owner string) (string, error) {
 }
 
 // Explanations are plain text, whatever their content.
-func TestExplain(t *testing.T) {
+func TestPageExplain(t *testing.T) {
 	h := handler("node", (&looks{}).look, told, true)
 	const explain, wanted = "http://localhost/explain", "want ?owner=NAMESPACE/POD/CONTAINER\n"
 	for _, c := range []struct {
@@ -206,7 +214,7 @@ func TestListen(t *testing.T) {
 	for address, loopback := range map[string]bool{
 		":0": true, "127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false,
 	} {
-		listener, err := Listen(address)
+		listener, err := ListenPage(address)
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 			continue
@@ -217,7 +225,7 @@ func TestListen(t *testing.T) {
 		listener.Close()
 	}
 	for _, address := range []string{"", "8080", "a:b:c", "127.0.0.1:none"} {
-		if listener, err := Listen(address); err == nil {
+		if listener, err := ListenPage(address); err == nil {
 			t.Errorf("%q listens on %s", address, listener.Addr())
 		}
 	}
@@ -225,7 +233,7 @@ func TestListen(t *testing.T) {
 
 // The server ends on request, even with an open connection, and returns an error if it cannot continue.
 func TestServe(t *testing.T) {
-	listener, err := Listen(":0")
+	listener, err := ListenPage(":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,4 +262,124 @@ func TestServe(t *testing.T) {
 	if err := servePage(t.Context(), listener, "node", (&looks{}).look, told); err == nil {
 		t.Error("a closed listener is no error")
 	}
+}
+
+// join takes part like a plugin with one resource, and returns when connected.
+func join(t *testing.T, runDir, sys, resource string, kind device.Kind, devices ...string) (leave func()) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	node, err := coordination.New(coordination.Config{
+		RunDir: runDir, SysRoot: sys, KubeletDir: t.TempDir(), Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var announcement device.Announcement
+	for _, id := range devices {
+		address, err := topology.ParseAddress(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		announcement.Devices = append(announcement.Devices, device.Device{ID: id, Address: address, Healthy: true})
+	}
+	node.Member(resource, kind).Publish(announcement)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- node.Run(ctx) }()
+	leave = func() {
+		cancel()
+		<-ended
+	}
+	for {
+		answer, err := coordination.Status(t.Context(), runDir)
+		for _, r := range answer.GetResources() {
+			if r.GetName() == resource && r.GetConnected() && err == nil {
+				return leave
+			}
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("%s does not join: %v", resource, err)
+		}
+	}
+}
+
+// The picture has the data of real plugins, on the cards of the machine, through a restart of both.
+func TestLook(t *testing.T) {
+	m, err := machines.Load("oci-mi300x-derived", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := kubelettest.Dir(t)
+	sys := filepath.Join(dir, "sys")
+	if err := os.CopyFS(sys, m.FS()); err != nil {
+		t.Fatal(err)
+	}
+	v := &Viewer{
+		RunDir: filepath.Join(dir, "run"), From: machine.Source{SysfsRoot: sys}, palette: picture.Palette{},
+	}
+	if n, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") ||
+		n == nil || len(n.Cards) != 16 || len(n.Notes) != 1 {
+		t.Errorf("without plugins: %+v, %v", n, err)
+	}
+	leave := join(t, v.RunDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")
+	look := func() *picture.Node {
+		t.Helper()
+		n, err := v.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Stranded)
+	expectState(t, look(), "0000:46:00.0", "", picture.Unknown)
+	if n := look(); !slices.Contains(n.Summary, "GPUs free 2/2") {
+		t.Errorf("summary %q", n.Summary)
+	}
+	for owner, want := range map[string]string{
+		"a/b": "container b of pod a: not among the last", "a/b/c": "container c of pod a/b: not among the last",
+		"a": "want NAMESPACE/POD/CONTAINER",
+	} {
+		if _, err := v.explain(t.Context(), owner); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("explain %s: %v, want %q", owner, err, want)
+		}
+	}
+	alsoLeave := join(t, v.RunDir, sys, "nvidia.com/vf", device.VF, "0000:0c:00.1")
+	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Free)
+	expectState(t, look(), "0000:2f:00.0", "amd.com/gpu", picture.Stranded)
+	expectState(t, look(), "0000:0c:00.1", "nvidia.com/vf", picture.Free)
+	expectState(t, look(), "0000:0c:00.2", "", picture.Unknown)
+	// 6 GPUs, 15 VFs
+	if n := look(); len(n.Cards) != 16 || len(n.Notes) != 2 ||
+		!strings.HasPrefix(n.Notes[0], "Annotation tandem.dev/alignment of pods is not enforced") ||
+		!strings.Contains(n.Notes[1], "there are 21") {
+		t.Errorf("%d cards, notes %q", len(n.Cards), n.Notes)
+	}
+	alsoLeave()
+	leave()
+	if _, err := v.look(t.Context()); err == nil {
+		t.Error("no error while both plugins are away")
+	}
+	defer join(t, v.RunDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")()
+	n := look()
+	expectState(t, n, "0000:11:00.0", "amd.com/gpu", picture.Stranded)
+	// as last announced, because the plugin is away
+	expectState(t, n, "0000:0c:00.1", "nvidia.com/vf", picture.Unhealthy)
+	if len(n.Notes) != 3 || !strings.HasPrefix(n.Notes[1], "The plugin of nvidia.com/vf is away") {
+		t.Errorf("notes %q", n.Notes)
+	}
+}
+
+func expectState(t *testing.T, n *picture.Node, id, resource string, state picture.State) {
+	t.Helper()
+	for _, c := range n.Cards {
+		for _, d := range c.Devices {
+			if d.ID == id {
+				if d.State != state || d.Resource != resource {
+					t.Errorf("%s is %q %q, want %q %q", id, d.Resource, d.State, resource, state)
+				}
+				return
+			}
+		}
+	}
+	t.Errorf("%s is not drawn", id)
 }

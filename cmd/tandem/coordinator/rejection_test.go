@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rejection_test
+package coordinator_test
 
 import (
 	"errors"
@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/golden"
 )
@@ -118,7 +117,7 @@ func TestText(t *testing.T) {
 		"node-of-a-command": {4, busy, earlier, on(pod(2, 2, ""), ""), "", nil},
 	} {
 		c.pod.Status.StartTime = &metav1.Time{Time: at}
-		r := rejection.Explain(c.pod, twoNodes(c.vfs, c.owners), kubelet.Read(since(c.since), c.unread),
+		r := coordinator.ExplainRejection(c.pod, twoNodes(c.vfs, c.owners), kubelet.Read(since(c.since), c.unread),
 			manager(t, c.policy))
 		golden.Check(t, "testdata/"+name+".txt",
 			fmt.Sprintf("%sfits now: %v, the empty node: %v\n", r.Text(), r.FitsNow, r.FitsEmpty))
@@ -131,7 +130,7 @@ func on(p *corev1.Pod, node string) *corev1.Pod {
 }
 
 // manager returns the Topology Manager of a kubelet's configuration, restricted without another policy.
-func manager(t *testing.T, settings string) rejection.Manager {
+func manager(t *testing.T, settings string) coordinator.Manager {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), kubelet.ConfigFile)
 	content := "apiVersion: " + kubelet.ConfigVersion + "\nkind: " + kubelet.ConfigKind + "\n" + settings + "\n"
@@ -139,10 +138,10 @@ func manager(t *testing.T, settings string) rejection.Manager {
 		content += "topologyManagerPolicy: restricted\n"
 	}
 	if settings == "unreadable" {
-		return rejection.NewManager(kubelet.Settings{}, errors.New("no right to read"))
+		return coordinator.NewManager(kubelet.Settings{}, errors.New("no right to read"))
 	}
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return rejection.NewManager(kubelet.ReadSettings(kubelet.ConfigFiles{Config: file}, nil))
+	return coordinator.NewManager(kubelet.ReadSettings(kubelet.ConfigFiles{Config: file}, nil))
 }

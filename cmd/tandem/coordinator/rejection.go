@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rejection
+package coordinator
 
 import (
 	"context"
@@ -12,22 +12,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
-// Explanation is the explanation of a pod, as -o json prints it: the decisions of the plugins or, for a pod
-// that the kubelet's Topology Manager has rejected, the comparison with the node.
-type Explanation struct {
-	Version   cli.V1                 `json:"version"`
-	Decisions []coordinator.Decision `json:"decisions"` // in the order in which the kubelet came
-	Rejection *Rejection             `json:"rejection,omitempty"`
+// PodExplanation is the explanation of a pod, as -o json prints it: the decisions of the plugins or, for a
+// pod that the kubelet's Topology Manager has rejected, the comparison with the node.
+type PodExplanation struct {
+	Version   cli.V1     `json:"version"`
+	Decisions []Decision `json:"decisions"` // in the order in which the kubelet came
+	Rejection *Rejection `json:"rejection,omitempty"`
 }
 
-// Rejection is the comparison of a rejected pod's requests with the devices of its node.
+// Rejection explains a pod that the kubelet's Topology Manager has rejected. The kubelet calls no device
+// plugin for such a pod, and nobody records what was free at that moment. The explanation therefore compares
+// the pod's requests with the status of the node, by the kubelet's own rules ([model]): the devices
+// that are free now, by NUMA node and switch, the holders of the other devices, and the empty node. The
+// plugins' decisions tell which holders had their devices at the rejection.
 type Rejection struct {
 	Pod  string `json:"pod"`  // namespace/pod
 	Node string `json:"node"` // "" is the node of the command
@@ -46,11 +49,11 @@ type Rejection struct {
 	Policy string `json:"topologyManagerPolicy"`
 	Scope  string `json:"topologyManagerScope"`
 	// why policy and scope are those that Tandem requires; absent if these are the kubelet's
-	Assumed    string      `json:"assumed,omitempty"`
-	Containers []Container `json:"containers"`
-	Resources  []Resource  `json:"resources"`
-	Switches   []Switch    `json:"switches,omitempty"`
-	Holders    []Holder    `json:"holders,omitempty"`
+	Assumed    string              `json:"assumed,omitempty"`
+	Containers []Container         `json:"containers"`
+	Resources  []RequestedResource `json:"resources"`
+	Switches   []Switch            `json:"switches,omitempty"`
+	Holders    []Holder            `json:"holders,omitempty"`
 }
 
 // Container is a container of the pod with a request for devices or exclusive CPUs.
@@ -60,8 +63,8 @@ type Container struct {
 	CPUs     int            `json:"cpus,omitempty"` // exclusive CPUs
 }
 
-// Resource is a requested resource of the node.
-type Resource struct {
+// RequestedResource is a requested resource of the node.
+type RequestedResource struct {
 	Name      string      `json:"name"`
 	Requested int         `json:"requested"` // by the pod, containers one after the other
 	NUMA      []NUMACount `json:"numa"`
@@ -92,10 +95,10 @@ type Holder struct {
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// Explain compares a rejected pod with the status of its node, under the settings of the node's kubelet, and
-// with the decisions of the node's plugins.
-func Explain(
-	p *corev1.Pod, s *coordinator.Status, decisions kubelet.Reading[[]coordinator.Decision], manager Manager,
+// ExplainRejection compares a rejected pod with the status of its node, under the settings of the node's
+// kubelet, and with the decisions of the node's plugins.
+func ExplainRejection(
+	p *corev1.Pod, s *Status, decisions kubelet.Reading[[]Decision], manager Manager,
 ) Rejection {
 	n, containers := NewNode(s.Resources, manager.TopologyManager), intent.ContainersOf(p)
 	pod := n.containers(containers)
@@ -125,7 +128,7 @@ func Explain(
 }
 
 // allocations returns the time of the first allocation of each pod that holds devices.
-func allocations(decisions []coordinator.Decision) map[string]time.Time {
+func allocations(decisions []Decision) map[string]time.Time {
 	since := map[string]time.Time{}
 	for _, d := range decisions {
 		pod := podOf(d.Container)
@@ -137,11 +140,11 @@ func allocations(decisions []coordinator.Decision) map[string]time.Time {
 }
 
 // resources returns requested resources with their devices by NUMA node.
-func (n *Node) resources(total model.Requests) (list []Resource) {
+func (n *Node) resources(total model.Requests) (list []RequestedResource) {
 	free := n.free()
 	for _, request := range total {
 		of := &n.model.Resources[request.Resource]
-		r := Resource{Name: of.Name, Requested: request.Count}
+		r := RequestedResource{Name: of.Name, Requested: request.Count}
 		n.eachNUMANode(of, func(number *int, on model.Set) {
 			r.NUMA = append(r.NUMA, NUMACount{number, free.Common(on), on.Len()})
 		})
@@ -204,13 +207,13 @@ func (n *Node) numaNodes(requests model.Requests) model.Mask {
 	return best.Nodes
 }
 
-// kubeletTimeout limits the question to the kubelet, which answers in milliseconds.
-const kubeletTimeout = 5 * time.Second
+// podsTimeout limits the question to the kubelet, which answers in milliseconds.
+const podsTimeout = 5 * time.Second
 
-// Pods returns the pods of a kubelet that its Topology Manager has rejected and nobody has deleted. The
-// caller needs root's rights alone.
-func Pods(ctx context.Context, kubeletDir string) (rejected []*corev1.Pod, err error) {
-	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+// RejectedPods returns the pods of a kubelet that its Topology Manager has rejected and nobody has deleted.
+// The caller needs root's rights alone.
+func RejectedPods(ctx context.Context, kubeletDir string) (rejected []*corev1.Pod, err error) {
+	ctx, cancel := context.WithTimeout(ctx, podsTimeout)
 	defer cancel()
 	err = kubelet.ListPods(ctx, kubeletDir, func(pod *corev1.Pod) {
 		if intent.IsRejected(pod) {
@@ -220,13 +223,15 @@ func Pods(ctx context.Context, kubeletDir string) (rejected []*corev1.Pod, err e
 	return rejected, err
 }
 
-// Proc is the procfs in which the kubelet's process is found.
-const Proc = "/proc"
+// ProcRoot is the procfs in which the kubelet's process is found.
+const ProcRoot = "/proc"
 
-// Ask explains a rejected pod of this node; nil if the kubelet lists no rejected pod of the name. The
-// namespace may be "", for any.
-func Ask(ctx context.Context, runDir, kubeletDir, procRoot, namespace, name string) (*Rejection, error) {
-	pods, err := Pods(ctx, kubeletDir)
+// AskRejection explains a rejected pod of this node; nil if the kubelet lists no rejected pod of the name.
+// The namespace may be "", for any.
+func AskRejection(
+	ctx context.Context, runDir, kubeletDir, procRoot, namespace, name string,
+) (*Rejection, error) {
+	pods, err := RejectedPods(ctx, kubeletDir)
 	if err != nil {
 		return nil, fmt.Errorf("find rejected pods: %w", err)
 	}
@@ -234,13 +239,13 @@ func Ask(ctx context.Context, runDir, kubeletDir, procRoot, namespace, name stri
 		if pod.Name != name || namespace != "" && pod.Namespace != namespace {
 			continue
 		}
-		answer, err := coordinator.AskStatus(ctx, runDir)
+		answer, err := AskStatus(ctx, runDir)
 		if err != nil {
 			return nil, fmt.Errorf("compare rejected pod %s/%s with the node: %w", pod.Namespace, name, err)
 		}
-		status := coordinator.NewStatus(answer)
-		decisions := kubelet.Read(coordinator.AskDecisions(ctx, runDir, "", "", ""))
-		r := Explain(pod, &status, decisions, NewManager(settings.Read(procRoot, kubeletDir)))
+		status := NewStatus(answer)
+		decisions := kubelet.Read(AskDecisions(ctx, runDir, "", "", ""))
+		r := ExplainRejection(pod, &status, decisions, NewManager(machine.ReadSettings(procRoot, kubeletDir)))
 		return &r, nil
 	}
 	return nil, nil

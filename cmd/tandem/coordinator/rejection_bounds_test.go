@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rejection_test
+package coordinator_test
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/rejection"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -25,7 +24,8 @@ func TestManyContainers(t *testing.T) {
 	for i := range 60 {
 		owners["vf0"] = append(owners["vf0"], fmt.Sprint("team/", i))
 	}
-	r := rejection.Explain(p, twoNodes(60, owners), kubelet.Read([]coordinator.Decision{}, nil), manager(t, ""))
+	none := kubelet.Read([]coordinator.Decision{}, nil)
+	r := coordinator.ExplainRejection(p, twoNodes(60, owners), none, manager(t, ""))
 	if !r.FitsEmpty || r.FitsNow || !strings.HasPrefix(r.Next, "wait for free devices, ") {
 		t.Errorf("fits now: %v, the empty node: %v, next: %s", r.FitsNow, r.FitsEmpty, r.Next)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rejection
+package coordinator
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
@@ -66,7 +65,7 @@ func (n *Node) then(r *Rejection, pod []model.Container, err error) string {
 	}
 	var later []string
 	for _, h := range r.Holders {
-		if r.order(h) != before {
+		if r.order(h) != allocatedBefore {
 			later = append(later, h.Pod)
 		}
 	}
@@ -80,23 +79,23 @@ func (n *Node) then(r *Rejection, pod []model.Container, err error) string {
 
 // The order of an allocation and the rejection.
 const (
-	before     = "before the rejection"
-	sameSecond = "in the second of the rejection"
-	after      = "after the rejection"
-	unknown    = "unknown"
+	allocatedBefore   = "before the rejection"
+	allocatedInSecond = "in the second of the rejection"
+	allocatedAfter    = "after the rejection"
+	allocatedUnknown  = "unknown"
 )
 
 // order returns the order of a holder's allocation and the rejection, whose time has whole seconds.
 func (r *Rejection) order(h Holder) string {
 	switch {
 	case h.Since == nil || r.RejectedAt == nil:
-		return unknown
+		return allocatedUnknown
 	case h.Since.Before(*r.RejectedAt):
-		return before
+		return allocatedBefore
 	case h.Since.Before(r.RejectedAt.Add(time.Second)):
-		return sameSecond
+		return allocatedInSecond
 	default:
-		return after
+		return allocatedAfter
 	}
 }
 
@@ -162,7 +161,7 @@ func (n *Node) knownHolders() []string {
 	holders := slices.SortedFunc(maps.Keys(n.held), func(a, b string) int {
 		return cmp.Or(cmp.Compare(n.held[a].Len(), n.held[b].Len()), cmp.Compare(a, b))
 	})
-	return slices.DeleteFunc(holders, func(pod string) bool { return pod == coordinator.UnknownHolder })
+	return slices.DeleteFunc(holders, func(pod string) bool { return pod == UnknownHolder })
 }
 
 // otherShape names the numbers of pairs that the empty node admits: in a container or, under scope pod, in
@@ -241,7 +240,7 @@ func (r Rejection) Text() []byte {
 		w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "   HELD BY\tRESOURCE\tNUMA\tDEVICES\tSINCE")
 		for _, h := range r.Holders {
-			fmt.Fprintf(w, "   %s\t%s\t%s\t%d\t%s\n", h.Pod, h.Resource, numaText(h.Node), h.Devices, r.order(h))
+			fmt.Fprintf(w, "   %s\t%s\t%s\t%d\t%s\n", h.Pod, h.Resource, numberText(h.Node), h.Devices, r.order(h))
 		}
 		w.Flush() // into memory
 	}
@@ -254,7 +253,7 @@ func (r Rejection) table(out io.Writer) {
 	for _, resource := range r.Resources {
 		name, requested := resource.Name, fmt.Sprint(resource.Requested)
 		for _, count := range resource.NUMA {
-			fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\n", name, requested, numaText(count.Node), count.Free, count.All)
+			fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\n", name, requested, numberText(count.Node), count.Free, count.All)
 			name, requested = "", ""
 		}
 	}
@@ -310,7 +309,8 @@ func (c Container) requests() string {
 	return strings.Join(parts, ", ")
 }
 
-func numaText(node *int) string {
+// numberText returns the number of a NUMA node, "-" for devices without one.
+func numberText(node *int) string {
 	if node == nil {
 		return "-"
 	}

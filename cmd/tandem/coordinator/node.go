@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rejection explains pods that the kubelet's Topology Manager has rejected. The kubelet calls no
-// device plugin for such a pod, and nobody records what was free at that moment. The explanation therefore
-// compares the pod's requests with the status of the node, by the kubelet's own rules ([model]): the
-// devices that are free now, by NUMA node and switch, the holders of the other devices, and the empty node.
-// The plugins' decisions tell which holders had their devices at the rejection.
-package rejection
+package coordinator
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -24,7 +18,7 @@ type Node struct {
 	model   *model.Devices
 	kubelet model.TopologyManager
 	healthy model.Set
-	held    sets // by pod, as namespace/pod or [coordinator.UnknownHolder]
+	held    sets // by pod, as namespace/pod or [UnknownHolder]
 	on      sets // by switch
 }
 
@@ -32,7 +26,7 @@ type Node struct {
 type sets map[string]model.Set
 
 // NewNode returns the node with these resources, as in a status, under the settings of its kubelet.
-func NewNode(resources []coordinator.Resource, kubelet model.TopologyManager) *Node {
+func NewNode(resources []Resource, kubelet model.TopologyManager) *Node {
 	var announced []model.Resource
 	var healthy []string
 	held, on := map[string][]string{}, map[string][]string{}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const (
+	renew  = 2 * time.Second // refresh interval of a visible page
+	fresh  = time.Second     // how long an answer is good for everyone
+	goBack = 2 * time.Second // grace period for requests when the server ends
+)
+
+// ListenPage opens a port. Without a host the address is 127.0.0.1, so that the network has access only on
+// request.
+func ListenPage(address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %q: want host:port, or :port on this host: %w", address, err)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.Listen("tcp", net.JoinHostPort(host, port))
+}
+
+// reachesHostOnly reports whether only this host reaches an address.
+func reachesHostOnly(address net.Addr) bool {
+	tcp, ok := address.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// nodeReader returns the current node. Next to an error, it may return the known part of the node.
+type nodeReader func(context.Context) (*picture.Node, error)
+
+// explainer returns, as text, the decisions for an owner of devices.
+type explainer func(ctx context.Context, owner string) (string, error)
+
+// servePage answers on a listener until ctx is done.
+func servePage(
+	ctx context.Context, listener net.Listener, title string, look nodeReader, explain explainer,
+) error {
+	server := &http.Server{
+		Handler:           handler(title, look, explain, reachesHostOnly(listener.Addr())),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       5 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    1 << 14,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), goBack)
+	defer cancel()
+	err := server.Shutdown(last)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close()
+	}
+	<-ended
+	return err
+}
+
+// handler serves the page and the explanations. A server on loopback accepts only loopback's host names, as a
+// foreign page in a browser on this host could point its own name at this server (DNS rebinding).
+func handler(title string, look nodeReader, explain explainer, loopback bool) http.Handler {
+	pages := &pages{title: title, look: look}
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", pages)
+	mux.Handle("GET /explain", &explanations{explain: explain})
+	return harden(mux, loopback)
+}
+
+// pages answers with the page of the moment.
+type pages struct {
+	title string
+	look  nodeReader
+
+	mu    sync.Mutex
+	asked time.Time
+	page  []byte
+	tag   string
+	code  int
+}
+
+func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	page, tag, code := p.now(r.Context())
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache") // always revalidate
+	if code != http.StatusOK {
+		w.WriteHeader(code)
+		_, _ = w.Write(page) // the client may be gone
+		return
+	}
+	w.Header().Set("ETag", tag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(page))
+}
+
+// now returns the page, shared by all requests within a second. Concurrent requests wait for the first one's
+// query.
+func (p *pages) now(ctx context.Context) (page []byte, tag string, code int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.asked) < fresh {
+		return p.page, p.tag, p.code
+	}
+	view := picture.Page{Title: p.title, Renew: renew}
+	p.code = http.StatusOK
+	node, err := p.look(context.WithoutCancel(ctx)) // the answer serves other requests too
+	if err != nil {
+		view.Problem, p.code = "Not up to date: "+err.Error(), http.StatusServiceUnavailable
+	}
+	view.Node = node
+	if p.page, err = view.HTML(); err != nil {
+		p.page, p.code = []byte(err.Error()), http.StatusInternalServerError
+	}
+	p.tag, p.asked = tagOf(p.page), time.Now()
+	return p.page, p.tag, p.code
+}
+
+// headers forbid framing, MIME sniffing, reads by other sites, and loading of other resources.
+var headers = map[string]string{
+	"Content-Security-Policy":      picture.Policy + "; frame-ancestors 'none'",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "no-referrer",
+	"X-Content-Type-Options":       "nosniff",
+}
+
+func harden(next http.Handler, loopback bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range headers {
+			w.Header().Set(name, value)
+		}
+		if loopback && !isLoopback(r.Host) {
+			http.Error(w, fmt.Sprintf("this is for localhost, not for %q", r.Host), http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether a Host header names this host itself, with any port (tunnels use their own).
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+func tagOf(page []byte) string { return fmt.Sprintf(`"%x"`, sha256.Sum256(page)) }
+
+// longestOwner is how long the names of a namespace, a pod and a container can be together, in bytes
+// (https://kubernetes.io/docs/concepts/overview/working-with-objects/names).
+const longestOwner = 63 + 253 + 63 + 2
+
+// explanations explains the decisions for an owner, one request at a time, so that any number of clients
+// causes one query to the plugins at a time.
+type explanations struct {
+	explain explainer
+	mu      sync.Mutex
+}
+
+func (e *explanations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	owner := r.URL.Query().Get("owner")
+	if owner == "" || len(owner) > longestOwner {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintln(w, "want ?owner=NAMESPACE/POD/CONTAINER")
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	text, err := e.explain(r.Context(), owner)
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = err.Error() + "\n"
+	}
+	fmt.Fprint(w, cli.PrintableLines(text))
+}
+
+// AnnouncePage shows the address of the page.
+func AnnouncePage(stdout, stderr io.Writer, listener net.Listener) {
+	fmt.Fprintf(stdout, "http://%s/ shows this node until Ctrl-C\n", listener.Addr())
+	if !reachesHostOnly(listener.Addr()) {
+		fmt.Fprintf(stderr, "WARNING: %s is not a loopback address: whoever reaches it over the "+
+			"network reads the names of this node's pods and its hardware, unencrypted and without a password; "+
+			"--serve :PORT serves this host alone\n", listener.Addr())
+	}
+}
+
+// Viewer shows a node with its plugins as a live page: one read-only page over HTTP, which refreshes itself.
+// The server queries the node at most once a second, for any number of clients. It rereads the machine only
+// if the plugins' devices change, because some reads reach the devices themselves.
+type Viewer struct {
+	RunDir, KubeletDir string
+	From               machine.Source
+	Title              string // of the page
+
+	palette picture.Palette
+	node    *machine.Node
+	of      string // the devices of the time when node was read
+}
+
+// Serve serves the page until ctx is done.
+func (v *Viewer) Serve(ctx context.Context, listener net.Listener) error {
+	v.palette = picture.Palette{}
+	return servePage(ctx, listener, v.Title, v.look, v.explain)
+}
+
+// look queries the plugins. Without an answer the picture shows sysfs alone.
+func (v *Viewer) look(ctx context.Context) (*picture.Node, error) {
+	s, away := Look(ctx, v.RunDir, v.KubeletDir, v.From.SysfsRoot)
+	if devices := s.Devices(); v.node == nil || v.of != devices {
+		node, err := machine.Read(&v.From)
+		if err != nil {
+			return nil, errors.Join(away, err)
+		}
+		v.node, v.of = node, devices
+	}
+	drawn := machine.NewMatrix(v.node, false).Picture(v.Title, v.node.Tree)
+	if away != nil {
+		drawn.Notes = append(drawn.Notes,
+			"This is what the machine has, by sysfs alone; who has its devices is not known.")
+		return drawn, away
+	}
+	drawn.Palette = v.palette
+	s.fill(drawn)
+	pods, err := RejectedPods(ctx, v.KubeletDir)
+	if err != nil && !errors.Is(err, kubelet.ErrNoPodsAPI) {
+		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Rejected pods are unknown: %v.", err))
+	}
+	for _, pod := range pods {
+		drawn.Rejected = append(drawn.Rejected, pod.Namespace+"/"+pod.Name+"/")
+	}
+	return drawn, nil
+}
+
+// explain queries the decisions of the plugins for an owner, named as in the picture. A pod that the kubelet
+// has rejected has no container in its name, and is compared with the node.
+func (v *Viewer) explain(ctx context.Context, owner string) (string, error) {
+	parts := strings.Split(owner, "/")
+	if len(parts) == 2 { // the namespace is unknown
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 3 {
+		return "", fmt.Errorf("explain %q: want NAMESPACE/POD/CONTAINER", owner)
+	}
+	if parts[2] == "" {
+		rejected, err := AskRejection(ctx, v.RunDir, v.KubeletDir, ProcRoot, parts[0], parts[1])
+		if err != nil {
+			return "", err
+		}
+		if rejected != nil {
+			return string(rejected.Text()), nil
+		}
+	}
+	decisions, err := AskDecisions(ctx, v.RunDir, parts[0], parts[1], parts[2])
+	MarkEarlier(decisions, Present{})
+	return string(Explanation(decisions, Now(ctx, v.RunDir), true)), err
+}
+
+// fill puts what the plugins know into the picture of the machine. What no plugin offers stays as the machine
+// has it.
+func (s Status) fill(drawn *picture.Node) {
+	drawn.Summary = s.summary()
+	if k := s.Kubelet; k != nil && k.State == KubeletDown {
+		drawn.Notes = append(drawn.Notes,
+			fmt.Sprintf("The kubelet is down: %s. Owners are those known last.", k.Why))
+	}
+	if text := s.Alignment.Unenforced(); text != "" {
+		drawn.Notes = append(drawn.Notes, strings.ToUpper(text[:1])+text[1:]+".")
+	}
+	for _, d := range s.Degraded {
+		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Degraded: %s.", d))
+	}
+	for _, text := range s.Unsound() {
+		drawn.Notes = append(drawn.Notes, text+".")
+	}
+	offered := map[topology.Address][]picture.Device{}
+	kinds := map[topology.Address]picture.Kind{}
+	for _, r := range s.Resources {
+		if !r.Connected {
+			drawn.Notes = append(drawn.Notes,
+				fmt.Sprintf("The plugin of %s is away: its devices are shown as they were known last.", r.Name))
+		}
+		if r.Registered != nil && !*r.Registered {
+			drawn.Notes = append(drawn.Notes, fmt.Sprintf("The kubelet does not use the devices of %s.", r.Name))
+		}
+		for _, d := range r.Devices {
+			address, err := topology.ParseAddress(d.Address)
+			if err != nil {
+				continue // of a plugin that sent none
+			}
+			offered[address] = append(offered[address], picture.Device{
+				ID: d.ID, Address: address, Resource: r.Name,
+				Detail: strings.Join(slices.DeleteFunc([]string{
+					picture.Names(drawn.Tree, address), d.Health, d.Reason,
+				}, func(s string) bool { return s == "" }), ", "),
+				State: picture.State(d.State), Owner: d.Owner,
+			})
+			if r.Kind == string(device.VF) {
+				kinds[address] = picture.NIC
+			}
+		}
+	}
+	rest := 0
+	for i := range drawn.Cards {
+		card := &drawn.Cards[i]
+		card.Devices = slices.DeleteFunc(card.Devices, func(d picture.Device) bool {
+			return len(offered[d.Address]) > 0
+		})
+		rest += len(card.Devices)
+	}
+	if rest > 0 {
+		drawn.Notes = append(drawn.Notes,
+			fmt.Sprintf("Devices that no plugin offers have no state; there are %d.", rest))
+	}
+	for _, address := range slices.SortedFunc(maps.Keys(offered), topology.Address.Compare) {
+		card := card(drawn, kinds[address], address)
+		card.Devices = append(card.Devices, offered[address]...)
+	}
+	for _, card := range drawn.Cards {
+		slices.SortStableFunc(card.Devices, func(a, b picture.Device) int { return a.Address.Compare(b.Address) })
+	}
+}
+
+// card finds the card of a function, or makes one: for a NIC without RDMA, or what the machine does not have
+// any more.
+func card(drawn *picture.Node, kind picture.Kind, address topology.Address) *picture.Card {
+	if d, ok := drawn.Tree.Device(address); ok {
+		address = d.Function()
+	}
+	count := 0
+	for i := range drawn.Cards {
+		if drawn.Cards[i].Address == address {
+			return &drawn.Cards[i]
+		}
+		if drawn.Cards[i].Kind == kind {
+			count++
+		}
+	}
+	name := [...]string{picture.GPU: "GPU", picture.NIC: "NIC"}[kind]
+	drawn.Cards = append(drawn.Cards, picture.Card{
+		Kind: kind, Name: fmt.Sprint(name, count), Detail: picture.Names(drawn.Tree, address), Address: address,
+	})
+	return &drawn.Cards[len(drawn.Cards)-1]
+}
