@@ -14,7 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -34,7 +33,7 @@ const (
 type keeper struct {
 	*Config
 	sink   Sink
-	newest *system.Newest[*facts.Facts]
+	newest *system.Newest[*Facts]
 	notes  *notes
 
 	pause     time.Duration // after the next failure; 0 without failures
@@ -111,7 +110,7 @@ func complaintOf(err error) complaint {
 	switch {
 	case err == nil:
 		return works
-	case errors.Is(err, facts.ErrUnread):
+	case errors.Is(err, ErrUnread):
 		return unread
 	case errors.As(err, &answered):
 		return refused

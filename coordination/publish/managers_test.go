@@ -29,14 +29,14 @@ const (
 const config = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
 	"cpuManagerPolicy: static\nmemoryManagerPolicy: Static\n"
 
-// memoryState is a memory manager's state, with the half of the memory of NUMA node 0 assigned.
-const memoryState = `{"policyName": "Static", "checksum": 1, "machineState": {"0": {"numberOfAssignments": 1,
+// halfAssigned is a memory manager's state, with the half of the memory of NUMA node 0 assigned.
+const halfAssigned = `{"policyName": "Static", "checksum": 1, "machineState": {"0": {"numberOfAssignments": 1,
 	"memoryMap": {"memory":
 		{"total": 1024, "systemReserved": 0, "allocatable": 1024, "reserved": 512, "free": 512}},
 	"cells": [0]}}, "entries": {"uid": {"main": [{"numaAffinity": [0], "type": "memory", "size": 512}]}}}`
 
-// cpuState returns a CPU manager's state.
-func cpuState(entries string) string {
+// writtenCPUs returns a CPU manager's state.
+func writtenCPUs(entries string) string {
 	return `{"policyName": "static", "defaultCpuSet": "0-1,6-223", "checksum": 1, "entries": ` + entries + `}`
 }
 
@@ -95,8 +95,8 @@ func TestAvailableCPUs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n, s := newNode(t, "a"), newServer("a")
 				n.kubeletFile(t, configFile, config+c.reserved)
-				n.kubeletFile(t, cpuStateFile, cpuState(c.entries))
-				n.kubeletFile(t, memoryStateFile, memoryState)
+				n.kubeletFile(t, cpuStateFile, writtenCPUs(c.entries))
+				n.kubeletFile(t, memoryStateFile, halfAssigned)
 				defer runBoth(t, n, s)()
 				if got := s.available("cpu"); got != c.want {
 					t.Errorf("%d CPUs are available, want %d", got, c.want)
@@ -112,10 +112,10 @@ func TestUnknownManagerState(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, content string
 	}{
-		"control: CPUs, cut off": {cpuStateFile, cpuState("{")[:40]},
+		"control: CPUs, cut off": {cpuStateFile, writtenCPUs("{")[:40]},
 		"CPUs, null":             {cpuStateFile, `null`},
 		"CPUs, empty":            {cpuStateFile, `{}`},
-		"CPUs, one level deeper": {cpuStateFile, `{"data": ` + cpuState(`{"uid": {"main": "2-5"}}`) + `}`},
+		"CPUs, one level deeper": {cpuStateFile, `{"data": ` + writtenCPUs(`{"uid": {"main": "2-5"}}`) + `}`},
 		"memory, null":           {memoryStateFile, `null`},
 		"memory, empty":          {memoryStateFile, `{}`},
 	} {
@@ -123,8 +123,8 @@ func TestUnknownManagerState(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n, s := newNode(t, "a"), newServer("a")
 				n.kubeletFile(t, configFile, config)
-				n.kubeletFile(t, cpuStateFile, cpuState(`{"uid": {"main": "2-5"}}`))
-				n.kubeletFile(t, memoryStateFile, memoryState)
+				n.kubeletFile(t, cpuStateFile, writtenCPUs(`{"uid": {"main": "2-5"}}`))
+				n.kubeletFile(t, memoryStateFile, halfAssigned)
 				defer runBoth(t, n, s)()
 				seen := func() []any {
 					return []any{s.available("cpu"), s.available("memory"), s.at(topologyOf("a"), "spec")}
@@ -152,8 +152,8 @@ func TestManagerNeverRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n, s := newNode(t, "a"), newServer("a")
 				n.kubeletFile(t, configFile, config)
-				n.kubeletFile(t, cpuStateFile, cpuState(`{"uid": {"main": "2-5"}}`))
-				n.kubeletFile(t, memoryStateFile, memoryState)
+				n.kubeletFile(t, cpuStateFile, writtenCPUs(`{"uid": {"main": "2-5"}}`))
+				n.kubeletFile(t, memoryStateFile, halfAssigned)
 				if err := os.Remove(filepath.Join(n.kubeletDir, missing)); err != nil {
 					t.Fatal(err)
 				}

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -151,7 +150,7 @@ func (n *node) publisher(t testing.TB, s *server, sinks ...publish.Sink) *publis
 		sinks = []publish.Sink{publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log)}
 	}
 	return publish.New(publish.Config{
-		Reader: facts.NewReader(facts.Config{
+		Reader: publish.NewReader(publish.ReaderConfig{
 			Sys: recordedSys(t), KubeletDir: n.kubeletDir, Log: slog.New(slog.DiscardHandler),
 			Files: kubelet.ConfigFiles{Config: filepath.Join(n.kubeletDir, kubelet.ConfigFile)},
 		}),

@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
 
@@ -64,10 +63,10 @@ func (t *Targets) UnmarshalText(text []byte) error {
 }
 
 // NodeTopology returns Tandem's own object of a node.
-func NodeTopology(f facts.Facts, node Node) Object {
+func NodeTopology(f Facts, node Node) Object {
 	t := &v1alpha1.NodeTopology{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTopology"},
-		ObjectMeta: node.Meta(), Spec: facts.BuildSpec(f),
+		ObjectMeta: node.Meta(), Spec: BuildSpec(f),
 	}
 	t.Spec.Kubelet.Version = node.Kubelet
 	return Object{
@@ -77,10 +76,10 @@ func NodeTopology(f facts.Facts, node Node) Object {
 }
 
 // Zones returns the NodeResourceTopology of a node.
-func Zones(f facts.Facts, node Node) Object {
-	t := facts.BuildZones(f)
+func Zones(f Facts, node Node) Object {
+	t := BuildZones(f)
 	t.ObjectMeta = node.Meta()
-	return Object{Collection: facts.ZonesCollection, Name: node.Name, Body: t, Unread: f.Unread}
+	return Object{Collection: ZonesCollection, Name: node.Name, Body: t, Unread: f.Unread}
 }
 
 // nodeFeature is a NodeFeature of Node Feature Discovery (nfd.k8s-sigs.io/v1alpha1), from which NFD's master
@@ -107,9 +106,9 @@ const nodeOfFeature = "nfd.node.kubernetes.io/node-name"
 
 // NodeFeature returns a function that makes a NodeFeature in a namespace, with labels made of facts.
 func NodeFeature(
-	namespace string, labels func(facts.Facts) map[string]string,
-) func(facts.Facts, Node) Object {
-	return func(f facts.Facts, node Node) Object {
+	namespace string, labels func(Facts) map[string]string,
+) func(Facts, Node) Object {
+	return func(f Facts, node Node) Object {
 		feature := &nodeFeature{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "nfd.k8s-sigs.io/v1alpha1", Kind: "NodeFeature"},
 			ObjectMeta: node.Meta(), Spec: featureSpec{Labels: labels(f)},

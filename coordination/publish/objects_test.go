@@ -18,7 +18,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -130,7 +129,7 @@ func TestEnforcement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sink := publish.NewObjectSink("nfd", client, false, publish.NodeFeature("kube-system", facts.BuildLabels),
+		sink := publish.NewObjectSink("nfd", client, false, publish.NodeFeature("kube-system", publish.BuildLabels),
 			slog.New(slog.DiscardHandler))
 		stop := run(t, n.publisher(t, s, sink), n)
 		defer stop()
@@ -138,7 +137,7 @@ func TestEnforcement(t *testing.T) {
 			n.enforce(source)
 			wait(t, time.Second)
 			const path = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
-			got := s.at(path, "spec", "labels", facts.LabelAlignmentEnforced)
+			got := s.at(path, "spec", "labels", publish.LabelAlignmentEnforced)
 			if want := fmt.Sprint(source != ""); got != want {
 				t.Errorf("source %q: label %v, want %s", source, got, want)
 			}
@@ -150,7 +149,7 @@ func TestEnforcement(t *testing.T) {
 // kind of object; also after a recreation of the Node without an event.
 func TestDeleted(t *testing.T) {
 	const featureOfA = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
-	labels := func(facts.Facts) map[string]string { return map[string]string{"tandem.dev/switches": "8"} }
+	labels := func(publish.Facts) map[string]string { return map[string]string{"tandem.dev/switches": "8"} }
 	paths := []string{topologyOf("a"), zonesOfA, featureOfA}
 	metadata := func(s *server, path string) map[string]any {
 		return s.objects[path]["metadata"].(map[string]any)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package publish keeps a node's published objects up to date.
+// Package publish keeps a node's published objects up to date. A [Reader] reads their input: the plugins'
+// announcements, sysfs, and the kubelet's configuration and checkpoints. What is published is a pure function
+// of these facts: the NodeTopology ([BuildSpec]), the NodeResourceTopology ([BuildZones]) and labels
+// ([BuildLabels]).
 //
-//	plugins' announcements, the kubelet's files          facts.Reader
+//	plugins' announcements, the kubelet's files          Reader
 //	      └─ changed ──> 200 to 300 ms ──> facts         Publisher.Publish
 //	                                         ├─> Sink    keep: one goroutine for each
 //	                                         └─> Sink
@@ -31,7 +34,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -52,7 +54,7 @@ type Sink interface {
 	// Name returns the name in --publish.
 	Name() string
 	// Write updates the published content from the facts. It reports whether a write was necessary.
-	Write(ctx context.Context, f facts.Facts) (written bool, err error)
+	Write(ctx context.Context, f Facts) (written bool, err error)
 	// Forget drops the cached state of the target, so that the next Write reads it. It may be called while Write
 	// runs.
 	Forget()
@@ -60,7 +62,7 @@ type Sink interface {
 
 // Config configures a Publisher.
 type Config struct {
-	Reader *facts.Reader
+	Reader *Reader
 	Sinks  []Sink
 	// Reach opens a connection to the API server and closes it; nil if no sink needs one.
 	Reach func(context.Context) error
@@ -101,7 +103,7 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	newest := &system.Newest[*facts.Facts]{} // nil before the first
+	newest := &system.Newest[*Facts]{} // nil before the first
 	for _, sink := range p.config.Sinks {
 		k := keeper{Config: &p.config, sink: sink, newest: newest, notes: &p.notes}
 		all.Go(func() { k.keep(ctx) })
@@ -203,14 +205,14 @@ func untilRecheck() time.Duration { return recheck + rand.N(recheck/4) }
 
 // resources returns the announced resources. The kubelet marks a resource's devices unhealthy while its
 // plugin is absent.
-func resources(a admission.Announced) []facts.Resource {
-	var all []facts.Resource
+func resources(a admission.Announced) []Resource {
+	var all []Resource
 	for _, r := range a.Resources {
 		devices := slices.SortedFunc(maps.Values(r.Devices), device.Compare)
 		for i := range devices {
 			devices[i].Healthy = devices[i].Healthy && r.Joined
 		}
-		all = append(all, facts.Resource{Name: r.Name, Kind: r.Kind, Devices: devices, Links: r.Links})
+		all = append(all, Resource{Name: r.Name, Kind: r.Kind, Devices: devices, Links: r.Links})
 	}
 	return all
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	announced "github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
@@ -37,14 +36,14 @@ func (broken) Enforcement() (intent.Enforcement, <-chan struct{}) {
 // unused is a target that nothing is written to.
 type unused struct{}
 
-func (unused) Name() string                                     { return "tandem" }
-func (unused) Write(context.Context, facts.Facts) (bool, error) { return false, errors.New("unused") }
-func (unused) Forget()                                          {}
+func (unused) Name() string                               { return "tandem" }
+func (unused) Write(context.Context, Facts) (bool, error) { return false, errors.New("unused") }
+func (unused) Forget()                                    {}
 
 // knowing is a target that is written if the facts are known.
 type knowing struct{ unused }
 
-func (knowing) Write(_ context.Context, f facts.Facts) (bool, error) {
+func (knowing) Write(_ context.Context, f Facts) (bool, error) {
 	return f.Unread == nil, f.Unread
 }
 
@@ -56,16 +55,16 @@ func TestUnreadFactsAreAwaited(t *testing.T) {
 		attempts := 0
 		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) { attempts++ }}
 		k := keeper{
-			Config: &config, sink: knowing{}, newest: &system.Newest[*facts.Facts]{}, notes: &notes{},
+			Config: &config, sink: knowing{}, newest: &system.Newest[*Facts]{}, notes: &notes{},
 		}
 		go k.keep(ctx)
-		k.newest.Set(&facts.Facts{Unread: facts.ErrUnread})
+		k.newest.Set(&Facts{Unread: ErrUnread})
 		<-time.After(time.Hour)
 		all := k.notes.all()
-		if attempts != 1 || len(all) != 1 || !strings.Contains(all[0], facts.ErrUnread.Error()) {
+		if attempts != 1 || len(all) != 1 || !strings.Contains(all[0], ErrUnread.Error()) {
 			t.Errorf("%d attempts, notes %q", attempts, all)
 		}
-		k.newest.Set(&facts.Facts{})
+		k.newest.Set(&Facts{})
 		synctest.Wait()
 		if all := k.notes.all(); attempts != 2 || len(all) > 0 {
 			t.Errorf("%d attempts, notes %q", attempts, all)
@@ -116,7 +115,7 @@ func TestUnknownIsNotPublished(t *testing.T) {
 		times := 0
 		log := slog.New(slog.DiscardHandler)
 		p := New(Config{
-			Reader: facts.NewReader(facts.Config{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
+			Reader: NewReader(ReaderConfig{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
 			Watch:     func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
 			Published: func(string, error) { t.Error("written") },
 		})
@@ -148,10 +147,10 @@ func (bereft) Announced() (admission.Announced, <-chan struct{}) {
 // seen is a target that gets the devices of containers.
 type seen struct {
 	unused
-	devices *[]facts.Held
+	devices *[]Held
 }
 
-func (s seen) Write(_ context.Context, f facts.Facts) (bool, error) {
+func (s seen) Write(_ context.Context, f Facts) (bool, error) {
 	*s.devices = f.Devices
 	return true, nil
 }
@@ -165,18 +164,18 @@ func TestLostContainerIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*look)
 		defer cancel()
-		var got []facts.Held
+		var got []Held
 		log := slog.New(slog.DiscardHandler)
 		p := New(Config{
-			Reader: facts.NewReader(facts.Config{Sys: fstest.MapFS{}, KubeletDir: dir, Log: log}),
+			Reader: NewReader(ReaderConfig{Sys: fstest.MapFS{}, KubeletDir: dir, Log: log}),
 			Sinks:  []Sink{seen{devices: &got}}, Log: log, Published: func(string, error) {},
 			Watch: func(ctx context.Context, _ chan<- Change) { <-ctx.Done() },
 		})
 		if err := p.Publish(ctx, bereft{}); err != nil {
 			t.Error(err)
 		}
-		want := []facts.Held{{
-			Container: facts.Container{PodUID: "u1", Name: "c"},
+		want := []Held{{
+			Container: Container{PodUID: "u1", Name: "c"},
 			Devices:   map[string][]string{"amd.com/gpu": {"g1"}},
 		}}
 		if !reflect.DeepEqual(got, want) {
@@ -192,10 +191,10 @@ func TestEndedTargetHasNoNote(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		config := Config{Log: slog.New(slog.DiscardHandler), Published: func(string, error) {}}
 		k := keeper{
-			Config: &config, sink: unused{}, newest: &system.Newest[*facts.Facts]{}, notes: &notes{},
+			Config: &config, sink: unused{}, newest: &system.Newest[*Facts]{}, notes: &notes{},
 		}
 		go k.keep(ctx)
-		k.newest.Set(&facts.Facts{})
+		k.newest.Set(&Facts{})
 		synctest.Wait()
 		if all := k.notes.all(); len(all) != 1 {
 			t.Errorf("notes of a target that fails: %q", all)
@@ -221,7 +220,7 @@ func TestKubeletStartMakesTargetsReadAgain(t *testing.T) {
 	times := 0
 	log := slog.New(slog.DiscardHandler)
 	p := New(Config{
-		Reader: facts.NewReader(facts.Config{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
+		Reader: NewReader(ReaderConfig{Log: log}), Sinks: []Sink{forgetful{times: &times}}, Log: log,
 	})
 	for change, want := range map[Change]int{Written: 0, Started: 1} {
 		times = 0

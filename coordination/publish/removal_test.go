@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/published"
 )
@@ -29,9 +28,9 @@ func TestRemovalIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := func(facts.Facts) map[string]string { return map[string]string{} }
+	none := func(publish.Facts) map[string]string { return map[string]string{} }
 	feature := publish.NodeFeature(namespace, none)
-	for _, render := range []func(facts.Facts, publish.Node) publish.Object{
+	for _, render := range []func(publish.Facts, publish.Node) publish.Object{
 		publish.NodeTopology, publish.Zones, feature,
 	} {
 		o := render(f, publish.Node{Name: "a"})

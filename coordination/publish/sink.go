@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 )
 
 // Object is an object of the API server.
@@ -34,7 +32,7 @@ func (o Object) String() string { return o.path() }
 type ObjectSink struct {
 	name   string
 	client *Client
-	render func(facts.Facts, Node) Object
+	render func(Facts, Node) Object
 	shared bool // other software writes such objects too; theirs stay unchanged
 	log    *slog.Logger
 
@@ -46,7 +44,7 @@ type ObjectSink struct {
 // NewObjectSink returns a sink with a name of --publish. A shared sink does not overwrite objects of other
 // software.
 func NewObjectSink(
-	name string, client *Client, shared bool, render func(facts.Facts, Node) Object, log *slog.Logger,
+	name string, client *Client, shared bool, render func(Facts, Node) Object, log *slog.Logger,
 ) *ObjectSink {
 	return &ObjectSink{name: name, client: client, render: render, shared: shared, log: log}
 }
@@ -62,7 +60,7 @@ func (s *ObjectSink) Forget() {
 
 // Write applies the object, unless the API server already has it. An object with unknown content stays
 // unchanged.
-func (s *ObjectSink) Write(ctx context.Context, f facts.Facts) (written bool, err error) {
+func (s *ObjectSink) Write(ctx context.Context, f Facts) (written bool, err error) {
 	node, err := s.client.Node(ctx)
 	if err != nil {
 		return false, err

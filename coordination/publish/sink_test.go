@@ -11,14 +11,13 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/published"
 )
 
 const zonesOfA = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
 
 // zoneSink returns a sink of NodeResourceTopology, with facts.
-func zoneSink(t *testing.T, s *server) (*publish.ObjectSink, facts.Facts, *bytes.Buffer) {
+func zoneSink(t *testing.T, s *server) (*publish.ObjectSink, publish.Facts, *bytes.Buffer) {
 	t.Helper()
 	client, err := publish.NewClient(s.config(), "a")
 	if err != nil {
@@ -86,9 +85,9 @@ func TestOthersObjectAgain(t *testing.T) {
 func TestUnreadIsNotWritten(t *testing.T) {
 	s := newServer("a")
 	sink, f, _ := zoneSink(t, s)
-	f.Unread = fmt.Errorf("%w: read the checkpoint: input/output error", facts.ErrUnread)
+	f.Unread = fmt.Errorf("%w: read the checkpoint: input/output error", publish.ErrUnread)
 	written, err := sink.Write(t.Context(), f)
-	if written || !errors.Is(err, facts.ErrUnread) || len(s.writes) > 0 {
+	if written || !errors.Is(err, publish.ErrUnread) || len(s.writes) > 0 {
 		t.Errorf("written %v, %v; %d writes", written, err, len(s.writes))
 	}
 	f.Unread = nil
@@ -104,12 +103,12 @@ func TestNodeFeature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	render := publish.NodeFeature("kube-system", func(facts.Facts) map[string]string {
+	render := publish.NodeFeature("kube-system", func(publish.Facts) map[string]string {
 		return map[string]string{"tandem.dev/pairs": "8"}
 	})
 	sink := publish.NewObjectSink("nfd", client, false, render, slog.New(slog.DiscardHandler))
 	for range 2 {
-		if _, err := sink.Write(t.Context(), facts.Facts{}); err != nil {
+		if _, err := sink.Write(t.Context(), publish.Facts{}); err != nil {
 			t.Fatal(err)
 		}
 	}

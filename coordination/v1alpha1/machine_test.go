@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -37,7 +37,7 @@ func TestSameChoice(t *testing.T) {
 // world is a machine, and its publication.
 type world struct {
 	tree      *topology.Tree
-	resources []facts.Resource
+	resources []publish.Resource
 	machine   *v1alpha1.Machine
 }
 
@@ -57,11 +57,11 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 	if rails {
 		w.split()
 	}
-	f := facts.Facts{Tree: w.tree, Resources: w.resources}
+	f := publish.Facts{Tree: w.tree, Resources: w.resources}
 	for _, n := range w.tree.NUMANodes() {
-		f.NUMANodes = append(f.NUMANodes, facts.NUMANode{Number: n})
+		f.NUMANodes = append(f.NUMANodes, publish.NUMANode{Number: n})
 	}
-	spec := facts.BuildSpec(f)
+	spec := publish.BuildSpec(f)
 	if w.machine, err = v1alpha1.NewMachine(&spec); err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 func (w *world) split() {
 	last := len(w.resources) - 1
 	both := w.resources[last]
-	other := facts.Resource{Name: "tandem.dev/rail", Kind: both.Kind}
-	rest := facts.Resource{Name: both.Name, Kind: both.Kind}
+	other := publish.Resource{Name: "tandem.dev/rail", Kind: both.Kind}
+	rest := publish.Resource{Name: both.Name, Kind: both.Kind}
 	pfs := map[topology.Address]int{}
 	for _, d := range both.Devices {
 		vf, _ := w.tree.Device(d.Address)

@@ -18,8 +18,8 @@ var areas = []struct {
 	judges []string
 }{
 	{"coordination", []string{
-		"coordination", "coordination/admission", "coordination/publish", "coordination/publish/facts",
-		"coordination/verdict", "test/simulation -admissions=1",
+		"coordination", "coordination/admission", "coordination/publish", "coordination/verdict",
+		"test/simulation -admissions=1",
 	}},
 	{"plugins/dra", []string{
 		"plugins/dra", "plugins/dra/claims", "test/simulation/dra -admissions=1", "cmd/tandem-dra",

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -32,35 +32,35 @@ var vendors = []uint16{0x1002, 0x10de}
 // kubelet's folder, "" for none. IDs are addresses; VFs have hints if hints is set.
 func Facts(
 	machine string, vfsPerPF int, hints bool, kubeletDir string, policy v1alpha1.Kubelet,
-) (facts.Facts, error) {
+) (publish.Facts, error) {
 	recorded, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
-		return facts.Facts{}, err
+		return publish.Facts{}, err
 	}
 	sys := recorded.FS()
 	tree, err := topology.Read(sys)
 	if err != nil {
-		return facts.Facts{}, err
+		return publish.Facts{}, err
 	}
 	if kubeletDir == "" {
 		if kubeletDir, err = os.MkdirTemp("", "kubelet-"); err != nil {
-			return facts.Facts{}, err
+			return publish.Facts{}, err
 		}
 		defer os.RemoveAll(kubeletDir)
 		if err := WriteCheckpoint(kubeletDir); err != nil {
-			return facts.Facts{}, err
+			return publish.Facts{}, err
 		}
 	}
-	reader := facts.NewReader(facts.Config{
+	reader := publish.NewReader(publish.ReaderConfig{
 		Sys: sys, KubeletDir: kubeletDir, Configz: configz(policy), Log: slog.New(slog.DiscardHandler),
 	})
 	return reader.Read(context.Background(), tree, Resources(sys, tree, hints), holders.Sources{}), nil
 }
 
 // Resources returns the GPUs and VFs of a machine as announced by plugins.
-func Resources(_ fs.FS, tree *topology.Tree, hints bool) []facts.Resource {
-	gpus := facts.Resource{Name: GPUs, Kind: device.GPU}
-	vfs := facts.Resource{Name: VFs, Kind: device.VF}
+func Resources(_ fs.FS, tree *topology.Tree, hints bool) []publish.Resource {
+	gpus := publish.Resource{Name: GPUs, Kind: device.GPU}
+	vfs := publish.Resource{Name: VFs, Kind: device.VF}
 	for d := range tree.Devices() {
 		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
 		switch {
@@ -73,7 +73,7 @@ func Resources(_ fs.FS, tree *topology.Tree, hints bool) []facts.Resource {
 			vfs.Devices = append(vfs.Devices, one)
 		}
 	}
-	return slices.SortedFunc(slices.Values([]facts.Resource{gpus, vfs}), func(a, b facts.Resource) int {
+	return slices.SortedFunc(slices.Values([]publish.Resource{gpus, vfs}), func(a, b publish.Resource) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 	"github.com/tandem-k8s/tandem/test/model"
@@ -34,11 +33,11 @@ type board struct {
 func (*board) Name() string { return "node-topology" }
 
 // Write replaces the object, unless the assignments of pods are unknown.
-func (b *board) Write(_ context.Context, f facts.Facts) (bool, error) {
+func (b *board) Write(_ context.Context, f publish.Facts) (bool, error) {
 	if f.Unread != nil {
 		return false, f.Unread
 	}
-	spec := facts.BuildSpec(f)
+	spec := publish.BuildSpec(f)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.spec = &spec
@@ -85,7 +84,7 @@ func (b *board) read() *v1alpha1.NodeTopology {
 func (p *process) publisher() coordination.Publisher {
 	n := p.node
 	return publish.New(publish.Config{
-		Reader: facts.NewReader(facts.Config{
+		Reader: publish.NewReader(publish.ReaderConfig{
 			Sys: n.hardware, KubeletDir: n.kubeletDir(), Configz: n.configz, Pods: n.records.each, Log: p.log,
 		}),
 		Sinks: []publish.Sink{&n.board}, Watch: n.board.watch, Published: func(string, error) {}, Log: p.log,

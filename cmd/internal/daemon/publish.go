@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 )
 
 // publisher returns the publisher of the node, or nil if the flags name no target.
@@ -34,7 +33,7 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := facts.Config{Sys: sys, KubeletDir: f.KubeletDir, Files: f.files(), Log: log}
+	read := publish.ReaderConfig{Sys: sys, KubeletDir: f.KubeletDir, Files: f.files(), Log: log}
 	read.Pods = func(ctx context.Context, each func(*corev1.Pod)) error {
 		return kubelet.ListPods(ctx, f.KubeletDir, each)
 	}
@@ -42,7 +41,7 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 		read.Configz = kubelet.NewHTTPS(f.endpoint()).Configz
 	}
 	config := publish.Config{
-		Reader: facts.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log),
+		Reader: publish.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log),
 		Published: f.monitor.Published, Log: log,
 	}
 	if client != nil {
@@ -54,10 +53,10 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 // sinks returns a sink per target, and the client of the API server if a target needs the API server.
 func (f Flags) sinks(log *slog.Logger) (client *publish.Client, sinks []publish.Sink, err error) {
 	targets := f.publishing.targets
-	made := func(f facts.Facts) map[string]string {
-		all := facts.BuildLabels(f)
+	made := func(f publish.Facts) map[string]string {
+		all := publish.BuildLabels(f)
 		if targets.Has(publish.KubeNexus) {
-			maps.Copy(all, facts.BuildKubeNexusLabels(f))
+			maps.Copy(all, publish.BuildKubeNexusLabels(f))
 		}
 		return all
 	}

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -57,11 +56,11 @@ func sinksOf(client *publish.Client) []*publish.ObjectSink {
 	return []*publish.ObjectSink{
 		publish.NewObjectSink("tandem", client, false, publish.NodeTopology, log),
 		publish.NewObjectSink("nrt", client, true, publish.Zones, log),
-		publish.NewObjectSink("nfd", client, false, publish.NodeFeature(daemonNamespace, facts.BuildLabels), log),
+		publish.NewObjectSink("nfd", client, false, publish.NodeFeature(daemonNamespace, publish.BuildLabels), log),
 	}
 }
 
-func factsOf(t *testing.T, machine string) facts.Facts {
+func factsOf(t *testing.T, machine string) publish.Facts {
 	t.Helper()
 	f, err := published.Facts(machine, 2, true, "", published.Restricted)
 	if err != nil {
@@ -106,7 +105,7 @@ func (c *cluster) anotherNode(t *testing.T) {
 		})
 	}
 	client := c.publisher("a", "a")
-	foreign := publish.NodeFeature(daemonNamespace, func(facts.Facts) map[string]string {
+	foreign := publish.NodeFeature(daemonNamespace, func(publish.Facts) map[string]string {
 		return map[string]string{"node-restriction.kubernetes.io/team": "another"}
 	})
 	sink := publish.NewObjectSink("nfd", client, false, foreign, slog.New(slog.DiscardHandler))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
@@ -30,7 +30,7 @@ func (w *judgedWorld) manage(random *rand.Rand) {
 	w.equip(random)
 	w.kubelet.CPUManagerPolicy, w.kubelet.MemoryManagerPolicy = "none", "None"
 	if random.IntN(3) > 0 {
-		w.kubelet.CPUManagerPolicy = facts.CPUStatic
+		w.kubelet.CPUManagerPolicy = publish.CPUStatic
 		w.kubelet.CPUManagerPolicyOptions = w.cpuOptions(random)
 		w.kubelet.ReservedSystemCPUs = "0"
 		if random.IntN(2) == 0 {
@@ -38,7 +38,7 @@ func (w *judgedWorld) manage(random *rand.Rand) {
 		}
 	}
 	if random.IntN(3) > 0 {
-		w.kubelet.MemoryManagerPolicy = facts.MemoryStatic
+		w.kubelet.MemoryManagerPolicy = publish.MemoryStatic
 	}
 }
 
@@ -114,14 +114,14 @@ func (w *judgedWorld) nodeCPUs() map[int]topology.CPUSet {
 	return cpus
 }
 
-func (w *judgedWorld) hasCPUs() bool   { return w.kubelet.CPUManagerPolicy == facts.CPUStatic }
-func (w *judgedWorld) hasMemory() bool { return w.kubelet.MemoryManagerPolicy == facts.MemoryStatic }
+func (w *judgedWorld) hasCPUs() bool   { return w.kubelet.CPUManagerPolicy == publish.CPUStatic }
+func (w *judgedWorld) hasMemory() bool { return w.kubelet.MemoryManagerPolicy == publish.MemoryStatic }
 
 // numaNodes are what would be read of them.
-func (w *judgedWorld) numaNodes() []facts.NUMANode {
-	var nodes []facts.NUMANode
+func (w *judgedWorld) numaNodes() []publish.NUMANode {
+	var nodes []publish.NUMANode
 	for _, n := range w.numa {
-		described := facts.NUMANode{
+		described := publish.NUMANode{
 			Number: n.ID, CPUs: setOf(n.CPUs), Socket: n.Socket, Memory: n.Memory,
 		}
 		for _, d := range n.Distances {
@@ -149,7 +149,7 @@ func setOf[N int | int64](numbers []N) topology.CPUSet {
 }
 
 // managed adds what the CPU manager and the memory manager have written into the kubelet's folder.
-func (n *judgedNode) managed(f *facts.Facts) {
+func (n *judgedNode) managed(f *publish.Facts) {
 	var noCPUs, noMemory error
 	if n.world.hasCPUs() {
 		f.CPUs = kubelet.Read(kubelet.ReadCPUState(n.dir))

@@ -20,7 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -155,10 +155,10 @@ func (n *judgedNode) sicken() {
 }
 
 // facts are what the node would publish.
-func (n *judgedNode) facts() facts.Facts {
-	f := facts.Facts{Tree: n.world.tree, Kubelet: n.world.kubelet}
+func (n *judgedNode) facts() publish.Facts {
+	f := publish.Facts{Tree: n.world.tree, Kubelet: n.world.kubelet}
 	for _, o := range n.world.offered {
-		f.Resources = append(f.Resources, facts.Resource{
+		f.Resources = append(f.Resources, publish.Resource{
 			Name: o.name, Kind: o.kind, Devices: slices.Clone(o.all), Links: o.links,
 		})
 	}
@@ -167,8 +167,8 @@ func (n *judgedNode) facts() facts.Facts {
 	for _, pod := range n.admitted {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			if devices := n.node.Devices(pod, c.Name); len(devices) > 0 {
-				f.Devices = append(f.Devices, facts.Held{
-					Container: facts.Container{PodUID: string(pod.UID), Name: c.Name}, Devices: devices,
+				f.Devices = append(f.Devices, publish.Held{
+					Container: publish.Container{PodUID: string(pod.UID), Name: c.Name}, Devices: devices,
 				})
 			}
 		}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/test/server"
@@ -28,7 +27,7 @@ const (
 
 // zones make the NodeResourceTopology objects of the nodes. Nil makes none.
 type zones struct {
-	empty facts.Facts // of a node without pods
+	empty publish.Facts // of a node without pods
 }
 
 // newZones returns the zones of servers. Devices have the same numbers as in server.Topology.
@@ -38,7 +37,7 @@ func newZones(vfs int) (*zones, error) {
 		return nil, err
 	}
 	same := func(a, b v1alpha1.Resource) bool { return a.Name == b.Name && maps.Equal(a.Hints, b.Hints) }
-	if !slices.EqualFunc(facts.BuildSpec(f).Resources, server.Topology("", vfs, true).Spec.Resources, same) {
+	if !slices.EqualFunc(publish.BuildSpec(f).Resources, server.Topology("", vfs, true).Spec.Resources, same) {
 		return nil, fmt.Errorf("%s is not as a server with %d VFs for each NIC", twin, vfs)
 	}
 	for i := range f.NUMANodes {
@@ -55,8 +54,8 @@ func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.
 	f := z.empty
 	for _, pod := range held {
 		for _, c := range pod.Containers {
-			f.Devices = append(f.Devices, facts.Held{
-				Container: facts.Container{PodUID: pod.UID, Name: c.Name}, Devices: z.ids(c.Devices),
+			f.Devices = append(f.Devices, publish.Held{
+				Container: publish.Container{PodUID: pod.UID, Name: c.Name}, Devices: z.ids(c.Devices),
 			})
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/manifest"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
@@ -39,7 +39,7 @@ func startQueue(t *testing.T, o plane.Options) *queue {
 	q := &queue{t: t, client: client}
 	q.nodes = q.startNodes()
 	for node, pairs := range pairsPerNUMA {
-		patch := fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, facts.LabelPairsPerNUMA, pairs)
+		patch := fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, publish.LabelPairsPerNUMA, pairs)
 		_, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{})
 		if err != nil {

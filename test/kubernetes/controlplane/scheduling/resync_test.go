@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -48,10 +47,10 @@ func TestResync(t *testing.T) {
 type zoned struct {
 	t       *testing.T
 	client  kubernetes.Interface
-	empty   facts.Facts
+	empty   publish.Facts
 	name    string
 	version int
-	came    facts.Exclusive
+	came    publish.Exclusive
 	runs    map[string][]int // numbers of its devices, of each resource, by pod
 }
 
@@ -71,7 +70,7 @@ func newZoned(t *testing.T, client kubernetes.Interface) *zoned {
 		t.Fatal(err)
 	}
 	return &zoned{
-		t: t, client: client, empty: empty, name: node.Name, came: facts.Exclusive{}, runs: map[string][]int{},
+		t: t, client: client, empty: empty, name: node.Name, came: publish.Exclusive{}, runs: map[string][]int{},
 	}
 }
 
@@ -87,12 +86,12 @@ func (n *zoned) publish() {
 				held[r.Name] = append(held[r.Name], r.Devices[number].ID)
 			}
 		}
-		container := facts.Container{PodUID: pod, Name: "app"}
-		f.Devices = append(f.Devices, facts.Held{Container: container, Devices: held})
+		container := publish.Container{PodUID: pod, Name: "app"}
+		f.Devices = append(f.Devices, publish.Held{Container: container, Devices: held})
 	}
 	n.version++
 	object := publish.Zones(f, publish.Node{Name: n.name, UID: types.UID(n.name)})
-	object.Body.(*facts.ResourceTopology).Annotations = map[string]string{
+	object.Body.(*publish.ResourceTopology).Annotations = map[string]string{
 		"test.tandem.dev/version": fmt.Sprint(n.version),
 	}
 	if err := fleet.Apply(n.t.Context(), n.client.Discovery().RESTClient(), object); err != nil {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/verdict"
 )
@@ -17,12 +17,12 @@ import (
 // foretell returns the scheduler's verdict on a pod.
 func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 	w := r.world
-	f := facts.Facts{Tree: w.tree, Resources: w.resources, Kubelet: v1alpha1.Kubelet{
+	f := publish.Facts{Tree: w.tree, Resources: w.resources, Kubelet: v1alpha1.Kubelet{
 		TopologyManagerPolicy: w.policy, TopologyManagerScope: w.scope, TopologyManagerPolicyOptions: w.options(),
 		CPUManagerPolicy: "none", MemoryManagerPolicy: "None",
 	}}
 	for _, n := range w.numa {
-		described := facts.NUMANode{Number: n.ID, Socket: -1}
+		described := publish.NUMANode{Number: n.ID, Socket: -1}
 		for _, d := range n.Distances {
 			described.Distances = append(described.Distances, int(d))
 		}
@@ -30,12 +30,12 @@ func (r *real) foretell(pod *v1.Pod) (verdict.Verdict, error) {
 	}
 	for _, pod := range r.admitted {
 		for _, c := range containersOf(pod) {
-			f.Devices = append(f.Devices, facts.Held{
-				Container: facts.Container{PodUID: string(pod.UID), Name: c.Name}, Devices: r.node.Devices(pod, c.Name),
+			f.Devices = append(f.Devices, publish.Held{
+				Container: publish.Container{PodUID: string(pod.UID), Name: c.Name}, Devices: r.node.Devices(pod, c.Name),
 			})
 		}
 	}
-	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: facts.BuildSpec(f)}, nil)
+	n, err := verdict.New(&v1alpha1.NodeTopology{Spec: publish.BuildSpec(f)}, nil)
 	if err != nil {
 		return verdict.Verdict{}, err
 	}

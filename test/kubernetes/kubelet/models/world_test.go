@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -44,7 +44,7 @@ type world struct {
 	layout
 	numa      []node.NUMA
 	tree      *topology.Tree
-	resources []facts.Resource
+	resources []publish.Resource
 }
 
 func (w *world) String() string { return fmt.Sprintf("%+v", w.layout) }
@@ -194,9 +194,9 @@ func recorded(t *testing.T, random *rand.Rand) *world {
 }
 
 // resourcesOf returns the resources of devices, as their plugins announce them.
-func resourcesOf(devices map[string][]device.Device) (resources []facts.Resource) {
+func resourcesOf(devices map[string][]device.Device) (resources []publish.Resource) {
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
-		r := facts.Resource{Name: name, Kind: device.VF, Devices: devices[name]}
+		r := publish.Resource{Name: name, Kind: device.VF, Devices: devices[name]}
 		if name == gpus {
 			r.Kind = device.GPU
 		}

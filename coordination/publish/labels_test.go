@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts_test
+package publish_test
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-func publishedMachine(t *testing.T, name string, hints bool) facts.Facts {
+func publishedMachine(t *testing.T, name string, hints bool) publish.Facts {
 	t.Helper()
 	f, err := published.Facts(name, 2, hints, "", published.Restricted)
 	if err != nil {
@@ -28,7 +28,7 @@ func TestBuildLabels(t *testing.T) {
 	f.Enforced = true
 	f.Resources[0].Links = []topology.Link{{A: gpus[0].Address, B: gpus[1].Address, Type: topology.XGMI}}
 	for _, c := range []struct {
-		facts facts.Facts
+		facts publish.Facts
 		want  map[string]string
 	}{
 		{f, map[string]string{"tandem.dev/switches": "8", "tandem.dev/pairs": "8", "tandem.dev/pairs-per-numa": "4",
@@ -39,7 +39,7 @@ func TestBuildLabels(t *testing.T) {
 			"tandem.dev/gpu-model": "10de-26b1", "tandem.dev/gpu-links": "none",
 			"tandem.dev/alignment-enforced": "false"}},
 	} {
-		if diff := cmp.Diff(c.want, facts.BuildLabels(c.facts)); diff != "" {
+		if diff := cmp.Diff(c.want, publish.BuildLabels(c.facts)); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
@@ -47,7 +47,7 @@ func TestBuildLabels(t *testing.T) {
 
 // TestKubeNexus: CPUs with gaps would make an invalid value of a label.
 func TestBuildKubeNexusLabels(t *testing.T) {
-	f := facts.Facts{NUMANodes: []facts.NUMANode{
+	f := publish.Facts{NUMANodes: []publish.NUMANode{
 		{Number: 0, CPUs: topology.CPUSet{0: true, 1: true}, Memory: 5},
 		{Number: 1, CPUs: topology.CPUSet{2: true, 4: true}},
 	}}
@@ -55,7 +55,7 @@ func TestBuildKubeNexusLabels(t *testing.T) {
 		"numa.kubenexus.io/node-count": "2", "numa.kubenexus.io/node-0-cpus": "0-1",
 		"numa.kubenexus.io/node-0-memory": "5",
 	}
-	if diff := cmp.Diff(want, facts.BuildKubeNexusLabels(f)); diff != "" {
+	if diff := cmp.Diff(want, publish.BuildKubeNexusLabels(f)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts_test
+package publish_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
@@ -20,7 +20,7 @@ import (
 
 func read(
 	t *testing.T, machine string, vfs int, hints bool, dir string, policy v1alpha1.Kubelet,
-) facts.Facts {
+) publish.Facts {
 	t.Helper()
 	f, err := published.Facts(machine, vfs, hints, dir, policy)
 	if err != nil {
@@ -35,7 +35,7 @@ func TestMachines(t *testing.T) {
 	for _, name := range machines.Names() {
 		for _, vfs := range []int{1, 8} {
 			f := read(t, name, vfs, true, "", published.Restricted)
-			spec := facts.BuildSpec(f)
+			spec := publish.BuildSpec(f)
 			type place struct {
 				path, resource string
 				alone          bool
@@ -43,7 +43,7 @@ func TestMachines(t *testing.T) {
 			places := map[topology.Address]place{}
 			for _, on := range spec.Switches {
 				for resource, devices := range on.Devices {
-					at := slices.IndexFunc(f.Resources, func(r facts.Resource) bool { return r.Name == resource })
+					at := slices.IndexFunc(f.Resources, func(r publish.Resource) bool { return r.Name == resource })
 					for _, number := range devices.Numbers() {
 						places[f.Resources[at].Devices[number].Address] = place{on.Path, resource, on.Alone}
 					}
@@ -82,7 +82,7 @@ func sameCard(tree *topology.Tree, a, b topology.Address) bool {
 // limits.
 func TestSize(t *testing.T) {
 	for _, name := range machines.Names() {
-		spec := facts.BuildSpec(read(t, name, 8, true, "", published.Restricted))
+		spec := publish.BuildSpec(read(t, name, 8, true, "", published.Restricted))
 		if err := spec.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -108,7 +108,7 @@ func TestNumbers(t *testing.T) {
 	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
 	f.Resources[0].Devices[7].Healthy = false
 	f.Resources[1].Devices[4].Degraded = true
-	spec := facts.BuildSpec(f)
+	spec := publish.BuildSpec(f)
 	want := []v1alpha1.Resource{
 		{Name: published.GPUs, Kind: v1alpha1.GPU, Devices: 8, Unhealthy: "7",
 			Hints: map[string]v1alpha1.Set{"0": "0-3", "1": "4-7"},
@@ -154,16 +154,16 @@ func TestEnded(t *testing.T) {
 	}
 	f := read(t, "oci-mi300x-derived", 1, true, dir, published.Restricted)
 	for _, test := range []struct {
-		gone facts.Gone
+		gone publish.Gone
 		want v1alpha1.Summary
 	}{
 		{nil, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
-		{facts.Gone{"c": true}, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
-		{facts.Gone{"b": true}, v1alpha1.Summary{Switches: 8, GPUs: "7/8", VFs: "8/8", FreePairs: 7}},
-		{facts.Gone{"a": true, "b": true}, v1alpha1.Summary{Switches: 8, GPUs: "8/8", VFs: "8/8", FreePairs: 8}},
+		{publish.Gone{"c": true}, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
+		{publish.Gone{"b": true}, v1alpha1.Summary{Switches: 8, GPUs: "7/8", VFs: "8/8", FreePairs: 7}},
+		{publish.Gone{"a": true, "b": true}, v1alpha1.Summary{Switches: 8, GPUs: "8/8", VFs: "8/8", FreePairs: 8}},
 	} {
 		f.Gone = test.gone
-		spec := facts.BuildSpec(f)
+		spec := publish.BuildSpec(f)
 		if diff := cmp.Diff(test.want, spec.Summary); diff != "" || len(spec.Held) != 2 {
 			t.Errorf("gone %v: %d pods hold something, summary (-want +got):\n%s", test.gone, len(spec.Held), diff)
 		}
@@ -180,7 +180,7 @@ func TestOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
-	want, random := facts.BuildSpec(f), rand.New(rand.NewPCG(1, 2))
+	want, random := publish.BuildSpec(f), rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		mixed := f
 		mixed.Resources = slices.Clone(f.Resources)
@@ -194,7 +194,7 @@ func TestOrder(t *testing.T) {
 		random.Shuffle(len(mixed.Devices), func(a, b int) {
 			mixed.Devices[a], mixed.Devices[b] = mixed.Devices[b], mixed.Devices[a]
 		})
-		if diff := cmp.Diff(want, facts.BuildSpec(mixed)); diff != "" {
+		if diff := cmp.Diff(want, publish.BuildSpec(mixed)); diff != "" {
 			t.Fatalf("in another order (-first +now):\n%s", diff)
 		}
 	}

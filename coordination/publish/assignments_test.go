@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts_test
+package publish_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -30,7 +30,7 @@ const (
 type oneGPU struct {
 	*testing.T
 	dir    string
-	reader *facts.Reader
+	reader *publish.Reader
 	log    *bytes.Buffer
 	tree   *topology.Tree
 	gpu    device.Device
@@ -40,7 +40,7 @@ type oneGPU struct {
 func newOneGPU(t *testing.T, settings string) *oneGPU {
 	t.Helper()
 	n := &oneGPU{T: t}
-	n.dir, n.reader, n.log = node(t, nil)
+	n.dir, n.reader, n.log = kubeletOf(t, nil)
 	write(t, filepath.Join(n.dir, "config.yaml"), header+settings)
 	address, err := topology.ParseAddress(gpuID)
 	if err != nil {
@@ -55,8 +55,8 @@ func newOneGPU(t *testing.T, settings string) *oneGPU {
 
 func (n *oneGPU) record(content string) { write(n.T, kubelet.CheckpointPath(n.dir), content) }
 
-func (n *oneGPU) read() facts.Facts {
-	return n.reader.Read(n.Context(), n.tree, []facts.Resource{
+func (n *oneGPU) read() publish.Facts {
+	return n.reader.Read(n.Context(), n.tree, []publish.Resource{
 		{Name: "amd.com/gpu", Kind: device.GPU, Devices: []device.Device{n.gpu}},
 	}, n.before)
 }
@@ -76,7 +76,7 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 	} {
 		n.record(step.content)
 		f := n.read()
-		if got := facts.BuildSpec(f).Summary.GPUs; got != step.free {
+		if got := publish.BuildSpec(f).Summary.GPUs; got != step.free {
 			t.Errorf("step %d: free GPUs %s, want %s\n%s", i, got, step.free, n.log)
 		}
 		if f.Unread != nil || (f.Stale != nil) != step.stale {
@@ -96,7 +96,7 @@ func TestUnreadableCheckpointFreesNothing(t *testing.T) {
 func TestUnknownCheckpointFreesNothing(t *testing.T) {
 	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
 	n.record(gpuHeld)
-	if got := facts.BuildSpec(n.read()).Summary.GPUs; got != "0/1" {
+	if got := publish.BuildSpec(n.read()).Summary.GPUs; got != "0/1" {
 		t.Fatalf("with a container on the GPU: %s", got)
 	}
 	for _, content := range []string{`null`, `{}`, `{"V3":{"Allocations":[]},"Checksum":1}`, ""} {
@@ -106,7 +106,7 @@ func TestUnknownCheckpointFreesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := facts.BuildSpec(n.read()).Summary.GPUs; got != "0/1" {
+		if got := publish.BuildSpec(n.read()).Summary.GPUs; got != "0/1" {
 			t.Errorf("checkpoint %q: free GPUs %s, want 0/1", content, got)
 		}
 	}
@@ -137,7 +137,8 @@ func TestAssignmentsNeverRead(t *testing.T) {
 				_ = os.Remove(file)
 			}
 			f := n.read()
-			if name == checkpoint != errors.Is(f.Unread, facts.ErrUnread) || !strings.Contains(f.Stale.Error(), file) {
+			if name == checkpoint != errors.Is(f.Unread, publish.ErrUnread) ||
+				!strings.Contains(f.Stale.Error(), file) {
 				t.Errorf("%s %q: unread: %v, stale: %v", file, content, f.Unread, f.Stale)
 			}
 			_, noCPUs := f.CPUs.Get()
@@ -167,7 +168,7 @@ func TestLostRecordsFreeNothing(t *testing.T) {
 	n.record(gpuFree)
 	for life, free := range map[string]string{"first": "1/1", "second": "0/1"} {
 		n.before = holders.Sources{Before: held, Known: told, Kubelet: life}
-		spec := facts.BuildSpec(n.read())
+		spec := publish.BuildSpec(n.read())
 		if got := spec.Summary.GPUs; got != free {
 			t.Errorf("%s kubelet: free GPUs %s, want %s", life, got, free)
 		}
@@ -176,7 +177,7 @@ func TestLostRecordsFreeNothing(t *testing.T) {
 		}
 	}
 	n.before.Known = nil // no list has had the pod
-	if got := facts.BuildSpec(n.read()).Summary.GPUs; got != "1/1" {
+	if got := publish.BuildSpec(n.read()).Summary.GPUs; got != "1/1" {
 		t.Errorf("unknown pod: free GPUs %s", got)
 	}
 }

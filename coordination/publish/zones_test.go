@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts_test
+package publish_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
@@ -22,7 +22,7 @@ import (
 // amount is a resource of a zone as text: capacity, allocatable, available.
 type amount [3]string
 
-func amounts(z facts.Zone) map[string]amount {
+func amounts(z publish.Zone) map[string]amount {
 	all := map[string]amount{}
 	for _, r := range z.Resources {
 		all[r.Name] = amount{r.Capacity.String(), r.Allocatable.String(), r.Available.String()}
@@ -32,7 +32,7 @@ func amounts(z facts.Zone) map[string]amount {
 
 // build returns the zones of a machine of two NUMA nodes with four GPUs each, of which one is broken and one
 // is allocated.
-func buildZones(t *testing.T, hints bool, change func(*facts.Facts)) map[string]facts.Zone {
+func buildZones(t *testing.T, hints bool, change func(*publish.Facts)) map[string]publish.Zone {
 	t.Helper()
 	dir := t.TempDir()
 	if err := published.WriteCheckpoint(dir,
@@ -47,8 +47,8 @@ func buildZones(t *testing.T, hints bool, change func(*facts.Facts)) map[string]
 	if change != nil {
 		change(&f)
 	}
-	byName := map[string]facts.Zone{}
-	for _, z := range facts.BuildZones(f).Zones {
+	byName := map[string]publish.Zone{}
+	for _, z := range publish.BuildZones(f).Zones {
 		byName[z.Name] = z
 	}
 	return byName
@@ -70,7 +70,7 @@ func TestHintsOfZones(t *testing.T) {
 			amounts(on)); diff != "" || on.Parent != "node-0" || on.Type != "Switch" || len(all) != 10 {
 			t.Errorf("%d zones, switch %+v (-want +got):\n%s", len(all), on, diff)
 		}
-		if diff := cmp.Diff([]facts.Cost{{Name: "node-0", Value: 10}, {Name: "node-1", Value: 20}},
+		if diff := cmp.Diff([]publish.Cost{{Name: "node-0", Value: 10}, {Name: "node-1", Value: 20}},
 			all["node-0"].Costs); diff != "" {
 			t.Errorf("costs (-want +got):\n%s", diff)
 		}
@@ -84,7 +84,7 @@ func TestUnreadManager(t *testing.T) {
 		fs.ErrNotExist:     {"cpu": {"112", "112", "112"}, "memory": {"1Gi", "1Gi", "1Gi"}},
 		syscall.EIO:        {"cpu": {"112", "112", "0"}, "memory": {"1Gi", "1Gi", "0"}},
 	} {
-		all := buildZones(t, false, func(f *facts.Facts) {
+		all := buildZones(t, false, func(f *publish.Facts) {
 			f.CPUs = kubelet.Read(kubelet.CPUState{}, cause)
 			f.Memory = kubelet.Read(kubelet.MemoryState{}, cause)
 			f.NUMANodes[0].Memory = 1 << 30
@@ -100,7 +100,7 @@ func TestUnreadManager(t *testing.T) {
 // TestNoneOfIt: a NUMA node without devices of a resource lists 0, because the resource must appear in all
 // nodes.
 func TestNoneOfIt(t *testing.T) {
-	all := buildZones(t, true, func(f *facts.Facts) { f.Resources[0].Devices = f.Resources[0].Devices[:4] })
+	all := buildZones(t, true, func(f *publish.Facts) { f.Resources[0].Devices = f.Resources[0].Devices[:4] })
 	if got := amounts(all["node-1"])[published.GPUs]; got != (amount{"0", "0", "0"}) {
 		t.Errorf("GPUs %v", got)
 	}
@@ -108,7 +108,7 @@ func TestNoneOfIt(t *testing.T) {
 
 // TestCPUsAndMemoryOfZones are always listed: without them a scheduler rejects Guaranteed pods.
 func TestCPUsAndMemoryOfZones(t *testing.T) {
-	give := func(f *facts.Facts) {
+	give := func(f *publish.Facts) {
 		f.NUMANodes[0].CPUs = topology.CPUSet{0: true, 1: true, 2: true, 3: true}
 		f.NUMANodes[0].Memory = 64 << 30
 		f.Kubelet.ReservedSystemCPUs = "0"
@@ -120,7 +120,7 @@ func TestCPUsAndMemoryOfZones(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	want["cpu"] = amount{"4", "3", "1"}
-	static := func(f *facts.Facts) {
+	static := func(f *publish.Facts) {
 		give(f)
 		f.CPUs = kubelet.Read(kubelet.CPUState{Entries: map[string]map[string]string{"a": {"main": "2-3,9"}}}, nil)
 	}
@@ -145,7 +145,7 @@ func TestWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Kubelet = v1alpha1.Kubelet{TopologyManagerPolicy: c.policy, TopologyManagerScope: c.scope}
-		got := facts.BuildZones(f)
+		got := publish.BuildZones(f)
 		if len(got.Attributes) != c.attributes || (c.old == "") != (got.Policies == nil) ||
 			c.old != "" && got.Policies[0] != c.old {
 			t.Errorf("%+v: %v %v", c, got.Policies, got.Attributes)
@@ -155,20 +155,20 @@ func TestWords(t *testing.T) {
 
 // TestFingerprint: equal sets of pods have equal fingerprints, and different sets different ones.
 func TestFingerprint(t *testing.T) {
-	of := func(pods facts.Exclusive) map[string]string {
+	of := func(pods publish.Exclusive) map[string]string {
 		f, err := published.Facts("nv-h800-8x8", 1, true, "", v1alpha1.Kubelet{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.Exclusive = pods
 		words := map[string]string{}
-		for _, a := range facts.BuildZones(f).Attributes {
+		for _, a := range publish.BuildZones(f).Attributes {
 			words[a.Name] = a.Value
 		}
 		return words
 	}
 	a, b := types.NamespacedName{Namespace: "x", Name: "a"}, types.NamespacedName{Namespace: "y", Name: "b"}
-	words := of(facts.Exclusive{b, a})
+	words := of(publish.Exclusive{b, a})
 	counted := podfingerprint.NewFingerprint(0)
 	_ = counted.Add("x", "a")
 	err := counted.Check(words[podfingerprint.Attribute])
@@ -185,7 +185,7 @@ func TestFingerprint(t *testing.T) {
 	if words := of(nil); len(words) > 0 {
 		t.Errorf("nobody tells of pods, and the object says %v", words)
 	}
-	if words := of(facts.Exclusive{}); len(words) != 2 {
+	if words := of(publish.Exclusive{}); len(words) != 2 {
 		t.Errorf("a node without pods says %v", words)
 	}
 }

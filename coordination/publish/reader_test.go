@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts_test
+package publish_test
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
@@ -42,16 +42,16 @@ func write(t *testing.T, file, content string) {
 	}
 }
 
-// node returns a kubelet's folder with configuration files, and a reader.
-func node(
+// kubeletOf returns a kubelet's folder with configuration files, and a reader.
+func kubeletOf(
 	t *testing.T, configz func(context.Context) ([]byte, error),
-) (string, *facts.Reader, *bytes.Buffer) {
+) (string, *publish.Reader, *bytes.Buffer) {
 	t.Helper()
 	dir, log := t.TempDir(), &bytes.Buffer{}
 	if err := published.WriteCheckpoint(dir); err != nil {
 		t.Fatal(err)
 	}
-	return dir, facts.NewReader(facts.Config{
+	return dir, publish.NewReader(publish.ReaderConfig{
 		Sys: empty(), KubeletDir: dir, Configz: configz, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Files: kubelet.ConfigFiles{
 			Config: filepath.Join(dir, "config.yaml"), Dir: filepath.Join(dir, "kubelet.conf.d"),
@@ -59,7 +59,7 @@ func node(
 	}), log
 }
 
-func policy(t *testing.T, r *facts.Reader) v1alpha1.Kubelet {
+func policy(t *testing.T, r *publish.Reader) v1alpha1.Kubelet {
 	t.Helper()
 	tree, err := topology.Read(empty())
 	if err != nil {
@@ -71,7 +71,7 @@ func policy(t *testing.T, r *facts.Reader) v1alpha1.Kubelet {
 // TestFiles: drop-ins override the configuration, in the order of their names, and unset values are the
 // kubelet's defaults.
 func TestFiles(t *testing.T) {
-	dir, r, log := node(t, nil)
+	dir, r, log := kubeletOf(t, nil)
 	write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: best-effort\n"+
 		"topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}\ncpuManagerPolicy: static\n")
 	write(t, filepath.Join(dir, "kubelet.conf.d", "20.conf"), header+"topologyManagerPolicy: restricted\n")
@@ -90,7 +90,7 @@ func TestFiles(t *testing.T) {
 
 // TestKeysInAnotherCase: the kubelet ignores keys in another case, and starts with the default.
 func TestKeysInAnotherCase(t *testing.T) {
-	dir, r, log := node(t, nil)
+	dir, r, log := kubeletOf(t, nil)
 	const keys = "topologymanagerpolicy: restricted\nCPUManagerPolicy: static\n"
 	write(t, filepath.Join(dir, "config.yaml"), header+keys)
 	if got := policy(t, r); got.TopologyManagerPolicy != "none" || got.CPUManagerPolicy != "none" {
@@ -115,7 +115,9 @@ func TestCores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := facts.NewReader(facts.Config{Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	read := publish.NewReader(publish.ReaderConfig{
+		Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+	})
 	nodes := read.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
 	if len(nodes) != 2 {
 		t.Fatalf("%+v", nodes)
@@ -133,7 +135,7 @@ func TestCores(t *testing.T) {
 
 // TestUnknownPolicy: without a configuration the policy is empty, with one line in the log.
 func TestUnknownPolicy(t *testing.T) {
-	_, r, log := node(t, nil)
+	_, r, log := kubeletOf(t, nil)
 	for range 3 {
 		if diff := cmp.Diff(v1alpha1.Kubelet{}, policy(t, r)); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
@@ -149,7 +151,7 @@ func TestUnknownPolicy(t *testing.T) {
 func TestConfigz(t *testing.T) {
 	var answer string
 	asked := 0
-	dir, r, log := node(t, func(context.Context) ([]byte, error) {
+	dir, r, log := kubeletOf(t, func(context.Context) ([]byte, error) {
 		asked++
 		if answer == "" {
 			return nil, errors.New("403 Forbidden")
@@ -198,7 +200,7 @@ func TestConfigz(t *testing.T) {
 // stays valid while there is no new one.
 func TestMissedRestart(t *testing.T) {
 	answer := `{"kubeletconfig":{"topologyManagerPolicy":"none"}}`
-	dir, r, log := node(t, func(context.Context) ([]byte, error) {
+	dir, r, log := kubeletOf(t, func(context.Context) ([]byte, error) {
 		if answer == "" {
 			return nil, errors.New("not now")
 		}
@@ -218,7 +220,7 @@ func TestMissedRestart(t *testing.T) {
 			}
 		}
 	}
-	dir, r, log = node(t, nil)
+	dir, r, log = kubeletOf(t, nil)
 	for _, want := range []string{"none", "restricted"} {
 		write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: "+want+"\n")
 		r.Recheck()
@@ -248,7 +250,7 @@ func TestUnreadNUMA(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		r := facts.NewReader(facts.Config{
+		r := publish.NewReader(publish.ReaderConfig{
 			Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		whole := sys["devices/system/"+file]
@@ -261,12 +263,12 @@ func TestUnreadNUMA(t *testing.T) {
 			t.Errorf("%s: %d complaints: %s", file, n, &log)
 		}
 		sys["devices/system/"+file] = whole
-		want := facts.NUMANode{
+		want := publish.NUMANode{
 			Distances: nil, CPUs: topology.CPUSet{0: true, 1: true}, Cores: []topology.CPUSet{{0: true, 1: true}},
 			Memory: 1 << 20,
 		}
 		got := r.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
-		if diff := cmp.Diff([]facts.NUMANode{want}, got); diff != "" {
+		if diff := cmp.Diff([]publish.NUMANode{want}, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", file, diff)
 		}
 	}
@@ -285,9 +287,11 @@ func TestNUMA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := facts.NewReader(facts.Config{Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	r := publish.NewReader(publish.ReaderConfig{
+		Sys: sys, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+	})
 	got := r.Read(t.Context(), tree, nil, holders.Sources{}).NUMANodes
-	want := []facts.NUMANode{
+	want := []publish.NUMANode{
 		{Number: 0, Distances: []int{10, 21}, CPUs: topology.CPUSet{0: true, 1: true, 2: true, 3: true},
 			Socket: -1, Memory: 128 << 20},
 		{Number: 1, CPUs: topology.CPUSet{4: true, 5: true, 6: true, 7: true}, Socket: -1},

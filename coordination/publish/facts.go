@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package facts reads the input of a node's publications: the plugins' announcements, sysfs, and the
-// kubelet's configuration and checkpoints. What is published is a pure function of the facts: the
-// NodeTopology ([BuildSpec]), the NodeResourceTopology ([BuildZones]) and labels ([BuildLabels]).
-package facts
+package publish
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts_test
+package publish_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
@@ -35,7 +35,7 @@ func TestCPUsAndMemory(t *testing.T) {
 		}
 	}
 	policy := published.Restricted
-	if spec := facts.BuildSpec(read(t, "nv-h800-8x8", 1, true, dir, policy)); spec.Held != nil ||
+	if spec := publish.BuildSpec(read(t, "nv-h800-8x8", 1, true, dir, policy)); spec.Held != nil ||
 		spec.NUMANodes[0].CPUs != "" || spec.NUMANodes[0].Memory != nil {
 		t.Errorf("CPUs and memory that nobody gets alone are published: %+v", spec)
 	}
@@ -44,7 +44,7 @@ func TestCPUsAndMemory(t *testing.T) {
 	f := read(t, "nv-h800-8x8", 1, true, dir, policy)
 	f.NUMANodes[0].CPUs = topology.CPUSet{0: true, 1: true, 2: true, 3: true, 8: true}
 	f.NUMANodes[0].Cores, f.NUMANodes[0].Socket = []topology.CPUSet{{0: true, 8: true}}, 1
-	spec := facts.BuildSpec(f)
+	spec := publish.BuildSpec(f)
 	held := []v1alpha1.Held{{UID: "u1", Containers: []v1alpha1.Container{
 		{Name: "main", CPUs: "1-3", Memory: []v1alpha1.MemoryBlock{{NUMANodes: "0-1", Type: "memory", Size: 20}}},
 		{Name: "side", CPUs: "8"},
@@ -78,7 +78,7 @@ func TestLinks(t *testing.T) {
 				Count: 18})
 		}
 	}
-	if links := facts.BuildSpec(f).Links; links != nil {
+	if links := publish.BuildSpec(f).Links; links != nil {
 		t.Errorf("equal links are published: %v", links)
 	}
 	gpus.Links = gpus.Links[1:]
@@ -86,7 +86,7 @@ func TestLinks(t *testing.T) {
 		{A: "amd.com/gpu/0", B: "amd.com/gpu/2", Type: "NVLINK", Hops: 1, Count: 18},
 		{A: "amd.com/gpu/1", B: "amd.com/gpu/2", Type: "NVLINK", Hops: 1, Count: 18},
 	}
-	if diff := cmp.Diff(want, facts.BuildSpec(f).Links); diff != "" {
+	if diff := cmp.Diff(want, publish.BuildSpec(f).Links); diff != "" {
 		t.Errorf("links (-want +got):\n%s", diff)
 	}
 }
@@ -98,7 +98,7 @@ func TestUnplaced(t *testing.T) {
 		f.Resources[i].Devices = f.Resources[i].Devices[:1]
 		f.Resources[i].Devices[0].Address = topology.Address{Domain: 9, Bus: uint8(i)}
 	}
-	spec := facts.BuildSpec(f)
+	spec := publish.BuildSpec(f)
 	want := []v1alpha1.Switch{{Name: "unknown", Path: "unknown", Alone: true,
 		Devices: map[string]v1alpha1.Set{published.GPUs: "0", published.VFs: "0"}}}
 	if diff := cmp.Diff(want, spec.Switches); diff != "" || spec.Summary.FreePairs != 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts_test
+package publish_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -40,7 +40,7 @@ func TestGone(t *testing.T) {
 	dir := t.TempDir()
 	var list []corev1.Pod
 	var listErr error
-	r := facts.NewReader(facts.Config{
+	r := publish.NewReader(publish.ReaderConfig{
 		Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
 		Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(list, listErr, each) },
 	})
@@ -60,11 +60,11 @@ func TestGone(t *testing.T) {
 	}
 	for _, test := range []struct {
 		err  error
-		want facts.Gone
+		want publish.Gone
 	}{
-		{kubelet.ErrNoPodsAPI, facts.Gone{}},
-		{errors.New("Kubelet is initializing"), facts.Gone{}},
-		{nil, facts.Gone{"done": true, "refused": true, "deleted": true}},
+		{kubelet.ErrNoPodsAPI, publish.Gone{}},
+		{errors.New("Kubelet is initializing"), publish.Gone{}},
+		{nil, publish.Gone{"done": true, "refused": true, "deleted": true}},
 	} {
 		listErr = test.err
 		got := r.Read(t.Context(), tree, nil, holders.Sources{})
@@ -113,7 +113,7 @@ func TestExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(pods []corev1.Pod, err error) []string {
-		r := facts.NewReader(facts.Config{
+		r := publish.NewReader(publish.ReaderConfig{
 			Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
 			Pods: func(_ context.Context, each func(*corev1.Pod)) error { return tell(pods, err, each) },
 		})

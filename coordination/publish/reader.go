@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts
+package publish
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 // askTimeout limits the request for the kubelet's configuration.
 const askTimeout = 5 * time.Second
 
-// Config has the sources of facts.
-type Config struct {
+// ReaderConfig has the sources of facts.
+type ReaderConfig struct {
 	Sys        fs.FS  // root of sysfs
 	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
 	Files      kubelet.ConfigFiles
@@ -35,7 +35,7 @@ type Config struct {
 
 // Reader reads facts repeatedly. It is not safe for concurrent use.
 type Reader struct {
-	config     Config
+	config     ReaderConfig
 	assigned   assignments
 	kubelet    *model.Kubelet // of the running kubelet; nil if unknown
 	stale      bool           // the configuration must be read again
@@ -46,7 +46,7 @@ type Reader struct {
 }
 
 // NewReader returns a Reader that has read nothing yet.
-func NewReader(config Config) *Reader {
+func NewReader(config ReaderConfig) *Reader {
 	return &Reader{
 		config: config, complaints: map[string]string{},
 		assigned: assignments{checkpoint: kubelet.NewCheckpointReader(config.KubeletDir)},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts
+package publish
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func (a *assignments) read(
 	kubeletDir string, list podLister, before holders.Sources, f *Facts,
 ) (all []attempt) {
 	devices, err := a.readDevices(kubeletDir, list, before)
-	all = append(all, keep(&a.devices, checkpointSubject, devices, err))
+	all = append(all, keepLast(&a.devices, checkpointSubject, devices, err))
 	known, unknown := a.devices.Get()
 	if unknown != nil {
 		f.Unread = fmt.Errorf("%w: %w", ErrUnread, err)
@@ -55,19 +55,19 @@ func (a *assignments) read(
 	f.Devices, f.Gone, f.Exclusive = known.devices, known.gone, known.exclusive
 	if f.Kubelet.CPUManagerPolicy == CPUStatic {
 		cpus, err := kubelet.ReadCPUState(kubeletDir)
-		all = append(all, keep(&a.cpus, kubelet.CPUStateFile, cpus, err))
+		all = append(all, keepLast(&a.cpus, kubelet.CPUStateFile, cpus, err))
 		f.CPUs = a.cpus
 	}
 	if f.Kubelet.MemoryManagerPolicy == MemoryStatic {
 		memory, err := kubelet.ReadMemoryState(kubeletDir)
-		all = append(all, keep(&a.memory, kubelet.MemoryStateFile, memory, err))
+		all = append(all, keepLast(&a.memory, kubelet.MemoryStateFile, memory, err))
 		f.Memory = a.memory
 	}
 	return all
 }
 
 // keep replaces the last state by that of an attempt to read. After an error, a state that was read stays.
-func keep[T any](last *kubelet.Reading[T], subject string, read T, err error) attempt {
+func keepLast[T any](last *kubelet.Reading[T], subject string, read T, err error) attempt {
 	if err == nil || !last.IsKnown() {
 		*last = kubelet.Read(read, err)
 	}
