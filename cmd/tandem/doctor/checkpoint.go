@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -39,13 +37,13 @@ func (n Node) newCheckpoint(a *access, read kubelet.Checkpoint, err error) check
 
 // damagedCheckpoint finds a checkpoint that cannot be read.
 func damagedCheckpoint(c checkpoint) []Finding {
-	return finding.When(c.damage != "", Finding{
+	return findWhen(c.damage != "", Finding{
 		ID: "checkpoint", Severity: Warning,
 		Summary:  "The kubelet's device checkpoint cannot be read.",
 		Evidence: []string{c.damage},
 		Why: "Without other sources, Tandem identifies containers by the checkpoint. A kubelet that cannot read " +
 			"the checkpoint forgets all allocations at its next start.",
-		Fix: []string{"drain the node, then: " + managers.Restarted("rm "+c.path)},
+		Fix: []string{"drain the node, then: " + restarted("rm "+c.path)},
 	})
 }
 
@@ -106,7 +104,7 @@ func (c checkpoint) finding(devices []string, f Finding) []Finding {
 	if len(devices) == 0 {
 		return nil
 	}
-	return finding.OfSome(append(devices, c.path), f)
+	return findSome(append(devices, c.path), f)
 }
 
 // isGone reports whether an ID is the address of a PCI function that the machine does not have.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -56,7 +55,7 @@ func (s *small) findings() string {
 	c := newComplexes(topology.Assemble(s.functions, s.places, []int{0, 1}))
 	c.groups = s.groups
 	var lines []string
-	for _, f := range finding.Judge(c, complexFaults, complexACS, complexATS, complexGroups) {
+	for _, f := range judgeAll(c, complexFaults, complexACS, complexATS, complexGroups) {
 		lines = append(lines, f.ID+" "+string(f.Severity))
 		lines = append(append(lines, f.Evidence...), f.Fix...)
 	}

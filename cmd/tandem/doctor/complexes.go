@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -125,7 +124,7 @@ func complexACS(c complexes) (findings []Finding) {
 			list = append(list, fmt.Sprintf("%s (%s): ACS control %#04x, wanted %s", port.Address, port.role,
 				port.Control, strings.Join(wants, " or ")))
 		}
-		findings = append(findings, finding.OfSome(list, Finding{
+		findings = append(findings, findSome(list, Finding{
 			ID: "complex-acs", Severity: Warning,
 			Summary: fmt.Sprintf("ACS of %s is wrong for complexes of kind %s.", cli.Count(len(list), "port"),
 				kind),
@@ -215,7 +214,7 @@ func complexFaults(c complexes) []Finding {
 	}
 	const why = "Tandem knows no NIC near the GPUs of such a complex: the GPUs are in no pair."
 	return append(
-		finding.OfSome(broken, Finding{
+		findSome(broken, Finding{
 			ID: "complex", Severity: Warning,
 			Summary: cli.Count(len(broken), "complex") + " of GPU and NIC cannot be used.", Why: why,
 			Fix: []string{
@@ -223,7 +222,7 @@ func complexFaults(c complexes) []Finding {
 				"a DMA function and the PFs of its NIC have the same keyword V3: lspci -vv, as root",
 			},
 		}),
-		finding.OfSome(unknown, Finding{
+		findSome(unknown, Finding{
 			ID: "complex", Severity: Unknown,
 			Summary: cli.CountAre(len(unknown), "NIC") + " not known of GPUs with a DMA function.",
 			Why:     "Tandem knows no NIC near such a GPU, or not all PFs of the NIC: what is unknown is in no pair.",
@@ -256,14 +255,14 @@ func complexATS(c complexes) []Finding {
 			"xx111x1 at the GPU's downstream port and the root port (pci=config_acs=)")
 	}
 	return append(
-		finding.OfSome(with, Finding{
+		findSome(with, Finding{
 			ID: "complex-ats", Severity: Warning,
 			Summary: cli.Count(len(with), "NIC") + " with ATS in complexes that want none.",
 			Why: "A NIC with ATS sends translated requests. On bare metal and over NVLink-C2C the right values of " +
 				"ACS are those for untranslated ones (rdma_topo of rdma-core).",
 			Fix: fix,
 		}),
-		finding.OfSome(without, Finding{
+		findSome(without, Finding{
 			ID: "complex-ats", Severity: Warning,
 			Summary: cli.Count(len(without), "NIC") + " without ATS, for guests.",
 			Why: "Only translated requests pass from the NIC to the GPU within the switch; without ATS GPUDirect " +
@@ -295,7 +294,7 @@ func complexGroups(c complexes) []Finding {
 			list = append(list, c.apart(append(slices.Clone(one.GPUs), one.NICs...), true)...)
 		}
 	}
-	return finding.OfSome(list, Finding{
+	return findSome(list, Finding{
 		ID: "complex-iommu", Severity: Warning,
 		Summary: "IOMMU groups of GPUs and NICs do not fit their complexes.",
 		Why: "The GPU's driver allows GPUDirect RDMA over a DMA function only from the GPU's IOMMU group, and " +

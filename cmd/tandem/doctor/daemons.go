@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -168,7 +167,7 @@ func (n Node) unsound() ([]string, error) {
 
 // silentDaemons finds daemons, and a kubelet, that do not answer.
 func silentDaemons(d daemons) []Finding {
-	return finding.Of(d.silent, Finding{
+	return findEach(d.silent, Finding{
 		ID: "no-answer", Severity: Unknown,
 		Summary: "A daemon or the kubelet does not answer: the health of devices, and the kubelet's use of them, " +
 			"are unknown.",
@@ -181,7 +180,7 @@ func silentDaemons(d daemons) []Finding {
 
 // unsoundDevices finds devices that work badly or not at all.
 func unsoundDevices(d daemons) []Finding {
-	return finding.Of(d.unsound, Finding{
+	return findEach(d.unsound, Finding{
 		ID: "device-health", Severity: Warning,
 		Summary: "Devices are failed or degraded.",
 		Why: "The kubelet gives a failed device to no container; of equally near devices a degraded one is " +
@@ -196,7 +195,7 @@ func unsoundDevices(d daemons) []Finding {
 
 // lostDevices finds resources for which the kubelet uses another plugin.
 func lostDevices(d daemons) []Finding {
-	return finding.Of(d.lost, Finding{
+	return findEach(d.lost, Finding{
 		ID: "kubelet-devices", Severity: Error,
 		Summary: "The kubelet does not use the devices that Tandem offers.",
 		Why: "Another plugin that registers the same resource later replaces Tandem's. When that plugin ends, " +
@@ -213,7 +212,7 @@ func lostDevices(d daemons) []Finding {
 
 // runFolder finds an unusable run folder.
 func runFolder(d daemons) []Finding {
-	return finding.When(d.unusable != "", Finding{
+	return findWhen(d.unusable != "", Finding{
 		ID: "run-folder", Severity: Error,
 		Summary:  "The two daemons cannot use their run folder.",
 		Evidence: []string{d.unusable},
@@ -239,7 +238,7 @@ func runFolders(d daemons) (findings []Finding) {
 // bothModes finds device plugins next to the DRA driver. The lock of a mode prevents both, except with run
 // folders that were invisible at the start.
 func bothModes(d daemons) []Finding {
-	return finding.When(len(d.modes) > 1, Finding{
+	return findWhen(len(d.modes) > 1, Finding{
 		ID: "modes", Severity: Error,
 		Summary:  "Device plugins and the DRA driver both allocate this node's devices.",
 		Evidence: d.held,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -28,7 +27,7 @@ func unknownNodes(h hardware) []Finding {
 	for _, pf := range h.pfs {
 		note(pf.Device)
 	}
-	return finding.OfSome(list, Finding{
+	return findSome(list, Finding{
 		ID: "numa-node", Severity: Warning,
 		Summary: fmt.Sprintf("The NUMA node of %s is unknown.", cli.Count(len(list), "GPU or NIC")),
 		Why: "The kubelet gets these devices without a NUMA node: a container's CPUs, " +
@@ -42,7 +41,7 @@ func unknownNodes(h hardware) []Finding {
 
 // noGPU finds a node without GPUs.
 func noGPU(h hardware) []Finding {
-	return finding.When(len(h.offeredGPUs) == 0, Finding{
+	return findWhen(len(h.offeredGPUs) == 0, Finding{
 		ID: "no-gpu", Severity: Error,
 		Summary:  "There is no GPU of " + named(titleOf) + ".",
 		Evidence: []string{"no such display controller or accelerator in /sys/bus/pci/devices"},
@@ -59,7 +58,7 @@ func gpuDrivers(h hardware) []Finding {
 			list = append(list, fmt.Sprintf("%s: driver %s", d.Address, cmp.Or(d.Driver, "none")))
 		}
 	}
-	return finding.OfSome(list, Finding{
+	return findSome(list, Finding{
 		ID: "gpu-driver", Severity: Error,
 		Summary: fmt.Sprintf("%s not driven by %s.", cli.CountAre(len(list), "GPU"), named(driverOf)),
 		Why:     "A container cannot use it, and it is not offered.",
@@ -71,7 +70,7 @@ func gpuDrivers(h hardware) []Finding {
 
 // deviceNodes finds device nodes that are missing.
 func deviceNodes(h hardware) []Finding {
-	return finding.OfSome(h.missing, Finding{
+	return findSome(h.missing, Finding{
 		ID: "device-nodes", Severity: Error,
 		Summary: fmt.Sprintf("%s missing.", cli.CountAre(len(h.missing), "device node")),
 		Why:     "Containers with the device cannot open it.",
@@ -96,7 +95,7 @@ func degradedLinks(h hardware) []Finding {
 				fmt.Sprintf("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth))
 		}
 	}
-	return finding.OfSome(list, Finding{
+	return findSome(list, Finding{
 		ID: "degraded-link", Severity: Warning,
 		Summary: fmt.Sprintf("%s slower than its maximum.", cli.CountAre(len(list), "PCIe link")),
 		Why:     "Traffic between GPU and NIC has only a fraction of the bandwidth; Tandem selects such NICs last.",
@@ -119,7 +118,7 @@ func redirects(h hardware) []Finding {
 	if len(list) > 1 {
 		ports = fmt.Sprintf("%d switch ports redirect", len(list))
 	}
-	return finding.OfSome(list, Finding{
+	return findSome(list, Finding{
 		ID: "acs-redirect", Severity: Warning,
 		Summary: ports + " traffic between GPUs and NICs to the root complex (ACS).",
 		Why: "Even with a common switch, every transfer crosses the CPU's root complex: GPUDirect " +
@@ -144,7 +143,7 @@ func unreadRedirects(h hardware) []Finding {
 		list = append(list, fmt.Sprintf(
 			"port %s: its configuration space is hidden beyond the first 64 bytes", port))
 	}
-	return finding.OfSome(list, Finding{
+	return findSome(list, Finding{
 		ID: "acs-redirect", Severity: Unknown,
 		Summary: "Redirection of traffic to the root complex (ACS) is unknown.",
 		Why:     "Redirected traffic crosses the CPU's root complex, even if the GPU and the NIC share a switch.",

@@ -3,10 +3,14 @@
 // Package doctor examines a node for obstacles between the node and pods whose GPUs and VFs share a switch:
 // each finding has evidence, consequence and fix.
 //
-// [Examine] first reads all facts of a [Node], by subject: the kubelet and its settings (package managers),
+// [Examine] first reads all facts of a [Node], by subject: the kubelet and its settings,
 // hardware, request shapes on the empty node, refused pods, plugins, sockets, checkpoint and daemons. Each
 // check is a function of the facts of one subject; the method findings lists all checks in the order of the
 // report. Doctor changes nothing.
+//
+// A kubelet's settings are judged as the kubelet's Topology, CPU and Memory Managers do. With a finding of
+// [Refusals], or with one of staleStates, the kubelet does not start; with one of adviseSettings the kubelet
+// starts, and pods lose near pairs.
 //
 // Request shapes are judged by the Topology Manager's own rule ([model.Kubelet]) under the policy that doctor
 // requires, also before the kubelet has it, with a third demand for the CPUs of a guaranteed pod.
@@ -29,8 +33,6 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -90,10 +92,10 @@ func readFacts(n Node) facts {
 	}
 	f.plugins = n.Plugins
 	if n.Mode == mode.DRA {
-		f.notes, f.noGPUs, f.stale = n.Notes, n.NoGPUs, n.staleResources(f.kubelet.Facts, read)
+		f.notes, f.noGPUs, f.stale = n.Notes, n.NoGPUs, n.staleResources(f.kubelet.ManagerSettings, read)
 	} else {
-		f.shapes, f.checkpoint = n.readShapes(f.kubelet.Facts), n.newCheckpoint(&a, read, err)
-		f.merge, f.refused = f.shapes.readMerge(), n.readRefused(f.kubelet.Facts)
+		f.shapes, f.checkpoint = n.readShapes(f.kubelet.ManagerSettings), n.newCheckpoint(&a, read, err)
+		f.merge, f.refused = f.shapes.readMerge(), n.readRefused(f.kubelet.ManagerSettings)
 		f.remark = strings.TrimSpace(strings.Join(slices.Concat([]string{
 			f.kubelet.remarks(), uncounted(n.Refused, f.kubelet.Policy), f.shapes.remark(), mounted(n.Mounted),
 		}, hintDecisions(n.Notes)), " "))
@@ -105,31 +107,31 @@ func readFacts(n Node) facts {
 
 // findings runs all checks, in the order of the report.
 func (f facts) findings() []Finding {
-	folders := []finding.Check[daemons]{runFolder, runFolders, bothModes}
+	folders := []check[daemons]{runFolder, runFolders, bothModes}
 	if f.mode == mode.DRA {
-		folders = []finding.Check[daemons]{bothModes, runFolder}
+		folders = []check[daemons]{bothModes, runFolder}
 	}
 	return slices.Concat(
-		finding.Judge(f.kubelet, unknownProcess, unreadConfig),
-		finding.Judge(f.shapes, topologyPolicy),
-		finding.Judge(f.kubelet, kubeletSettings),
-		finding.Judge(f.hardware, unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA,
+		judgeAll(f.kubelet, unknownProcess, unreadConfig),
+		judgeAll(f.shapes, topologyPolicy),
+		judgeAll(f.kubelet, kubeletSettings),
+		judgeAll(f.hardware, unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA,
 			degradedLinks, redirects, unreadRedirects, deviceNodes),
-		finding.Judge(f.hardware.complexes, complexFaults, complexACS, complexATS, complexGroups),
-		finding.Judge(f.shapes, refusedShapes, refusedForCPUs, farShapes),
-		finding.Judge(f.merge, slowMerge),
-		finding.Judge(f.refused, refusedPods),
-		finding.Judge(f.plugins, unofferedGPUs, unenforced),
-		finding.Judge(f.sockets, registration, podResources, stockPlugins, draSocket),
-		finding.Judge(f.noGPUs, unpublishedGPUs),
-		finding.Judge(f.notes, draGates),
-		finding.Judge(f.stale, staleKubelet),
-		finding.Judge(f.daemons, silentDaemons, lostDevices, unsoundDevices),
-		finding.Judge(f.checkpoint, damagedCheckpoint, offeredTwice, goneDevices),
-		finding.Judge(f.claims, unknownClaims),
-		finding.Judge(f.daemons, folders...),
-		finding.Judge(f.closed, noRight),
-		finding.Judge(f.recorded, unrecorded),
+		judgeAll(f.hardware.complexes, complexFaults, complexACS, complexATS, complexGroups),
+		judgeAll(f.shapes, refusedShapes, refusedForCPUs, farShapes),
+		judgeAll(f.merge, slowMerge),
+		judgeAll(f.refused, refusedPods),
+		judgeAll(f.plugins, unofferedGPUs, unenforced),
+		judgeAll(f.sockets, registration, podResources, stockPlugins, draSocket),
+		judgeAll(f.noGPUs, unpublishedGPUs),
+		judgeAll(f.notes, draGates),
+		judgeAll(f.stale, staleKubelet),
+		judgeAll(f.daemons, silentDaemons, lostDevices, unsoundDevices),
+		judgeAll(f.checkpoint, damagedCheckpoint, offeredTwice, goneDevices),
+		judgeAll(f.claims, unknownClaims),
+		judgeAll(f.daemons, folders...),
+		judgeAll(f.closed, noRight),
+		judgeAll(f.recorded, unrecorded),
 	)
 }
 
@@ -138,7 +140,7 @@ type Device = machine.Device
 
 // Node is the input of an examination.
 type Node struct {
-	managers.Kubelet
+	Kubelet
 	GPUs, VFs []Device // that the plugins offer
 	// why the VFs are those of all NICs with RDMA instead of the offered VFs; "" for offered VFs
 	Guess   string
@@ -157,19 +159,6 @@ type Node struct {
 
 	settings *kubeletReading // nil before they are read
 }
-
-// Finding is an obstacle between a node and pairs on one switch.
-type Finding = finding.Finding
-
-// Severity says how much a finding matters.
-type Severity = finding.Severity
-
-// The severities.
-const (
-	Error   = finding.Error
-	Warning = finding.Warning
-	Unknown = finding.Unknown
-)
 
 // Findings are all findings of a node, as -o json prints them.
 type Findings struct {
@@ -208,17 +197,17 @@ func Report(findings []Finding) []byte {
 // that Tandem requires.
 func (n Node) recordedFacts() facts {
 	var a access // a recording closes nothing
-	assumed := managers.Facts{Settings: kubelet.Settings{Policy: managers.Restricted}}
+	assumed := ManagerSettings{Settings: kubelet.Settings{Policy: restricted}}
 	return facts{recorded: true, hardware: n.readHardware(&a), shapes: n.readShapes(assumed)}
 }
 
 // unrecorded finds that subjects are missing in a recording.
 func unrecorded(recorded bool) []Finding {
-	return finding.When(recorded, Finding{
+	return findWhen(recorded, Finding{
 		ID: "recording", Severity: Unknown,
 		Summary: "A recording tells nothing of the kubelet, the plugins, containers and device nodes.",
 		Evidence: []string{
-			"the hardware is judged, and requests of containers for policy " + managers.Restricted +
+			"the hardware is judged, and requests of containers for policy " + restricted +
 				" on the empty node, without CPUs",
 		},
 		Why: "The report lacks these checks.",
@@ -272,7 +261,7 @@ func dial(socket string) error {
 // noRight finds the closed files and folders.
 func noRight(closed []string) []Finding {
 	slices.Sort(closed)
-	return finding.OfSome(closed, Finding{
+	return findSome(closed, Finding{
 		ID: "no-right", Severity: Unknown,
 		Summary: fmt.Sprintf("User %d is not permitted to read %s.",
 			os.Geteuid(), cli.Count(len(closed), "file or folder")),
@@ -281,4 +270,61 @@ func noRight(closed []string) []Finding {
 			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",
 		},
 	})
+}
+
+// Severity says how much a finding matters.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"   // pods are refused, or no pair is on one switch
+	Warning Severity = "warning" // some pods, some devices or some of the speed are lost
+	Unknown Severity = "unknown" // the file or socket that would tell could not be read
+)
+
+// Finding is an obstacle between a node and pairs on one switch.
+type Finding struct {
+	ID       string   `json:"id"` // the check, as in "topology-policy"
+	Severity Severity `json:"severity"`
+	Summary  string   `json:"summary"` // one sentence
+	Evidence []string `json:"evidence"`
+	Why      string   `json:"why"`
+	Fix      []string `json:"fix"` // commands, or lines of a configuration
+}
+
+// check judges facts, and nothing besides them.
+type check[Facts any] func(Facts) []Finding
+
+// judgeAll runs checks on facts, in their order.
+func judgeAll[Facts any](facts Facts, checks ...check[Facts]) (findings []Finding) {
+	for _, check := range checks {
+		findings = append(findings, check(facts)...)
+	}
+	return findings
+}
+
+// findWhen returns a finding if a condition holds.
+func findWhen(found bool, f Finding) []Finding {
+	if !found {
+		return nil
+	}
+	return []Finding{f}
+}
+
+// findEach returns a finding with a list as its evidence, if the list is not empty.
+func findEach(list []string, f Finding) []Finding {
+	f.Evidence = list
+	return findWhen(len(list) > 0, f)
+}
+
+// findSome returns a finding with a few elements of a list as its evidence, if the list is not empty.
+func findSome(list []string, f Finding) []Finding { return findEach(someOf(list), f) }
+
+// someOf returns a few elements of a long list, and the number of the others.
+func someOf(list []string) []string {
+	const few = 4
+	if len(list) <= few+1 {
+		return list
+	}
+	return append(append([]string{}, list[:few]...), fmt.Sprintf("and %d more", len(list)-few))
 }

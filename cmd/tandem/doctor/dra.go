@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
@@ -33,7 +31,7 @@ func (n Node) readClaims(a *access) preparedClaims {
 
 // unknownClaims finds claims of unknown devices.
 func unknownClaims(c preparedClaims) []Finding {
-	return finding.When(c.damage != "", Finding{
+	return findWhen(c.damage != "", Finding{
 		ID: "claims", Severity: Error,
 		Summary:  "The devices of prepared claims are not known.",
 		Evidence: []string{c.damage},
@@ -45,7 +43,7 @@ func unknownClaims(c preparedClaims) []Finding {
 
 // unpublishedGPUs finds GPUs that the DRA driver does not publish, by the driver's notes.
 func unpublishedGPUs(notes []string) []Finding {
-	return finding.Of(notes, Finding{
+	return findEach(notes, Finding{
 		ID: "gpus-not-offered", Severity: Error,
 		Summary: "The DRA driver publishes no GPU of this machine.",
 		Why:     "No pod gets a GPU here.",
@@ -65,8 +63,8 @@ type staleResources struct {
 
 // staleResources returns the resources of the running DRA driver that the kubelet still has from device
 // plugins.
-func (n Node) staleResources(k managers.Facts, c kubelet.Checkpoint) staleResources {
-	s := staleResources{rejects: k.Policy == managers.Restricted || k.Policy == "single-numa-node"}
+func (n Node) staleResources(k ManagerSettings, c kubelet.Checkpoint) staleResources {
+	s := staleResources{rejects: k.Policy == restricted || k.Policy == "single-numa-node"}
 	registered := c.Registered()
 	for _, r := range n.Plugins.Resources {
 		if ids, known := registered[r.Name]; known {
@@ -90,7 +88,7 @@ func staleKubelet(s staleResources) []Finding {
 	if s.rejects {
 		f.Severity = Error
 	}
-	return finding.OfSome(s.seen, f)
+	return findSome(s.seen, f)
 }
 
 // unreachedDriver returns the reason why the kubelet does not find the DRA driver.
@@ -113,7 +111,7 @@ func (n Node) unreachedDriver(a *access) string {
 
 // draSocket finds a DRA driver that the kubelet does not find.
 func draSocket(s sockets) []Finding {
-	return finding.When(s.draDriver != "", Finding{
+	return findWhen(s.draDriver != "", Finding{
 		ID: "dra-socket", Severity: Error,
 		Summary:  "The kubelet cannot find the DRA driver.",
 		Evidence: []string{s.draDriver},
@@ -129,7 +127,7 @@ func draGates(notes []string) []Finding {
 	off := slices.DeleteFunc(slices.Clone(notes), func(note string) bool {
 		return !strings.HasPrefix(note, "feature gate ")
 	})
-	return finding.Of(off, Finding{
+	return findEach(off, Finding{
 		ID: "dra-gates", Severity: Warning,
 		Summary: "The API server lacks features for pairs.",
 		Why:     "Tandem then publishes a simpler form: pairs are still on one switch, but more devices stay idle.",

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
@@ -39,7 +38,7 @@ func TestDRA(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := doctor.Node{
-		Kubelet: managers.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t)},
+		Kubelet: doctor.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t)},
 		DevRoot: t.TempDir(), RunDir: t.TempDir(),
 		Notes: []string{"feature gate DRAPartitionableDevices of the API server is off", "another note"},
 	}
@@ -137,7 +136,7 @@ func inDRA(t *testing.T) doctor.Node {
 		t.Fatal(err)
 	}
 	return doctor.Node{
-		Kubelet: managers.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Mode: mode.DRA},
+		Kubelet: doctor.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Mode: mode.DRA},
 		DevRoot: t.TempDir(), RunDir: t.TempDir(),
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -267,7 +266,7 @@ func vfFinding(id string, severity Severity, list []string, problem, why, fix st
 		subject += "s"
 		rest = strings.Replace(rest, "has ", "have ", 1)
 	}
-	return finding.OfSome(list, Finding{
+	return findSome(list, Finding{
 		ID: id, Severity: severity,
 		Summary: fmt.Sprintf("%d %s %s.", len(list), subject, rest),
 		Why:     why, Fix: []string{fix},

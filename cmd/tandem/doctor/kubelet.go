@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -33,19 +31,19 @@ func KubeletDir(procRoot string) string {
 
 // kubeletFacts are the kubelet's settings, and the errors on the way to them.
 type kubeletFacts struct {
-	managers.Facts           // without settings if these cannot be read
-	process        string    // why no process is known to be the kubelet
-	noFlags        bool      // the settings are those of the usual file, and no process tells of its flags
-	config         string    // why the configuration cannot be read
-	settings       []Finding // of known settings and their state files, where the managers align devices
-	root           string    // prefix of the kubelet's paths, in another mount namespace
+	ManagerSettings           // without settings if these cannot be read
+	process         string    // why no process is known to be the kubelet
+	noFlags         bool      // the settings are those of the usual file, and no process tells of its flags
+	config          string    // why the configuration cannot be read
+	settings        []Finding // of known settings and their state files, where the managers align devices
+	root            string    // prefix of the kubelet's paths, in another mount namespace
 }
 
 // kubeletReading is what was read of the kubelet's settings, once: a configuration that comes through a pipe
 // cannot be read again.
 type kubeletReading struct {
 	process           machine.Process // the zero value if unknown: the files are in their usual place
-	facts             managers.Facts
+	facts             ManagerSettings
 	noProcess, unread error
 }
 
@@ -66,7 +64,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	if read.noProcess != nil {
 		k.process = read.noProcess.Error()
 	}
-	k.root, k.Facts = p.Root, read.facts
+	k.root, k.ManagerSettings = p.Root, read.facts
 	var wrong *kubelet.ConfigError
 	switch isFile := errors.As(err, &wrong); {
 	case isFile && !a.denied(wrong.File, wrong.Err):
@@ -78,13 +76,13 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 		return k
 	}
 	k.noFlags = p.PID == "" && n.Config == ""
-	k.settings = append(finding.Judge(k.Facts, managers.Refusals, managers.Advice),
-		k.StaleStates(n.KubeletDir, a.denied)...)
+	k.settings = append(judgeAll(k.ManagerSettings, Refusals, adviseSettings),
+		k.staleStates(n.KubeletDir, a.denied)...)
 	return k
 }
 
 func unknownProcess(k kubeletFacts) []Finding {
-	return finding.When(k.process != "", Finding{
+	return findWhen(k.process != "", Finding{
 		ID: "kubelet-process", Severity: Unknown,
 		Summary:  "The process of this node's kubelet cannot be identified.",
 		Evidence: []string{k.process},
@@ -99,7 +97,7 @@ func unknownProcess(k kubeletFacts) []Finding {
 
 // remarks returns what the reader of findings has to know of the kubelet besides.
 func (k kubeletFacts) remarks() string {
-	list := append([]string{unreadFlags(k)}, managers.EarlierDropIn(k.At)...)
+	list := append([]string{unreadFlags(k)}, earlierDropIn(k.At)...)
 	return strings.TrimSpace(machine.OnNode(k.root, strings.Join(list, " ")))
 }
 
@@ -113,12 +111,12 @@ func unreadFlags(k kubeletFacts) string {
 }
 
 func unreadConfig(k kubeletFacts) []Finding {
-	return finding.When(k.config != "", Finding{
+	return findWhen(k.config != "", Finding{
 		ID: "kubelet-config", Severity: Unknown,
 		Summary:  "The kubelet's configuration cannot be read.",
 		Evidence: []string{k.config},
 		Why:      "The configuration decides whether a container's GPUs and VFs come from the same NUMA nodes.",
-		Fix:      []string{managers.OtherConfig},
+		Fix:      []string{otherConfig},
 	})
 }
 
@@ -135,7 +133,7 @@ func (n *Node) Settings() model.Kubelet {
 	if err != nil {
 		return model.Kubelet{}
 	}
-	known.TopologyManagerPolicy = managers.Restricted
+	known.TopologyManagerPolicy = restricted
 	return known
 }
 

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -41,7 +40,7 @@ func TestSettingsOfAPipe(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n := doctor.Node{DevRoot: t.TempDir(), RunDir: t.TempDir(), Kubelet: managers.Kubelet{
+	n := doctor.Node{DevRoot: t.TempDir(), RunDir: t.TempDir(), Kubelet: doctor.Kubelet{
 		Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Config: fmt.Sprintf("/proc/self/fd/%d", r.Fd()),
 	}}
 	if got := n.Settings().TopologyManagerScope; got != "pod" {

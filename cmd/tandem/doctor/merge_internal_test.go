@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
@@ -28,8 +27,8 @@ func TestMergeOfEachResource(t *testing.T) {
 			n.VFs = append(n.VFs, vf)
 		}
 	}
-	k := managers.Facts{}
-	k.Policy, k.CPUPolicy, k.MemoryPolicy = managers.Restricted, "none", "None"
+	k := ManagerSettings{}
+	k.Policy, k.CPUPolicy, k.MemoryPolicy = restricted, "none", "None"
 	found := slowMerge(n.empty(k, model.Restricted).readMerge())
 	if len(found) != 1 || !slices.Equal(found[0].Evidence, []string{
 		"GPUs: hints over 8 NUMA nodes", "VFs of x.y/a: hints over 8 NUMA nodes",

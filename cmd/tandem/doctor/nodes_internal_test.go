@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -23,12 +22,12 @@ func TestShapesOfManyNodes(t *testing.T) {
 		vf := topology.Address{Bus: uint8(i), Function: 1}
 		n.VFs = append(n.VFs, machine.NewDevice(fmt.Sprint("vf", i), vf, topology.Node(i)))
 	}
-	var k managers.Facts
-	k.Policy, k.Scope, k.CPUPolicy, k.MemoryPolicy = managers.Restricted, managers.Container, "none", "None"
+	var k ManagerSettings
+	k.Policy, k.Scope, k.CPUPolicy, k.MemoryPolicy = restricted, scopeContainer, "none", "None"
 	k.NUMANodes = 10
-	k.PolicyOptions = map[string]string{managers.MaxNodes: "10"}
-	if len(managers.Refusals(k)) > 0 {
-		t.Fatalf("the kubelet does not start: %v", managers.Refusals(k))
+	k.PolicyOptions = map[string]string{maxNodesOption: "10"}
+	if len(Refusals(k)) > 0 {
+		t.Fatalf("the kubelet does not start: %v", Refusals(k))
 	}
 	if s := n.readShapes(k); len(s.refused) > 0 {
 		t.Errorf("refused shapes %s, want none", shapeList(s.refused))

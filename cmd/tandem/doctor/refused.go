@@ -15,8 +15,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -64,7 +62,7 @@ type refusedFacts struct {
 }
 
 // readRefused judges the shapes of the refused pods on the empty node.
-func (n Node) readRefused(k managers.Facts) refusedFacts {
+func (n Node) readRefused(k ManagerSettings) refusedFacts {
 	f := refusedFacts{Refused: n.Refused}
 	policy := model.Restricted
 	if k.Policy == string(model.SingleNUMANode) { // the others refuse nobody: then the policy has changed since
@@ -99,7 +97,7 @@ func refusedPods(r refusedFacts) []Finding {
 		ID: "refused-pods", Severity: Warning,
 		Summary: fmt.Sprintf("%s rejected by this kubelet and not deleted: %s.",
 			cli.CountAre(number, "pod"), intent.TopologyAffinity),
-		Evidence: slices.Concat(finding.Some(r.shapes), finding.Some(r.Seen)),
+		Evidence: slices.Concat(someOf(r.shapes), someOf(r.Seen)),
 		Why:      "Kubernetes deletes such pods only when the cluster has more than 12,500 terminated pods.",
 	}
 	if r.always > 0 {
@@ -113,12 +111,12 @@ func refusedPods(r refusedFacts) []Finding {
 			"or configure the default scheduler to spread pods (LeastAllocated) instead of packing them")
 	}
 	f.Fix = append(f.Fix, "the descheduler deletes the existing pods: deployments/descheduler/values.yaml")
-	return finding.When(number > 0, f)
+	return findWhen(number > 0, f)
 }
 
 // uncounted is a remark about an unknown number of refused pods, under a policy that refuses some; else "".
 func uncounted(r Refused, policy string) string {
-	if r.Unknown == "" || policy != managers.Restricted && policy != "single-numa-node" {
+	if r.Unknown == "" || policy != restricted && policy != "single-numa-node" {
 		return ""
 	}
 	return "The number of pods that this kubelet rejected is unknown: " + r.Unknown + "."

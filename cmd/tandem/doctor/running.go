@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -117,7 +116,7 @@ func AskPlugins(ctx context.Context, runDir string, sys fs.FS, vendor string) Pl
 
 // unofferedGPUs finds GPUs that no running plugin offers.
 func unofferedGPUs(p Plugins) []Finding {
-	return finding.When(p.Unoffered != "", Finding{
+	return findWhen(p.Unoffered != "", Finding{
 		ID: "gpus-not-offered", Severity: Error, Summary: "No plugin offers the GPUs of this machine.",
 		Evidence: []string{p.Unoffered}, Why: "No pod gets a GPU here.",
 		Fix: []string{
@@ -130,7 +129,7 @@ func unofferedGPUs(p Plugins) []Finding {
 
 // unenforced finds plugins that do not enforce annotations.
 func unenforced(p Plugins) []Finding {
-	return finding.When(p.Unenforced != "", Finding{
+	return findWhen(p.Unenforced != "", Finding{
 		ID: "alignment-not-enforced", Severity: Warning,
 		Summary:  "The annotation tandem.dev/alignment of pods is not enforced on this node.",
 		Evidence: []string{p.Unenforced},
@@ -211,7 +210,7 @@ func stockPlugin(socket string, resources []string) string {
 
 // registration finds a kubelet that accepts no registrations.
 func registration(s sockets) []Finding {
-	return finding.When(s.registration != "", Finding{
+	return findWhen(s.registration != "", Finding{
 		ID: "kubelet-socket", Severity: Error,
 		Summary:  "The kubelet does not accept registrations of device plugins.",
 		Evidence: []string{s.registration},
@@ -226,7 +225,7 @@ func registration(s sockets) []Finding {
 
 // podResources finds a kubelet that does not list the devices of pods.
 func podResources(s sockets) []Finding {
-	return finding.When(s.podResources != "", Finding{
+	return findWhen(s.podResources != "", Finding{
 		ID: "pod-resources", Severity: Warning,
 		Summary:  "The kubelet does not report the devices of pods (PodResources).",
 		Evidence: []string{s.podResources},

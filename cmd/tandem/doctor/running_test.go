@@ -5,8 +5,6 @@ package doctor
 import (
 	"strings"
 	"testing"
-
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
 )
 
 // TestPlugins: what the running plugins say of themselves is found; nothing where all is well or none runs.
@@ -20,7 +18,7 @@ func TestPlugins(t *testing.T) {
 		{Plugins{Unenforced: "no source answers"}, "warning alignment-not-enforced;"},
 	} {
 		var found strings.Builder
-		for _, f := range finding.Judge(c.plugins, unofferedGPUs, unenforced) {
+		for _, f := range judgeAll(c.plugins, unofferedGPUs, unenforced) {
 			found.WriteString(string(f.Severity) + " " + f.ID + ";")
 			if len(f.Evidence) != 1 || len(f.Fix) == 0 {
 				t.Errorf("%s: evidence %q, fix %q", f.ID, f.Evidence, f.Fix)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -51,8 +50,8 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 		"two containers":            {"container", []map[string]int{{"a.com/gpu": 6}, {"a.com/gpu": 6}}},
 		"init container":            {"container", []map[string]int{{"a.com/gpu": 6}, {"a.com/gpu": 6}}},
 	} {
-		var facts managers.Facts
-		facts.Policy, facts.Scope = managers.Restricted, c.scope
+		var facts ManagerSettings
+		facts.Policy, facts.Scope = restricted, c.scope
 		pod := &corev1.Pod{}
 		for _, requests := range c.containers {
 			limits := corev1.ResourceList{}

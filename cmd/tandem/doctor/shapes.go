@@ -10,12 +10,9 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/finding"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // shapes are the request shapes 1+1, 2+2 … on an empty node under policy restricted, by their number of
@@ -32,7 +29,7 @@ type shapes struct {
 // mostShapes limits n of the shapes n+n.
 const mostShapes = 64
 
-func (n Node) readShapes(k managers.Facts) (s shapes) {
+func (n Node) readShapes(k ManagerSettings) (s shapes) {
 	s.emptyNode, s.near = n.empty(k, model.Restricted), map[int]int{}
 	if len(n.GPUs) == 0 || len(n.VFs) == 0 {
 		return s
@@ -54,66 +51,6 @@ func (n Node) readShapes(k managers.Facts) (s shapes) {
 		}
 	}
 	return s
-}
-
-// emptyNode is the node without containers, as the coordinator sees it.
-type emptyNode struct {
-	Node
-	kubelet managers.Facts
-	manager model.TopologyManager
-	views   machine.Views
-}
-
-// empty returns the empty node under a policy, with the kubelet's other settings. Settings with which no
-// kubelet starts count as mended: unknown options are not set, and the machine's NUMA nodes are allowed.
-func (n Node) empty(k managers.Facts, policy model.Policy) emptyNode {
-	e := emptyNode{Node: n, kubelet: k, views: machine.NewViews(n.Links, n.GPUs, n.VFs)}
-	settings, nodes := k.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
-	settings.Policy = string(policy)
-	read, err := settings.Model()
-	if err == nil {
-		e.manager, err = read.TopologyManager(nodes)
-	}
-	if err != nil {
-		e.manager = model.TopologyManager{Rule: model.Documented(nodes)}
-	}
-	e.manager.Rule.MaxNodes = max(e.manager.Rule.MaxNodes, model.MaxNodes, len(nodes))
-	return e
-}
-
-// Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
-// the policy admits the container at all.
-func (n Node) Affinity(k managers.Facts, gpus, vfs int) ([]int, bool) {
-	nodes, admitted := n.empty(k, model.Restricted).affinity(gpus, vfs, n.CPUs)
-	return nodes.Numbers(), admitted
-}
-
-func (e emptyNode) affinity(gpus, vfs, cpus int) (model.Mask, bool) {
-	requests := slices.DeleteFunc(machine.Requests(gpus, vfs), func(r model.Request) bool {
-		return r.Count == 0 // the container does not name the resource
-	})
-	return e.views.Nodes(e.manager.Rule, requests, e.cpuDemand(cpus))
-}
-
-// cpuDemand returns the demand for a number of exclusive CPUs, without influence if the kubelet aligns no
-// CPUs.
-func (e emptyNode) cpuDemand(count int) model.Demand {
-	reserved, err := e.kubelet.Reserved()
-	if e.kubelet.CPUPolicy != managers.Static || err != nil {
-		return model.Demand{}
-	}
-	return model.CPUDemand(count, e.kubelet.CPUs, e.kubelet.AllCPUs().Without(reserved))
-}
-
-// together returns how many of n pairs can be on one switch each, with devices of these NUMA nodes; without
-// NUMA nodes, with all devices.
-func (e emptyNode) together(n int, nodes model.Mask) int {
-	all := e.views.All
-	choice, err := placement.Choose(e.Tree, all.Placement(all.Expected(machine.Requests(n, n), nodes)))
-	if err != nil {
-		return 0
-	}
-	return placement.Together(choice.Pairs)
 }
 
 // fewerVFs returns the refused requests of GPUs with fewer VFs, as "5 to 8 GPUs with 1 to 4 VFs", without
@@ -256,7 +193,7 @@ var digits = regexp.MustCompile(`\d+`)
 
 // topologyPolicy finds another policy than restricted, with the requests that restricted would refuse.
 func topologyPolicy(s shapes) []Finding {
-	found := managers.TopologyPolicy(s.kubelet)
+	found := adviseTopologyPolicy(s.kubelet)
 	for i := range found {
 		f := &found[i]
 		f.Evidence = append(f.Evidence, s.wouldRefuse()...)
@@ -311,7 +248,7 @@ func (s shapes) excluding() (fix []string) {
 // remark says which containers with fewer VFs than GPUs are refused, "" for none and with a finding. This is
 // no finding: who requests as many VFs as GPUs loses near pairs by the remedy.
 func (s shapes) remark() string {
-	if s.kubelet.Policy != managers.Restricted || len(s.fewer) == 0 || len(s.refused) > 0 {
+	if s.kubelet.Policy != restricted || len(s.fewer) == 0 || len(s.refused) > 0 {
 		return ""
 	}
 	text := fmt.Sprintf("Containers that request %s are rejected, even on an empty node; %s.",
@@ -324,7 +261,7 @@ func (s shapes) remark() string {
 
 // refusedShapes finds shapes whose GPUs and VFs cannot come from one set of NUMA nodes.
 func refusedShapes(s shapes) []Finding {
-	if s.kubelet.Policy != managers.Restricted || len(s.refused) == 0 {
+	if s.kubelet.Policy != restricted || len(s.refused) == 0 {
 		return nil
 	}
 	f := Finding{
@@ -353,7 +290,7 @@ func refusedShapes(s shapes) []Finding {
 
 // refusedForCPUs finds shapes whose devices fit, but not together with the CPUs.
 func refusedForCPUs(s shapes) []Finding {
-	if s.kubelet.Policy != managers.Restricted || len(s.withCPUs) == 0 {
+	if s.kubelet.Policy != restricted || len(s.withCPUs) == 0 {
 		return nil
 	}
 	f := Finding{
@@ -362,7 +299,7 @@ func refusedForCPUs(s shapes) []Finding {
 			shapeList(s.withCPUs), cli.Count(s.CPUs, "CPU")),
 		Evidence: append([]string{
 			"CPUs for containers: " + s.cpusPerNode(),
-		}, slices.Concat(s.places(), finding.Some(s.admittedCPUs(s.withCPUs)))...),
+		}, slices.Concat(s.places(), someOf(s.admittedCPUs(s.withCPUs)))...),
 		Why: "Policy restricted requires the CPUs of a container on the same set of NUMA nodes as its devices, " +
 			"the smallest possible set for each; this number of CPUs needs more or fewer nodes than the devices.",
 		Fix: []string{
@@ -413,7 +350,7 @@ func farShapes(s shapes) []Finding {
 	for _, n := range s.far {
 		f.Evidence = append(f.Evidence, fmt.Sprintf("%d+%d: %d of %d pairs on one switch", n, n, s.near[n], n))
 	}
-	f.Evidence = finding.Some(f.Evidence)
+	f.Evidence = someOf(f.Evidence)
 	if s.far[0] == 1 {
 		f.ID, f.Severity = "no-shared-switch", Error
 		f.Summary = "No GPU shares a switch with an offered VF."

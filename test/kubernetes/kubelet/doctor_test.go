@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -104,7 +103,7 @@ func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := doctor.Node{Kubelet: managers.Kubelet{Sys: machine.FS(), Tree: tree}}
+	n := doctor.Node{Kubelet: doctor.Kubelet{Sys: machine.FS(), Tree: tree}}
 	for d := range tree.Devices() {
 		device := doctor.Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
 		switch {
@@ -189,7 +188,7 @@ func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node
 // says.
 func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) (admits bool) {
 	t.Helper()
-	var facts managers.Facts // of a kubelet without settings
+	var facts doctor.ManagerSettings // of a kubelet without settings
 	if n.KubeletDir != "" {
 		var err error
 		if facts, err = n.Kubelet.Read(machine.Process{}); err != nil {
@@ -273,7 +272,7 @@ enforceNodeAllocatable: [pods, system-reserved]
 
 // dropIn returns what doctor prints, or the same settings where it prints none, and why doctor says that the
 // kubelet does not start with them in place.
-func dropIn(t *testing.T, n managers.Kubelet, staticCPUs bool) (printed string, refused error) {
+func dropIn(t *testing.T, n doctor.Kubelet, staticCPUs bool) (printed string, refused error) {
 	t.Helper()
 	printed, refused = n.DropIn(staticCPUs)
 	if refused != nil {
@@ -286,7 +285,7 @@ func dropIn(t *testing.T, n managers.Kubelet, staticCPUs bool) (printed string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, found := range managers.Refusals(f) {
+	for _, found := range doctor.Refusals(f) {
 		refused = errors.Join(refused, errors.New(found.Summary))
 	}
 	return printed, refused
@@ -306,7 +305,7 @@ func TestKubeletTakesDropIn(t *testing.T) {
 	printed := map[bool]int{}
 	for name, before := range kubeletConfigs {
 		for _, staticCPUs := range []bool{false, true} {
-			n := managers.Kubelet{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+			n := doctor.Kubelet{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
 			if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(before), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -358,7 +357,7 @@ func TestDropInOfManyNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := managers.Kubelet{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+	n := doctor.Kubelet{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
 	if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(head), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +376,7 @@ func TestDropInOfManyNodes(t *testing.T) {
 }
 
 // takes says why the kubelet would not start with a configuration on a machine.
-func takes(t *testing.T, n managers.Kubelet, c *kubeletconfig.KubeletConfiguration) error {
+func takes(t *testing.T, n doctor.Kubelet, c *kubeletconfig.KubeletConfiguration) error {
 	t.Helper()
 	c = c.DeepCopy()
 	c.FailCgroupV1 = false // which is about the machine that the test runs on

@@ -13,7 +13,6 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
@@ -133,7 +132,7 @@ func wantTold(t *testing.T, r *rig.Rig, registered bool) {
 	}
 	var found []string
 	for _, f := range doctor.Examine(doctor.Node{
-		Kubelet: managers.Kubelet{Sys: r.Sys(), Tree: r.Tree, KubeletDir: r.KubeletDir()}, RunDir: r.RunDir(),
+		Kubelet: doctor.Kubelet{Sys: r.Sys(), Tree: r.Tree, KubeletDir: r.KubeletDir()}, RunDir: r.RunDir(),
 	}).Findings {
 		if f.ID == "kubelet-devices" || f.ID == "stock-plugin" {
 			found = append(found, f.Summary)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package managers
+package doctor
 
 import (
 	"os"
@@ -28,7 +28,7 @@ func TestReadElsewhere(t *testing.T) {
 	}
 	f.Changed = f.Files
 	var text strings.Builder
-	for _, found := range slices.Concat(TopologyPolicy(f), Advice(f)) {
+	for _, found := range slices.Concat(adviseTopologyPolicy(f), adviseSettings(f)) {
 		text.WriteString(strings.Join(append(found.Evidence, found.Fix...), "\n") + "\n")
 	}
 	for _, want := range []string{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package managers
+package doctor
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 // TestWholeNodesReserved: the findings are in the order of the NUMA nodes, in every run.
 func TestWholeNodesReserved(t *testing.T) {
 	t.Parallel()
-	f := Facts{
-		Settings: kubelet.Settings{CPUPolicy: Static, ReservedCPUs: "0-63"}, CPUs: map[int]topology.CPUSet{},
+	f := ManagerSettings{
+		Settings: kubelet.Settings{CPUPolicy: static, ReservedCPUs: "0-63"}, CPUs: map[int]topology.CPUSet{},
 	}
 	const nodes = 64
 	for number := range nodes {

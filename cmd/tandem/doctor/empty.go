@@ -8,11 +8,71 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/managers"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
+
+// emptyNode is the node without containers, as the coordinator sees it.
+type emptyNode struct {
+	Node
+	kubelet ManagerSettings
+	manager model.TopologyManager
+	views   machine.Views
+}
+
+// empty returns the empty node under a policy, with the kubelet's other settings. Settings with which no
+// kubelet starts count as mended: unknown options are not set, and the machine's NUMA nodes are allowed.
+func (n Node) empty(k ManagerSettings, policy model.Policy) emptyNode {
+	e := emptyNode{Node: n, kubelet: k, views: machine.NewViews(n.Links, n.GPUs, n.VFs)}
+	settings, nodes := k.Settings, model.ReadNUMANodes(n.Sys, n.Tree.NUMANodes())
+	settings.Policy = string(policy)
+	read, err := settings.Model()
+	if err == nil {
+		e.manager, err = read.TopologyManager(nodes)
+	}
+	if err != nil {
+		e.manager = model.TopologyManager{Rule: model.Documented(nodes)}
+	}
+	e.manager.Rule.MaxNodes = max(e.manager.Rule.MaxNodes, model.MaxNodes, len(nodes))
+	return e
+}
+
+// Affinity returns the NUMA nodes on which policy restricted puts a container on an empty node, and whether
+// the policy admits the container at all.
+func (n Node) Affinity(k ManagerSettings, gpus, vfs int) ([]int, bool) {
+	nodes, admitted := n.empty(k, model.Restricted).affinity(gpus, vfs, n.CPUs)
+	return nodes.Numbers(), admitted
+}
+
+func (e emptyNode) affinity(gpus, vfs, cpus int) (model.Mask, bool) {
+	requests := slices.DeleteFunc(machine.Requests(gpus, vfs), func(r model.Request) bool {
+		return r.Count == 0 // the container does not name the resource
+	})
+	return e.views.Nodes(e.manager.Rule, requests, e.cpuDemand(cpus))
+}
+
+// cpuDemand returns the demand for a number of exclusive CPUs, without influence if the kubelet aligns no
+// CPUs.
+func (e emptyNode) cpuDemand(count int) model.Demand {
+	reserved, err := e.kubelet.Reserved()
+	if e.kubelet.CPUPolicy != static || err != nil {
+		return model.Demand{}
+	}
+	return model.CPUDemand(count, e.kubelet.CPUs, e.kubelet.AllCPUs().Without(reserved))
+}
+
+// together returns how many of n pairs can be on one switch each, with devices of these NUMA nodes; without
+// NUMA nodes, with all devices.
+func (e emptyNode) together(n int, nodes model.Mask) int {
+	all := e.views.All
+	choice, err := placement.Choose(e.Tree, all.Placement(all.Expected(machine.Requests(n, n), nodes)))
+	if err != nil {
+		return 0
+	}
+	return placement.Together(choice.Pairs)
+}
 
 // merge is the kubelet's merge of the hints of a container that requests as little as possible of each
 // resource: such a container has the most hints.
@@ -53,7 +113,7 @@ func (e emptyNode) readMerge() merge {
 		}
 		m.add(name, ofVFs, pools[resource])
 	}
-	if k.CPUPolicy == managers.Static {
+	if k.CPUPolicy == static {
 		m.addNodes(k.Says("cpuManagerPolicy", k.CPUPolicy), ofCPUs, topology.NodesWithCPUs(k.CPUs))
 	}
 	if k.MemoryPolicy == "Static" {
