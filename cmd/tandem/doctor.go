@@ -145,7 +145,7 @@ func (x *examiner) printDropIn(cmd *cobra.Command) error {
 	if _, err := x.readMachine(); err != nil {
 		return err
 	}
-	x.node.Mode, _ = doctor.RunningMode(cmd.Context(), x.node.RunDir)
+	x.node.Ask(cmd.Context(), x.vendor)
 	text, err := x.node.DropIn(x.static)
 	if err == nil {
 		_, err = fmt.Fprint(cmd.OutOrStdout(), text)
@@ -239,13 +239,7 @@ func (x *examiner) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.node.Mode, x.node.Notes = doctor.RunningMode(ctx, x.node.RunDir)
-	for _, note := range x.node.Notes {
-		if strings.HasPrefix(note, gpu.Unpublished) {
-			x.node.NoGPUs = append(x.node.NoGPUs, note)
-		}
-	}
-	x.node.Plugins = doctor.AskPlugins(ctx, x.node.RunDir, x.node.Sys, x.vendor)
+	x.node.Ask(ctx, x.vendor)
 	if x.node.VFs, x.node.Guess, err = x.readVFs(ctx, n); err != nil {
 		return err
 	}
@@ -274,7 +268,7 @@ func (x *examiner) readVFs(
 	ctx context.Context, n *machine.Node,
 ) (vfs []doctor.Device, guess string, err error) {
 	if x.config == "" {
-		vfs, err := doctor.RunningVFs(ctx, x.node.RunDir, n.Tree)
+		vfs, err := x.node.RunningVFs(ctx)
 		if err == nil {
 			return vfs, "", nil
 		}

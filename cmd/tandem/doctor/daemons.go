@@ -44,10 +44,10 @@ func (n Node) readDaemons(a *access) daemons {
 	if dial(coordination.SocketPath(n.RunDir)) != nil {
 		return d
 	}
-	var err error
-	d.unsound, err = n.unsound()
-	d.tell(err)
-	if n.Mode == mode.DRA || err != nil {
+	running := n.askDaemons(context.Background())
+	d.tell(running.err)
+	d.unsound = running.status.Unsound()
+	if n.Mode == mode.DRA || running.err != nil {
 		return d
 	}
 	for _, other := range coordination.RunDirs(n.KubeletDir) {
@@ -55,7 +55,8 @@ func (n Node) readDaemons(a *access) daemons {
 			d.others = append(d.others, other)
 		}
 	}
-	d.lost, err = n.lostTwice()
+	var err error
+	d.lost, err = n.lostTwice(running.status)
 	d.tell(err)
 	return d
 }
@@ -102,7 +103,7 @@ const askTimeout = 5 * time.Second
 
 // lostTwice compares the devices of the running daemons with the kubelet's, and repeats the comparison after
 // a difference, because a list may be in transit.
-func (n Node) lostTwice() ([]string, error) {
+func (n Node) lostTwice(status coordinator.Status) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	if dial(kubelet.PodResourcesSocket(n.KubeletDir)) != nil {
@@ -113,56 +114,47 @@ func (n Node) lostTwice() ([]string, error) {
 		return nil, err
 	}
 	defer pods.Close()
-	lost, err := n.lost(ctx, pods)
-	if len(lost) > 0 {
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
-		lost, err = n.lost(ctx, pods)
+	lost, err := lostDevicesOf(ctx, status, pods)
+	if len(lost) == 0 {
+		return nil, err
 	}
-	return lost, err
-}
-
-// lost returns the difference between the healthy devices of the daemon and of the kubelet, by resource. Both
-// have to answer.
-func (n Node) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string, err error) {
-	status, err := coordination.Status(ctx, n.RunDir)
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	answer, err := coordinator.AskStatus(ctx, n.RunDir)
 	if err != nil {
 		return nil, err
 	}
+	return lostDevicesOf(ctx, coordinator.NewStatus(answer), pods)
+}
+
+// lostDevicesOf returns the difference between the healthy devices of the daemons and of the kubelet, by
+// resource.
+func lostDevicesOf(
+	ctx context.Context, status coordinator.Status, pods *kubelet.PodResources,
+) (lost []string, err error) {
 	has, err := pods.Allocatable(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range status.GetResources() {
+	for _, r := range status.Resources {
 		offered, kept := 0, 0
-		for _, d := range r.GetDevices() {
-			if !d.GetDevice().GetHealthy() {
+		for _, d := range r.Devices {
+			if !d.IsHealthy() {
 				continue
 			}
 			offered++
-			if slices.Contains(has[r.GetName()], d.GetDevice().GetId()) {
+			if slices.Contains(has[r.Name], d.ID) {
 				kept++
 			}
 		}
-		if others := len(has[r.GetName()]) - kept; r.GetConnected() && (kept < offered || others > 0) {
+		if others := len(has[r.Name]) - kept; r.Connected && (kept < offered || others > 0) {
 			lost = append(lost, fmt.Sprintf("%s: the kubelet has %d of the %d healthy devices that are offered, "+
-				"and %d others", r.GetName(), kept, offered, others))
+				"and %d others", r.Name, kept, offered, others))
 		}
 	}
 	return lost, nil
-}
-
-// unsound returns the failed and degraded devices of the running daemons, by reason.
-func (n Node) unsound() ([]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-	defer cancel()
-	status, err := coordination.Status(ctx, n.RunDir)
-	if err != nil {
-		return nil, err
-	}
-	return coordinator.NewStatus(status).Unsound(), nil
 }
 
 // silentDaemons finds daemons, and a kubelet, that do not answer.

@@ -153,11 +153,12 @@ type Node struct {
 	Notes   []string // features that the DRA driver goes without
 	NoGPUs  []string // notes of the DRA driver about GPUs that are not published
 	Refused Refused  // see AskRefused
-	Plugins Plugins  // see AskPlugins
+	Plugins Plugins  // see [Node.Ask]
 	// Recorded means a recording: Sys, Tree, GPUs, VFs and Links alone are known.
 	Recorded bool
 
 	settings *kubeletReading // nil before they are read
+	running  *running        // nil before the daemons are asked
 }
 
 // Findings are all findings of a node, as -o json prints them.

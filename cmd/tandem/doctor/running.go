@@ -21,21 +21,55 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// RunningMode returns the mode of a node: the mode of the daemon that serves in the run folder or, without a
-// daemon, of the lock files there; "" for none. The notes are the features that the DRA driver goes without.
-func RunningMode(ctx context.Context, runDir string) (running mode.Mode, notes []string) {
-	if _, err := os.Lstat(coordination.SocketPath(runDir)); err == nil {
-		if answer, err := coordinator.AskStatus(ctx, runDir); err == nil {
-			return mode.Mode(coordinator.NewStatus(answer).Mode), answer.GetNotes()
+// errNotRunning says that nobody serves in the run folder.
+var errNotRunning = errors.New("no tandem-rdma is running")
+
+// running is the status of the daemons in the run folder.
+type running struct {
+	status coordinator.Status
+	err    error // why there is no status
+}
+
+// askDaemons asks the running daemons, at its first call.
+func (n *Node) askDaemons(ctx context.Context) running {
+	if n.running != nil {
+		return *n.running
+	}
+	n.running = &running{err: errNotRunning}
+	if _, err := os.Lstat(coordination.SocketPath(n.RunDir)); !errors.Is(err, fs.ErrNotExist) {
+		var answer *api.StatusResponse
+		if answer, n.running.err = coordinator.AskStatus(ctx, n.RunDir); n.running.err == nil {
+			n.running.status = coordinator.NewStatus(answer)
 		}
 	}
-	if in := mode.Running(runDir); len(in) > 0 {
-		return in[0], nil
+	return *n.running
+}
+
+// Ask asks the running daemons what they say of themselves, on a machine with the node's sysfs: the mode of
+// the node, without a daemon by the lock files in the run folder, the notes, and the complaints of plugins.
+// The vendor is the --vendor of tandem-gpu, "" if unknown.
+func (n *Node) Ask(ctx context.Context, vendor string) {
+	r := n.askDaemons(ctx)
+	if r.err != nil {
+		if in := mode.Running(n.RunDir); len(in) > 0 {
+			n.Mode = in[0]
+		}
+		return
 	}
-	return "", nil
+	n.Mode, n.Notes = mode.Mode(r.status.Mode), r.status.Notes
+	for _, note := range n.Notes {
+		if strings.HasPrefix(note, gpu.Unpublished) {
+			n.NoGPUs = append(n.NoGPUs, note)
+		}
+	}
+	n.Plugins = Plugins{Unenforced: r.status.Alignment.Unenforced(), Resources: r.status.Resources}
+	if n.Mode != mode.DRA && !r.status.OffersGPUs() { // the DRA driver has notes
+		n.Plugins.Unoffered = coordinator.Unoffered(n.Sys, vendor)
+	}
 }
 
 // hintDecisions returns the notes of the plugins about the NUMA hints of VFs.
@@ -46,26 +80,21 @@ func hintDecisions(notes []string) []string {
 }
 
 // RunningVFs returns the VFs that the running tandem-rdma offers, each once.
-func RunningVFs(ctx context.Context, runDir string, tree *topology.Tree) ([]machine.Device, error) {
-	none := errors.New("no tandem-rdma is running")
-	if _, err := os.Lstat(coordination.SocketPath(runDir)); errors.Is(err, fs.ErrNotExist) {
-		return nil, none // there is nobody to wait for
-	}
-	answer, err := coordinator.AskStatus(ctx, runDir)
-	if err != nil {
-		return nil, err
+func (n *Node) RunningVFs(ctx context.Context) ([]machine.Device, error) {
+	r := n.askDaemons(ctx)
+	if r.err != nil {
+		return nil, r.err
 	}
 	var vfs []machine.Device
-	err = none
-	known := map[string]bool{}
-	for _, r := range answer.GetResources() {
-		if r.GetKind() != string(device.VF) || !r.GetConnected() {
+	err, known := errNotRunning, map[string]bool{}
+	for _, resource := range r.status.Resources {
+		if resource.Kind != string(device.VF) || !resource.Connected {
 			continue
 		}
 		err = nil
-		for _, d := range r.GetDevices() {
-			vf, there := runningDevice(d.GetDevice(), tree)
-			if vf.Resource = r.GetName(); there && !known[vf.ID] {
+		for _, d := range resource.Devices {
+			vf, there := runningDevice(d, n.Tree)
+			if vf.Resource = resource.Name; there && !known[vf.ID] {
 				vfs = append(vfs, vf)
 			}
 			known[vf.ID] = true
@@ -75,14 +104,14 @@ func RunningVFs(ctx context.Context, runDir string, tree *topology.Tree) ([]mach
 }
 
 // runningDevice returns a device as its plugin announces the device; false if the machine has none like that.
-func runningDevice(d *api.Device, tree *topology.Tree) (running machine.Device, there bool) {
-	address, err := topology.ParseAddress(d.GetAddress())
+func runningDevice(d coordinator.Device, tree *topology.Tree) (running machine.Device, there bool) {
+	address, err := topology.ParseAddress(d.Address)
 	if err != nil {
 		return running, false
 	}
-	running.ID, running.Address = d.GetId(), address
-	if d.Numa != nil {
-		running.NUMA = topology.Node(int(d.GetNuma()))
+	running.ID, running.Address = d.ID, address
+	if d.NUMA != nil {
+		running.NUMA = topology.Node(int(*d.NUMA))
 	}
 	_, there = tree.Device(address)
 	return running, there
@@ -94,24 +123,6 @@ type Plugins struct {
 	Unenforced string                 // why annotations are not enforced
 	Unoffered  string                 // the GPUs that no plugin offers, and the possible causes
 	Resources  []coordinator.Resource // the offered resources
-}
-
-// AskPlugins asks the plugins of a run folder, on a machine with this sysfs. The vendor is the --vendor of
-// tandem-gpu, "" if unknown.
-func AskPlugins(ctx context.Context, runDir string, sys fs.FS, vendor string) Plugins {
-	if _, err := os.Lstat(coordination.SocketPath(runDir)); err != nil {
-		return Plugins{} // there is nobody to wait for
-	}
-	answer, err := coordinator.AskStatus(ctx, runDir)
-	if err != nil {
-		return Plugins{}
-	}
-	status := coordinator.NewStatus(answer)
-	plugins := Plugins{Unenforced: status.Alignment.Unenforced(), Resources: status.Resources}
-	if status.Mode != string(mode.DRA) && !status.OffersGPUs() { // the DRA driver has notes
-		plugins.Unoffered = coordinator.Unoffered(sys, vendor)
-	}
-	return plugins
 }
 
 // unofferedGPUs finds GPUs that no running plugin offers.

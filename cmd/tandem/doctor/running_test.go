@@ -28,7 +28,9 @@ func TestPlugins(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", c.plugins, got, c.want)
 		}
 	}
-	got := AskPlugins(t.Context(), t.TempDir(), nil, "")
+	n := Node{RunDir: t.TempDir()}
+	n.Ask(t.Context(), "")
+	got := n.Plugins
 	if got.Unenforced+got.Unoffered != "" || len(got.Resources) > 0 {
 		t.Errorf("where none runs: %+v", got)
 	}
