@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -95,14 +94,14 @@ func unanswered(runDir string) error {
 }
 
 // Enter puts this process into a mode until leave is called, and prepares the run directory. The error is a
-// *mode.HeldError if the node is in another mode, by the lock files in all possible run directories or, for
+// *ModeError if the node is in another mode, by the lock files in all possible run directories or, for
 // older device plugins without lock files, by the answers of the plugins.
-func Enter(ctx context.Context, own mode.Mode, runDir, kubeletDir string) (leave func(), err error) {
+func Enter(ctx context.Context, own Mode, runDir, kubeletDir string) (leave func(), err error) {
 	if err := checkRunDir(runDir); err != nil {
 		return nil, err
 	}
-	leave, err = mode.Enter(own, runDir, RunDirs(kubeletDir)...)
-	if err != nil || own == mode.DevicePlugin {
+	leave, err = enterMode(own, runDir, RunDirs(kubeletDir)...)
+	if err != nil || own == DevicePlugin {
 		return leave, err
 	}
 	for _, dir := range append([]string{runDir}, RunDirs(kubeletDir)...) {
@@ -115,7 +114,7 @@ func Enter(ctx context.Context, own mode.Mode, runDir, kubeletDir string) (leave
 }
 
 // checkMode returns an error if a server in a run directory is in another mode.
-func checkMode(ctx context.Context, own mode.Mode, runDir string) error {
+func checkMode(ctx context.Context, own Mode, runDir string) error {
 	if !Answers(runDir) {
 		return nil
 	}
@@ -123,15 +122,15 @@ func checkMode(ctx context.Context, own mode.Mode, runDir string) error {
 	if err != nil || modeOf(answer.GetMode()) == own {
 		return nil // a process that does not answer takes no part in a coordination
 	}
-	return &mode.HeldError{Mode: modeOf(answer.GetMode()), Seen: "they answer at " + SocketPath(runDir)}
+	return &ModeError{Mode: modeOf(answer.GetMode()), Seen: "they answer at " + SocketPath(runDir)}
 }
 
 // modeOf returns the mode of a server; a server without a mode is a device plugin.
-func modeOf(reported string) mode.Mode {
+func modeOf(reported string) Mode {
 	if reported == "" {
-		return mode.DevicePlugin
+		return DevicePlugin
 	}
-	return mode.Mode(reported)
+	return Mode(reported)
 }
 
 // reconnect is the pause between attempts to connect to the server, as short as a takeover.

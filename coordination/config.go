@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -72,7 +71,7 @@ type Intent struct {
 // Withheld lists devices that plugins must not assign, because the devices are assigned in another way.
 type Withheld interface {
 	// Latest returns the holders of devices, and a channel that is closed after the next change.
-	Latest() (mode.Holders, <-chan struct{})
+	Latest() (ClaimHolders, <-chan struct{})
 	// Run updates the list until ctx is done.
 	Run(ctx context.Context)
 }

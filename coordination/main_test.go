@@ -15,6 +15,8 @@ func TestMain(m *testing.M) {
 		os.Exit(serveForTest())
 	case "flood":
 		os.Exit(floodForTest())
+	case "mode":
+		os.Exit(enterModeForTest())
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -61,3 +61,11 @@ func floodForTest() int {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0
 }
+
+// enterModeForTest enters a mode, says so, and waits for the end of its standard input.
+func enterModeForTest() int {
+	_, err := enterMode(DRA, os.Getenv("TANDEM_TEST_RUN_DIR"))
+	fmt.Fprintln(os.Stdout, "entered", err)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}

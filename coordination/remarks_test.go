@@ -11,14 +11,13 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // claimed are devices of claims.
-type claimed mode.Holders
+type claimed ClaimHolders
 
-func (c claimed) Latest() (mode.Holders, <-chan struct{}) { return mode.Holders(c), nil }
+func (c claimed) Latest() (ClaimHolders, <-chan struct{}) { return ClaimHolders(c), nil }
 func (claimed) Run(context.Context)                       {}
 
 // TestNotesOfClaims: the status names the claims that withhold devices, each with its devices.
@@ -73,11 +72,11 @@ func TestEveryDeviceIsWithheld(t *testing.T) {
 		id, note string
 		has      bool
 	}{
-		"a":        {"b", "", false},
-		mode.Every: {"b::3", "all devices are withheld: held", true},
+		"a":       {"b", "", false},
+		EveryUnit: {"b::3", "all devices are withheld: held", true},
 	} {
 		w := claimed{holders: "held"}
-		if got := mode.Holders(w).Has(want.id, topology.UnitOfID(want.id)); got != want.has {
+		if got := ClaimHolders(w).Has(want.id, topology.UnitOfID(want.id)); got != want.has {
 			t.Errorf("%v: %s is held: %v", w, want.id, got)
 		}
 		notes := remarks{config: &Config{Withheld: w}}.notes(t.Context(), nil)

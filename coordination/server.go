@@ -26,7 +26,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -187,7 +186,7 @@ func decodeVFs(q *api.PairRequest) ([]pairs.VF, error) {
 func (s *nodeServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.coordinator.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
-	answer.Pid, answer.Mode = int64(os.Getpid()), string(mode.DevicePlugin)
+	answer.Pid, answer.Mode = int64(os.Getpid()), string(DevicePlugin)
 	answer.Peers, answer.Alignment = s.peers.encode(), s.remarks.alignment()
 	announced, _ := s.coordinator.Announced()
 	answer.Notes = append(s.remarks.notes(ctx, answer.GetResources()), hintNotes(announced)...)

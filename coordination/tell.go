@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // Teller describes the node if no plugins coordinate: the DRA driver. The methods must be safe for concurrent
@@ -105,7 +104,7 @@ type tellerServer struct {
 // errNotCoordinated is the answer to a device plugin.
 func errNotCoordinated() error {
 	return status.Error(codes.FailedPrecondition,
-		(&mode.HeldError{Mode: mode.DRA, Seen: "it serves here"}).Error())
+		(&ModeError{Mode: DRA, Seen: "it serves here"}).Error())
 }
 
 // Join rejects a device plugin.
@@ -132,7 +131,7 @@ func (tellerServer) Pair(context.Context, *api.PairRequest) (*api.PairResponse, 
 func (s tellerServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.teller.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
-	answer.Pid, answer.Mode = int64(os.Getpid()), string(mode.DRA)
+	answer.Pid, answer.Mode = int64(os.Getpid()), string(DRA)
 	own := &api.Peer{
 		Pid: answer.GetPid(), Serves: true,
 		Version: &api.Version{Major: protocol.major, Minor: protocol.minor, Build: build()},

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // knowing is a Teller with one resource and one decision.
@@ -72,7 +71,7 @@ func TestTell(t *testing.T) {
 	stop := tells(t, dir, "amd.com/gpu")
 	answer := awaitTold(t, dir, "amd.com/gpu")
 	peers := answer.GetPeers()
-	if answer.GetMode() != string(mode.DRA) || answer.GetPid() != int64(os.Getpid()) ||
+	if answer.GetMode() != string(DRA) || answer.GetPid() != int64(os.Getpid()) ||
 		answer.GetProtocol() != protocol.major || len(answer.GetNotes()) != 1 ||
 		len(peers) != 1 || !peers[0].GetServes() || strings.Join(peers[0].GetResources(), " ") != "amd.com/gpu" {
 		t.Errorf("%v", answer)
@@ -131,13 +130,13 @@ func TestTellTakesOver(t *testing.T) {
 func TestEnter(t *testing.T) {
 	kubelet := shortDir(t)
 	dir := serveOld(t)
-	_, err := Enter(t.Context(), mode.DRA, dir, kubelet)
-	held := (*mode.HeldError)(nil)
-	if !errors.As(err, &held) || held.Mode != mode.DevicePlugin ||
+	_, err := Enter(t.Context(), DRA, dir, kubelet)
+	held := (*ModeError)(nil)
+	if !errors.As(err, &held) || held.Mode != DevicePlugin ||
 		!strings.Contains(err.Error(), SocketPath(dir)) {
 		t.Fatalf("%v", err)
 	}
-	leave, err := Enter(t.Context(), mode.DevicePlugin, dir, kubelet) // the other plugin is no reason
+	leave, err := Enter(t.Context(), DevicePlugin, dir, kubelet) // the other plugin is no reason
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,14 +144,14 @@ func TestEnter(t *testing.T) {
 	dir = shortDir(t) + "/run"
 	tells(t, dir, "amd.com/gpu")
 	awaitTold(t, dir, "amd.com/gpu")
-	if leave, err = Enter(t.Context(), mode.DRA, dir, kubelet); err != nil {
+	if leave, err = Enter(t.Context(), DRA, dir, kubelet); err != nil {
 		t.Fatal(err) // at a rollout there are two
 	}
 	defer leave()
-	if _, err := Enter(t.Context(), mode.DevicePlugin, shortDir(t)+"/run", kubelet); err != nil {
+	if _, err := Enter(t.Context(), DevicePlugin, shortDir(t)+"/run", kubelet); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Enter(t.Context(), mode.DevicePlugin, dir, kubelet); !errors.As(err, &held) {
+	if _, err := Enter(t.Context(), DevicePlugin, dir, kubelet); !errors.As(err, &held) {
 		t.Errorf("%v", err)
 	}
 }

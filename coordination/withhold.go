@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
@@ -85,7 +84,7 @@ func (w *withholder) withhold(
 	w.mu.Lock()
 	changed, elsewhere := w.changed[resource].Next(), w.held
 	w.mu.Unlock()
-	var claims mode.Holders
+	var claims ClaimHolders
 	if w.claims != nil {
 		claims, _ = w.claims.Latest()
 	}

@@ -22,7 +22,6 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -201,7 +200,7 @@ func TestProcess(t *testing.T) {
 	for began := time.Now(); err != nil && time.Since(began) < kubelettest.Limit; {
 		status, err = coordination.Status(t.Context(), filepath.Join(n.kubelet, "run"))
 	}
-	if err != nil || status.GetMode() != string(mode.DRA) || len(status.GetResources()) != 2 {
+	if err != nil || status.GetMode() != string(coordination.DRA) || len(status.GetResources()) != 2 {
 		t.Fatalf("%v, %v", status, err)
 	}
 	if vfs := status.GetResources()[1]; vfs.GetName() != "tandem.dev/rdma_vf" || len(vfs.GetDevices()) != 16 {
@@ -273,7 +272,7 @@ func TestBadInput(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived")
 	away := "--kubeconfig=" + n.kubeconfig(t, "http://127.0.0.1:1")
 	held := filepath.Join(n.root, "held")
-	leave, err := coordination.Enter(t.Context(), mode.DevicePlugin, held, n.kubelet)
+	leave, err := coordination.Enter(t.Context(), coordination.DevicePlugin, held, n.kubelet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
@@ -161,7 +160,7 @@ func (x *examiner) complete() {
 	if x.node.RunDir == "" {
 		x.node.RunDir = coordination.FindRunDir(x.node.KubeletDir)
 	}
-	x.node.Now, x.node.CDIDir = time.Now(), mode.CDIDir
+	x.node.Now, x.node.CDIDir = time.Now(), coordination.CDIDir
 }
 
 // ofRecordings are the flags that have a meaning for a recording.
@@ -205,8 +204,8 @@ func (x *examiner) report(cmd *cobra.Command) error {
 }
 
 // modeText returns a note for a node in DRA mode, or nil.
-func modeText(m mode.Mode) []byte {
-	if m != mode.DRA {
+func modeText(m coordination.Mode) []byte {
+	if m != coordination.DRA {
 		return nil
 	}
 	return []byte("This node is in DRA mode: the scheduler allocates devices, and the settings of the " +

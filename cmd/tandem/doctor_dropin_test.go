@@ -15,7 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/golden"
 )
 
@@ -173,7 +173,7 @@ func TestDropInOfNoSettings(t *testing.T) {
 		t.Errorf("beside a user's process of that name:\n%s", printed)
 	}
 	s.check(os.Mkdir(s.path("run"), 0o700))
-	leave, err := mode.Enter(mode.DRA, s.path("run"))
+	leave, err := coordination.Enter(t.Context(), coordination.DRA, s.path("run"), t.TempDir())
 	s.check(err)
 	defer leave()
 	s.fails("this node is in DRA mode", "--drop-in")

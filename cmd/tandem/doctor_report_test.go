@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/test/golden"
 )
 
@@ -71,11 +72,11 @@ memoryManagerPolicy: Static
 	{"VFs of some NICs", "nv-a100pcie-cx6dx-vf-partial", 0, (*sick).unsettled},
 	{"no NIC", "amd-mi300x-cpx-kfd", 0, (*sick).unsettled},
 	{"everything at once", "oci-mi300x-derived", 4, (*sick).ruined},
-	{"mode of DRA", "oci-mi300x-derived", 4, func(s *sick) { s.enter(mode.DRA, "run") }},
+	{"mode of DRA", "oci-mi300x-derived", 4, func(s *sick) { s.enter(coordination.DRA, "run") }},
 	{"both modes at once", "oci-mi300x-derived", 4, func(s *sick) {
 		s.ruined()
-		s.enter(mode.DRA, "run")
-		s.enter(mode.DevicePlugin, "kubelet/device-plugins/tandem")
+		s.enter(coordination.DRA, "run")
+		s.enter(coordination.DevicePlugin, "kubelet/device-plugins/tandem")
 	}},
 }
 
@@ -96,13 +97,14 @@ func (s *sick) unsettled() {
 	s.cpuState("none", "")
 }
 
-// enter puts the node into a mode, by a run folder.
-func (s *sick) enter(m mode.Mode, runDir string) {
+// enter puts the node into a mode: a daemon holds the lock of a run folder.
+func (s *sick) enter(m coordination.Mode, runDir string) {
 	s.t.Helper()
 	s.check(os.MkdirAll(s.path(runDir), 0o700))
-	leave, err := mode.Enter(m, s.path(runDir))
+	lock, err := os.Create(coordination.ModeLock(s.path(runDir), m))
 	s.check(err)
-	s.t.Cleanup(leave)
+	s.t.Cleanup(func() { lock.Close() })
+	s.check(syscall.Flock(int(lock.Fd()), syscall.LOCK_SH))
 }
 
 // ruined has a fault of every part of the node.

@@ -45,7 +45,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -129,7 +128,7 @@ func newPreparer(
 // queued statuses, and leaves the published slices to the next driver.
 func (d *Driver) Run(ctx context.Context) error {
 	if !d.config.Drain {
-		leave, err := coordination.Enter(ctx, mode.DRA, d.config.RunDir, d.config.KubeletDir)
+		leave, err := coordination.Enter(ctx, coordination.DRA, d.config.RunDir, d.config.KubeletDir)
 		if err != nil {
 			return err
 		}
@@ -305,7 +304,7 @@ const (
 )
 
 // PluginDir returns the driver's directory below the kubelet's, which persists over boots: it contains the
-// socket and the prepared claims (package mode).
+// socket and the prepared claims (package coordination).
 func PluginDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins", pool.Driver) }
 
 // registryDir returns the directory in which the kubelet finds plugins other than device plugins.

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	healthpb "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
@@ -111,7 +111,7 @@ func TestGates(t *testing.T) {
 				t.Errorf("taints %v", devices[ill].Taints)
 			}
 			answer := n.status(t)
-			if answer.GetMode() != string(mode.DRA) || len(answer.GetNotes()) < len(test.notes) {
+			if answer.GetMode() != string(coordination.DRA) || len(answer.GetNotes()) < len(test.notes) {
 				t.Errorf("mode %s, notes %q", answer.GetMode(), answer.GetNotes())
 			}
 			if !contains(answer.GetNotes(), config.NoGPUs) {
@@ -129,7 +129,8 @@ func TestGates(t *testing.T) {
 					t.Errorf("a claim that was allocated when the cluster could do something else: %s", wrong)
 				}
 			}
-			if holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet), ""); err != nil || len(holders) != 4 {
+			holders, err := coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
+			if err != nil || len(holders) != 4 {
 				t.Errorf("claims for two pairs have %v, %v", holders, err)
 			}
 		})

@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -173,7 +173,7 @@ func names(machine pool.Machine) map[string]bool {
 }
 
 // withHolders returns a machine with the holders of its devices.
-func withHolders(machine pool.Machine, holders mode.Holders) pool.Machine {
+func withHolders(machine pool.Machine, holders coordination.ClaimHolders) pool.Machine {
 	if len(holders) == 0 {
 		return machine
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/dra"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/podsapi"
@@ -24,7 +23,7 @@ import (
 // TestOneMode: the driver does not start where device plugins run, nor they where it does.
 func TestOneMode(t *testing.T) {
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	leave, err := coordination.Enter(t.Context(), mode.DevicePlugin, n.run(), n.kubelet)
+	leave, err := coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +32,8 @@ func TestOneMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	notHere := (*mode.HeldError)(nil)
-	if err := driver.Run(t.Context()); !errors.As(err, &notHere) || notHere.Mode != mode.DevicePlugin {
+	notHere := (*coordination.ModeError)(nil)
+	if err := driver.Run(t.Context()); !errors.As(err, &notHere) || notHere.Mode != coordination.DevicePlugin {
 		t.Errorf("beside device plugins: %v", err)
 	}
 	if found, _ := filepath.Glob(filepath.Join(n.kubelet, "plugins_registry", "*")); len(found) > 0 {
@@ -43,12 +42,12 @@ func TestOneMode(t *testing.T) {
 	leave()
 	stop := n.start(config)
 	n.register("")
-	_, err = coordination.Enter(t.Context(), mode.DevicePlugin, n.run(), n.kubelet)
+	_, err = coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet)
 	if !errors.As(err, &notHere) {
 		t.Errorf("device plugins beside it: %v", err)
 	}
 	stop()
-	if leave, err = coordination.Enter(t.Context(), mode.DevicePlugin, n.run(), n.kubelet); err != nil {
+	if leave, err = coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet); err != nil {
 		t.Fatal(err)
 	}
 	leave()
@@ -137,11 +136,11 @@ func TestDrain(t *testing.T) {
 		t.Fatal(wrong)
 	}
 	stop()
-	holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet), "")
+	holders, err := coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
 	if err != nil || holders["0000:11:00.0"] != "claim team/a" || len(holders) != 2 {
 		t.Errorf("held %v, %v", holders, err)
 	}
-	leave, err := coordination.Enter(t.Context(), mode.DevicePlugin, n.run(), n.kubelet)
+	leave, err := coordination.Enter(t.Context(), coordination.DevicePlugin, n.run(), n.kubelet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +155,8 @@ func TestDrain(t *testing.T) {
 	if wrong := k.unprepare(t.Context(), claim); wrong != "" {
 		t.Error(wrong)
 	}
-	if holders, err := mode.ReadHolders(dra.PluginDir(n.kubelet), ""); err != nil || len(holders) > 0 {
+	holders, err = coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
+	if err != nil || len(holders) > 0 {
 		t.Errorf("held %v, %v", holders, err)
 	}
 }
@@ -178,7 +178,7 @@ func TestHeldIsWhatClaimsWrite(t *testing.T) {
 	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)
 	}
-	got, err := mode.ReadHolders(dra.PluginDir(n.kubelet), "")
+	got, err := coordination.ReadClaimHolders(dra.PluginDir(n.kubelet), "")
 	if err != nil || len(got) < 4 {
 		t.Errorf("read %v, %v", got, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
@@ -98,7 +97,7 @@ func (f Flags) Serve(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
 	beside ...func(context.Context) error,
 ) error {
-	leave, err := coordination.Enter(ctx, mode.DevicePlugin, f.RunFolder(), f.KubeletDir)
+	leave, err := coordination.Enter(ctx, coordination.DevicePlugin, f.RunFolder(), f.KubeletDir)
 	if err != nil {
 		return err
 	}

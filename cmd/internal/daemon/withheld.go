@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -27,20 +27,20 @@ type withheld struct {
 
 	mu        sync.Mutex
 	known     bool // the file was read once
-	holders   mode.Holders
+	holders   coordination.ClaimHolders
 	changed   system.Signal
 	complaint string
 }
 
 // newWithheld looks for the first time.
 func newWithheld(kubeletDir, cdiDir string, log *slog.Logger) *withheld {
-	w := &withheld{dir: filepath.Join(kubeletDir, "plugins", mode.Driver), cdiDir: cdiDir, log: log}
+	w := &withheld{dir: filepath.Join(kubeletDir, "plugins", coordination.DRADriver), cdiDir: cdiDir, log: log}
 	w.look()
 	return w
 }
 
 // Latest implements coordination.Withheld.
-func (w *withheld) Latest() (mode.Holders, <-chan struct{}) {
+func (w *withheld) Latest() (coordination.ClaimHolders, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.holders, w.changed.Next()
@@ -74,7 +74,7 @@ func (w *withheld) Remark() string {
 // prepared, so the devices of an earlier read include those of all current claims. Without an earlier read
 // all devices are withheld, because any of them may belong to a pod with a claim.
 func (w *withheld) look() {
-	holders, err := mode.ReadHolders(w.dir, w.cdiDir)
+	holders, err := coordination.ReadClaimHolders(w.dir, w.cdiDir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
@@ -88,13 +88,14 @@ func (w *withheld) look() {
 			"error", err)
 	}
 	if !w.known {
-		w.set(mode.Holders{mode.Every: fmt.Sprintf("pods may have the devices by "+
-			"claims that were prepared while the node was in DRA mode: %v; %s", err, mode.ClaimsRemedy(w.dir))})
+		w.set(coordination.ClaimHolders{coordination.EveryUnit: fmt.Sprintf("pods may have the devices by "+
+			"claims that were prepared while the node was in DRA mode: %v; %s",
+			err, coordination.ClaimsRemedy(w.dir))})
 	}
 }
 
 // set changes the holders. Must be called with the lock.
-func (w *withheld) set(holders mode.Holders) {
+func (w *withheld) set(holders coordination.ClaimHolders) {
 	if maps.Equal(holders, w.holders) {
 		return
 	}

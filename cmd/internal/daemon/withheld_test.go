@@ -17,12 +17,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // has reports whether a device has a holder.
-func has(holders mode.Holders, id string) bool { return holders.Has(id, topology.UnitOfID(id)) }
+func has(holders coordination.ClaimHolders, id string) bool {
+	return holders.Has(id, topology.UnitOfID(id))
+}
 
 // claimed writes the DRA driver's checkpoint, with a claim for some devices.
 func claimed(t *testing.T, kubeletDir string, gpus ...string) {
@@ -33,7 +35,7 @@ func claimed(t *testing.T, kubeletDir string, gpus ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(kubeletDir, "plugins", mode.Driver, mode.ClaimsFile)
+	name := filepath.Join(kubeletDir, "plugins", coordination.DRADriver, coordination.ClaimsFile)
 	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -64,15 +66,15 @@ func TestWithheld(t *testing.T) {
 				t.Errorf("%q: %v", id, holders)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(w.dir, mode.ClaimsFile), []byte("{"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(w.dir, coordination.ClaimsFile), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(3 * withheldPause)
 		if holders, _ = w.Latest(); !has(holders, "GPU-1") {
 			t.Error("a file that cannot be read frees devices")
 		}
-		err := errors.Join(os.WriteFile(filepath.Join(w.dir, mode.ClaimsLock), nil, 0o600),
-			os.Remove(filepath.Join(w.dir, mode.ClaimsFile)))
+		err := errors.Join(os.WriteFile(filepath.Join(w.dir, coordination.ClaimsLock), nil, 0o600),
+			os.Remove(filepath.Join(w.dir, coordination.ClaimsFile)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +98,8 @@ func TestWithheld(t *testing.T) {
 // TestNeverPrepared: a driver that has prepared no claim withholds nothing, as the CDI specifications show.
 func TestNeverPrepared(t *testing.T) {
 	dir, cdi := t.TempDir(), t.TempDir()
-	lock := filepath.Join(dir, "plugins", mode.Driver, mode.ClaimsLock)
-	spec := filepath.Join(cdi, mode.ClaimSpecPrefix+"uid"+mode.ClaimSpecSuffix)
+	lock := filepath.Join(dir, "plugins", coordination.DRADriver, coordination.ClaimsLock)
+	spec := filepath.Join(cdi, coordination.ClaimSpecPrefix+"uid"+coordination.ClaimSpecSuffix)
 	err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o750), os.WriteFile(lock, nil, 0o600),
 		os.WriteFile(filepath.Join(cdi, "other.json"), nil, 0o600))
 	if err != nil {
@@ -139,12 +141,12 @@ func TestWithheldUnknown(t *testing.T) {
 			dir := t.TempDir()
 			claimed(t, dir)
 			log := &bytes.Buffer{}
-			file := filepath.Join(dir, "plugins", mode.Driver, mode.ClaimsFile)
+			file := filepath.Join(dir, "plugins", coordination.DRADriver, coordination.ClaimsFile)
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if content == "" {
-				lock := filepath.Join(filepath.Dir(file), mode.ClaimsLock)
+				lock := filepath.Join(filepath.Dir(file), coordination.ClaimsLock)
 				if err := errors.Join(os.Remove(file), os.WriteFile(lock, nil, 0o600)); err != nil {
 					t.Fatal(err)
 				}
@@ -156,7 +158,7 @@ func TestWithheldUnknown(t *testing.T) {
 			if holders, _ := w.Latest(); !has(holders, "0000:11:00.0") || !has(holders, "GPU-1::3") {
 				t.Errorf("withheld: %v", holders)
 			}
-			remark, remedy := w.Remark(), mode.ClaimsRemedy(w.dir)
+			remark, remedy := w.Remark(), coordination.ClaimsRemedy(w.dir)
 			if !strings.Contains(remark, file) || !strings.Contains(remark, remedy) {
 				t.Errorf("remark %q", remark)
 			}

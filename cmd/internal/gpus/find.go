@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/health"
 )
@@ -105,7 +105,8 @@ func (f *Flags) register(own, stock *pflag.FlagSet) {
 	for _, v := range f.vendors() {
 		v.Register(own, stock)
 	}
-	own.StringVar(&f.CDIRoot, "cdi-root", mode.CDIDir, "folder of the CDI specifications that are written")
+	own.StringVar(&f.CDIRoot, "cdi-root", coordination.CDIDir,
+		"folder of the CDI specifications that are written")
 	f.Recheck = recheck
 	own.Var((*pause)(&f.Recheck), "nvidia-recheck", "interval between checks of a broken NVIDIA GPU, and for "+
 		"an absent driver of any vendor; healthy GPUs are not checked")

@@ -23,11 +23,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // Status is the coordinator's status, as printed by -o json.
@@ -72,7 +72,7 @@ type Resource struct {
 func NewStatus(answer *api.StatusResponse) Status {
 	s := Status{
 		PID: answer.GetPid(), Protocol: protocolText(answer.GetProtocol(), answer.GetMinor()),
-		Mode: cmp.Or(answer.GetMode(), string(mode.DevicePlugin)), Notes: answer.GetNotes(),
+		Mode: cmp.Or(answer.GetMode(), string(coordination.DevicePlugin)), Notes: answer.GetNotes(),
 		Plugins: []Plugin{}, Resources: []Resource{},
 	}
 	for _, p := range answer.GetPeers() {
@@ -106,7 +106,7 @@ func NewStatus(answer *api.StatusResponse) Status {
 }
 
 // isDRA reports whether the node is in mode DRA.
-func (s Status) isDRA() bool { return s.Mode == string(mode.DRA) }
+func (s Status) isDRA() bool { return s.Mode == string(coordination.DRA) }
 
 func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", major, minor) }
 

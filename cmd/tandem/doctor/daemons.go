@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // daemons are Tandem's daemons on the node, by run folder.
@@ -24,20 +23,22 @@ type daemons struct {
 	unusable         string   // reason why the daemons cannot use the run folder
 	others           []string // other run folders with a serving daemon
 	held             []string // lock files of the modes
-	modes            map[mode.Mode]bool
+	modes            map[coordination.Mode]bool
 	unsound          []string // failed and degraded devices, by reason
 	lost             []string // resources with devices that the kubelet lacks or has from another plugin
 	silent           []string // questions without an answer
 }
 
 func (n Node) readDaemons(a *access) daemons {
-	d := daemons{runDir: n.RunDir, usualDir: coordination.RunDir(n.KubeletDir), modes: map[mode.Mode]bool{}}
+	d := daemons{
+		runDir: n.RunDir, usualDir: coordination.RunDir(n.KubeletDir), modes: map[coordination.Mode]bool{},
+	}
 	dirs := append(coordination.RunDirs(n.KubeletDir), n.RunDir)
 	slices.Sort(dirs)
 	for _, dir := range slices.Compact(dirs) {
-		for _, m := range mode.Running(dir) {
+		for _, m := range coordination.RunningModes(dir) {
 			d.modes[m] = true
-			d.held = append(d.held, mode.Path(dir, m)+" is held")
+			d.held = append(d.held, coordination.ModeLock(dir, m)+" is held")
 		}
 	}
 	d.unusable = a.unusable(n.RunDir)
@@ -47,7 +48,7 @@ func (n Node) readDaemons(a *access) daemons {
 	running := n.askDaemons(context.Background())
 	d.tell(running.err)
 	d.unsound = running.status.Unsound()
-	if n.Mode == mode.DRA || running.err != nil {
+	if n.Mode == coordination.DRA || running.err != nil {
 		return d
 	}
 	for _, other := range coordination.RunDirs(n.KubeletDir) {

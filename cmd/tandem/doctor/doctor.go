@@ -34,8 +34,8 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -62,7 +62,7 @@ func onNode(findings []Finding, root string) []Finding {
 // DRA the kubelet's managers align no devices, and its device manager hands none out.
 type facts struct {
 	recorded   bool // no other subject than hardware and shapes was read
-	mode       mode.Mode
+	mode       coordination.Mode
 	kubelet    kubeletFacts
 	hardware   hardware
 	shapes     shapes
@@ -91,7 +91,7 @@ func readFacts(n Node) facts {
 		daemons: n.readDaemons(&a),
 	}
 	f.plugins = n.Plugins
-	if n.Mode == mode.DRA {
+	if n.Mode == coordination.DRA {
 		f.notes, f.noGPUs, f.stale = n.Notes, n.NoGPUs, n.staleResources(f.kubelet.ManagerSettings, read)
 	} else {
 		f.shapes, f.checkpoint = n.readShapes(f.kubelet.ManagerSettings), n.newCheckpoint(&a, read, err)
@@ -108,7 +108,7 @@ func readFacts(n Node) facts {
 // findings runs all checks, in the order of the report.
 func (f facts) findings() []Finding {
 	folders := []check[daemons]{runFolder, runFolders, bothModes}
-	if f.mode == mode.DRA {
+	if f.mode == coordination.DRA {
 		folders = []check[daemons]{bothModes, runFolder}
 	}
 	return slices.Concat(

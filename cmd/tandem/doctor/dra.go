@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // preparedClaims is the DRA driver's checkpoint on a node in the mode of device plugins.
@@ -21,9 +21,9 @@ type preparedClaims struct {
 }
 
 func (n Node) readClaims(a *access) preparedClaims {
-	dir := filepath.Join(n.KubeletDir, "plugins", mode.Driver)
-	c := preparedClaims{path: filepath.Join(dir, mode.ClaimsFile)}
-	if _, err := mode.ReadHolders(dir, n.CDIDir); err != nil && !a.denied(c.path, err) {
+	dir := filepath.Join(n.KubeletDir, "plugins", coordination.DRADriver)
+	c := preparedClaims{path: filepath.Join(dir, coordination.ClaimsFile)}
+	if _, err := coordination.ReadClaimHolders(dir, n.CDIDir); err != nil && !a.denied(c.path, err) {
 		c.damage = fmt.Sprint(err)
 	}
 	return c
@@ -37,7 +37,7 @@ func unknownClaims(c preparedClaims) []Finding {
 		Evidence: []string{c.damage},
 		Why: "Any device may belong to a pod with a claim, of the time when this node was in the mode of DRA: " +
 			"a plugin that starts now offers none.",
-		Fix: []string{mode.ClaimsRemedy(filepath.Dir(c.path))},
+		Fix: []string{coordination.ClaimsRemedy(filepath.Dir(c.path))},
 	})
 }
 
@@ -98,9 +98,9 @@ func (n Node) unreachedDriver(a *access) string {
 	if a.denied(dir, err) {
 		return ""
 	}
-	unreached := "no socket of " + mode.Driver + " in " + dir
+	unreached := "no socket of " + coordination.DRADriver + " in " + dir
 	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), mode.Driver+"-") {
+		if strings.HasPrefix(entry.Name(), coordination.DRADriver+"-") {
 			if unreached = a.unreached(filepath.Join(dir, entry.Name())); unreached == "" {
 				return ""
 			}

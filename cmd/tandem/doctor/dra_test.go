@@ -11,8 +11,8 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -45,7 +45,7 @@ func TestDRA(t *testing.T) {
 	if ids := found(n); slices.Contains(ids, "dra-socket") || !slices.Contains(ids, "kubelet-socket") {
 		t.Errorf("in the mode of device plugins it finds %q", ids)
 	}
-	n.Mode = mode.DRA
+	n.Mode = coordination.DRA
 	ids := found(n)
 	for id, want := range map[string]bool{
 		"dra-socket": true, "dra-gates": true, "modes": false, "kubelet-socket": false, "topology-policy": false,
@@ -67,7 +67,7 @@ func TestDRA(t *testing.T) {
 	if ids := found(n); slices.Contains(ids, "dra-socket") || slices.Contains(ids, "dra-gates") {
 		t.Errorf("where all is well it finds %q", ids)
 	}
-	inDRA, err := mode.Enter(mode.DRA, n.RunDir)
+	inDRA, err := coordination.Enter(t.Context(), coordination.DRA, n.RunDir, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestDRA(t *testing.T) {
 	if err := os.Mkdir(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	inPlugins, err := mode.Enter(mode.DevicePlugin, other)
+	inPlugins, err := coordination.Enter(t.Context(), coordination.DevicePlugin, other, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestDRA(t *testing.T) {
 	}
 	asked := doctor.Node{RunDir: n.RunDir}
 	asked.Ask(t.Context(), "")
-	if asked.Mode != mode.DRA {
+	if asked.Mode != coordination.DRA {
 		t.Errorf("running mode %q", asked.Mode)
 	}
 }
@@ -138,7 +138,7 @@ func inDRA(t *testing.T) doctor.Node {
 		t.Fatal(err)
 	}
 	return doctor.Node{
-		Kubelet: doctor.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Mode: mode.DRA},
+		Kubelet: doctor.Kubelet{Sys: m.FS(), Tree: tree, KubeletDir: kubelettest.Dir(t), Mode: coordination.DRA},
 		DevRoot: t.TempDir(), RunDir: t.TempDir(),
 	}
 }

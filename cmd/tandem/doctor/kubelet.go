@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // DefaultConfig is where kubeadm puts the kubelet's configuration.
@@ -72,7 +72,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	case !isFile && err != nil:
 		k.config = err.Error()
 	}
-	if err != nil || n.Mode == mode.DRA {
+	if err != nil || n.Mode == coordination.DRA {
 		return k
 	}
 	k.noFlags = p.PID == "" && n.Config == ""

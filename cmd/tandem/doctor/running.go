@@ -20,7 +20,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -55,19 +54,19 @@ func (n *Node) askDaemons(ctx context.Context) running {
 func (n *Node) Ask(ctx context.Context, vendor string) {
 	r := n.askDaemons(ctx)
 	if r.err != nil {
-		if in := mode.Running(n.RunDir); len(in) > 0 {
+		if in := coordination.RunningModes(n.RunDir); len(in) > 0 {
 			n.Mode = in[0]
 		}
 		return
 	}
-	n.Mode, n.Notes = mode.Mode(r.status.Mode), r.status.Notes
+	n.Mode, n.Notes = coordination.Mode(r.status.Mode), r.status.Notes
 	for _, note := range n.Notes {
 		if strings.HasPrefix(note, gpu.Unpublished) {
 			n.NoGPUs = append(n.NoGPUs, note)
 		}
 	}
 	n.Plugins = Plugins{Unenforced: r.status.Alignment.Unenforced(), Resources: r.status.Resources}
-	if n.Mode != mode.DRA && !r.status.OffersGPUs() { // the DRA driver has notes
+	if n.Mode != coordination.DRA && !r.status.OffersGPUs() { // the DRA driver has notes
 		n.Plugins.Unoffered = coordinator.Unoffered(n.Sys, vendor)
 	}
 }
@@ -166,7 +165,7 @@ type stockSocket struct{ plugin, path string }
 
 func (n Node) readSockets(a *access, c kubelet.Checkpoint) (s sockets) {
 	s.stock = n.stockSockets(a, slices.Sorted(maps.Keys(c.Registered())))
-	if n.Mode == mode.DRA {
+	if n.Mode == coordination.DRA {
 		s.draDriver = n.unreachedDriver(a)
 		return s
 	}

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -32,9 +32,9 @@ type Kubelet struct {
 	// file with the kubelet's configuration; "" for the file of the command line or
 	// <KubeletDir>/config.yaml
 	Config    string
-	ConfigDir string    // folder with drop-ins; "" for the folder of the command line
-	Now       time.Time // to compare the age of files with the age of the kubelet's process
-	Mode      mode.Mode // of the node, "" for none; in the mode of DRA the managers align no devices
+	ConfigDir string            // folder with drop-ins; "" for the folder of the command line
+	Now       time.Time         // to compare the age of files with the age of the kubelet's process
+	Mode      coordination.Mode // of the node, "" for none; in the mode of DRA the managers align no devices
 	// name of the node in a report for "kubectl tandem doctor", whose reader is not on the node and whose
 	// Config is the kubelet's own answer; "" in a report on the node
 	ReadElsewhere string
@@ -191,7 +191,7 @@ const withoutFolder = `the kubelet has none; with Kubernetes 1.30 or later and k
 // deployments/kubelet/config.yaml, with as many NUMA nodes as the machine has and, on request, CPUs for
 // containers alone. Comments say where the settings belong.
 func (k Kubelet) DropIn(staticCPUs bool) (string, error) {
-	if k.Mode == mode.DRA {
+	if k.Mode == coordination.DRA {
 		return "", errors.New("print settings: this node is in DRA mode, in which the kubelet's managers align " +
 			"no devices, and needs none")
 	}

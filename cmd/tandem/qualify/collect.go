@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -88,7 +88,7 @@ func (r *Report) node() (*machine.Node, error) {
 // offerOf leaves out the IDs, because those of NVIDIA's GPUs are UUIDs, and the names of the resources.
 func offerOf(s *coordinator.Status, choices []pools.Choice) *Offer {
 	o := &Offer{
-		Mode: known(s.Mode, string(mode.DevicePlugin), string(mode.DRA)), Devices: []Device{},
+		Mode: known(s.Mode, string(coordination.DevicePlugin), string(coordination.DRA)), Devices: []Device{},
 	}
 	for _, r := range s.Resources {
 		for _, d := range r.Devices {

@@ -11,7 +11,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 )
 
 // check checks the invariants: a device belongs to one claim, the prepared claims are those in alive, and the
@@ -39,13 +39,13 @@ func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 		}
 	}
 	n.same("prepared claims", got, want)
-	told, err := mode.ReadHolders(n.Dir, n.CDIDir)
+	told, err := coordination.ReadClaimHolders(n.Dir, n.CDIDir)
 	if err != nil || len(told) != len(holders) {
 		n.t.Errorf("held %v, %v; want %v", told, err, holders)
 	}
 	var specs, groups, files []string
 	for _, name := range names(n.CDIDir) {
-		uid, _ := mode.ClaimOfSpec(name)
+		uid, _ := coordination.ClaimOfSpec(name)
 		specs = append(specs, uid)
 	}
 	n.same("CDI specs", specs, want)

@@ -18,15 +18,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
 // Files in the driver's directory.
 const (
-	FileName = mode.ClaimsFile
-	lockName = mode.ClaimsLock
+	FileName = coordination.ClaimsFile
+	lockName = coordination.ClaimsLock
 )
 
 func sortedByName(claims []Claim) []Claim {
@@ -89,19 +89,19 @@ func (s *store) load() (content []byte, known []Claim, err error) {
 		with, err := s.files.specs()
 		if err == nil && len(with) > 0 {
 			err = fmt.Errorf("read %s: %w: there is no file, and %d claims have CDI specs", s.name(),
-				mode.ErrUnknownClaims, len(with))
+				coordination.ErrUnknownClaims, len(with))
 		}
 		return nil, nil, withRemedy(err)
 	case err != nil:
 		return nil, nil, fmt.Errorf("read prepared claims: %w", err)
 	}
-	known, err = mode.DecodeClaims[Claim](s.name(), content)
+	known, err = coordination.DecodeClaims[Claim](s.name(), content)
 	return content, known, withRemedy(err)
 }
 
 // withRemedy returns the error of an unknown checkpoint with its remedy; other errors remain as they are.
 func withRemedy(err error) error {
-	if !errors.Is(err, mode.ErrUnknownClaims) {
+	if !errors.Is(err, coordination.ErrUnknownClaims) {
 		return err
 	}
 	return fmt.Errorf("%w; nothing is prepared: start the version of the driver that wrote the file, or end "+
@@ -112,7 +112,7 @@ func withRemedy(err error) error {
 // last call. A checkpoint that cannot be read stays as it is.
 func (s *store) read() ([]Claim, error) {
 	content, known, err := s.load()
-	if content == nil && (err == nil || errors.Is(err, mode.ErrUnknownClaims)) {
+	if content == nil && (err == nil || errors.Is(err, coordination.ErrUnknownClaims)) {
 		return s.restore(err)
 	}
 	if err == nil {
@@ -135,7 +135,7 @@ func (s *store) restore(unknown error) ([]Claim, error) {
 	case durable == nil:
 		return nil, s.save(nil)
 	}
-	known, err := mode.DecodeClaims[Claim](s.name(), *durable)
+	known, err := coordination.DecodeClaims[Claim](s.name(), *durable)
 	with, unlisted := s.files.specs()
 	isOther := func(uid types.UID) bool { return !(Claim{UID: uid}).in(known) }
 	if err = errors.Join(err, unlisted); err != nil || slices.ContainsFunc(with, isOther) {
@@ -146,7 +146,7 @@ func (s *store) restore(unknown error) ([]Claim, error) {
 }
 
 func (s *store) save(claims []Claim) error {
-	content, err := mode.EncodeClaims(sortedByName(claims))
+	content, err := coordination.EncodeClaims(sortedByName(claims))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
@@ -78,11 +78,12 @@ func TestUnknownCheckpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.Preparer = New(n.Options) // which has not known the claims
-			if _, err := n.Prepared(); !errors.Is(err, mode.ErrUnknownClaims) || !strings.Contains(err.Error(), file) {
+			_, err = n.Prepared()
+			if !errors.Is(err, coordination.ErrUnknownClaims) || !strings.Contains(err.Error(), file) {
 				t.Errorf("error %v", err)
 			}
 			for range 2 {
-				if err := n.Restore(t.Context(), n.state); !errors.Is(err, mode.ErrUnknownClaims) {
+				if err := n.Restore(t.Context(), n.state); !errors.Is(err, coordination.ErrUnknownClaims) {
 					t.Errorf("restored: %v", err)
 				}
 				for _, claim := range list(train, other) {

@@ -9,8 +9,8 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/topology"
@@ -156,14 +156,14 @@ func distinct(list []string) []string {
 // nodeIndex finds the devices of a node and their holders.
 type nodeIndex struct {
 	state State
-	gpus  map[string]pool.GPU // by ID
-	vfs   map[string]pool.VF  // by ID
-	held  mode.Holders        // other claims, including new claims
+	gpus  map[string]pool.GPU       // by ID
+	vfs   map[string]pool.VF        // by ID
+	held  coordination.ClaimHolders // other claims, including new claims
 }
 
 func newNodeIndex(state State) *nodeIndex {
 	n := &nodeIndex{
-		state: state, held: mode.Holders{},
+		state: state, held: coordination.ClaimHolders{},
 		gpus: make(map[string]pool.GPU, len(state.Machine.GPUs)),
 		vfs:  make(map[string]pool.VF, len(state.Machine.VFs)),
 	}
@@ -180,7 +180,7 @@ func newNodeIndex(state State) *nodeIndex {
 func (n *nodeIndex) hold(c Claim) {
 	for _, p := range c.Devices {
 		for _, id := range p.Holds() {
-			n.held[mode.UnitOf(id, p.Units)] = c.String()
+			n.held[coordination.ClaimUnitOf(id, p.Units)] = c.String()
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
@@ -39,7 +39,7 @@ type claimFiles struct {
 }
 
 func (f *claimFiles) specPath(claim types.UID) string {
-	return filepath.Join(f.cdiDir, mode.ClaimSpecPrefix+string(claim)+mode.ClaimSpecSuffix)
+	return filepath.Join(f.cdiDir, coordination.ClaimSpecPrefix+string(claim)+coordination.ClaimSpecSuffix)
 }
 
 func (f *claimFiles) pairsPath(group string) string {
@@ -48,7 +48,7 @@ func (f *claimFiles) pairsPath(group string) string {
 
 // specs lists the claims that have a CDI spec.
 func (f *claimFiles) specs() ([]types.UID, error) {
-	uids, err := mode.ClaimSpecs(f.cdiDir)
+	uids, err := coordination.ClaimSpecs(f.cdiDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/disk"
 )
@@ -21,7 +21,7 @@ func (n *node) between() {
 		n.t.Fatal(err)
 	}
 	for _, name := range names(n.CDIDir) {
-		uid, ok := mode.ClaimOfSpec(name)
+		uid, ok := coordination.ClaimOfSpec(name)
 		if ok && !(Claim{UID: types.UID(uid)}).in(known) {
 			n.t.Errorf("%s has a CDI spec and is not in the checkpoint", uid)
 		}

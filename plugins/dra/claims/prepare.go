@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 )
 
@@ -180,7 +180,7 @@ func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, lef
 		gone = append(gone, find(known, claim.UID))
 	}
 	switch {
-	case errors.Is(err, mode.ErrUnknownClaims):
+	case errors.Is(err, coordination.ErrUnknownClaims):
 		p.Log.Error("unpreparing claims without their record", "claims", len(gone), "error", err)
 		return gone, nil, p.files.remove(gone, nil)
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/test/disk"
 )
@@ -168,7 +168,7 @@ func TestLostCheckpoint(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Restore(t.Context(), n.state); !errors.Is(err, mode.ErrUnknownClaims) {
+	if err := n.Restore(t.Context(), n.state); !errors.Is(err, coordination.ErrUnknownClaims) {
 		t.Errorf("restored by a process that does not know all claims: %v", err)
 	}
 	if err := second.Restore(t.Context(), n.state); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/container"
 )
 
@@ -37,7 +37,7 @@ func TestClaimOfSpec(t *testing.T) {
 		"tandem.dev-claim_5e0c.json": "5e0c", "tandem.dev-claim_.json": "", "tandem.dev-claim_5e0c.yaml": "",
 		"nvidia.com-claim_5e0c.json": "",
 	} {
-		if uid, ok := mode.ClaimOfSpec(name); ok != (want != "") || ok && uid != want {
+		if uid, ok := coordination.ClaimOfSpec(name); ok != (want != "") || ok && uid != want {
 			t.Errorf("%s: %q, %v; want %q", name, uid, ok, want)
 		}
 	}

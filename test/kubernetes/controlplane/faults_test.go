@@ -11,7 +11,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 )
 
@@ -107,7 +107,7 @@ func (h *churn) quiet(workers ...*worker) {
 		if err != nil || len(files) > 0 {
 			h.t.Errorf("CDI files of %s are left behind: %v, %v", w.name, files, err)
 		}
-		told, err := mode.ReadHolders(filepath.Join(w.Kubelet(), "plugins", pool.Driver), "")
+		told, err := coordination.ReadClaimHolders(filepath.Join(w.Kubelet(), "plugins", pool.Driver), "")
 		if err != nil || len(told) > 0 {
 			h.t.Errorf("claims of %s still hold devices: %v, %v", w.name, told, err)
 		}

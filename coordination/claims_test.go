@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mode_test
+package coordination
 
 import (
 	"errors"
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -24,10 +23,10 @@ func TestHolderOfRenamedDevice(t *testing.T) {
 		`{"namespace":"team","name":"next","devices":[{"gpus":["MIG-2"],"units":{"MIG-2":"0000:81:00.0/9-0"}}]},` +
 		`{"namespace":"team","name":"old","devices":[{"gpus":["GPU-2"]}]}]`
 	content := fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`, crc32.ChecksumIEEE([]byte(claims)), claims)
-	if err := os.WriteFile(filepath.Join(dir, mode.ClaimsFile), []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ClaimsFile), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	held, err := mode.ReadHolders(dir, "")
+	held, err := ReadClaimHolders(dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,15 +46,15 @@ func TestHolderOfRenamedDevice(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestReadClaims(t *testing.T) {
 	dir := t.TempDir()
-	if got, err := mode.ReadHolders(dir, ""); err != nil || len(got) > 0 {
+	if got, err := ReadClaimHolders(dir, ""); err != nil || len(got) > 0 {
 		t.Errorf("no driver was ever there: %v, %v", got, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, mode.ClaimsLock), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ClaimsLock), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mode.ReadHolders(dir, ""); !errors.Is(err, mode.ErrUnknownClaims) {
+	if _, err := ReadClaimHolders(dir, ""); !errors.Is(err, ErrUnknownClaims) {
 		t.Errorf("a driver was there, and its file is gone: %v", err)
 	}
 	const adopted = `[{"uid":"uid-1","namespace":"","name":"","devices":null}]`
@@ -67,10 +66,10 @@ func TestRead(t *testing.T) {
 		fmt.Sprintf(`{"version":1,"checksum":%d,"claims":%s}`,
 			crc32.ChecksumIEEE([]byte(adopted)), adopted): "UID uid-1",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, mode.ClaimsFile), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, ClaimsFile), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := mode.ReadHolders(dir, ""); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ReadClaimHolders(dir, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v lacks %q", content, err, want)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mode
+package coordination
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ const (
 
 // A claim with edits for its containers has a CDI specification, whose file name contains the claim's UID.
 const (
-	ClaimSpecPrefix = Driver + "-claim_"
+	ClaimSpecPrefix = DRADriver + "-claim_"
 	ClaimSpecSuffix = ".json"
 )
 
@@ -130,17 +130,17 @@ type heldClaim struct {
 	}
 }
 
-// Holders are the holders of devices for people, "claim team/train-0", by the name of the device's unit or,
-// where only the ID is known, by ID.
-type Holders map[string]string
+// ClaimHolders are the holders of devices for people, "claim team/train-0", by the name of the device's unit
+// or, where only the ID is known, by ID.
+type ClaimHolders map[string]string
 
-// Every is the unit for all devices in Holders: who holds which device is unknown, for the reason in place of
-// a holder.
-const Every = "*"
+// EveryUnit is the unit for all devices in ClaimHolders: who holds which device is unknown, for the reason in
+// place of a holder.
+const EveryUnit = "*"
 
 // Of returns the holder of a device, "" for none. A holder of a unit also holds its replicas. Of several
 // holders of a GPU's MIG devices it is the first by name.
-func (h Holders) Of(id string, unit topology.Unit) string {
+func (h ClaimHolders) Of(id string, unit topology.Unit) string {
 	original, _ := topology.CutReplica(id)
 	if holder := cmp.Or(h[unit.Name], h[original]); holder != "" {
 		return holder
@@ -158,33 +158,33 @@ func (h Holders) Of(id string, unit topology.Unit) string {
 }
 
 // Has reports whether a device has a holder, or may have one.
-func (h Holders) Has(id string, unit topology.Unit) bool {
-	return h.Of(id, unit) != "" || h[Every] != ""
+func (h ClaimHolders) Has(id string, unit topology.Unit) bool {
+	return h.Of(id, unit) != "" || h[EveryUnit] != ""
 }
 
 // Why returns a sentence with the reason for withholding all devices, "" if the holders are known.
-func (h Holders) Why() string {
-	if h[Every] == "" {
+func (h ClaimHolders) Why() string {
+	if h[EveryUnit] == "" {
 		return ""
 	}
-	return "all devices are withheld: " + h[Every]
+	return "all devices are withheld: " + h[EveryUnit]
 }
 
-// UnitOf returns the name of the unit of a claim's device, by the recorded units.
-func UnitOf(id string, units map[string]string) string {
+// ClaimUnitOf returns the name of the unit of a claim's device, by the recorded units.
+func ClaimUnitOf(id string, units map[string]string) string {
 	return cmp.Or(units[id], topology.UnitOfID(id).Name)
 }
 
 // ClaimsRemedy says how the devices of claims become known, and that the driver was never in its directory.
 func ClaimsRemedy(dir string) string {
-	return "end the pods with claims of driver " + Driver + " on this node; if they stay unknown: rm " +
+	return "end the pods with claims of driver " + DRADriver + " on this node; if they stay unknown: rm " +
 		filepath.Join(dir, ClaimsFile) + " " + filepath.Join(dir, ClaimsLock)
 }
 
-// ReadHolders returns the holders of devices from the DRA driver's directory. It returns none if no driver
-// was ever in the directory, or if there are neither the file nor specifications of claims, and an error if
-// the devices of a claim are not known.
-func ReadHolders(dir, cdiDir string) (Holders, error) {
+// ReadClaimHolders returns the holders of devices from the DRA driver's directory. It returns none if no
+// driver was ever in the directory, or if there are neither the file nor specifications of claims, and an
+// error if the devices of a claim are not known.
+func ReadClaimHolders(dir, cdiDir string) (ClaimHolders, error) {
 	name := filepath.Join(dir, ClaimsFile)
 	content, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -197,7 +197,7 @@ func ReadHolders(dir, cdiDir string) (Holders, error) {
 	if err != nil {
 		return nil, err
 	}
-	holders := Holders{}
+	holders := ClaimHolders{}
 	for _, c := range claims {
 		for _, d := range c.Devices {
 			if d.Admin {
@@ -205,7 +205,7 @@ func ReadHolders(dir, cdiDir string) (Holders, error) {
 			}
 			for _, id := range append(append([]string{d.Token}, d.GPUs...), d.VFs...) {
 				if id != "" {
-					holders[UnitOf(id, d.Units)] = "claim " + c.Namespace + "/" + c.Name
+					holders[ClaimUnitOf(id, d.Units)] = "claim " + c.Namespace + "/" + c.Name
 				}
 			}
 		}

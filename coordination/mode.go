@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package coordination
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// Mode is the way in which a node's devices are assigned: by the device plugins or by the DRA driver. A node
+// is in one mode.
+//
+// Every daemon holds a lock file of its mode in the run directory, shared with daemons of the same mode: the
+// two device plugins, or two DRA drivers during an update. A daemon first takes its own lock and then checks
+// the lock of the other mode. If two daemons start at the same time, at least one detects the conflict. The
+// kernel releases the lock when the process ends.
+type Mode string
+
+// Modes of a node.
+const (
+	DevicePlugin Mode = "device-plugin"
+	DRA          Mode = "dra"
+)
+
+// DRADriver is the name of the DRA driver. The driver's directory is plugins/<DRADriver> in the kubelet's
+// directory.
+const DRADriver = "tandem.dev"
+
+// modes lists all modes.
+var modes = []Mode{DevicePlugin, DRA}
+
+// ModeError means that a node is in another mode.
+type ModeError struct {
+	Mode Mode   // the mode of the node
+	Seen string // the evidence, for people
+}
+
+// Error names the running daemons and the steps to change the mode.
+func (e *ModeError) Error() string {
+	running, remove := "the device plugins allocate this node's devices", "tandem-gpu and tandem-rdma"
+	if e.Mode == DRA {
+		running, remove = "the DRA driver allocates this node's devices", "tandem-dra"
+	}
+	return fmt.Sprintf("%s (%s), and a node has only one mode: first remove %s from this node "+
+		"(running pods keep their devices; see docs/dra.md)", running, e.Seen, remove)
+}
+
+// ModeLock returns the lock file of a mode in a run directory.
+func ModeLock(runDir string, m Mode) string { return filepath.Join(runDir, "mode-"+string(m)+".lock") }
+
+// enterMode puts this process into a mode until leave is called or the process ends. It returns a *ModeError
+// if another process is in another mode, in this run directory or one of the node's other run directories.
+func enterMode(own Mode, runDir string, others ...string) (leave func(), err error) {
+	name := ModeLock(runDir, own)
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("enter mode %s: %w", own, err)
+	}
+	// A process that checks the lock holds the lock exclusively for a moment, so enterMode waits.
+	if err := flock(file, syscall.LOCK_SH); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("enter mode %s: lock %s: %w", own, name, err)
+	}
+	for _, dir := range append([]string{runDir}, others...) {
+		for _, other := range RunningModes(dir) {
+			if other != own {
+				file.Close()
+				return nil, &ModeError{Mode: other, Seen: ModeLock(dir, other) + " is held"}
+			}
+		}
+	}
+	return func() { file.Close() }, nil
+}
+
+// RunningModes returns the modes of running processes according to a run directory; none if the directory is
+// not readable.
+func RunningModes(runDir string) []Mode {
+	return slices.DeleteFunc(slices.Clone(modes), func(m Mode) bool { return !isLocked(ModeLock(runDir, m)) })
+}
+
+// isLocked reports whether a daemon holds a lock. A check holds the lock exclusively for a moment, so checks
+// take turns: otherwise a check takes another check for a daemon. The lock of the directory makes the turns,
+// because the DRA driver has no right to write to a run directory in the kubelet's directory.
+func isLocked(name string) bool {
+	if turn, err := os.Open(filepath.Dir(name)); err == nil {
+		defer turn.Close() // after the file
+		_ = flock(turn, syscall.LOCK_EX)
+	}
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return errors.Is(flock(file, syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+}
+
+func flock(file *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
