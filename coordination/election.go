@@ -33,11 +33,18 @@ type election struct {
 // plugin then works alone and tries again.
 func (e *election) run(ctx context.Context) {
 	var burst time.Time
-	var complaint string
+	var unusable system.Complaint
 	for ctx.Err() == nil {
 		e.turn()
 		err := system.Survive(e.config.Log, func() error { return e.serveIfElected(ctx) })
-		complaint = e.logFailure(err, complaint)
+		failure := err
+		if errors.Is(err, errLocked) {
+			failure = nil
+		}
+		if unusable.IsNew(failure) {
+			e.config.Log.Error("coordination socket not available; retrying",
+				"run_dir", e.config.RunDir, "error", err)
+		}
 		pause, lost := electionPause, e.lost
 		switch {
 		case system.Panicked(err): // likely to recur: the other plugin takes its turn
@@ -52,18 +59,6 @@ func (e *election) run(ctx context.Context) {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// logFailure logs the error of a round, a repeated error once. The result is the error's text, "" for none.
-func (e *election) logFailure(err error, complaint string) string {
-	if err == nil || errors.Is(err, errLocked) {
-		return ""
-	}
-	if err.Error() != complaint {
-		e.config.Log.Error("coordination socket not available; retrying",
-			"run_dir", e.config.RunDir, "error", err)
-	}
-	return err.Error()
 }
 
 // serveIfElected serves while this plugin holds the lock, and returns errLocked if another process holds the

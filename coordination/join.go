@@ -61,13 +61,13 @@ func (m *membership) send(returned *api.Announcement) {
 // run keeps a Join stream open and announces every resource until ctx is done. After an incompatible server,
 // or the rejection of an announcement, run waits for electionPause: another server may follow.
 func (m *membership) run(ctx context.Context) {
-	var complaint string
+	var rejected system.Complaint
 	for {
 		err := system.Survive(m.log, func() error { return m.join(ctx) })
 		if ctx.Err() != nil {
 			return
 		}
-		complaint = m.logLoss(err, complaint)
+		m.logLoss(err, &rejected)
 		if !isRejection(err) {
 			m.lost.Fire()
 		}
@@ -79,25 +79,22 @@ func (m *membership) run(ctx context.Context) {
 	}
 }
 
-// logLoss logs the end of a stream, a repeated reason once. The result is the reason of a rejection, "" for
-// another reason.
-func (m *membership) logLoss(err error, complaint string) string {
+// logLoss logs the end of a stream, a repeated rejection once.
+func (m *membership) logLoss(err error, rejected *system.Complaint) {
 	reason := status.Convert(err).Message()
 	switch {
 	case status.Code(err) == codes.Unimplemented:
 		if !m.foreign.Swap(true) {
 			m.log.Error("placing devices without the other plugin: protocol versions differ", "reason", reason)
 		}
-		return complaint
 	case isRejection(err):
-		if reason != complaint {
+		if rejected.IsNew(err) {
 			m.log.Error("placing devices without the other plugin: the server rejected the announcement",
 				"reason", reason)
 		}
-		return reason
 	default:
+		rejected.IsNew(nil)
 		m.log.Warn("lost the coordination server", "error", err)
-		return ""
 	}
 }
 

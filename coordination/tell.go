@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
 // Teller describes the node if no plugins coordinate: the DRA driver. The methods must be safe for concurrent
@@ -36,11 +37,10 @@ func Tell(ctx context.Context, runDir string, socket Socket, teller Teller, log 
 	if socket == nil {
 		socket = unixSocket{runDir}
 	}
-	complaint := ""
+	failure := system.Complaint{}
 	for ctx.Err() == nil {
 		err := serveTeller(ctx, runDir, socket, teller, log)
-		if err != nil && !errors.Is(err, errLocked) && err.Error() != complaint {
-			complaint = err.Error()
+		if err != nil && !errors.Is(err, errLocked) && failure.IsNew(err) {
 			log.Error("status socket not available; `tandem status` does not work; retrying",
 				"run_dir", runDir, "error", err)
 		}

@@ -44,7 +44,7 @@ type withholder struct {
 	told    map[string]holders.Known // pods in lists, by UID
 	seen    kubelet.Identity         // of the checkpoint at the last look
 	shared  bool                     // found has an offered device under another name, also of an ended pod
-	failure string                   // of the last look, so that an error is logged once
+	unread  system.Complaint
 
 	mu      sync.Mutex
 	offered resources.Set             // of this plugin
@@ -150,11 +150,13 @@ func (w *withholder) lookAt(offerIsNew bool) {
 	w.looking <- struct{}{}
 	defer func() { <-w.looking }()
 	recorded, err := w.recorded()
+	if w.unread.IsNew(err) && !errors.Is(err, fs.ErrNotExist) { // missing for a kubelet without devices so far
+		w.log.Warn("kubelet's device checkpoint not read; devices that containers have under another name are "+
+			"those known last, and devices that are gone stay listed", "error", err)
+	}
 	if err != nil {
-		w.complain(err)
 		return
 	}
-	w.failure = ""
 	w.mu.Lock()
 	offered, before := w.offered, w.held
 	w.mu.Unlock()
@@ -185,15 +187,6 @@ func (w *withholder) lookAt(offerIsNew bool) {
 	w.held = held
 	w.mu.Unlock()
 	w.raiseAll()
-}
-
-// complain logs an error once. A missing checkpoint is that of a kubelet without devices so far.
-func (w *withholder) complain(err error) {
-	if err.Error() != w.failure && !errors.Is(err, fs.ErrNotExist) {
-		w.log.Warn("kubelet's device checkpoint not read; devices that containers have under another name are "+
-			"those known last, and devices that are gone stay listed", "error", err)
-	}
-	w.failure = err.Error()
 }
 
 // alive returns the holders except those of pods that have ended.

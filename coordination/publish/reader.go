@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -41,14 +42,14 @@ type Reader struct {
 	stale      bool           // the configuration must be read again
 	tree       *topology.Tree // the tree of the NUMA nodes; nil if they must be read again
 	numa       []NUMANode
-	before     model.Kubelet     // the last configuration
-	complaints map[string]string // current errors by subject, so that each is logged once
+	before     model.Kubelet               // the last configuration
+	complaints map[string]system.Complaint // by subject
 }
 
 // NewReader returns a Reader that has read nothing yet.
 func NewReader(config ReaderConfig) *Reader {
 	return &Reader{
-		config: config, complaints: map[string]string{},
+		config: config, complaints: map[string]system.Complaint{},
 		assigned: assignments{checkpoint: kubelet.NewCheckpointReader(config.KubeletDir)},
 	}
 }
@@ -150,15 +151,12 @@ func newKubelet(s kubelet.Settings, err error) (model.Kubelet, error) {
 
 // works reports whether err is nil, and logs a new error.
 func (r *Reader) works(subject string, err error) bool {
-	if err == nil {
-		delete(r.complaints, subject)
-		return true
-	}
-	if r.complaints[subject] != err.Error() {
-		r.complaints[subject] = err.Error()
+	complaint := r.complaints[subject]
+	if complaint.IsNew(err) {
 		r.config.Log.Warn(consequences[subject], "error", err)
 	}
-	return false
+	r.complaints[subject] = complaint
+	return err == nil
 }
 
 // consequences are the effects of unreadable subjects.

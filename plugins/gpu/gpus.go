@@ -27,10 +27,11 @@ type GPUs struct {
 	health  *health.Monitor
 	log     *slog.Logger
 
-	found     Inventory // by the last discovery without an error
-	complaint string    // the last error of a pulse, so that an error is logged once
-	notes     []string  // likewise
-	behind    bool      // the links could not be read when GPUs changed last: they are read at the next look
+	found    Inventory        // by the last discovery without an error
+	unread   system.Complaint // about GPUs
+	unlinked system.Complaint // about links between GPUs
+	notes    []string         // of the last discovery, so that each is logged once
+	behind   bool             // the links were not read when GPUs changed last: they are read at the next look
 
 	mu        sync.Mutex
 	resources map[string][]Device // sorted by ID: devices of the last discovery, and those that went last
@@ -127,8 +128,10 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 // devices; the health of the cards counts.
 func (g *GPUs) refresh() {
 	found, err := g.backend.Discover()
+	if g.unread.IsNew(err) {
+		g.log.Warn("GPUs not read; using the last known GPUs", "error", err)
+	}
 	if err != nil {
-		g.complain("GPUs not read; using the last known GPUs", err)
 		g.rejudge()
 		return
 	}
@@ -140,15 +143,15 @@ func (g *GPUs) refresh() {
 	links := g.links
 	g.mu.Unlock()
 	if len(differences) == 0 && !g.behind {
-		g.complaint = ""
 		return
 	}
 	newest, err := g.backend.Links()
 	g.behind = err != nil
-	if err != nil {
-		g.complain("links between GPUs not read; using the last known links", err)
-	} else {
-		links, g.complaint = newest, ""
+	if g.unlinked.IsNew(err) {
+		g.log.Warn("links between GPUs not read; using the last known links", "error", err)
+	}
+	if err == nil {
+		links = newest
 	}
 	if g.behind && len(differences) == 0 {
 		return
@@ -192,13 +195,6 @@ func report(log *slog.Logger, differences []change) {
 	}
 	for resource, changes := range ofHealth {
 		changes.Log(log.With("resource", resource))
-	}
-}
-
-func (g *GPUs) complain(consequence string, err error) {
-	if text := err.Error(); text != g.complaint {
-		g.complaint = text
-		g.log.Warn(consequence, "error", err)
 	}
 }
 

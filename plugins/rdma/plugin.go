@@ -57,6 +57,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
@@ -293,13 +294,13 @@ func (p *Plugin) keepFiles(ctx context.Context) {
 	ticker := time.NewTicker(filesPause)
 	defer ticker.Stop()
 	nothing := map[string]*grants.Grant{}
-	spec, devinfo := complaint{}, complaint{}
+	spec, devinfo := system.Complaint{}, system.Complaint{}
 	for given := map[string]*grants.Grant(nil); ; {
 		looked := p.vfs.nextLook()
-		if err := p.spec.Write(p.host, p.newest, given); spec.isNew(err) {
+		if err := p.spec.Write(p.host, p.newest, given); spec.IsNew(err) {
 			p.log.Error(noSpec, "error", err)
 		}
-		if err := p.host.RestoreDevinfo(p.newest()); devinfo.isNew(err) {
+		if err := p.host.RestoreDevinfo(p.newest()); devinfo.IsNew(err) {
 			p.log.Warn(noDevinfo, "error", err)
 		}
 		select {
@@ -311,19 +312,6 @@ func (p *Plugin) keepFiles(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// complaint is the last error of repeated work.
-type complaint struct{ text string }
-
-// isNew stores the result of an attempt, and reports whether it is an error other than that of the attempt
-// before.
-func (c *complaint) isNew(err error) bool {
-	before := c.text
-	if c.text = ""; err != nil {
-		c.text = fmt.Sprint(err)
-	}
-	return c.text != "" && c.text != before
 }
 
 // prepare restores files that running pods refer to and that a boot removed: the kubelet does not call

@@ -35,7 +35,7 @@ type VFs struct {
 	memory   *memory
 	reserved pools.Reservations // for functions that have carried the node's own network since the start
 	written  []byte             // the current content of the memory file
-	unheld   string             // why the devices of containers were unknown at the last scan; "" if known
+	unheld   system.Complaint   // about the devices of containers
 	hints    hinting
 
 	mu       sync.Mutex
@@ -105,14 +105,12 @@ func (v *VFs) forget() {
 		return
 	}
 	held, err := v.known.Held()
+	if v.unheld.IsNew(err) {
+		v.log.Info("devices of containers not read; all earlier devices stay listed", "error", err)
+	}
 	if err != nil {
-		if err.Error() != v.unheld {
-			v.log.Info("devices of containers not read; all earlier devices stay listed", "error", err)
-		}
-		v.unheld = err.Error()
 		return
 	}
-	v.unheld = ""
 	v.memory.keep(held, func(resource, id string) bool {
 		d, known := v.pools[resource].Device(id)
 		return known && !d.Missing()

@@ -25,11 +25,11 @@ type withheld struct {
 	cdiDir string // with the CDI specifications of claims
 	log    *slog.Logger
 
-	mu        sync.Mutex
-	known     bool // the file was read once
-	holders   coordination.ClaimHolders
-	changed   system.Signal
-	complaint string
+	mu      sync.Mutex
+	known   bool // the file was read once
+	holders coordination.ClaimHolders
+	changed system.Signal
+	unread  system.Complaint
 }
 
 // newWithheld looks for the first time.
@@ -77,17 +77,14 @@ func (w *withheld) look() {
 	holders, err := coordination.ReadClaimHolders(w.dir, w.cdiDir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil {
-		w.known, w.complaint = true, ""
-		w.set(holders)
-		return
-	}
-	if err.Error() != w.complaint {
-		w.complaint = err.Error()
+	if w.unread.IsNew(err) {
 		w.log.Error("devices of claims not read; using the last known devices, withholding all if never read",
 			"error", err)
 	}
-	if !w.known {
+	if err == nil {
+		w.known = true
+		w.set(holders)
+	} else if !w.known {
 		w.set(coordination.ClaimHolders{coordination.EveryUnit: fmt.Sprintf("pods may have the devices by "+
 			"claims that were prepared while the node was in DRA mode: %v; %s",
 			err, coordination.ClaimsRemedy(w.dir))})

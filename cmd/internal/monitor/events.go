@@ -24,6 +24,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -77,7 +78,7 @@ type EventSender struct {
 	config EventsConfig
 	client rest.Interface
 	queue  chan *corev1.Event
-	failed string // last error, so that an error is logged once
+	unsent system.Complaint
 
 	mu   sync.Mutex
 	told map[string]bool // UIDs of pods of the last call of Rejected whose events are sent or in the queue
@@ -296,15 +297,17 @@ func (s *EventSender) send(ctx context.Context, event *corev1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	err := s.client.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
-	if err == nil || apierrors.IsAlreadyExists(err) { // of the daemon before
-		s.failed = ""
+	if apierrors.IsAlreadyExists(err) { // of the daemon before
+		err = nil
+	}
+	isNew := s.unsent.IsNew(err)
+	if err == nil {
 		s.config.Count(eventSent)
 		return
 	}
 	s.retry(event)
 	s.config.Count(eventFailed)
-	if text := err.Error(); text != s.failed {
-		s.failed = text
+	if isNew {
 		s.config.Log.Warn("event not written",
 			"object", event.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", err)
 	}
