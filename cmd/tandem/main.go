@@ -6,16 +6,23 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 func main() {
@@ -88,4 +95,128 @@ func draw(format string, w io.Writer, n *picture.Node) error {
 	}
 	_, err := w.Write(drawn)
 	return err
+}
+
+// registerSource adds the flags of commands that read this node or a recorded machine.
+func registerSource(cmd *cobra.Command, s *machine.Source) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.Recording, "machine", "", "recorded machine, a file of tandem record or tandem qualify")
+	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "root of sysfs")
+	registerTopologyFile(flags, &s.TopologyFile)
+	cli.CompleteMachines(cmd)
+}
+
+func registerTopologyFile(flags *pflag.FlagSet, file *string) {
+	flags.StringVar(file, "topology-file", "",
+		"NCCL topology file (NCCL_TOPO_FILE) with the PCIe switches, for a guest with a flat PCI tree in sysfs")
+}
+
+func registerRunDir(flags *pflag.FlagSet, dir *string) {
+	flags.StringVar(dir, "run-dir", "",
+		"--run-dir of the plugins (default the folder in which a plugin answers: "+
+			"device-plugins/tandem in the kubelet's folder, or /run/tandem)")
+}
+
+func registerKubeletDir(flags *pflag.FlagSet, dir *string) {
+	flags.StringVar(dir, "kubelet-dir", kubelet.DefaultDir, "root folder of the kubelet (--root-dir)")
+}
+
+// checkSource refuses two sources at once.
+func checkSource(flags *pflag.FlagSet) error {
+	if flags.Changed("machine") && flags.Changed("sysfs-root") {
+		return cli.Usage("--machine and --sysfs-root exclude each other")
+	}
+	return nil
+}
+
+// selection is the result of a config.json on the machine.
+type selection struct {
+	file    string
+	notes   []string // ignored settings, and devices that the machine lacks
+	choices []pools.Choice
+}
+
+func newSelection(n *machine.Node, file string, from *machine.Source, notes []string) (selection, error) {
+	choices, err := n.Choices(file, from)
+	return selection{file, notes, choices}, err
+}
+
+// text returns the selection for people, empty if every device is selected.
+func (s *selection) text() []byte {
+	var out bytes.Buffer
+	for _, note := range s.notes {
+		fmt.Fprintf(&out, "  note  %s\n", note)
+	}
+	for _, c := range s.choices {
+		if c.Rejected > 0 || c.Selected == 0 {
+			name := c.Resource
+			if c.Of > 1 {
+				name += fmt.Sprintf(", selector %d of %d", c.Selector, c.Of)
+			}
+			fmt.Fprintf(&out, "  %s: selects %d, rejects %d\n", name, c.Selected, c.Rejected)
+		}
+		if c.Rejected > 0 {
+			fmt.Fprintf(&out, "    by       %s\n", c.Summary())
+		}
+		for _, miss := range c.Nearest {
+			fmt.Fprintf(&out, "    nearest  %s\n", miss)
+		}
+	}
+	if out.Len() == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, "Pools of %s:\n%s\n", s.file, out.Bytes())
+}
+
+// nodeCommand is a command that reads the node on which tandem runs.
+type nodeCommand struct {
+	flags   []string // with one of these flags the command reads files instead
+	instead string   // remedy on a computer that is no node
+}
+
+var nodeCommands = map[string]nodeCommand{
+	"topo":    {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
+	"plan":    {[]string{"machine", "sysfs-root"}, "give a recording with --machine"},
+	"doctor":  {[]string{"machine", "sysfs-root"}, "give a recording with --machine, or use kubectl tandem"},
+	"record":  {[]string{"sysfs-root"}, "run the command on the node"},
+	"qualify": {[]string{"check", "sysfs-root"}, "run the command on the node, or judge a report with --check"},
+	"status":  {nil, "run kubectl tandem status"},
+	"explain": {nil, "run kubectl tandem explain"},
+	"verify":  {nil, "run the command in the pod"},
+}
+
+// refuseNodeCommands makes the commands that read this node fail on other systems than Linux, unless a flag
+// names files.
+func refuseNodeCommands(root *cobra.Command, system string) {
+	if system == "linux" {
+		return
+	}
+	for _, cmd := range root.Commands() {
+		c, ok := nodeCommands[cmd.Name()]
+		if !ok {
+			continue
+		}
+		cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+			if c.readsFiles(cmd.Flags()) {
+				return nil
+			}
+			return fmt.Errorf("this command needs the node that it runs on, which must be Linux, not %s; %s",
+				system, c.instead)
+		}
+	}
+}
+
+func (c nodeCommand) readsFiles(flags *pflag.FlagSet) bool {
+	return slices.ContainsFunc(c.flags, flags.Changed)
+}
+
+// newMoved returns a hidden command that names the program which has the command of this name.
+func newMoved(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: the command is tandem-lab %s\n", cmd.CommandPath(), name)
+			return cli.FoundError(cli.ExitUsage)
+		},
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -177,4 +178,116 @@ func bothKinds(node *coordination.Node) bool {
 		}
 	}
 	return slices.Contains(kinds, string(device.GPU)) && slices.Contains(kinds, string(device.VF))
+}
+
+// Register adds the flags of a device plugin to a set.
+func (f *Flags) Register(set *pflag.FlagSet) {
+	f.Paths.register(set)
+	f.Logging.register(set)
+	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
+		"answer GetPreferredAllocation; if false, the kubelet selects devices at random")
+	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
+		"method of registration with the kubelet: register (at kubelet.sock), watcher (the kubelet's plugin "+
+			"watcher on the folder plugins_registry) or auto (watcher if the folder exists)")
+	plainflag.Words(set, "registration", string(deviceplugin.Register), string(deviceplugin.Watcher),
+		string(deviceplugin.Auto))
+	f.registerIntent(set)
+	f.publishing.register(set)
+	f.registerWatch(set)
+}
+
+// RegisterDriver adds the flags of the DRA driver to a set: all but those for the kubelet's device manager
+// and for the sources of pod requests.
+func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
+	f.Paths.register(set)
+	f.Logging.register(set)
+	f.registerPolicy(set)
+	f.registerNodeName(set)
+	f.registerWatch(set)
+	set.BoolVar(&f.Events, "events", false,
+		"write Events on pods with degraded or failed devices; requires permission to create events")
+	set.TextVar(&f.probe, "probe", monitor.NoProbe,
+		"query /healthz or /readyz of the running daemon at --health-probe-bind-address and exit: 0 on success, "+
+			"otherwise 1 with the reason; values: healthz, readyz")
+	plainflag.Words(set, "probe", string(monitor.Alive), string(monitor.Ready))
+}
+
+// registerIntent adds the flags for the sources of pod requests.
+func (f *Flags) registerIntent(set *pflag.FlagSet) {
+	set.TextVar(&f.Intent, "intent", intent.Default,
+		"sources of pod requests; Tandem uses the best available source: pods-api (kubelet 1.37), kubelet (HTTPS "+
+			"server; requires permission for nodes/pods), podresources, or none; without a source, Tandem infers the "+
+			"container from call order and timing")
+	plainflag.Words(set, "intent", string(intent.PodsAPI), string(intent.Kubelet),
+		string(intent.PodResources), "none")
+	f.registerPolicy(set)
+	set.BoolVar(&f.Events, "events", false,
+		"write Events on rejected pods, on pods with a pair that spans two switches, and on pods with degraded or "+
+			"failed devices; requires permission to create events")
+	set.TextVar(&f.Policy.Choose, "device-annotations", intent.Namespaces{},
+		"namespaces whose pods may select devices with annotations ("+intent.DevicesKey+
+			", and the annotations of HAMi, Volcano and Koordinator): all, none, or a comma-separated list")
+	f.registerNodeName(set)
+	set.StringVar(&f.Kubelet.Address, "kubelet-address", os.Getenv("NODE_IP"),
+		"address of the kubelet's HTTPS server, HOST or HOST:PORT; the default host is $NODE_IP, the default "+
+			"port 10250")
+	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token",
+		"file with the token for the kubelet's HTTPS server; read before each request")
+	set.StringVar(&f.Kubelet.CA, "kubelet-ca-file", account+"ca.crt",
+		"file with the CA of the kubelet's serving certificate; the cluster's CA if the kubelet uses "+
+			"serverTLSBootstrap")
+	set.StringVar(&f.Kubelet.Certificate, "kubelet-cert-file", "",
+		"file with the kubelet's self-signed serving certificate; trusted in addition to certificates "+
+			"of --kubelet-ca-file (default "+ownCertificate+" in --kubelet-dir)")
+}
+
+// registerPolicy adds the flags for the required alignment.
+func (f *Flags) registerPolicy(set *pflag.FlagSet) {
+	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
+		"default alignment of containers: required rejects a container unless the GPU and the VF of each pair are "+
+			"on one switch; preferred admits the container; the pod annotation "+
+			intent.AlignmentKey+"=required takes precedence")
+	set.TextVar(&f.Policy.OptOut, "alignment-opt-out", intent.Namespaces{},
+		"namespaces whose pods may override --alignment=required with the annotation "+intent.AlignmentKey+
+			"=preferred: all, none, or a comma-separated list")
+	plainflag.Words(set, "alignment", string(intent.Required), string(intent.Preferred))
+}
+
+func (f *Flags) registerNodeName(set *pflag.FlagSet) {
+	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
+		"name of the Node object (default $NODE_NAME)")
+}
+
+// registerWatch adds the flags for the health of devices, and for metrics and probes. The stock plugins have
+// none; the names of the addresses are those of controller-runtime.
+func (f *Flags) registerWatch(set *pflag.FlagSet) {
+	f.DeviceHealth = health.Default()
+	set.Var(&f.DeviceHealth, "device-health",
+		"health of PFs and GPUs by their ports, PCIe links and counters: on, off, or some of port, link and "+
+			"counters, with commas between; a degraded device is chosen last, a failed one is unhealthy; "+
+			"limits: docs/health.md")
+	plainflag.Words(set, "device-health", append([]string{health.On, health.Off}, health.Causes...)...)
+	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
+		"address to serve Prometheus metrics at /metrics, HOST:PORT or :PORT; empty to disable")
+	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
+		"address to serve the probes /healthz (no goroutine hangs) and /readyz (all resources are registered with "+
+			"the kubelet), HOST:PORT, :PORT or unix:PATH; may equal --metrics-bind-address; empty to disable")
+}
+
+func (p *publishing) register(set *pflag.FlagSet) {
+	set.TextVar(&p.targets, "publish", publish.Targets{},
+		"comma-separated publications of the node for schedulers, written by the daemon that serves the "+
+			"coordination socket: tandem (NodeTopology object), nrt (NodeResourceTopology object), nfd "+
+			"(labels through a NodeFeature object), kubenexus (additional labels); empty for none")
+	set.StringVar(&p.config.Config, "kubelet-config", "",
+		"kubelet configuration file, for the policy of the Topology Manager, and for --publish if the kubelet "+
+			"does not answer at --kubelet-address (default "+kubelet.ConfigFile+" in --kubelet-dir)")
+	set.StringVar(&p.config.Dir, "kubelet-config-dir", "",
+		"folder of the kubelet's configuration drop-ins (--config-dir); without the folder, a policy other than "+
+			"restricted in --kubelet-config counts as unknown for the choice of devices")
+	var targets []string
+	for _, target := range publish.All {
+		targets = append(targets, string(target))
+	}
+	plainflag.Words(set, "publish", targets...)
 }

@@ -4,9 +4,12 @@ package picture
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"fmt"
+	"html"
 	"html/template"
 	"slices"
 	"strings"
@@ -125,4 +128,169 @@ func (b *box) rows() (rows [][]string) {
 		}
 	}
 	return rows
+}
+
+//go:embed picture.css
+var style string
+
+// preamble is the shared part of all pictures of a page.
+var preamble = "<style>" + style + "</style>\n" +
+	`<defs><pattern id="hatch" width="5" height="5" patternTransform="rotate(45)" patternUnits="userSpaceOnUse">` +
+	`<line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>` + "\n"
+
+// canvas is a picture being drawn.
+type canvas struct {
+	bytes.Buffer
+	palette Palette
+}
+
+// SVG draws the node for a wide screen as a self-contained picture, light or dark like the viewer.
+func (n *Node) SVG() []byte {
+	return []byte(cli.PrintableLines(string(n.draw(cmp.Or(n.Width, Wide), preamble))))
+}
+
+// draw draws the node at most limit wide, if the switches fit.
+func (n *Node) draw(limit int, shared string) []byte {
+	root := n.tree()
+	root.place(limit)
+	owners, palette := n.owners(root)
+	c := &canvas{palette: palette}
+	width := max(root.width, min(limit, middle))
+	summary := lines(n.Summary, width-2*padding)
+	head := titleHead + len(summary)*textLine
+	legend, below := flow(n.legend(owners, palette), width)
+	height := head + root.height + below
+	fmt.Fprintf(c,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="group" aria-label="%s">`+
+			"\n%s",
+		width, height, html.EscapeString(n.Title), shared)
+	fmt.Fprintf(c, `<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
+	c.text("title", padding, titleHead-14, fit(n.Title, (width-2*padding)*3/4)) // titles have larger letters
+	for i, line := range summary {
+		c.text("summary", padding, titleHead-14+(i+1)*textLine, line)
+	}
+	c.box(root, 0, head)
+	c.legend(legend, head+root.height)
+	c.WriteString("</svg>\n")
+	return c.Bytes()
+}
+
+// box draws a place and its content; x and y are the corner of the parent box.
+func (c *canvas) box(b *box, x, y int) {
+	x, y = x+b.x, y+b.y
+	if b.class != "" {
+		fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"><title>%s</title></rect>`+"\n",
+			b.class, x, y, b.width, b.height, html.EscapeString(b.path))
+		c.text("place", x+padding, y+17, b.title)
+		c.end("label", x+b.width-padding, y+17, b.detail)
+	}
+	for _, inner := range b.boxes {
+		if inner.card != nil {
+			c.card(inner, b, x, y)
+		} else {
+			c.box(inner, x, y)
+		}
+	}
+}
+
+// card draws a GPU or NIC: in its device's colour if the card is one device, else with a cell per device. The
+// Tab key reaches every card; data-key identifies the card for the page's script, which can move on to the
+// cells.
+func (c *canvas) card(b, at *box, x, y int) {
+	x, y = x+b.x, y+b.y
+	card := b.card
+	class, owner := "card", ""
+	about := fmt.Sprintf("%s %s %s, %s %s", card.Name, card.Address, card.Detail, at.title, at.path)
+	whole := card.whole()
+	if whole {
+		class += " " + c.class(&card.Devices[0])
+		owner = card.Devices[0].Owner
+		about += ": " + card.Devices[0].describe()
+	}
+	fmt.Fprintf(c, `<g tabindex="0" role="group" aria-label="%s" data-key="%s"%s><title>%[1]s</title>`+"\n",
+		html.EscapeString(about), html.EscapeString(card.Name), ownerAttribute(owner))
+	fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`+"\n", class, x, y, b.width,
+		b.height)
+	c.text("name", x+padding, y+17, card.Name)
+	c.text("address", x+padding, y+33, card.Address.String())
+	c.text("detail", x+padding, y+49, fit(card.Detail, cardWidth-2*padding))
+	if whole {
+		if owner != "" {
+			c.end("name", x+b.width-padding, y+17, c.palette[owner].initials)
+		}
+	} else {
+		c.cells(card, x, y)
+	}
+	c.WriteString("</g>\n")
+}
+
+// cells draws the devices of a card.
+func (c *canvas) cells(card *Card, x, y int) {
+	for i := range card.Devices {
+		d := &card.Devices[i]
+		cellX := x + padding + i%cellsInRow*(cellWidth+cellGap)
+		cellY := y + cardHead + i/cellsInRow*(cellHeight+cellGap)
+		attributes := fmt.Sprintf(` tabindex="-1" role="img" aria-label="%s" data-key="%s %s"%s`,
+			html.EscapeString(d.describe()), html.EscapeString(card.Name), html.EscapeString(d.ID),
+			ownerAttribute(d.Owner))
+		c.cell(c.class(d), cellX, cellY, attributes, html.EscapeString(d.describe()))
+		if d.Owner != "" {
+			c.initials(cellX, cellY, d.Owner)
+		}
+	}
+}
+
+func (c *canvas) cell(class string, x, y int, attributes string, title ...string) {
+	fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%d" rx="2"%s>`,
+		class, x, y, cellWidth, cellHeight, attributes)
+	for _, t := range title {
+		fmt.Fprintf(c, "<title>%s</title>", t)
+	}
+	c.WriteString("</rect>\n")
+}
+
+// initials writes the owner's initials into a cell.
+func (c *canvas) initials(x, y int, owner string) {
+	fmt.Fprintf(c, `<text class="initials" x="%d" y="%d">%s</text>`+"\n", x+cellWidth/2, y+cellHeight-4,
+		html.EscapeString(c.palette[owner].initials))
+}
+
+// ownerAttribute returns the attribute by which the page's script finds all devices of an owner.
+func ownerAttribute(owner string) string {
+	if owner == "" {
+		return ""
+	}
+	return fmt.Sprintf(` data-owner="%s"`, html.EscapeString(owner))
+}
+
+// class returns the style classes of a device.
+func (c *canvas) class(d *Device) string {
+	class := string(d.State)
+	switch d.State {
+	case Unknown:
+		class = "unknown"
+	case allocatedUnhealthy:
+		class = "allocated unhealthy"
+	}
+	if d.Owner != "" {
+		class += fmt.Sprintf(" o%d", c.palette[d.Owner].colour)
+	}
+	return class
+}
+
+func (c *canvas) text(class string, x, y int, s string) {
+	if s != "" {
+		fmt.Fprintf(c, `<text class="%s" x="%d" y="%d">%s</text>`+"\n", class, x, y, html.EscapeString(s))
+	}
+}
+
+// end writes a text that ends at x.
+func (c *canvas) end(class string, x, y int, s string) { c.text(class+" end", x, y, s) }
+
+// fit cuts a text to the width.
+func fit(s string, width int) string {
+	if r := []rune(s); textWidth(s) > width {
+		return string(r[:max(width*2/13-1, 0)]) + "…"
+	}
+	return s
 }

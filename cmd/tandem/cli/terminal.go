@@ -4,10 +4,17 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
+	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // Modes of colour, the values of --color.
@@ -141,4 +148,63 @@ func (v Verdicts) spans(text []byte) []span {
 		end = s.end
 		return false
 	})
+}
+
+// Printable returns s with an escape such as "\u001b" in place of each character that is not graphic. Line
+// breaks are escaped too, so that a name cannot start a line.
+func Printable(s string) string { return escape(s, "") }
+
+// PrintableLines is like Text, but keeps line breaks and tabs.
+func PrintableLines(s string) string { return escape(s, "\n\t") }
+
+// escape writes UTF-16 units as JSON does. A JSON document keeps its meaning, and in XML text an escape
+// consists of characters that XML 1.0 allows (https://www.w3.org/TR/xml/#charsets).
+func escape(s, but string) string {
+	if clean(s, but) {
+		return s
+	}
+	var out strings.Builder
+	for _, r := range s { // invalid UTF-8 becomes U+FFFD
+		switch high, low := utf16.EncodeRune(r); {
+		case harmless(r, but):
+			out.WriteRune(r)
+		case high != unicode.ReplacementChar:
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
+}
+
+func clean(s, but string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r, but) })
+}
+
+func harmless(r rune, but string) bool { return unicode.IsGraphic(r) || strings.ContainsRune(but, r) }
+
+// PrintableWriter writes its input as Lines. Each call of Write must contain whole characters.
+type PrintableWriter struct{ to io.Writer }
+
+// NewPrintableWriter returns a Writer to to.
+func NewPrintableWriter(to io.Writer) *PrintableWriter { return &PrintableWriter{to} }
+
+// Write implements io.Writer.
+func (w *PrintableWriter) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(w.to, PrintableLines(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Control writes a terminal control sequence of the program itself, never foreign text.
+func (w *PrintableWriter) Control(sequence string) { _, _ = io.WriteString(w.to, sequence) } // as good as unseen
+
+// Terminal returns the underlying terminal, and whether the output is a terminal.
+func (w *PrintableWriter) Terminal() (*os.File, bool) {
+	file, ok := w.to.(*os.File)
+	if !ok {
+		return nil, false
+	}
+	return file, term.IsTerminal(int(file.Fd()))
 }
