@@ -41,7 +41,7 @@
 // is full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until
 // the directory is usable.
 //
-// Two versions of Tandem work together if the major numbers of their protocols are equal (protocol.go);
+// Two versions of Tandem work together if the major numbers of their protocols are equal (socket.go);
 // otherwise each places devices alone and logs the reason.
 //
 // # State
@@ -95,5 +95,5 @@
 // # Access
 //
 // Only root and the plugins' user have access: the directory has mode 0700, the socket 0600, and both sides
-// check the peer (socket.go). The size, the rate and the number of messages are limited (protocol.go).
+// check the peer (socket.go). The size, the rate and the number of messages are limited (socket.go).
 package coordination

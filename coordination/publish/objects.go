@@ -3,10 +3,17 @@
 package publish
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
@@ -123,4 +130,159 @@ func NodeFeature(
 			Body: feature,
 		}
 	}
+}
+
+// Object is an object of the API server.
+type Object struct {
+	Collection string // its path: "/apis/tandem.dev/v1alpha1/nodetopologies"
+	Name       string
+	Body       any // the object, as a value for JSON
+	// Unread is the reason for an unknown content, which is not written; nil if the content is known.
+	Unread error
+}
+
+func (o Object) path() string { return o.Collection + "/" + o.Name }
+
+// String returns the path, for people.
+func (o Object) String() string { return o.path() }
+
+// ObjectSink keeps one object at the API server up to date.
+type ObjectSink struct {
+	name   string
+	client *Client
+	render func(Facts, Node) Object
+	shared bool // other software writes such objects too; theirs stay unchanged
+	log    *slog.Logger
+
+	there  []byte      // the API server's body; nil if unknown
+	warned bool        // of another's object, since the object was last Tandem's
+	forget atomic.Bool // there is not to be relied on
+}
+
+// NewObjectSink returns a sink with a name of --publish. A shared sink does not overwrite objects of other
+// software.
+func NewObjectSink(
+	name string, client *Client, shared bool, render func(Facts, Node) Object, log *slog.Logger,
+) *ObjectSink {
+	return &ObjectSink{name: name, client: client, render: render, shared: shared, log: log}
+}
+
+// Name returns the name in --publish.
+func (s *ObjectSink) Name() string { return s.name }
+
+// Forget makes the next Write request the node and the object.
+func (s *ObjectSink) Forget() {
+	s.client.Forget()
+	s.forget.Store(true)
+}
+
+// Write applies the object, unless the API server already has it. An object with unknown content stays
+// unchanged.
+func (s *ObjectSink) Write(ctx context.Context, f Facts) (written bool, err error) {
+	node, err := s.client.Node(ctx)
+	if err != nil {
+		return false, err
+	}
+	o := s.render(f, node)
+	if o.Unread != nil {
+		return false, fmt.Errorf("write %s: %w", o, o.Unread)
+	}
+	body, err := json.Marshal(o.Body)
+	if err != nil {
+		return false, fmt.Errorf("write %s: %w", o, err)
+	}
+	if s.forget.Swap(false) {
+		s.there = nil
+	}
+	if s.there == nil {
+		if left, err := s.compare(ctx, o, body); left || err != nil {
+			return false, err
+		}
+	}
+	if bytes.Equal(s.there, body) {
+		return false, nil
+	}
+	s.there = nil // until the write succeeds
+	err = s.client.apply(ctx, o, !s.shared)
+	if s.shared && apierrors.IsConflict(err) {
+		s.leave(o)
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s.there, s.warned = body, false
+	return true, nil
+}
+
+// compare reads the API server's object. It reports whether the object belongs to other software and stays
+// unchanged.
+func (s *ObjectSink) compare(ctx context.Context, o Object, body []byte) (left bool, err error) {
+	has, err := s.client.get(ctx, o)
+	if err != nil || has == nil {
+		return false, err
+	}
+	theirs, ours, err := decode(has, body)
+	if err != nil {
+		return false, fmt.Errorf("compare %s: %w", o, err)
+	}
+	if s.shared && !labelled(theirs) {
+		s.leave(o)
+		return true, nil
+	}
+	if same(theirs, ours) {
+		s.there, s.warned = body, false
+	}
+	return false, nil
+}
+
+// leave logs once that an object belongs to other software, until the object is Tandem's again.
+func (s *ObjectSink) leave(o Object) {
+	if !s.warned {
+		s.log.Warn("not replacing an object of this node from another publisher; to let Tandem publish the "+
+			"object, stop the other publisher and delete the object", "publish", s.name, "object", o.String())
+	}
+	s.warned = true
+}
+
+func decode(theirs, ours []byte) (a, b map[string]any, err error) {
+	for content, into := range map[*[]byte]*map[string]any{&theirs: &a, &ours: &b} {
+		d := json.NewDecoder(bytes.NewReader(*content))
+		d.UseNumber() // bytes of memory are more than a float holds
+		if err := d.Decode(into); err != nil {
+			return nil, nil, err
+		}
+	}
+	return a, b, nil
+}
+
+func labelled(object map[string]any) bool {
+	metadata, _ := object["metadata"].(map[string]any)
+	labels, _ := metadata["labels"].(map[string]any)
+	return labels[ManagedBy] == FieldManager
+}
+
+// same reports whether the object has all of our fields, and no others except metadata. Labels of others do
+// not matter.
+func same(theirs, ours map[string]any) bool {
+	for key := range theirs {
+		if _, written := ours[key]; !written && key != "metadata" {
+			return false
+		}
+	}
+	for key, value := range ours {
+		if key != "metadata" && !reflect.DeepEqual(theirs[key], value) {
+			return false
+		}
+	}
+	has, _ := theirs["metadata"].(map[string]any)
+	want, _ := ours["metadata"].(map[string]any)
+	hasLabels, _ := has["labels"].(map[string]any)
+	wantLabels, _ := want["labels"].(map[string]any)
+	for key, value := range wantLabels {
+		if hasLabels[key] != value {
+			return false
+		}
+	}
+	return reflect.DeepEqual(has["ownerReferences"], want["ownerReferences"])
 }

@@ -85,7 +85,7 @@ var protocol = regexp.MustCompile(`(?m)^var protocol = version\{(\d+), (\d+)\}$`
 
 // buildForeign puts another file in the place of the one that says the version.
 var buildForeign = sync.OnceValues(func() (string, error) {
-	own, err := filepath.Abs("../../../coordination/protocol.go")
+	own, err := filepath.Abs("../../../coordination/socket.go")
 	if err != nil {
 		return "", err
 	}
