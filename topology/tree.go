@@ -155,11 +155,6 @@ func IsSwitch(name string) bool {
 	return err == nil || isC2CName(name)
 }
 
-// AppendSharedBridges appends the result of SharedBridges to a slice, for frequent callers.
-func (t *Tree) AppendSharedBridges(to []Address, a Address) []Address {
-	return append(to, t.shared[a]...)
-}
-
 // pluggedIn returns the function that is plugged into the tree. For a VF this is the PF, regardless of the
 // VF's own bus number and numa_node; for a NIC with a DMA function the DMA function, unless a GPU is nearer
 // to the NIC itself ([KindDMA]).

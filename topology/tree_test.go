@@ -216,10 +216,6 @@ func TestTree(t *testing.T) {
 	if diff := cmp.Diff(addresses("0000:80:01.0", "0000:81:00.0"), tr.SharedBridges(d.Address)); diff != "" {
 		t.Errorf("shared bridges (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(addresses("0000:00:01.0", "0000:80:01.0", "0000:81:00.0"),
-		tr.AppendSharedBridges(addresses("0000:00:01.0"), d.Address)); diff != "" {
-		t.Errorf("shared bridges appended (-want +got):\n%s", diff)
-	}
 	if wide, _ := tr.Device(address("10000:00:1f.7")); wide.RootComplex() != "pci10000:00" ||
 		len(wide.Bridges()) != 0 {
 		t.Errorf("10000:00:1f.7 is on %s below %v", wide.RootComplex(), wide.Bridges())

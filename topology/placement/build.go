@@ -3,7 +3,6 @@
 package placement
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -12,14 +11,7 @@ import (
 
 // newPlaces builds the tree of places of a request.
 func newPlaces(t *topology.Tree, gpus, vfs *side) *places {
-	usual := min(len(gpus.devices)+len(vfs.devices), 64) // room for more devices is allocated on demand
-	b := &treeBuilder{nodes: len(t.NUMANodes()), places: places{
-		tree:    t,
-		sites:   make(map[topology.Address]*site, usual),
-		all:     make([]*spot, 0, usual),
-		pfs:     make([]*port, 0, usual/4),
-		devices: make([][]Device, 0, usual/4),
-	}}
+	b := &treeBuilder{nodes: len(t.NUMANodes()), places: places{tree: t, sites: map[topology.Address]*site{}}}
 	b.world = b.new(solver.World, nil)
 	b.system = b.new(solver.System, b.world)
 	for i := range gpus.devices {
@@ -57,21 +49,16 @@ func (b *treeBuilder) degraded(function topology.Address, gpu bool) bool {
 
 // pooled adds the i-th device to the pool of its resource.
 func (b *treeBuilder) pooled(pools []solver.Pool, of *side, i, resource int, t solver.Tally) []solver.Pool {
-	k := 0
-	for k < len(pools) && pools[k].Resource != resource {
-		k++
-	}
-	if k == len(pools) {
-		if k == 0 {
-			pools = b.poolPool.take(1)[:0]
-		}
+	k := slices.IndexFunc(pools, func(p solver.Pool) bool { return p.Resource == resource })
+	if k < 0 {
+		k = len(pools)
 		pools = append(pools, solver.Pool{Resource: resource, Number: len(b.devices)})
 		b.devices = append(b.devices, nil)
 	}
 	l := &pools[k]
 	l.Held += t.Held
 	l.Most++
-	b.devices[l.Number] = appendDevice(b.devices[l.Number], of.devices, i)
+	b.devices[l.Number] = append(b.devices[l.Number], of.devices[i])
 	return pools
 }
 
@@ -94,12 +81,11 @@ func (b *treeBuilder) addVF(vfs *side, i int) {
 		return
 	}
 	if s.pf == nil {
-		s.pf = &b.portPool.take(1)[0]
 		slot := b.site(function.Slot())
 		if slot.nic == nil {
-			slot.nic = &b.nicPool.take(1)[0]
+			slot.nic = &solver.NIC{}
 		}
-		*s.pf = port{PF: solver.PF{NIC: slot.nic}, address: function, group: s.group}
+		s.pf = &port{PF: solver.PF{NIC: slot.nic}, address: function, group: s.group}
 		s.pf.Degraded = b.degraded(function, false)
 		b.pfs = append(b.pfs, s.pf)
 	}
@@ -115,43 +101,16 @@ func (b *treeBuilder) finish(vfs int) {
 		c := &b.complexes[i]
 		c.place.above = b.node(c.numa)
 	}
-	b.listChildren()
-	b.listPFs()
+	for _, n := range b.all[1:] {
+		n.above.Children = append(n.above.Children, &n.Place)
+	}
+	slices.SortFunc(b.pfs, func(x, y *port) int { return x.address.Compare(y.address) })
+	for _, f := range b.pfs {
+		f.group.PFs = append(f.group.PFs, &f.PF)
+	}
 	b.root = b.settle(&b.world.Place, vfs)
 	if b.root != nil {
 		b.root.Parent = nil
-	}
-}
-
-// listChildren sets the children of every place.
-func (b *treeBuilder) listChildren() {
-	for _, n := range b.all[1:] {
-		n.above.below++
-	}
-	room := arena[*solver.Place]{make([]*solver.Place, len(b.all))}
-	for _, n := range b.all[1:] {
-		if n.above.Children == nil {
-			n.above.Children = room.take(n.above.below)[:0]
-		}
-		n.above.Children = append(n.above.Children, &n.Place)
-	}
-}
-
-// listPFs sets the PFs of every group.
-func (b *treeBuilder) listPFs() {
-	slices.SortFunc(b.pfs, func(x, y *port) int {
-		return cmp.Or(cmp.Compare(x.group.number, y.group.number), x.address.Compare(y.address))
-	})
-	room := arena[*solver.PF]{make([]*solver.PF, len(b.pfs))}
-	for from, to := 0, 0; from < len(b.pfs); from = to {
-		group := b.pfs[from].group
-		for to < len(b.pfs) && b.pfs[to].group == group {
-			to++
-		}
-		group.PFs = room.take(to - from)
-		for i, f := range b.pfs[from:to] {
-			group.PFs[i] = &f.PF
-		}
 	}
 }
 
@@ -175,8 +134,7 @@ func (b *treeBuilder) settle(n *solver.Place, vfs int) *solver.Place {
 	slices.SortFunc(kept, func(x, y *solver.Place) int { return x.First.Compare(y.First) })
 	switch n.Kind {
 	case solver.Group:
-		further := min(n.VFs.Most, vfs) - n.VFs.Held
-		n.PlanFill(b.numbers.take(further), b.fillCosts.take(further+1))
+		n.PlanFill(min(n.VFs.Most, vfs) - n.VFs.Held)
 	case solver.Card, solver.Node:
 	default:
 		if len(kept) == 1 {

@@ -212,7 +212,7 @@ func normalize(halves []Half, spare, taken []Device, what string) (side, error) 
 		n += len(h.Held) + len(h.Free)
 	}
 	s := side{devices: make([]Device, 0, n), parts: make([]part, 0, n), wanted: make([]int, len(halves))}
-	seen := make(map[string]struct{}, n)
+	seen := make(map[string]bool, n)
 	for i, h := range halves {
 		s.wanted[i] = s.add(h.Held, part{i, solver.Tally{Held: 1, Most: 1}}, seen)
 	}
@@ -304,32 +304,14 @@ func (r Request) with(gpus, vfs *side) Request {
 
 // add appends a part in ascending order without devices seen before, and returns the number of appended
 // devices.
-func (s *side) add(list []Device, p part, seen map[string]struct{}) int {
-	from := len(s.devices)
-	s.devices = append(s.devices, list...)
-	list = s.devices[from:]
-	slices.SortFunc(list, compareDevices)
-	kept := list[:0]
-	for _, d := range list {
-		before := len(seen)
-		if seen[d.ID] = struct{}{}; len(seen) > before {
-			kept = append(kept, d)
-			s.parts = append(s.parts, p)
+func (s *side) add(list []Device, p part, seen map[string]bool) (added int) {
+	for _, d := range slices.SortedFunc(slices.Values(list), compareDevices) {
+		if seen[d.ID] {
+			continue
 		}
+		seen[d.ID] = true
+		s.devices, s.parts = append(s.devices, d), append(s.parts, p)
+		added++
 	}
-	s.devices = s.devices[:from+len(kept)]
-	return len(kept)
-}
-
-// appendDevice appends the i-th device of a list to some of its devices. If those are directly before the
-// i-th device it copies nothing.
-func appendDevice(some, all []Device, i int) []Device {
-	switch n := len(some); {
-	case n == 0:
-		return all[i : i+1 : i+1]
-	case n <= i && &some[0] == &all[i-n]:
-		return all[i-n : i+1 : i+1]
-	default:
-		return append(some, all[i])
-	}
+	return added
 }

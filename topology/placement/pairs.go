@@ -175,7 +175,7 @@ func (p *places) alignRails() {
 		for i := range f.Pools {
 			if l := &f.Pools[i]; l.Taken > 0 {
 				r.pools = append(r.pools, railPool{
-					Pool: l, devices: p.devices[l.Number], picked: l.Held, indices: p.numbers.take(l.Most),
+					Pool: l, devices: p.devices[l.Number], picked: l.Held, indices: make([]int32, l.Most),
 				})
 				r.pools[len(r.pools)-1].setIndices(vfs)
 				indices = max(indices, len(vfs))

@@ -15,18 +15,15 @@ type places struct {
 	root    *solver.Place // nil if no device may be chosen
 	sites   map[topology.Address]*site
 	pfs     []*port
-	all     []*spot      // in the order of creation, including places without devices to choose from
-	devices [][]Device   // of every pool, by its number, held devices first
-	numbers arena[int32] // room for lists of numbers
+	all     []*spot    // in the order of creation, including places without devices to choose from
+	devices [][]Device // of every pool, by its number, held devices first
 }
 
 // spot is a place under construction, which has only a reference to its parent.
 type spot struct {
 	solver.Place
-	number int // in the order of creation
 	above  *spot
 	direct *spot // of a bridge or root complex: the group directly below it
-	below  int   // number of children, before they are listed
 }
 
 // port is a PF with VFs that may be chosen.
@@ -43,19 +40,6 @@ type site struct {
 	card   *spot       // the card in the slot, stored with the slot's first function
 	nic    *solver.NIC // likewise
 	pf     *port
-}
-
-// arena allocates many small values at once.
-type arena[T any] struct{ free []T }
-
-func (a *arena[T]) take(n int) []T {
-	const chunk = 64
-	if n > len(a.free) {
-		a.free = make([]T, max(n, chunk))
-	}
-	taken := a.free[:n:n]
-	a.free = a.free[n:]
-	return taken
 }
 
 // function returns the PCI function that is plugged in: the PF of a VF, otherwise the device itself.
@@ -179,14 +163,6 @@ type treeBuilder struct {
 	system    *spot
 	numa      []numaNode
 	complexes []rootComplex
-	above     []topology.Address // scratch space for the bridges above a device
-
-	spotPool  arena[spot]
-	poolPool  arena[solver.Pool]
-	sitePool  arena[site]
-	portPool  arena[port]
-	nicPool   arena[solver.NIC]
-	fillCosts arena[solver.FillCost]
 }
 
 // numaNode is the NUMA node of a root complex.
@@ -204,8 +180,7 @@ type rootComplex struct {
 
 // new creates a place below another place.
 func (b *treeBuilder) new(k solver.Kind, above *spot) *spot {
-	n := &b.spotPool.take(1)[0]
-	n.Place, n.number, n.above = solver.NewPlace(k), len(b.all), above
+	n := &spot{Place: solver.NewPlace(k), above: above}
 	b.all = append(b.all, n)
 	return n
 }
@@ -213,7 +188,7 @@ func (b *treeBuilder) new(k solver.Kind, above *spot) *spot {
 func (b *treeBuilder) site(a topology.Address) *site {
 	s := b.sites[a]
 	if s == nil {
-		s = &b.sitePool.take(1)[0]
+		s = &site{}
 		b.sites[a] = s
 	}
 	return s
@@ -235,9 +210,8 @@ func (b *treeBuilder) locate(a topology.Address) *spot {
 		return g
 	}
 	above := b.complex(d)
-	b.above = b.tree.AppendSharedBridges(b.above[:0], a)
-	redirected := b.tree.Redirected(a)
-	for i, address := range b.above {
+	bridges, redirected := b.tree.SharedBridges(a), b.tree.Redirected(a)
+	for i, address := range bridges {
 		s := b.site(address)
 		if s.bridge == nil {
 			s.bridge = b.new(solver.Bridge, above)
@@ -255,7 +229,7 @@ func (b *treeBuilder) locate(a topology.Address) *spot {
 			above.direct.Level = above.Level
 		}
 	}
-	if redirected > 0 && redirected == len(b.above) {
+	if redirected > 0 && redirected == len(bridges) {
 		above.direct.Redirect = 1
 	}
 	return above.direct

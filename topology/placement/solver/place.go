@@ -46,7 +46,7 @@ type Place struct {
 	near      int64      // distance of two GPUs that meet here
 	links     int        // number of direct links between GPUs that meet here
 	link      int64      // distance of two GPUs with such a link
-	fill      []int32    // of a group: the PF of the next VF, as an index of PFs
+	fill      []int      // of a group: the PF of the next VF, as an index of PFs
 	fillCosts []FillCost // of a group: cost of the held VFs and of the first 0, 1, 2 … further VFs
 	*mixed               // set if a kind has several resources
 

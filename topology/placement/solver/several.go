@@ -245,12 +245,11 @@ func (o *offering) stage(n *Place) {
 // pairs returns the number of pairs of n VFs.
 func pairs(n int) int64 { return int64(n) * int64(n-1) / 2 }
 
-// PlanFill decides from which PF the next VF of a group comes, for as many VFs as order has room for, beyond
-// the held ones: from a PF that is not degraded, then from the PF with the fewest taken VFs, then from the
-// NIC with the fewest, then from the PF with the least load, then from the first PF. The cost of a PF and of
-// its NIC grows with every VF taken, so this order is cheapest for any number of VFs.
-// Costs must have one element more than order. The place keeps both slices.
-func (n *Place) PlanFill(order []int32, costs []FillCost) {
+// PlanFill decides from which PF the next VF of a group comes, for a number of VFs beyond the held ones: from
+// a PF that is not degraded, then from the PF with the fewest taken VFs, then from the NIC with the fewest,
+// then from the PF with the least load, then from the first PF. The cost of a PF and of its NIC grows with
+// every VF taken, so this order is cheapest for any number of VFs.
+func (n *Place) PlanFill(further int) {
 	var c FillCost
 	for _, f := range n.PFs {
 		f.NIC.taken = 0
@@ -260,9 +259,9 @@ func (n *Place) PlanFill(order []int32, costs []FillCost) {
 			c.take(f)
 		}
 	}
-	n.fill, n.fillCosts = order, costs
+	n.fill, n.fillCosts = make([]int, further), make([]FillCost, further+1)
 	n.fillCosts[0] = c
-	for k := range order {
+	for k := range further {
 		best := -1
 		for i, f := range n.PFs {
 			if f.Taken < f.Most && (best < 0 || f.before(n.PFs[best])) {
@@ -270,7 +269,7 @@ func (n *Place) PlanFill(order []int32, costs []FillCost) {
 			}
 		}
 		c.take(n.PFs[best])
-		n.fill[k], n.fillCosts[k+1] = int32(best), c
+		n.fill[k], n.fillCosts[k+1] = best, c
 	}
 }
 
