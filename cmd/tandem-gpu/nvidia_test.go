@@ -5,7 +5,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -323,40 +321,5 @@ func TestFileForNVIDIA(t *testing.T) {
 	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
 	if text := p.text(); strings.Count(text, "configuration file ignored") != 1 {
 		t.Error(text)
-	}
-}
-
-func TestDetect(t *testing.T) {
-	file := &fstest.MapFile{}
-	amd := fstest.MapFS{"bus/pci/drivers/amdgpu/0000:11:00.0": file}
-	nvidia := fstest.MapFS{"bus/pci/drivers/nvidia/0000:11:00.0": file}
-	both := fstest.MapFS{
-		"bus/pci/drivers/nvidia/0000:11:00.0": file, "bus/pci/drivers/amdgpu/0000:12:00.0": file,
-	}
-	unused := fstest.MapFS{"bus/pci/drivers/nvidia/bind": file}
-	for _, c := range []struct {
-		sys           fstest.MapFS
-		program, flag string
-		want          string
-	}{
-		{amd, "tandem-gpu", "auto", "amd"},
-		{nvidia, "tandem-gpu", "auto", "nvidia"},
-		{unused, "k8s-device-plugin", "auto", "amd"},
-		{both, "tandem-gpu", "amd", "amd"},
-		{both, "tandem-gpu", "nvidia", "nvidia"},
-		{both, gpus.StockNVIDIA, "auto", "nvidia"},
-		{amd, gpus.StockNVIDIA, "auto", "nvidia"},
-		{nvidia, "k8s-device-plugin", "auto", "amd"},
-	} {
-		if got, err := gpus.Detect(c.sys, c.program, c.flag); err != nil || got != c.want {
-			t.Errorf("%s --vendor=%s: %s, %v, want %s", c.program, c.flag, got, err, c.want)
-		}
-	}
-	if _, err := gpus.Detect(both, "tandem-gpu", "auto"); err == nil ||
-		!strings.Contains(err.Error(), "--vendor=nvidia") {
-		t.Errorf("both: %v", err)
-	}
-	if _, err := gpus.Detect(unused, "tandem-gpu", "auto"); !errors.Is(err, gpus.ErrNoDriver) {
-		t.Errorf("neither: %v", err)
 	}
 }

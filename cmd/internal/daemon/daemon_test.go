@@ -158,7 +158,7 @@ func TestSysfs(t *testing.T) {
 // TestNoErrorInTheLog: a line without an error has no attribute "error", in either format.
 func TestNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
-	for _, format := range []LogFormat{Text, JSON} {
+	for _, format := range []LogFormat{textFormat, jsonFormat} {
 		var out strings.Builder
 		log := (&Logging{LogFormat: format}).logger(&out)
 		var none error

@@ -24,10 +24,10 @@ type Logging struct {
 
 // register adds the flags to a set.
 func (l *Logging) register(set *pflag.FlagSet) {
-	set.TextVar(&l.LogFormat, "log-format", Text, "format of the log: text or json")
+	set.TextVar(&l.LogFormat, "log-format", textFormat, "format of the log: text or json")
 	set.TextVar((*level)(&l.LogLevel), "log-level", level(slog.LevelInfo),
 		"lowest level that is logged: debug, info, warn or error")
-	plainflag.Words(set, "log-format", string(Text), string(JSON))
+	plainflag.Words(set, "log-format", string(textFormat), string(jsonFormat))
 	plainflag.Words(set, "log-level", "debug", "info", "warn", "error")
 	l.glog.register(set)
 }
@@ -51,8 +51,8 @@ type LogFormat string
 
 // The two formats.
 const (
-	Text LogFormat = "text"
-	JSON LogFormat = "json"
+	textFormat LogFormat = "text"
+	jsonFormat LogFormat = "json"
 )
 
 // MarshalText returns the format as the flag spells the format.
@@ -61,18 +61,18 @@ func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
 // UnmarshalText accepts "text" and "json".
 func (f *LogFormat) UnmarshalText(text []byte) error {
 	switch format := LogFormat(text); format {
-	case Text, JSON:
+	case textFormat, jsonFormat:
 		*f = format
 		return nil
 	default:
-		return fmt.Errorf("want %s or %s", Text, JSON)
+		return fmt.Errorf("want %s or %s", textFormat, jsonFormat)
 	}
 }
 
 // logger returns the daemon's logger: one line per decision, in the format and from the level of the flags.
 func (l *Logging) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: l.LogLevel, ReplaceAttr: onlyErrors}
-	if l.LogFormat == JSON {
+	if l.LogFormat == jsonFormat {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))

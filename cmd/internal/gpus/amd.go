@@ -82,7 +82,7 @@ func (f *AMD) offer(ctx context.Context, n node, serve Serve) error {
 		return err
 	}
 	look := func() (*gpu.GPUs, error) { return gpu.Discover(backend, f.Pulse, n.log) }
-	none := Absence{Every: n.recheck, Vendor: gpu.AMD, Flag: n.vendor}
+	none := absence{Every: n.recheck, Vendor: gpu.AMD, Flag: n.vendor}
 	found, err := awaitDriver(ctx, none, n.Flags, n.log, look)
 	if err != nil {
 		return err

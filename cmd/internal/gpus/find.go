@@ -133,7 +133,7 @@ func (f *Flags) Offer(
 		return err
 	}
 	look := func() (vendor, error) { return f.detect(n.sys, program) }
-	v, err := awaitDriver(ctx, Absence{Every: f.Recheck, Flag: f.Vendor}, flags, log, look)
+	v, err := awaitDriver(ctx, absence{Every: f.Recheck, Flag: f.Vendor}, flags, log, look)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (f *Flags) node(flags daemon.Flags, log *slog.Logger) (node, error) {
 
 // detect returns the vendor of the offered GPUs.
 func (f *Flags) detect(sys fs.FS, program string) (vendor, error) {
-	name, err := Detect(sys, program, f.Vendor)
+	name, err := detect(sys, program, f.Vendor)
 	if err != nil {
 		return nil, err
 	}
@@ -221,16 +221,16 @@ func registerVendorOrNone(set *pflag.FlagSet, vendor *string) {
 			"another DRA driver manages the GPUs", append(gpu.Names(), VendorNone, vendorAuto)...)
 }
 
-// ErrNoDriver means that no vendor's driver has a device.
-var ErrNoDriver = gpu.NoDriver("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +
+// errNoDriver means that no vendor's driver has a device.
+var errNoDriver = gpu.NoDriver("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +
 	" drives a device here: load the driver, or keep this daemon off the node")
 
 // listed returns the vendors' names for people.
 func listed() string { return strings.Join(gpu.Names(), ", ") }
 
-// Detect returns the vendor of the offered GPUs, from the --vendor flag, the program's name, or the driver
+// detect returns the vendor of the offered GPUs, from the --vendor flag, the program's name, or the driver
 // that is bound to devices. Without a driver, the error is ErrNoDriver.
-func Detect(sys fs.FS, program, flag string) (string, error) {
+func detect(sys fs.FS, program, flag string) (string, error) {
 	for _, m := range gpu.Makers {
 		if flag == m.Vendor {
 			return flag, nil
@@ -247,7 +247,7 @@ func Detect(sys fs.FS, program, flag string) (string, error) {
 	}
 	switch len(bound) {
 	case 0:
-		return "", ErrNoDriver
+		return "", errNoDriver
 	case 1:
 		return bound[0].Vendor, nil
 	default:
@@ -284,8 +284,8 @@ func binds(sys fs.FS, driver string) bool {
 // loaded module: sysfs has no inotify, and uevents stay in the node's network namespace.
 const recheck = 30 * time.Second
 
-// Absence describes an absent driver.
-type Absence struct {
+// absence describes an absent driver.
+type absence struct {
 	Every  time.Duration // between two looks
 	Vendor string        // of the driver; "" for either
 	Flag   string        // value of --vendor
@@ -295,7 +295,7 @@ type Absence struct {
 // absence once. Meanwhile the daemon offers nothing and is not ready, unless the machine has no PCI GPU for
 // the driver. Exiting instead would only cause restarts with growing delays.
 func awaitDriver[T any](
-	ctx context.Context, a Absence, flags daemon.Flags, log *slog.Logger, look func() (T, error),
+	ctx context.Context, a absence, flags daemon.Flags, log *slog.Logger, look func() (T, error),
 ) (T, error) {
 	found, err := look()
 	if !gpu.IsNoDriver(err) {
@@ -320,7 +320,7 @@ func awaitDriver[T any](
 
 // note makes the daemon ready if the machine has no GPU to wait for, and returns the reason for the wait. The
 // daemon stays not ready if the machine cannot be read, or if its GPUs are of another vendor.
-func (a Absence) note(flags daemon.Flags, reason error) error {
+func (a absence) note(flags daemon.Flags, reason error) error {
 	sys, err := flags.Sysfs()
 	if err == nil {
 		var tree *topology.Tree

@@ -3,6 +3,7 @@
 package gpus
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func TestSeveralDrivers(t *testing.T) {
 	for _, m := range gpu.Makers {
 		sys["bus/pci/drivers/"+m.Driver+"/0000:01:00.0"] = &fstest.MapFile{}
 	}
-	_, err := Detect(sys, "tandem-gpu", vendorAuto)
+	_, err := detect(sys, "tandem-gpu", vendorAuto)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -46,5 +47,40 @@ func TestSeveralDrivers(t *testing.T) {
 		if text := err.Error(); !strings.Contains(text, m.Driver) || !strings.Contains(text, "--vendor="+m.Vendor) {
 			t.Errorf("%s is not in %q", m.Vendor, text)
 		}
+	}
+}
+
+func TestDetect(t *testing.T) {
+	file := &fstest.MapFile{}
+	amd := fstest.MapFS{"bus/pci/drivers/amdgpu/0000:11:00.0": file}
+	nvidia := fstest.MapFS{"bus/pci/drivers/nvidia/0000:11:00.0": file}
+	both := fstest.MapFS{
+		"bus/pci/drivers/nvidia/0000:11:00.0": file, "bus/pci/drivers/amdgpu/0000:12:00.0": file,
+	}
+	unused := fstest.MapFS{"bus/pci/drivers/nvidia/bind": file}
+	for _, c := range []struct {
+		sys           fstest.MapFS
+		program, flag string
+		want          string
+	}{
+		{amd, "tandem-gpu", "auto", "amd"},
+		{nvidia, "tandem-gpu", "auto", "nvidia"},
+		{unused, "k8s-device-plugin", "auto", "amd"},
+		{both, "tandem-gpu", "amd", "amd"},
+		{both, "tandem-gpu", "nvidia", "nvidia"},
+		{both, StockNVIDIA, "auto", "nvidia"},
+		{amd, StockNVIDIA, "auto", "nvidia"},
+		{nvidia, "k8s-device-plugin", "auto", "amd"},
+	} {
+		if got, err := detect(c.sys, c.program, c.flag); err != nil || got != c.want {
+			t.Errorf("%s --vendor=%s: %s, %v, want %s", c.program, c.flag, got, err, c.want)
+		}
+	}
+	if _, err := detect(both, "tandem-gpu", "auto"); err == nil ||
+		!strings.Contains(err.Error(), "--vendor=nvidia") {
+		t.Errorf("both: %v", err)
+	}
+	if _, err := detect(unused, "tandem-gpu", "auto"); !errors.Is(err, errNoDriver) {
+		t.Errorf("neither: %v", err)
 	}
 }

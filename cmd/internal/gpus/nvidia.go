@@ -107,7 +107,7 @@ func (f *NVIDIA) await(ctx context.Context, n node, config settings.Config) (*nv
 	if config.FailOnInitError {
 		return look()
 	}
-	none := Absence{Every: n.recheck, Vendor: gpu.NVIDIA, Flag: n.vendor}
+	none := absence{Every: n.recheck, Vendor: gpu.NVIDIA, Flag: n.vendor}
 	return awaitDriver(ctx, none, n.Flags, n.log, look)
 }
 

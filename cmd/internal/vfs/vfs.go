@@ -38,9 +38,9 @@ type Flags struct {
 // pkg/resources/resources_manager.go of the RDMA shared device plugin; entrypoint.sh of the SR-IOV plugin).
 const vfFolder, sharedFolder = "etc/pcidp", "k8s-rdma-shared-dev-plugin"
 
-// ConfigFile returns the configuration path of the stock plugin whose manifest started this program. Neither
+// configFile returns the configuration path of the stock plugin whose manifest started this program. Neither
 // manifest passes the path as an argument, and the static manifests name no program.
-func ConfigFile(root fs.FS) string {
+func configFile(root fs.FS) string {
 	_, noVFs := fs.Stat(root, vfFolder)
 	if _, err := fs.Stat(root, sharedFolder); err == nil && noVFs != nil {
 		return "/" + sharedFolder + "/config.json"
@@ -50,7 +50,7 @@ func ConfigFile(root fs.FS) string {
 
 // Register adds the flags to a set; exporterSocket is the name of the flag of the exporter's socket.
 func (f *Flags) Register(set *pflag.FlagSet, exporterSocket string) {
-	set.StringVar(&f.ConfigFile, "config-file", ConfigFile(os.DirFS("/")),
+	set.StringVar(&f.ConfigFile, "config-file", configFile(os.DirFS("/")),
 		"configuration file with the devices of each resource; in a pod of the RDMA shared device plugin, the "+
 			"default is config.json in /"+sharedFolder)
 	set.StringVar(&f.Prefix, "resource-prefix", "intel.com",

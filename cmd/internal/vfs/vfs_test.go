@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package vfs_test
+package vfs
 
 import (
 	"testing"
 	"testing/fstest"
-
-	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
 )
 
 // The mounts of the stock plugins' pods distinguish the plugins.
@@ -26,7 +24,7 @@ func TestConfigFile(t *testing.T) {
 		for _, file := range c.mounted {
 			root[file] = &fstest.MapFile{}
 		}
-		if got := vfs.ConfigFile(root); got != "/"+c.want {
+		if got := configFile(root); got != "/"+c.want {
 			t.Errorf("with %q the configuration is %s, want /%s", c.mounted, got, c.want)
 		}
 	}

@@ -67,7 +67,7 @@ func Rooted(root *cobra.Command) *cobra.Command {
 // knownCommand rejects arguments of a command that has subcommands: none of them has this name.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage("unknown command %q%s", args[0], spelling.Question(args[0], Commands(cmd)))
+		return Usage("unknown command %q%s", args[0], spelling.Question(args[0], commandNames(cmd)))
 	}
 	return nil
 }
@@ -90,8 +90,8 @@ func checkHelp(root *cobra.Command) {
 
 // registerColour adds the flag --color of all commands.
 func registerColour(root *cobra.Command) {
-	modes := []string{Auto, Always, Never}
-	plainflag.Choice(root.PersistentFlags(), new(string), Colour, Auto,
+	modes := []string{auto, always, never}
+	plainflag.Choice(root.PersistentFlags(), new(string), Colour, auto,
 		"colours in the text for people: auto (on a terminal, unless NO_COLOR is set), always or never",
 		modes...)
 	Complete(root, Colour, Fixed(modes...))
@@ -103,8 +103,8 @@ const Colour = "color"
 // ColourMode returns the value of the flag.
 func ColourMode(cmd *cobra.Command) string { return cmd.Flag(Colour).Value.String() }
 
-// Commands returns the names of the commands that the help lists.
-func Commands(root *cobra.Command) (names []string) {
+// commandNames returns the names of the commands that the help lists.
+func commandNames(root *cobra.Command) (names []string) {
 	for _, cmd := range root.Commands() {
 		if cmd.IsAvailableCommand() {
 			names = append(names, cmd.Name())
@@ -217,7 +217,7 @@ func describeCompletion(root *cobra.Command) {
 
 // unknownShell returns the error of a command line without the name of a known shell.
 func unknownShell(cmd *cobra.Command, args []string) error {
-	shells := Commands(cmd)
+	shells := commandNames(cmd)
 	if len(args) == 0 {
 		return Usage("want a shell: %s", plainflag.List(shells))
 	}

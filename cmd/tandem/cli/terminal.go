@@ -19,17 +19,17 @@ import (
 
 // Modes of colour, the values of --color.
 const (
-	Auto   = "auto" // on a terminal, unless the environment forbids colour
-	Always = "always"
-	Never  = "never"
+	auto   = "auto" // on a terminal, unless the environment forbids colour
+	always = "always"
+	never  = "never"
 )
 
 // coloured reports whether output in a mode has colours. NO_COLOR is that of no-color.org.
 func coloured(mode string, isTerminal bool, env func(string) string) bool {
-	if mode == Auto {
+	if mode == auto {
 		return isTerminal && env("NO_COLOR") == "" && env("TERM") != "dumb"
 	}
-	return mode == Always
+	return mode == always
 }
 
 // colour is a control sequence for the colour of the following text.

@@ -117,14 +117,14 @@ func TestColoured(t *testing.T) {
 		env        map[string]string
 		want       bool
 	}{
-		{Auto, true, map[string]string{"TERM": "xterm"}, true},
-		{Auto, true, map[string]string{"NO_COLOR": ""}, true},
-		{Auto, true, map[string]string{"NO_COLOR": "0"}, false},
-		{Auto, true, map[string]string{"TERM": "dumb"}, false},
-		{Auto, false, nil, false},
-		{Always, false, nil, true},
-		{Always, false, map[string]string{"NO_COLOR": "1"}, true},
-		{Never, true, nil, false},
+		{auto, true, map[string]string{"TERM": "xterm"}, true},
+		{auto, true, map[string]string{"NO_COLOR": ""}, true},
+		{auto, true, map[string]string{"NO_COLOR": "0"}, false},
+		{auto, true, map[string]string{"TERM": "dumb"}, false},
+		{auto, false, nil, false},
+		{always, false, nil, true},
+		{always, false, map[string]string{"NO_COLOR": "1"}, true},
+		{never, true, nil, false},
 	} {
 		got := coloured(c.mode, c.isTerminal, func(name string) string { return c.env[name] })
 		if got != c.want {
@@ -145,7 +145,7 @@ func TestNoTerminal(t *testing.T) {
 	for _, w := range []io.Writer{
 		&bytes.Buffer{}, NewPrintableWriter(&bytes.Buffer{}), NewPrintableWriter(null),
 	} {
-		if s := newScreen(w, Auto, noEnv); s.Width != 0 || s.Colour {
+		if s := newScreen(w, auto, noEnv); s.Width != 0 || s.Colour {
 			t.Errorf("%T: %+v", w, s)
 		}
 	}

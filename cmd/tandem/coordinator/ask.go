@@ -186,5 +186,5 @@ const (
 	allocatedUnhealthy = "allocated, unhealthy"
 )
 
-// UnknownHolder is the holder of a device whose container is unknown.
-const UnknownHolder = "?"
+// unknownHolder is the holder of a device whose container is unknown.
+const unknownHolder = "?"

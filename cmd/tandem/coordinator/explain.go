@@ -141,13 +141,13 @@ func (d Decision) choices(out *bytes.Buffer) {
 }
 
 // freeOn returns the free devices on a switch, of the kinds that the container requests.
-func (d Decision) freeOn(s SwitchState) string {
+func (d Decision) freeOn(s switchState) string {
 	var parts []string
 	gpus, vfs := cli.Count(int(s.FreeGPUs), "GPU"), cli.Count(int(s.FreeVFs), "VF")
-	if slices.ContainsFunc(d.Switches, func(s SwitchState) bool { return s.TakenGPUs > 0 }) {
+	if slices.ContainsFunc(d.Switches, func(s switchState) bool { return s.TakenGPUs > 0 }) {
 		parts = append(parts, gpus)
 	}
-	if slices.ContainsFunc(d.Switches, func(s SwitchState) bool { return s.TakenVFs > 0 }) {
+	if slices.ContainsFunc(d.Switches, func(s switchState) bool { return s.TakenVFs > 0 }) {
 		parts = append(parts, vfs)
 	}
 	if len(parts) == 0 {
@@ -272,7 +272,7 @@ type Decision struct {
 	Planned     map[string][]string `json:"planned,omitempty"` // by resource, for the rest of the request
 	Pairs       []Pair              `json:"pairs,omitempty"`
 	Reason      string              `json:"reason,omitempty"`
-	Switches    []SwitchState       `json:"switches,omitempty"`
+	Switches    []switchState       `json:"switches,omitempty"`
 	Took        time.Duration       `json:"tookNanoseconds,omitempty"`
 	// in the order in which the container lists them
 	Allocated   []string   `json:"allocated,omitempty"`
@@ -289,8 +289,8 @@ type Pair struct {
 	Distance string `json:"distance"`
 }
 
-// SwitchState is a switch at the time of a decision.
-type SwitchState struct {
+// switchState is a switch at the time of a decision.
+type switchState struct {
 	Name      string `json:"name"`
 	FreeGPUs  uint32 `json:"freeGPUs"`
 	FreeVFs   uint32 `json:"freeVFs"`
@@ -319,7 +319,7 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 			d.Pairs = append(d.Pairs, Pair{p.GetGpu(), p.GetVf(), p.GetDistance()})
 		}
 		for _, o := range m.GetOptions() {
-			d.Switches = append(d.Switches, SwitchState{
+			d.Switches = append(d.Switches, switchState{
 				o.GetSwitch(), o.GetFreeGpus(), o.GetFreeVfs(), o.GetTakenGpus(), o.GetTakenVfs(), o.GetResult(),
 			})
 		}

@@ -160,7 +160,7 @@ func TestEarlierPods(t *testing.T) {
 // TestOfOneKind: switches without enough VFs are described without GPUs if the pod requests none.
 func TestOfOneKind(t *testing.T) {
 	t.Parallel()
-	text := string(Explanation([]Decision{{Container: "n/p/c", Asked: true, Switches: []SwitchState{
+	text := string(Explanation([]Decision{{Container: "n/p/c", Asked: true, Switches: []switchState{
 		{Name: "a", FreeVFs: 4, TakenVFs: 4, Alone: "4 VFs"}, {Name: "b", FreeVFs: 3},
 	}}}, nil, false))
 	if !strings.Contains(text, "too few: 3 VFs free") {

@@ -35,7 +35,7 @@ func TestAskKubelet(t *testing.T) {
 		state   string
 		gpu, vf *bool // registered
 	}{
-		"no folder": {func(*testing.T, string) {}, KubeletUnknown, nil, nil},
+		"no folder": {func(*testing.T, string) {}, kubeletUnknown, nil, nil},
 		"no socket": {func(t *testing.T, socket string) { folder(t, socket) }, KubeletDown, nil, nil},
 		"dead": {func(t *testing.T, socket string) {
 			listener := listen(t, socket)

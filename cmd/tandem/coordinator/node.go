@@ -18,7 +18,7 @@ type Node struct {
 	model   *model.Devices
 	kubelet model.TopologyManager
 	healthy model.Set
-	held    sets // by pod, as namespace/pod or [UnknownHolder]
+	held    sets // by pod, as namespace/pod or [unknownHolder]
 	on      sets // by switch
 }
 

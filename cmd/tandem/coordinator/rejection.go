@@ -51,8 +51,8 @@ type Rejection struct {
 	// why policy and scope are those that Tandem requires; absent if these are the kubelet's
 	Assumed    string              `json:"assumed,omitempty"`
 	Containers []Container         `json:"containers"`
-	Resources  []RequestedResource `json:"resources"`
-	Switches   []Switch            `json:"switches,omitempty"`
+	Resources  []requestedResource `json:"resources"`
+	Switches   []requestedSwitch   `json:"switches,omitempty"`
 	Holders    []Holder            `json:"holders,omitempty"`
 }
 
@@ -63,22 +63,22 @@ type Container struct {
 	CPUs     int            `json:"cpus,omitempty"` // exclusive CPUs
 }
 
-// RequestedResource is a requested resource of the node.
-type RequestedResource struct {
+// requestedResource is a requested resource of the node.
+type requestedResource struct {
 	Name      string      `json:"name"`
 	Requested int         `json:"requested"` // by the pod, containers one after the other
-	NUMA      []NUMACount `json:"numa"`
+	NUMA      []numaCount `json:"numa"`
 }
 
-// NUMACount is the number of devices of a resource on a NUMA node.
-type NUMACount struct {
+// numaCount is the number of devices of a resource on a NUMA node.
+type numaCount struct {
 	Node *int `json:"node"` // null: without a NUMA node
 	Free int  `json:"free"` // healthy and without a container
 	All  int  `json:"all"`
 }
 
-// Switch is the devices of a requested resource on a switch, or on a host bridge.
-type Switch struct {
+// requestedSwitch is the devices of a requested resource on a switch, or on a host bridge.
+type requestedSwitch struct {
 	Name     string `json:"name"`
 	Resource string `json:"resource"`
 	Free     int    `json:"free"` // healthy and without a container
@@ -140,13 +140,13 @@ func allocations(decisions []Decision) map[string]time.Time {
 }
 
 // resources returns requested resources with their devices by NUMA node.
-func (n *Node) resources(total model.Requests) (list []RequestedResource) {
+func (n *Node) resources(total model.Requests) (list []requestedResource) {
 	free := n.free()
 	for _, request := range total {
 		of := &n.model.Resources[request.Resource]
-		r := RequestedResource{Name: of.Name, Requested: request.Count}
+		r := requestedResource{Name: of.Name, Requested: request.Count}
 		n.eachNUMANode(of, func(number *int, on model.Set) {
-			r.NUMA = append(r.NUMA, NUMACount{number, free.Common(on), on.Len()})
+			r.NUMA = append(r.NUMA, numaCount{number, free.Common(on), on.Len()})
 		})
 		list = append(list, r)
 	}
@@ -154,13 +154,13 @@ func (n *Node) resources(total model.Requests) (list []RequestedResource) {
 }
 
 // switches returns the devices of requested resources by switch.
-func (n *Node) switches(total model.Requests) (list []Switch) {
+func (n *Node) switches(total model.Requests) (list []requestedSwitch) {
 	free := n.free()
 	for _, name := range slices.Sorted(maps.Keys(n.on)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
 			if on := n.on[name].Intersection(of.All); on.Len() > 0 {
-				list = append(list, Switch{name, of.Name, free.Common(on), on.Len()})
+				list = append(list, requestedSwitch{name, of.Name, free.Common(on), on.Len()})
 			}
 		}
 	}

@@ -208,7 +208,7 @@ func (s Status) summary() []string {
 
 func (s Status) kubeletText() string {
 	switch {
-	case s.Kubelet == nil || s.Kubelet.State == KubeletUnknown:
+	case s.Kubelet == nil || s.Kubelet.State == kubeletUnknown:
 		return "?"
 	default:
 		return s.Kubelet.State
@@ -283,7 +283,7 @@ type Kubelet struct {
 const (
 	KubeletUp      = "up"
 	KubeletDown    = "down"
-	KubeletUnknown = "unknown" // who asks does not see its socket
+	kubeletUnknown = "unknown" // who asks does not see its socket
 )
 
 // askKubelet asks which devices the kubelet has to give; nil where it does not tell.
@@ -294,7 +294,7 @@ func askKubelet(ctx context.Context, dir string) (kubelet.Devices, Kubelet) {
 	}
 	pods, err := kubelet.NewPodResources(dir)
 	if err != nil {
-		return nil, Kubelet{KubeletUnknown, err.Error()}
+		return nil, Kubelet{kubeletUnknown, err.Error()}
 	}
 	defer pods.Close()
 	devices, err := pods.Allocatable(ctx)
@@ -318,9 +318,9 @@ func reach(ctx context.Context, socket string) Kubelet {
 	_, folder := os.Stat(filepath.Dir(socket))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return Kubelet{KubeletUnknown, "no right to ask at " + socket}
+		return Kubelet{kubeletUnknown, "no right to ask at " + socket}
 	case errors.Is(err, fs.ErrNotExist) && folder != nil: // not in this container, maybe
-		return Kubelet{KubeletUnknown, "there is no folder " + filepath.Dir(socket)}
+		return Kubelet{kubeletUnknown, "there is no folder " + filepath.Dir(socket)}
 	default:
 		return Kubelet{KubeletDown, "nobody listens at " + socket}
 	}

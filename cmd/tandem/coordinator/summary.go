@@ -189,12 +189,12 @@ func newDevice(d *api.DeviceStatus, inPlan bool) Device {
 // IsHealthy reports whether the plugin of the device reports the device as healthy.
 func (d Device) IsHealthy() bool { return d.State != unhealthy && d.State != allocatedUnhealthy }
 
-// Holder returns the container that has the device, [UnknownHolder] or "" for none.
+// Holder returns the container that has the device, [unknownHolder] or "" for none.
 func (d Device) Holder() string {
 	if d.State != allocated && d.State != allocatedUnhealthy {
 		return ""
 	}
-	return cmp.Or(d.Owner, UnknownHolder)
+	return cmp.Or(d.Owner, unknownHolder)
 }
 
 func ownerText(o *api.Owner) string {

@@ -161,7 +161,7 @@ func (n *Node) knownHolders() []string {
 	holders := slices.SortedFunc(maps.Keys(n.held), func(a, b string) int {
 		return cmp.Or(cmp.Compare(n.held[a].Len(), n.held[b].Len()), cmp.Compare(a, b))
 	})
-	return slices.DeleteFunc(holders, func(pod string) bool { return pod == UnknownHolder })
+	return slices.DeleteFunc(holders, func(pod string) bool { return pod == unknownHolder })
 }
 
 // otherShape names the numbers of pairs that the empty node admits: in a container or, under scope pod, in

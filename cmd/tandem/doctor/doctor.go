@@ -3,14 +3,14 @@
 // Package doctor examines a node for obstacles between the node and pods whose GPUs and VFs share a switch:
 // each finding has evidence, consequence and fix.
 //
-// [Examine] first reads all facts of a [Node], by subject: the kubelet and its settings,
-// hardware, request shapes on the empty node, refused pods, plugins, sockets, checkpoint and daemons. Each
-// check is a function of the facts of one subject; the method findings lists all checks in the order of the
-// report. Doctor changes nothing.
+// [Examine] first reads all facts of a [Node], by subject: the kubelet and its settings, hardware, request
+// shapes on the empty node, refused pods, plugins, sockets, checkpoint and daemons. Each check is a function
+// of the facts of one subject; the method findings lists all checks in the order of the report. Doctor
+// changes nothing.
 //
 // A kubelet's settings are judged as the kubelet's Topology, CPU and Memory Managers do. With a finding of
-// [Refusals], or with one of staleStates, the kubelet does not start; with one of adviseSettings the kubelet
-// starts, and pods lose near pairs.
+// [ManagerSettings.Refusals], or with one of staleStates, the kubelet does not start; with one of
+// adviseSettings the kubelet starts, and pods lose near pairs.
 //
 // Request shapes are judged by the Topology Manager's own rule ([model.Kubelet]) under the policy that doctor
 // requires, also before the kubelet has it, with a third demand for the CPUs of a guaranteed pod.

@@ -16,9 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
-// DefaultConfig is where kubeadm puts the kubelet's configuration.
-func DefaultConfig(kubeletDir string) string { return machine.DefaultConfig(kubeletDir) }
-
 // KubeletDir returns the root folder of the running kubelet, and the usual folder if the process is unknown,
 // of which [unknownProcess] tells.
 func KubeletDir(procRoot string) string {
@@ -76,7 +73,7 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 		return k
 	}
 	k.noFlags = p.PID == "" && n.Config == ""
-	k.settings = append(judgeAll(k.ManagerSettings, Refusals, adviseSettings),
+	k.settings = append(judgeAll(k.ManagerSettings, ManagerSettings.Refusals, adviseSettings),
 		k.staleStates(n.KubeletDir, a.denied)...)
 	return k
 }

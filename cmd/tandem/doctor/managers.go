@@ -21,7 +21,7 @@ import (
 // Refusals checks the kubelet's own conditions at its start, of the settings that Tandem reads: with a
 // finding the kubelet does not start (pkg/kubelet/apis/config/validation, and the managers in
 // pkg/kubelet/cm).
-func Refusals(f ManagerSettings) []Finding {
+func (f ManagerSettings) Refusals() []Finding {
 	return judgeAll(f, unknownPolicies, badOptions, manyNodes, reservedWithCgroup, wrongReservedCPUs,
 		wrongAmounts, noReservedCPUs, noReservedMemory)
 }

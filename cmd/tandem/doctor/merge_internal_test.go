@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -18,9 +17,9 @@ func TestMergeOfEachResource(t *testing.T) {
 	n := Node{}
 	n.Tree = topology.Assemble(nil, nil, nil)
 	for i := range 8 {
-		n.GPUs = append(n.GPUs, machine.NewDevice("gpu", topology.Address{}, topology.Node(i)))
+		n.GPUs = append(n.GPUs, deviceOn("gpu", topology.Address{}, topology.Node(i)))
 		for _, resource := range []string{"x.y/a", "x.y/b", "x.y/excluded"} {
-			vf := machine.NewDevice("vf", topology.Address{}, topology.Node(i))
+			vf := deviceOn("vf", topology.Address{}, topology.Node(i))
 			if vf.Resource = resource; resource == "x.y/excluded" {
 				vf.NUMA = topology.NUMANode{}
 			}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // TestShapesOfManyNodes: with the option max-allowable-numa-nodes, which --drop-in prints on such a
@@ -18,18 +18,23 @@ func TestShapesOfManyNodes(t *testing.T) {
 	n.Tree = tree
 	for i := range 10 {
 		at := topology.Address{Bus: uint8(i)}
-		n.GPUs = append(n.GPUs, machine.NewDevice(fmt.Sprint("gpu", i), at, topology.Node(i)))
+		n.GPUs = append(n.GPUs, deviceOn(fmt.Sprint("gpu", i), at, topology.Node(i)))
 		vf := topology.Address{Bus: uint8(i), Function: 1}
-		n.VFs = append(n.VFs, machine.NewDevice(fmt.Sprint("vf", i), vf, topology.Node(i)))
+		n.VFs = append(n.VFs, deviceOn(fmt.Sprint("vf", i), vf, topology.Node(i)))
 	}
 	var k ManagerSettings
 	k.Policy, k.Scope, k.CPUPolicy, k.MemoryPolicy = restricted, scopeContainer, "none", "None"
 	k.NUMANodes = 10
 	k.PolicyOptions = map[string]string{maxNodesOption: "10"}
-	if len(Refusals(k)) > 0 {
-		t.Fatalf("the kubelet does not start: %v", Refusals(k))
+	if len(k.Refusals()) > 0 {
+		t.Fatalf("the kubelet does not start: %v", k.Refusals())
 	}
 	if s := n.readShapes(k); len(s.refused) > 0 {
 		t.Errorf("refused shapes %s, want none", shapeList(s.refused))
 	}
+}
+
+// deviceOn returns a device with the hint of a NUMA node.
+func deviceOn(id string, address topology.Address, numa topology.NUMANode) Device {
+	return Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
 }

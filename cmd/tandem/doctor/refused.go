@@ -124,12 +124,12 @@ func uncounted(r Refused, policy string) string {
 
 // RefusedPods are refused pods, grouped by their requests. RefusedPods is a flag (pflag.Value).
 type RefusedPods struct {
-	groups []RefusedGroup
+	groups []refusedGroup
 	index  map[string]int // of groups, by their requests
 }
 
-// RefusedGroup is a number of refused pods with the same requests.
-type RefusedGroup struct {
+// refusedGroup is a number of refused pods with the same requests.
+type refusedGroup struct {
 	Number     int
 	Containers []intent.Container // with requests; none: unknown
 }
@@ -146,10 +146,10 @@ func (r *RefusedPods) Add(pod *corev1.Pod) {
 	containers := slices.DeleteFunc(intent.ContainersOf(pod), func(c intent.Container) bool {
 		return len(c.Requests) == 0 && c.CPUs == 0
 	})
-	r.add(RefusedGroup{1, containers})
+	r.add(refusedGroup{1, containers})
 }
 
-func (r *RefusedPods) add(group RefusedGroup) {
+func (r *RefusedPods) add(group refusedGroup) {
 	requests := group.requests()
 	if i, known := r.index[requests]; known {
 		r.groups[i].Number += group.Number
@@ -175,7 +175,7 @@ const mostGroups = 16
 
 // Flags returns the pods as values of the flag, at least one value. Requests of rare groups are left out.
 func (r RefusedPods) Flags() []string {
-	sorted := slices.SortedStableFunc(slices.Values(r.groups), func(a, b RefusedGroup) int {
+	sorted := slices.SortedStableFunc(slices.Values(r.groups), func(a, b refusedGroup) int {
 		return b.Number - a.Number
 	})
 	values, rest := []string{}, 0
@@ -194,7 +194,7 @@ func (r RefusedPods) Flags() []string {
 
 // requests returns the requests as "init=1,cpu=8,example.com/gpu=2;example.com/vf=1", one container after the
 // other.
-func (g RefusedGroup) requests() string {
+func (g refusedGroup) requests() string {
 	var containers []string
 	for _, c := range g.Containers {
 		var list []string
@@ -228,7 +228,7 @@ func (*RefusedPods) Type() string { return "NUMBER[:REQUESTS]" }
 // Set implements pflag.Value: it adds pods.
 func (r *RefusedPods) Set(text string) error {
 	number, requests, known := strings.Cut(text, ":")
-	group := RefusedGroup{}
+	group := refusedGroup{}
 	var err error
 	if group.Number, err = strconv.Atoi(number); err != nil || group.Number < 0 {
 		return fmt.Errorf("number of pods %q: want 0 or more", number)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
@@ -31,7 +30,7 @@ func TestRefusedPodsAsExplained(t *testing.T) {
 			numa := i / 4
 			id := fmt.Sprint(name, i)
 			r.Devices = append(r.Devices, coordinator.Device{ID: id, NUMA: &numa, State: "free"})
-			d := machine.NewDevice(id, topology.Address{}, topology.Node(int(numa)))
+			d := deviceOn(id, topology.Address{}, topology.Node(int(numa)))
 			if kind == device.GPU {
 				n.GPUs = append(n.GPUs, d)
 			} else {

@@ -94,7 +94,7 @@ func (f ManagerSettings) Reserved() (topology.CPUSet, error) {
 }
 
 // Reserves reports whether CPUs are reserved, by name or by amount. An amount that cannot be read is one for
-// [Refusals].
+// [ManagerSettings.Refusals].
 func (f ManagerSettings) Reserves() bool {
 	amount, err := f.ReservedAmount()
 	return f.ReservedCPUs != "" || amount > 0 || err != nil

@@ -22,10 +22,10 @@ func (n *Node) GPUDevices() []Device {
 	for _, d := range n.GPUs {
 		parts := n.Parts[d.Address]
 		for _, part := range parts {
-			list = append(list, NewDevice(part.ID, part.Card, part.NUMA))
+			list = append(list, newDevice(part.ID, part.Card, part.NUMA))
 		}
 		if len(parts) == 0 {
-			list = append(list, NewDevice(d.Address.String(), d.Address, d.NUMA))
+			list = append(list, newDevice(d.Address.String(), d.Address, d.NUMA))
 		}
 	}
 	return list
@@ -53,7 +53,7 @@ func (n *Node) VFDevices(config string, from *Source) ([]Device, []string, error
 	}
 	var list []Device
 	for _, d := range n.decide([]pools.Pool{pool})[0].Devices {
-		list = append(list, NewDevice(d.ID, d.Address, d.NUMA))
+		list = append(list, newDevice(d.ID, d.Address, d.NUMA))
 	}
 	return list, nil, nil
 }
@@ -112,7 +112,7 @@ func (n *Node) selected(file string, from *Source) ([]Device, []string, error) {
 			notes = append(notes, fmt.Sprintf("resource %q: %s", pool.Resource.Name, pool.Decision))
 		}
 		for _, d := range pool.Devices {
-			vf := NewDevice(d.ID, d.Address, d.NUMA)
+			vf := newDevice(d.ID, d.Address, d.NUMA)
 			vf.Resource = pool.Name
 			list = append(list, vf)
 		}
@@ -195,8 +195,8 @@ type Device struct {
 	Resource string            // of a VF: the name of its pool; "" if unknown
 }
 
-// NewDevice returns a free device.
-func NewDevice(id string, address topology.Address, numa topology.NUMANode) Device {
+// newDevice returns a free device.
+func newDevice(id string, address topology.Address, numa topology.NUMANode) Device {
 	return Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
 }
 

@@ -165,7 +165,7 @@ func (p Process) Files(given kubelet.ConfigFiles, kubeletDir string) kubelet.Con
 		files.Dir = given.Dir
 	}
 	if files.Config == "" && p.PID == "" {
-		files.Config, files.Guessed = DefaultConfig(kubeletDir), true
+		files.Config, files.Guessed = defaultConfig(kubeletDir), true
 	}
 	return files
 }
@@ -184,8 +184,8 @@ func ReadSettings(procRoot, kubeletDir string) (kubelet.Settings, error) {
 	return kubelet.ReadSettings(p.Files(kubelet.ConfigFiles{}, kubeletDir), p.Flags)
 }
 
-// DefaultConfig returns kubeadm's path of the kubelet's configuration.
-func DefaultConfig(kubeletDir string) string {
+// defaultConfig returns kubeadm's path of the kubelet's configuration.
+func defaultConfig(kubeletDir string) string {
 	return filepath.Join(kubeletDir, kubelet.ConfigFile)
 }
 

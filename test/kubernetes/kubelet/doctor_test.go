@@ -74,7 +74,7 @@ func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
 					}
 					n.KubeletDir = t.TempDir()
 					config := head + "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
-					if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(config), 0o600); err != nil {
+					if err := os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(config), 0o600); err != nil {
 						t.Fatal(err)
 					}
 					kubelet := startExamined(t, n, node.Options{NUMA: numa, ReservedCPUs: reserved})
@@ -285,7 +285,7 @@ func dropIn(t *testing.T, n doctor.Kubelet, staticCPUs bool) (printed string, re
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, found := range doctor.Refusals(f) {
+	for _, found := range f.Refusals() {
 		refused = errors.Join(refused, errors.New(found.Summary))
 	}
 	return printed, refused
@@ -306,7 +306,7 @@ func TestKubeletTakesDropIn(t *testing.T) {
 	for name, before := range kubeletConfigs {
 		for _, staticCPUs := range []bool{false, true} {
 			n := doctor.Kubelet{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
-			if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(before), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(before), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			patch, refused := dropIn(t, n, staticCPUs)
@@ -358,7 +358,7 @@ func TestDropInOfManyNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := doctor.Kubelet{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
-	if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(head), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(n.KubeletDir, "config.yaml"), []byte(head), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	printed, refused := dropIn(t, n, false)
