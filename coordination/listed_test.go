@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -57,13 +58,13 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 // record writes a checkpoint with healthy GPUs, and GPUs of containers, the i-th of which is on NUMA node i.
 func record(t *testing.T, kubeletDir string, healthy []string, held ...string) {
 	t.Helper()
-	var all []kubelet.Allocation
+	var all []checkpoint.Allocation
 	for node, id := range held {
-		all = append(all, kubelet.Allocation{
+		all = append(all, checkpoint.Allocation{
 			PodUID: "u", Container: "c", Resource: gpus, Devices: map[string][]string{fmt.Sprint(node): {id}},
 		})
 	}
-	if err := kubelet.WriteCheckpoint(kubeletDir, all, map[string][]string{gpus: healthy}); err != nil {
+	if err := checkpoint.Write(kubeletDir, all, map[string][]string{gpus: healthy}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 )
 
 const heldVF, freeVF = "0000:0c:00.1", "0000:0c:00.2"
@@ -57,13 +58,13 @@ func newWithholding(t *testing.T) *withholding {
 // give writes a checkpoint in which pods have a device each, by UID.
 func (w *withholding) give(devices map[string]string) {
 	w.t.Helper()
-	var all []kubelet.Allocation
+	var all []checkpoint.Allocation
 	for uid, id := range devices {
-		all = append(all, kubelet.Allocation{
+		all = append(all, checkpoint.Allocation{
 			PodUID: uid, Container: "main", Resource: "old/vf", Devices: map[string][]string{"-1": {id}},
 		})
 	}
-	if err := kubelet.WriteCheckpoint(w.dir, all, nil); err != nil {
+	if err := checkpoint.Write(w.dir, all, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }

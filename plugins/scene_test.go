@@ -15,7 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 	"github.com/tandem-k8s/tandem/test/podsapi"
 	"github.com/tandem-k8s/tandem/test/programs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -27,8 +27,8 @@ type scene struct {
 	*node
 	tree   *topology.Tree
 	living atomic.Pointer[[]corev1.Pod]
-	stop   func()               // ends the Pods API
-	held   []kubelet.Allocation // by admitPair
+	stop   func()                  // ends the Pods API
+	held   []checkpoint.Allocation // by admitPair
 }
 
 // newScene lays a machine out and starts the kubelet. The fields are those of the resource of VFs.
@@ -195,16 +195,16 @@ func (s *scene) timely(t *testing.T, try func(attempt int) (wrong string)) (wron
 }
 
 // record writes the kubelet's checkpoint.
-func (s *scene) record(t *testing.T, held ...kubelet.Allocation) {
+func (s *scene) record(t *testing.T, held ...checkpoint.Allocation) {
 	t.Helper()
-	if err := kubelet.WriteCheckpoint(s.dir, held, s.ids); err != nil {
+	if err := checkpoint.Write(s.dir, held, s.ids); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // held is an entry of the checkpoint.
-func held(pod, resource string, ids ...string) kubelet.Allocation {
-	return kubelet.Allocation{
+func held(pod, resource string, ids ...string) checkpoint.Allocation {
+	return checkpoint.Allocation{
 		PodUID: pod, Container: "c", Resource: resource, Devices: map[string][]string{"-1": ids},
 	}
 }

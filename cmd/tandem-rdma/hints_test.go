@@ -84,7 +84,7 @@ func TestHintsBesideAGoneVF(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 2)
 	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"isRdma": true}}]}`)
 	given := published.Give("first", "main", name)
-	given.DeviceIDs = map[string][]string{"0": {gone}}
+	given.Devices = map[string][]string{"0": {gone}}
 	if err := published.WriteCheckpoint(n.kubelet, given); err != nil {
 		t.Fatal(err)
 	}

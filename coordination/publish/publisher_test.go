@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	announced "github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -158,7 +159,7 @@ func (s seen) Write(_ context.Context, f Facts) (bool, error) {
 // A container that the kubelet has lost its records of holds its devices in what is published.
 func TestLostContainerIsPublished(t *testing.T) {
 	dir := t.TempDir()
-	if err := kubelet.WriteCheckpoint(dir, nil, nil); err != nil {
+	if err := checkpoint.Write(dir, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -7,14 +7,15 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 )
 
 // write writes the devices of all containers to the checkpoint.
 func (k *Kubelet) write() error {
-	var allocations []kubelet.Allocation
+	var allocations []checkpoint.Allocation
 	for _, of := range slices.SortedFunc(maps.Keys(k.held), holder.compare) {
 		for _, name := range slices.Sorted(maps.Keys(k.held[of])) {
-			allocations = append(allocations, kubelet.Allocation{
+			allocations = append(allocations, checkpoint.Allocation{
 				PodUID: of.uid, Container: of.container, Resource: name,
 				Devices: map[string][]string{"-1": k.held[of][name]}, Response: k.responses[of][name],
 			})

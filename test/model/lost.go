@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 )
 
 // Lose restarts the kubelet without its records, while its pods run: the kubelet lists them without devices.
@@ -29,12 +30,12 @@ func (k *Kubelet) Layout(layout func([]byte) []byte) error {
 }
 
 // put replaces the checkpoint, as a whole also in another layout.
-func (k *Kubelet) put(allocations []kubelet.Allocation) error {
+func (k *Kubelet) put(allocations []checkpoint.Allocation) error {
 	if k.layout == nil {
-		return kubelet.WriteCheckpoint(k.dir, allocations, k.registered)
+		return checkpoint.Write(k.dir, allocations, k.registered)
 	}
 	aside := k.dir + ".aside"
-	if err := kubelet.WriteCheckpoint(aside, allocations, k.registered); err != nil {
+	if err := checkpoint.Write(aside, allocations, k.registered); err != nil {
 		return err
 	}
 	content, err := os.ReadFile(kubelet.CheckpointPath(aside))

@@ -23,6 +23,7 @@ import (
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -188,7 +189,7 @@ func (k *Kubelet) write() error {
 }
 
 func (k *Kubelet) writeLocked() error {
-	var allocations []kubelet.Allocation
+	var allocations []checkpoint.Allocation
 	for _, p := range slices.Concat(k.pods, k.ended) {
 		for _, r := range p.Requests {
 			response, err := proto.Marshal(p.responses[r.Resource])
@@ -196,7 +197,7 @@ func (k *Kubelet) writeLocked() error {
 				return fmt.Errorf("encode the answer for pod %s: %w", p.Name, err)
 			}
 			if ids := p.devices[r.Resource]; len(ids) > 0 {
-				allocations = append(allocations, kubelet.Allocation{
+				allocations = append(allocations, checkpoint.Allocation{
 					PodUID: p.uid, Container: Container, Resource: r.Resource, Devices: k.byNode(r.Resource, ids),
 					Response: response,
 				})
@@ -207,7 +208,7 @@ func (k *Kubelet) writeLocked() error {
 	for name := range k.resources {
 		registered[name] = k.healthy(name)
 	}
-	return kubelet.WriteCheckpoint(k.dir, allocations, registered)
+	return checkpoint.Write(k.dir, allocations, registered)
 }
 
 // byNode returns devices by their NUMA node, for the checkpoint.

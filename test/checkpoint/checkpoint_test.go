@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kubelet
+package checkpoint_test
 
 import (
 	"testing"
@@ -8,10 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/checkpoint"
 )
 
-// TestWriteCheckpoint: the readers find what was written.
-func TestWriteCheckpoint(t *testing.T) {
+// TestWrite: the readers find what was written.
+func TestWrite(t *testing.T) {
 	t.Parallel()
 	response, err := proto.Marshal(&v1beta1.ContainerAllocateResponse{
 		Mounts: []*v1beta1.Mount{{HostPath: "/run/tandem/pairs/1"}},
@@ -20,27 +23,27 @@ func TestWriteCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	allocations := []Allocation{
+	allocations := []checkpoint.Allocation{
 		{"uid", "main", "amd.com/gpu", map[string][]string{"0": {"a"}, "-1": {"b"}}, nil},
 		{"uid", "main", "x/vf", map[string][]string{"1": {"c"}}, response},
 	}
 	registered := map[string][]string{"amd.com/gpu": {"a", "b", "d"}}
-	if err := WriteCheckpoint(dir, allocations, registered); err != nil {
+	if err := checkpoint.Write(dir, allocations, registered); err != nil {
 		t.Fatal(err)
 	}
-	checkpoint, err := ReadCheckpoint(dir)
+	read, err := kubelet.ReadCheckpoint(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := checkpoint.Listed("amd.com/gpu")
+	listed := read.Listed("amd.com/gpu")
 	if diff := cmp.Diff(map[string]int{"a": 0, "b": -1, "d": -1}, listed); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	granted, err := ReadGranted(dir)
+	granted, err := kubelet.ReadGranted(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Granted{{
+	want := []kubelet.Granted{{
 		Container: "uid/main", Devices: map[string][]string{"amd.com/gpu": {"a", "b"}, "x/vf": {"c"}},
 		Mounts: []string{"/run/tandem/pairs/1"},
 	}}
