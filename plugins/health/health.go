@@ -3,7 +3,7 @@
 // Package health judges whether the ports and PCI Express links of PFs and GPUs work: good, degraded or
 // failed, from the kernel's counters in sysfs.
 //
-//	/sys ──read──▶ Sample ──judge──▶ Verdict ──Monitor──▶ the daemons' devices
+//	/sys ──read──▶ reading ──judge──▶ Verdict ──Monitor──▶ the daemons' devices
 //
 // A [Monitor] reads each function every [Config].Interval. A [Rule] limits the increase of a counter within a
 // window; further causes are a port without a link and a PCI Express link below its maximum. A verdict gets
@@ -62,8 +62,8 @@ func worse(a, b Verdict) int {
 	return cmp.Or(cmp.Compare(b.State, a.State), cmp.Compare(a.Reason, b.Reason))
 }
 
-// Verdicts are the verdicts other than good, by function.
-type Verdicts map[topology.Address]Verdict
+// verdicts are the verdicts other than good, by function.
+type verdicts map[topology.Address]Verdict
 
 // Report collects the devices of a resource whose health has changed, for the log of a plugin: both plugins
 // use the same words.
@@ -122,7 +122,7 @@ func newJudge(config *Config, gpu bool) *judge {
 }
 
 // look adds a sample and returns the verdict.
-func (j *judge) look(s Sample, now time.Time) Verdict {
+func (j *judge) look(s reading, now time.Time) Verdict {
 	for _, c := range slices.Concat(j.counters(s, now), j.ports(s), j.link(s), j.kept(s)) {
 		j.causes[c] = now.Add(j.config.Quiet)
 	}
@@ -140,7 +140,7 @@ func (j *judge) look(s Sample, now time.Time) Verdict {
 
 // kept returns the causes of ports and of the link whose states are unknown now. A state that has never been
 // read has none.
-func (j *judge) kept(s Sample) (causes []cause) {
+func (j *judge) kept(s reading) (causes []cause) {
 	unread := map[string]bool{linkSpeed: s.Link.Speed == 0, linkWidth: s.Link.Width == 0}
 	for _, p := range s.Ports {
 		unread[p.Name] = p.Unread
@@ -154,7 +154,7 @@ func (j *judge) kept(s Sample) (causes []cause) {
 }
 
 // counters returns the causes by rules. A counter that is absent begins anew when it is there again.
-func (j *judge) counters(s Sample, now time.Time) (causes []cause) {
+func (j *judge) counters(s reading, now time.Time) (causes []cause) {
 	present := map[limit]*rise{}
 	for c, value := range s.Counters {
 		for _, rule := range j.config.Rules {
@@ -198,12 +198,12 @@ func (j *judge) isKnown(c cause) bool {
 // ports returns the causes by ports without a link. Of several ports the best counts: the function has failed
 // if none has a link. A port that has never had a link may have no cable: it is chosen last, but offered,
 // because its VFs reach each other.
-func (j *judge) ports(s Sample) (causes []cause) {
+func (j *judge) ports(s reading) (causes []cause) {
 	if !j.config.Port {
 		return nil
 	}
 	lost := Failed
-	if slices.ContainsFunc(s.Ports, func(p Port) bool { return p.Up }) {
+	if slices.ContainsFunc(s.Ports, func(p portState) bool { return p.Up }) {
 		lost = Degraded
 	}
 	for _, p := range s.Ports {
@@ -225,7 +225,7 @@ const (
 )
 
 // link returns the cause by a PCI Express link below what both of its ends allow.
-func (j *judge) link(s Sample) []cause {
+func (j *judge) link(s reading) []cause {
 	switch l := s.Link; {
 	case !j.config.Link || !l.DegradedOf(j.gpu):
 		return nil

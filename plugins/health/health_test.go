@@ -373,7 +373,7 @@ func TestSlowDevice(t *testing.T) {
 	j := newJudge(&config, false)
 	for i, want := range []State{Good, Good, Failed} {
 		now = now.Add(time.Minute)
-		v := j.look(Sample{Counters: map[Counter]uint64{{Name: "link_downed"}: uint64(7 + i/2)}}, now)
+		v := j.look(reading{Counters: map[counterKey]uint64{{Name: "link_downed"}: uint64(7 + i/2)}}, now)
 		if v.State != want {
 			t.Errorf("minute %d: %v", i, v)
 		}
@@ -474,12 +474,12 @@ func TestNoFalseAlarm(t *testing.T) {
 	config, random := Default(), rand.New(rand.NewPCG(1, 2))
 	j := newJudge(&config, false)
 	now := time.Unix(1e9, 0)
-	values := map[Counter]uint64{}
-	budget := map[Counter]float64{}
+	values := map[counterKey]uint64{}
+	budget := map[counterKey]float64{}
 	for range 10_000 {
 		now = now.Add(config.Interval)
 		for _, r := range config.Rules {
-			c := Counter{Name: r.Counter}
+			c := counterKey{Name: r.Counter}
 			rate := float64(r.Above) / r.Window.Seconds() * config.Interval.Seconds() * 0.9
 			for _, s := range config.Rules { // the strictest rule of the counter
 				if s.Counter == r.Counter {
@@ -491,7 +491,7 @@ func TestNoFalseAlarm(t *testing.T) {
 			values[c] += step
 			budget[c] -= float64(step)
 		}
-		if v := j.look(Sample{Counters: values}, now); v != (Verdict{}) {
+		if v := j.look(reading{Counters: values}, now); v != (Verdict{}) {
 			t.Fatalf("at %s: %v", now, v)
 		}
 		for at, r := range j.rises {

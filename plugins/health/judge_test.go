@@ -8,8 +8,8 @@ import (
 )
 
 // counted is a sample of one counter.
-func counted(name string, value uint64) Sample {
-	return Sample{Counters: map[Counter]uint64{{Name: name, File: "ports/1/counters/" + name}: value}}
+func counted(name string, value uint64) reading {
+	return reading{Counters: map[counterKey]uint64{{Name: name, File: "ports/1/counters/" + name}: value}}
 }
 
 // Values further apart than the window of a rule that allows an increase tell nothing of the window; a rule
@@ -36,7 +36,7 @@ func TestAbsentCounterBeginsAnew(t *testing.T) {
 		now := time.Now()
 		j.look(counted("link_downed", 1), now)
 		if absent {
-			j.look(Sample{}, now.Add(time.Second))
+			j.look(reading{}, now.Add(time.Second))
 		}
 		if got := j.look(counted("link_downed", 2), now.Add(2*time.Second)); got.State != want {
 			t.Errorf("absent %t: %v, want %v", absent, got.State, want)

@@ -171,7 +171,7 @@ type Monitor struct {
 	mu        sync.Mutex
 	functions map[topology.Address]bool // to be watched; true for GPUs
 	again     bool                      // the machine may have changed: the files are to be found again
-	verdicts  Verdicts
+	verdicts  verdicts
 	late      bool // Look did not wait for the verdicts
 }
 
@@ -279,7 +279,7 @@ func (m *Monitor) look(now time.Time) bool {
 	functions, again := m.functions, m.again
 	m.again = false
 	m.mu.Unlock()
-	verdicts := Verdicts{}
+	found := verdicts{}
 	m.forget(functions)
 	for a, gpu := range functions {
 		w := m.watched[a]
@@ -291,13 +291,13 @@ func (m *Monitor) look(now time.Time) bool {
 			w.close()
 		}
 		if v := w.look(m.sys, a, now); v != (Verdict{}) {
-			verdicts[a] = v
+			found[a] = v
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	same := maps.Equal(verdicts, m.verdicts)
-	m.verdicts = verdicts
+	same := maps.Equal(found, m.verdicts)
+	m.verdicts = found
 	return !same
 }
 

@@ -15,21 +15,21 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Sample are the values of a function at one moment.
-type Sample struct {
-	Counters map[Counter]uint64
-	Ports    []Port
+// reading has the values of a function at one moment.
+type reading struct {
+	Counters map[counterKey]uint64
+	Ports    []portState
 	Link     topology.PCIeLink // the maximum is that of both ends of the link
 }
 
-// Counter is a counter of a function; a function may have several ports.
-type Counter struct {
+// counterKey is a counter of a function; a function may have several ports.
+type counterKey struct {
 	Name string // as in a [Rule]
 	File string
 }
 
-// Port is a port of a function.
-type Port struct {
+// portState is a port of a function.
+type portState struct {
 	Name   string // "netdev eth0" or "port mlx5_0/1", for people
 	Unread bool   // the state is unknown: a file cannot be read
 	Up     bool
@@ -38,30 +38,30 @@ type Port struct {
 }
 
 // text returns the state for people.
-func (p Port) text() string { return p.Name + " is " + p.Status }
+func (p portState) text() string { return p.Name + " is " + p.Status }
 
 // read reads the values. Whole is false if a file can no longer be read, for example after a change of the
 // driver: then the files are to be found again.
-func (s *source) read() (sample Sample, whole bool) {
-	sample.Counters, whole = make(map[Counter]uint64, len(s.counters)), true
+func (s *source) read() (now reading, whole bool) {
+	now.Counters, whole = make(map[counterKey]uint64, len(s.counters)), true
 	for _, c := range s.counters {
 		if value, ok := c.number(); ok {
-			sample.Counters[Counter{c.counter, c.name}] = value
+			now.Counters[counterKey{c.counter, c.name}] = value
 		} else {
 			whole = false
 		}
 	}
-	sample.Ports = slices.Clone(s.unknown)
+	now.Ports = slices.Clone(s.unknown)
 	for _, n := range s.netdevs {
 		if port, isUp := n.read(); isUp {
-			sample.Ports = append(sample.Ports, port)
+			now.Ports = append(now.Ports, port)
 		}
 	}
 	for _, p := range s.ports {
-		sample.Ports = append(sample.Ports, p.read())
+		now.Ports = append(now.Ports, p.read())
 	}
-	sample.Link = s.link.read()
-	return sample, whole && !slices.ContainsFunc(sample.Ports, func(p Port) bool { return p.Unread })
+	now.Link = s.link.read()
+	return now, whole && !slices.ContainsFunc(now.Ports, func(p portState) bool { return p.Unread })
 }
 
 // netdev is a netdev of a function.
@@ -73,17 +73,17 @@ type netdev struct {
 // read reads the state of a netdev, and reports whether the netdev is administratively up (IFF_UP in flags):
 // the carrier of another netdev says nothing about the port. carrier_up_count counts since the creation of
 // the netdev (Documentation/ABI/testing/sysfs-class-net).
-func (n *netdev) read() (Port, bool) {
+func (n *netdev) read() (portState, bool) {
 	const up = 1 // IFF_UP in include/uapi/linux/if.h
 	flags, known := n.flags.number()
 	if n.flags.missing || n.carrier.missing || known && flags&up == 0 {
-		return Port{}, false
+		return portState{}, false
 	}
 	carrier, ok := n.carrier.number()
 	if !known || !ok {
-		return Port{Name: n.name, Unread: true}, true
+		return portState{Name: n.name, Unread: true}, true
 	}
-	p := Port{Name: n.name, Up: carrier != 0, WasUp: true, Status: "without carrier"}
+	p := portState{Name: n.name, Up: carrier != 0, WasUp: true, Status: "without carrier"}
 	if !p.Up {
 		ups, known := n.ups.number()
 		p.WasUp = ups > 0 || !known
@@ -98,12 +98,12 @@ type port struct {
 }
 
 // read reads the state, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband).
-func (p *port) read() Port {
+func (p *port) read() portState {
 	word, ok := p.state.word()
 	if !ok || word == "" {
-		return Port{Name: p.name, Unread: true}
+		return portState{Name: p.name, Unread: true}
 	}
-	state := Port{Name: p.name, Up: word == "ACTIVE", WasUp: true, Status: word}
+	state := portState{Name: p.name, Up: word == "ACTIVE", WasUp: true, Status: word}
 	if !state.Up {
 		downs, known := p.downs.number()
 		state.WasUp = downs > 0 || !known
@@ -156,7 +156,7 @@ type source struct {
 	counters []counterFile
 	netdevs  []netdev
 	ports    []port
-	unknown  []Port // ports whose kind could not be read
+	unknown  []portState // ports whose kind could not be read
 	link     link
 	files    []*file // all of them
 }
@@ -234,7 +234,7 @@ func (s *source) kind(title, dir, name string) (kind string, known bool) {
 	content, err := fs.ReadFile(s.sys, path.Join(dir, name))
 	known = err == nil || errors.Is(err, fs.ErrNotExist)
 	if !known {
-		s.unknown = append(s.unknown, Port{Name: title, Unread: true})
+		s.unknown = append(s.unknown, portState{Name: title, Unread: true})
 	}
 	return strings.TrimSpace(string(content)), known
 }

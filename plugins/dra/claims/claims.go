@@ -218,13 +218,13 @@ func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
 // podLimit is the timeout for reading the pods of claims. The kubelet waits for 45 s.
 const podLimit = 5 * time.Second
 
-// GetPod returns a pod, or the API server's error.
-type GetPod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+// getPod returns a pod, or the API server's error.
+type getPod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 
 // findPods returns the pods for which claims are reserved if the decision depends on them; otherwise none. If
 // they cannot be read the claims of each container are unknown: the kubelet retries after the error.
 func findPods(
-	ctx context.Context, get GetPod, state State, known []Claim, claims []*resourceapi.ResourceClaim,
+	ctx context.Context, get getPod, state State, known []Claim, claims []*resourceapi.ResourceClaim,
 ) ([]*corev1.Pod, error) {
 	isKnown := plain(claims) && !canBeApart(state, claims)
 	if _, due := split(known, claims); len(due) == 0 || isKnown && areAlone(known, claims) {

@@ -219,15 +219,15 @@ func settingsOf(e *environment) map[string]string {
 	return set
 }
 
-// Parameters are the driver's parameters in the opaque configuration of a claim or a device class.
-type Parameters struct {
+// claimParameters are the driver's parameters in the opaque configuration of a claim or a device class.
+type claimParameters struct {
 	APIVersion string `json:"apiVersion,omitempty"` // "tandem.dev/v1"
 	Kind       string `json:"kind,omitempty"`       // "ClaimParameters"
 	// Alignment "required" means: each pair is on one switch, otherwise the container does not start.
 	Alignment intent.Alignment `json:"alignment,omitempty"`
 }
 
-// API version and kind of Parameters; both are optional.
+// API version and kind of claimParameters; both are optional.
 const (
 	parametersVersion = pool.Driver + "/v1"
 	parametersKind    = "ClaimParameters"
@@ -253,7 +253,7 @@ func demandOf(claim *resourceapi.ResourceClaim) (bool, error) {
 	return required, nil
 }
 
-func readParameters(raw []byte) (read Parameters, err error) {
+func readParameters(raw []byte) (read claimParameters, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&read); err != nil {

@@ -217,7 +217,7 @@ type Options struct {
 
 	// Pod reads a pod. The Preparer needs pods to assign requests to containers, if a claim, or several claims
 	// of a pod, have more than one request; and for the annotation of a pod whose pair may be apart.
-	Pod GetPod
+	Pod getPod
 	// Rebind publishes the VFs that claims actually have, as returned by Bound: Multus reads there the VF of a
 	// device. The Preparer calls Rebind before the answer for a claim with a replaced VF, also if the claim is
 	// already prepared; and after unpreparing such a claim, without an effect on the answer. May be nil.

@@ -60,8 +60,8 @@ type Backend struct {
 	kind   string            // the last common partitioning of all partitioned GPUs
 }
 
-// ErrNoDriver means that the amdgpu driver is absent, or has not yet probed all GPUs.
-const ErrNoDriver = gpu.NoDriver("the amdgpu driver is not loaded")
+// errNoDriver means that the amdgpu driver is absent, or has not yet probed all GPUs.
+const errNoDriver = gpu.NoDriver("the amdgpu driver is not loaded")
 
 var _ gpu.Backend = (*Backend)(nil)
 
@@ -89,7 +89,7 @@ func (b *Backend) SeeNodes(host fs.FS) { b.dev = host }
 func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 
 // Discover reads every GPU and partition. The first call returns an error if a file is unreadable, if
-// partitions of different kinds would share a resource name, or, ErrNoDriver, if amdgpu is not loaded. Later
+// partitions of different kinds would share a resource name, or, errNoDriver, if amdgpu is not loaded. Later
 // calls return no error: unreadable devices are missing, GPUs with another partitioning than the others are
 // unhealthy, and the inventory is partial while amdgpu is not loaded.
 func (b *Backend) Discover() (gpu.Inventory, error) {
@@ -101,7 +101,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 			}, nil
 		}
 		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: %w (no %s): load it, or keep tandem-gpu off this node",
-			ErrNoDriver, module)
+			errNoDriver, module)
 	}
 	nodes, notes, ofNodes := readNodes(b.sys)
 	cards, ofCards := readCards(b.sys)

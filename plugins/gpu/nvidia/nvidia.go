@@ -66,7 +66,7 @@ func (b *Backend) Close() { b.lib.close() }
 // Warnings returns the warnings about the configuration.
 func (b *Backend) Warnings() []string { return b.config.Warnings }
 
-// Open initializes NVML. It returns ErrNoDriver if NVIDIA's driver is absent or not loaded completely.
+// Open initializes NVML. It returns a gpu.NoDriver if NVIDIA's driver is absent or not loaded completely.
 func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	if machine.Recheck == 0 {
 		machine.Recheck = 30 * time.Second
@@ -77,7 +77,7 @@ func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, 
 		return nil, err
 	}
 	if gpu.Loading(machine.Sys, "nvidia") {
-		return nil, fmt.Errorf("%w: the kernel module nvidia is being loaded", ErrNoDriver)
+		return nil, fmt.Errorf("%w: the kernel module nvidia is being loaded", errNoDriver)
 	}
 	if b.lib, err = open(config.ContainerDriverRoot); err != nil {
 		return nil, err
@@ -264,8 +264,8 @@ type eventSet interface {
 	free()
 }
 
-// ErrNoDriver means that NVIDIA's driver or its library is absent.
-const ErrNoDriver = gpu.NoDriver("enter NVML")
+// errNoDriver means that NVIDIA's driver or its library is absent.
+const errNoDriver = gpu.NoDriver("enter NVML")
 
 var (
 	errNoEvent = errors.New("no event")

@@ -44,10 +44,10 @@ func (m *management) enter() error {
 		m.entered = true
 		return nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return fmt.Errorf("%w: %s cannot be opened: %s", ErrNoDriver, m.path, gpu.NVMLRemedy)
+		return fmt.Errorf("%w: %s cannot be opened: %s", errNoDriver, m.path, gpu.NVMLRemedy)
 	default:
 		return fmt.Errorf("%w: %s says %q: load NVIDIA's driver, or keep this plugin off the node",
-			ErrNoDriver, m.path, word(ret))
+			errNoDriver, m.path, word(ret))
 	}
 }
 

@@ -89,14 +89,14 @@ func breaking(free, taken int) int64 {
 	return 2*int64(free)*int64(taken) - int64(taken)*int64(taken)
 }
 
-// FillCost is the cost of VFs taken from the PFs of one group.
-type FillCost struct {
+// fillCost is the cost of VFs taken from the PFs of one group.
+type fillCost struct {
 	degraded int64 // number of VFs taken from degraded PFs
 	shared   int64 // for each VF the number of VFs taken before from its PF, and from its NIC, as two numbers
 	load     int64 // for each VF the load of its PF
 }
 
-func (c FillCost) compare(d FillCost) int {
+func (c fillCost) compare(d fillCost) int {
 	return cmp.Or(cmp.Compare(c.degraded, d.degraded), cmp.Compare(c.shared, d.shared),
 		cmp.Compare(c.load, d.load))
 }

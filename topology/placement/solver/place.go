@@ -41,13 +41,13 @@ type Place struct {
 	Degraded bool   // of a card: its GPUs are chosen last among equally distant ones
 	PFs      []*PF  // of a group, ascending by address
 
-	Chosen Counts // the marked counts
+	Chosen counts // the marked counts
 
 	near      int64      // distance of two GPUs that meet here
 	links     int        // number of direct links between GPUs that meet here
 	link      int64      // distance of two GPUs with such a link
 	fill      []int      // of a group: the PF of the next VF, as an index of PFs
-	fillCosts []FillCost // of a group: cost of the held VFs and of the first 0, 1, 2 … further VFs
+	fillCosts []fillCost // of a group: cost of the held VFs and of the first 0, 1, 2 … further VFs
 	*mixed               // set if a kind has several resources
 
 	cardLow, cardHigh int // range of the cards below, in the order of the tree
@@ -129,8 +129,8 @@ type Pool struct {
 	Number   int // number of the pool, for the caller
 }
 
-// Counts are the numbers of GPUs, VFs and extras taken from a place.
-type Counts struct {
+// counts are the numbers of GPUs, VFs and extras taken from a place.
+type counts struct {
 	GPUs, VFs, Extras int
 	mix               mix // number of devices of each resource
 }
@@ -183,7 +183,7 @@ func (s *Shares) mostExtras(g, v int) int {
 }
 
 // pairsOf returns the number of pairs that the counts of a place form below it.
-func (s *Shares) pairsOf(c *Counts) int {
+func (s *Shares) pairsOf(c *counts) int {
 	ofGPUs, ofVFs := s.units(c.GPUs, c.VFs, c.Extras)
 	return min(ofGPUs, ofVFs)
 }

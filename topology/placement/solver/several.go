@@ -94,7 +94,7 @@ type mixed struct {
 type offer struct {
 	count  int
 	mix    mix
-	cost   FillCost // of VFs
+	cost   fillCost // of VFs
 	last   mix      // of a group: the devices of the last PF
 	before int      // of a group: the devices of the previous PFs, as an index of their stage
 	ofNIC  int      // of a group: the VFs of the NIC that the next PF belongs to
@@ -250,7 +250,7 @@ func pairs(n int) int64 { return int64(n) * int64(n-1) / 2 }
 // then from the PF with the least load, then from the first PF. The cost of a PF and of its NIC grows with
 // every VF taken, so this order is cheapest for any number of VFs.
 func (n *Place) PlanFill(further int) {
-	var c FillCost
+	var c fillCost
 	for _, f := range n.PFs {
 		f.NIC.taken = 0
 	}
@@ -259,7 +259,7 @@ func (n *Place) PlanFill(further int) {
 			c.take(f)
 		}
 	}
-	n.fill, n.fillCosts = make([]int, further), make([]FillCost, further+1)
+	n.fill, n.fillCosts = make([]int, further), make([]fillCost, further+1)
 	n.fillCosts[0] = c
 	for k := range further {
 		best := -1
@@ -274,7 +274,7 @@ func (n *Place) PlanFill(further int) {
 }
 
 // take adds the cost of the next VF of a PF.
-func (c *FillCost) take(f *PF) {
+func (c *fillCost) take(f *PF) {
 	c.degraded += number(f.Degraded)
 	c.shared += int64(f.Taken)<<sharedShift + int64(f.NIC.taken)
 	c.load += int64(f.Load)

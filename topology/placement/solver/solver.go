@@ -144,7 +144,7 @@ func (t *tables) solve(limit int) (cost, bool) {
 
 // choose traces an entry of a place back to the entries that it consists of.
 func (t *tables) choose(n *Place, i int32) {
-	n.Chosen = t.entries[i].Counts
+	n.Chosen = t.entries[i].counts
 	if n.Kind == Group { // the table of a group is based on the table of its cards
 		i = t.entries[i].before
 	}
@@ -206,9 +206,9 @@ func (n *Place) pin(on bool) {
 // spread marks a choice without search: it fills one child after another with GPUs and VFs that form PIX
 // pairs, then with the remaining devices. It is used only for machines far larger than existing ones.
 func (n *Place) spread(s *Shares, gpus, vfs int) {
-	n.Chosen = Counts{GPUs: gpus, VFs: vfs}
+	n.Chosen = counts{GPUs: gpus, VFs: vfs}
 	for _, child := range n.Children {
-		child.Chosen = Counts{GPUs: child.GPUs.Held, VFs: child.VFs.Held}
+		child.Chosen = counts{GPUs: child.GPUs.Held, VFs: child.VFs.Held}
 		gpus -= child.GPUs.Held
 		vfs -= child.VFs.Held
 	}

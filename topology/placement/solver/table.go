@@ -10,7 +10,7 @@ import (
 
 // entry is the best way to take numbers of GPUs, VFs and extras from a place, or from its first children.
 type entry struct {
-	Counts
+	counts
 	cost         cost
 	before, last int32 // the combined entries: of the previous children, and of the last child
 }
@@ -36,7 +36,7 @@ const stepsPerEntry = 8
 
 // made sorts the added entries into a table.
 func (t *tables) made() span {
-	slices.SortFunc(t.making, func(a, b entry) int { return a.Counts.compare(&b.Counts) })
+	slices.SortFunc(t.making, func(a, b entry) int { return a.counts.compare(&b.counts) })
 	made := t.begin()
 	t.entries = append(t.entries, t.making...)
 	return t.end(made)
@@ -52,7 +52,7 @@ func (t *tables) end(made span) span {
 }
 
 // compare orders the entries of a table.
-func (c *Counts) compare(d *Counts) int {
+func (c *counts) compare(d *counts) int {
 	switch {
 	case c.GPUs != d.GPUs:
 		return cmp.Compare(c.GPUs, d.GPUs)
@@ -81,8 +81,8 @@ func (t *tables) cardTable(n *Place) span {
 	if n.fixedGPUs != anyNumber {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
-	give := func(c Counts) {
-		t.add(entry{Counts: c, cost: cost{
+	give := func(c counts) {
+		t.add(entry{counts: c, cost: cost{
 			termDegraded: int64(c.GPUs) * number(n.Degraded),
 			termCards:    breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held),
 		}})
@@ -90,13 +90,13 @@ func (t *tables) cardTable(n *Place) span {
 	if t.mixing.gpus {
 		for _, o := range n.offers {
 			if low <= o.count && o.count <= high {
-				give(Counts{GPUs: o.count, mix: o.mix})
+				give(counts{GPUs: o.count, mix: o.mix})
 			}
 		}
 		return t.made()
 	}
 	for g := low; g <= high; g++ {
-		give(Counts{GPUs: g})
+		give(counts{GPUs: g})
 	}
 	return t.made()
 }
@@ -149,7 +149,7 @@ func (t *tables) groupEntries(n *Place, i int32, given offer) {
 		c[termStranded] += lost(n.GPUs.Free(), n.VFs.Free(), g, v)
 		c[termLater] += n.lostLater(g, v)
 		c[termSwitches] += breaking(n.GPUs.Free(), g)
-		t.add(entry{Counts: Counts{gpus, vfs, x, t.entries[i].mix + given.mix}, cost: c, before: i})
+		t.add(entry{counts: counts{gpus, vfs, x, t.entries[i].mix + given.mix}, cost: c, before: i})
 	}
 }
 
@@ -188,7 +188,7 @@ type merge struct {
 	lowGPUs, lowVFs int
 	width           int // slots for the numbers of VFs
 	extra           int // slots for the numbers of extras
-	mixed           map[Counts]*int32
+	mixed           map[counts]*int32
 }
 
 const noEntry = -1
@@ -197,7 +197,7 @@ const noEntry = -1
 func (m *merge) table() span {
 	steps := 1
 	if m.mixing.any() {
-		steps, m.mixed = stepsPerMixed, map[Counts]*int32{}
+		steps, m.mixed = stepsPerMixed, map[counts]*int32{}
 	} else {
 		m.open()
 	}
@@ -272,7 +272,7 @@ func (t *tables) bounds(of span) bounds {
 }
 
 // slot returns the location of an entry's index in the table under construction.
-func (m *merge) slot(c Counts) *int32 {
+func (m *merge) slot(c counts) *int32 {
 	if m.mixed != nil {
 		slot := m.mixed[c]
 		if slot == nil {
@@ -298,7 +298,7 @@ func (m *merge) slot(c Counts) *int32 {
 // extras), so that the lowest addresses are taken first.
 func (m *merge) combine(i, j int32) {
 	a, b := &m.entries[i], &m.entries[j]
-	t := Counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}
+	t := counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}
 	if m.mixed != nil && !(m.mixing.fits(t.mix) && m.mixing.reaches(t.mix, m.floor)) {
 		return
 	}
@@ -308,7 +308,7 @@ func (m *merge) combine(i, j int32) {
 			return
 		}
 		ofGPUs, ofVFs := m.units(t.GPUs, t.VFs, t.Extras)
-		pairs = min(ofGPUs, ofVFs) - m.pairsOf(&a.Counts) - m.pairsOf(&b.Counts)
+		pairs = min(ofGPUs, ofVFs) - m.pairsOf(&a.counts) - m.pairsOf(&b.counts)
 		if beyond := a.cost.beyondPIX() + b.cost.beyondPIX() + pairs; !m.within(&m.part, beyond, ofGPUs, ofVFs) {
 			return
 		}
@@ -319,7 +319,7 @@ func (m *merge) combine(i, j int32) {
 	slot := m.slot(t)
 	if *slot == noEntry {
 		*slot = int32(len(m.making))
-		m.add(entry{Counts: t})
+		m.add(entry{counts: t})
 	} else if than := &m.making[*slot]; !less(&a.cost, &b.cost, &here, &than.cost, j < than.last) {
 		return
 	}
