@@ -12,7 +12,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -21,37 +20,18 @@ import (
 // of their lists.
 func BuildSpec(f Facts) v1alpha1.Spec {
 	numbers := number(f.Resources)
-	spec := v1alpha1.ToSpec(modelOf(f, numbers))
-	for i, r := range numbers.resources {
-		addFunctions(&spec.Resources[i], f.Tree, r)
+	spec := v1alpha1.Spec{Kubelet: f.Kubelet, Alignment: f.Alignment, Resources: []v1alpha1.Resource{}}
+	for _, r := range numbers.resources {
+		spec.Resources = append(spec.Resources, newResource(f.Tree, r))
 	}
 	spec.Switches = v1alpha1.SwitchesOf(f.Tree, places(numbers.resources))
-	for i, n := range f.NUMANodes {
-		addManaged(&spec.NUMANodes[i], f, n)
+	for _, n := range f.NUMANodes {
+		spec.NUMANodes = append(spec.NUMANodes, newNUMANode(f, n))
 	}
 	spec.Links = links(numbers.resources)
 	spec.Held, spec.MemoryReserved = holdings(f, numbers), memoryReserved(f)
 	spec.Summary = summary(spec, f.Gone)
 	return spec
-}
-
-// modelOf returns the model of the node.
-func modelOf(f Facts, n numbered) *model.Node {
-	m := &model.Node{Kubelet: f.Kubelet, Alignment: f.Alignment}
-	for _, numa := range f.NUMANodes {
-		m.NUMANodes = append(m.NUMANodes, model.NUMANode{Number: numa.Number, Distances: numa.Distances})
-	}
-	for _, r := range n.resources {
-		modelled := model.Resource{Name: r.Name, Kind: model.GPU}
-		if r.Kind == device.VF {
-			modelled.Kind = model.VF
-		}
-		for _, d := range r.Devices {
-			modelled.Devices = append(modelled.Devices, model.Device{NUMA: d.NUMA, Healthy: d.Healthy})
-		}
-		m.Resources = append(m.Resources, modelled)
-	}
-	return m
 }
 
 // numbered are the devices with their numbers.
@@ -74,10 +54,10 @@ func number(resources []Resource) numbered {
 	return n
 }
 
-// set collects the numbers of devices by resource.
+// set collects the numbers of devices by resource, or by NUMA node.
 type set map[string][]int
 
-func (s set) add(resource string, number int) { s[resource] = append(s[resource], number) }
+func (s set) add(of string, number int) { s[of] = append(s[of], number) }
 
 // sets converts the numbers; nil for an empty set.
 func (s set) sets() map[string]v1alpha1.Set {
@@ -89,6 +69,24 @@ func (s set) sets() map[string]v1alpha1.Set {
 		written[name] = v1alpha1.SetOf(numbers...)
 	}
 	return written
+}
+
+// newResource returns a resource with its devices and their physical functions.
+func newResource(tree *topology.Tree, r Resource) v1alpha1.Resource {
+	published := v1alpha1.Resource{Name: r.Name, Kind: v1alpha1.Kind(r.Kind), Devices: len(r.Devices)}
+	var unhealthy []int
+	hints := set{}
+	for number, d := range r.Devices {
+		if !d.Healthy {
+			unhealthy = append(unhealthy, number)
+		}
+		if node, known := d.NUMA.Number(); known {
+			hints.add(strconv.Itoa(node), number)
+		}
+	}
+	published.Unhealthy, published.Hints = v1alpha1.SetOf(unhealthy...), hints.sets()
+	addFunctions(&published, tree, r)
+	return published
 }
 
 // addFunctions adds the physical functions of a resource's devices.
@@ -177,9 +175,10 @@ func links(resources []Resource) []v1alpha1.Link {
 	return all
 }
 
-// addManaged adds the CPUs and memory of a NUMA node if the kubelet's managers assign them exclusively, and
-// their containers are known.
-func addManaged(node *v1alpha1.NUMANode, f Facts, n NUMANode) {
+// newNUMANode returns a NUMA node, with its CPUs and memory if the kubelet's managers assign them
+// exclusively, and their containers are known.
+func newNUMANode(f Facts, n NUMANode) v1alpha1.NUMANode {
+	node := v1alpha1.NUMANode{Number: n.Number, Distances: n.Distances}
 	if _, unknown := f.CPUs.Get(); unknown == nil {
 		node.CPUs = v1alpha1.Set(n.CPUs.String())
 		for _, core := range n.Cores {
@@ -198,6 +197,7 @@ func addManaged(node *v1alpha1.NUMANode, f Facts, n NUMANode) {
 			}
 		}
 	}
+	return node
 }
 
 // memoryReserved returns the memory of NUMA nodes that containers hold.

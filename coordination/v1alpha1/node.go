@@ -14,36 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// ToSpec returns the specification of a node, without what is not in the model.
-func ToSpec(n *model.Node) Spec {
-	s := Spec{Kubelet: n.Kubelet, Alignment: n.Alignment, Resources: []Resource{}}
-	for _, node := range n.NUMANodes {
-		s.NUMANodes = append(s.NUMANodes, NUMANode{Number: node.Number, Distances: node.Distances})
-	}
-	for _, r := range n.Resources {
-		published := Resource{Name: r.Name, Kind: kinds[r.Kind], Devices: len(r.Devices)}
-		var unhealthy []int
-		hints := map[string][]int{}
-		for number, d := range r.Devices {
-			if !d.Healthy {
-				unhealthy = append(unhealthy, number)
-			}
-			if node, known := d.NUMA.Number(); known {
-				hints[strconv.Itoa(node)] = append(hints[strconv.Itoa(node)], number)
-			}
-		}
-		published.Unhealthy = SetOf(unhealthy...)
-		for node, numbers := range hints {
-			if published.Hints == nil {
-				published.Hints = map[string]Set{}
-			}
-			published.Hints[node] = SetOf(numbers...)
-		}
-		s.Resources = append(s.Resources, published)
-	}
-	return s
-}
-
 var kinds = [...]Kind{model.GPU: GPU, model.VF: VF}
 
 // FromSpec returns the model of a published node, which must be valid (Spec.Validate). It returns an error

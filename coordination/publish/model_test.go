@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1_test
+package publish_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
+	"github.com/tandem-k8s/tandem/coordination/publish"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -24,7 +28,10 @@ func FuzzNode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed []byte) {
 		var n model.Node
 		fill(reflect.ValueOf(&n).Elem(), &seed)
-		text, err := json.Marshal(v1alpha1.ToSpec(&n))
+		for i := range n.Resources {
+			n.Resources[i].Name = fmt.Sprintf("tandem.dev/%d", i) // in order, each once
+		}
+		text, err := json.Marshal(publish.BuildSpec(factsOf(&n)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +54,7 @@ func TestNodeHasEachField(t *testing.T) {
 	var n model.Node
 	seed := []byte(strings.Repeat("\x03", 500))
 	fill(reflect.ValueOf(&n).Elem(), &seed)
-	text, err := json.Marshal(v1alpha1.ToSpec(&n))
+	text, err := json.Marshal(publish.BuildSpec(factsOf(&n)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +74,29 @@ func TestNodeHasEachField(t *testing.T) {
 		}
 	}
 	zero("Node", reflect.ValueOf(n))
+}
+
+// factsOf returns the facts of a node, without the places of its devices.
+func factsOf(n *model.Node) publish.Facts {
+	f := publish.Facts{
+		Tree: topology.Assemble(nil, nil, nil), Kubelet: n.Kubelet, Alignment: n.Alignment,
+	}
+	for _, node := range n.NUMANodes {
+		f.NUMANodes = append(f.NUMANodes, publish.NUMANode{Number: node.Number, Distances: node.Distances})
+	}
+	for _, r := range n.Resources {
+		announced := publish.Resource{Name: r.Name, Kind: device.GPU}
+		if r.Kind == model.VF {
+			announced.Kind = device.VF
+		}
+		for number, d := range r.Devices {
+			announced.Devices = append(announced.Devices, device.Device{
+				ID: strconv.Itoa(number), NUMA: d.NUMA, Healthy: d.Healthy, // less than ten
+			})
+		}
+		f.Resources = append(f.Resources, announced)
+	}
+	return f
 }
 
 // fill fills a value from bytes, each of which decides one choice; without bytes it stays empty.
