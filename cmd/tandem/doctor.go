@@ -194,8 +194,11 @@ func (x *examiner) runRecorded(cmd *cobra.Command) (err error) {
 func (x *examiner) report(cmd *cobra.Command) error {
 	found := doctor.Examine(x.node)
 	table := func() []byte {
-		return slices.Concat(modeText(x.node.Mode), x.pools.text(), remarkText(found.Remark),
-			doctor.Report(found.Findings))
+		remark := []byte(found.Remark)
+		if len(remark) > 0 {
+			remark = append(remark, "\n\n"...)
+		}
+		return slices.Concat(modeText(x.node.Mode), x.pools.text(), remark, doctor.Report(found.Findings))
 	}
 	if err := x.format.Write(cmd, found, table); err != nil {
 		return err
@@ -210,13 +213,6 @@ func modeText(m coordination.Mode) []byte {
 	}
 	return []byte("This node is in DRA mode: the scheduler allocates devices, and the settings of the " +
 		"kubelet's managers are not checked.\n\n")
-}
-
-func remarkText(remark string) []byte {
-	if remark == "" {
-		return nil
-	}
-	return []byte(remark + "\n\n")
 }
 
 // verdict returns the error for the exit code, or nil without findings.

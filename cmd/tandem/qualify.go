@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
-	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/qualify"
 	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
@@ -151,7 +150,7 @@ func (q *qualifier) collect(cmd *cobra.Command) (*qualify.Report, error) {
 	}
 	e.System = qualify.ReadSystem(q.from.SysfsRoot, q.node.ProcRoot)
 	e.Findings, e.Choices = doctor.Examine(q.node).Findings, q.pools.choices
-	e.Status = coordinator.Now(cmd.Context(), q.node.RunDir)
+	e.Status = q.node.Status(cmd.Context())
 	var err error
 	if e.Machine, err = recording.Capture(q.node.Sys); err != nil {
 		return nil, fmt.Errorf("read %s: %w", q.from.SysfsRoot, err)

@@ -138,7 +138,7 @@ func (p *pages) now(ctx context.Context) (page []byte, tag string, code int) {
 	if p.page, err = view.HTML(); err != nil {
 		p.page, p.code = []byte(err.Error()), http.StatusInternalServerError
 	}
-	p.tag, p.asked = tagOf(p.page), time.Now()
+	p.tag, p.asked = fmt.Sprintf(`"%x"`, sha256.Sum256(p.page)), time.Now()
 	return p.page, p.tag, p.code
 }
 
@@ -173,8 +173,6 @@ func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
-
-func tagOf(page []byte) string { return fmt.Sprintf(`"%x"`, sha256.Sum256(page)) }
 
 // longestOwner is how long the names of a namespace, a pod and a container can be together, in bytes
 // (https://kubernetes.io/docs/concepts/overview/working-with-objects/names).

@@ -198,20 +198,14 @@ func (s Status) head(w io.Writer) {
 
 // summary is the totals, then the kubelet.
 func (s Status) summary() []string {
-	t := s.Totals
+	t, state := s.Totals, "?"
+	if s.Kubelet != nil && s.Kubelet.State != kubeletUnknown {
+		state = s.Kubelet.State
+	}
 	return []string{
 		fmt.Sprintf("GPUs free %s", t.GPUs), fmt.Sprintf("VFs free %s", t.VFs),
 		fmt.Sprintf("same-switch pairs left %d", t.Pairs), fmt.Sprintf("degraded containers %d", len(s.Degraded)),
-		"kubelet " + s.kubeletText(),
-	}
-}
-
-func (s Status) kubeletText() string {
-	switch {
-	case s.Kubelet == nil || s.Kubelet.State == kubeletUnknown:
-		return "?"
-	default:
-		return s.Kubelet.State
+		"kubelet " + state,
 	}
 }
 

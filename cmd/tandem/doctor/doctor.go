@@ -40,22 +40,19 @@ import (
 )
 
 // Examine reads a node and runs all checks. The list of findings is not nil, and empty for a healthy node.
+// Evidence and remedies have the paths of the node instead of those below the root of the kubelet's process,
+// also in the texts of errors.
 func Examine(n Node) Findings {
 	f := readFacts(n)
-	return Findings{Findings: append([]Finding{}, onNode(f.findings(), f.kubelet.root)...), Remark: f.remark}
-}
-
-// onNode gives evidence and remedies the paths of the node instead of those below the root of the kubelet's
-// process. Paths are also in the texts of errors.
-func onNode(findings []Finding, root string) []Finding {
-	for _, f := range findings {
-		for _, list := range [][]string{f.Evidence, f.Fix} {
+	findings := append([]Finding{}, f.findings()...)
+	for _, one := range findings {
+		for _, list := range [][]string{one.Evidence, one.Fix} {
 			for i, text := range list {
-				list[i] = machine.OnNode(root, text)
+				list[i] = machine.OnNode(f.kubelet.process.Root, text)
 			}
 		}
 	}
-	return findings
+	return Findings{Findings: findings, Remark: f.remark}
 }
 
 // facts are all facts of a node, each read once. A subject that was not read has no finding: in the mode of
@@ -114,7 +111,7 @@ func (f facts) findings() []Finding {
 	return slices.Concat(
 		judgeAll(f.kubelet, unknownProcess, unreadConfig),
 		judgeAll(f.shapes, topologyPolicy),
-		judgeAll(f.kubelet, kubeletSettings),
+		f.kubelet.settings,
 		judgeAll(f.hardware, unknownNodes, noGPU, gpuDrivers, noVF, notCreated, sriovOff, unbound, withoutRDMA,
 			degradedLinks, redirects, unreadRedirects, deviceNodes),
 		judgeAll(f.hardware.complexes, complexFaults, complexACS, complexATS, complexGroups),

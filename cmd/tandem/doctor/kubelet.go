@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -26,21 +27,11 @@ func KubeletDir(procRoot string) string {
 	return p.RootDir()
 }
 
-// kubeletFacts are the kubelet's settings, and the errors on the way to them.
-type kubeletFacts struct {
-	ManagerSettings           // without settings if these cannot be read
-	process         string    // why no process is known to be the kubelet
-	noFlags         bool      // the settings are those of the usual file, and no process tells of its flags
-	config          string    // why the configuration cannot be read
-	settings        []Finding // of known settings and their state files, where the managers align devices
-	root            string    // prefix of the kubelet's paths, in another mount namespace
-}
-
 // kubeletReading is what was read of the kubelet's settings, once: a configuration that comes through a pipe
 // cannot be read again.
 type kubeletReading struct {
+	ManagerSettings                   // without settings if these cannot be read
 	process           machine.Process // the zero value if unknown: the files are in their usual place
-	facts             ManagerSettings
 	noProcess, unread error
 }
 
@@ -49,19 +40,23 @@ func (n *Node) readSettings() kubeletReading {
 	if n.settings == nil {
 		r := kubeletReading{}
 		r.process, r.noProcess = machine.FindProcess(n.ProcRoot)
-		r.facts, r.unread = n.Kubelet.Read(r.process)
+		r.ManagerSettings, r.unread = n.Kubelet.Read(r.process)
 		n.settings = &r
 	}
 	return *n.settings
 }
 
-func (n Node) readKubelet(a *access) (k kubeletFacts) {
-	read := n.readSettings()
-	p, err := read.process, read.unread
-	if read.noProcess != nil {
-		k.process = read.noProcess.Error()
-	}
-	k.root, k.ManagerSettings = p.Root, read.facts
+// kubeletFacts are the kubelet's settings, and what is to be said of them.
+type kubeletFacts struct {
+	kubeletReading
+	noFlags  bool      // the settings are those of the usual file, and no process tells of its flags
+	config   string    // why the configuration cannot be read
+	settings []Finding // of known settings and their state files, where the managers align devices
+}
+
+func (n Node) readKubelet(a *access) kubeletFacts {
+	k := kubeletFacts{kubeletReading: n.readSettings()}
+	err := k.unread
 	var wrong *kubelet.ConfigError
 	switch isFile := errors.As(err, &wrong); {
 	case isFile && !a.denied(wrong.File, wrong.Err):
@@ -72,39 +67,39 @@ func (n Node) readKubelet(a *access) (k kubeletFacts) {
 	if err != nil || n.Mode == coordination.DRA {
 		return k
 	}
-	k.noFlags = p.PID == "" && n.Config == ""
+	k.noFlags = k.process.PID == "" && n.Config == ""
 	k.settings = append(judgeAll(k.ManagerSettings, ManagerSettings.Refusals, adviseSettings),
 		k.staleStates(n.KubeletDir, a.denied)...)
 	return k
 }
 
 func unknownProcess(k kubeletFacts) []Finding {
-	return findWhen(k.process != "", Finding{
+	if k.noProcess == nil {
+		return nil
+	}
+	return []Finding{{
 		ID: "kubelet-process", Severity: Unknown,
 		Summary:  "The process of this node's kubelet cannot be identified.",
-		Evidence: []string{k.process},
+		Evidence: []string{k.noProcess.Error()},
 		Why: "Any user can start a process with the name kubelet, so that its flags and files are not read; the " +
 			"kubelet's files are read at their default paths.",
 		Fix: []string{
 			"run tandem doctor in the namespaces in which the kubelet runs",
 			"name its files: --kubelet-config, --kubelet-config-dir",
 		},
-	})
+	}}
 }
 
-// remarks returns what the reader of findings has to know of the kubelet besides.
+// remarks returns what the reader of findings has to know of the kubelet besides: settings that a command
+// line may override, and an earlier drop-in.
 func (k kubeletFacts) remarks() string {
-	list := append([]string{unreadFlags(k)}, earlierDropIn(k.At)...)
-	return strings.TrimSpace(machine.OnNode(k.root, strings.Join(list, " ")))
-}
-
-// unreadFlags is a remark about settings that a command line may override; else "".
-func unreadFlags(k kubeletFacts) string {
-	if !k.noFlags {
-		return ""
+	list := earlierDropIn(k.At)
+	if k.noFlags {
+		list = slices.Insert(list, 0, "No process of the kubelet is visible here, and its flags are unknown: the "+
+			"settings are those of "+k.At.Config+" alone. On the node, as root, tandem doctor reads the flags as "+
+			"well.")
 	}
-	return "No process of the kubelet is visible here, and its flags are unknown: the settings are those of " +
-		k.At.Config + " alone. On the node, as root, tandem doctor reads the flags as well."
+	return machine.OnNode(k.process.Root, strings.Join(list, " "))
 }
 
 func unreadConfig(k kubeletFacts) []Finding {
@@ -117,8 +112,6 @@ func unreadConfig(k kubeletFacts) []Finding {
 	})
 }
 
-func kubeletSettings(k kubeletFacts) []Finding { return k.settings }
-
 // Settings returns the kubelet's settings for a decision about hints, under the policy that doctor requires;
 // the zero value for unknown ones.
 func (n *Node) Settings() model.Kubelet {
@@ -126,7 +119,7 @@ func (n *Node) Settings() model.Kubelet {
 	if read.unread != nil {
 		return model.Kubelet{}
 	}
-	known, err := read.facts.Settings.Model()
+	known, err := read.Settings.Model()
 	if err != nil {
 		return model.Kubelet{}
 	}

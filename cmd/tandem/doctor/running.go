@@ -71,6 +71,15 @@ func (n *Node) Ask(ctx context.Context, vendor string) {
 	}
 }
 
+// Status returns the status of the running daemons, nil without an answer.
+func (n *Node) Status(ctx context.Context) *coordinator.Status {
+	r := n.askDaemons(ctx)
+	if r.err != nil {
+		return nil
+	}
+	return &r.status
+}
+
 // hintDecisions returns the notes of the plugins about the NUMA hints of VFs.
 func hintDecisions(notes []string) []string {
 	return slices.DeleteFunc(slices.Clone(notes), func(note string) bool {

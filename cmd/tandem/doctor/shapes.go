@@ -279,7 +279,8 @@ func refusedShapes(s shapes) []Finding {
 			"same set for GPUs and VFs; here the VFs fit on fewer nodes than the GPUs, or the reverse."
 		f.Fix = append(f.Fix, s.excluding()...)
 	}
-	if slices.ContainsFunc(s.GPUs, hasNode) && !allHaveNodes(s.GPUs) {
+	if slices.ContainsFunc(s.GPUs, hasNode) &&
+		slices.ContainsFunc(s.GPUs, func(d Device) bool { return !hasNode(d) }) {
 		f.Fix = append(f.Fix, "set a NUMA node for every GPU: see numa-node")
 	}
 	if len(f.Fix) == 0 {
@@ -367,8 +368,4 @@ func farShapes(s shapes) []Finding {
 func hasNode(d Device) bool {
 	_, known := d.NUMA.Number()
 	return known
-}
-
-func allHaveNodes(devices []Device) bool {
-	return !slices.ContainsFunc(devices, func(d Device) bool { return !hasNode(d) })
 }

@@ -165,7 +165,7 @@ func (p Process) Files(given kubelet.ConfigFiles, kubeletDir string) kubelet.Con
 		files.Dir = given.Dir
 	}
 	if files.Config == "" && p.PID == "" {
-		files.Config, files.Guessed = defaultConfig(kubeletDir), true
+		files.Config, files.Guessed = filepath.Join(kubeletDir, kubelet.ConfigFile), true
 	}
 	return files
 }
@@ -182,11 +182,6 @@ func ReadSettings(procRoot, kubeletDir string) (kubelet.Settings, error) {
 		p = Process{}
 	}
 	return kubelet.ReadSettings(p.Files(kubelet.ConfigFiles{}, kubeletDir), p.Flags)
-}
-
-// defaultConfig returns kubeadm's path of the kubelet's configuration.
-func defaultConfig(kubeletDir string) string {
-	return filepath.Join(kubeletDir, kubelet.ConfigFile)
 }
 
 // slack is the precision of comparisons between the age of a process and the time of a file.
