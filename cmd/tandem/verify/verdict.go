@@ -212,29 +212,56 @@ func (r *TrafficReport) Write(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PAIR\tGPU\tVF\tMEMORY\tGb/s\tOF BEST\tOF RATE\tREAD\tVERDICT")
 	for _, p := range r.Pairs {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Index, cmp.Or(p.GPU, "-"), p.VF, p.memory(),
-			p.gbps(), p.ofBest(), p.ofRate(), p.read(), p.verdict())
+		fmt.Fprintln(w, strings.Join(p.cells(), "\t"))
 	}
 	_ = w.Flush() // the writer is memory
+	amount, rate := fmt.Sprintf("%d s", r.Seconds), ""
+	if r.GiB > 0 {
+		amount = fmt.Sprintf("%d GiB", r.GiB)
+	}
+	if r.MinRate != 0 {
+		rate = fmt.Sprintf(", %d %% of the port's rate", r.MinRate)
+	}
 	fmt.Fprintf(out, "\ntraffic %s, %s for each pair; threshold %d %% of the best pair%s\n",
-		r.Direction, r.amount(), r.Min, r.rateThreshold())
+		r.Direction, amount, r.Min, rate)
 	for _, note := range r.notes() {
 		fmt.Fprintln(out, note)
 	}
 }
 
-func (r *TrafficReport) amount() string {
-	if r.GiB > 0 {
-		return fmt.Sprintf("%d GiB", r.GiB)
+// cells returns the row of the table; "-" is unknown.
+func (p TrafficPair) cells() []string {
+	memory := string(p.Memory)
+	switch p.Memory {
+	case DMABuf:
+		memory = "GPU (dmabuf)"
+	case Peer:
+		memory = "GPU"
 	}
-	return fmt.Sprintf("%d s", r.Seconds)
+	gbps, ofBest, ofRate, read := "-", "-", "-", "-"
+	if p.Gbps != 0 {
+		gbps, ofBest = fmt.Sprintf("%.2f", p.Gbps), fmt.Sprintf("%d %%", p.OfBest)
+		if p.RateGbps != 0 {
+			ofRate = fmt.Sprintf("%d %% of %g", p.OfRate, p.RateGbps)
+		}
+	}
+	if p.Latency != 0 {
+		read = fmt.Sprintf("%.2f µs", p.Latency)
+		if p.LatencyMemory == Host && p.Memory != Host {
+			read += " (host)"
+		}
+	}
+	return []string{
+		fmt.Sprint(p.Index), cmp.Or(p.GPU, "-"), p.VF, memory, gbps, ofBest, ofRate, read, p.verdict(),
+	}
 }
 
-func (r *TrafficReport) rateThreshold() string {
-	if r.MinRate == 0 {
-		return ""
+func (p TrafficPair) verdict() string {
+	text := p.Verdict
+	if p.inHost() {
+		text += " in host memory"
 	}
-	return fmt.Sprintf(", %d %% of the port's rate", r.MinRate)
+	return strings.Join(append([]string{text}, p.Reasons...), ", ")
 }
 
 // notes returns what the numbers do not prove.
@@ -250,54 +277,4 @@ func (r *TrafficReport) notes() (notes []string) {
 		notes = append(notes, "reasons are of this container's end; those of the other end are in its own output")
 	}
 	return notes
-}
-
-func (p TrafficPair) verdict() string {
-	text := p.Verdict
-	if p.inHost() {
-		text += " in host memory"
-	}
-	return strings.Join(append([]string{text}, p.Reasons...), ", ")
-}
-
-func (p TrafficPair) memory() string {
-	switch p.Memory {
-	case DMABuf:
-		return "GPU (dmabuf)"
-	case Peer:
-		return "GPU"
-	}
-	return string(p.Memory)
-}
-
-func (p TrafficPair) gbps() string {
-	if p.Gbps == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", p.Gbps)
-}
-
-func (p TrafficPair) ofBest() string {
-	if p.Gbps == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d %%", p.OfBest)
-}
-
-func (p TrafficPair) ofRate() string {
-	if p.RateGbps == 0 || p.Gbps == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d %% of %g", p.OfRate, p.RateGbps)
-}
-
-func (p TrafficPair) read() string {
-	if p.Latency == 0 {
-		return "-"
-	}
-	text := fmt.Sprintf("%.2f µs", p.Latency)
-	if p.LatencyMemory == Host && p.Memory != Host {
-		text += " (host)"
-	}
-	return text
 }
