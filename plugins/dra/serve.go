@@ -20,8 +20,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -215,30 +213,4 @@ func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
 	return slices.SortedFunc(maps.Values(told), func(a, b kubeletplugin.DeviceHealth) int {
 		return cmp.Compare(a.DeviceName, b.DeviceName)
 	})
-}
-
-// tellUnsound forwards the unsound devices of claims periodically until ctx is done.
-func (t *teller) tellUnsound(ctx context.Context, to func([]coordination.Unsound)) {
-	coordination.LookForUnsound(ctx, func() {
-		if list, known := t.unsound(); known {
-			to(list)
-		}
-	})
-}
-
-// unsound returns the unsound devices of the present view with a claim's pod; false if the claims are
-// unknown.
-func (t *teller) unsound() (list []coordination.Unsound, known bool) {
-	prepared, err := t.preparer.Prepared()
-	if err != nil {
-		return nil, false // Status reports the error
-	}
-	uids := map[kubelet.Pod]string{}
-	for _, c := range prepared {
-		o := t.owners.of(c)
-		for _, pod := range o.Pods {
-			uids[kubelet.Pod{Namespace: o.Namespace, Name: pod.Name}] = string(pod.UID)
-		}
-	}
-	return coordination.UnsoundOf(t.resources(t.newest.Get()), uids), true
 }

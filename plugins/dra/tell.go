@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/plugins/dra/claims"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
@@ -231,6 +232,32 @@ func distance(machine pool.Machine, gpu, vf string) string {
 		return ""
 	}
 	return machine.Tree.Distance(a, b).Level.String()
+}
+
+// tellUnsound forwards the unsound devices of claims periodically until ctx is done.
+func (t *teller) tellUnsound(ctx context.Context, to func([]coordination.Unsound)) {
+	coordination.LookForUnsound(ctx, func() {
+		if list, known := t.unsound(); known {
+			to(list)
+		}
+	})
+}
+
+// unsound returns the unsound devices of the present view with a claim's pod; false if the claims are
+// unknown.
+func (t *teller) unsound() (list []coordination.Unsound, known bool) {
+	prepared, err := t.preparer.Prepared()
+	if err != nil {
+		return nil, false // Status reports the error
+	}
+	uids := map[kubelet.Pod]string{}
+	for _, c := range prepared {
+		o := t.owners.of(c)
+		for _, pod := range o.Pods {
+			uids[kubelet.Pod{Namespace: o.Namespace, Name: pod.Name}] = string(pod.UID)
+		}
+	}
+	return coordination.UnsoundOf(t.resources(t.newest.Get()), uids), true
 }
 
 // complaintPause is the time without an error after which an error without a reported end counts as new.

@@ -218,7 +218,9 @@ func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 	default:
 		text = count(s.VFs, "VF") + " on " + count(p.pfsTaken(), "PF")
 	}
-	text += degradedText(p) + "; " + count(c.Left, "same-switch pair") + " left"
+	taken, passed := p.degraded()
+	text += Named("chosen although degraded", taken) + Named("degraded and not chosen", passed)
+	text += "; " + count(c.Left, "same-switch pair") + " left"
 	if !c.Optimal {
 		text += "; too large to prove it the best"
 	}
@@ -227,12 +229,6 @@ func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 
 // mostNamed is the maximum number of functions that a reason names.
 const mostNamed = 4
-
-// degradedText names the degraded functions that were chosen nevertheless, and those that were not.
-func degradedText(p *places) string {
-	taken, passed := p.degraded()
-	return Named("chosen although degraded", taken) + Named("degraded and not chosen", passed)
-}
 
 // Named returns a part of a reason that names functions, at most four of them; "" for none.
 func Named(what string, functions []topology.Address) string {

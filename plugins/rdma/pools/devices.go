@@ -53,7 +53,7 @@ func (p Pool) Beside(ids []string) (beside []string) {
 
 // Device is a device of a pool, usually a VF.
 type Device struct {
-	// the kubelet's device ID: the full PCI address, or the name of a sub-function; of a replica see replicaID
+	// the kubelet's device ID: the full PCI address, or the name of a sub-function; of a replica see share
 	ID       string
 	Address  topology.Address  // the PCI function; the parent of a sub-function
 	PF       topology.Address  // of a VF; zero for other devices
@@ -93,7 +93,10 @@ func (d Device) Same(e Device) bool {
 }
 
 // Gone reports whether the machine no longer has a device.
-func (d Device) Gone(sys fs.FS) bool { return isGone(sys, d.File()) }
+func (d Device) Gone(sys fs.FS) bool {
+	_, err := fs.Stat(sys, d.File())
+	return topology.Gone(err)
+}
 
 // File names a file of the device below the sysfs root.
 func (d Device) File(elements ...string) string { return FunctionFile(d.Address, d.Aux, elements...) }
@@ -101,12 +104,6 @@ func (d Device) File(elements ...string) string { return FunctionFile(d.Address,
 // Compare compares devices in the order of a pool.
 func (d Device) Compare(e Device) int {
 	return cmp.Or(d.Address.Compare(e.Address), cmp.Compare(d.ID, e.ID))
-}
-
-// replicaID returns the kubelet's device ID of a replica: "0000:0c:00.0::3". Numbers continue from resource
-// to resource, by their rdmaHcaMax, so that IDs are unique.
-func replicaID(a topology.Address, number int) string {
-	return topology.ReplicaID(a.String(), number)
 }
 
 // FromID returns a device with the fields that are part of its ID: the address and, for a replica, the HCA.
@@ -140,8 +137,9 @@ func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) 
 // of coordination's limit per resource.
 const MaxReplicas = 1 << 13
 
-// share returns the replicas of every HCA that the resource selects. An HCA may be in several resources:
-// shared contains those of earlier resources.
+// share returns the replicas of every HCA that the resource selects, with IDs such as "0000:0c:00.0::3".
+// Numbers continue from resource to resource, by their rdmaHcaMax, so that IDs are unique. An HCA may be in
+// several resources: shared contains those of earlier resources.
 func (r *ResourceConfig) share(
 	candidates []*function, shared map[topology.Address]bool,
 ) (devices []Device, warnings []string) {
@@ -160,7 +158,7 @@ func (r *ResourceConfig) share(
 	}
 	for _, d := range hcas {
 		for n := range replicas {
-			d.ID = replicaID(d.Address, r.firstReplica+n)
+			d.ID = topology.ReplicaID(d.Address.String(), r.firstReplica+n)
 			devices = append(devices, d)
 		}
 	}

@@ -43,12 +43,6 @@ func ReadLink(sys fs.FS, file string) string {
 	return path.Base(target)
 }
 
-// isGone reports whether the device of a file no longer exists.
-func isGone(sys fs.FS, file string) bool {
-	_, err := fs.Stat(sys, file)
-	return topology.Gone(err)
-}
-
 // subfunction is the name of the auxiliary device of a sub-function.
 var subfunction = regexp.MustCompile(`^[^.]+\.sf\.\d+$`)
 
