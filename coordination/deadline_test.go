@@ -20,7 +20,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // answerLimit is within what the kubelet gets its answer, whatever is broken.
@@ -260,7 +259,7 @@ func misbehave(ctx context.Context, dir string, kind int) {
 		return
 	}
 	_, _ = call(ctx, dir, func(client api.CoordinationClient) (any, error) {
-		ids := make([]string, resources.MaxDevices+kind)
+		ids := make([]string, device.MaxDevices+kind)
 		for i := range ids {
 			ids[i] = fmt.Sprint("id", i)
 		}

@@ -49,7 +49,7 @@
 // All state that survives a call is a copy of a source. For each copy: the source, the limit, the time of the
 // update, and the precedence if copy and source differ.
 //
-//   - announcement.latest: the plugin's devices; resources.MaxDevices; each Publish; the plugin.
+//   - announcement.latest: the plugin's devices; device.MaxDevices; each Publish; the plugin.
 //   - machine: sysfs; the machine; announcements; sysfs, if readable.
 //   - handouts.current, handout file: the last Allocate; one of a kind; each Allocate; ignored after 10 s.
 //   - membership.returned: ended Allocates; maxCalls; each join; open for at most a second.
@@ -61,7 +61,7 @@
 //   - listed, the devices of a resource for coordinator and kubelet: the devices that the plugin finds, and
 //     those of the list before that are gone; devices of the checkpoint, and those gone for retireAfter; each
 //     list, at the start from the checkpoint; the checkpoint. Without the checkpoint all gone devices remain.
-//   - resources: announcements; resources.MaxResources of MaxDevices; each announcement; devices of a
+//   - resources: announcements; device.MaxResources of MaxDevices; each announcement; devices of a
 //     disconnected plugin remain, unhealthy when another plugin of the kind announces, and devices of an
 //     earlier server until their plugin announces.
 //   - withheld devices: own devices that a container has under another resource name, and pods of the

@@ -219,7 +219,7 @@ func (t *term) serve(
 const (
 	endTimeout = time.Second // of publication and request sources
 	// writeTimeout is for the last write, which the next server reads. A node with as many devices as
-	// resources.MaxDevices takes seconds if all cores are busy. The kubelet kills a pod 30 s after it asks the
+	// device.MaxDevices takes seconds if all cores are busy. The kubelet kills a pod 30 s after it asks the
 	// pod to end (terminationGracePeriodSeconds), and stuck is as long.
 	writeTimeout = 10 * time.Second
 )

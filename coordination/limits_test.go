@@ -16,7 +16,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -62,8 +61,8 @@ func TestMostDevices(t *testing.T) {
 	node, _ := startWith(t, Config{RunDir: runDir, Log: slog.New(slog.NewTextHandler(log, nil))})
 	tooMany, most, vfs := node.Member("nvidia.com/gpu.shared", device.GPU),
 		node.Member("nvidia.com/gpu", device.GPU), node.Member("nvidia.com/vf", device.VF)
-	all := shared(resources.MaxDevices)
-	tooMany.Publish(shared(resources.MaxDevices + 1))
+	all := shared(device.MaxDevices)
+	tooMany.Publish(shared(device.MaxDevices + 1))
 	most.Publish(all)
 	vfs.Publish(device.Announcement{
 		Devices: []device.Device{{ID: "vf", Address: topology.Address{Bus: 2}, Healthy: true}},
@@ -97,8 +96,8 @@ func TestMostDevices(t *testing.T) {
 			held++
 		}
 	}
-	if held != resources.MaxDevices {
-		t.Errorf("%d devices are held, want %d", held, resources.MaxDevices)
+	if held != device.MaxDevices {
+		t.Errorf("%d devices are held, want %d", held, device.MaxDevices)
 	}
 	if log.count("renamed an unusable checkpoint") > 0 {
 		t.Error("the checkpoint is too long to be read")

@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -178,8 +177,8 @@ func (n *Node) Hinting() (h model.Hinting, tree *topology.Tree) {
 
 // announcedGPUs returns the announced resources of GPUs: those of the coordinator, by its file while another
 // plugin serves.
-func (n *Node) announcedGPUs() []*resources.Resource {
-	set := resources.Set{}
+func (n *Node) announcedGPUs() []*device.Resource {
+	set := device.Resources{}
 	if own := n.election.serving.Load(); own != nil {
 		announced, _ := own.coordinator.Announced()
 		for _, r := range announced.Resources {

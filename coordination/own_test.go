@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -101,7 +100,7 @@ func TestOwnServer(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{
-		Devices: make([]string, resources.MaxDevices+1),
+		Devices: make([]string, device.MaxDevices+1),
 	}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("too many devices: %v", err)
 	}

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	program "github.com/tandem-k8s/tandem/coordination/version"
 )
@@ -243,7 +243,7 @@ var build = program.Text
 // versionOf returns the version in a message; without a version 0.0, which no program uses.
 func versionOf(m *api.Version) version { return version{m.GetMajor(), m.GetMinor()} }
 
-// Limits of a client's messages, besides resources.MaxDevices for each resource. The kubelet accepts about
+// Limits of a client's messages, besides device.MaxDevices for each resource. The kubelet accepts about
 // 40,000 devices in one message, resource names of up to 317 bytes and device IDs of up to 63 bytes.
 const (
 	maxMessage = 4 << 20 // bytes
@@ -269,9 +269,9 @@ func checkIDs(resource string, lists ...[]string) error {
 		return status.Errorf(codes.InvalidArgument, "resource name of %d bytes", len(resource))
 	}
 	for _, ids := range lists {
-		if len(ids) > resources.MaxDevices {
+		if len(ids) > device.MaxDevices {
 			return status.Errorf(codes.InvalidArgument, "%d devices of %s, more than %d", len(ids), resource,
-				resources.MaxDevices)
+				device.MaxDevices)
 		}
 		for _, id := range ids {
 			if id == "" || len(id) > maxName {
@@ -284,7 +284,7 @@ func checkIDs(resource string, lists ...[]string) error {
 
 // checkAnnouncement returns an error for an announcement beyond the limits. Clients and servers check.
 func checkAnnouncement(m *api.Announcement) error {
-	ids := make([]string, 0, min(len(m.GetDevices()), resources.MaxDevices+1))
+	ids := make([]string, 0, min(len(m.GetDevices()), device.MaxDevices+1))
 	for _, d := range m.GetDevices() {
 		ids = append(ids, d.GetId())
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -47,7 +46,7 @@ type withholder struct {
 	unread  system.Complaint
 
 	mu      sync.Mutex
-	offered resources.Set             // of this plugin
+	offered device.Resources          // of this plugin
 	held    map[heldDevice]heldDevice // to the device that the holder got
 	changed map[string]*system.Signal // by resource
 }
@@ -62,8 +61,8 @@ func newWithholder(c *Config, pods func(context.Context) (intent.Answer, error))
 		life = c.PodResources.Life
 	}
 	return &withholder{
-		claims: c.Withheld, pods: pods, life: life, log: c.Log, ended: map[string]bool{}, offered: resources.Set{},
-		changed: map[string]*system.Signal{}, looking: make(chan struct{}, 1),
+		claims: c.Withheld, pods: pods, life: life, log: c.Log, ended: map[string]bool{},
+		offered: device.Resources{}, changed: map[string]*system.Signal{}, looking: make(chan struct{}, 1),
 		recorded: system.BoundRead(c.Log, withholdTimeout, kubelet.NewCheckpointReader(c.KubeletDir).Read),
 	}
 }
@@ -75,7 +74,7 @@ func (w *withholder) withhold(
 ) (all []device.Device, changed <-chan struct{}) {
 	w.mu.Lock()
 	w.offered = maps.Clone(w.offered)
-	w.offered[resource] = resources.New(resource, kind, devices)
+	w.offered[resource] = device.NewResource(resource, kind, devices)
 	if w.changed[resource] == nil {
 		w.changed[resource] = &system.Signal{}
 	}
@@ -232,7 +231,7 @@ func (w *withholder) readEnds(kubeletLife string) {
 }
 
 // heldElsewhere returns the offered devices with a holder under another name.
-func heldElsewhere(found holders.Holders, offered resources.Set) map[heldDevice]heldDevice {
+func heldElsewhere(found holders.Holders, offered device.Resources) map[heldDevice]heldDevice {
 	held := map[heldDevice]heldDevice{}
 	units := found.ByUnit(offered.UnitOf)
 	for _, r := range offered {

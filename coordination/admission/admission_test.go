@@ -24,7 +24,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/scale"
@@ -593,7 +592,7 @@ func (c *Coordinator) holderOf(name, id string) string {
 // checkState checks what must hold for a state at any time: what is remembered is bounded.
 func checkState(t *testing.T, s *state) {
 	t.Helper()
-	if len(s.allocates) > maxAllocates || len(s.resources) > resources.MaxResources {
+	if len(s.allocates) > maxAllocates || len(s.resources) > device.MaxResources {
 		t.Errorf("%d Allocates of %d resources", len(s.allocates), len(s.resources))
 	}
 }

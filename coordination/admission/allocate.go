@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -76,8 +75,8 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 // Announced is the announced devices of all plugins, and their PCI tree.
 type Announced struct {
 	Tree      *topology.Tree
-	Resources []*resources.Resource // by name
-	Before    holders.Sources       // the last holders, for a search in newer records
+	Resources []*device.Resource // by name
+	Before    holders.Sources    // the last holders, for a search in newer records
 }
 
 // Announce replaces the devices of a plugin.

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -220,7 +219,7 @@ type plan struct {
 
 // newPlan returns the plan for a choice: the answer to the question, and the rest of the request.
 func newPlan(
-	choice *placement.Choice, set resources.Set, q asking.Question, container asking.Container,
+	choice *placement.Choice, set device.Resources, q asking.Question, container asking.Container,
 ) *plan {
 	p := &plan{
 		devices:  map[string][]string{},

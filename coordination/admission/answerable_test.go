@@ -10,7 +10,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // The kubelet can ask before the announcement of the plugin that it asks has arrived.
@@ -46,7 +45,7 @@ func TestQuestionWaitsForTheAnnouncement(t *testing.T) {
 // What the flood cannot show: what is kept does not grow without end.
 func TestStateIsBounded(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	for i := range 2 * resources.MaxResources {
+	for i := range 2 * device.MaxResources {
 		_ = a.coordinator.Announce(fmt.Sprint("resource-", i), device.VF, device.Announcement{})
 		a.allocated(fmt.Sprint("other-", i), []string{"x"})
 	}
@@ -54,7 +53,7 @@ func TestStateIsBounded(t *testing.T) {
 	for i := range 2 * maxAllocates {
 		a.allocated("many", []string{fmt.Sprint(i)})
 	}
-	if s := a.coordinator.current(); len(s.resources) > resources.MaxResources || len(s.found) > maxHolders ||
+	if s := a.coordinator.current(); len(s.resources) > device.MaxResources || len(s.found) > maxHolders ||
 		len(s.allocates) > maxAllocates {
 		t.Errorf("%d resources, %d holders, %d Allocates", len(s.resources), len(s.found), len(s.allocates))
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -18,12 +17,12 @@ import (
 // books are the announced devices with PCI tree and holders, at one moment.
 type books struct {
 	tree      *topology.Tree
-	resources resources.Set
+	resources device.Resources
 	held      *holders.Units
 }
 
 // newBooks returns the books of holders.
-func newBooks(tree *topology.Tree, set resources.Set, found holders.Holders) *books {
+func newBooks(tree *topology.Tree, set device.Resources, found holders.Holders) *books {
 	return &books{tree, set, found.ByUnit(set.UnitOf)}
 }
 
@@ -49,7 +48,7 @@ func (b *books) failed() (functions []topology.Address) {
 }
 
 // free returns the healthy devices of a resource without a holder, ordered by address and ID.
-func (b *books) free(r *resources.Resource) (free []device.Device) {
+func (b *books) free(r *device.Resource) (free []device.Device) {
 	for _, d := range r.Ordered() {
 		if d.Healthy && b.isFree(r.Name, d.ID) {
 			free = append(free, d)
@@ -60,7 +59,7 @@ func (b *books) free(r *resources.Resource) (free []device.Device) {
 
 // freeOn returns the free devices of a resource on NUMA nodes, including devices of unknown node. An empty
 // set of nodes means all nodes.
-func (b *books) freeOn(r *resources.Resource, nodes map[int]bool) (free []placement.Device) {
+func (b *books) freeOn(r *device.Resource, nodes map[int]bool) (free []placement.Device) {
 	for _, d := range b.free(r) {
 		if isOn(d, nodes) {
 			free = append(free, d.Placed())
@@ -110,7 +109,7 @@ func (b *books) spareAndTaken(kind device.Kind, c *asking.Container) (spare, tak
 }
 
 // demand returns a number of devices of resources as a demand of the Topology Manager.
-func (b *books) demand(count int, of ...*resources.Resource) model.Demand {
+func (b *books) demand(count int, of ...*device.Resource) model.Demand {
 	demand := model.Demand{Count: count}
 	for _, r := range of {
 		for _, d := range r.Ordered() {
@@ -150,7 +149,7 @@ func (b *books) names(name string, ids []string, c *asking.Container) (owners []
 
 // resourceHalf is the half of a request for a resource.
 type resourceHalf struct {
-	resource *resources.Resource
+	resource *device.Resource
 	half     placement.Half
 }
 
@@ -182,7 +181,7 @@ func newOffer(b *books, q asking.Question, c *asking.Container) offer {
 }
 
 // half returns the half for the question's resource.
-func (o offer) half(r *resources.Resource, size int) placement.Half {
+func (o offer) half(r *device.Resource, size int) placement.Half {
 	half := placement.Half{Count: size}
 	for _, id := range o.must {
 		half.Held = append(half.Held, r.Device(id).Placed())
@@ -196,7 +195,7 @@ func (o offer) half(r *resources.Resource, size int) placement.Half {
 // permitted returns the free devices of a resource that the kubelet will offer on NUMA nodes and the rule for
 // shared devices permits.
 func (b *books) permitted(
-	r *resources.Resource, nodes map[int]bool, held []placement.Device, size int,
+	r *device.Resource, nodes map[int]bool, held []placement.Device, size int,
 ) (permitted []placement.Device) {
 	free := idsOf(b.freeOn(r, nodes))
 	for _, id := range r.Permit(idsOf(held), free, size) {
@@ -214,7 +213,7 @@ func idsOf(devices []placement.Device) (ids []string) {
 
 // ownDevices returns the devices of a resource allocated to a container or, without any, inherited from init
 // containers.
-func ownDevices(c *asking.Container, r *resources.Resource) (all []placement.Device) {
+func ownDevices(c *asking.Container, r *device.Resource) (all []placement.Device) {
 	ids := c.Devices[r.Name]
 	if len(ids) == 0 {
 		ids = c.Inherits[r.Name]

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -97,7 +97,7 @@ func (i *inspector) explain(ctx context.Context, name podName) ([]*api.Decision,
 }
 
 // showsDevices reports whether a view shows an announced device with an accepted container.
-func showsDevices(set resources.Set, view kubelet.View, accepted func(kubelet.Container) bool) bool {
+func showsDevices(set device.Resources, view kubelet.View, accepted func(kubelet.Container) bool) bool {
 	for container, devices := range view.Containers {
 		if accepted(container) && set.Only(devices) != nil {
 			return true

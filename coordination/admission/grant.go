@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -213,7 +212,7 @@ func orderDevices(b *books, g grant) []string {
 // gpusBeside returns the most likely GPUs for VFs allocated without a question: known GPUs of the container,
 // then free GPUs on the NUMA nodes of the VFs, then held GPUs there. The kubelet was not read just now,
 // therefore devices of an ended container can still count as held.
-func gpusBeside(b *books, r *resources.Resource, ids []string, c *asking.Container) placement.Half {
+func gpusBeside(b *books, r *device.Resource, ids []string, c *asking.Container) placement.Half {
 	half := device.All(b.resources.Held(c.Devices, device.GPU))
 	free, taken := b.onNodes(device.GPU, b.resources.Nodes(r.Name, ids))
 	if len(half.Held)+len(free) < len(ids) {

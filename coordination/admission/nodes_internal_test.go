@@ -8,7 +8,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -22,8 +21,9 @@ func TestManyNUMANodes(t *testing.T) {
 		})
 	}
 	vf := device.Device{ID: "vf", Address: topology.Address{Bus: 1, Function: 1}, Healthy: true}
-	set := resources.Set{
-		gpus: resources.New(gpus, device.GPU, free), vfs: resources.New(vfs, device.VF, []device.Device{vf}),
+	set := device.Resources{
+		gpus: device.NewResource(gpus, device.GPU, free),
+		vfs:  device.NewResource(vfs, device.VF, []device.Device{vf}),
 	}
 	b := newBooks(topology.Assemble(nil, nil, nil), set, nil)
 	q := asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1}

@@ -12,7 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -70,14 +69,27 @@ func pairedDevices(s *state, a *openAdmission, current *state) []pairs.Device {
 	if current.open != nil && slices.Equal(current.open.files, a.files) {
 		s, a = current, current.open
 	}
-	return s.resources.Paired(a.devices)
+	return paired(s.resources, a.devices)
+}
+
+// paired returns devices of several resources by address, without unannounced resources.
+func paired(announced device.Resources, devices kubelet.Devices) (all []pairs.Device) {
+	for name, ids := range devices {
+		if r := announced[name]; r != nil {
+			for _, d := range r.Select(ids) {
+				all = append(all, pairs.Device{Device: d, Resource: name, Kind: r.Kind})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b pairs.Device) int { return device.Compare(a.Device, b.Device) })
+	return all
 }
 
 // doubted returns the record of the pairs files of a container whose VFs only seemed to be the other half of
 // GPUs, after an Allocate for another container; nil if nothing is in doubt. The kubelet gives a container a
 // resource once: if further GPUs follow, the VFs may be of the container of either GPUs, and the files name
 // no GPU until the kubelet's checkpoint has the container.
-func (a *openAdmission) doubted(g grant, set resources.Set) *openAdmission {
+func (a *openAdmission) doubted(g grant, set device.Resources) *openAdmission {
 	guessed := g.progress == asking.Open && a.container.Guessed && a.container.Asker == nil
 	if r := set[g.name]; !guessed || r == nil || r.Kind != device.GPU || a.devices[g.name] == nil {
 		return nil
@@ -142,5 +154,7 @@ func (c *Coordinator) tidyPairs() {
 	if s.open != nil {
 		open = s.open.files
 	}
-	c.pairs.Tidy(s.tree, containers, recorded.Identity, open, s.resources.Paired)
+	c.pairs.Tidy(s.tree, containers, recorded.Identity, open, func(of kubelet.Devices) []pairs.Device {
+		return paired(s.resources, of)
+	})
 }

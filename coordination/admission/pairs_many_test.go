@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // A client that requests one pairs file after the other for the same VFs gets no more files than a container
@@ -27,17 +27,17 @@ func TestPairsFilesOfContainerAreBounded(t *testing.T) {
 	a.question(t, asking.Question{Resource: vfs, Available: []string{vf.ID}, Size: 1})
 	a.allocated(vfs, []string{vf.ID})
 	named := []pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs}}
-	for n := range resources.MaxResources + 2 {
+	for n := range device.MaxResources + 2 {
 		file := filepath.Join(dir, fmt.Sprint(n, ".json"))
 		for range 2 {
-			if _, written := c.Pair(vfs, []string{vf.ID}, file, named); written != (n < resources.MaxResources) {
+			if _, written := c.Pair(vfs, []string{vf.ID}, file, named); written != (n < device.MaxResources) {
 				t.Errorf("file %d: written %t", n, written)
 			}
 		}
 	}
 	last := c.current().open
-	if len(last.files) != resources.MaxResources || len(last.vfs) != resources.MaxResources {
+	if len(last.files) != device.MaxResources || len(last.vfs) != device.MaxResources {
 		t.Errorf("%d files and %d VFs are remembered, want %d each", len(last.files), len(last.vfs),
-			resources.MaxResources)
+			device.MaxResources)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 )
 
@@ -180,7 +179,7 @@ func (a *openAdmission) keepFile(file string, vfs []pairs.VF) bool {
 	if slices.Contains(a.files, file) {
 		return true
 	}
-	if len(a.files) >= resources.MaxResources {
+	if len(a.files) >= device.MaxResources {
 		return false
 	}
 	a.files, a.vfs = append(a.files, file), append(a.vfs, vfs...)

@@ -10,18 +10,18 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // savedState is the state for the next server: devices with their places, for a plugin that does not find a
 // device after a restart; Allocates missing in the kubelet's records; and decisions, for people.
 type savedState struct {
-	Resources []resources.Saved        `json:"resources"`
+	Resources []device.SavedResource   `json:"resources"`
 	Allocates []holders.Allocate       `json:"allocates,omitempty"` // those of lost holders too
 	Open      *savedContainer          `json:"open,omitempty"`
 	Plan      *savedPlan               `json:"plan,omitempty"`
@@ -139,7 +139,7 @@ func (k *savedContainer) restore() *asking.Container {
 // restore adopts the saved state of an earlier server. Returns an error, without a change, for a
 // contradictory state.
 func (c *committedState) restore(k savedState, log *slog.Logger) error {
-	set, err := resources.Restore(k.Resources)
+	set, err := device.RestoreResources(k.Resources)
 	if err != nil {
 		return err
 	}
@@ -226,10 +226,10 @@ func (c *Coordinator) restoreHolders() {
 }
 
 // Saved returns the resources saved by a server since a boot, "" for the running kernel's.
-func Saved(runDir, boot string) (resources.Set, error) {
+func Saved(runDir, boot string) (device.Resources, error) {
 	saved, err := readStore[savedState](runDir, boot)
 	if err != nil {
 		return nil, err
 	}
-	return resources.Restore(saved.Resources)
+	return device.RestoreResources(saved.Resources)
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -279,7 +278,7 @@ func exampleKept() savedState {
 	}
 	owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train"}, Name: "worker"}
 	gpu := at("0000:11:00.0", topology.Node(1))
-	set, _ := resources.Set{}.Announce(gpus, device.GPU, device.Announcement{
+	set, _ := device.Resources{}.Announce(gpus, device.GPU, device.Announcement{
 		Devices: []device.Device{gpu, at("0000:2f:00.0", topology.NUMANode{})},
 	})
 	return savedState{

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -27,7 +26,7 @@ type state struct {
 	version   int // incremented by every Allocate; the observations of a question belong to a version
 	ids       int // highest ID of a container in admission
 	tree      *topology.Tree
-	resources resources.Set
+	resources device.Resources
 
 	allocates []holders.Allocate       // not yet in the kubelet's records
 	known     map[string]holders.Known // pods of the kubelet's checkpoint, by UID

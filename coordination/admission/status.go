@@ -14,7 +14,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -47,7 +46,7 @@ func newStatus(s *state, now time.Time, known survey) *api.StatusResponse {
 }
 
 // resourceStatus returns the devices of a resource with their holders.
-func resourceStatus(r *resources.Resource, b *books, known survey) *api.Resource {
+func resourceStatus(r *device.Resource, b *books, known survey) *api.Resource {
 	partners := switchesWithFree(r.Kind.Other(), b, known)
 	m := &api.Resource{Name: r.Name, Kind: string(r.Kind), Connected: r.Joined}
 	for _, d := range r.Ordered() {

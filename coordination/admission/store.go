@@ -39,7 +39,7 @@ const stateVersion = 1
 var stateLayout = system.Layout{Version: stateVersion, Keys: []string{"boot", "checksum", "value"}}
 
 // maxState is the maximum size of the file, in bytes. A thousand devices take about 100 KiB, so that several
-// resources of resources.MaxDevices fit.
+// resources of device.MaxDevices fit.
 const maxState = 16 << 20
 
 // stateHeader precedes the value in the file.

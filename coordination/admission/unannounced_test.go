@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
 
-// TestPairsOfAnUnannouncedResource: the announcement of a resource beyond the limits (resources.MaxDevices)
+// TestPairsOfAnUnannouncedResource: the announcement of a resource beyond the limits (device.MaxDevices)
 // is not sent, and its plugin works on: the coordinator records its Allocates, and its pairs file is asked
 // for. The answer then has no pair, no call panics, and the coordinator writes the file.
 func TestPairsOfAnUnannouncedResource(t *testing.T) {

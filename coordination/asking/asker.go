@@ -30,7 +30,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // Asker is a container as a request source reports the container: identity and request.
@@ -59,7 +58,7 @@ type Asker struct {
 }
 
 // newAsker returns the asker for a container, given by index in its pod.
-func newAsker(source intent.Source, set resources.Set, pod intent.Pod, index int) *Asker {
+func newAsker(source intent.Source, set device.Resources, pod intent.Pod, index int) *Asker {
 	container := pod.Containers[index]
 	requests := maps.Clone(container.Requests)
 	maps.DeleteFunc(requests, func(name string, _ int) bool { return set[name] == nil })
@@ -205,7 +204,7 @@ type Question struct {
 }
 
 // Offer converts a question about devices of a resource for package holders.
-func (q Question) Offer(r *resources.Resource) holders.Offer {
+func (q Question) Offer(r *device.Resource) holders.Offer {
 	offer := holders.Offer{Resource: q.Resource, Available: q.Available, MustInclude: q.MustInclude}
 	offered, nodes := map[string]bool{}, map[int]bool{}
 	for _, id := range slices.Concat(q.Available, q.MustInclude) {

@@ -6,15 +6,15 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // Evidence is the input of an identification.
 type Evidence struct {
-	Resources resources.Set
+	Resources device.Resources
 	Holders   holders.Holders
 	Recorded  kubelet.Reading[kubelet.Checkpoint]
 	Newest    *Container // of the latest Allocate; nil if no container can be in admission
@@ -57,7 +57,7 @@ func (e *Evidence) heldIn(pod intent.Pod) map[string]kubelet.Devices {
 }
 
 // heldBy returns the devices of our resources held by an asker.
-func heldBy(a *Asker, all holders.Holders, set resources.Set) kubelet.Devices {
+func heldBy(a *Asker, all holders.Holders, set device.Resources) kubelet.Devices {
 	devices := kubelet.Devices{}
 	for _, h := range all {
 		if a.owns(h) {
@@ -69,7 +69,7 @@ func heldBy(a *Asker, all holders.Holders, set resources.Set) kubelet.Devices {
 
 // inheritedBy returns the devices left to an asker by earlier init containers. The kubelet passes them on to
 // the next containers of the pod; an app container or a sidecar keeps them.
-func inheritedBy(a *Asker, all holders.Holders, set resources.Set) kubelet.Devices {
+func inheritedBy(a *Asker, all holders.Holders, set device.Resources) kubelet.Devices {
 	left := kubelet.Devices{}
 	add := func(init bool, change func(have, ids []string) []string) {
 		for _, h := range all {

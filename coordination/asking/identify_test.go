@@ -10,7 +10,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 const (
@@ -67,8 +66,8 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := &Evidence{
-				Resources: resources.Set{
-					gpus: resources.New(gpus, device.GPU, nil), vfs: resources.New(vfs, device.VF, nil),
+				Resources: device.Resources{
+					gpus: device.NewResource(gpus, device.GPU, nil), vfs: device.NewResource(vfs, device.VF, nil),
 				},
 				Holders: holders.Holders{
 					{UID: started.UID, Pod: started.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"its own"}}},
@@ -249,7 +248,7 @@ func TestContainerThatASourceTellsOfLater(t *testing.T) {
 }
 
 // announced are the two resources without devices.
-func announced(t *testing.T) (set resources.Set) {
+func announced(t *testing.T) (set device.Resources) {
 	t.Helper()
 	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
 		next, err := set.Announce(name, kind, device.Announcement{})

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // FollowWindow is the longest time between an Allocate and the next question for the same container. The
@@ -149,7 +149,7 @@ func (e *Evidence) guess(name string, available []string, arrived []kubelet.Pod)
 }
 
 // freeBeside reports whether further devices of a container's resources are free on its NUMA nodes.
-func freeBeside(c *Container, all holders.Holders, set resources.Set) bool {
+func freeBeside(c *Container, all holders.Holders, set device.Resources) bool {
 	units := all.ByUnit(set.UnitOf)
 	for name, ids := range c.Devices {
 		nodes := set.Nodes(name, ids)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package device describes devices for the coordination of a node.
+// Package device describes devices and their resources for the coordination of a node, as announced by the
+// plugins.
 package device
 
 import (

@@ -16,7 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/publish"
-	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
@@ -31,7 +30,7 @@ type node struct {
 
 	mu      sync.Mutex
 	tree    *topology.Tree
-	set     resources.Set
+	set     device.Resources
 	changed chan struct{}
 	failed  int
 	written int

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	announced "github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/system"
 	"github.com/tandem-k8s/tandem/test/checkpoint"
 	"github.com/tandem-k8s/tandem/topology"
@@ -134,7 +134,7 @@ type bereft struct{ broken }
 
 func (bereft) Announced() (admission.Announced, <-chan struct{}) {
 	return admission.Announced{
-		Tree: &topology.Tree{}, Resources: []*announced.Resource{{Name: "amd.com/gpu"}},
+		Tree: &topology.Tree{}, Resources: []*device.Resource{{Name: "amd.com/gpu"}},
 		Before: holders.Sources{
 			Before: holders.Holders{{
 				UID: "u1", Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {"g1"}}, Life: "1",

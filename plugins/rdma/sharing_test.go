@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	coordinated "github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
@@ -271,7 +271,7 @@ func TestReplicasFitTheCoordinator(t *testing.T) {
 	p, _ := offered(t, twoHCAs(), nil, "intel.com",
 		sharing(`{"resourceName": "a", "rdmaHcaMax": 100000, "devices": ["ens1", "ens2"]}`))
 	pool, _ := p.vfs.latest(p.name)
-	if n := len(present(pool)); n != pools.MaxReplicas || n > coordinated.MaxDevices {
+	if n := len(present(pool)); n != pools.MaxReplicas || n > device.MaxDevices {
 		t.Errorf("%d announced", n)
 	}
 }

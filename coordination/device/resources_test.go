@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package resources
+package device
 
 import (
 	"encoding/json"
@@ -10,19 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 const gpus = "amd.com/gpu"
 
 // devices announces as many, two to a NUMA node.
-func devices(count int) device.Announcement {
-	var a device.Announcement
+func devices(count int) Announcement {
+	var a Announcement
 	for i := range count {
 		address := topology.Address{Bus: 1, Function: uint8(i)}
 		a.Devices = append(a.Devices,
-			device.Device{ID: address.String(), Address: address, NUMA: topology.Node(i / 2), Healthy: true})
+			Device{ID: address.String(), Address: address, NUMA: topology.Node(i / 2), Healthy: true})
 	}
 	return a
 }
@@ -32,21 +31,21 @@ func devices(count int) device.Announcement {
 func TestResourceWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	const old, anew, other = "a/vf", "b/vf", "c/vf"
-	announce := func(s Set, name string, kind device.Kind) Set {
+	announce := func(s Resources, name string, kind Kind) Resources {
 		s, err := s.Announce(name, kind, devices(2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	healthy := func(s Set, name string) bool { return s[name].Ordered()[0].Healthy }
-	s := announce(announce(announce(Set{}, old, device.VF), other, device.VF), gpus, device.GPU)
+	healthy := func(s Resources, name string) bool { return s[name].Ordered()[0].Healthy }
+	s := announce(announce(announce(Resources{}, old, VF), other, VF), gpus, GPU)
 	s = s.Leave(old)
-	if s = announce(s, gpus, device.GPU); !healthy(s, old) {
+	if s = announce(s, gpus, GPU); !healthy(s, old) {
 		t.Error("a plugin of another kind takes them away")
 	}
 	left := s
-	s = announce(s, anew, device.VF)
+	s = announce(s, anew, VF)
 	if healthy(s, old) || !healthy(s, other) || !healthy(s, anew) || !healthy(s, gpus) {
 		t.Errorf("healthy: %t of the old name, %t of another, %t of the new one, %t GPUs",
 			healthy(s, old), healthy(s, other), healthy(s, anew), healthy(s, gpus))
@@ -54,24 +53,24 @@ func TestResourceWithoutPlugin(t *testing.T) {
 	if !healthy(left, old) {
 		t.Error("the set before has changed")
 	}
-	if s = announce(s, old, device.VF); !healthy(s, old) {
+	if s = announce(s, old, VF); !healthy(s, old) {
 		t.Error("its plugin is back, and it is not healthy")
 	}
 }
 
 func TestTooManyResources(t *testing.T) {
 	t.Parallel()
-	s := Set{}
+	s := Resources{}
 	for i := range MaxResources {
 		var err error
-		if s, err = s.Announce(fmt.Sprint("resource-", i), device.VF, device.Announcement{}); err != nil {
+		if s, err = s.Announce(fmt.Sprint("resource-", i), VF, Announcement{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Announce("one-more", device.VF, device.Announcement{}); err == nil {
+	if _, err := s.Announce("one-more", VF, Announcement{}); err == nil {
 		t.Error("one more is taken")
 	}
-	if _, err := s.Announce("resource-0", device.VF, devices(1)); err != nil {
+	if _, err := s.Announce("resource-0", VF, devices(1)); err != nil {
 		t.Errorf("one of them is not: %v", err)
 	}
 }
@@ -79,7 +78,7 @@ func TestTooManyResources(t *testing.T) {
 // What is saved is what comes back, with nobody connected and nothing healthy.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	s, err := Set{}.Announce(gpus, device.GPU, devices(3))
+	s, err := Resources{}.Announce(gpus, GPU, devices(3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,11 +86,11 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var saved []Saved
+	var saved []SavedResource
 	if err := json.Unmarshal(content, &saved); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Restore(saved)
+	again, err := RestoreResources(saved)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,13 +103,13 @@ func TestRestore(t *testing.T) {
 		cmpopts.EquateComparable(topology.NUMANode{}, topology.Address{})); diff != "" || again[gpus].Joined {
 		t.Errorf("connected %t, devices (-saved +restored):\n%s", again[gpus].Joined, diff)
 	}
-	for name, wrong := range map[string]Saved{
-		"no name":    {Kind: device.GPU, Devices: []byte("[]")},
+	for name, wrong := range map[string]SavedResource{
+		"no name":    {Kind: GPU, Devices: []byte("[]")},
 		"no kind":    {Name: gpus, Devices: []byte("[]")},
-		"no devices": {Name: gpus, Kind: device.GPU},
-		"no address": {Name: gpus, Kind: device.GPU, Devices: []byte(`[{"id":"x","address":"y"}]`)},
+		"no devices": {Name: gpus, Kind: GPU},
+		"no address": {Name: gpus, Kind: GPU, Devices: []byte(`[{"id":"x","address":"y"}]`)},
 	} {
-		if _, err := Restore([]Saved{wrong}); err == nil {
+		if _, err := RestoreResources([]SavedResource{wrong}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -122,7 +121,7 @@ func TestUnitOf(t *testing.T) {
 	t.Parallel()
 	card := topology.NewUnit(topology.Address{Bus: 0x81}, "", false)
 	replica := topology.Unit{Name: card.Name, Shared: true}
-	s := Set{gpus: New(gpus, device.GPU, []device.Device{
+	s := Resources{gpus: NewResource(gpus, GPU, []Device{
 		{ID: "GPU-1::0", Unit: replica}, {ID: "amdgpu_xcp_3", Unit: topology.Unit{Name: "0000:82:00.0/3"}},
 		{ID: "0000:0c:00.1"},
 	})}
@@ -142,7 +141,7 @@ func TestUnitOf(t *testing.T) {
 			t.Errorf("%s %s is unit %v, want %v", c.resource, c.id, got, c.want)
 		}
 	}
-	restored, err := Restore(s.Save())
+	restored, err := RestoreResources(s.Save())
 	if err != nil || restored.UnitOf("earlier/gpu", "GPU-1") != card {
 		t.Errorf("restored: %v", err)
 	}
@@ -151,10 +150,10 @@ func TestUnitOf(t *testing.T) {
 // The IDs of a resource stay known under the name before.
 func TestOfDevice(t *testing.T) {
 	t.Parallel()
-	s := Set{}
+	s := Resources{}
 	for _, name := range []string{"a/vf", "b/vf"} {
 		var err error
-		if s, err = s.Leave("a/vf").Announce(name, device.VF, devices(1)); err != nil {
+		if s, err = s.Leave("a/vf").Announce(name, VF, devices(1)); err != nil {
 			t.Fatal(err)
 		}
 	}

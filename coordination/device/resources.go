@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resources stores the announcements of plugins: the resources of a node with their devices.
-package resources
+package device
 
 import (
 	"encoding/json"
@@ -9,9 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -22,64 +18,65 @@ const (
 	MaxResources = 64
 )
 
-// Set contains the resources of a node by name. A Set is immutable: each announcement creates a new Set.
-type Set map[string]*Resource
+// Resources are the announced resources of a node, by name. Resources are immutable: each announcement
+// creates new ones.
+type Resources map[string]*Resource
 
 // Resource is the announcement of one resource name. A Resource is immutable.
 type Resource struct {
 	Name    string
-	Kind    device.Kind
-	Devices map[string]device.Device // by ID
+	Kind    Kind
+	Devices map[string]Device // by ID
 	Links   []topology.Link
 	// Replicas is the rule for shared devices.
-	Replicas device.Replicas
-	Hints    string // see [device.Announcement]
+	Replicas Replicas
+	Hints    string // see [Announcement]
 	Joined   bool   // the plugin is connected
 	// the devices are those of an earlier server; the plugin has announced nothing to this server so far
 	Restored bool
 
 	units   map[string]string // the names of units, by ID without the number of a replica
-	ordered []device.Device   // by address and ID
+	ordered []Device          // by address and ID
 	saved   json.RawMessage   // the written form of ordered
 }
 
-// New returns a resource.
-func New(name string, kind device.Kind, devices []device.Device) *Resource {
+// NewResource returns a resource.
+func NewResource(name string, kind Kind, devices []Device) *Resource {
 	r := &Resource{
-		Name: name, Kind: kind, Devices: make(map[string]device.Device, len(devices)), units: map[string]string{},
+		Name: name, Kind: kind, Devices: make(map[string]Device, len(devices)), units: map[string]string{},
 	}
 	for _, d := range devices {
 		d = d.Complete()
 		original, _ := topology.CutReplica(d.ID)
 		r.Devices[d.ID], r.units[original] = d, d.Unit.Name
 	}
-	r.ordered = slices.SortedFunc(maps.Values(r.Devices), device.Compare)
+	r.ordered = slices.SortedFunc(maps.Values(r.Devices), Compare)
 	r.saved = saveDevices(r.ordered)
 	return r
 }
 
 // Announce returns the set with a plugin's announcement of a resource. Returns an error beyond MaxResources.
-func (s Set) Announce(name string, kind device.Kind, a device.Announcement) (Set, error) {
+func (s Resources) Announce(name string, kind Kind, a Announcement) (Resources, error) {
 	if s[name] == nil && len(s) >= MaxResources {
 		return s, fmt.Errorf("announce %s: there are %d resources already", name, len(s))
 	}
-	r := New(name, kind, a.Devices)
+	r := NewResource(name, kind, a.Devices)
 	r.Links, r.Replicas, r.Hints, r.Joined = a.Links, a.Replicas, a.Hints, true
 	return s.with(r).withdraw(name), nil
 }
 
 // withdraw returns the set with unhealthy devices for disconnected resources of the same kind as a resource:
 // the connected plugin announces all devices of the kind, maybe under new names.
-func (s Set) withdraw(name string) Set {
+func (s Resources) withdraw(name string) Resources {
 	for _, r := range s.OfKind(s[name].Kind) {
-		if r.Joined || !slices.ContainsFunc(r.ordered, func(d device.Device) bool { return d.Healthy }) {
+		if r.Joined || !slices.ContainsFunc(r.ordered, func(d Device) bool { return d.Healthy }) {
 			continue
 		}
 		devices := slices.Clone(r.ordered)
 		for i := range devices {
 			devices[i].Healthy, devices[i].Reason = false, ""
 		}
-		gone := New(r.Name, r.Kind, devices)
+		gone := NewResource(r.Name, r.Kind, devices)
 		gone.Links = r.Links
 		s = s.with(gone)
 	}
@@ -88,7 +85,7 @@ func (s Set) withdraw(name string) Set {
 
 // Leave returns the set after the plugin of a resource has disconnected. The devices remain known, since
 // plugins usually reconnect.
-func (s Set) Leave(name string) Set {
+func (s Resources) Leave(name string) Resources {
 	if s[name] == nil {
 		return s
 	}
@@ -97,26 +94,27 @@ func (s Set) Leave(name string) Set {
 	return s.with(&left)
 }
 
-func (s Set) with(r *Resource) Set {
+func (s Resources) with(r *Resource) Resources {
 	next := maps.Clone(s)
 	if next == nil {
-		next = Set{}
+		next = Resources{}
 	}
 	next[r.Name] = r
 	return next
 }
 
 // Save returns the written form of a set.
-func (s Set) Save() (saved []Saved) {
+func (s Resources) Save() (saved []SavedResource) {
 	for _, r := range s.All() {
-		saved = append(saved, Saved{r.Name, r.Kind, r.saved})
+		saved = append(saved, SavedResource{r.Name, r.Kind, r.saved})
 	}
 	return saved
 }
 
-// Restore returns a saved set. Resources are disconnected and devices unhealthy until the plugins announce.
-func Restore(saved []Saved) (Set, error) {
-	s := Set{}
+// RestoreResources returns saved resources. Resources are disconnected and devices unhealthy until the
+// plugins announce.
+func RestoreResources(saved []SavedResource) (Resources, error) {
+	s := Resources{}
 	for _, of := range saved {
 		devices, err := of.restore()
 		if err != nil {
@@ -125,7 +123,7 @@ func Restore(saved []Saved) (Set, error) {
 		if len(devices) > MaxDevices {
 			return nil, fmt.Errorf("%d devices of %s, more than %d", len(devices), of.Name, MaxDevices)
 		}
-		s[of.Name] = New(of.Name, of.Kind, devices)
+		s[of.Name] = NewResource(of.Name, of.Kind, devices)
 		s[of.Name].Restored = true
 	}
 	if len(s) > MaxResources {
@@ -135,7 +133,7 @@ func Restore(saved []Saved) (Set, error) {
 }
 
 // All returns the resources by name.
-func (s Set) All() []*Resource {
+func (s Resources) All() []*Resource {
 	all := make([]*Resource, 0, len(s))
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		all = append(all, s[name])
@@ -144,13 +142,13 @@ func (s Set) All() []*Resource {
 }
 
 // OfKind returns the resources of a kind, by name.
-func (s Set) OfKind(kind device.Kind) []*Resource {
+func (s Resources) OfKind(kind Kind) []*Resource {
 	return slices.DeleteFunc(s.All(), func(r *Resource) bool { return r.Kind != kind })
 }
 
 // UnitOf returns the unit of a device of any resource: as announced or, for an earlier name of the resource
 // and for other plugins, as announced for a device with this ID, else by the ID.
-func (s Set) UnitOf(resource, id string) topology.Unit {
+func (s Resources) UnitOf(resource, id string) topology.Unit {
 	if r := s[resource]; r != nil {
 		if d, announced := r.Devices[id]; announced {
 			return d.Unit
@@ -167,7 +165,7 @@ func (s Set) UnitOf(resource, id string) topology.Unit {
 
 // OfDevice returns the resource that offers a device ID, except one resource. A device that is not healthy
 // can have the ID under an earlier name.
-func (s Set) OfDevice(id, other string) string {
+func (s Resources) OfDevice(id, other string) string {
 	for _, r := range s.All() {
 		if r.Devices[id].Healthy && r.Name != other {
 			return r.Name
@@ -177,7 +175,7 @@ func (s Set) OfDevice(id, other string) string {
 }
 
 // Restored reports whether a plugin known to an earlier server has announced nothing so far.
-func (s Set) Restored() bool {
+func (s Resources) Restored() bool {
 	for _, r := range s {
 		if r.Restored {
 			return true
@@ -187,11 +185,11 @@ func (s Set) Restored() bool {
 }
 
 // Only returns the devices of the resources of this set, nil for none.
-func (s Set) Only(devices kubelet.Devices) (ours kubelet.Devices) {
+func (s Resources) Only(devices map[string][]string) (ours map[string][]string) {
 	for name, ids := range devices {
 		if s[name] != nil && len(ids) > 0 {
 			if ours == nil {
-				ours = kubelet.Devices{}
+				ours = map[string][]string{}
 			}
 			ours[name] = ids
 		}
@@ -200,31 +198,18 @@ func (s Set) Only(devices kubelet.Devices) (ours kubelet.Devices) {
 }
 
 // Held returns the devices of a kind by address and ID.
-func (s Set) Held(devices kubelet.Devices, kind device.Kind) (held []device.Device) {
+func (s Resources) Held(devices map[string][]string, kind Kind) (held []Device) {
 	for name, ids := range devices {
 		if r := s[name]; r != nil && r.Kind == kind {
 			held = append(held, r.Select(ids)...)
 		}
 	}
-	slices.SortFunc(held, device.Compare)
+	slices.SortFunc(held, Compare)
 	return held
 }
 
-// Paired returns devices of several resources by address, without unannounced resources.
-func (s Set) Paired(devices kubelet.Devices) (all []pairs.Device) {
-	for name, ids := range devices {
-		if r := s[name]; r != nil {
-			for _, d := range r.Select(ids) {
-				all = append(all, pairs.Device{Device: d, Resource: name, Kind: r.Kind})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b pairs.Device) int { return device.Compare(a.Device, b.Device) })
-	return all
-}
-
 // Addresses returns the addresses of a kind, ascending.
-func (s Set) Addresses(kind device.Kind) (addresses []topology.Address) {
+func (s Resources) Addresses(kind Kind) (addresses []topology.Address) {
 	for _, r := range s.OfKind(kind) {
 		for _, d := range r.ordered {
 			addresses = append(addresses, d.Address)
@@ -235,7 +220,7 @@ func (s Set) Addresses(kind device.Kind) (addresses []topology.Address) {
 }
 
 // Nodes returns the known NUMA nodes of devices, as announced to the kubelet.
-func (s Set) Nodes(name string, ids []string) map[int]bool {
+func (s Resources) Nodes(name string, ids []string) map[int]bool {
 	nodes := map[int]bool{}
 	if r := s[name]; r != nil {
 		for _, id := range ids {
@@ -250,7 +235,7 @@ func (s Set) Nodes(name string, ids []string) map[int]bool {
 // SameNodes reports whether the NUMA nodes permit devices in a container with other devices. The Topology
 // Manager assigns the same nodes to all resources of a container with TopologyInfo, so disjoint sets of nodes
 // belong to two containers.
-func (s Set) SameNodes(has kubelet.Devices, name string, ids []string) bool {
+func (s Resources) SameNodes(has map[string][]string, name string, ids []string) bool {
 	mine := s.Nodes(name, ids)
 	for other, held := range has {
 		theirs := s.Nodes(other, held)
@@ -271,15 +256,15 @@ func intersect(a, b map[int]bool) bool {
 }
 
 // Device returns a device by ID; an unannounced device has only an ID.
-func (r *Resource) Device(id string) device.Device {
+func (r *Resource) Device(id string) Device {
 	if d, ok := r.Devices[id]; ok {
 		return d
 	}
-	return device.Device{ID: id}
+	return Device{ID: id}
 }
 
 // Select returns devices by ID, none for a nil resource.
-func (r *Resource) Select(ids []string) (devices []device.Device) {
+func (r *Resource) Select(ids []string) (devices []Device) {
 	if r == nil {
 		return nil
 	}
@@ -290,7 +275,7 @@ func (r *Resource) Select(ids []string) (devices []device.Device) {
 }
 
 // Ordered returns all devices by address and ID. The result must not be changed.
-func (r *Resource) Ordered() []device.Device {
+func (r *Resource) Ordered() []Device {
 	if r == nil {
 		return nil
 	}
@@ -302,11 +287,11 @@ func (r *Resource) Permit(held, free []string, size int) []string {
 	return r.Replicas.Permit(slices.Collect(maps.Keys(r.Devices)), held, free, size)
 }
 
-// Saved is the written form of a resource, with the addresses of devices: a restarted plugin may not find a
-// device any more.
-type Saved struct {
+// SavedResource is the written form of a resource, with the addresses of devices: a restarted plugin may not
+// find a device any more.
+type SavedResource struct {
 	Name    string          `json:"name"`
-	Kind    device.Kind     `json:"kind"`
+	Kind    Kind            `json:"kind"`
 	Devices json.RawMessage `json:"devices"` // a list of savedDevice
 }
 
@@ -320,7 +305,7 @@ type savedDevice struct {
 
 // saveDevices returns the written form of devices. The file is written far more often than devices are
 // announced, so that each announcement is encoded once.
-func saveDevices(devices []device.Device) json.RawMessage {
+func saveDevices(devices []Device) json.RawMessage {
 	saved := make([]savedDevice, 0, len(devices))
 	for _, d := range devices {
 		one := savedDevice{ID: d.ID, Address: d.Address.String(), Unit: d.Unit.Name, Shared: d.Unit.Shared}
@@ -334,8 +319,8 @@ func saveDevices(devices []device.Device) json.RawMessage {
 }
 
 // restore returns the devices of a resource, none of them healthy.
-func (s Saved) restore() (devices []device.Device, err error) {
-	if s.Name == "" || (s.Kind != device.GPU && s.Kind != device.VF) {
+func (s SavedResource) restore() (devices []Device, err error) {
+	if s.Name == "" || (s.Kind != GPU && s.Kind != VF) {
 		return nil, fmt.Errorf("resource %q of kind %q", s.Name, s.Kind)
 	}
 	var saved []savedDevice
@@ -347,7 +332,7 @@ func (s Saved) restore() (devices []device.Device, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("device %s of %s: %w", one.ID, s.Name, err)
 		}
-		d := device.Device{
+		d := Device{
 			ID: one.ID, Address: address, Unit: topology.Unit{Name: one.Unit, Shared: one.Shared},
 		}
 		if one.NUMA != nil && *one.NUMA >= 0 {
