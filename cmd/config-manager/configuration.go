@@ -56,7 +56,8 @@ func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 		case err == nil || !k.wait:
 			return err
 		default:
-			if retry = time.After(again); err.Error() != told {
+			retry = time.After(again)
+			if err.Error() != told {
 				told = err.Error()
 				k.log.Error("no configuration for the label; the current configuration stays", "error", err)
 			}

@@ -229,7 +229,7 @@ var errNoDriver = gpu.NoDriver("find GPUs: neither " + strings.ReplaceAll(gpu.Dr
 func listed() string { return strings.Join(gpu.Names(), ", ") }
 
 // detect returns the vendor of the offered GPUs, from the --vendor flag, the program's name, or the driver
-// that is bound to devices. Without a driver, the error is ErrNoDriver.
+// that is bound to devices. Without a driver, the error is errNoDriver.
 func detect(sys fs.FS, program, flag string) (string, error) {
 	for _, m := range gpu.Makers {
 		if flag == m.Vendor {

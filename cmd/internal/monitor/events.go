@@ -193,10 +193,12 @@ func (s *EventSender) Unsound(devices []coordination.Unsound) {
 		}
 	}
 	for d := range s.unsound {
-		if told[d] == nil {
-			if s.many = s.many || len(s.recovered) >= queueLength; !s.many {
-				s.recovered[d] = true
-			}
+		if told[d] != nil {
+			continue
+		}
+		s.many = s.many || len(s.recovered) >= queueLength
+		if !s.many {
+			s.recovered[d] = true
 		}
 	}
 	s.unsound = told

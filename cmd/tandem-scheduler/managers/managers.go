@@ -198,7 +198,8 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 	if err != nil {
 		return fmt.Errorf("read reserved CPUs: %w", err)
 	}
-	if m.kept = cpuset.New(kept...); !m.kept.IsEmpty() {
+	m.kept = cpuset.New(kept...)
+	if !m.kept.IsEmpty() {
 		m.keeps = m.kept.Size()
 	}
 	return nil

@@ -105,7 +105,8 @@ func (r *records) take(m *machine, uid string, c v1alpha1.Container) error {
 		if err != nil {
 			return fmt.Errorf("read CPUs: %w", err)
 		}
-		if r.assigned = append(r.assigned, list...); len(r.assigned) > maxAssigned {
+		r.assigned = append(r.assigned, list...)
+		if len(r.assigned) > maxAssigned {
 			return fmt.Errorf("read CPUs: containers have more than %d", maxAssigned)
 		}
 		set := cpuset.New(list...)
@@ -195,7 +196,8 @@ func (g *managerState) work() *liveManagers {
 		return g.live
 	}
 	l := &liveManagers{store: store{policy: g.policy}}
-	if l.policies, g.err = g.machine.policies(&l.store); g.err != nil {
+	l.policies, g.err = g.machine.policies(&l.store)
+	if g.err != nil {
 		return nil
 	}
 	if g.machine.cpus != nil {

@@ -142,7 +142,8 @@ func (r *reader) ready(object *published, fields *unstructured.Unstructured) err
 	if unknown == nil {
 		unknown = node.State(func(types.UID) bool { return true }).Err()
 	}
-	if object.left = errors.Join(node.Unknown(), unknown); object.left != nil {
+	object.left = errors.Join(node.Unknown(), unknown)
+	if object.left != nil {
 		r.logger.Error(object.left, "A part of the node's object is left out of account", "node", topology.Name)
 	}
 	if object.kind, err = kindOf(&topology.Spec); err != nil {

@@ -154,7 +154,7 @@ func (v Verdicts) spans(text []byte) []span {
 // breaks are escaped too, so that a name cannot start a line.
 func Printable(s string) string { return escape(s, "") }
 
-// PrintableLines is like Text, but keeps line breaks and tabs.
+// PrintableLines is like [Printable], but keeps line breaks and tabs.
 func PrintableLines(s string) string { return escape(s, "\n\t") }
 
 // escape writes UTF-16 units as JSON does. A JSON document keeps its meaning, and in XML text an escape
@@ -183,7 +183,7 @@ func clean(s, but string) bool {
 
 func harmless(r rune, but string) bool { return unicode.IsGraphic(r) || strings.ContainsRune(but, r) }
 
-// PrintableWriter writes its input as Lines. Each call of Write must contain whole characters.
+// PrintableWriter writes its input by [PrintableLines]. Each call of Write must contain whole characters.
 type PrintableWriter struct{ to io.Writer }
 
 // NewPrintableWriter returns a Writer to to.

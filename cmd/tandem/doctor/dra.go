@@ -101,7 +101,8 @@ func (n Node) unreachedDriver(a *access) string {
 	unreached := "no socket of " + coordination.DRADriver + " in " + dir
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), coordination.DRADriver+"-") {
-			if unreached = a.unreached(filepath.Join(dir, entry.Name())); unreached == "" {
+			unreached = a.unreached(filepath.Join(dir, entry.Name()))
+			if unreached == "" {
 				return ""
 			}
 		}

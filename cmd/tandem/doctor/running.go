@@ -17,7 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -40,8 +39,9 @@ func (n *Node) askDaemons(ctx context.Context) running {
 	}
 	n.running = &running{err: errNotRunning}
 	if _, err := os.Lstat(coordination.SocketPath(n.RunDir)); !errors.Is(err, fs.ErrNotExist) {
-		var answer *api.StatusResponse
-		if answer, n.running.err = coordinator.AskStatus(ctx, n.RunDir); n.running.err == nil {
+		answer, err := coordinator.AskStatus(ctx, n.RunDir)
+		n.running.err = err
+		if err == nil {
 			n.running.status = coordinator.NewStatus(answer)
 		}
 	}
@@ -102,7 +102,8 @@ func (n *Node) RunningVFs(ctx context.Context) ([]machine.Device, error) {
 		err = nil
 		for _, d := range resource.Devices {
 			vf, there := runningDevice(d, n.Tree)
-			if vf.Resource = resource.Name; there && !known[vf.ID] {
+			vf.Resource = resource.Name
+			if there && !known[vf.ID] {
 				vfs = append(vfs, vf)
 			}
 			known[vf.ID] = true

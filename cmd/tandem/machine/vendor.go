@@ -201,7 +201,8 @@ const mostSets = 20_000
 func combinations(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {
-		if c = c * (n - i) / (i + 1); c > mostSets {
+		c = c * (n - i) / (i + 1)
+		if c > mostSets {
 			return c
 		}
 	}
