@@ -77,7 +77,8 @@ func (n *NUMANode) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &number); err != nil {
 		return err
 	}
-	if *n = (NUMANode{}); number != nil {
+	*n = NUMANode{}
+	if number != nil {
 		*n = Node(*number)
 	}
 	return nil
@@ -121,7 +122,8 @@ func parseList(s string, most int) (list []int, ok bool) {
 		begun[high+1]--
 	}
 	for n, ranges := 0, 0; n <= most; n++ {
-		if ranges += begun[n]; ranges > 0 {
+		ranges += begun[n]
+		if ranges > 0 {
 			list = append(list, n)
 		}
 	}
@@ -135,7 +137,8 @@ type CPUSet map[int]bool
 // is an error.
 func ParseCPUSet(list string) (CPUSet, error) {
 	set := CPUSet{}
-	if list = strings.TrimSpace(list); list == "" {
+	list = strings.TrimSpace(list)
+	if list == "" {
 		return set, nil
 	}
 	const most = 1 << 16 // more CPUs than a kernel has

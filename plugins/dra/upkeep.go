@@ -117,7 +117,8 @@ func (w *viewer) follow(ctx context.Context, now scan) error {
 		}
 		seen, err := w.look()
 		w.complaints.report("devices not read; using the last known devices", err)
-		if again = nil; err != nil {
+		again = nil
+		if err != nil {
 			seen.machine, again = w.machine, time.After(lookRetry)
 		}
 		now, w.machine = seen, seen.machine
@@ -145,7 +146,8 @@ func (w *viewer) update() {
 	w.complaints.report("prepared claims not read; using the last known claims", now.unread)
 	if now.unread != nil {
 		now.Bound, now.inUse = last.Bound, last.inUse
-		if now.unread = fmt.Errorf("it is not known what claims have: %w", now.unread); now.Bound != nil {
+		now.unread = fmt.Errorf("it is not known what claims have: %w", now.unread)
+		if now.Bound != nil {
 			now.unread = nil
 		}
 	}

@@ -128,7 +128,8 @@ func sortRounds(pairs []Pair) {
 		if i > 0 && byGPU[i].GPU == byGPU[i-1].GPU {
 			turn = turns[i-1] + 1
 		}
-		if turns = append(turns, turn); turn+1 >= len(from) {
+		turns = append(turns, turn)
+		if turn+1 >= len(from) {
 			from = append(from, make([]int, turn+2-len(from))...)
 		}
 		from[turn+1]++

@@ -116,7 +116,8 @@ func (t *tree) walk(name string, follow bool) (*node, error) {
 			way = append(way, next)
 			continue
 		}
-		if links++; links > maxLinks {
+		links++
+		if links > maxLinks {
 			return nil, syscall.ELOOP
 		}
 		if rest != "" {

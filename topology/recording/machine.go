@@ -266,7 +266,8 @@ func (b *Builder) lookup(name string) *node {
 		return n
 	}
 	for element := range strings.SplitSeq(name, "/") {
-		if n = n.index[element]; n == nil {
+		n = n.index[element]
+		if n == nil {
 			return nil
 		}
 	}
@@ -296,7 +297,8 @@ func (b *Builder) mkdir(name string) (*node, error) {
 				return nil, err
 			}
 		}
-		if n = next; !n.isDir() {
+		n = next
+		if !n.isDir() {
 			return nil, fmt.Errorf("%s: %s is not a directory", name, element)
 		}
 	}

@@ -257,12 +257,8 @@ type deviceData struct {
 // Status returns the entries of a claim's status for its devices: the assigned GPUs and VFs, with their names
 // on the node. Must be called when the claim is prepared, because CNI plugins remove the netdevs afterwards.
 func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourceapi.AllocatedDeviceStatus {
-	vfs := make(map[string]pool.VF, len(state.Machine.VFs))
-	for _, vf := range state.Machine.VFs {
-		vfs[vf.ID] = vf
-	}
-	functions := p.Host.Functions()
-	linked := representors(functions, claim, vfs)
+	vfs := newNodeIndex(state).vfs
+	linked := representors(p.Host.Functions(), claim, vfs)
 	statuses := make([]resourceapi.AllocatedDeviceStatus, 0, len(claim.Devices))
 	for _, d := range claim.Devices {
 		statuses = append(statuses, resourceapi.AllocatedDeviceStatus{

@@ -268,7 +268,8 @@ func matchings(gpus, vfs int) int {
 	total, sets := 1, 1
 	for k := range min(gpus, vfs) {
 		sets = sets * (gpus - k) * (vfs - k) / (k + 1)
-		if total += sets; total > subsets {
+		total += sets
+		if total > subsets {
 			return subsets + 1
 		}
 	}

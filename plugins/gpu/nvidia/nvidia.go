@@ -156,7 +156,8 @@ func (b *Backend) describe(cards []card, nodes nodes) error {
 	extras, err := b.lib.writeSpecs(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.behind = err != nil; b.behind {
+	b.behind = err != nil
+	if b.behind {
 		return err
 	}
 	b.extras, b.files = extras, s.files

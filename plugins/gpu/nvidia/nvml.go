@@ -107,13 +107,16 @@ func (m *management) readCard(c *card) error {
 	if ret != nvml.SUCCESS {
 		return failed("find", ret)
 	}
-	if c.uuid, ret = handle.GetUUID(); ret != nvml.SUCCESS {
+	c.uuid, ret = handle.GetUUID()
+	if ret != nvml.SUCCESS {
 		return failed("read UUID", ret)
 	}
-	if c.name, ret = handle.GetName(); ret != nvml.SUCCESS {
+	c.name, ret = handle.GetName()
+	if ret != nvml.SUCCESS {
 		return failed("read name", ret)
 	}
-	if c.minor, ret = handle.GetMinorNumber(); ret != nvml.SUCCESS {
+	c.minor, ret = handle.GetMinorNumber()
+	if ret != nvml.SUCCESS {
 		return failed("read minor number", ret)
 	}
 	pci, ret := handle.GetPciInfo()
@@ -207,7 +210,8 @@ func (m *management) readSlices(handle nvml.Device, c *card) error {
 	if ret != nvml.SUCCESS {
 		return failed("read MIG mode", ret)
 	}
-	if c.mig = mode == nvml.DEVICE_MIG_ENABLE; !c.mig {
+	c.mig = mode == nvml.DEVICE_MIG_ENABLE
+	if !c.mig {
 		return nil
 	}
 	most, ret := handle.GetMaxMigDeviceCount()
@@ -220,7 +224,8 @@ func (m *management) readSlices(handle nvml.Device, c *card) error {
 			continue
 		}
 		s := slice{index: i}
-		if s.err = failed("find", ret); s.err == nil {
+		s.err = failed("find", ret)
+		if s.err == nil {
 			s.err = m.readSlice(mig, &s)
 		}
 		c.slices = append(c.slices, s)
@@ -230,7 +235,8 @@ func (m *management) readSlices(handle nvml.Device, c *card) error {
 
 func (m *management) readSlice(handle nvml.Device, s *slice) error {
 	var ret nvml.Return
-	if s.uuid, ret = handle.GetUUID(); ret != nvml.SUCCESS {
+	s.uuid, ret = handle.GetUUID()
+	if ret != nvml.SUCCESS {
 		return failed("read UUID", ret)
 	}
 	gi, ret := handle.GetGpuInstanceId()

@@ -149,7 +149,8 @@ func parseSelectors(t DeviceType, raw json.RawMessage) ([]Selector, error) {
 
 // selectorObjects splits the key "selectors" into objects: one empty object if the key is missing.
 func selectorObjects(raw json.RawMessage) ([]json.RawMessage, error) {
-	switch raw = bytes.TrimSpace(raw); {
+	raw = bytes.TrimSpace(raw)
+	switch {
 	case len(raw) == 0, string(raw) == "null":
 		return []json.RawMessage{[]byte("{}")}, nil
 	case raw[0] != '[':

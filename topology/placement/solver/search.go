@@ -163,7 +163,8 @@ func (f *search) swap(out, in int) bool {
 // visit tries all sets that add the cards from i on to the current set, except sets that cannot be better
 // than the best. It reports whether it finished within the step limit.
 func (f *search) visit(i, missing int, locality int64) bool {
-	if f.left -= 1 + len(f.cards)/4; f.left < 0 {
+	f.left -= 1 + len(f.cards)/4
+	if f.left < 0 {
 		return false
 	}
 	if i > 0 && (i == len(f.cards) || f.cards[i].Parent != f.cards[i-1].Parent) && !f.allows(i-1) {

@@ -62,7 +62,8 @@ func (m *mixing) lay(of []Resource, used *int) []field {
 	for i, r := range slices.Backward(of) {
 		width := bits.Len(uint(r.Wanted))
 		fields[i] = field{shift: *used, wanted: r.Wanted, most: r.Most}
-		if *used += width + 1; *used <= mixBits {
+		*used += width + 1
+		if *used <= mixBits {
 			guard := mix(1) << (fields[i].shift + width)
 			m.guards |= guard
 			m.wanted |= mix(r.Wanted) << fields[i].shift
@@ -172,7 +173,8 @@ func (o *offering) of(pools []Pool, fields []field) []offer {
 		f := fields[l.Resource]
 		high := min(l.Most, f.wanted)
 		ways := len(offers) * (high - l.Held + 1)
-		if o.budget -= stepsPerMixed * ways; o.budget < 0 {
+		o.budget -= stepsPerMixed * ways
+		if o.budget < 0 {
 			return nil
 		}
 		more := make([]offer, 0, ways)
@@ -205,7 +207,8 @@ func (o *offering) stage(n *Place) {
 	for k, f := range n.PFs {
 		isLast := k+1 == len(n.PFs) || n.PFs[k+1].NIC != f.NIC
 		gives := o.of(f.Pools, o.vfFields)
-		if o.budget -= stepsPerMixed * len(gives) * len(n.offers); o.budget < 0 {
+		o.budget -= stepsPerMixed * len(gives) * len(n.offers)
+		if o.budget < 0 {
 			return
 		}
 		index := map[key]int{}

@@ -71,12 +71,14 @@ func New(root *Place, wanted Shares, steps int) Solver {
 func (s *Solver) Solve(gpus, vfs []Resource, links []Link) (optimal, ok bool) {
 	if len(gpus)+len(vfs) > 0 {
 		s.most /= 2 // the other half is for choosing one resource after another
-		if s.mixing, ok = newMixing(gpus, vfs); !ok || !offerAll(s.root, &s.mixing, s.most) {
+		s.mixing, ok = newMixing(gpus, vfs)
+		if !ok || !offerAll(s.root, &s.mixing, s.most) {
 			return false, false
 		}
 	}
 	irregular := measure(s.root, s.cards, links)
-	if optimal, ok = s.run(); !ok {
+	optimal, ok = s.run()
+	if !ok {
 		return false, false
 	}
 	if irregular != nil {

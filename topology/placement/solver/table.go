@@ -208,7 +208,8 @@ func (m *merge) table() span {
 	for j := m.last.from; j < m.last.to; j++ {
 		gpus, vfs := m.entries[j].GPUs, m.entries[j].VFs
 		t := m.before.withGPUs(m.entries, lowGPUs-gpus, m.GPUs-gpus)
-		if m.budget -= steps * int(t.to-t.from); m.budget < 0 {
+		m.budget -= steps * int(t.to-t.from)
+		if m.budget < 0 {
 			break
 		}
 		for i := t.from; i < t.to; i++ {
@@ -243,7 +244,8 @@ func (m *merge) open() {
 		m.extra += m.extras
 	}
 	size := max(min(a.highGPUs+b.highGPUs, m.GPUs)-m.lowGPUs+1, 0) * max(m.width, 0) * m.extra
-	if m.budget -= size / slotsPerStep; m.budget < 0 {
+	m.budget -= size / slotsPerStep
+	if m.budget < 0 {
 		return
 	}
 	m.slots = slices.Grow(m.room[:0], size)[:size]
