@@ -122,11 +122,13 @@ func (s *claimService) UnprepareResourceClaims(
 	ctx context.Context, list []kubeletplugin.NamespacedObject,
 ) (map[types.UID]error, error) {
 	began := time.Now()
-	answers := s.preparer.Unprepare(ctx, list)
+	err := s.preparer.Unprepare(ctx, list)
+	answers := make(map[types.UID]error, len(list))
 	took, failed := time.Since(began), 0
 	for _, claim := range list {
+		answers[claim.UID] = err
 		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
-		if err := answers[claim.UID]; err != nil {
+		if err != nil {
 			failed++
 			log.Warn("claim not unprepared", "error", err)
 			continue

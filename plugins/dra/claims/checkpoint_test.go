@@ -187,7 +187,7 @@ func TestManyCalls(t *testing.T) {
 					t.Error(err)
 				}
 				object := kubeletplugin.NamespacedObject{UID: claim.UID}
-				if err := p.Unprepare(t.Context(), []kubeletplugin.NamespacedObject{object})[claim.UID]; err != nil {
+				if err := p.Unprepare(t.Context(), []kubeletplugin.NamespacedObject{object}); err != nil {
 					t.Error(err)
 				}
 			}

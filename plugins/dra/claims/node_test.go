@@ -277,7 +277,7 @@ func (n *node) release(devices []string) {
 func (n *node) end(claim *resourceapi.ResourceClaim) error {
 	object := kubeletplugin.NamespacedObject{UID: claim.UID}
 	object.Namespace, object.Name = claim.Namespace, claim.Name
-	err := n.Unprepare(n.t.Context(), []kubeletplugin.NamespacedObject{object})[claim.UID]
+	err := n.Unprepare(n.t.Context(), []kubeletplugin.NamespacedObject{object})
 	if err == nil {
 		var devices []string
 		for _, r := range results(claim) {

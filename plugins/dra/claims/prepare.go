@@ -147,23 +147,17 @@ func (p *Preparer) commit(m *composition, fresh, written []Claim) error {
 	return nil
 }
 
-// Unprepare releases the devices of claims; for an unprepared claim it does nothing. Claims that share
-// containers must end in one call, as all claims of a pod do: the environment of a remaining claim includes
-// the devices of the other claims.
-func (p *Preparer) Unprepare(
-	ctx context.Context, claims []kubeletplugin.NamespacedObject,
-) map[types.UID]error {
+// Unprepare releases the devices of claims, of all or none; for an unprepared claim it does nothing. Claims
+// that share containers must end in one call, as all claims of a pod do: the environment of a remaining claim
+// includes the devices of the other claims.
+func (p *Preparer) Unprepare(ctx context.Context, claims []kubeletplugin.NamespacedObject) error {
 	gone, left, err := p.unprepare(claims) // without the lock afterwards, as rebind waits
-	answers := make(map[types.UID]error, len(claims))
-	for _, claim := range claims {
-		answers[claim.UID] = err
-	}
 	if err == nil && redeemed(gone...) {
 		if err := p.rebind(ctx, left); err != nil {
 			p.Log.Warn("device bindings of ended claims are still published", "error", err)
 		}
 	}
-	return answers
+	return err
 }
 
 // unprepare unprepares claims, under the lock. It returns the claims that were prepared, and the remaining

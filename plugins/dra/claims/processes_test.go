@@ -35,7 +35,7 @@ func TestTwoProcesses(t *testing.T) {
 		"unprepare": {
 			func(p *Preparer, n *node, first, _ *claimOf) error {
 				gone := kubeletplugin.NamespacedObject{UID: first.UID}
-				return p.Unprepare(n.t.Context(), []kubeletplugin.NamespacedObject{gone})[first.UID]
+				return p.Unprepare(n.t.Context(), []kubeletplugin.NamespacedObject{gone})
 			},
 			func(_, _, second *claimOf) []*claimOf { return []*claimOf{second} },
 		},

@@ -185,7 +185,7 @@ func (q *mixed) leave(i int) {
 	c := q.live[i]
 	err := q.preparer.Unprepare(q.t.Context(), []kubeletplugin.NamespacedObject{{
 		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID,
-	}})[c.UID]
+	}})
 	if err != nil {
 		q.t.Fatalf("unprepare %s: %v", c.Name, err)
 	}
