@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"weak"
 
@@ -66,7 +67,7 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	published, err := v1alpha1.FromSpec(spec)
+	published, err := modelOf(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +99,61 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 		n.held = append(n.held, p)
 	}
 	return n, nil
+}
+
+var kinds = [...]v1alpha1.Kind{model.GPU: v1alpha1.GPU, model.VF: v1alpha1.VF}
+
+// modelOf returns the model of a published node, which must be valid (Spec.Validate). It returns an error
+// that names the resource if the specification contradicts itself.
+func modelOf(s *v1alpha1.Spec) (*model.Node, error) {
+	n := &model.Node{Kubelet: s.Kubelet, Alignment: s.Alignment}
+	for _, node := range s.NUMANodes {
+		n.NUMANodes = append(n.NUMANodes, model.NUMANode{Number: node.Number, Distances: node.Distances})
+	}
+	for i := range s.Resources {
+		r, err := readResource(&s.Resources[i])
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", s.Resources[i].Name, err)
+		}
+		n.Resources = append(n.Resources, r)
+	}
+	return n, nil
+}
+
+// readResource returns a published resource.
+func readResource(r *v1alpha1.Resource) (model.Resource, error) {
+	kind := slices.Index(kinds[:], r.Kind)
+	if kind < 0 {
+		return model.Resource{}, fmt.Errorf("kind %q: want %s or %s", r.Kind, v1alpha1.GPU, v1alpha1.VF)
+	}
+	m := model.Resource{Name: r.Name, Kind: model.Kind(kind), Devices: make([]model.Device, r.Devices)}
+	unhealthy, err := r.Unhealthy.List(r.Devices)
+	if err != nil {
+		return m, fmt.Errorf("read unhealthy devices: %w", err)
+	}
+	for n := range m.Devices {
+		m.Devices[n].Healthy = true
+	}
+	for _, n := range unhealthy {
+		m.Devices[n].Healthy = false
+	}
+	for _, text := range slices.Sorted(maps.Keys(r.Hints)) {
+		node, err := strconv.Atoi(text)
+		if err != nil || node < 0 || node > 63 {
+			return m, fmt.Errorf("hint of NUMA node %q: want a number from 0 to 63", text)
+		}
+		numbers, err := r.Hints[text].List(r.Devices)
+		if err != nil {
+			return m, fmt.Errorf("read devices of NUMA node %d: %w", node, err)
+		}
+		for _, n := range numbers {
+			if other, known := m.Devices[n].NUMA.Number(); known {
+				return m, fmt.Errorf("device %d is on NUMA nodes %d and %d", n, other, node)
+			}
+			m.Devices[n].NUMA = topology.Node(node)
+		}
+	}
+	return m, nil
 }
 
 // readHeld reads the devices of a pod, without resources that the node no longer has.
@@ -210,28 +266,28 @@ func shapeKey(spec *v1alpha1.Spec) (key [sha256.Size]byte, err error) {
 }
 
 func newShape(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
-	m, err := v1alpha1.NewMachine(spec)
+	m, err := newMachine(spec)
 	if err != nil {
 		return nil, err
 	}
 	for i, r := range node.Resources {
 		for n := range r.Devices {
-			r.Devices[n].Device = m.Devices[i][n]
+			r.Devices[n].Device = m.devices[i][n]
 		}
 	}
-	s := &shape{devices: model.NewDevices(node.Resources), tree: m.Tree, links: m.Links}
+	s := &shape{devices: model.NewDevices(node.Resources), tree: m.tree, links: m.links}
 	s.switches = s.bridge(spec, m)
 	return s, nil
 }
 
 // bridge returns the switches with same-switch pairs.
-func (s *shape) bridge(spec *v1alpha1.Spec, m *v1alpha1.Machine) model.Switches {
+func (s *shape) bridge(spec *v1alpha1.Spec, m *machine) model.Switches {
 	all := make(model.Switches, len(spec.Switches))
 	for i := range all {
 		all[i] = [2]model.Set{s.devices.NewSet(), s.devices.NewSet()}
 	}
 	for k, r := range s.devices.Resources {
-		for n, at := range m.Switches[k] {
+		for n, at := range m.switches[k] {
 			if at >= 0 {
 				all[at][r.Kind].Insert(r.First + n)
 			}

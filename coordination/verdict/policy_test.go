@@ -80,7 +80,7 @@ func TestKubeletSettings(t *testing.T) {
 		if c.option != "" {
 			spec.Kubelet.TopologyManagerPolicyOptions = map[string]string{c.option: c.value}
 		}
-		node, err := v1alpha1.FromSpec(spec)
+		node, err := modelOf(spec)
 		if err != nil {
 			t.Fatal(err)
 		}

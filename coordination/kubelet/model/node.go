@@ -4,11 +4,10 @@
 // value, and the kubelet's managers.
 //
 // A [Node] has the settings of the kubelet, the NUMA nodes of the machine, the rule of Tandem's plugins for
-// pairs, and the devices as the kubelet knows them. Each prediction reads this value, whether made from the
-// node's files or from the published object, so that none lacks an input that another one has. [Rule] is the
-// Topology Manager. An [Admission] is the device manager. [Others] contains the decisions outside the device
-// manager: the answers of plugins, the CPU and memory managers, and the random choice of devices. A [View]
-// has what a container prefers.
+// pairs, and the devices as the kubelet knows them: what a scheduler reads of a published node. Predictions
+// on the node itself read the same types from its files. [Rule] is the Topology Manager. An [Admission] is
+// the device manager. [Others] contains the decisions outside the device manager: the answers of plugins, the
+// CPU and memory managers, and the random choice of devices. A [View] has what a container prefers.
 //
 // The scheduler's verdict (coordination/verdict) and the simulation (test/simulate) are adapters of this
 // model. A test compares the model with the kubelet's own managers (test/kubernetes/kubelet).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1_test
+package verdict
 
 import (
 	"slices"
@@ -43,11 +43,11 @@ func TestC2C(t *testing.T) {
 	if len(spec.Switches) != 1 || spec.Switches[0].Alone {
 		t.Errorf("switches %+v, want one that makes pairs", spec.Switches)
 	}
-	m, err := v1alpha1.NewMachine(&spec)
+	m, err := newMachine(&spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := m.Tree.Distance(m.Devices[0][0].Address, m.Devices[1][0].Address).Level; got != topology.C2C {
+	if got := m.tree.Distance(m.devices[0][0].Address, m.devices[1][0].Address).Level; got != topology.C2C {
 		t.Errorf("in the scheduler: %s", got)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1_test
+package verdict
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func TestSameChoice(t *testing.T) {
 type world struct {
 	tree      *topology.Tree
 	resources []publish.Resource
-	machine   *v1alpha1.Machine
+	machine   *machine
 }
 
 // load reads a recorded machine. With rails every second PF has a resource of its own, whose name sorts
@@ -62,7 +62,7 @@ func load(t *testing.T, name string, vfs int, rails bool) *world {
 		f.NUMANodes = append(f.NUMANodes, publish.NUMANode{Number: n})
 	}
 	spec := publish.BuildSpec(f)
-	if w.machine, err = v1alpha1.NewMachine(&spec); err != nil {
+	if w.machine, err = newMachine(&spec); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -98,7 +98,7 @@ func (w *world) compare(t *testing.T, random *rand.Rand) {
 		var halves [2]placement.Half
 		var taken [2][]placement.Device
 		for n, d := range r.Devices {
-			both := [2]placement.Device{d.Placed(), w.machine.Devices[i][n]}
+			both := [2]placement.Device{d.Placed(), w.machine.devices[i][n]}
 			gone := random.IntN(3) == 0
 			for k := range both {
 				if gone {
@@ -123,7 +123,7 @@ func (w *world) compare(t *testing.T, random *rand.Rand) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := placement.Choose(w.machine.Tree, requests[1])
+	other, err := placement.Choose(w.machine.tree, requests[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func (w *world) ownPlaces(c placement.Choice) string {
 	return functions(w.tree, c)
 }
 
-func (w *world) otherPlaces(c placement.Choice) string { return functions(w.machine.Tree, c) }
+func (w *world) otherPlaces(c placement.Choice) string { return functions(w.machine.tree, c) }
 
 func functions(tree *topology.Tree, c placement.Choice) string {
 	var names []string
@@ -176,34 +176,34 @@ func TestOddities(t *testing.T) {
 		Links:     []v1alpha1.Link{{A: "gpu/0", B: "gpu/2", Type: "XGMI", Hops: 1, Count: 2}},
 		NUMANodes: []v1alpha1.NUMANode{{Number: 0}, {Number: 1}},
 	}
-	m, err := v1alpha1.NewMachine(&spec)
+	m, err := newMachine(&spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus, vfs := m.Devices[0], m.Devices[1]
+	gpus, vfs := m.devices[0], m.devices[1]
 	var redirected []int
 	for _, d := range gpus {
-		redirected = append(redirected, m.Tree.Redirected(d.Address))
+		redirected = append(redirected, m.tree.Redirected(d.Address))
 	}
 	if want := []int{1, 2, 0}; !slices.Equal(redirected, want) {
 		t.Errorf("redirected %v, want %v", redirected, want)
 	}
-	if got := m.Tree.Redirected(vfs[0].Address); got != 0 {
+	if got := m.tree.Redirected(vfs[0].Address); got != 0 {
 		t.Errorf("VF without a redirect: redirected %d", got)
 	}
 	for i, want := range []topology.Level{topology.PIX, topology.PIX, topology.PXB} {
-		if got := m.Tree.Distance(gpus[i].Address, vfs[0].Address).Level; got != want {
+		if got := m.tree.Distance(gpus[i].Address, vfs[0].Address).Level; got != want {
 			t.Errorf("GPU %d is %v, want %v", i, got, want)
 		}
 	}
-	pf, ok := m.Tree.Device(topology.Address{Bus: 6, Function: 1})
+	pf, ok := m.tree.Device(topology.Address{Bus: 6, Function: 1})
 	if !ok || !pf.PCIe.Degraded() || len(pf.VFs) != 2 {
 		t.Errorf("PF %+v", pf)
 	}
-	if len(m.Links) != 1 || m.Links[0].A != gpus[0].Address || m.Links[0].Count != 2 {
-		t.Errorf("links %+v", m.Links)
+	if len(m.links) != 1 || m.links[0].A != gpus[0].Address || m.links[0].Count != 2 {
+		t.Errorf("links %+v", m.links)
 	}
-	again := v1alpha1.SwitchesOf(m.Tree, []v1alpha1.Placed{
+	again := v1alpha1.SwitchesOf(m.tree, []v1alpha1.Placed{
 		{Resource: "gpu", Number: 0, Address: gpus[0].Address},
 		{Resource: "gpu", Number: 2, Address: gpus[2].Address},
 		{Resource: "vf", Number: 0, Address: vfs[0].Address},
@@ -234,7 +234,7 @@ func TestContradictions(t *testing.T) {
 			}},
 		}
 		spoil(&spec)
-		if _, err := v1alpha1.NewMachine(&spec); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newMachine(&spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

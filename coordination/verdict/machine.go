@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1
+package verdict
 
 import (
 	"fmt"
@@ -8,36 +8,37 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Machine has a node's devices at their places. A Machine is immutable and may be shared.
+// machine has a node's devices at their places. A machine is immutable and may be shared.
 //
 // The tree contains only the devices and the bridges that they share. Placement depends on nothing else, so
 // this tree and the node's own give equal results, as the test shows on recorded machines. The object has the
 // addresses of PFs only. VFs get addresses after those of the PFs of their bus, PF by PF and in numerical
 // order, like real devices (PCI Express Base Specification, "VF Offset" and "VF Stride").
-type Machine struct {
-	Tree  *topology.Tree
-	Links []topology.Link
-	// Devices are the devices of the object's resources, in the object's order, each by its number. The ID is
+type machine struct {
+	tree  *topology.Tree
+	links []topology.Link
+	// devices are the devices of the object's resources, in the object's order, each by its number. The ID is
 	// the name of the resource and the number, "amd.com/gpu/3".
-	Devices [][]placement.Device
-	// Switches has, for each device, an index in the object's switches; -1 for a device without a switch.
-	Switches [][]int
+	devices [][]placement.Device
+	// switches has, for each device, an index in the object's switches; -1 for a device without a switch.
+	switches [][]int
 }
 
-// NewMachine converts a published object, which must be valid (Spec.Validate). It returns an error that names
+// newMachine converts a published object, which must be valid (Spec.Validate). It returns an error that names
 // the value if a set, path or address is malformed, or names a missing device.
-func NewMachine(spec *Spec) (*Machine, error) {
+func newMachine(spec *v1alpha1.Spec) (*machine, error) {
 	b := &builder{spec: spec, byAddress: map[topology.Address]*topology.Device{}, cards: map[string]bool{}}
-	m := &Machine{}
+	m := &machine{}
 	for i := range spec.Resources {
-		m.Switches = append(m.Switches, slices.Repeat([]int{-1}, spec.Resources[i].Devices))
+		m.switches = append(m.switches, slices.Repeat([]int{-1}, spec.Resources[i].Devices))
 	}
 	var err error
-	if b.spots, err = readSpots(spec, m.Switches); err != nil {
+	if b.spots, err = readSpots(spec, m.switches); err != nil {
 		return nil, err
 	}
 	for i := range spec.Resources {
@@ -45,19 +46,19 @@ func NewMachine(spec *Spec) (*Machine, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", spec.Resources[i].Name, err)
 		}
-		m.Devices = append(m.Devices, devices)
+		m.devices = append(m.devices, devices)
 	}
 	var nodes []int
 	for _, n := range spec.NUMANodes {
 		nodes = append(nodes, n.Number)
 	}
-	m.Tree = topology.Assemble(b.functions, b.at, nodes)
-	m.Links, err = links(spec, m.Devices)
+	m.tree = topology.Assemble(b.functions, b.at, nodes)
+	m.links, err = links(spec, m.devices)
 	return m, err
 }
 
 // links returns the object's links between GPUs.
-func links(spec *Spec, devices [][]placement.Device) ([]topology.Link, error) {
+func links(spec *v1alpha1.Spec, devices [][]placement.Device) ([]topology.Link, error) {
 	byID := map[string]topology.Address{}
 	if len(spec.Links) == 0 {
 		return nil, nil
@@ -87,12 +88,12 @@ type spotOf struct {
 }
 
 // readSpots returns the positions of each resource's devices, and stores their switches.
-func readSpots(spec *Spec, switches [][]int) ([][]spotOf, error) {
+func readSpots(spec *v1alpha1.Spec, switches [][]int) ([][]spotOf, error) {
 	spots := make([][]spotOf, len(spec.Resources))
 	for i, r := range spec.Resources {
 		spots[i] = make([]spotOf, r.Devices)
 	}
-	put := func(s spotOf, devices map[string]Set) error {
+	put := func(s spotOf, devices map[string]v1alpha1.Set) error {
 		for i, r := range spec.Resources {
 			list, err := numbersBelow(devices[r.Name], r.Devices)
 			if err != nil {
@@ -134,7 +135,7 @@ func readSpots(spec *Spec, switches [][]int) ([][]spotOf, error) {
 // readPath reads a path of the object.
 func readPath(path string, numa topology.NUMANode) (topology.Place, error) {
 	names := strings.Split(path, "/")
-	if path == unknown {
+	if path == v1alpha1.UnknownPath {
 		return topology.Place{}, nil
 	}
 	place := topology.Place{RootComplex: names[0], NUMA: numa}
@@ -150,8 +151,8 @@ func readPath(path string, numa topology.NUMANode) (topology.Place, error) {
 
 // numbersBelow returns the devices of a published set, ascending, or an error if a number is not below
 // devices.
-func numbersBelow(set Set, devices int) ([]int, error) {
-	ranges, err := set.Ranges(MaxDevices)
+func numbersBelow(set v1alpha1.Set, devices int) ([]int, error) {
+	ranges, err := set.Ranges(v1alpha1.MaxDevices)
 	if err != nil || len(ranges) == 0 {
 		return nil, err
 	}
@@ -174,7 +175,7 @@ const networkClass topology.Class = 0x020000
 
 // builder makes the functions of the tree.
 type builder struct {
-	spec      *Spec
+	spec      *v1alpha1.Spec
 	spots     [][]spotOf
 	functions []*topology.Device
 	at        []topology.Place
@@ -220,7 +221,7 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 		}
 		for _, n := range members {
 			devices[n] = placement.Device{ID: fmt.Sprintf("%s/%d", r.Name, n), Address: address}
-			if r.Kind == VF {
+			if r.Kind == v1alpha1.VF {
 				devices[n].Address = b.vf(function, spot)
 			}
 		}
@@ -229,14 +230,14 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 }
 
 // unnamedOf returns the address of a function without an address in the object, from the indices of its
-// switch, its resource and itself, each below its maximum (MaxPlaces, MaxResources, MaxFunctions).
+// switch, its resource and itself, each below its maximum (of package v1alpha1).
 func unnamedOf(at, resource, function int) topology.Address {
-	number := (at*MaxResources+resource)*MaxFunctions + function
+	number := (at*v1alpha1.MaxResources+resource)*v1alpha1.MaxFunctions + function
 	return topology.Address{Domain: unnamed + uint32(number)}
 }
 
 // functionsOf lists the devices of each physical function. Every device belongs to one.
-func functionsOf(r *Resource) ([][]int, error) {
+func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
 	var functions [][]int
 	of, count := make([]bool, r.Devices), 0
 	for _, set := range r.Functions {
@@ -265,12 +266,12 @@ func functionsOf(r *Resource) ([][]int, error) {
 }
 
 // function returns a physical function, created on first use.
-func (b *builder) function(address topology.Address, kind Kind, s spotOf) *topology.Device {
+func (b *builder) function(address topology.Address, kind v1alpha1.Kind, s spotOf) *topology.Device {
 	if f := b.byAddress[address]; f != nil {
 		return f
 	}
 	f, redirected := &topology.Device{Address: address}, topology.ACSCompletions
-	if kind == VF {
+	if kind == v1alpha1.VF {
 		f.Class, redirected = networkClass, topology.ACSRequests
 	}
 	b.byAddress[address] = f
@@ -380,7 +381,7 @@ func (b *builder) beforeVFs() (before map[topology.Address]int, named map[topolo
 			}
 			named[a] = true
 			last[busOf(a)] = max(last[busOf(a)], int(a.Device)<<3|int(a.Function))
-			if r.Kind == VF && f < len(functions) {
+			if r.Kind == v1alpha1.VF && f < len(functions) {
 				vfs[a] += len(functions[f])
 			}
 		}

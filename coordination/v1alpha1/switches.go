@@ -4,69 +4,12 @@ package v1alpha1
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-var kinds = [...]Kind{model.GPU: GPU, model.VF: VF}
-
-// FromSpec returns the model of a published node, which must be valid (Spec.Validate). It returns an error
-// that names the resource if the specification contradicts itself.
-func FromSpec(s *Spec) (*model.Node, error) {
-	n := &model.Node{Kubelet: s.Kubelet, Alignment: s.Alignment}
-	for _, node := range s.NUMANodes {
-		n.NUMANodes = append(n.NUMANodes, model.NUMANode{Number: node.Number, Distances: node.Distances})
-	}
-	for i := range s.Resources {
-		r, err := s.Resources[i].model()
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", s.Resources[i].Name, err)
-		}
-		n.Resources = append(n.Resources, r)
-	}
-	return n, nil
-}
-
-func (r *Resource) model() (model.Resource, error) {
-	kind := slices.Index(kinds[:], r.Kind)
-	if kind < 0 {
-		return model.Resource{}, fmt.Errorf("kind %q: want %s or %s", r.Kind, GPU, VF)
-	}
-	m := model.Resource{Name: r.Name, Kind: model.Kind(kind), Devices: make([]model.Device, r.Devices)}
-	unhealthy, err := r.Unhealthy.List(r.Devices)
-	if err != nil {
-		return m, fmt.Errorf("read unhealthy devices: %w", err)
-	}
-	for n := range m.Devices {
-		m.Devices[n].Healthy = true
-	}
-	for _, n := range unhealthy {
-		m.Devices[n].Healthy = false
-	}
-	for _, text := range slices.Sorted(maps.Keys(r.Hints)) {
-		node, err := strconv.Atoi(text)
-		if err != nil || node < 0 || node > 63 {
-			return m, fmt.Errorf("hint of NUMA node %q: want a number from 0 to 63", text)
-		}
-		numbers, err := r.Hints[text].List(r.Devices)
-		if err != nil {
-			return m, fmt.Errorf("read devices of NUMA node %d: %w", node, err)
-		}
-		for _, n := range numbers {
-			if other, known := m.Devices[n].NUMA.Number(); known {
-				return m, fmt.Errorf("device %d is on NUMA nodes %d and %d", n, other, node)
-			}
-			m.Devices[n].NUMA = topology.Node(node)
-		}
-	}
-	return m, nil
-}
 
 // Placed is a device of the object with its PCI function; for a partition, the card's function.
 type Placed struct {
@@ -75,8 +18,8 @@ type Placed struct {
 	Address  topology.Address
 }
 
-// unknown is the path of devices outside the tree.
-const unknown = "unknown"
+// UnknownPath is the path of devices outside the tree.
+const UnknownPath = "unknown"
 
 // SwitchesOf returns the object's switches with the places of devices, by path. Devices outside the tree are
 // in an entry "unknown" of their own.
@@ -110,7 +53,7 @@ func spots(tree *topology.Tree, devices []Placed) []*spot {
 	found := map[key]*spot{}
 	var order []*spot
 	for _, d := range devices {
-		chain := []string{unknown}
+		chain := []string{UnknownPath}
 		if top := tree.Top(d.Address); top != "" {
 			chain[0] = top
 		}

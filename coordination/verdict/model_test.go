@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package publish_test
+package verdict
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ func FuzzNode(f *testing.F) {
 		if err := json.Unmarshal(text, &spec); err != nil {
 			t.Fatal(err)
 		}
-		read, err := v1alpha1.FromSpec(&spec)
+		read, err := modelOf(&spec)
 		if err != nil {
 			t.Fatal(err)
 		}
