@@ -26,10 +26,10 @@ import (
 // errNotRunning says that nobody serves in the run folder.
 var errNotRunning = errors.New("no tandem-rdma is running")
 
-// running is the status of the daemons in the run folder.
+// running is the status of the daemons in the run folder, without devices if nobody answers.
 type running struct {
 	status coordinator.Status
-	err    error // why there is no status
+	err    error // why nobody answers
 }
 
 // askDaemons asks the running daemons, at its first call.
@@ -40,10 +40,7 @@ func (n *Node) askDaemons(ctx context.Context) running {
 	n.running = &running{err: errNotRunning}
 	if _, err := os.Lstat(coordination.SocketPath(n.RunDir)); !errors.Is(err, fs.ErrNotExist) {
 		answer, err := coordinator.AskStatus(ctx, n.RunDir)
-		n.running.err = err
-		if err == nil {
-			n.running.status = coordinator.NewStatus(answer)
-		}
+		*n.running = running{coordinator.NewStatus(answer), err}
 	}
 	return *n.running
 }
