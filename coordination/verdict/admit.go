@@ -11,16 +11,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // trial is the admission of a pod: the part outside the device manager.
 type trial struct {
-	model.Admission
+	devicemanager.Admission
 	node     *Node
 	requests *podRequests
-	got      model.Set // by this pod
+	got      devicemanager.Set // by this pod
 	assigned []containerDevices
 	managers ManagerState
 	heirs    int // containers that could reuse devices of init containers
@@ -31,8 +32,8 @@ type trial struct {
 // plan is the choice for a container, with its input.
 type plan struct {
 	container int
-	halves    []model.Half
-	chosen    model.Set
+	halves    []devicemanager.Half
+	chosen    devicemanager.Set
 }
 
 // Hints returns the hints of the CPU and memory managers.
@@ -46,13 +47,13 @@ func (t *trial) Hints(container int) []model.Hints {
 
 // Prefer answers like the coordinator if it knows the request of the container. While the kubelet offers the
 // input of the last choice, Prefer keeps this choice.
-func (t *trial) Prefer(container int, q model.Question) model.Set {
+func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Set {
 	all := t.Node.Resources[q.Resource].All
 	if t.plan.container == container && t.plan.foresees(&q) {
 		return t.plan.chosen.Intersection(all)
 	}
 	taken := t.Taken.Difference(t.Reusable)
-	view := model.View{
+	view := devicemanager.View{
 		Node: t.Node, Links: t.node.links, Kubelet: t.Kubelet,
 		Free: t.Healthy.Difference(t.Taken).Difference(q.Allocated), Taken: taken,
 		Allocated: q.Allocated, Left: t.Reusable,
@@ -66,7 +67,7 @@ func (t *trial) Prefer(container int, q model.Question) model.Set {
 	return t.plan.chosen.Intersection(all)
 }
 
-func (p *plan) foresees(q *model.Question) bool {
+func (p *plan) foresees(q *devicemanager.Question) bool {
 	for _, h := range p.halves {
 		if h.Resource == q.Resource {
 			return h.Held.Equal(q.Must) && h.Free.Equal(q.Free)
@@ -76,17 +77,17 @@ func (p *plan) foresees(q *model.Question) bool {
 }
 
 // Pick stands for the random choice of the kubelet from more devices than necessary.
-func (t *trial) Pick(of model.Set, count int) model.Set {
+func (t *trial) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	t.chance = true
 	return of.Lowest(count)
 }
 
 // Allocate rejects a container with required alignment and separated pairs, and assigns CPUs and memory to
 // any other container.
-func (t *trial) Allocate(container int, best model.Hint, devices model.Set) error {
+func (t *trial) Allocate(container int, best model.Hint, devices devicemanager.Set) error {
 	requests := t.Containers[container].Requests
 	t.inherit(requests)
-	if t.requests.required && requests.Pairs(t.Node) > 0 {
+	if t.requests.required && t.Node.Pairs(requests) > 0 {
 		if err := t.misaligned(devices); err != nil {
 			return err
 		}
@@ -121,7 +122,7 @@ func (t *trial) inherit(requests model.Requests) {
 // switch (coordination/admission, alignment.go).
 type errMisaligned struct{ error }
 
-func (t *trial) misaligned(devices model.Set) error {
+func (t *trial) misaligned(devices devicemanager.Set) error {
 	pairs := placement.PairsOf(t.node.tree,
 		t.Node.Devices(devices.Intersection(t.Node.OfKind[model.GPU])),
 		t.Node.Devices(devices.Intersection(t.Node.OfKind[model.VF])))
@@ -141,7 +142,7 @@ func (t *trial) requirement() string {
 }
 
 // required reports whether Tandem rejects a pod that the kubelet would admit.
-func required(r *model.Refusal) bool {
+func required(r *devicemanager.Refusal) bool {
 	var misaligned errMisaligned
 	return errors.As(r.Err, &misaligned)
 }
@@ -186,7 +187,7 @@ func (n *Node) read(pod *v1.Pod) *podRequests {
 	for c, role := range intent.Containers(pod) {
 		requests := n.requests(pod, c)
 		w.with += min(len(requests), 1)
-		w.pairs += requests.Pairs(n.devices)
+		w.pairs += n.devices.Pairs(requests)
 		w.containers = append(w.containers, c)
 		w.requests = append(w.requests, model.Container{Role: role, Requests: requests})
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
@@ -27,7 +28,7 @@ type Node struct {
 	kubelet   model.TopologyManager
 	alignment intent.Policy
 	unknown   error // why the Topology Manager is ignored; nil if it is not
-	healthy   model.Set
+	healthy   devicemanager.Set
 	held      []podDevices
 	object    []v1alpha1.Held
 	managers  Managers
@@ -37,13 +38,13 @@ type Node struct {
 type podDevices struct {
 	uid        types.UID
 	containers []containerDevices
-	all        model.Set
+	all        devicemanager.Set
 }
 
 // containerDevices are the devices of one container.
 type containerDevices struct {
 	name    string
-	devices model.Set
+	devices devicemanager.Set
 	nodes   model.Mask
 }
 
@@ -205,10 +206,10 @@ func (n *Node) Resources() []string {
 
 // shape is the part of a node that pods do not change: the devices and their places.
 type shape struct {
-	devices  *model.Devices
+	devices  *devicemanager.Devices
 	tree     *topology.Tree
 	links    []topology.Link
-	switches model.Switches
+	switches devicemanager.Switches
 }
 
 // Shapes shares the shapes of equal nodes, because most nodes of a cluster are equal. Shapes without a node
@@ -275,16 +276,16 @@ func newShape(spec *v1alpha1.Spec, node *model.Node) (*shape, error) {
 			r.Devices[n].Device = m.devices[i][n]
 		}
 	}
-	s := &shape{devices: model.NewDevices(node.Resources), tree: m.tree, links: m.links}
+	s := &shape{devices: devicemanager.NewDevices(node.Resources), tree: m.tree, links: m.links}
 	s.switches = s.bridge(spec, m)
 	return s, nil
 }
 
 // bridge returns the switches with same-switch pairs.
-func (s *shape) bridge(spec *v1alpha1.Spec, m *machine) model.Switches {
-	all := make(model.Switches, len(spec.Switches))
+func (s *shape) bridge(spec *v1alpha1.Spec, m *machine) devicemanager.Switches {
+	all := make(devicemanager.Switches, len(spec.Switches))
 	for i := range all {
-		all[i] = [2]model.Set{s.devices.NewSet(), s.devices.NewSet()}
+		all[i] = [2]devicemanager.Set{s.devices.NewSet(), s.devices.NewSet()}
 	}
 	for k, r := range s.devices.Resources {
 		for n, at := range m.switches[k] {
@@ -293,7 +294,7 @@ func (s *shape) bridge(spec *v1alpha1.Spec, m *machine) model.Switches {
 			}
 		}
 	}
-	var switches model.Switches
+	var switches devicemanager.Switches
 	for i, on := range all {
 		if !spec.Switches[i].Alone && on[model.GPU].Len() > 0 && on[model.VF].Len() > 0 {
 			switches = append(switches, on)

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
@@ -18,7 +19,7 @@ import (
 type State struct {
 	node     *Node
 	pods     map[types.UID]*podDevices
-	taken    model.Set
+	taken    devicemanager.Set
 	managers ManagerState // may be nil
 	err      error        // of the managers, which are then ignored
 }
@@ -117,11 +118,11 @@ func (s *State) Ask(pod *v1.Pod) Verdict {
 
 // admit tries to admit a pod. If all is false, the devices of the last container are chosen only if Tandem
 // may reject the choice. The refusal is nil for an admitted pod.
-func (s *State) admit(w *podRequests, all bool) (*trial, *model.Refusal) {
+func (s *State) admit(w *podRequests, all bool) (*trial, *devicemanager.Refusal) {
 	sets := s.node.devices.NewSets(3)
 	copy(sets[0], s.taken)
 	t := &trial{
-		Admission: model.Admission{
+		Admission: devicemanager.Admission{
 			Node: s.node.devices, Kubelet: s.node.kubelet, Containers: w.requests, Managed: s.managers != nil,
 			VerdictOnly: !all && !w.required,
 			Healthy:     s.node.healthy, Taken: sets[0], Reusable: sets[1],
@@ -155,7 +156,7 @@ func (n *Node) verdict(w *podRequests, containers []containerDevices) Verdict {
 }
 
 // refused returns the verdict on a rejected pod.
-func (s *State) refused(w *podRequests, t *trial, refusal *model.Refusal) Verdict {
+func (s *State) refused(w *podRequests, t *trial, refusal *devicemanager.Refusal) Verdict {
 	v := Verdict{Required: required(refusal), Chance: t.chance, Wanted: w.pairs}
 	empty := s.node.empty()
 	if s.managers != nil {
@@ -249,7 +250,7 @@ func (s *State) Room() Room {
 	return fit(n.pairsOn(free.Intersection(g.All), free.Intersection(v.All)),
 		func(size int, pairs model.PerNode) (model.Mask, bool) {
 			demands := make([]model.Demand, 0, 2)
-			for _, r := range [...]*model.ResourceDevices{g, v} {
+			for _, r := range [...]*devicemanager.ResourceDevices{g, v} {
 				if r.Hinted {
 					demands = append(demands, model.Demand{Count: size, All: r.Total, Free: pairs})
 				}
@@ -259,8 +260,8 @@ func (s *State) Room() Room {
 }
 
 // largest returns the resource of a kind with the most devices, nil for none.
-func (s *shape) largest(kind model.Kind) *model.ResourceDevices {
-	var most *model.ResourceDevices
+func (s *shape) largest(kind model.Kind) *devicemanager.ResourceDevices {
+	var most *devicemanager.ResourceDevices
 	for i := range s.devices.Resources {
 		if r := &s.devices.Resources[i]; r.Kind == kind && (most == nil || r.Count > most.Count) {
 			most = r
@@ -271,7 +272,7 @@ func (s *shape) largest(kind model.Kind) *model.ResourceDevices {
 
 // pairsOn returns the number of pairs that free devices of two resources form on the switches of each NUMA
 // node in the hints of the kubelet. Devices without hints count for node 0.
-func (s *shape) pairsOn(gpus, vfs model.Set) model.PerNode {
+func (s *shape) pairsOn(gpus, vfs devicemanager.Set) model.PerNode {
 	pairs := make(model.PerNode, 64)
 	for i := range s.switches {
 		on := &s.switches[i]
@@ -283,7 +284,7 @@ func (s *shape) pairsOn(gpus, vfs model.Set) model.PerNode {
 }
 
 // told returns the NUMA node in the hints for the devices of a switch.
-func (s *shape) told(of *[2]model.Set) int {
+func (s *shape) told(of *[2]devicemanager.Set) int {
 	for i := range s.devices.Resources {
 		r := &s.devices.Resources[i]
 		for node, on := range r.On {
@@ -298,4 +299,4 @@ func (s *shape) told(of *[2]model.Set) int {
 // Free returns the number of free healthy devices of all resources.
 func (s *State) Free() int { return s.free().Len() }
 
-func (s *State) free() model.Set { return s.node.healthy.Difference(s.taken) }
+func (s *State) free() devicemanager.Set { return s.node.healthy.Difference(s.taken) }

@@ -24,6 +24,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/v1alpha1"
 )
@@ -83,7 +84,7 @@ type ManagerState interface {
 }
 
 // reason returns the reason of a refusal as one sentence for people.
-func (t *trial) reason(r *model.Refusal, never bool) string {
+func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
 	sentence := ""
 	shortage := t.shortage(r)
 	switch {
@@ -101,7 +102,7 @@ func (t *trial) reason(r *model.Refusal, never bool) string {
 }
 
 // shortage returns the shortage of devices that causes a refusal, or nil.
-func (t *trial) shortage(r *model.Refusal) *model.Shortage {
+func (t *trial) shortage(r *devicemanager.Refusal) *devicemanager.Shortage {
 	if r.Err != nil || r.Shortage != nil {
 		return r.Shortage
 	}
@@ -109,7 +110,7 @@ func (t *trial) shortage(r *model.Refusal) *model.Shortage {
 }
 
 // short describes a shortage of devices.
-func (t *trial) short(s *model.Shortage, asked model.Requests) string {
+func (t *trial) short(s *devicemanager.Shortage, asked model.Requests) string {
 	r := &t.Node.Resources[s.Resource]
 	if !s.Healthy {
 		return fmt.Sprintf("no %s is healthy", r.Name)
@@ -118,7 +119,7 @@ func (t *trial) short(s *model.Shortage, asked model.Requests) string {
 }
 
 // topology explains why the Topology Manager finds no NUMA nodes.
-func (t *trial) topology(r *model.Refusal, never bool) string {
+func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	type need struct {
 		model.Request
 		nodes int

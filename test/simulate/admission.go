@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -22,9 +23,9 @@ type State struct {
 	Node    *Node
 	Rules   Rules // of the node's kubelet
 	rule    model.Rule
-	devices *model.Devices // as announced to the kubelet
-	all     model.Set
-	free    model.Set
+	devices *devicemanager.Devices // as announced to the kubelet
+	all     devicemanager.Set
+	free    devicemanager.Set
 }
 
 // newState returns a node with everything free.
@@ -43,7 +44,7 @@ func newState(node *Node, rules Rules) *State {
 }
 
 // list returns the devices of a kind in a set, ascending.
-func (s *State) list(kind Kind, of model.Set) []int {
+func (s *State) list(kind Kind, of devicemanager.Set) []int {
 	r := &s.devices.Resources[kind]
 	devices := make([]int, 0, of.Common(r.All))
 	for i := range r.Count {
@@ -54,7 +55,7 @@ func (s *State) list(kind Kind, of model.Set) []int {
 	return devices
 }
 
-func (s *State) set(kind Kind, devices []int) model.Set {
+func (s *State) set(kind Kind, devices []int) devicemanager.Set {
 	set := s.devices.NewSet()
 	for _, i := range devices {
 		set.Insert(s.devices.Resources[kind].First + i)
@@ -126,7 +127,7 @@ type Question struct {
 	Allocated [2][]int   // devices that the container has already
 	Mask      model.Mask // the NUMA nodes of the container, which the kubelet does not pass either
 
-	asked model.Question
+	asked devicemanager.Question
 }
 
 // Prefer returns preferred devices among the available ones. If there are too few, or others, the kubelet
@@ -156,8 +157,8 @@ func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Con
 }
 
 // admission returns the admission of a container.
-func (s *State) admission(r Request, first Kind, others model.Others) *model.Admission {
-	return &model.Admission{
+func (s *State) admission(r Request, first Kind, others devicemanager.Others) *devicemanager.Admission {
+	return &devicemanager.Admission{
 		Node: s.devices, Kubelet: model.TopologyManager{Rule: s.rule}, Others: others,
 		Containers: []model.Container{{Requests: r.requests(first)}},
 		Healthy:    s.all, Taken: s.all.Difference(s.free), Reusable: s.devices.NewSet(),
@@ -187,7 +188,7 @@ type guest struct {
 func (g *guest) Hints(int) []model.Hints { return nil }
 
 // Prefer answers a question, after taking the devices that the container has got before.
-func (g *guest) Prefer(_ int, q model.Question) model.Set {
+func (g *guest) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
 	s, kind := g.state, Kind(q.Resource)
 	g.take(kind.Other(), q.Allocated)
 	answer := g.prefer(s, Question{
@@ -198,7 +199,7 @@ func (g *guest) Prefer(_ int, q model.Question) model.Set {
 }
 
 // Pick picks at random.
-func (g *guest) Pick(of model.Set, count int) model.Set {
+func (g *guest) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	var devices []int
 	of.Each(func(i int) { devices = append(devices, i) })
 	picked := g.state.devices.NewSet()
@@ -209,14 +210,14 @@ func (g *guest) Pick(of model.Set, count int) model.Set {
 }
 
 // Allocate takes the devices that are not yet taken.
-func (g *guest) Allocate(_ int, _ model.Hint, devices model.Set) error {
+func (g *guest) Allocate(_ int, _ model.Hint, devices devicemanager.Set) error {
 	for _, kind := range Kinds {
 		g.take(kind, devices)
 	}
 	return nil
 }
 
-func (g *guest) take(kind Kind, devices model.Set) {
+func (g *guest) take(kind Kind, devices devicemanager.Set) {
 	if len(g.container.Devices[kind]) == 0 {
 		g.container.Devices[kind] = g.state.list(kind, devices)
 		g.state.take(kind, g.container.Devices[kind])
@@ -242,7 +243,7 @@ func (s *State) Offered(kind Kind, q Question) []int {
 // Preference returns the coordinator's request to package placement for a question of a container with the
 // question's Request.
 func (q Question) Preference(s *State) placement.Request {
-	view := model.View{
+	view := devicemanager.View{
 		Node: s.devices, Links: s.Node.Links, Kubelet: model.TopologyManager{Rule: s.rule},
 		Free: s.free, Allocated: q.asked.Allocated,
 		Taken: s.all.Difference(s.free).Difference(q.asked.Allocated),

@@ -10,7 +10,7 @@
 //
 // # The node
 //
-// [State.Admit] admits like the kubelet (package model of coordination/kubelet), one resource after the other
+// [State.Admit] admits like the kubelet (package devicemanager), one resource after the other
 // in random order; the way of choosing answers each [Question]. A short answer is filled up at random.
 // Containers have one resource of each kind; CPUs and memory are ignored.
 //

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -37,8 +38,8 @@ type Node struct {
 	NUMA     []int       // the numbers of the NUMA nodes, ascending; elsewhere a node is an index of this list
 	Locality machine.Scores
 
-	told     [2]*model.Devices // NUMA nodes announced to the kubelet: all; those of GPUs alone
-	switches model.Switches    // by number
+	told     [2]*devicemanager.Devices // NUMA nodes announced to the kubelet: all; those of GPUs alone
+	switches devicemanager.Switches    // by number
 }
 
 // Device is a device with numbers for its place.
@@ -98,12 +99,12 @@ func (n *Node) tell() {
 				announced[kind].Devices = append(announced[kind].Devices, device)
 			}
 		}
-		n.told[exclude] = model.NewDevices(announced)
+		n.told[exclude] = devicemanager.NewDevices(announced)
 	}
 	devices := n.told[0]
-	n.switches = make(model.Switches, n.Switches)
+	n.switches = make(devicemanager.Switches, n.Switches)
 	for i := range n.switches {
-		n.switches[i] = [2]model.Set{devices.NewSet(), devices.NewSet()}
+		n.switches[i] = [2]devicemanager.Set{devices.NewSet(), devices.NewSet()}
 	}
 	for _, kind := range Kinds {
 		for i, d := range n.Devices[kind] {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -15,15 +16,15 @@ import (
 
 // Node is the devices of a node, with the state of each device.
 type Node struct {
-	model   *model.Devices
+	model   *devicemanager.Devices
 	kubelet model.TopologyManager
-	healthy model.Set
+	healthy devicemanager.Set
 	held    sets // by pod, as namespace/pod or [unknownHolder]
 	on      sets // by switch
 }
 
 // sets are the devices of each of a kind of holders or places.
-type sets map[string]model.Set
+type sets map[string]devicemanager.Set
 
 // NewNode returns the node with these resources, as in a status, under the settings of its kubelet.
 func NewNode(resources []Resource, kubelet model.TopologyManager) *Node {
@@ -51,7 +52,7 @@ func NewNode(resources []Resource, kubelet model.TopologyManager) *Node {
 		announced = append(announced, a)
 	}
 	n := &Node{
-		model: model.NewDevices(announced), kubelet: kubelet, held: sets{}, on: sets{},
+		model: devicemanager.NewDevices(announced), kubelet: kubelet, held: sets{}, on: sets{},
 	}
 	n.healthy = n.model.Select(healthy)
 	for pod, ids := range held {
@@ -79,7 +80,7 @@ func numaNode(number *uint32) topology.NUMANode {
 }
 
 // taken returns the devices of all pods but some.
-func (n *Node) taken(but ...string) model.Set {
+func (n *Node) taken(but ...string) devicemanager.Set {
 	taken := n.model.NewSet()
 	for pod, devices := range n.held {
 		if !slices.Contains(but, pod) {
@@ -90,10 +91,10 @@ func (n *Node) taken(but ...string) model.Set {
 }
 
 // free returns the devices that the kubelet can allocate.
-func (n *Node) free() model.Set { return n.healthy.Difference(n.taken()) }
+func (n *Node) free() devicemanager.Set { return n.healthy.Difference(n.taken()) }
 
 // admits reports whether the kubelet admits a pod while some devices are taken.
-func (n *Node) admits(taken model.Set, pod ...model.Container) bool {
+func (n *Node) admits(taken devicemanager.Set, pod ...model.Container) bool {
 	a := n.admission(taken, pod)
 	return a.Admit() == nil
 }
@@ -106,8 +107,8 @@ func (n *Node) AdmitsEmpty(pod []intent.Container, cpus func(count int) model.Hi
 	return a.Admit() == nil
 }
 
-func (n *Node) admission(taken model.Set, pod []model.Container) model.Admission {
-	return model.Admission{
+func (n *Node) admission(taken devicemanager.Set, pod []model.Container) devicemanager.Admission {
+	return devicemanager.Admission{
 		Node: n.model, Kubelet: n.kubelet, Containers: pod, Others: anyDevices{n},
 		Healthy: n.healthy, Taken: taken.Clone(), Reusable: n.model.NewSet(),
 	}
@@ -149,11 +150,11 @@ type anyDevices struct{ *Node }
 
 func (anyDevices) Hints(int) []model.Hints { return nil }
 
-func (a anyDevices) Prefer(int, model.Question) model.Set { return a.model.NewSet() }
+func (a anyDevices) Prefer(int, devicemanager.Question) devicemanager.Set { return a.model.NewSet() }
 
-func (anyDevices) Pick(of model.Set, count int) model.Set { return of.Lowest(count) }
+func (anyDevices) Pick(of devicemanager.Set, count int) devicemanager.Set { return of.Lowest(count) }
 
-func (anyDevices) Allocate(int, model.Hint, model.Set) error { return nil }
+func (anyDevices) Allocate(int, model.Hint, devicemanager.Set) error { return nil }
 
 // withCPUs adds the hints of the CPU manager. The containers take no CPUs from each other.
 type withCPUs struct {

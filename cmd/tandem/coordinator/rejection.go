@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
@@ -28,7 +29,7 @@ type PodExplanation struct {
 
 // Rejection explains a pod that the kubelet's Topology Manager has rejected. The kubelet calls no device
 // plugin for such a pod, and nobody records what was free at that moment. The explanation therefore compares
-// the pod's requests with the status of the node, by the kubelet's own rules ([model]): the devices
+// the pod's requests with the status of the node, by the kubelet's own rules ([devicemanager]): the devices
 // that are free now, by NUMA node and switch, the holders of the other devices, and the empty node. The
 // plugins' decisions tell which holders had their devices at the rejection.
 type Rejection struct {
@@ -145,7 +146,7 @@ func (n *Node) resources(total model.Requests) (list []requestedResource) {
 	for _, request := range total {
 		of := &n.model.Resources[request.Resource]
 		r := requestedResource{Name: of.Name, Requested: request.Count}
-		n.eachNUMANode(of, func(number *int, on model.Set) {
+		n.eachNUMANode(of, func(number *int, on devicemanager.Set) {
 			r.NUMA = append(r.NUMA, numaCount{number, free.Common(on), on.Len()})
 		})
 		list = append(list, r)
@@ -172,7 +173,7 @@ func (n *Node) holders(total model.Requests, since map[string]time.Time) (list [
 	for _, pod := range slices.Sorted(maps.Keys(n.held)) {
 		for _, request := range total {
 			of := &n.model.Resources[request.Resource]
-			n.eachNUMANode(of, func(number *int, on model.Set) {
+			n.eachNUMANode(of, func(number *int, on devicemanager.Set) {
 				if held := n.held[pod].Common(on); held > 0 {
 					h := Holder{Pod: pod, Resource: of.Name, Node: number, Devices: held}
 					if at, known := since[pod]; known {
@@ -187,7 +188,7 @@ func (n *Node) holders(total model.Requests, since map[string]time.Time) (list [
 }
 
 // eachNUMANode visits the devices of a resource by NUMA node; devices without a NUMA node come last.
-func (n *Node) eachNUMANode(r *model.ResourceDevices, visit func(number *int, on model.Set)) {
+func (n *Node) eachNUMANode(r *devicemanager.ResourceDevices, visit func(number *int, on devicemanager.Set)) {
 	without := r.All.Clone()
 	for number, on := range r.On {
 		without.Exclude(on)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/plugins/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/hinting"
@@ -202,8 +203,8 @@ func newDevice(id string, address topology.Address, numa topology.NUMANode) Devi
 
 // Views are views of a machine's devices for requests of VFs.
 type Views struct {
-	All   *model.View   // all VFs are of one resource
-	pools []*model.View // with the VFs of one pool, by its name
+	All   *devicemanager.View   // all VFs are of one resource
+	pools []*devicemanager.View // with the VFs of one pool, by its name
 }
 
 // NewViews returns the coordinator's views of a machine's devices. All GPUs are of one resource.
@@ -228,7 +229,7 @@ func Pools(vfs []Device) map[string][]Device {
 // For returns the views for a container's requests: of each pool with as many free VFs, since the kubelet
 // takes the VFs of a request from one pool. Without such a pool it is the view of all VFs, for requests of
 // several.
-func (v Views) For(requests model.Requests) (views []*model.View) {
+func (v Views) For(requests model.Requests) (views []*devicemanager.View) {
 	for _, view := range v.pools {
 		short := func(r model.Request) bool {
 			return view.Free.Common(view.Node.Resources[r.Resource].All) < r.Count
@@ -238,7 +239,7 @@ func (v Views) For(requests model.Requests) (views []*model.View) {
 		}
 	}
 	if len(views) == 0 {
-		return []*model.View{v.All}
+		return []*devicemanager.View{v.All}
 	}
 	return views
 }
@@ -261,7 +262,7 @@ func (v Views) Nodes(
 }
 
 // newView returns a view of devices. All GPUs are of one resource, and all VFs.
-func newView(links []topology.Link, gpus, vfs []Device) *model.View {
+func newView(links []topology.Link, gpus, vfs []Device) *devicemanager.View {
 	var used []string
 	announced := make([]model.Resource, len(model.Kinds))
 	for kind, list := range [...][]Device{gpus, vfs} {
@@ -274,8 +275,8 @@ func newView(links []topology.Link, gpus, vfs []Device) *model.View {
 			}
 		}
 	}
-	node := model.NewDevices(announced)
-	v := &model.View{Node: node, Links: links, Taken: node.Select(used)}
+	node := devicemanager.NewDevices(announced)
+	v := &devicemanager.View{Node: node, Links: links, Taken: node.Select(used)}
 	v.Free = node.OfKind[model.GPU].Clone()
 	v.Free.Include(node.OfKind[model.VF])
 	v.Free.Exclude(v.Taken)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
 	"github.com/tandem-k8s/tandem/cmd/tandem/picture"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/coordination/spelling"
 	"github.com/tandem-k8s/tandem/topology"
@@ -242,7 +243,7 @@ func (m merge) times(devices []model.Demand) (without, with model.MergeTime) {
 }
 
 // note returns the note on a request whose hints the kubelet merges slowly (kubernetes#137700); else "".
-func (m merge) note(view *model.View, requests model.Requests) string {
+func (m merge) note(view *devicemanager.View, requests model.Requests) string {
 	devices := view.Demands(requests)
 	took, withMemory := m.times(devices)
 	if !took.Slow() && !withMemory.Slow() {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/cli"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -59,7 +60,7 @@ func (q *Question) Stock(n *Node, from *Source) (*Plan, []string, error) {
 // on one switch. The result is nil if the kubelet rejects the container, which does not depend on the draw:
 // all devices of a request are free.
 func (q *Question) draw(
-	tree *topology.Tree, view *model.View, manager model.TopologyManager,
+	tree *topology.Tree, view *devicemanager.View, manager model.TopologyManager,
 ) []draw {
 	plugins, drawn := newStockPlugins(tree, view.Node), make([]draw, draws)
 	all := view.Free.Clone()
@@ -70,7 +71,7 @@ func (q *Question) draw(
 			slices.Reverse(requests)
 		}
 		requests = slices.DeleteFunc(requests, func(r model.Request) bool { return r.Count == 0 })
-		admission := model.Admission{
+		admission := devicemanager.Admission{
 			Node: view.Node, Kubelet: manager,
 			Containers: []model.Container{{Requests: requests}}, Others: plugins,
 			Healthy: all, Taken: view.Taken.Clone(), Reusable: view.Node.NewSet(),
@@ -84,7 +85,7 @@ func (q *Question) draw(
 	return drawn
 }
 
-func newDraw(tree *topology.Tree, node *model.Devices, devices model.Set) draw {
+func newDraw(tree *topology.Tree, node *devicemanager.Devices, devices devicemanager.Set) draw {
 	d := draw{
 		gpus: node.Devices(devices.Intersection(node.OfKind[model.GPU])),
 		vfs:  node.Devices(devices.Intersection(node.OfKind[model.VF])),
@@ -96,13 +97,13 @@ func newDraw(tree *topology.Tree, node *model.Devices, devices model.Set) draw {
 
 // stockPlugins answer the kubelet for one container at a time.
 type stockPlugins struct {
-	node    *model.Devices
+	node    *devicemanager.Devices
 	vendor  *Vendor
 	random  *rand.Rand
-	devices model.Set // of the latest container
+	devices devicemanager.Set // of the latest container
 }
 
-func newStockPlugins(tree *topology.Tree, node *model.Devices) *stockPlugins {
+func newStockPlugins(tree *topology.Tree, node *devicemanager.Devices) *stockPlugins {
 	var addresses []topology.Address
 	for _, d := range node.Devices(node.OfKind[model.GPU]) {
 		addresses = append(addresses, d.Address)
@@ -116,7 +117,7 @@ func newStockPlugins(tree *topology.Tree, node *model.Devices) *stockPlugins {
 func (*stockPlugins) Hints(int) []model.Hints { return nil }
 
 // Prefer returns GPUs by the vendor's policy, and no VFs.
-func (p *stockPlugins) Prefer(_ int, q model.Question) model.Set {
+func (p *stockPlugins) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
 	preferred := p.node.NewSet()
 	if q.Resource != int(model.GPU) {
 		return preferred
@@ -131,7 +132,7 @@ func (p *stockPlugins) Prefer(_ int, q model.Question) model.Set {
 }
 
 // Pick picks at random.
-func (p *stockPlugins) Pick(of model.Set, count int) model.Set {
+func (p *stockPlugins) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	var devices []int
 	of.Each(func(i int) { devices = append(devices, i) })
 	picked := p.node.NewSet()
@@ -142,7 +143,7 @@ func (p *stockPlugins) Pick(of model.Set, count int) model.Set {
 }
 
 // Allocate keeps the devices.
-func (p *stockPlugins) Allocate(_ int, _ model.Hint, devices model.Set) error {
+func (p *stockPlugins) Allocate(_ int, _ model.Hint, devices devicemanager.Set) error {
 	p.devices = devices
 	return nil
 }

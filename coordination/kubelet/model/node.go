@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model is the admission of a pod on a node, as pure functions: what decides the admission in one
-// value, and the kubelet's managers.
+// Package model is what decides the admission of a pod on a node, and the Topology Manager, as pure
+// functions.
 //
 // A [Node] has the settings of the kubelet, the NUMA nodes of the machine, the rule of Tandem's plugins for
 // pairs, and the devices as the kubelet knows them: what a scheduler reads of a published node. Predictions
-// on the node itself read the same types from its files. [Rule] is the Topology Manager. An [Admission] is
-// the device manager. [Others] contains the decisions outside the device manager: the answers of plugins, the
-// CPU and memory managers, and the random choice of devices. A [View] has what a container prefers.
-//
-// The scheduler's verdict (coordination/verdict) and the simulation (test/simulate) are adapters of this
-// model. A test compares the model with the kubelet's own managers (test/kubernetes/kubelet).
+// on the node itself read the same types from its files. [Rule] is the Topology Manager. Package
+// devicemanager is the kubelet's device manager on this model.
 package model
 
 import (

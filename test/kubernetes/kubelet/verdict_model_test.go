@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
@@ -59,10 +60,10 @@ func (l *trace) allocate(resource string, ids []string) {
 // all containers have to be the same.
 type replay struct {
 	t          *testing.T
-	node       *model.Devices
+	node       *devicemanager.Devices
 	containers []v1.Container
 	calls      [][]call // by container
-	real       []model.Set
+	real       []devicemanager.Set
 	affinity   [][]int
 	done       int // containers
 	seen       map[string]int
@@ -97,7 +98,7 @@ func (j *judged) replay(pod *v1.Pod) {
 		r.real = append(r.real, r.held(j.node.Devices(pod, c.Name)))
 		r.affinity = append(r.affinity, j.node.Affinity(pod, c.Name))
 	}
-	a := &model.Admission{
+	a := &devicemanager.Admission{
 		Node: r.node, Kubelet: j.world.settings(), Containers: requests, Others: r, Managed: true,
 		Healthy: r.node.NewSet(), Taken: r.node.NewSet(), Reusable: r.node.NewSet(),
 	}
@@ -146,7 +147,7 @@ func (r *replay) requests(c *v1.Container, calls []call) model.Requests {
 	return requests
 }
 
-func (r *replay) held(devices map[string][]string) model.Set {
+func (r *replay) held(devices map[string][]string) devicemanager.Set {
 	held := r.node.NewSet()
 	for _, ids := range devices {
 		held.Include(r.node.Select(ids))
@@ -167,7 +168,7 @@ func (r *replay) Hints(container int) []model.Hints {
 }
 
 // Prefer compares the question and gives the plugin's answer.
-func (r *replay) Prefer(container int, q model.Question) model.Set {
+func (r *replay) Prefer(container int, q devicemanager.Question) devicemanager.Set {
 	name := r.node.Resources[q.Resource].Name
 	i := slices.IndexFunc(r.calls[container], func(c call) bool { return c.resource == name && c.asked })
 	if i < 0 {
@@ -193,7 +194,7 @@ func (r *replay) Prefer(container int, q model.Question) model.Set {
 }
 
 // Pick picks what the kubelet has picked.
-func (r *replay) Pick(of model.Set, count int) model.Set {
+func (r *replay) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	picked := of.Intersection(r.real[r.done])
 	if picked.Len() != count {
 		r.fail("container %d: the kubelet has picked %d devices, want %d", r.done, picked.Len(), count)
@@ -203,7 +204,7 @@ func (r *replay) Pick(of model.Set, count int) model.Set {
 }
 
 // Allocate compares the devices of a container.
-func (r *replay) Allocate(container int, best model.Hint, devices model.Set) error {
+func (r *replay) Allocate(container int, best model.Hint, devices devicemanager.Set) error {
 	if !devices.Equal(r.real[container]) {
 		r.fail("container %d: devices %x, the kubelet's %x", container, devices, r.real[container])
 	}
@@ -220,7 +221,7 @@ func (r *replay) Allocate(container int, best model.Hint, devices model.Set) err
 }
 
 // model is the machine's devices as the model has them.
-func (w *judgedWorld) model() *model.Devices {
+func (w *judgedWorld) model() *devicemanager.Devices {
 	var announced []model.Resource
 	for _, o := range w.offered {
 		a := model.Resource{Name: o.name}
@@ -232,7 +233,7 @@ func (w *judgedWorld) model() *model.Devices {
 		}
 		announced = append(announced, a)
 	}
-	return model.NewDevices(announced)
+	return devicemanager.NewDevices(announced)
 }
 
 // settings are those of the kubelet.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -132,7 +133,7 @@ func (k *Kubelet) Admit(ctx context.Context, p *Pod) error {
 }
 
 // begin adds the pod and frees the devices of ended pods.
-func (k *Kubelet) begin(ctx context.Context, p *Pod) (*model.Admission, error) {
+func (k *Kubelet) begin(ctx context.Context, p *Pod) (*devicemanager.Admission, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.index(p.Name) >= 0 {
@@ -160,7 +161,7 @@ func (k *Kubelet) begin(ctx context.Context, p *Pod) (*model.Admission, error) {
 		}
 	}
 	k.pods, x.node, k.used[p.Name] = append(k.pods, p), node, true
-	return &model.Admission{
+	return &devicemanager.Admission{
 		Node: node, Kubelet: model.TopologyManager{Rule: k.rule}, Others: x,
 		Containers: []model.Container{{Requests: requests}},
 		Healthy:    node.Select(healthy), Taken: taken, Reusable: node.NewSet(),
@@ -168,7 +169,7 @@ func (k *Kubelet) begin(ctx context.Context, p *Pod) (*model.Admission, error) {
 }
 
 // node returns the devices of all plugins for the model, and the IDs of the healthy ones.
-func (k *Kubelet) node() (node *model.Devices, healthy []string) {
+func (k *Kubelet) node() (node *devicemanager.Devices, healthy []string) {
 	var all []model.Resource
 	for _, name := range slices.Sorted(maps.Keys(k.resources)) {
 		of := model.Resource{Name: name}
@@ -179,7 +180,7 @@ func (k *Kubelet) node() (node *model.Devices, healthy []string) {
 		}
 		all, healthy = append(all, of), append(healthy, k.healthy(name)...)
 	}
-	return model.NewDevices(all), healthy
+	return devicemanager.NewDevices(all), healthy
 }
 
 func numaNode(d *v1beta1.Device) topology.NUMANode {
@@ -190,7 +191,7 @@ func numaNode(d *v1beta1.Device) topology.NUMANode {
 }
 
 // reason returns the error of a refused pod, with the word that the kubelet writes into the pod's status.
-func reason(node *model.Devices, r *model.Refusal) error {
+func reason(node *devicemanager.Devices, r *devicemanager.Refusal) error {
 	const unexpected = "UnexpectedAdmissionError"
 	switch {
 	case r.Err != nil:
@@ -211,19 +212,19 @@ type asker struct {
 	ctx     context.Context
 	kubelet *Kubelet
 	pod     *Pod
-	node    *model.Devices
+	node    *devicemanager.Devices
 	plugins map[string]*Plugin // of the pod's resources
 	failed  error              // of the first failed allocation
 }
 
-var _ model.Others = (*asker)(nil)
+var _ devicemanager.Others = (*asker)(nil)
 
 // Hints implements model.Others: no other manager has hints.
 func (x *asker) Hints(int) []model.Hints { return nil }
 
 // Prefer implements model.Others. Before the question the devices of earlier resources are allocated.
 // As in the kubelet, a failed call means no preference.
-func (x *asker) Prefer(_ int, q model.Question) model.Set {
+func (x *asker) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
 	x.settle(q.Allocated)
 	plugin := x.plugins[x.node.Resources[q.Resource].Name]
 	if x.failed != nil || !plugin.Options.GetGetPreferredAllocationAvailable() {
@@ -237,18 +238,18 @@ func (x *asker) Prefer(_ int, q model.Question) model.Set {
 }
 
 // Pick implements model.Others: the lowest devices.
-func (x *asker) Pick(of model.Set, count int) model.Set {
+func (x *asker) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	return x.node.Select(x.ids(of)[:count])
 }
 
 // Allocate implements model.Others.
-func (x *asker) Allocate(_ int, _ model.Hint, devices model.Set) error {
+func (x *asker) Allocate(_ int, _ model.Hint, devices devicemanager.Set) error {
 	x.settle(devices)
 	return x.failed
 }
 
 // settle allocates the devices of each resource that has devices and no answer yet.
-func (x *asker) settle(devices model.Set) {
+func (x *asker) settle(devices devicemanager.Set) {
 	for _, r := range x.pod.Requests {
 		i, _ := x.node.Resource(r.Resource) // known since begin
 		ids := x.ids(devices.Intersection(x.node.Resources[i].All))
@@ -267,7 +268,7 @@ func (x *asker) settle(devices model.Set) {
 }
 
 // ids returns the IDs of devices, sorted.
-func (x *asker) ids(of model.Set) []string {
+func (x *asker) ids(of devicemanager.Set) []string {
 	var ids []string
 	for _, d := range x.node.Devices(of) {
 		ids = append(ids, d.ID)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubelet is a kubelet for device plugins without a cluster: it registers plugins at the socket of
-// the device plugin API, admits pods by the model in coordination/kubelet/model with calls of the
+// the device plugin API, admits pods by the model in coordination/kubelet/devicemanager with calls of the
 // plugins, and serves what a kubelet tells of them: PodResources, the Pods API and the device checkpoint. It
 // starts no container.
 //

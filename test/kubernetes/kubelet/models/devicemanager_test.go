@@ -10,13 +10,14 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // replay admits a pod on the product's device manager, after the real one.
 type replay struct {
 	kubelet *real
-	*model.Admission
+	*devicemanager.Admission
 	containers []container // of the model
 	current    int
 }
@@ -38,9 +39,9 @@ func (r *real) managed(pod *v1.Pod, held map[string][]string) ([]container, bool
 		}
 		announced = append(announced, a)
 	}
-	n := model.NewDevices(announced)
+	n := devicemanager.NewDevices(announced)
 	p := &replay{kubelet: r, containers: make([]container, len(containersOf(pod)))}
-	p.Admission = &model.Admission{
+	p.Admission = &devicemanager.Admission{
 		Node: n, Kubelet: model.TopologyManager{Rule: r.world.rule(), ScopePod: r.world.scope == "pod"},
 		Others: p, Healthy: n.NewSet(), Taken: n.NewSet(), Reusable: n.NewSet(),
 	}
@@ -85,7 +86,7 @@ func (p *replay) requests(container int, requests map[string]int) (ordered model
 func (p *replay) Hints(int) []model.Hints { return nil }
 
 // Prefer records the question, and gives the answer of the plugin.
-func (p *replay) Prefer(container int, q model.Question) model.Set {
+func (p *replay) Prefer(container int, q devicemanager.Question) devicemanager.Set {
 	name := p.Node.Resources[q.Resource].Name
 	p.containers[container].Allocations = append(p.containers[container].Allocations, allocation{
 		Resource: name, Asked: true, Available: p.ids(q.Available()), Must: p.ids(q.Must), Size: q.Size,
@@ -94,7 +95,7 @@ func (p *replay) Prefer(container int, q model.Question) model.Set {
 }
 
 // Pick returns the devices of the real kubelet.
-func (p *replay) Pick(of model.Set, count int) model.Set {
+func (p *replay) Pick(of devicemanager.Set, count int) devicemanager.Set {
 	picked := p.Node.NewSet()
 	for len(p.Admission.Containers[p.current].Requests) == 0 {
 		p.current++
@@ -109,7 +110,7 @@ func (p *replay) Pick(of model.Set, count int) model.Set {
 }
 
 // Allocate records the devices of a container.
-func (p *replay) Allocate(container int, best model.Hint, devices model.Set) error {
+func (p *replay) Allocate(container int, best model.Hint, devices devicemanager.Set) error {
 	c := &p.containers[container]
 	for _, r := range p.Node.Resources {
 		if have := p.ids(devices.Intersection(r.All)); len(have) > 0 {
@@ -125,7 +126,7 @@ func (p *replay) Allocate(container int, best model.Hint, devices model.Set) err
 }
 
 // ids returns the IDs of devices, sorted.
-func (p *replay) ids(of model.Set) (ids []string) {
+func (p *replay) ids(of devicemanager.Set) (ids []string) {
 	for _, d := range p.Node.Devices(of) {
 		ids = append(ids, d.ID)
 	}

@@ -6,7 +6,7 @@
 // of 0 and of too many.
 //
 //   - test/model, on which the simulation of a node runs, with its own Topology Manager: the judge.
-//   - coordination/kubelet/model, by which the coordinator and the simulation of strategies
+//   - coordination/kubelet/model and devicemanager, by which the coordinator and the simulation of strategies
 //     predict.
 //   - coordination/verdict, by which the scheduler predicts.
 //

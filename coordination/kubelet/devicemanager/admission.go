@@ -1,40 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+// Package devicemanager is the kubelet's device manager as pure functions: the devices of a container, the
+// preceding GetPreferredAllocation calls to the device plugins, and the refusal of pods
+// (pkg/kubelet/cm/devicemanager/manager.go). Package model chooses the NUMA nodes.
+//
+// An [Admission] admits one pod. [Others] contains the decisions outside the device manager: the answers of
+// plugins, the CPU and memory managers, and the random choice of devices. A [View] has what a container
+// prefers.
+//
+// The scheduler's verdict (coordination/verdict) and the simulation (test/simulate) are adapters of the
+// device manager. A test compares it with the kubelet's own managers (test/kubernetes/kubelet). The daemons
+// do not link the package.
+package devicemanager
 
 import (
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"slices"
 )
-
-// Role is the role of a container in its pod, which determines the later use of its devices.
-type Role int
-
-// The roles.
-const (
-	App     Role = iota
-	Init         // runs before the app containers, which reuse its devices
-	Sidecar      // a restartable init container: it runs next to the app containers and keeps its devices
-)
-
-// Container is a container of a pod in admission.
-type Container struct {
-	Role     Role
-	Requests Requests
-}
-
-// TopologyManager is the Topology Manager of a node's kubelet.
-type TopologyManager struct {
-	Rule     Rule
-	ScopePod bool // topologyManagerScope is pod
-}
 
 // Admission is the admission of one pod, as in the kubelet's device manager
 // (pkg/kubelet/cm/devicemanager/manager.go): container after container, each with its NUMA nodes, the
 // preceding GetPreferredAllocation calls to the device plugins, and then its devices.
 type Admission struct {
 	Node       *Devices
-	Kubelet    TopologyManager
-	Containers []Container // in the order of admission: init containers first
+	Kubelet    model.TopologyManager
+	Containers []model.Container // in the order of admission: init containers first
 	Others     Others
 	// Managed reports whether Others has CPU or memory managers, which also align containers without devices.
 	Managed bool
@@ -50,7 +40,7 @@ type Admission struct {
 // Refusal is the kubelet's reason for the refusal of a pod.
 type Refusal struct {
 	Container int // -1 for the pod as a whole, under scope pod
-	Requests  Requests
+	Requests  model.Requests
 	// If both fields are nil, the Topology Manager finds no NUMA nodes for the requests.
 	Shortage *Shortage
 	Err      error // of Others.Allocate
@@ -58,7 +48,7 @@ type Refusal struct {
 
 // Shortage is a resource with too few devices.
 type Shortage struct {
-	Request
+	model.Request
 	Free    int
 	Healthy bool // the resource has a healthy device
 }
@@ -67,9 +57,9 @@ type Shortage struct {
 // NUMA nodes of the whole pod), and then devices. Admit changes Taken and Reusable, and returns nil if the
 // pod is admitted.
 func (a *Admission) Admit() *Refusal {
-	var best Hint
+	var best model.Hint
 	if a.Kubelet.ScopePod {
-		total, admitted := Total(a.Containers), false
+		total, admitted := model.Total(a.Containers), false
 		if best, admitted = a.Merge(-1, total); !admitted {
 			return &Refusal{Container: -1, Requests: total}
 		}
@@ -93,7 +83,7 @@ func (a *Admission) Admit() *Refusal {
 }
 
 // admitContainer gives a container its devices, then its CPUs and memory.
-func (a *Admission) admitContainer(i int, best Hint) *Refusal {
+func (a *Admission) admitContainer(i int, best model.Hint) *Refusal {
 	c := &a.Containers[i]
 	if short := a.Shortage(c.Requests, true); short != nil {
 		return &Refusal{Container: i, Requests: c.Requests, Shortage: short}
@@ -112,7 +102,7 @@ func (a *Admission) admitContainer(i int, best Hint) *Refusal {
 		return &Refusal{Container: i, Requests: c.Requests, Err: err}
 	}
 	a.Taken.Include(devices)
-	if c.Role == Init {
+	if c.Role == model.Init {
 		a.Reusable.Include(devices)
 	} else {
 		a.Reusable.Exclude(devices)
@@ -132,12 +122,12 @@ func (a *Admission) last(i int) bool {
 
 // Merge returns the hint of the Topology Manager for the requests of a container, or of the pod if container
 // is -1; false for a refusal.
-func (a *Admission) Merge(container int, requests Requests) (best Hint, admitted bool) {
+func (a *Admission) Merge(container int, requests model.Requests) (best model.Hint, admitted bool) {
 	rule := &a.Kubelet.Rule
-	if rule.Policy == PolicyNone {
-		return Hint{}, true
+	if rule.Policy == model.PolicyNone {
+		return model.Hint{}, true
 	}
-	demands, free, reusable := make([]Demand, 0, 4), a.free(), a.reusable(container >= 0)
+	demands, free, reusable := make([]model.Demand, 0, 4), a.free(), a.reusable(container >= 0)
 	for _, r := range requests {
 		if resource := &a.Node.Resources[r.Resource]; resource.Hinted {
 			demands = append(demands, resource.Demand(r.Count, free, reusable))
@@ -151,7 +141,7 @@ func (a *Admission) Merge(container int, requests Requests) (best Hint, admitted
 
 // Demand returns the input of the Topology Manager for a request. Devices that init containers have left
 // count for a container, but not for the pod as a whole.
-func (a *Admission) Demand(r Request, ofContainer bool) Demand {
+func (a *Admission) Demand(r model.Request, ofContainer bool) model.Demand {
 	return a.Node.Resources[r.Resource].Demand(r.Count, a.free(), a.reusable(ofContainer))
 }
 
@@ -163,7 +153,7 @@ func (a *Admission) reusable(ofContainer bool) Set {
 }
 
 // Shortage returns the first resource of the node with fewer devices than requested; nil for none.
-func (a *Admission) Shortage(requests Requests, ofContainer bool) *Shortage {
+func (a *Admission) Shortage(requests model.Requests, ofContainer bool) *Shortage {
 	free := a.free()
 	free.Include(a.reusable(ofContainer))
 	var first *Shortage
@@ -180,34 +170,6 @@ func (a *Admission) Shortage(requests Requests, ofContainer bool) *Shortage {
 // free returns the devices that the kubelet can allocate.
 func (a *Admission) free() Set { return a.Healthy.Difference(a.Taken) }
 
-// Total returns the requests of a pod under scope pod (PodLimits in k8s.io/component-helpers): the maximum of
-// the sum over app containers and sidecars, and of the requests of init containers.
-func Total(containers []Container) Requests {
-	type sum struct{ run, sidecars, before int }
-	sums := map[int]sum{}
-	for _, c := range containers {
-		for _, r := range c.Requests {
-			s := sums[r.Resource]
-			switch c.Role {
-			case App:
-				s.run += r.Count
-			case Sidecar:
-				s.run += r.Count
-				s.sidecars += r.Count
-				s.before = max(s.before, s.sidecars)
-			case Init:
-				s.before = max(s.before, s.sidecars+r.Count)
-			}
-			sums[r.Resource] = s
-		}
-	}
-	var total Requests
-	for i, s := range sums {
-		total = append(total, Request{i, max(s.run, s.before)})
-	}
-	return total.ByResource()
-}
-
 // Question is a GetPreferredAllocation of the kubelet. AvailableDeviceIDs are Must and Free.
 type Question struct {
 	Resource int
@@ -216,7 +178,7 @@ type Question struct {
 	Size     int // AllocationSize, Must included
 	// Not part of the kubelet's call: the container's devices of other resources, and its NUMA nodes.
 	Allocated Set
-	Nodes     Mask
+	Nodes     model.Mask
 }
 
 // Available returns AvailableDeviceIDs.
@@ -231,7 +193,7 @@ func (q *Question) Available() Set {
 type Others interface {
 	// Hints returns the hints of the CPU and memory managers for a container, or for the whole pod if container
 	// is -1 (scope pod).
-	Hints(container int) []Hints
+	Hints(container int) []model.Hints
 	// Prefer returns the answer of the plugin. The kubelet ignores devices that the question does not offer, and
 	// completes an answer with too few devices.
 	Prefer(container int, q Question) Set
@@ -239,13 +201,13 @@ type Others interface {
 	Pick(of Set, count int) Set
 	// Allocate is called with all devices of a container, best being its hint: the plugins and the CPU and
 	// memory managers allocate. An error refuses the pod.
-	Allocate(container int, best Hint, devices Set) error
+	Allocate(container int, best model.Hint, devices Set) error
 }
 
 // allocate returns the devices of one resource for a container (devicesToAllocate): first the devices that
 // init containers have left, then free devices on the NUMA nodes of the container, then the remaining free
 // devices. If a choice exists, the plugin is called. Enough devices have to be available.
-func (a *Admission) allocate(container int, request Request, nodes Mask, given Set) Set {
+func (a *Admission) allocate(container int, request model.Request, nodes model.Mask, given Set) Set {
 	r := &a.Node.Resources[request.Resource]
 	got := a.Reusable.Intersection(r.All)
 	missing := request.Count - got.Len()
@@ -266,7 +228,7 @@ func (a *Admission) allocate(container int, request Request, nodes Mask, given S
 	q := Question{request.Resource, got, free, request.Count, given, nodes}
 	rest := []Set{a.prefer(container, q), free}
 	if nodes != 0 { // devices on other nodes before devices without a node (filterByAffinity)
-		rest = slices.Insert(rest, 1, r.Aligned(free, ^Mask(0)))
+		rest = slices.Insert(rest, 1, r.Aligned(free, ^model.Mask(0)))
 	}
 	return a.fill(got, request.Count, rest...)
 }

@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package devicemanager
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // view has four GPUs, two on each of two NUMA nodes, and four VFs, with or without hints.
 func view(hinted bool) *View {
-	var gpus, vfs []Device
+	var gpus, vfs []model.Device
 	for i := range 4 {
 		numa := topology.Node(i / 2)
-		gpus = append(gpus, Device{Device: placement.Device{ID: fmt.Sprint("g", i)}, NUMA: numa})
+		gpus = append(gpus, model.Device{Device: placement.Device{ID: fmt.Sprint("g", i)}, NUMA: numa})
 		if !hinted {
 			numa = topology.NUMANode{}
 		}
-		vfs = append(vfs, Device{Device: placement.Device{ID: fmt.Sprint("v", i)}, NUMA: numa})
+		vfs = append(vfs, model.Device{Device: placement.Device{ID: fmt.Sprint("v", i)}, NUMA: numa})
 	}
-	n := NewDevices([]Resource{
-		{Name: "gpu", Kind: GPU, Devices: gpus}, {Name: "vf", Kind: VF, Devices: vfs},
+	n := NewDevices([]model.Resource{
+		{Name: "gpu", Kind: model.GPU, Devices: gpus}, {Name: "vf", Kind: model.VF, Devices: vfs},
 	})
-	v := &View{Node: n, Free: n.OfKind[GPU].Clone(), Taken: n.NewSet()}
-	v.Free.Include(n.OfKind[VF])
+	v := &View{Node: n, Free: n.OfKind[model.GPU].Clone(), Taken: n.NewSet()}
+	v.Free.Include(n.OfKind[model.VF])
 	return v
 }
 
 func TestHalves(t *testing.T) {
 	t.Parallel()
-	cpus := Demand{Count: 2, All: PerNode{4, 4}, Free: PerNode{1, 4}}
+	cpus := model.Demand{Count: 2, All: model.PerNode{4, 4}, Free: model.PerNode{1, 4}}
 	for _, c := range []struct {
 		name        string
 		hinted      bool
@@ -40,35 +41,35 @@ func TestHalves(t *testing.T) {
 		resource    int
 		must, free  []string
 		size        int
-		requests    Requests
-		cpus        *Demand
+		requests    model.Requests
+		cpus        *model.Demand
 		want        string
 	}{
 		{name: "on the offered nodes", hinted: true, resource: gpu, free: []string{"g2", "g3"}, size: 1,
-			requests: Requests{{Resource: gpu, Count: 1}, {Resource: vf, Count: 2}},
+			requests: model.Requests{{Resource: gpu, Count: 1}, {Resource: vf, Count: 2}},
 			want:     "gpu 1: held [], free [g2 g3]; vf 2: held [], free [v2 v3]"},
 		{name: "must include", hinted: true, resource: gpu, must: []string{"g0"}, free: []string{"g1"}, size: 2,
-			requests: Requests{{Resource: gpu, Count: 2}},
+			requests: model.Requests{{Resource: gpu, Count: 2}},
 			want:     "gpu 2: held [g0], free [g1]"},
 		{name: "predicted nodes", resource: vf, free: []string{"v0", "v3"}, size: 2,
-			requests: Requests{{Resource: gpu, Count: 2}, {Resource: vf, Count: 2}},
+			requests: model.Requests{{Resource: gpu, Count: 2}, {Resource: vf, Count: 2}},
 			want:     "gpu 2: held [], free [g0 g1]; vf 2: held [], free [v0 v3]"},
 		{name: "nodes with CPUs", resource: vf, free: []string{"v0"}, size: 1, cpus: &cpus,
-			requests: Requests{{Resource: gpu, Count: 2}, {Resource: vf, Count: 1}},
+			requests: model.Requests{{Resource: gpu, Count: 2}, {Resource: vf, Count: 1}},
 			want:     "gpu 2: held [], free [g2 g3]; vf 1: held [], free [v0]"},
 		{name: "no nodes with the CPUs", resource: vf, free: []string{"v0"}, size: 1,
-			cpus:     &Demand{Count: 5, All: PerNode{4, 4}, Free: PerNode{4, 4}},
-			requests: Requests{{Resource: gpu, Count: 2}, {Resource: vf, Count: 1}},
+			cpus:     &model.Demand{Count: 5, All: model.PerNode{4, 4}, Free: model.PerNode{4, 4}},
+			requests: model.Requests{{Resource: gpu, Count: 2}, {Resource: vf, Count: 1}},
 			want:     "gpu 2: held [], free [g0 g1]; vf 1: held [], free [v0]"},
 		{name: "given before", given: []string{"g2"}, left: []string{"g0"}, resource: vf, free: []string{"v0"},
-			size: 1, requests: Requests{{Resource: gpu, Count: 1}, {Resource: vf, Count: 1}},
+			size: 1, requests: model.Requests{{Resource: gpu, Count: 1}, {Resource: vf, Count: 1}},
 			want: "gpu 1: held [g2], free [g3]; vf 1: held [], free [v0]"},
 		{name: "more left than requested", hinted: true, left: []string{"g0", "g1"}, resource: vf,
 			free: []string{"v0", "v1"}, size: 1,
-			requests: Requests{{Resource: gpu, Count: 1}, {Resource: vf, Count: 1}},
+			requests: model.Requests{{Resource: gpu, Count: 1}, {Resource: vf, Count: 1}},
 			want:     "gpu 1: held [], free [g0 g1]; vf 1: held [], free [v0 v1]"},
 		{name: "none requested", hinted: true, resource: vf, free: []string{"v0", "v1"}, size: 1,
-			requests: Requests{{Resource: gpu}, {Resource: vf, Count: 1}},
+			requests: model.Requests{{Resource: gpu}, {Resource: vf, Count: 1}},
 			want:     "vf 1: held [], free [v0 v1]"},
 	} {
 		v := view(c.hinted)
@@ -103,7 +104,7 @@ func TestPlacement(t *testing.T) {
 	v := view(true)
 	v.Taken = v.Node.Select([]string{"g3", "v3"})
 	v.Free.Exclude(v.Taken)
-	r := v.Placement(v.Expected(Requests{{Resource: gpu, Count: 2}, {Resource: vf}}, 1))
+	r := v.Placement(v.Expected(model.Requests{{Resource: gpu, Count: 2}, {Resource: vf}}, 1))
 	got := fmt.Sprint(len(r.GPUs), len(r.VFs), ids(r.GPUs[0].Free), ids(r.Spare.GPUs), ids(r.Spare.VFs),
 		ids(r.Taken.GPUs), ids(r.Taken.VFs))
 	if want := "1 0 [g0 g1] [g0 g1 g2] [v0 v1 v2] [g3] [v3]"; got != want {

@@ -1,31 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package devicemanager
 
 import (
 	"math/bits"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
-
-// Kind is the kind of the devices of a resource: GPUs or VFs.
-type Kind int
-
-// The two kinds of device.
-const (
-	GPU Kind = iota
-	VF
-)
-
-// Kinds are both kinds.
-var Kinds = [...]Kind{GPU, VF}
-
-// String returns the name for people.
-func (k Kind) String() string { return [...]string{"GPU", "VF"}[k] }
-
-// Other returns the other kind.
-func (k Kind) Other() Kind { return 1 - k }
 
 // Devices has the devices of a node's resources at fixed numbers, so that each set of devices is a [Set] of
 // bits. Devices never change and may be shared.
@@ -43,17 +26,17 @@ type Devices struct {
 // order of the announcement.
 type ResourceDevices struct {
 	Name         string
-	Kind         Kind
+	Kind         model.Kind
 	First, Count int
 	All          Set
-	Hinted       bool    // the kubelet knows the NUMA node of some device
-	On           []Set   // devices by the NUMA node that the kubelet knows
-	Total        PerNode // the sizes of On
+	Hinted       bool          // the kubelet knows the NUMA node of some device
+	On           []Set         // devices by the NUMA node that the kubelet knows
+	Total        model.PerNode // the sizes of On
 }
 
 // NewDevices returns the devices of a node with these resources, healthy or not. The kubelet supports NUMA
 // nodes up to number 63; a device on a higher NUMA node counts as a device without a NUMA node.
-func NewDevices(announced []Resource) *Devices {
+func NewDevices(announced []model.Resource) *Devices {
 	n := &Devices{index: make(map[string]int, len(announced)), numbers: map[string]int{}}
 	for _, a := range announced {
 		n.words += (len(a.Devices) + 63) / 64
@@ -70,7 +53,7 @@ func NewDevices(announced []Resource) *Devices {
 	return n
 }
 
-func (n *Devices) resource(a Resource, first int) ResourceDevices {
+func (n *Devices) resource(a model.Resource, first int) ResourceDevices {
 	r := ResourceDevices{Name: a.Name, Kind: a.Kind, First: first, Count: len(a.Devices), All: n.NewSet()}
 	for i, d := range a.Devices {
 		n.devices[first+i] = d.Device
@@ -140,16 +123,16 @@ func (n *Devices) Devices(of Set) []placement.Device {
 }
 
 // NUMANodes returns the NUMA nodes of devices, as known by the kubelet.
-func (n *Devices) NUMANodes(of Set) Mask {
-	var nodes Mask
+func (n *Devices) NUMANodes(of Set) model.Mask {
+	var nodes model.Mask
 	for i := range n.Resources {
 		nodes |= n.Resources[i].numaNodes(of)
 	}
 	return nodes
 }
 
-func (r *ResourceDevices) numaNodes(of Set) Mask {
-	var nodes Mask
+func (r *ResourceDevices) numaNodes(of Set) model.Mask {
+	var nodes model.Mask
 	for number, on := range r.On {
 		if of.Common(on) > 0 {
 			nodes |= 1 << number
@@ -159,7 +142,7 @@ func (r *ResourceDevices) numaNodes(of Set) Mask {
 }
 
 // Aligned returns the free devices on these NUMA nodes (filterByAffinity); none without NUMA nodes.
-func (r *ResourceDevices) Aligned(free Set, nodes Mask) Set {
+func (r *ResourceDevices) Aligned(free Set, nodes model.Mask) Set {
 	aligned := make(Set, len(free))
 	for number, on := range r.On {
 		if nodes>>number&1 == 1 {
@@ -174,7 +157,7 @@ func (r *ResourceDevices) Aligned(free Set, nodes Mask) Set {
 
 // Available returns the devices that the kubelet offers a container on these NUMA nodes: devices on the
 // nodes, and devices without a NUMA node. Without NUMA nodes, all devices are available.
-func (r *ResourceDevices) Available(of Set, nodes Mask) Set {
+func (r *ResourceDevices) Available(of Set, nodes model.Mask) Set {
 	available := of.Intersection(r.All)
 	for number, on := range r.On {
 		if nodes != 0 && nodes>>number&1 == 0 {
@@ -187,15 +170,15 @@ func (r *ResourceDevices) Available(of Set, nodes Mask) Set {
 // Demand returns the input of the Topology Manager for a container that requests count devices. The set free
 // contains the allocatable devices, the set reused the devices that init containers of the pod have left
 // (generateDeviceTopologyHints).
-func (r *ResourceDevices) Demand(count int, free, reused Set) Demand {
-	d := Demand{Count: count, Named: true, All: r.Total, Free: make(PerNode, len(r.On))}
+func (r *ResourceDevices) Demand(count int, free, reused Set) model.Demand {
+	d := model.Demand{Count: count, Named: true, All: r.Total, Free: make(model.PerNode, len(r.On))}
 	for number, on := range r.On {
 		d.Free[number] = free.Common(on)
 	}
 	if reused.Common(r.All) == 0 {
 		return d
 	}
-	d.Reused = make(PerNode, len(r.On))
+	d.Reused = make(model.PerNode, len(r.On))
 	for number, on := range r.On {
 		d.Reused[number] = reused.Common(on)
 		d.Free[number] += d.Reused[number]
@@ -203,17 +186,8 @@ func (r *ResourceDevices) Demand(count int, free, reused Set) Demand {
 	return d
 }
 
-// Requests are the numbers of requested devices of a container, in the kubelet's order of allocation.
-type Requests []Request
-
-// Request is a number of devices of a resource.
-type Request struct {
-	Resource int // its index in the resources of the node
-	Count    int // 0 if the container names the resource and requests none
-}
-
-// Of returns the number of devices of a kind.
-func (list Requests) Of(kind Kind, n *Devices) int {
+// Count returns the number of devices of a kind that requests name.
+func (n *Devices) Count(list model.Requests, kind model.Kind) int {
 	count := 0
 	for _, r := range list {
 		if n.Resources[r.Resource].Kind == kind {
@@ -223,12 +197,9 @@ func (list Requests) Of(kind Kind, n *Devices) int {
 	return count
 }
 
-// Pairs returns the number of pairs that the requests can make.
-func (list Requests) Pairs(n *Devices) int { return min(list.Of(GPU, n), list.Of(VF, n)) }
-
-// ByResource returns the requests in the order of the node's resources.
-func (list Requests) ByResource() Requests {
-	return slices.SortedFunc(slices.Values(list), func(a, b Request) int { return a.Resource - b.Resource })
+// Pairs returns the number of pairs that requests can make.
+func (n *Devices) Pairs(list model.Requests) int {
+	return min(n.Count(list, model.GPU), n.Count(list, model.VF))
 }
 
 // Set is a set of a node's devices, a bit for each. The first device of each resource begins a word. The nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package devicemanager
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -16,10 +17,10 @@ import (
 // twoNodes has eight GPUs and eight VFs, four of each on NUMA nodes 0 and 1, and four VFs without a NUMA
 // node: GPUs 0-7, VFs 64-71, other VFs 128-131.
 func twoNodes() *Devices {
-	announce := func(name string, kind Kind, count int, hinted bool) Resource {
-		a := Resource{Name: name, Kind: kind}
+	announce := func(name string, kind model.Kind, count int, hinted bool) model.Resource {
+		a := model.Resource{Name: name, Kind: kind}
 		for i := range count {
-			d := Device{Device: placement.Device{ID: fmt.Sprint(name, i)}}
+			d := model.Device{Device: placement.Device{ID: fmt.Sprint(name, i)}}
 			if hinted {
 				d.NUMA = topology.Node(2 * i / count)
 			}
@@ -27,8 +28,9 @@ func twoNodes() *Devices {
 		}
 		return a
 	}
-	return NewDevices([]Resource{
-		announce("gpu", GPU, 8, true), announce("vf", VF, 8, true), announce("rail", VF, 4, false),
+	return NewDevices([]model.Resource{
+		announce("gpu", model.GPU, 8, true), announce("vf", model.VF, 8, true),
+		announce("rail", model.VF, 4, false),
 	})
 }
 
@@ -45,8 +47,8 @@ type recorder struct {
 	said    []string
 }
 
-func (r *recorder) Hints(int) []Hints {
-	return []Hints{{{Nodes: 1, Preferred: true}}}
+func (r *recorder) Hints(int) []model.Hints {
+	return []model.Hints{{{Nodes: 1, Preferred: true}}}
 }
 
 func (r *recorder) Prefer(container int, q Question) Set {
@@ -65,7 +67,7 @@ func (r *recorder) Pick(of Set, count int) Set {
 	return of.Lowest(count)
 }
 
-func (r *recorder) Allocate(container int, best Hint, devices Set) error {
+func (r *recorder) Allocate(container int, best model.Hint, devices Set) error {
 	r.note("allocate %d: %v on %v", container, numbers(devices), best.Nodes.Numbers())
 	if container == r.refuses-1 {
 		return errors.New("refused")
@@ -91,53 +93,65 @@ func setOf(n *Devices, devices ...int) Set {
 	return s
 }
 
-func admission(n *Devices, policy Policy, containers ...Container) *Admission {
-	healthy := n.OfKind[GPU].Clone()
-	healthy.Include(n.OfKind[VF])
+func admission(n *Devices, policy model.Policy, containers ...model.Container) *Admission {
+	healthy := n.OfKind[model.GPU].Clone()
+	healthy.Include(n.OfKind[model.VF])
 	return &Admission{
-		Node: n, Kubelet: TopologyManager{Rule: Rule{Policy: policy, Machine: 3}}, Containers: containers,
-		Healthy: healthy, Taken: n.NewSet(), Reusable: n.NewSet(),
+		Node: n, Kubelet: model.TopologyManager{Rule: model.Rule{Policy: policy, Machine: 3}},
+		Containers: containers,
+		Healthy:    healthy, Taken: n.NewSet(), Reusable: n.NewSet(),
 	}
+}
+
+// pod has containers in the order of admission.
+type pod = []model.Container
+
+// of returns a container with requests, each a resource and a count.
+func of(role model.Role, requests ...int) model.Container {
+	c := model.Container{Role: role}
+	for i := 0; i < len(requests); i += 2 {
+		c.Requests = append(c.Requests, model.Request{Resource: requests[i], Count: requests[i+1]})
+	}
+	return c
 }
 
 func TestAdmission(t *testing.T) {
 	t.Parallel()
-	app := func(requests ...Request) Container { return Container{Requests: requests} }
 	n := twoNodes()
 	for _, c := range []struct {
 		name       string
-		policy     Policy
-		containers []Container
+		policy     model.Policy
+		containers []model.Container
 		taken      []int
 		answer     int
 		want       string
 	}{
-		{"a choice on the node", Restricted, []Container{app(Request{gpu, 2})}, nil, 2,
+		{"a choice on the node", model.Restricted, pod{of(model.App, gpu, 2)}, nil, 2,
 			"ask 0: 2 of [0 1 2 3], must []; allocate 0: [2 3] on [0]"},
-		{"no choice", Restricted, []Container{app(Request{gpu, 2})}, []int{0, 1}, 2,
+		{"no choice", model.Restricted, pod{of(model.App, gpu, 2)}, []int{0, 1}, 2,
 			"allocate 0: [2 3] on [0]"},
-		{"more than the node of its CPUs has", BestEffort, []Container{app(Request{gpu, 3})}, []int{0, 1}, 1,
+		{"more than the node of its CPUs has", model.BestEffort, pod{of(model.App, gpu, 3)}, []int{0, 1}, 1,
 			"ask 0: 3 of [2 3 4 5 6 7], must [2 3]; allocate 0: [2 3 7] on [0]"},
-		{"no NUMA nodes", Restricted, []Container{app(Request{rail, 4})}, nil, 4,
+		{"no NUMA nodes", model.Restricted, pod{of(model.App, rail, 4)}, nil, 4,
 			"ask 0: 4 of [128 129 130 131], must []; allocate 0: [128 129 130 131] on []"},
-		{"short answer", Restricted, []Container{app(Request{gpu, 3})}, nil, 1,
+		{"short answer", model.Restricted, pod{of(model.App, gpu, 3)}, nil, 1,
 			"ask 0: 3 of [0 1 2 3], must []; pick 2 of [0 1 2]; allocate 0: [0 1 3] on [0]"},
-		{"short answer beyond the node", PolicyNone, []Container{app(Request{gpu, 3})}, []int{1, 2, 3, 4}, 0,
+		{"short answer beyond the node", model.PolicyNone, pod{of(model.App, gpu, 3)}, []int{1, 2, 3, 4}, 0,
 			"ask 0: 3 of [0 5 6 7], must []; pick 3 of [0 5 6 7]; allocate 0: [0 5 6] on []"},
-		{"reuse", Restricted,
-			[]Container{{Init, Requests{{gpu, 1}}}, app(Request{gpu, 2}), app(Request{gpu, 1})}, nil, 2,
+		{"reuse", model.Restricted,
+			pod{of(model.Init, gpu, 1), of(model.App, gpu, 2), of(model.App, gpu, 1)}, nil, 2,
 			"ask 0: 1 of [0 1 2 3], must []; pick 1 of [2 3]; allocate 0: [2] on [0]; " +
 				"ask 1: 2 of [0 1 2 3], must [2]; pick 1 of [1 3]; allocate 1: [1 2] on [0]; " +
 				"ask 2: 1 of [0 3], must []; pick 1 of [0 3]; allocate 2: [0] on [0]"},
-		{"more to reuse than is needed", Restricted,
-			[]Container{{Init, Requests{{gpu, 3}}}, app(Request{gpu, 2})}, nil, 3,
+		{"more to reuse than is needed", model.Restricted,
+			pod{of(model.Init, gpu, 3), of(model.App, gpu, 2)}, nil, 3,
 			"ask 0: 3 of [0 1 2 3], must []; allocate 0: [1 2 3] on [0]; " +
 				"pick 2 of [1 2 3]; allocate 1: [1 2] on [0]"},
-		{"sidecar", Restricted,
-			[]Container{{Sidecar, Requests{{gpu, 1}}}, app(Request{gpu, 1})}, nil, 1,
+		{"sidecar", model.Restricted,
+			pod{of(model.Sidecar, gpu, 1), of(model.App, gpu, 1)}, nil, 1,
 			"ask 0: 1 of [0 1 2 3], must []; allocate 0: [3] on [0]; " +
 				"ask 1: 1 of [0 1 2], must []; allocate 1: [2] on [0]"},
-		{"without devices", Restricted, []Container{app()}, nil, 1, ""},
+		{"without devices", model.Restricted, pod{of(model.App)}, nil, 1, ""},
 	} {
 		r := &recorder{answer: c.answer}
 		a := admission(n, c.policy, c.containers...)
@@ -154,23 +168,23 @@ func TestAdmission(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	n := twoNodes()
-	one := Container{Requests: Requests{{gpu, 1}, {vf, 1}}}
+	one := of(model.App, gpu, 1, vf, 1)
 	for name, c := range map[string]struct {
-		containers []Container
+		containers []model.Container
 		change     func(*Admission)
 		want       string
 	}{
-		"NUMA nodes": {[]Container{one, {Requests: Requests{{gpu, 5}, {vf, 1}}}}, nil,
+		"NUMA nodes": {pod{one, of(model.App, gpu, 5, vf, 1)}, nil,
 			"container 1, shortage false, error <nil>"},
-		"scope pod": {[]Container{{Requests: Requests{{gpu, 4}, {vf, 1}}}, {Sidecar, Requests{{gpu, 1}}}},
+		"scope pod": {pod{of(model.App, gpu, 4, vf, 1), of(model.Sidecar, gpu, 1)},
 			func(a *Admission) { a.Kubelet.ScopePod = true }, "container -1, shortage false, error <nil>"},
-		"too few": {[]Container{{Requests: Requests{{rail, 5}}}}, nil, "container 0, shortage true, error <nil>"},
-		"none is healthy": {[]Container{{Requests: Requests{{rail, 0}}}},
+		"too few": {pod{of(model.App, rail, 5)}, nil, "container 0, shortage true, error <nil>"},
+		"none is healthy": {pod{of(model.App, rail, 0)},
 			func(a *Admission) { a.Healthy.DeleteRange(128, 131) }, "container 0, shortage true, error <nil>"},
-		"plugin": {[]Container{one, one}, func(a *Admission) { a.Others = &recorder{answer: 1, refuses: 2} },
+		"plugin": {pod{one, one}, func(a *Admission) { a.Others = &recorder{answer: 1, refuses: 2} },
 			"container 1, shortage false, error refused"},
 	} {
-		a := admission(n, Restricted, c.containers...)
+		a := admission(n, model.Restricted, c.containers...)
 		a.Others = &recorder{answer: 1}
 		if c.change != nil {
 			c.change(a)
@@ -191,16 +205,16 @@ func TestRefusal(t *testing.T) {
 // Under scope pod an init container runs next to the sidecars before it, and before the app containers.
 func TestTotal(t *testing.T) {
 	t.Parallel()
-	sidecar, app := Container{Sidecar, Requests{{gpu, 2}}}, Container{Requests: Requests{{gpu, 1}}}
+	sidecar, app := of(model.Sidecar, gpu, 2), of(model.App, gpu, 1)
 	for name, c := range map[string]struct {
-		containers []Container
+		containers []model.Container
 		want       int
 	}{
-		"init container after a sidecar":  {[]Container{sidecar, {Init, Requests{{gpu, 4}}}, app}, 6},
-		"init container before a sidecar": {[]Container{{Init, Requests{{gpu, 4}}}, sidecar, app}, 4},
-		"app containers with a sidecar":   {[]Container{sidecar, app, app}, 4},
+		"init container after a sidecar":  {pod{sidecar, of(model.Init, gpu, 4), app}, 6},
+		"init container before a sidecar": {pod{of(model.Init, gpu, 4), sidecar, app}, 4},
+		"app containers with a sidecar":   {pod{sidecar, app, app}, 4},
 	} {
-		if got := Total(c.containers); !slices.Equal(got, Requests{{gpu, c.want}}) {
+		if got := model.Total(c.containers); !slices.Equal(got, of(model.App, gpu, c.want).Requests) {
 			t.Errorf("%s: %v, want %d", name, got, c.want)
 		}
 	}
@@ -209,9 +223,9 @@ func TestTotal(t *testing.T) {
 // TestVerdictOnly expects that a verdict chooses no devices for the last container.
 func TestVerdictOnly(t *testing.T) {
 	t.Parallel()
-	one := Container{Requests: Requests{{gpu, 1}}}
+	one := of(model.App, gpu, 1)
 	r := &recorder{answer: 1}
-	a := admission(twoNodes(), Restricted, one, one, Container{})
+	a := admission(twoNodes(), model.Restricted, one, one, model.Container{})
 	a.Others, a.VerdictOnly = r, true
 	if refusal := a.Admit(); refusal != nil {
 		t.Fatalf("%+v", refusal)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package devicemanager
 
 import (
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -15,16 +16,16 @@ import (
 type View struct {
 	Node      *Devices
 	Links     []topology.Link
-	Kubelet   TopologyManager // its Topology Manager; the documented one where it is unknown
-	Free      Set             // healthy, and held by no container
-	Taken     Set             // held by other containers
-	Allocated Set             // held by the container
-	Left      Set             // left by init containers of the pod for reuse
+	Kubelet   model.TopologyManager // its Topology Manager; the documented one where it is unknown
+	Free      Set                   // healthy, and held by no container
+	Taken     Set                   // held by other containers
+	Allocated Set                   // held by the container
+	Left      Set                   // left by init containers of the pod for reuse
 }
 
 // Half is the request for one resource.
 type Half struct {
-	Request
+	model.Request
 	Held, Free Set // see placement.Half
 }
 
@@ -32,7 +33,7 @@ type Half struct {
 // free devices of its resource. For other resources, Halves takes the devices that the container has or
 // reuses as held, and the devices that the kubelet will probably offer as free. Without a request for
 // exclusive CPUs, cpus is nil.
-func (v *View) Halves(q *Question, requests Requests, cpus *Demand) []Half {
+func (v *View) Halves(q *Question, requests model.Requests, cpus *model.Demand) []Half {
 	nodes, admitted := v.nodes(q, requests, cpus)
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
@@ -49,7 +50,7 @@ func (v *View) Halves(q *Question, requests Requests, cpus *Demand) []Half {
 
 // Expected returns the requests of a container without devices, with free devices of the NUMA nodes. An empty
 // mask means all nodes.
-func (v *View) Expected(requests Requests, nodes Mask) []Half {
+func (v *View) Expected(requests model.Requests, nodes model.Mask) []Half {
 	halves := make([]Half, 0, len(requests))
 	for _, r := range requests {
 		if r.Count > 0 {
@@ -61,7 +62,7 @@ func (v *View) Expected(requests Requests, nodes Mask) []Half {
 
 // half returns the request for a resource that is not in the question. If the container has more devices than
 // requested, the kubelet may take any of these, so all count as free.
-func (v *View) half(r Request, nodes Mask, admitted bool) Half {
+func (v *View) half(r model.Request, nodes model.Mask, admitted bool) Half {
 	h := Half{Request: r, Held: v.held(r)}
 	switch n := h.Held.Len(); {
 	case n > r.Count:
@@ -74,7 +75,7 @@ func (v *View) half(r Request, nodes Mask, admitted bool) Half {
 }
 
 // held returns the container's devices of a resource; if none, the devices left by init containers.
-func (v *View) held(r Request) Set {
+func (v *View) held(r model.Request) Set {
 	all := v.Node.Resources[r.Resource].All
 	if allocated := all.Intersection(v.Allocated); allocated.Len() > 0 {
 		return allocated
@@ -88,8 +89,8 @@ func (v *View) held(r Request) Set {
 // container, and all nodes where the kubelet's nodes are not predicted, because more have devices than the
 // Topology Manager supports.
 func (v *View) nodes(
-	q *Question, requests Requests, cpus *Demand,
-) (nodes Mask, admitted bool) {
+	q *Question, requests model.Requests, cpus *model.Demand,
+) (nodes model.Mask, admitted bool) {
 	if nodes = v.Node.NUMANodes(q.Available()); nodes != 0 {
 		return nodes, true
 	}
@@ -109,8 +110,8 @@ func (v *View) nodes(
 }
 
 // Demands returns the requests of a container in the form of the kubelet's Topology Manager.
-func (v *View) Demands(requests Requests) []Demand {
-	demands := make([]Demand, 0, len(requests))
+func (v *View) Demands(requests model.Requests) []model.Demand {
+	demands := make([]model.Demand, 0, len(requests))
 	for _, r := range requests {
 		if r.Count > 0 {
 			demands = append(demands, v.Node.Resources[r.Resource].Demand(r.Count, v.Free, v.held(r)))
@@ -124,7 +125,7 @@ func (v *View) Placement(halves []Half) placement.Request {
 	request := placement.Request{Links: v.Links, Spare: v.devices(v.Free), Taken: v.devices(v.Taken)}
 	for _, h := range halves {
 		half := placement.Half{Count: h.Count, Held: v.Node.Devices(h.Held), Free: v.Node.Devices(h.Free)}
-		if v.Node.Resources[h.Resource].Kind == GPU {
+		if v.Node.Resources[h.Resource].Kind == model.GPU {
 			request.GPUs = append(request.GPUs, half)
 		} else {
 			request.VFs = append(request.VFs, half)
@@ -135,8 +136,8 @@ func (v *View) Placement(halves []Half) placement.Request {
 
 func (v *View) devices(of Set) placement.Devices {
 	return placement.Devices{
-		GPUs: v.Node.Devices(of.Intersection(v.Node.OfKind[GPU])),
-		VFs:  v.Node.Devices(of.Intersection(v.Node.OfKind[VF])),
+		GPUs: v.Node.Devices(of.Intersection(v.Node.OfKind[model.GPU])),
+		VFs:  v.Node.Devices(of.Intersection(v.Node.OfKind[model.VF])),
 	}
 }
 
@@ -147,13 +148,13 @@ type Switches [][2]Set
 func (s Switches) Pairs(of Set) int {
 	sum := 0
 	for i := range s {
-		sum += min(of.Common(s[i][GPU]), of.Common(s[i][VF]))
+		sum += min(of.Common(s[i][model.GPU]), of.Common(s[i][model.VF]))
 	}
 	return sum
 }
 
 // Stranded returns the number of pairs that free devices cannot form on a common switch.
 func (s Switches) Stranded(n *Devices, free Set) int {
-	pairs := min(free.Common(n.OfKind[GPU]), free.Common(n.OfKind[VF]))
+	pairs := min(free.Common(n.OfKind[model.GPU]), free.Common(n.OfKind[model.VF]))
 	return pairs - s.Pairs(free)
 }
