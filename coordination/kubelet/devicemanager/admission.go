@@ -14,8 +14,9 @@
 package devicemanager
 
 import (
-	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/model"
 )
 
 // Admission is the admission of one pod, as in the kubelet's device manager
