@@ -108,15 +108,16 @@ func (b *books) spareAndTaken(kind device.Kind, c *asking.Container) (spare, tak
 	return spare, taken
 }
 
-// demand returns a number of devices of resources as a demand of the Topology Manager.
+// demand returns a number of devices of resources as a demand of the Topology Manager. For the kubelet the
+// devices of containers of which it has lost the records are free.
 func (b *books) demand(count int, of ...*device.Resource) model.Demand {
 	demand := model.Demand{Count: count}
 	for _, r := range of {
 		for _, d := range r.Ordered() {
 			demand.All.Add(d.NUMA)
-		}
-		for _, d := range b.free(r) {
-			demand.Free.Add(d.NUMA)
+			if h := b.held.Of(r.Name, d.ID); d.Healthy && (h == nil || h.Lost) {
+				demand.Free.Add(d.NUMA)
+			}
 		}
 	}
 	return demand

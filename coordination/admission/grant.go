@@ -85,7 +85,7 @@ func (tx *transaction) take(o observation, name string, ids []string, before fat
 	}
 	tx.version++
 	tx.recordAllocate(g.container, holders.Allocate{
-		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(),
+		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: o.recorded(), Life: o.kubelet,
 	})
 	if tx.open != nil && tx.open.container.ID != g.container.ID {
 		tx.paired = tx.open.doubted(g, tx.resources)

@@ -226,11 +226,12 @@ func requestCPUs(pods []intent.Pod) bool {
 
 // podsOf returns the pods of the answer of a request source.
 func podsOf(answer intent.Answer) holders.Pods {
-	pods := holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source == intent.PodsAPI}
+	pods := holders.OfKubelet()
+	pods.All = answer.Source == intent.PodsAPI
 	for _, pod := range answer.Pods {
-		pods.Names[pod.UID] = pod.Pod
+		pods.Names[pod.UID], pods.Started[pod.UID], pods.Created[pod.UID] = pod.Pod, pod.Started, pod.Created
 	}
-	return pods
+	return *pods
 }
 
 // observation is the input of a decision, as read from the kubelet and the request sources.

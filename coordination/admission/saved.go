@@ -22,7 +22,7 @@ import (
 // device after a restart; Allocates missing in the kubelet's records; and decisions, for people.
 type savedState struct {
 	Resources []device.SavedResource   `json:"resources"`
-	Allocates []holders.Allocate       `json:"allocates,omitempty"` // those of lost holders too
+	Allocates []holders.Allocate       `json:"allocates,omitempty"` // of the holders found last too
 	Open      *savedContainer          `json:"open,omitempty"`
 	Plan      *savedPlan               `json:"plan,omitempty"`
 	Seen      savedListing             `json:"seen"`
@@ -77,9 +77,10 @@ func (c *committedState) save() savedState {
 	s := c.current()
 	k := savedState{
 		Resources: s.resources.Save(), Open: saveContainer(s.open.allocated()), Known: s.known,
-		Seen: saveListing(s.listing), Allocates: slices.Concat(s.allocates, s.found.Lost()),
+		Seen: saveListing(s.listing),
 	}
-	k.Allocates = k.Allocates[:min(len(k.Allocates), maxAllocates)]
+	found := s.found.Save()
+	k.Allocates = slices.Concat(s.allocates, found[:min(len(found), maxHolders)])
 	if k.Open != nil {
 		k.Open.Recorded, k.Open.Files, k.Open.VFs = s.open.recorded, s.open.files, s.open.vfs
 	}
@@ -143,14 +144,14 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if n := len(k.Allocates); n > maxAllocates {
-		return fmt.Errorf("%d Allocates, more than %d", n, maxAllocates)
-	}
 	next := c.current().clone()
 	next.resources = set
-	var lost holders.Holders
-	lost, next.allocates = holders.SplitLost(k.Allocates)
-	next.hold(lost)
+	var found holders.Holders
+	found, next.allocates = holders.Restore(k.Allocates, k.Known)
+	if n := len(next.allocates); n > maxAllocates {
+		return fmt.Errorf("%d Allocates, more than %d", n, maxAllocates)
+	}
+	next.hold(found)
 	next.open, next.ids = k.restoreOpen(c.now()), 1
 	next.known = k.Known
 	next.listing = k.Seen.restore()

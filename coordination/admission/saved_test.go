@@ -109,6 +109,33 @@ func TestLostRecordsAfterATakeover(t *testing.T) {
 	}
 }
 
+// The server and the kubelet start at the same time, the kubelet without its records: the file has the
+// holders of the last search.
+func TestRecordsAreLostWithTheServer(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	a.source = intent.PodsAPI
+	owner := a.pending("owner", wish{0, 1}).Pod
+	held, _ := a.ask(vfs, 0, 1)
+	a.take(owner, vfs, held)
+	a.recordedPods[owner] = a.pods[owner]
+	a.record()
+	second := a.pending("second", wish{1, 0}).Pod
+	gpu, _ := a.ask(gpus, 0, 1)
+	a.take(second, gpus, gpu)
+
+	a.coordinator.Life = func() string { return "a later kubelet" }
+	a.pods[owner], a.pods[second] = map[string]kubelet.Devices{"c": {}}, map[string]kubelet.Devices{"c": {}}
+	clear(a.recordedPods)
+	a.record()
+	a.takeOver()
+	a.pending("third", wish{1, 0})
+	a.ask(gpus, 0, 1)
+	if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
+		t.Errorf("the VF is held by %q", got)
+	}
+}
+
 // A decision names the UID of its pod and whether the pod has the devices, after a takeover too: explain
 // tells a pod from its successor.
 func TestDecisionsNameThePod(t *testing.T) {

@@ -99,7 +99,7 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 	}
 	all := append(slices.DeleteFunc(slices.Clone(s.allocates), over), a)
 	s.allocates = all[max(0, len(all)-maxAllocates):]
-	h := holders.Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Devices: c.Devices, Open: true}
+	h := holders.Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Devices: c.Devices, Open: true, Life: a.Life}
 	if name := c.Likely(); name != nil {
 		h.Pod, h.Name = name.Pod, name.Name
 	} else if c.Identified() {
@@ -107,7 +107,7 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 	}
 	before := s.open.allocated()
 	found := slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
-		return h.Open && before != nil && before.ID == c.ID && before.HasAny(h.Devices)
+		return h.Open && before != nil && before.ID == c.ID && before.HasAll(h.Devices)
 	})
 	found = append(found, h)
 	s.hold(found[max(0, len(found)-maxHolders):])

@@ -107,7 +107,7 @@ func (s *search) addAllocated() (left []Allocate) {
 		left = append(left, a)
 		open := s.openOf(a)
 		if open == nil {
-			open = &Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Open: true}
+			open = &Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Open: true, Life: a.Life}
 			s.add(open)
 		}
 		devices := kubelet.Devices{}

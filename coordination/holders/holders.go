@@ -31,9 +31,11 @@
 package holders
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,12 +67,16 @@ type Known struct {
 	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
-	After      string   `json:",omitempty"` // in files of earlier versions; unused
+	// Created is the pod's creation by a request source; zero if unknown. A version before has the key for a
+	// string that it does not use.
+	Created time.Time `json:"After,omitzero"`
 }
 
 // Pods are the living pods by UID, by the kubelet's own list.
 type Pods struct {
-	Names map[string]kubelet.Pod
+	Names   map[string]kubelet.Pod
+	Started map[string]bool      // pods that a kubelet has admitted and started
+	Created map[string]time.Time // creation of the pods; without a zero time
 	// All means that the list is complete: a pod that is not in the list has ended. A kubelet that has just
 	// started adds its pods one by one: a pod that is not in an incomplete list has ended if the same kubelet
 	// has listed the pod before.
@@ -84,14 +90,31 @@ func (p Pods) Lack(uid, life string, known Known) bool {
 	return !listed && (p.All || (known.Told || known.Admitted) && life != "" && known.Life == life)
 }
 
+// hasYounger reports whether the list has a pod younger than another. A kubelet that has just started adds
+// its pods by creation (HandlePodAdditions, pkg/kubelet/kubelet.go).
+func (p Pods) hasYounger(known Known) bool {
+	for _, created := range p.Created {
+		if !known.Created.IsZero() && created.After(known.Created) {
+			return true
+		}
+	}
+	return false
+}
+
 // OfKubelet returns no pods of the kubelet's own list yet. The list must be read after the checkpoint, to
 // contain all living pods of the checkpoint.
-func OfKubelet() *Pods { return &Pods{Names: map[string]kubelet.Pod{}, All: true} }
+func OfKubelet() *Pods {
+	return &Pods{
+		Names: map[string]kubelet.Pod{}, Started: map[string]bool{}, Created: map[string]time.Time{}, All: true,
+	}
+}
 
 // Add adds a pod of the list, unless the pod has ended.
 func (p *Pods) Add(pod *corev1.Pod) {
 	if !kubelet.HasEnded(pod) {
-		p.Names[string(pod.UID)] = kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
+		uid := string(pod.UID)
+		p.Names[uid] = kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
+		p.Started[uid], p.Created[uid] = kubelet.HasStarted(pod), pod.CreationTimestamp.Time
 	}
 }
 
@@ -115,6 +138,7 @@ type Allocate struct {
 	Anew     bool   // the kubelet offered the devices as free: not reused from an init container
 	// Recorded identifies the kubelet's checkpoint at the time of the call; zero if unreadable.
 	Recorded kubelet.Identity
+	Life     string `json:"-"` // of the kubelet; "" if unknown
 }
 
 // gives reports whether an Allocate contains a device.
@@ -130,7 +154,7 @@ type Holder struct {
 	Devices kubelet.Devices
 	Open    bool   // in admission: the devices are not in the checkpoint yet
 	Init    bool   // known to be an init container
-	Life    string // of the kubelet whose checkpoint has the container; "" if unknown
+	Life    string // of the kubelet that admitted the container or whose checkpoint has it; "" if unknown
 	Lost    bool   // the kubelet has lost its record of the container, which runs
 }
 
@@ -195,7 +219,8 @@ type Held struct {
 	Resource, ID string
 }
 
-// ByUnit returns the holders by unit. An app container takes precedence over init containers of its pod.
+// ByUnit returns the holders by unit. An app container takes precedence over init containers of its pod, and
+// a container with a record over one whose record is lost.
 func (h Holders) ByUnit(unitOf func(resource, id string) topology.Unit) *Units {
 	u := &Units{unitOf, map[topology.Unit]Held{}, map[device]Held{}, map[string]Held{}}
 	for i := range h {
@@ -214,7 +239,7 @@ func (h Holders) ByUnit(unitOf func(resource, id string) topology.Unit) *Units {
 }
 
 func put[K comparable](all map[K]Held, key K, held Held) {
-	if _, known := all[key]; !known || !held.Init {
+	if _, known := all[key]; !known || !held.Init && !held.Lost {
 		all[key] = held
 	}
 }
@@ -260,36 +285,57 @@ func (u *Units) find(resource, id string) (held Held, found bool) {
 	return held, false
 }
 
-// ofLost stands for the checkpoint before an Allocate of which the kubelet has lost its record. No checkpoint
-// has this identity: a version without lost holders drops the Allocate.
-var ofLost = kubelet.Identity{Size: -1}
+// ofLost and ofRecorded stand for the checkpoint before an Allocate of which the kubelet has lost its record,
+// and of which it had a record at the last search. No checkpoint has these identities: an earlier version
+// drops the Allocates.
+var (
+	ofLost     = kubelet.Identity{Size: -1}
+	ofRecorded = kubelet.Identity{Size: -2}
+)
 
-// Lost returns the holders whose records the kubelet has lost as Allocates, for the file of a server.
-func (h Holders) Lost() (all []Allocate) {
-	for _, holder := range h {
-		if !holder.Lost {
-			continue
+// Save returns the holders as Allocates, for the file of a server: the lost ones first. Those in admission
+// are known by their own Allocates.
+func (h Holders) Save() (all []Allocate) {
+	for _, lost := range []bool{true, false} {
+		recorded := ofRecorded
+		if lost {
+			recorded = ofLost
 		}
-		for _, resource := range slices.Sorted(maps.Keys(holder.Devices)) {
-			all = append(all, Allocate{
-				Resource: resource, IDs: holder.Devices[resource], UID: holder.UID, Pod: holder.Pod,
-				Name: holder.Name, Recorded: ofLost,
-			})
+		for _, holder := range h {
+			if holder.Open || holder.Lost != lost {
+				continue
+			}
+			for _, resource := range slices.Sorted(maps.Keys(holder.Devices)) {
+				all = append(all, Allocate{
+					Resource: resource, IDs: holder.Devices[resource], UID: holder.UID, Pod: holder.Pod,
+					Name: holder.Name, Recorded: recorded,
+				})
+			}
 		}
 	}
 	return all
 }
 
-// SplitLost returns the lost holders among the Allocates in the file of a server, and the other Allocates.
-func SplitLost(saved []Allocate) (lost Holders, others []Allocate) {
+// Restore returns the holders among the Allocates in the file of a server, and the other Allocates. A
+// recorded holder is of the kubelet that ran at the last search, as known of its pod.
+func Restore(saved []Allocate, known map[string]Known) (found Holders, others []Allocate) {
+	byName := map[string]int{}
 	for _, a := range saved {
-		if a.Recorded != ofLost {
+		if a.Recorded != ofLost && a.Recorded != ofRecorded {
 			others = append(others, a)
 			continue
 		}
-		lost = append(lost, Holder{
-			UID: a.UID, Pod: a.Pod, Name: a.Name, Devices: kubelet.Devices{a.Resource: a.IDs}, Lost: true,
-		})
+		h := Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Devices: kubelet.Devices{}, Lost: a.Recorded == ofLost}
+		if !h.Lost {
+			h.Life = known[a.UID].Life
+		}
+		key := fmt.Sprint(h.UID, " ", h.Pod, " ", h.Name, " ", h.Lost)
+		i, isKnown := byName[key]
+		if !isKnown {
+			i, byName[key] = len(found), len(found)
+			found = append(found, h)
+		}
+		found[i].Devices[a.Resource] = a.IDs
 	}
-	return lost, others
+	return found, others
 }

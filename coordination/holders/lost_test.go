@@ -5,6 +5,7 @@ package holders_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,5 +39,75 @@ func TestLostPodEnds(t *testing.T) {
 		if diff := cmp.Diff(step.want, held(last.Holders)); diff != "" {
 			t.Errorf("List %d: held (-want +got):\n%s", i, diff)
 		}
+	}
+}
+
+// A kubelet has started without its records, and the checkpoint has no container. A container known by its
+// Allocates alone runs if its pod has started; a pod that a partial list lacks has ended only if a younger pod
+// is in the list.
+func TestLostContainerOfAllocates(t *testing.T) {
+	t.Parallel()
+	const first, second = "first kubelet", "second kubelet"
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	list := func(all bool, pods map[string]int64, started bool) kubelet.Reading[holders.Pods] {
+		p := holders.OfKubelet()
+		p.All = all
+		for uid, created := range pods {
+			p.Names[uid], p.Created[uid], p.Started[uid] = kubelet.Pod{Name: "of-" + uid}, at(created), started
+		}
+		return kubelet.Read(*p, nil)
+	}
+	noList := kubelet.Read(holders.Pods{}, errors.New("no answer"))
+	recorded := []string{"g1: u1 of-u1/c"}
+	both := []string{"g1: u1 of-u1/c", "g2: u2 of-u2/c"}
+	for name, c := range map[string]struct {
+		pods kubelet.Reading[holders.Pods]
+		life string // of the kubelet at the Allocate
+		want []string
+	}{
+		"started":                       {list(true, map[string]int64{"u1": 1, "u2": 2}, true), first, both},
+		"not started":                   {list(true, map[string]int64{"u1": 1, "u2": 2}, false), first, recorded},
+		"no list":                       {noList, first, both},
+		"no list, same kubelet":         {noList, second, recorded},
+		"no list, kubelet unknown":      {noList, "", recorded},
+		"whole list without the pods":   {list(true, map[string]int64{"u3": 1}, true), first, nil},
+		"partial list of an older pod":  {list(false, map[string]int64{"u3": 1}, true), first, recorded},
+		"partial list of a younger pod": {list(false, map[string]int64{"u3": 3}, true), first, nil},
+	} {
+		before := holders.Holders{
+			{UID: "u1", Pod: kubelet.Pod{Name: "of-u1"}, Name: "c", Devices: devices(gpus + " g1"), Life: first},
+			{UID: "u2", Pod: kubelet.Pod{Name: "of-u2"}, Name: "c", Devices: devices(gpus + " g2"), Life: c.life},
+		}
+		before[1].Open = true
+		known := map[string]holders.Known{
+			"u1": {Pod: before[0].Pod, Told: true, Life: first, Created: at(1)},
+			"u2": {Pod: before[1].Pod, Told: true, Life: first, Created: at(2)},
+		}
+		found, _ := holders.Find(holders.Sources{
+			Recorded: kubelet.Read(record(t, nil), nil), Pods: c.pods, Known: known, Before: before, Kubelet: second,
+		})
+		if diff := cmp.Diff(c.want, held(found)); diff != "" {
+			t.Errorf("%s: held (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The next server has the holders of the last search, but for those in admission.
+func TestRestoreHolders(t *testing.T) {
+	t.Parallel()
+	of := func(uid string) holders.Holder {
+		return holders.Holder{UID: uid, Pod: kubelet.Pod{Name: uid}, Name: "c", Devices: devices(gpus + " g-" + uid)}
+	}
+	recorded, lost, open := of("recorded"), of("lost"), of("open")
+	recorded.Life, recorded.Devices[vfs] = "a kubelet", []string{"v1", "v2"}
+	lost.Lost, open.Open = true, true
+	other := holders.Allocate{Resource: gpus, IDs: []string{"g-open"}, UID: "open"}
+	saved := append(holders.Holders{recorded, open, lost}.Save(), other)
+	found, others := holders.Restore(saved, map[string]holders.Known{"recorded": {Life: "a kubelet"}})
+	if diff := cmp.Diff(holders.Holders{lost, recorded}, found); diff != "" {
+		t.Errorf("holders (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]holders.Allocate{other}, others); diff != "" {
+		t.Errorf("Allocates (-want +got):\n%s", diff)
 	}
 }

@@ -46,9 +46,8 @@ func (r *record) containers() (all []*Holder) {
 	return all
 }
 
-// lost returns the holders of the last search that the checkpoint lacks although the kubelet lists their
-// pods: a kubelet has started since, without its records, and offers the devices of running containers.
-// While no list is available, all pods of earlier lists count.
+// lost returns the holders of the last search that the checkpoint lacks although their pods live: a kubelet
+// has started since, without its records, and offers the devices of running containers.
 func (r *record) lost(named *podNames) (all []*Holder) {
 	if r.unreadable != nil {
 		return nil
@@ -59,13 +58,21 @@ func (r *record) lost(named *podNames) (all []*Holder) {
 		recorded[uid] = true
 	}
 	for _, h := range r.before {
-		lives := named.isTold(h.UID) || named.untold != nil && named.known[h.UID].Told
-		if lives && !h.Open && !recorded[h.UID] && (h.Life == "" || h.Life != r.kubelet) {
-			h.Lost = true
+		of := h.Life == "" || h.Life != r.kubelet
+		if of && named.mayLive(h.UID) && !recorded[h.UID] && !r.isInAdmission(&h, named) {
+			h.Open, h.Lost = false, true
 			all = append(all, &h)
 		}
 	}
 	return all
+}
+
+// isInAdmission reports whether a container known by its Allocates alone has not started: a kubelet that has
+// started since admits the pod again. Of a pod that nobody lists now, nothing but the kubelet at the Allocate
+// is known.
+func (r *record) isInAdmission(h *Holder, named *podNames) bool {
+	isOfEarlier := named.untold != nil && h.Life != "" && r.kubelet != ""
+	return h.Open && !named.told.Started[h.UID] && !isOfEarlier
 }
 
 // isShared reports whether the checkpoint has a device several times.
@@ -215,6 +222,13 @@ func (n *podNames) isTold(uid string) bool {
 	return told
 }
 
+// mayLive reports whether a pod without a record lives: a request source lists or has listed the pod, and no
+// list proves the end.
+func (n *podNames) mayLive(uid string) bool {
+	known := n.known[uid]
+	return n.isTold(uid) || known.Told && (n.untold != nil || !n.lacks(uid) && !n.told.hasYounger(known))
+}
+
 // lacks reports whether the told pods prove that a pod has ended.
 func (n *podNames) lacks(uid string) bool {
 	known := n.known[uid]
@@ -343,7 +357,7 @@ func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
 		known = Known{Pod: pod}
 	}
 	if n.isTold(uid) {
-		known.Told, known.Life = true, cmp.Or(n.kubelet, known.Life)
+		known.Told, known.Life, known.Created = true, cmp.Or(n.kubelet, known.Life), n.told.Created[uid]
 	}
 	switch {
 	case !alive:

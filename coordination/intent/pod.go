@@ -94,11 +94,10 @@ func Total(of []Container) map[string]int {
 // newPod returns a pod with the containers that request devices.
 func newPod(p *corev1.Pod, policy Policy) Pod {
 	pod := Pod{
-		Pod:     kubelet.Pod{Namespace: p.Namespace, Name: p.Name},
-		UID:     string(p.UID),
-		Created: p.CreationTimestamp.Time,
-		Started: p.Status.StartTime != nil || p.Status.Phase == corev1.PodRunning ||
-			len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0,
+		Pod:        kubelet.Pod{Namespace: p.Namespace, Name: p.Name},
+		UID:        string(p.UID),
+		Created:    p.CreationTimestamp.Time,
+		Started:    kubelet.HasStarted(p),
 		Containers: slices.DeleteFunc(ContainersOf(p), func(c Container) bool { return len(c.Requests) == 0 }),
 	}
 	annotated := readAnnotations(p.Namespace, p.Annotations, policy)

@@ -268,6 +268,12 @@ func begun(statuses []statusFields) []corev1.ContainerStatus {
 	return kept
 }
 
+// HasStarted reports whether a kubelet has admitted and started a pod.
+func HasStarted(pod *corev1.Pod) bool {
+	return pod.Status.StartTime != nil || pod.Status.Phase == corev1.PodRunning ||
+		len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0
+}
+
 // HasEnded reports whether a pod has ended and no container of the pod runs any more. The kubelet sets the
 // phase of an evicted pod before the containers stop.
 func HasEnded(pod *corev1.Pod) bool {

@@ -18,22 +18,24 @@ type condition struct {
 	seeds.Condition
 	ready func(*Simulation) bool // the node is in a state for it
 	meet  func(*Simulation) error
+	calm  bool // comes about in a calm
 	brief bool // in a calm, for the admission of the next pod, which is not judged; all others are
 }
 
 // circumstances are what conditions have made of a node.
 type circumstances struct {
 	cycles       int
-	waiting      []condition           // dealt, each until it comes about, the oldest first
-	met          bool                  // a condition has come about in the storm or calm
-	undo         []func() error        // at the end of the storm, or after an excused admission
-	noCheckpoint bool                  // the kubelet's checkpoint is unknown
-	excused      bool                  // the next admission is not judged
-	lost         map[string]*model.Pod // devices of pods that the kubelet has no records of
-	forging      int                   // of the next pods claim to be mirrors
-	alike        bool                  // the next random pod has the name of another
-	vanishing    bool                  // devices vanish before the next Allocate
-	clock        time.Duration         // steps of the machine's clock
+	waiting      []condition             // dealt, each until it comes about, the oldest first
+	met          bool                    // a condition has come about in the storm or calm
+	undo         []func() error          // at the end of the storm, or after an excused admission
+	noCheckpoint bool                    // the kubelet's checkpoint is unknown
+	excused      bool                    // the next admission is not judged
+	lost         map[string][]*model.Pod // devices of pods that the kubelet has no records of
+	forgotten    bool                    // the coordinator's file with the lost devices was damaged
+	forging      int                     // of the next pods claim to be mirrors
+	alike        bool                    // the next random pod has the name of another
+	vanishing    bool                    // devices vanish before the next Allocate
+	clock        time.Duration           // steps of the machine's clock
 }
 
 // conditions are the circumstances of storms beside the faults of storm.go, and of calms. What lasts ends
@@ -41,8 +43,10 @@ type circumstances struct {
 var conditions = []condition{
 	named("the machine starts again", always, (*Simulation).bootWithFiles),
 	named("the machine starts again with an empty run folder", always, (*Simulation).bootWithoutFiles),
-	faulty("the kubelet loses its records", twoOwners, (*Simulation).loseRecords, hasPodsLate,
-		"the container before the loss is known by its Allocates alone, which count as recorded"),
+	{
+		Condition: seeds.Condition{Name: "the kubelet loses its records", Within: withSource},
+		ready:     listsPods, meet: (*Simulation).loseRecords, calm: true,
+	},
 	named("the kubelet has just started", hasPods, (*Simulation).justStart),
 	named("the kubelet's checkpoint has no keys", savesGPUs, layout(constant("{}"))),
 	named("the kubelet's checkpoint is null", savesGPUs, layout(constant("null"))),
@@ -78,7 +82,7 @@ func conditionsOf() (all []seeds.Condition) {
 	return append(all, optionValues()...)
 }
 
-// named returns a condition without a known fault.
+// named returns a condition of a storm.
 func named(name string, ready func(*Simulation) bool, meet func(*Simulation) error) condition {
 	return condition{Condition: seeds.Condition{Name: name}, ready: ready, meet: meet}
 }
@@ -93,16 +97,7 @@ func crowded(name string, pods func() []corev1.Pod) condition {
 // brief returns a condition of one admission.
 func brief(name string, meet func(*Simulation) error) condition {
 	return condition{
-		Condition: seeds.Condition{Name: name}, ready: (*Simulation).settled, meet: meet, brief: true,
-	}
-}
-
-// faulty returns a condition with a known fault, which breaks a promise.
-func faulty(
-	name, breaks string, meet func(*Simulation) error, ready func(*Simulation) bool, fault string,
-) condition {
-	return condition{
-		Condition: seeds.Condition{Name: name, Breaks: breaks, Known: fault}, ready: ready, meet: meet,
+		Condition: seeds.Condition{Name: name}, ready: (*Simulation).settled, meet: meet, calm: true, brief: true,
 	}
 }
 
@@ -123,7 +118,7 @@ func (s *Simulation) deal() {
 // meetDealt lets the oldest of the waiting conditions come about for which the node is ready, one in a storm
 // and one in a calm.
 func (s *Simulation) meetDealt() error {
-	i := slices.IndexFunc(s.waiting, func(c condition) bool { return c.brief != s.raging && c.ready(s) })
+	i := slices.IndexFunc(s.waiting, func(c condition) bool { return c.calm != s.raging && c.ready(s) })
 	if s.met || i < 0 {
 		return nil
 	}
@@ -140,8 +135,8 @@ func (s *Simulation) meetCondition(e Event) error {
 	}
 	calm, c := s.calm, conditions[i]
 	s.note(e.What)
-	if c.brief {
-		s.calm, s.excused = calm, true
+	if c.calm {
+		s.calm, s.excused = calm, c.brief
 	}
 	return c.meet(s)
 }
@@ -165,10 +160,8 @@ func always(*Simulation) bool { return true }
 
 func hasPods(s *Simulation) bool { return len(s.kubelet.Pods()) > 1 }
 
-// hasPodsLate reports whether pods run at the end of a storm, so that they run in the calm.
-func hasPodsLate(s *Simulation) bool {
-	return hasPods(s) && (s.steps-1)%(stormSteps+calmSteps) >= stormSteps-2
-}
+// listsPods reports whether pods run in a calm, and a source of requests lists them.
+func listsPods(s *Simulation) bool { return s.settled() && readsPods(s) && hasPods(s) }
 
 func holdsVFs(s *Simulation) bool { return len(s.kubelet.Holders(model.VFs)) > 0 }
 

@@ -69,6 +69,7 @@ func (s *Simulation) damage(served bool, leaves string) error {
 		case outdated:
 			if served && s.unwritten != nil {
 				s.note(outdatedFile)
+				s.forgotten = true
 				if err := replace(s.stateFile(), s.unwritten); err != nil {
 					return err
 				}
@@ -89,6 +90,9 @@ func (s *Simulation) damageFile(damage string) error {
 		return nil // nobody would know which devices have to stay in a plugin's list
 	}
 	name := filepath.Join(s.runDir(), file)
+	if name == s.stateFile() {
+		s.forgotten = true
+	}
 	content, err := os.ReadFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -41,16 +41,16 @@
 //
 // Each cycle of a storm and a calm has a condition, the conditions in turn ([conditions]): an event that
 // the generator draws once, and that a script can have. It is counted, and so is each value of each option;
-// a run of several seeds without one fails. Some last until the end of the storm; some come in a calm, for
-// the admission of one pod, which alone is not judged. A condition with a known fault comes about in
-// TestKnownFaults alone, where it has to break its promise until the fault is mended. "-condition=NAME"
-// runs seeds under one condition.
+// a run of several seeds without one fails. Some last until the end of the storm; some come in a calm, most
+// of them for the admission of one pod, which alone is not judged. "-condition=NAME" runs seeds under one
+// condition.
 //
 // What is right under a condition: devices that the kubelet has lost its records of are given last while
-// their containers run. A file of a newer version or another layout is as good as none. The object that the
-// scheduler reads does not have the node's --alignment, so that its verdict is not judged where that
-// decides. Under best-effort a container that fits on no NUMA nodes gets all free devices of some nodes, and
-// its pairs are the best with these.
+// their containers run and the coordinator's file is there, and the scheduler's verdict is not judged,
+// because the kubelet chooses NUMA nodes by devices that it takes for free. A file of a newer version or
+// another layout is as good as none. The object that the scheduler reads does not have the node's
+// --alignment, so that its verdict is not judged where that decides. Under best-effort a container that fits
+// on no NUMA nodes gets all free devices of some nodes, and its pairs are the best with these.
 //
 // # Metamorphic rules
 //

@@ -71,6 +71,20 @@ func (s *Simulation) levelsOf(c *model.Container) string {
 	return fmt.Sprint(got, err)
 }
 
+// isForced reports whether the kubelet offered a container too few devices besides those of running
+// containers whose records are lost, as far as the coordinator still knows.
+func (s *Simulation) isForced(c *model.Container) bool {
+	if len(s.unrecorded()) > 0 && s.forgotten {
+		return true
+	}
+	for resource, want := range c.Requests {
+		if half := s.open(c, resource); len(half.Held)+len(half.Free) < want {
+			return true
+		}
+	}
+	return false
+}
+
 // checkPairs: the pairs of a container are as good as the best of the devices that were free.
 func (s *Simulation) checkPairs(p *model.Pod, c *model.Container) {
 	got, err := s.pairsOf(c)
@@ -81,7 +95,7 @@ func (s *Simulation) checkPairs(p *model.Pod, c *model.Container) {
 	if s.options.requires(p) && s.options.Source != "" && apart(got) > 0 {
 		s.wrong(notEnforced, "%s/%s %v has %v", p.Name, c.Name, c.Devices, got)
 	}
-	if c.Reused || len(c.Asked) < 2 || s.options.Source == "" {
+	if c.Reused || len(c.Asked) < 2 || s.options.Source == "" || s.isForced(c) {
 		return
 	}
 	most, err := s.bestOf(map[string]best.Side{
@@ -138,6 +152,9 @@ func (s *Simulation) differences() (all []string) {
 		}
 		holders := s.kubelet.Holders(name)
 		for _, d := range r.GetDevices() {
+			if s.unrecorded()[d.GetDevice().GetId()] != nil {
+				continue
+			}
 			id, pod := d.GetDevice().GetId(), holders[d.GetDevice().GetId()]
 			switch {
 			case pod == nil && d.GetAllocated():

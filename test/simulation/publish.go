@@ -157,8 +157,8 @@ func (s *Simulation) pairsOnSwitches(c *model.Container) (pairs int) {
 
 // checkVerdict: in a calm the scheduler's verdict on a pod is the kubelet's.
 func (s *Simulation) checkVerdict(p *model.Pod, told *verdict.Verdict, admitted error) {
-	if told == nil || told.Chance {
-		return
+	if told == nil || told.Chance || len(s.unrecorded()) > 0 {
+		return // a kubelet that has lost its records chooses NUMA nodes by devices that it takes for free
 	}
 	if told.Required && s.options.Source == "" {
 		return // the scheduler reads the annotation, and without a source the coordinator does not

@@ -43,6 +43,7 @@ func (s *Simulation) startAgain(tidy func() error) error {
 	if err := errors.Join(s.bury(), tidy(), os.RemoveAll(s.devinfoDir())); err != nil {
 		return fmt.Errorf("start the machine again: %w", err)
 	}
+	clear(s.lost)
 	s.boots++
 	if err := s.beginAbsent(); err != nil {
 		return err
@@ -66,21 +67,33 @@ func (s *Simulation) anew(name string) error {
 // ofVFs returns the name of the process with the plugin of the VFs.
 func (n *Node) ofVFs() string { return n.names()[len(n.names())-1] }
 
-// loseRecords starts the kubelet without its checkpoint.
+// loseRecords starts the kubelet without its checkpoint, while its pods run. In a calm the coordinator knows
+// all their containers.
 func (s *Simulation) loseRecords() error {
+	for _, p := range s.kubelet.Pods() {
+		s.kubelet.Run(p)
+	}
 	for _, resource := range []string{model.GPUs, model.VFs} {
-		maps.Copy(s.lost, s.kubelet.Holders(resource))
+		for id, p := range s.kubelet.Holders(resource) {
+			s.lost[id] = append(s.lost[id], p)
+		}
 	}
 	if err := s.kubelet.Lose(); err != nil {
 		return err
 	}
 	s.reconnect()
-	return nil
+	return s.beginCalm(Event{})
 }
 
 // unrecorded returns the devices of living pods that the kubelet has no records of.
-func (s *Simulation) unrecorded() map[string]*model.Pod {
-	maps.DeleteFunc(s.lost, func(_ string, p *model.Pod) bool { return !p.Living() })
+func (s *Simulation) unrecorded() map[string][]*model.Pod {
+	for id, pods := range s.lost {
+		living := slices.DeleteFunc(pods, func(p *model.Pod) bool { return !p.Living() })
+		if s.lost[id] = living; len(living) == 0 {
+			delete(s.lost, id)
+		}
+	}
+	s.forgotten = s.forgotten && len(s.lost) > 0
 	return s.lost
 }
 
@@ -88,10 +101,11 @@ func (s *Simulation) unrecorded() map[string]*model.Pod {
 // kubelet offers enough others.
 func (s *Simulation) checkLost(q model.Question, ids []string) {
 	lost := s.unrecorded()
-	isLost := func(id string) bool { return lost[id] != nil }
+	isLost := func(id string) bool { return lost[id] != nil && !slices.Contains(q.MustInclude, id) }
 	others := slices.DeleteFunc(slices.Clone(q.Available), isLost)
-	if i := slices.IndexFunc(ids, isLost); s.judging && i >= 0 && len(others) >= q.Size {
-		s.wrong(twoOwners, "%s of %s is preferred, with %d others free", ids[i], lost[ids[i]].UID, len(others))
+	judging := s.judging && !s.forgotten
+	if i := slices.IndexFunc(ids, isLost); judging && i >= 0 && len(others) >= q.Size {
+		s.wrong(twoOwners, "%s of %s is preferred, with %d others free", ids[i], lost[ids[i]][0].UID, len(others))
 	}
 }
 

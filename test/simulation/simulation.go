@@ -66,7 +66,7 @@ func Run(dir string, seed uint64, options Options, steps int, log *slog.Logger) 
 func newSimulation(node *Node, seed uint64) *Simulation {
 	s := &Simulation{
 		Node: node, seed: seed, random: rand.New(rand.NewPCG(seed, 31)), faults: rand.New(rand.NewPCG(seed, 32)),
-		happened: map[string]int{}, circumstances: circumstances{lost: map[string]*model.Pod{}},
+		happened: map[string]int{}, circumstances: circumstances{lost: map[string][]*model.Pod{}},
 	}
 	node.kubelet.Now = time.Now
 	for _, value := range node.options.values() {

@@ -68,13 +68,3 @@ func TestSeedRepeatsItself(t *testing.T) {
 		return simulate(t, seed, 100)
 	})
 }
-
-// TestKnownFaults: under the conditions with a known fault a promise is broken, until the fault is mended.
-func TestKnownFaults(t *testing.T) {
-	seeds.Known(t, conditionsOf(), func(t *testing.T, seed uint64, name string) *seeds.Report {
-		t.Helper()
-		options := OptionsOf(seed)
-		options.Condition = name
-		return simulateOn(t, options, seed, runSteps)
-	})
-}
