@@ -43,8 +43,8 @@ func TestLostPodEnds(t *testing.T) {
 }
 
 // A kubelet has started without its records, and the checkpoint has no container. A container known by its
-// Allocates alone runs if its pod has started; a pod that a partial list lacks has ended only if a younger pod
-// is in the list.
+// Allocates alone runs if its pod has started; a pod that a partial list lacks has ended only if a younger
+// pod is in the list.
 func TestLostContainerOfAllocates(t *testing.T) {
 	t.Parallel()
 	const first, second = "first kubelet", "second kubelet"
@@ -96,7 +96,8 @@ func TestLostContainerOfAllocates(t *testing.T) {
 func TestRestoreHolders(t *testing.T) {
 	t.Parallel()
 	of := func(uid string) holders.Holder {
-		return holders.Holder{UID: uid, Pod: kubelet.Pod{Name: uid}, Name: "c", Devices: devices(gpus + " g-" + uid)}
+		all := devices(gpus + " g-" + uid)
+		return holders.Holder{UID: uid, Pod: kubelet.Pod{Name: uid}, Name: "c", Devices: all}
 	}
 	recorded, lost, open := of("recorded"), of("lost"), of("open")
 	recorded.Life, recorded.Devices[vfs] = "a kubelet", []string{"v1", "v2"}
