@@ -4,11 +4,13 @@ package admission
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // emptyServer returns a committed state without devices.
@@ -41,6 +43,46 @@ func TestTooManyAllocatesAreNotRestored(t *testing.T) {
 		err := c.restore(savedState{Allocates: make([]holders.Allocate, count)}, slog.New(slog.DiscardHandler))
 		if (err == nil) != valid || (len(c.current().allocates) > 0) != valid {
 			t.Errorf("%d Allocates: %v, %d restored", count, err, len(c.current().allocates))
+		}
+	}
+}
+
+// The version before sets a file with more Allocates aside: the holders of many containers are not all saved,
+// those whose records the kubelet has lost first.
+func TestSavedHoldersAreLimited(t *testing.T) {
+	t.Parallel()
+	c := emptyServer()
+	var found holders.Holders
+	for i := range maxAllocates + 2 {
+		id := fmt.Sprint(i)
+		found = append(found, holders.Holder{
+			UID: id, Name: "c", Devices: kubelet.Devices{gpus: {id}}, Lost: i > maxAllocates,
+		})
+	}
+	c.current().hold(found)
+	next := emptyServer()
+	if err := next.restore(c.save(), slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	restored := next.current().found
+	if len(restored) != maxAllocates || !restored[0].Lost || restored[0].UID != found[maxAllocates+1].UID {
+		t.Errorf("%d holders, the first %+v", len(restored), restored[0])
+	}
+}
+
+// A version before has another text, mostly "", where a pod's creation is now.
+func TestKnownPodsOfAVersionBefore(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "8a2ff4e1-3d5c-4f64-9d1e-6f2d8a1c0b7e", "2026-11-28T08:00:00Z"} {
+		content, err := encodeState("boot", map[string]any{"known": map[string]any{
+			"u1": map[string]any{"Told": true, "After": text},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved, _, err := decodeState[savedState](content)
+		if err != nil || !saved.Known["u1"].Told {
+			t.Errorf("After %q: %+v, %v", text, saved.Known, err)
 		}
 	}
 }

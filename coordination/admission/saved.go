@@ -79,8 +79,8 @@ func (c *committedState) save() savedState {
 		Resources: s.resources.Save(), Open: saveContainer(s.open.allocated()), Known: s.known,
 		Seen: saveListing(s.listing),
 	}
-	found := s.found.Save()
-	k.Allocates = slices.Concat(s.allocates, found[:min(len(found), maxHolders)])
+	all := slices.Concat(s.allocates, s.found.Save())
+	k.Allocates = all[:min(len(all), maxAllocates)] // a version before sets a file with more aside
 	if k.Open != nil {
 		k.Open.Recorded, k.Open.Files, k.Open.VFs = s.open.recorded, s.open.files, s.open.vfs
 	}
@@ -144,13 +144,13 @@ func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if n := len(k.Allocates); n > maxAllocates {
+		return fmt.Errorf("%d Allocates, more than %d", n, maxAllocates)
+	}
 	next := c.current().clone()
 	next.resources = set
 	var found holders.Holders
 	found, next.allocates = holders.Restore(k.Allocates, k.Known)
-	if n := len(next.allocates); n > maxAllocates {
-		return fmt.Errorf("%d Allocates, more than %d", n, maxAllocates)
-	}
 	next.hold(found)
 	next.open, next.ids = k.restoreOpen(c.now()), 1
 	next.known = k.Known

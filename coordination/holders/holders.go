@@ -67,16 +67,16 @@ type Known struct {
 	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
-	// Created is the pod's creation by a request source; zero if unknown. A version before has the key for a
-	// string that it does not use.
-	Created time.Time `json:"After,omitzero"`
+	// Created is the pod's creation by a request source, in RFC 3339; "" if unknown. A version before has the
+	// key for other text, which is as good as none.
+	Created string `json:"After,omitempty"`
 }
 
 // Pods are the living pods by UID, by the kubelet's own list.
 type Pods struct {
 	Names   map[string]kubelet.Pod
 	Started map[string]bool      // pods that a kubelet has admitted and started
-	Created map[string]time.Time // creation of the pods; without a zero time
+	Created map[string]time.Time // creation of the pods; zero if unknown
 	// All means that the list is complete: a pod that is not in the list has ended. A kubelet that has just
 	// started adds its pods one by one: a pod that is not in an incomplete list has ended if the same kubelet
 	// has listed the pod before.
@@ -91,14 +91,25 @@ func (p Pods) Lack(uid, life string, known Known) bool {
 }
 
 // hasYounger reports whether the list has a pod younger than another. A kubelet that has just started adds
-// its pods by creation (HandlePodAdditions, pkg/kubelet/kubelet.go).
+// its pods by creation (HandlePodAdditions, pkg/kubelet/kubelet.go), and before them the static pods, which
+// have none.
 func (p Pods) hasYounger(known Known) bool {
+	than, err := time.Parse(time.RFC3339, known.Created)
 	for _, created := range p.Created {
-		if !known.Created.IsZero() && created.After(known.Created) {
+		if err != nil && !created.IsZero() || created.After(than) {
 			return true
 		}
 	}
 	return false
+}
+
+// creation returns the creation of a pod of the list for Known.
+func (p Pods) creation(uid string) string {
+	created := p.Created[uid]
+	if created.IsZero() {
+		return ""
+	}
+	return created.UTC().Format(time.RFC3339Nano)
 }
 
 // OfKubelet returns no pods of the kubelet's own list yet. The list must be read after the checkpoint, to

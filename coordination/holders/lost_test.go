@@ -80,14 +80,35 @@ func TestLostContainerOfAllocates(t *testing.T) {
 		}
 		before[1].Open = true
 		known := map[string]holders.Known{
-			"u1": {Pod: before[0].Pod, Told: true, Life: first, Created: at(1)},
-			"u2": {Pod: before[1].Pod, Told: true, Life: first, Created: at(2)},
+			"u1": {Pod: before[0].Pod, Told: true, Life: first, Created: "1970-01-01T00:00:01Z"},
+			"u2": {Pod: before[1].Pod, Told: true, Life: first, Created: "1970-01-01T00:00:02Z"},
 		}
 		found, _ := holders.Find(holders.Sources{
 			Recorded: kubelet.Read(record(t, nil), nil), Pods: c.pods, Known: known, Before: before, Kubelet: second,
 		})
 		if diff := cmp.Diff(c.want, held(found)); diff != "" {
 			t.Errorf("%s: held (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// A kubelet that has just started has added the static pods, which have no creation, before any other: of a
+// pod whose creation is unknown, any other proves the end.
+func TestLostStaticPodEnds(t *testing.T) {
+	t.Parallel()
+	pod := kubelet.Pod{Name: "a"}
+	before := holders.Holders{{UID: "u1", Pod: pod, Name: "c", Devices: devices(gpus + " g1")}}
+	for want, created := range map[int]time.Time{1: {}, 0: time.Unix(1, 0)} {
+		list := holders.OfKubelet()
+		list.All, list.Names["u2"], list.Created["u2"] = false, kubelet.Pod{Name: "b"}, created
+		for _, text := range []string{"", "text of a version before"} {
+			found, _ := holders.Find(holders.Sources{
+				Recorded: kubelet.Read(record(t, nil), nil), Pods: kubelet.Read(*list, nil), Before: before,
+				Known: map[string]holders.Known{"u1": {Pod: pod, Told: true, Created: text}}, Kubelet: "second",
+			})
+			if len(found) != want {
+				t.Errorf("creation %q beside %v: %v", text, created, held(found))
+			}
 		}
 	}
 }
