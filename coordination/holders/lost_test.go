@@ -113,6 +113,43 @@ func TestLostStaticPodEnds(t *testing.T) {
 	}
 }
 
+// A kubelet without its records gives devices again to a container that starts again: the other containers of
+// the pod run with theirs. An init container of the pod has ended.
+func TestLostContainerStartsAgain(t *testing.T) {
+	t.Parallel()
+	pod := kubelet.Pod{Name: "a"}
+	of := func(name, id string) holders.Holder {
+		return holders.Holder{UID: "u1", Pod: pod, Name: name, Devices: devices(gpus + " " + id), Life: "first"}
+	}
+	before := holders.Holders{of("c", "g1"), of("init", "g2"), of("other", "g3")}
+	before[1].Init = true
+	found, _ := holders.Find(holders.Sources{
+		Recorded: kubelet.Read(record(t, map[string]string{"u1/c": gpus + " g4"}), nil), Before: before,
+		Pods: living(true, map[string]string{"u1": "a"}), Kubelet: "second",
+	})
+	if diff := cmp.Diff([]string{"g3: u1 a/other", "g4: u1 a/c"}, held(found)); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+}
+
+// Without checkpoint and request source, a device that the kubelet offers is still that of a container whose
+// record is lost.
+func TestLostContainerWithoutCheckpoint(t *testing.T) {
+	t.Parallel()
+	pod := kubelet.Pod{Name: "a"}
+	lost := holders.Holder{UID: "u1", Pod: pod, Name: "c", Devices: devices(gpus + " g1"), Lost: true}
+	recorded := holders.Holder{UID: "u2", Name: "c", Devices: devices(gpus + " g2")}
+	found, _ := holders.Find(holders.Sources{
+		Recorded: kubelet.Read(kubelet.Checkpoint{}, errors.New("no file")), Kubelet: "second",
+		View: view(map[string]string{"a/c": ""}), Pods: kubelet.Read(holders.Pods{}, errors.New("no answer")),
+		Before: holders.Holders{lost, recorded}, Known: map[string]holders.Known{"u1": {Pod: pod, Told: true}},
+		Question: holders.Offer{Resource: gpus, Available: []string{"g1", "g2"}},
+	})
+	if diff := cmp.Diff([]string{"g1: u1 a/c"}, held(found)); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+}
+
 // The next server has the holders of the last search, but for those in admission.
 func TestRestoreHolders(t *testing.T) {
 	t.Parallel()

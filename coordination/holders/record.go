@@ -26,11 +26,13 @@ func newRecord(s Sources) *record {
 	return r
 }
 
-// containers returns the recorded containers, or the holders of the last search if the checkpoint is
-// unreadable.
+// containers returns the recorded containers, or those of the last search if the checkpoint is unreadable.
 func (r *record) containers() (all []*Holder) {
 	if r.unreadable != nil {
 		for _, h := range r.before {
+			if h.Lost {
+				continue
+			}
 			h.Open = false
 			all = append(all, &h)
 		}
@@ -47,19 +49,19 @@ func (r *record) containers() (all []*Holder) {
 }
 
 // lost returns the holders of the last search that the checkpoint lacks although their pods live: a kubelet
-// has started since, without its records, and offers the devices of running containers.
+// has started since, without its records, and offers the devices of running containers. A container that
+// starts again gets devices again; then the init containers of its pod have ended.
 func (r *record) lost(named *podNames) (all []*Holder) {
-	if r.unreadable != nil {
-		return nil
-	}
 	recorded := map[string]bool{}
 	for key := range r.checkpoint.Containers() {
 		uid, _, _ := strings.Cut(key, "/")
-		recorded[uid] = true
+		recorded[key], recorded[uid] = true, true
 	}
 	for _, h := range r.before {
 		of := h.Life == "" || h.Life != r.kubelet
-		if of && named.mayLive(h.UID) && !recorded[h.UID] && !r.isInAdmission(&h, named) {
+		isLost := h.Lost || r.unreadable == nil && of && !r.isInAdmission(&h, named)
+		has := recorded[h.UID+"/"+h.Name] || h.Init && recorded[h.UID]
+		if isLost && !has && named.mayLive(h.UID) {
 			h.Open, h.Lost = false, true
 			all = append(all, &h)
 		}
