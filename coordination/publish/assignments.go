@@ -26,6 +26,9 @@ type assignments struct {
 	devices    kubelet.Reading[deviceHolders]
 	cpus       kubelet.Reading[kubelet.CPUState]
 	memory     kubelet.Reading[kubelet.MemoryState]
+	kubelet    string                     // that ran at the last read of the checkpoint; "" if unknown
+	recorded   map[string]kubelet.Devices // by that read, by "pod UID/container"
+	ended      map[string]bool            // last holders that the running kubelet has had in its checkpoint
 }
 
 // deviceHolders are facts of one moment, which belong together: a list of pods with a pod that the checkpoint
@@ -93,8 +96,30 @@ func (a *assignments) readDevices(
 		read.exclusive, sources.Pods = exclusive, kubelet.Read(*living, nil)
 	}
 	sources.Recorded = kubelet.Read(recorded, nil)
+	sources.Before = a.withoutEnded(recorded, sources)
 	read.add(sources)
 	return read, nil
+}
+
+// withoutEnded returns the last holders without those that the running kubelet has had in its checkpoint, and
+// that the checkpoint lacks: they have ended, and their records are not lost. The coordinator looks for
+// holders at a question alone, and may last have done so under an earlier kubelet.
+func (a *assignments) withoutEnded(
+	recorded kubelet.Checkpoint, sources holders.Sources,
+) (left holders.Holders) {
+	isSame := sources.Kubelet != "" && sources.Kubelet == a.kubelet
+	ended := map[string]bool{}
+	for _, h := range sources.Before {
+		name := h.UID + "/" + h.Name
+		_, had := a.recorded[name]
+		_, has := recorded.Containers()[name]
+		ended[name] = !has && (isSame && had || a.ended[name])
+		if !ended[name] {
+			left = append(left, h)
+		}
+	}
+	a.kubelet, a.recorded, a.ended = sources.Kubelet, recorded.Containers(), ended
+	return left
 }
 
 // Gone has the UIDs of pods in the checkpoint that no longer hold anything. An unknown pod still holds the

@@ -181,3 +181,33 @@ func TestLostRecordsFreeNothing(t *testing.T) {
 		t.Errorf("unknown pod: free GPUs %s", got)
 	}
 }
+
+// Of a kubelet without the Pods API nobody lists the pods. A container that the running kubelet had in its
+// checkpoint has ended when the checkpoint lacks it, although the coordinator saw it under an earlier
+// kubelet.
+func TestContainersEndAfterAKubeletStart(t *testing.T) {
+	n := newOneGPU(t, "topologyManagerPolicy: restricted\n")
+	name := kubelet.Pod{Namespace: "team", Name: "train"}
+	n.before = holders.Sources{
+		Before: holders.Holders{{
+			UID: "uid", Pod: name, Name: "c", Devices: kubelet.Devices{"amd.com/gpu": {gpuID}}, Life: "first",
+		}},
+		Known: map[string]holders.Known{"uid": {Pod: name, Told: true, Life: "first"}},
+	}
+	for i, step := range []struct{ life, content, free string }{
+		{"first", gpuHeld, "0/1"},
+		{"second", gpuFree, "0/1"}, // without its records
+		{"third", gpuHeld, "0/1"},
+		{"third", gpuFree, "1/1"},
+		{"third", gpuFree, "1/1"},
+		{"fourth", gpuFree, "1/1"},
+		{"", gpuHeld, "0/1"},
+		{"", gpuFree, "0/1"},
+	} {
+		n.before.Kubelet = step.life
+		n.record(step.content)
+		if got := publish.BuildSpec(n.read()).Summary.GPUs; got != step.free {
+			t.Errorf("step %d: free GPUs %s, want %s", i, got, step.free)
+		}
+	}
+}
