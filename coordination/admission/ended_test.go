@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/scale"
@@ -244,5 +245,27 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	}
 	if held := now.held.Of(gpus, mistaken); held != nil {
 		t.Errorf("GPU %s is still %s's", mistaken, ownerName(held))
+	}
+}
+
+// A pod that had the device of a container without a record has ended: the container still has the device.
+func TestStatusAfterADeviceOfTwoPods(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	s := a.coordinator.current()
+	id := s.resources[gpus].Ordered()[0].ID
+	of := func(name string) holders.Holder {
+		pod, devices := kubelet.Pod{Namespace: "team", Name: name}, kubelet.Devices{gpus: {id}}
+		return holders.Holder{UID: name, Pod: pod, Name: "c", Devices: devices}
+	}
+	lost, later := of("lost"), of("later")
+	lost.Lost = true
+	known := survey{found: holders.Holders{later, lost}, ended: map[string]bool{key(&later): true}}
+	for _, r := range newStatus(s, a.coordinator.now(), known).GetResources() {
+		for _, d := range r.GetDevices() {
+			if d.GetDevice().GetId() == id && (!d.GetAllocated() || d.GetOwner().GetPod() != "lost") {
+				t.Errorf("allocated: %t, to %v", d.GetAllocated(), d.GetOwner())
+			}
+		}
 	}
 }

@@ -32,9 +32,9 @@ func (i *inspector) Resources() []*api.Resource {
 // newStatus returns the announced devices with their holders.
 func newStatus(s *state, now time.Time, known survey) *api.StatusResponse {
 	answer := &api.StatusResponse{}
-	b := newBooks(s.tree, s.resources, known.found)
+	b, ended := newBooks(s.tree, s.resources, known.living()), newBooks(s.tree, s.resources, known.found)
 	for _, r := range s.resources.All() {
-		answer.Resources = append(answer.Resources, resourceStatus(r, b, known))
+		answer.Resources = append(answer.Resources, resourceStatus(r, b, ended))
 	}
 	if p := s.open.live(now); p != nil {
 		answer.Plan = &api.Plan{Devices: map[string]*api.DeviceList{}, ExpiresUnixNano: p.expires.UnixNano()}
@@ -45,18 +45,17 @@ func newStatus(s *state, now time.Time, known survey) *api.StatusResponse {
 	return answer
 }
 
-// resourceStatus returns the devices of a resource with their holders.
-func resourceStatus(r *device.Resource, b *books, known survey) *api.Resource {
-	partners := switchesWithFree(r.Kind.Other(), b, known)
+// resourceStatus returns the devices of a resource with their holders, by the books, or with their ended
+// holders.
+func resourceStatus(r *device.Resource, b, ended *books) *api.Resource {
+	partners := switchesWithFree(r.Kind.Other(), b)
 	m := &api.Resource{Name: r.Name, Kind: string(r.Kind), Connected: r.Joined}
 	for _, d := range r.Ordered() {
 		status := &api.DeviceStatus{Device: d.Encode(), Switch: b.tree.Switch(d.Address)}
-		switch h := b.held.Of(r.Name, d.ID); {
-		case h == nil:
-		case known.hasEnded(h):
-			status.Ended = ownerOf(h)
-		default:
+		if h := b.held.Of(r.Name, d.ID); h != nil {
 			status.Allocated, status.Owner = true, ownerOf(h)
+		} else if h = ended.held.Of(r.Name, d.ID); h != nil {
+			status.Ended = ownerOf(h)
 		}
 		status.Stranded = d.Healthy && !status.Allocated && !partners[status.Switch]
 		m.Devices = append(m.Devices, status)
@@ -73,11 +72,11 @@ func ownerOf(h *holders.Holder) *api.Owner {
 }
 
 // switchesWithFree returns the switches with a free device of a kind.
-func switchesWithFree(kind device.Kind, b *books, known survey) map[string]bool {
+func switchesWithFree(kind device.Kind, b *books) map[string]bool {
 	switches := map[string]bool{}
 	for _, r := range b.resources.OfKind(kind) {
 		for _, d := range r.Ordered() {
-			if h := b.held.Of(r.Name, d.ID); d.Healthy && (h == nil || known.hasEnded(h)) {
+			if d.Healthy && b.isFree(r.Name, d.ID) {
 				switches[b.tree.Switch(d.Address)] = true
 			}
 		}

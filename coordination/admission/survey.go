@@ -66,8 +66,10 @@ type survey struct {
 // key returns a key for the pod of a holder.
 func key(h *holders.Holder) string { return h.UID + " " + h.Pod.Namespace + "/" + h.Pod.Name }
 
-// hasEnded reports whether the pod of a holder has ended.
-func (s survey) hasEnded(h *holders.Holder) bool { return s.ended[key(h)] }
+// living returns the holders whose pods have not ended.
+func (s survey) living() holders.Holders {
+	return slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool { return s.ended[key(&h)] })
+}
 
 // cachedSurvey returns the latest survey if of the current state and younger than a lifetime, else a new one.
 // If ctx is done first, the survey has only the holders of the last decision.
