@@ -69,7 +69,7 @@ func (s *Simulation) damage(served bool, leaves string) error {
 		case outdated:
 			if served && s.unwritten != nil {
 				s.note(outdatedFile)
-				s.forgotten = true
+				s.forgotten = len(s.unrecorded()) > 0
 				if err := replace(s.stateFile(), s.unwritten); err != nil {
 					return err
 				}
@@ -91,7 +91,7 @@ func (s *Simulation) damageFile(damage string) error {
 	}
 	name := filepath.Join(s.runDir(), file)
 	if name == s.stateFile() {
-		s.forgotten = true
+		s.forgotten = len(s.unrecorded()) > 0
 	}
 	content, err := os.ReadFile(name)
 	switch {

@@ -72,13 +72,15 @@ func (s *Simulation) levelsOf(c *model.Container) string {
 }
 
 // isForced reports whether the kubelet offered a container too few devices besides those of running
-// containers whose records are lost, as far as the coordinator still knows.
+// containers whose records are lost, as far as the coordinator still knows, or gave it one unasked.
 func (s *Simulation) isForced(c *model.Container) bool {
-	if len(s.unrecorded()) > 0 && s.forgotten {
-		return true
+	if len(s.unrecorded()) == 0 || s.forgotten {
+		return s.forgotten
 	}
 	for resource, want := range c.Requests {
-		if half := s.open(c, resource); len(half.Held)+len(half.Free) < want {
+		isLost := func(id string) bool { return s.unrecorded()[id] != nil }
+		half := s.open(c, resource)
+		if len(half.Held)+len(half.Free) < want || slices.ContainsFunc(c.Must[resource], isLost) {
 			return true
 		}
 	}
@@ -152,11 +154,13 @@ func (s *Simulation) differences() (all []string) {
 		}
 		holders := s.kubelet.Holders(name)
 		for _, d := range r.GetDevices() {
-			if s.unrecorded()[d.GetDevice().GetId()] != nil {
-				continue
-			}
 			id, pod := d.GetDevice().GetId(), holders[d.GetDevice().GetId()]
+			lost := s.unrecorded()[id]
 			switch {
+			case len(lost) > 0 && s.forgotten:
+			case len(lost) > 0 && !d.GetAllocated():
+				all = append(all, fmt.Sprintf("%s is held by %s without a record, and counts as free", id, lost[0].Name))
+			case len(lost) > 0:
 			case pod == nil && d.GetAllocated():
 				all = append(all, fmt.Sprintf("%s is free, and counts as held by %s/%s", id, d.GetOwner().GetPod(),
 					d.GetOwner().GetContainer()))
