@@ -32,7 +32,7 @@ func (i *inspector) Resources() []*api.Resource {
 // newStatus returns the announced devices with their holders.
 func newStatus(s *state, now time.Time, known survey) *api.StatusResponse {
 	answer := &api.StatusResponse{}
-	b, ended := newBooks(s.tree, s.resources, known.living()), newBooks(s.tree, s.resources, known.found)
+	b, ended := newBooks(s.tree, s.resources, known.livingHolders()), newBooks(s.tree, s.resources, known.found)
 	for _, r := range s.resources.All() {
 		answer.Resources = append(answer.Resources, resourceStatus(r, b, ended))
 	}
@@ -54,8 +54,8 @@ func resourceStatus(r *device.Resource, b, ended *books) *api.Resource {
 		status := &api.DeviceStatus{Device: d.Encode(), Switch: b.tree.Switch(d.Address)}
 		if h := b.held.Of(r.Name, d.ID); h != nil {
 			status.Allocated, status.Owner = true, ownerOf(h)
-		} else if h = ended.held.Of(r.Name, d.ID); h != nil {
-			status.Ended = ownerOf(h)
+		} else if last := ended.held.Of(r.Name, d.ID); last != nil {
+			status.Ended = ownerOf(last)
 		}
 		status.Stranded = d.Healthy && !status.Allocated && !partners[status.Switch]
 		m.Devices = append(m.Devices, status)

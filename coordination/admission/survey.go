@@ -66,8 +66,8 @@ type survey struct {
 // key returns a key for the pod of a holder.
 func key(h *holders.Holder) string { return h.UID + " " + h.Pod.Namespace + "/" + h.Pod.Name }
 
-// living returns the holders whose pods have not ended.
-func (s survey) living() holders.Holders {
+// livingHolders returns the holders whose pods have not ended.
+func (s survey) livingHolders() holders.Holders {
 	return slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool { return s.ended[key(&h)] })
 }
 

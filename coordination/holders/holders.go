@@ -103,8 +103,8 @@ func (p Pods) hasYounger(known Known) bool {
 	return false
 }
 
-// creation returns the creation of a pod of the list for Known.
-func (p Pods) creation(uid string) string {
+// creationOf returns the creation of a pod of the list for Known.
+func (p Pods) creationOf(uid string) string {
 	created := p.Created[uid]
 	if created.IsZero() {
 		return ""

@@ -359,7 +359,7 @@ func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
 		known = Known{Pod: pod}
 	}
 	if n.isTold(uid) {
-		known.Told, known.Life, known.Created = true, cmp.Or(n.kubelet, known.Life), n.told.creation(uid)
+		known.Told, known.Life, known.Created = true, cmp.Or(n.kubelet, known.Life), n.told.creationOf(uid)
 	}
 	switch {
 	case !alive:
