@@ -79,13 +79,16 @@
 //   - admission.openAllocates: open Allocates; a second; the plugin's report; List is not read.
 //   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
 //   - history, for people: decisions; history.Most; never; without influence on decisions.
-//   - coordinator.json: all of the above except found; 16 MiB; each change; read once, at a start.
+//   - coordinator.json: all of the above, of found and own Allocates 256 in all; 16 MiB; each change; read
+//     once, at a start.
 //   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint: a file
 //     that two checkpoints in turn lack is removed, unless the container is in admission.
 //
 // The holders of devices are no state: at each question package holders finds the holders in the kubelet's
 // device checkpoint and List, by the living pods and the own Allocates that the kubelet has not written down
-// yet. A question that the plan foresees needs no search. A starting server continues from coordinator.json,
+// yet. Those found last count only where the kubelet's records are unknown or lost: a kubelet that starts
+// without its checkpoint lists running pods and offers their devices. A question that the plan foresees needs
+// no search. A starting server continues from coordinator.json,
 // unless the file is of another boot; an Allocate in the file is over if the checkpoint was written since.
 //
 // An absence has a meaning only in a complete list. A restarted kubelet lists pods one by one: devices that

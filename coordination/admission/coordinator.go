@@ -56,9 +56,9 @@
 // # Persistence
 //
 // The state of admissions in progress is written to <run-dir>/coordinator.json after each change, by a
-// separate goroutine (saved.go, store.go), with the holders of which the kubelet has lost its records. A
-// file with damage, of an unknown version or with wrong permissions is renamed to coordinator.json.bad;
-// without the file, the kubelet's records suffice. The ledger.json of an earlier version is removed.
+// separate goroutine (saved.go, store.go), with the holders found last. A file with damage, of an unknown
+// version or with wrong permissions is renamed to coordinator.json.bad; without the file, the kubelet's
+// records suffice. The ledger.json of an earlier version is removed.
 //
 // The last 256 decisions are kept in memory for "tandem explain" (package history). Devices of ended
 // containers are shown as free, after a survey of the kubelet (survey.go, status.go).
