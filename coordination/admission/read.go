@@ -229,7 +229,7 @@ func podsOf(answer intent.Answer) holders.Pods {
 	pods := holders.OfKubelet()
 	pods.All = answer.Source == intent.PodsAPI
 	for _, pod := range answer.Pods {
-		pods.Names[pod.UID], pods.Started[pod.UID], pods.Created[pod.UID] = pod.Pod, pod.Started, pod.Created
+		pods.Names[pod.UID], pods.Started[pod.UID] = pod.Pod, pod.Started
 	}
 	return *pods
 }

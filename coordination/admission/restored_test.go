@@ -70,7 +70,7 @@ func TestSavedHoldersAreLimited(t *testing.T) {
 	}
 }
 
-// A version before has another text, mostly "", where a pod's creation is now.
+// A version before has a text of a pod, mostly "", that this version does not use.
 func TestKnownPodsOfAVersionBefore(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "8a2ff4e1-3d5c-4f64-9d1e-6f2d8a1c0b7e", "2026-11-28T08:00:00Z"} {

@@ -69,12 +69,23 @@ func (s *state) release(c *asking.Container) {
 	if c == nil {
 		return
 	}
+	var life string
 	s.allocates = slices.DeleteFunc(slices.Clone(s.allocates), func(a holders.Allocate) bool {
-		return device.SameSet(a.IDs, c.Devices[a.Resource])
+		isOf := device.SameSet(a.IDs, c.Devices[a.Resource])
+		if isOf {
+			life = a.Life
+		}
+		return isOf
 	})
 	s.hold(slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
-		return h.Open && c.HasAny(h.Devices)
+		return isAdmitted(h, life) && c.HasAny(h.Devices)
 	}))
+}
+
+// isAdmitted reports whether a kubelet may have a holder in admission. An earlier kubelet's runs, unless its
+// pod is admitted again.
+func isAdmitted(h holders.Holder, life string) bool {
+	return h.Open && (h.Life == "" || life == "" || h.Life == life)
 }
 
 // Limits of remembered Allocates, and of holders between two questions. With a readable checkpoint there is
@@ -107,7 +118,7 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 	}
 	before := s.open.allocated()
 	found := slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
-		return h.Open && before != nil && before.ID == c.ID && before.HasAll(h.Devices)
+		return isAdmitted(h, a.Life) && before != nil && before.ID == c.ID && before.HasAll(h.Devices)
 	})
 	found = append(found, h)
 	s.hold(found[max(0, len(found)-maxHolders):])

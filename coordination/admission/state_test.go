@@ -77,3 +77,19 @@ func TestHolderAfterAnInitContainer(t *testing.T) {
 		}
 	}
 }
+
+// A kubelet that has lost its records gives devices of a running container to another, and rejects that one:
+// the container, known by its Allocates at an earlier kubelet, keeps its devices.
+func TestRejectedContainerFreesItsOwnDevices(t *testing.T) {
+	t.Parallel()
+	for life, left := range map[string]int{"first": 1, "second": 0, "": 0} {
+		c := &asking.Container{ID: 1, Devices: kubelet.Devices{gpus: {"g1", "g2"}}}
+		s := emptyServer().current().clone()
+		s.allocates = []holders.Allocate{{Resource: gpus, IDs: c.Devices[gpus], Life: "second"}}
+		s.hold(holders.Holders{{UID: "u", Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}, Open: true, Life: life}})
+		s.release(c)
+		if len(s.found) != left || len(s.allocates) > 0 {
+			t.Errorf("kubelet %q: %d holders, %d Allocates", life, len(s.found), len(s.allocates))
+		}
+	}
+}

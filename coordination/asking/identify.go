@@ -208,7 +208,8 @@ func (e *Evidence) inherited(q Question) holders.Holders {
 	if len(q.MustInclude) == 0 {
 		return nil
 	}
-	return e.Holders.Of(q.Resource, q.MustInclude[0])
+	of := e.Holders.Of(q.Resource, q.MustInclude[0])
+	return slices.DeleteFunc(of, func(h holders.Holder) bool { return h.Lost }) // which the kubelet does not know
 }
 
 // holdsAny reports whether a pod is among holders.

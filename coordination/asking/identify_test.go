@@ -259,3 +259,18 @@ func announced(t *testing.T) (set device.Resources) {
 	}
 	return set
 }
+
+// A kubelet that has lost the record of a container passes none of its devices on: they are in the answer
+// because the kubelet takes all devices of its NUMA nodes, and the question is of any pod.
+func TestLostContainerPassesNothingOn(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		e := &Evidence{Resources: announced(t), Holders: holders.Holders{{
+			UID: "u", Pod: kubelet.Pod{Name: "a"}, Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}, Lost: lost,
+		}}}
+		of := e.inherited(Question{Resource: gpus, MustInclude: []string{"g1"}, Size: 2})
+		if (len(of) == 0) != lost {
+			t.Errorf("lost %t: taken over from %v", lost, of)
+		}
+	}
+}

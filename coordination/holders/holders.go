@@ -35,7 +35,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -67,16 +66,13 @@ type Known struct {
 	Admitted   bool     // the pod is newer than the last List, or that List did not show its name
 	Life       string   // of the kubelet of that List
 	Told       bool     // a request source has listed the pod
-	// Created is the pod's creation by a request source, in RFC 3339; "" if unknown. A version before has the
-	// key for other text, which is as good as none.
-	Created string `json:"After,omitempty"`
+	After      string   `json:",omitempty"` // in files of earlier versions; unused
 }
 
 // Pods are the living pods by UID, by the kubelet's own list.
 type Pods struct {
 	Names   map[string]kubelet.Pod
-	Started map[string]bool      // pods that a kubelet has admitted and started
-	Created map[string]time.Time // creation of the pods; zero if unknown
+	Started map[string]bool // pods that a kubelet has admitted and started
 	// All means that the list is complete: a pod that is not in the list has ended. A kubelet that has just
 	// started adds its pods one by one: a pod that is not in an incomplete list has ended if the same kubelet
 	// has listed the pod before.
@@ -90,34 +86,10 @@ func (p Pods) Lack(uid, life string, known Known) bool {
 	return !listed && (p.All || (known.Told || known.Admitted) && life != "" && known.Life == life)
 }
 
-// hasYounger reports whether the list has a pod younger than another. A kubelet that has just started adds
-// its pods by creation (HandlePodAdditions, pkg/kubelet/kubelet.go), and before them the static pods, which
-// have none.
-func (p Pods) hasYounger(known Known) bool {
-	than, err := time.Parse(time.RFC3339, known.Created)
-	for _, created := range p.Created {
-		if err != nil && !created.IsZero() || created.After(than) {
-			return true
-		}
-	}
-	return false
-}
-
-// creationOf returns the creation of a pod of the list for Known.
-func (p Pods) creationOf(uid string) string {
-	created := p.Created[uid]
-	if created.IsZero() {
-		return ""
-	}
-	return created.UTC().Format(time.RFC3339Nano)
-}
-
 // OfKubelet returns no pods of the kubelet's own list yet. The list must be read after the checkpoint, to
 // contain all living pods of the checkpoint.
 func OfKubelet() *Pods {
-	return &Pods{
-		Names: map[string]kubelet.Pod{}, Started: map[string]bool{}, Created: map[string]time.Time{}, All: true,
-	}
+	return &Pods{Names: map[string]kubelet.Pod{}, Started: map[string]bool{}, All: true}
 }
 
 // Add adds a pod of the list, unless the pod has ended.
@@ -125,7 +97,7 @@ func (p *Pods) Add(pod *corev1.Pod) {
 	if !kubelet.HasEnded(pod) {
 		uid := string(pod.UID)
 		p.Names[uid] = kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
-		p.Started[uid], p.Created[uid] = kubelet.HasStarted(pod), pod.CreationTimestamp.Time
+		p.Started[uid] = kubelet.HasStarted(pod)
 	}
 }
 

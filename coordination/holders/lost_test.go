@@ -5,7 +5,6 @@ package holders_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,17 +42,14 @@ func TestLostPodEnds(t *testing.T) {
 }
 
 // A kubelet has started without its records, and the checkpoint has no container. A container known by its
-// Allocates alone runs if its pod has started; a pod that a partial list lacks has ended only if a younger
-// pod is in the list.
+// Allocates alone runs if its pod has started.
 func TestLostContainerOfAllocates(t *testing.T) {
 	t.Parallel()
 	const first, second = "first kubelet", "second kubelet"
-	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
-	list := func(all bool, pods map[string]int64, started bool) kubelet.Reading[holders.Pods] {
+	list := func(started bool, uids ...string) kubelet.Reading[holders.Pods] {
 		p := holders.OfKubelet()
-		p.All = all
-		for uid, created := range pods {
-			p.Names[uid], p.Created[uid], p.Started[uid] = kubelet.Pod{Name: "of-" + uid}, at(created), started
+		for _, uid := range uids {
+			p.Names[uid], p.Started[uid] = kubelet.Pod{Name: "of-" + uid}, started
 		}
 		return kubelet.Read(*p, nil)
 	}
@@ -65,14 +61,12 @@ func TestLostContainerOfAllocates(t *testing.T) {
 		life string // of the kubelet at the Allocate
 		want []string
 	}{
-		"started":                       {list(true, map[string]int64{"u1": 1, "u2": 2}, true), first, both},
-		"not started":                   {list(true, map[string]int64{"u1": 1, "u2": 2}, false), first, recorded},
-		"no list":                       {noList, first, both},
-		"no list, same kubelet":         {noList, second, recorded},
-		"no list, kubelet unknown":      {noList, "", recorded},
-		"whole list without the pods":   {list(true, map[string]int64{"u3": 1}, true), first, nil},
-		"partial list of an older pod":  {list(false, map[string]int64{"u3": 1}, true), first, recorded},
-		"partial list of a younger pod": {list(false, map[string]int64{"u3": 3}, true), first, nil},
+		"started":                  {list(true, "u1", "u2"), first, both},
+		"not started":              {list(false, "u1", "u2"), first, recorded},
+		"no list":                  {noList, first, both},
+		"no list, same kubelet":    {noList, second, recorded},
+		"no list, kubelet unknown": {noList, "", recorded},
+		"list without the pods":    {list(true, "u3"), first, nil},
 	} {
 		before := holders.Holders{
 			{UID: "u1", Pod: kubelet.Pod{Name: "of-u1"}, Name: "c", Devices: devices(gpus + " g1"), Life: first},
@@ -80,35 +74,13 @@ func TestLostContainerOfAllocates(t *testing.T) {
 		}
 		before[1].Open = true
 		known := map[string]holders.Known{
-			"u1": {Pod: before[0].Pod, Told: true, Life: first, Created: "1970-01-01T00:00:01Z"},
-			"u2": {Pod: before[1].Pod, Told: true, Life: first, Created: "1970-01-01T00:00:02Z"},
+			"u1": {Pod: before[0].Pod, Told: true, Life: first}, "u2": {Pod: before[1].Pod, Told: true, Life: first},
 		}
 		found, _ := holders.Find(holders.Sources{
 			Recorded: kubelet.Read(record(t, nil), nil), Pods: c.pods, Known: known, Before: before, Kubelet: second,
 		})
 		if diff := cmp.Diff(c.want, held(found)); diff != "" {
 			t.Errorf("%s: held (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-// A kubelet that has just started has added the static pods, which have no creation, before any other: of a
-// pod whose creation is unknown, any other proves the end.
-func TestLostStaticPodEnds(t *testing.T) {
-	t.Parallel()
-	pod := kubelet.Pod{Name: "a"}
-	before := holders.Holders{{UID: "u1", Pod: pod, Name: "c", Devices: devices(gpus + " g1")}}
-	for want, created := range map[int]time.Time{1: {}, 0: time.Unix(1, 0)} {
-		list := holders.OfKubelet()
-		list.All, list.Names["u2"], list.Created["u2"] = false, kubelet.Pod{Name: "b"}, created
-		for _, text := range []string{"", "text of a version before"} {
-			found, _ := holders.Find(holders.Sources{
-				Recorded: kubelet.Read(record(t, nil), nil), Pods: kubelet.Read(*list, nil), Before: before,
-				Known: map[string]holders.Known{"u1": {Pod: pod, Told: true, Created: text}}, Kubelet: "second",
-			})
-			if len(found) != want {
-				t.Errorf("creation %q beside %v: %v", text, created, held(found))
-			}
 		}
 	}
 }

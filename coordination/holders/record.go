@@ -224,11 +224,10 @@ func (n *podNames) isTold(uid string) bool {
 	return told
 }
 
-// mayLive reports whether a pod without a record lives: a request source lists or has listed the pod, and no
-// list proves the end.
+// mayLive reports whether a pod without a record lives: a request source lists the pod or, while none answers,
+// has listed it.
 func (n *podNames) mayLive(uid string) bool {
-	known := n.known[uid]
-	return n.isTold(uid) || known.Told && (n.untold != nil || !n.lacks(uid) && !n.told.hasYounger(known))
+	return n.isTold(uid) || n.untold != nil && n.known[uid].Told
 }
 
 // lacks reports whether the told pods prove that a pod has ended.
@@ -359,7 +358,7 @@ func (n *podNames) next(uid string, pod kubelet.Pod, alive bool) Known {
 		known = Known{Pod: pod}
 	}
 	if n.isTold(uid) {
-		known.Told, known.Life, known.Created = true, cmp.Or(n.kubelet, known.Life), n.told.creationOf(uid)
+		known.Told, known.Life = true, cmp.Or(n.kubelet, known.Life)
 	}
 	switch {
 	case !alive:

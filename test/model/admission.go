@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -29,7 +28,7 @@ func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.uids++
-	p.UID, p.created, p.listed = fmt.Sprint("uid-", k.uids), k.creation(), true
+	p.UID, p.created, p.listed = fmt.Sprint("uid-", k.uids), k.Now(), true
 	p.reuse = map[string]map[string]bool{}
 	k.pods = append(k.pods, p)
 	k.History.Note(p.arrival())
@@ -49,18 +48,6 @@ func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
 		k.end(p)
 	}
 	return err
-}
-
-// creation returns the time of creation of a pod that arrives. A kubelet that has just started adds its pods
-// by creation: a pod that arrives before others are listed has waited longer than these.
-func (k *Kubelet) creation() time.Time {
-	created := k.Now()
-	for _, p := range k.pods {
-		if p.Living() && !p.listed && !p.created.After(created) {
-			created = p.created.Add(-1)
-		}
-	}
-	return created
 }
 
 // alignPod aligns all containers of a pod to the same NUMA nodes, under scope pod.

@@ -123,7 +123,7 @@ func (s *Simulation) isApart(p *model.Pod, c *model.Container, resource string, 
 		}
 	}
 	most, err := s.bestOf(halves)
-	return p.Inherits(c) || err != nil || apart(most) > 0
+	return p.Inherits(c) || s.isForced(c) || err != nil || apart(most) > 0
 }
 
 // checkStatus: in a calm the coordinator's holders are the kubelet's.
