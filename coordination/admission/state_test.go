@@ -86,7 +86,8 @@ func TestRejectedContainerFreesItsOwnDevices(t *testing.T) {
 		c := &asking.Container{ID: 1, Devices: kubelet.Devices{gpus: {"g1", "g2"}}}
 		s := emptyServer().current().clone()
 		s.allocates = []holders.Allocate{{Resource: gpus, IDs: c.Devices[gpus], Life: "second"}}
-		s.hold(holders.Holders{{UID: "u", Name: "c", Devices: kubelet.Devices{gpus: {"g1"}}, Open: true, Life: life}})
+		devices := kubelet.Devices{gpus: {"g1"}}
+		s.hold(holders.Holders{{UID: "u", Name: "c", Devices: devices, Open: true, Life: life}})
 		s.release(c)
 		if len(s.found) != left || len(s.allocates) > 0 {
 			t.Errorf("kubelet %q: %d holders, %d Allocates", life, len(s.found), len(s.allocates))

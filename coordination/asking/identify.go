@@ -209,7 +209,7 @@ func (e *Evidence) inherited(q Question) holders.Holders {
 		return nil
 	}
 	of := e.Holders.Of(q.Resource, q.MustInclude[0])
-	return slices.DeleteFunc(of, func(h holders.Holder) bool { return h.Lost }) // which the kubelet does not know
+	return slices.DeleteFunc(of, func(h holders.Holder) bool { return h.Lost }) // unknown to the kubelet
 }
 
 // holdsAny reports whether a pod is among holders.

@@ -224,8 +224,8 @@ func (n *podNames) isTold(uid string) bool {
 	return told
 }
 
-// mayLive reports whether a pod without a record lives: a request source lists the pod or, while none answers,
-// has listed it.
+// mayLive reports whether a pod without a record lives: a request source lists the pod or, while none
+// answers, has listed it.
 func (n *podNames) mayLive(uid string) bool {
 	return n.isTold(uid) || n.untold != nil && n.known[uid].Told
 }
