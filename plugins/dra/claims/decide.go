@@ -75,6 +75,9 @@ func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 	if err := d.check(decided); err != nil {
 		return Claim{}, err
 	}
+	if err := d.checkTwice(decided); err != nil {
+		return Claim{}, err
+	}
 	d.hold(decided)
 	return decided, nil
 }
@@ -96,6 +99,32 @@ func (d *decision) check(c Claim) error {
 			}
 			if err := d.free(c, p, "VF "+id, d.held.Of(id, vf.Unit()), vf.Unusable(), !ok); err != nil {
 				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkTwice returns an error if two devices of a claim have the same GPU or VF: a device of a name can have
+// another VF than at the allocation, after the node's VFs have changed.
+func (d *decision) checkTwice(c Claim) error {
+	first := map[topology.Unit]string{}
+	for _, p := range c.Devices {
+		var units []topology.Unit
+		for _, id := range p.GPUs {
+			units = append(units, d.gpus[id].Unit())
+		}
+		for _, id := range p.VFs {
+			units = append(units, d.vfs[id].Unit())
+		}
+		for _, unit := range units {
+			switch other, twice := first[unit]; {
+			case p.Admin || unit.Shared:
+			case twice:
+				return fmt.Errorf("%s was allocated devices %s and %s, and both have %s now: delete the pod, so that "+
+					"other devices are allocated", c, other, p.Device, unit.Name)
+			default:
+				first[unit] = p.Device
 			}
 		}
 	}

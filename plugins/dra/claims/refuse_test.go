@@ -276,6 +276,18 @@ func TestTwoClaimsOfOneCall(t *testing.T) {
 	n.check()
 }
 
+// A device of a name has another VF since the node's VFs have changed: a claim that has this VF by itself too
+// gets neither, in place of a VF less than it requests.
+func TestNoDeviceCountsTwiceInAClaim(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"devices", pool.TypePair, 1}, want{"vfs", pool.TypeVF, 1})
+	results := claim.Status.Allocation.Devices.Results
+	vf, moved := n.state.Pool.Devices[results[0].Device].VFs[0], n.state.Pool.Devices[results[1].Device]
+	moved.VFs = []string{vf}
+	n.state.Pool.Devices[results[1].Device] = moved
+	n.refused(claim, "claim team/train was allocated devices pair-11-00-0 and vf-", "and both have "+vf+" now")
+}
+
 // A token stands for one VF of one claim, also if another VF is assigned in its place: the name of the device
 // is published with one VF.
 func TestNobodyGetsTheTokenOfAnother(t *testing.T) {
