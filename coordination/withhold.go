@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -212,10 +213,7 @@ func (w *withholder) readEnds(kubeletLife string) {
 	if w.life() != life { // a kubelet has started meanwhile
 		life = ""
 	}
-	listed := holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source == intent.PodsAPI}
-	for _, pod := range answer.Pods {
-		listed.Names[pod.UID] = pod.Pod
-	}
+	listed := admission.PodsOf(answer)
 	ended, told := map[string]bool{}, map[string]holders.Known{}
 	for _, h := range w.found {
 		before, wasTold := w.told[h.UID]

@@ -224,8 +224,8 @@ func requestCPUs(pods []intent.Pod) bool {
 	return false
 }
 
-// podsOf returns the pods of the answer of a request source.
-func podsOf(answer intent.Answer) holders.Pods {
+// PodsOf returns the pods of the answer of a request source.
+func PodsOf(answer intent.Answer) holders.Pods {
 	pods := holders.OfKubelet()
 	pods.All = answer.Source == intent.PodsAPI
 	for _, pod := range answer.Pods {
@@ -266,7 +266,7 @@ func (o *observation) list() (none kubelet.Reading[kubelet.View]) {
 func (o *observation) sources(before *state, q asking.Question) holders.Sources {
 	answer, err := o.answer.Get()
 	sources := holders.Sources{
-		View: o.view, Single: o.single, Pods: kubelet.Read(podsOf(answer), err), Known: before.known,
+		View: o.view, Single: o.single, Pods: kubelet.Read(PodsOf(answer), err), Known: before.known,
 		Before: before.found, Looked: before.listing.Read, Life: before.listing.Life, Allocates: before.allocates,
 		Kubelet: o.kubelet, Recorded: o.checkpoint,
 	}

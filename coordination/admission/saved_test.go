@@ -77,11 +77,11 @@ func TestDeviceOfAnotherPodIsRefusedAfterATakeover(t *testing.T) {
 	}
 }
 
-// A kubelet that has lost its records shows running containers without devices. The coordinator keeps what
-// they have, as does the next server.
-func TestLostRecordsAfterATakeover(t *testing.T) {
-	t.Parallel()
-	a := told(t)
+// withLostRecords returns an admission under a kubelet that has started without its records, and the VF of
+// its running container team/owner/c.
+func withLostRecords(t *testing.T) (a *admission, vf string) {
+	t.Helper()
+	a = told(t)
 	a.source = intent.PodsAPI
 	owner := a.pending("owner", wish{0, 1}).Pod
 	held, _ := a.ask(vfs, 0, 1)
@@ -96,14 +96,22 @@ func TestLostRecordsAfterATakeover(t *testing.T) {
 	a.pods[owner], a.pods[second] = map[string]kubelet.Devices{"c": {}}, map[string]kubelet.Devices{"c": {}}
 	clear(a.recordedPods)
 	a.record()
+	return a, held[0]
+}
+
+// A kubelet that has lost its records shows running containers without devices. The coordinator keeps what
+// they have, as does the next server.
+func TestLostRecordsAfterATakeover(t *testing.T) {
+	t.Parallel()
+	a, vf := withLostRecords(t)
 	for _, server := range []string{"this", "next"} {
 		a.pending(server, wish{1, 0})
 		a.ask(gpus, 0, 1)
-		if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
+		if got := a.coordinator.holderOf(vfs, vf); got != "team/owner/c" {
 			t.Errorf("%s server: the VF is held by %q", server, got)
 		}
 		a.takeOver()
-		if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
+		if got := a.coordinator.holderOf(vfs, vf); got != "team/owner/c" {
 			t.Errorf("the server after %s: the VF is held by %q", server, got)
 		}
 	}
@@ -113,25 +121,11 @@ func TestLostRecordsAfterATakeover(t *testing.T) {
 // holders of the last search.
 func TestRecordsAreLostWithTheServer(t *testing.T) {
 	t.Parallel()
-	a := told(t)
-	a.source = intent.PodsAPI
-	owner := a.pending("owner", wish{0, 1}).Pod
-	held, _ := a.ask(vfs, 0, 1)
-	a.take(owner, vfs, held)
-	a.recordedPods[owner] = a.pods[owner]
-	a.record()
-	second := a.pending("second", wish{1, 0}).Pod
-	gpu, _ := a.ask(gpus, 0, 1)
-	a.take(second, gpus, gpu)
-
-	a.coordinator.Life = func() string { return "a later kubelet" }
-	a.pods[owner], a.pods[second] = map[string]kubelet.Devices{"c": {}}, map[string]kubelet.Devices{"c": {}}
-	clear(a.recordedPods)
-	a.record()
+	a, vf := withLostRecords(t)
 	a.takeOver()
 	a.pending("third", wish{1, 0})
 	a.ask(gpus, 0, 1)
-	if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
+	if got := a.coordinator.holderOf(vfs, vf); got != "team/owner/c" {
 		t.Errorf("the VF is held by %q", got)
 	}
 }

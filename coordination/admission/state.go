@@ -69,22 +69,20 @@ func (s *state) release(c *asking.Container) {
 	if c == nil {
 		return
 	}
+	isOf := func(a holders.Allocate) bool { return device.SameSet(a.IDs, c.Devices[a.Resource]) }
 	var life string
-	s.allocates = slices.DeleteFunc(slices.Clone(s.allocates), func(a holders.Allocate) bool {
-		isOf := device.SameSet(a.IDs, c.Devices[a.Resource])
-		if isOf {
-			life = a.Life
-		}
-		return isOf
-	})
+	if i := slices.IndexFunc(s.allocates, isOf); i >= 0 {
+		life = s.allocates[i].Life
+	}
+	s.allocates = slices.DeleteFunc(slices.Clone(s.allocates), isOf)
 	s.hold(slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
-		return isAdmitted(h, life) && c.HasAny(h.Devices)
+		return mayBeInAdmission(h, life) && c.HasAny(h.Devices)
 	}))
 }
 
-// isAdmitted reports whether a kubelet may have a holder in admission. An earlier kubelet's runs, unless its
-// pod is admitted again.
-func isAdmitted(h holders.Holder, life string) bool {
+// mayBeInAdmission reports whether the kubelet of a life may have a container in admission. A container whose
+// Allocates an earlier kubelet has sent runs, or its pod is admitted again, with Allocates of its own.
+func mayBeInAdmission(h holders.Holder, life string) bool {
 	return h.Open && (h.Life == "" || life == "" || h.Life == life)
 }
 
@@ -118,7 +116,7 @@ func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
 	}
 	before := s.open.allocated()
 	found := slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
-		return isAdmitted(h, a.Life) && before != nil && before.ID == c.ID && before.HasAll(h.Devices)
+		return mayBeInAdmission(h, a.Life) && before != nil && before.ID == c.ID && before.Devices.HasAll(h.Devices)
 	})
 	found = append(found, h)
 	s.hold(found[max(0, len(found)-maxHolders):])

@@ -113,7 +113,7 @@ func (i *inspector) newSurvey(ctx context.Context, s *state) (known survey) {
 	life := i.reader.life()
 	answer, unknown := i.reader.readRequests(ctx)
 	known.found = s.found
-	pods := podsOf(answer)
+	pods := PodsOf(answer)
 	sources := holders.Sources{
 		Known: s.known, Before: s.found, Allocates: s.allocates, Pods: kubelet.Read(pods, unknown),
 		Kubelet: life, Ended: true,

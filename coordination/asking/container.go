@@ -125,16 +125,6 @@ func (c *Container) HasAny(devices kubelet.Devices) bool {
 	return false
 }
 
-// HasAll reports whether all devices of a set are allocated to the container.
-func (c *Container) HasAll(devices kubelet.Devices) bool {
-	for name, ids := range devices {
-		if slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.Devices[name], id) }) {
-			return false
-		}
-	}
-	return true
-}
-
 // Complete reports whether the container has all requested devices of our resources.
 func (c *Container) Complete(ours func(name string) bool) bool {
 	for name, count := range c.Asker.Requests {

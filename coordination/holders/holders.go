@@ -31,7 +31,6 @@
 package holders
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -301,8 +300,13 @@ func (h Holders) Save() (all []Allocate) {
 
 // Restore returns the holders among the Allocates in the file of a server, and the other Allocates. A
 // recorded holder is of the kubelet that ran at the last search, as known of its pod.
-func Restore(saved []Allocate, known map[string]Known) (found Holders, others []Allocate) {
-	byName := map[string]int{}
+func Restore(saved []Allocate, pods map[string]Known) (found Holders, others []Allocate) {
+	type container struct {
+		uid, name string
+		pod       kubelet.Pod
+		lost      bool
+	}
+	known := map[container]int{}
 	for _, a := range saved {
 		if a.Recorded != ofLost && a.Recorded != ofRecorded {
 			others = append(others, a)
@@ -310,12 +314,12 @@ func Restore(saved []Allocate, known map[string]Known) (found Holders, others []
 		}
 		h := Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Devices: kubelet.Devices{}, Lost: a.Recorded == ofLost}
 		if !h.Lost {
-			h.Life = known[a.UID].Life
+			h.Life = pods[a.UID].Life
 		}
-		key := fmt.Sprint(h.UID, " ", h.Pod, " ", h.Name, " ", h.Lost)
-		i, isKnown := byName[key]
+		of := container{h.UID, h.Name, h.Pod, h.Lost}
+		i, isKnown := known[of]
 		if !isKnown {
-			i, byName[key] = len(found), len(found)
+			i, known[of] = len(found), len(found)
 			found = append(found, h)
 		}
 		found[i].Devices[a.Resource] = a.IDs

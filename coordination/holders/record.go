@@ -52,16 +52,16 @@ func (r *record) containers() (all []*Holder) {
 // has started since, without its records, and offers the devices of running containers. A container that
 // starts again gets devices again; then the init containers of its pod have ended.
 func (r *record) lost(named *podNames) (all []*Holder) {
-	recorded := map[string]bool{}
-	for key := range r.checkpoint.Containers() {
+	recorded, pods := r.checkpoint.Containers(), map[string]bool{}
+	for key := range recorded {
 		uid, _, _ := strings.Cut(key, "/")
-		recorded[key], recorded[uid] = true, true
+		pods[uid] = true
 	}
 	for _, h := range r.before {
-		of := h.Life == "" || h.Life != r.kubelet
-		isLost := h.Lost || r.unreadable == nil && of && !r.isInAdmission(&h, named)
-		has := recorded[h.UID+"/"+h.Name] || h.Init && recorded[h.UID]
-		if isLost && !has && named.mayLive(h.UID) {
+		isOfAnother := h.Life == "" || h.Life != r.kubelet
+		isLost := h.Lost || r.unreadable == nil && isOfAnother && !r.isInAdmission(&h, named)
+		_, has := recorded[h.UID+"/"+h.Name]
+		if isLost && !has && !(h.Init && pods[h.UID]) && named.mayLive(h.UID) {
 			h.Open, h.Lost = false, true
 			all = append(all, &h)
 		}
@@ -184,19 +184,7 @@ func (l *listing) showsElsewhere(h *Holder, d device) bool {
 
 // equal reports whether two sets of devices are equal.
 func equal(a, b kubelet.Devices) bool {
-	return len(a) == len(b) && within(a, b) && within(b, a)
-}
-
-// within reports whether a set contains all devices of another set.
-func within(part, whole kubelet.Devices) bool {
-	for name, ids := range part {
-		for _, id := range ids {
-			if !slices.Contains(whole[name], id) {
-				return false
-			}
-		}
-	}
-	return true
+	return len(a) == len(b) && a.HasAll(b) && b.HasAll(a)
 }
 
 // podNames are the names of pods by UID: the checkpoint has only UIDs, List only names.

@@ -32,6 +32,18 @@ func (c Container) String() string { return c.Namespace + "/" + c.Pod.Name + "/"
 // Devices are the device IDs of one container by resource name.
 type Devices map[string][]string
 
+// HasAll reports whether a set contains all devices of another set.
+func (d Devices) HasAll(part Devices) bool {
+	for name, ids := range part {
+		for _, id := range ids {
+			if !slices.Contains(d[name], id) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // View is one answer of PodResources List: every active pod, including pods without devices.
 type View struct {
 	Pods       []Pod

@@ -136,6 +136,20 @@ func Panicked(err error) bool {
 	return s.Code() == panicked.Code() && s.Message() == panicked.Message()
 }
 
+// Complaint is the last error of repeated work, so that each error is logged once. The zero value is that of
+// work without an error so far.
+type Complaint struct{ text string }
+
+// IsNew stores the result of an attempt, nil for a success, and reports whether it is an error other than
+// that of the attempt before.
+func (c *Complaint) IsNew(err error) bool {
+	before := c.text
+	if c.text = ""; err != nil {
+		c.text = err.Error()
+	}
+	return c.text != "" && c.text != before
+}
+
 // QuestionLimit is the maximum duration of a kubelet call. The kubelet has no deadline and starts no other
 // pod during the call (pkg/kubelet/cm/devicemanager/endpoint.go). Each part of the time lies within the part
 // above with less indentation:

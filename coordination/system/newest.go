@@ -2,9 +2,7 @@
 
 package system
 
-import (
-	"sync"
-)
+import "sync"
 
 // Signal is a channel that each change closes and replaces. The zero value is ready to use. The mutex of the
 // state also guards the Signal: waiters read the state and the channel together.
@@ -71,18 +69,4 @@ func (n *Newest[T]) Watch() (T, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.value, n.changed.Next()
-}
-
-// Complaint is the last error of repeated work, so that each error is logged once. The zero value is that of
-// work without an error so far.
-type Complaint struct{ text string }
-
-// IsNew stores the result of an attempt, nil for a success, and reports whether it is an error other than
-// that of the attempt before.
-func (c *Complaint) IsNew(err error) bool {
-	before := c.text
-	if c.text = ""; err != nil {
-		c.text = err.Error()
-	}
-	return c.text != "" && c.text != before
 }

@@ -75,9 +75,6 @@ func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 	if err := d.check(decided); err != nil {
 		return Claim{}, err
 	}
-	if err := d.checkTwice(decided); err != nil {
-		return Claim{}, err
-	}
 	d.hold(decided)
 	return decided, nil
 }
@@ -102,7 +99,7 @@ func (d *decision) check(c Claim) error {
 			}
 		}
 	}
-	return nil
+	return d.checkTwice(c)
 }
 
 // checkTwice returns an error if two devices of a claim have the same GPU or VF: a device of a name can have
