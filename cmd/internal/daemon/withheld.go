@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/system"
+)
+
+// withheldPause is the interval between two reads of the devices that claims hold.
+const withheldPause = 5 * time.Second
+
+// withheld are the devices that pods hold by a claim from an earlier time in DRA mode. The kubelet's device
+// manager sees them as unhealthy until the claim is unprepared.
+type withheld struct {
+	dir    string // the DRA driver's
+	cdiDir string // with the CDI specifications of claims
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	known   bool // the file was read once
+	holders coordination.ClaimHolders
+	changed system.Signal
+	unread  system.Complaint
+}
+
+// newWithheld looks for the first time.
+func newWithheld(kubeletDir, cdiDir string, log *slog.Logger) *withheld {
+	w := &withheld{dir: filepath.Join(kubeletDir, "plugins", coordination.DRADriver), cdiDir: cdiDir, log: log}
+	w.look()
+	return w
+}
+
+// Latest implements coordination.Withheld.
+func (w *withheld) Latest() (coordination.ClaimHolders, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holders, w.changed.Next()
+}
+
+// Run reads the file periodically until ctx is done.
+func (w *withheld) Run(ctx context.Context) {
+	tick := time.NewTicker(withheldPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = system.Survive(w.log, func() error { // the last known devices after a panic
+				w.look()
+				return nil
+			})
+		}
+	}
+}
+
+// Remark returns the reason for withholding all devices, "" for none.
+func (w *withheld) Remark() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holders.Why()
+}
+
+// look reads the file. An unreadable file changes nothing: in the mode of device plugins no claims are
+// prepared, so the devices of an earlier read include those of all current claims. Without an earlier read
+// all devices are withheld, because any of them may belong to a pod with a claim.
+func (w *withheld) look() {
+	holders, err := coordination.ReadClaimHolders(w.dir, w.cdiDir)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unread.IsNew(err) {
+		w.log.Error("devices of claims not read; using the last known devices, withholding all if never read",
+			"error", err)
+	}
+	if err == nil {
+		w.known = true
+		w.set(holders)
+	} else if !w.known {
+		w.set(coordination.ClaimHolders{coordination.EveryUnit: fmt.Sprintf("pods may have the devices by "+
+			"claims that were prepared while the node was in DRA mode: %v; %s",
+			err, coordination.ClaimsRemedy(w.dir))})
+	}
+}
+
+// set changes the holders. Must be called with the lock.
+func (w *withheld) set(holders coordination.ClaimHolders) {
+	if maps.Equal(holders, w.holders) {
+		return
+	}
+	if holders.Why() == "" {
+		w.log.Warn("withholding devices of claims that were prepared while the node was in DRA mode",
+			"devices", len(holders))
+	}
+	w.holders = holders
+	w.changed.Raise()
+}
