@@ -126,7 +126,7 @@ func recipientOf(s *state, g grant, e *asking.Evidence) *asking.Container {
 	case n == nil || n.Owner != nil:
 	case e.Progress == asking.Open && n.Lacks(g.name) && s.resources.SameNodes(n.Devices, g.name, g.ids):
 		c = *n
-		c.Guessed = c.Guessed || c.Asker == nil && !c.Looked
+		c.Guessed = c.Guessed || c.Asker == nil && !(c.Looked && e.Recent)
 	case e.Progress == asking.Unknown && e.Recent && n.HasAny(kubelet.Devices{g.name: g.ids}):
 		c = *n // an app container takes over from its init container
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // The coordinator has not heard of the first half of a container: another server did, or the plugin answered
@@ -140,6 +141,34 @@ func TestNobodyIsRefusedOnAGuess(t *testing.T) {
 		chosen, why := a.ask(vfs, 0, 1)
 		if refusal := a.take(next.Pod, vfs, chosen); refusal != "" {
 			t.Errorf("unlisted %t: %s\n%s", unlisted, refusal, why)
+		}
+	}
+}
+
+// Without a source, what the kubelet gives without a question long after the first half can be another
+// container's: the kubelet may have rejected the pod for lack of GPUs. Directly after the first half it is the
+// second one, and required alignment is enforced.
+func TestLateAllocateWithoutAQuestionIsAGuess(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{true, false} {
+		a := told(t)
+		a.source, a.coordinator.Alignment = "", intent.Required
+		failed := a.pending("failed", wish{2, 1}).Pod
+		first, why := a.ask(vfs, 0, 1)
+		a.take(failed, vfs, first)
+		vf, _ := topology.ParseAddress(first[0])
+		far := slices.DeleteFunc(a.aligned(gpus, []int{0}), func(d device.Device) bool {
+			return a.coordinator.current().tree.Distance(d.Address, vf).Level.Direct()
+		})
+		next := failed
+		if late {
+			a.remove(failed)
+			next = a.pending("next", wish{1, 0}).Pod
+			a.now = a.now.Add(10 * asking.FollowWindow)
+			a.away = true
+		}
+		if refusal := a.take(next, gpus, ids(far)[:1]); (refusal == "") != late {
+			t.Errorf("late %t: refusal %q\n%s", late, refusal, why)
 		}
 	}
 }

@@ -23,8 +23,8 @@ type Container struct {
 	Looked bool // PodResources was read before the first device was allocated
 	// the kubelet allocated the first devices without a question: all free devices on its nodes
 	Unasked bool
-	// no source shows the container at the question for its second half: the kubelet may have rejected the pod
-	// and continued with another container
+	// no source shows the container at its second half, and nothing else proves whose that is: the kubelet may
+	// have rejected the pod and continued with another container
 	Guessed bool
 	Shown   bool // PodResources showed the container's devices at the question for more
 }
