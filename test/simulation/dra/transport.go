@@ -74,16 +74,25 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	struck := p.aim.Load()
-	if struck == nil || struck.kind != of || !p.aim.CompareAndSwap(struck, nil) {
-		return p.node.server.serve(p, r)
+	if p.isStruck(of, false) {
+		return nil, errKilled
 	}
-	var err error
-	if struck.after {
-		_, err = p.node.server.serve(p, r)
+	answer, err := p.node.server.serve(p, r)
+	if p.isStruck(of, true) {
+		return nil, errKilled
+	}
+	return answer, err
+}
+
+// isStruck kills the process if a request meets its aim, before or after the effect of the request. An aim
+// ends with the kubelet's call: the server may answer the request much later, in a calm, which has no fault.
+func (p *process) isStruck(of kind, after bool) bool {
+	a := p.aim.Load()
+	if a == nil || *a != (aim{of, after}) || !p.aim.CompareAndSwap(a, nil) {
+		return false
 	}
 	p.kill()
-	return nil, fmt.Errorf("%w: %w", errKilled, err)
+	return true
 }
 
 // serve answers a request. Lists and watches wait for a server that is away; other requests fail.
