@@ -117,8 +117,8 @@ status -o wide
 			"delete a\nrun d gpu=8 vf=8 required\nlist\n", []string{"--vfs=2"}},
 		{"faults", recorded("oci-mi300x-derived"), `
 fail 0000:0c:00.2
-degrade 0000:2f:00.0
-fail 0000:8b:00.0
+degrade GPU1
+fail GPU4
 ! degrade 0000:8b:00.0
 ! heal 0000:5d:00.0
 ! heal 0000:0c:00.1 0000:5d:00.0
@@ -218,7 +218,7 @@ func TestPlayScripts(t *testing.T) {
 		"restart all":       "want restart gpu|rdma|kubelet",
 		"fail":              "want fail DEVICE",
 		"heal":              "want heal DEVICE...",
-		"fail 0000:08:00.0": `device "0000:08:00.0": want a GPU, NIC or VF as in status -o wide`,
+		"fail 0000:08:00.0": `device "0000:08:00.0": want a GPU, NIC or VF as in status -o wide, or`,
 		"":                  `want a command after "!"`,
 		"status -o svg":     "invalid argument",
 		"explain --all=x":   "invalid argument",

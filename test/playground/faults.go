@@ -115,22 +115,25 @@ func (p *Playground) repair(f *topology.Device) error {
 func (p *Playground) function(word string) (*topology.Device, error) {
 	address, known := p.cards()[word]
 	if !known {
-		return nil, MistakeError{fmt.Errorf("device %q: want a GPU, NIC or VF as in status -o wide", word)}
+		return nil, MistakeError{fmt.Errorf("device %q: want a GPU, NIC or VF as in status -o wide, or as on the page: GPU0, NIC0", word)}
 	}
 	f, _ := p.machine.Tree.Device(address) // of the same tree
 	return f, nil
 }
 
-// cards returns the functions of GPUs and NICs, by their addresses and the IDs of their devices.
+// cards returns the functions of GPUs and NICs, by their addresses, the IDs of their devices, and their names
+// on the page and in topo.
 func (p *Playground) cards() map[string]topology.Address {
 	cards := map[string]topology.Address{}
-	for _, g := range p.machine.GPUs {
+	for i, g := range p.machine.GPUs {
+		cards[fmt.Sprint("GPU", i)] = g.Address
 		cards[g.Address.String()] = g.Address
 		for _, part := range p.machine.Parts[g.Address] {
 			cards[part.ID] = g.Address
 		}
 	}
-	for _, nic := range p.machine.RDMANICs() {
+	for i, nic := range p.machine.RDMANICs() {
+		cards[fmt.Sprint("NIC", i)] = nic.Address
 		cards[nic.Address.String()] = nic.Address
 		for _, vf := range nic.VFs {
 			cards[vf.String()] = nic.Address
